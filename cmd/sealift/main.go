@@ -1,0 +1,17 @@
+// Command sealift carries Kubernetes and its add-ons across an air gap: it builds packages from Manifests, assembles
+// them into bundles, and installs them on hosts that have no route out.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}

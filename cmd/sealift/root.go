@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The exit codes of every command.
+const (
+	exitDone    = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitRefused = 3
+)
+
+// exitError carries the exit code that its error asks for.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// usageError says that the command line, not the work, is wrong.
+func usageError(format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
+}
+
+// app is what every command shares: its streams and its log.
+type app struct {
+	in     io.Reader
+	out    io.Writer
+	errOut io.Writer
+	log    *slog.Logger
+}
+
+// run executes one command line and returns its exit code.
+func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelWarn)
+	a := &app{in: in, out: out, errOut: errOut, log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))}
+	root := a.rootCommand(level)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintf(errOut, "sealift: %v\n", err)
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return exitFailed
+}
+
+func (a *app) rootCommand(level *slog.LevelVar) *cobra.Command {
+	var verbose bool
+	root := &cobra.Command{
+		Use:   "sealift",
+		Short: "Carry Kubernetes and its add-ons across an air gap",
+		Long: `Sealift turns add-on directories with a Manifest into sealed packages, packages into one bundle,
+and a bundle into a running Kubernetes cluster on hosts that have no route out.
+
+Every flag may also be given as an environment variable: --out is SEALIFT_OUT, --cache is SEALIFT_CACHE.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := flagsFromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+				return err
+			}
+			if verbose {
+				level.Set(slog.LevelDebug)
+			}
+			return nil
+		},
+	}
+	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what is being done, step by step")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError("%v; see '%s --help'", err, cmd.CommandPath())
+	})
+	root.AddCommand(a.commands()...)
+	wrapArgErrors(root)
+	return root
+}
+
+// wrapArgErrors gives a wrong number of arguments the exit code of wrong usage.
+func wrapArgErrors(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return usageError("%v; see '%s --help'", err, cmd.CommandPath())
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		wrapArgErrors(sub)
+	}
+}
+
+// commands lists every command, in the order in which a package travels.
+func (a *app) commands() []*cobra.Command {
+	return []*cobra.Command{
+		a.versionCommand(),
+	}
+}
+
+// flagsFromEnvironment sets each flag that was not given from SEALIFT_<FLAG>, dashes as underscores.
+func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "SEALIFT_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, ok := lookup(name)
+		if !ok || f.Changed {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, usageError("environment variable %s: %v", name, err))
+		}
+	})
+	return errors.Join(errs...)
+}

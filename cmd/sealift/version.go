@@ -1,0 +1,50 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// version is set by the linker at release; a build from a checkout takes the module's own.
+var version = ""
+
+type versionInfo struct {
+	Version   string `json:"version"`
+	GoVersion string `json:"goVersion"`
+	Platform  string `json:"platform"`
+}
+
+func currentVersion() versionInfo {
+	v := version
+	if v == "" {
+		v = "devel"
+		if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
+			v = info.Main.Version
+		}
+	}
+	return versionInfo{Version: v, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this binary",
+		Long:    "Print the version of this binary, the Go release that built it and its platform.",
+		Example: "  sealift version\n  sealift version -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			v := currentVersion()
+			if format == "json" {
+				return a.printJSON(v)
+			}
+			_, err := fmt.Fprintf(a.out, "sealift %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
+			return err
+		},
+	}
+	addOutputFlag(cmd, &format)
+	return cmd
+}
