@@ -1,0 +1,111 @@
+// Package diag says what is wrong in a file that a person wrote, where, and what to do about it.
+//
+// It is the vocabulary shared by everything that reads such files (Manifest, Installer, addon.yaml): a reader collects
+// findings instead of stopping at the first, so that one run names every mistake. It never prints and never exits.
+package diag
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Pos is a place in a text file. Line and Col count from 1; Col counts bytes, as compilers do. A zero Line means the
+// file as a whole.
+type Pos struct {
+	File string `json:"file"`
+	Line int    `json:"line,omitempty"`
+	Col  int    `json:"column,omitempty"`
+}
+
+// String is file:line:col, the form that editors and terminals turn into a link.
+func (p Pos) String() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
+}
+
+// Severity tells what must be corrected from what only deserves a look.
+type Severity string
+
+// The severities of a finding.
+const (
+	Error   Severity = "error"
+	Warning Severity = "warning"
+)
+
+// Finding is one thing wrong at one place. Hint says what to do next and may be empty.
+type Finding struct {
+	Pos      Pos      `json:"position"`
+	Severity Severity `json:"severity"`
+	Message  string   `json:"message"`
+	Hint     string   `json:"hint,omitempty"`
+}
+
+// Error is the finding on one line: "file:line:col: error: message (hint)".
+func (f Finding) Error() string {
+	s := fmt.Sprintf("%s: %s: %s", f.Pos, f.Severity, f.Message)
+	if f.Hint != "" {
+		s += " (" + f.Hint + ")"
+	}
+	return s
+}
+
+// Errors is a list of findings as one error, one finding per line.
+type Errors []Finding
+
+func (e Errors) Error() string {
+	lines := make([]string, len(e))
+	for i, f := range e {
+		lines[i] = f.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// List collects findings. Its zero value is ready for use.
+type List struct {
+	findings []Finding
+}
+
+// Errorf adds an error; hint may be empty.
+func (l *List) Errorf(pos Pos, hint, format string, args ...any) {
+	l.findings = append(l.findings, Finding{Pos: pos, Severity: Error, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// Warnf adds a warning; hint may be empty.
+func (l *List) Warnf(pos Pos, hint, format string, args ...any) {
+	l.findings = append(l.findings, Finding{Pos: pos, Severity: Warning, Message: fmt.Sprintf(format, args...), Hint: hint})
+}
+
+// Findings returns everything collected, in the order of the file.
+func (l *List) Findings() []Finding {
+	sorted := append([]Finding(nil), l.findings...)
+	sort.SliceStable(sorted, func(i, j int) bool {
+		a, b := sorted[i].Pos, sorted[j].Pos
+		if a.Line != b.Line {
+			return a.Line < b.Line
+		}
+		return a.Col < b.Col
+	})
+	return sorted
+}
+
+// Err returns the errors among the findings as an Errors, or nil when there are none. Warnings are left out.
+func (l *List) Err() error {
+	return Err(l.Findings())
+}
+
+// Err returns the errors among findings as an Errors, or nil when there are none. Warnings are left out.
+func Err(findings []Finding) error {
+	var errs Errors
+	for _, f := range findings {
+		if f.Severity == Error {
+			errs = append(errs, f)
+		}
+	}
+	if len(errs) == 0 {
+		return nil
+	}
+	return errs
+}
