@@ -1,0 +1,323 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+)
+
+// Archive is a package or bundle that is read in place, or a folder into which one was unpacked.
+type Archive struct {
+	Index Index
+	// Digest is the sha256 of the index, hex: the identity of the archive.
+	Digest string
+
+	src     io.ReaderAt // nil when unpacked
+	body    int64       // where the entries' members begin
+	dir     *os.Root    // nil when packed
+	entries map[string]Entry
+	closer  io.Closer
+}
+
+// Open opens an archive file, or a folder into which tar unpacked a bundle. Only the index is read; a truncated file is
+// found here, a changed one when the entry is read.
+func Open(name string) (*Archive, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return openDir(name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	a, err := NewArchive(f, info.Size())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	a.closer = f
+	return a, nil
+}
+
+func openDir(name string) (*Archive, error) {
+	dir, err := os.OpenRoot(name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readBounded(dir.FS(), IndexName)
+	if err == nil {
+		var x Index
+		if x, err = parseIndex(data); err == nil {
+			a := newArchive(x, data)
+			a.dir, a.closer = dir, dir
+			return a, nil
+		}
+	}
+	return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w", name, err), dir.Close())
+}
+
+func readBounded(fsys fs.FS, name string) ([]byte, error) {
+	f, err := fsys.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readIndexBytes(f)
+}
+
+func readIndexBytes(r io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxIndexSize+1))
+	if err == nil && len(data) > maxIndexSize {
+		err = fmt.Errorf("index is larger than %d MiB", maxIndexSize>>20)
+	}
+	return data, err
+}
+
+// NewArchive reads the index of an archive of size bytes, wherever its bytes come from.
+func NewArchive(src io.ReaderAt, size int64) (*Archive, error) {
+	data, body, err := readIndexMember(io.NewSectionReader(src, 0, size))
+	if err != nil {
+		return nil, err
+	}
+	x, err := parseIndex(data)
+	if err != nil {
+		return nil, err
+	}
+	want := body + int64(len(endOfArchive))
+	if n := len(x.Entries); n > 0 {
+		want += x.Entries[n-1].Offset + x.Entries[n-1].Length
+	}
+	switch {
+	case size < want:
+		return nil, fmt.Errorf("truncated: has %d of %d bytes; copy or download it again", size, want)
+	case size > want:
+		return nil, fmt.Errorf("has %d bytes behind its end; copy or download it again", size-want)
+	}
+	a := newArchive(x, data)
+	a.src, a.body = src, body
+	return a, nil
+}
+
+func newArchive(x Index, data []byte) *Archive {
+	a := &Archive{Index: x, Digest: sha256Hex(data), entries: make(map[string]Entry, len(x.Entries))}
+	for _, e := range x.Entries {
+		a.entries[e.Path] = e
+	}
+	return a
+}
+
+// readIndexMember inflates the first gzip member and returns the index in it and the length of the member.
+func readIndexMember(r io.Reader) (data []byte, length int64, err error) {
+	in := &countingReader{r: bufio.NewReaderSize(r, 64<<10)}
+	notOurs := func(err error) error {
+		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+			return errors.New("truncated within its index; copy or download it again")
+		}
+		return fmt.Errorf("not an archive made by sealift: %w", err)
+	}
+	gz, err := gzip.NewReader(in)
+	if err != nil {
+		return nil, 0, notOurs(err)
+	}
+	gz.Multistream(false)
+	entry := tar.NewReader(gz)
+	header, err := entry.Next()
+	if err != nil {
+		return nil, 0, notOurs(err)
+	}
+	if path.Base(header.Name) != IndexName {
+		return nil, 0, fmt.Errorf("not an archive made by sealift: its first entry is %q, not %s", header.Name, IndexName)
+	}
+	if data, err = readIndexBytes(entry); err != nil {
+		return nil, 0, notOurs(err)
+	}
+	if n, err := io.Copy(io.Discard, io.LimitReader(gz, blockSize)); err != nil || n >= blockSize {
+		return nil, 0, notOurs(errors.Join(err, errors.New("the index does not fill its gzip member")))
+	}
+	return data, in.n, nil
+}
+
+// countingReader counts what the inflater takes. It has ReadByte, so that the inflater takes no byte too many.
+type countingReader struct {
+	r *bufio.Reader
+	n int64
+}
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (c *countingReader) ReadByte() (byte, error) {
+	b, err := c.r.ReadByte()
+	if err == nil {
+		c.n++
+	}
+	return b, err
+}
+
+// Close releases the file. Readers of entries end with it.
+func (a *Archive) Close() error {
+	if a.closer == nil {
+		return nil
+	}
+	return a.closer.Close()
+}
+
+// Entry gives what the index says of a path.
+func (a *Archive) Entry(name string) (Entry, bool) {
+	e, ok := a.entries[name]
+	return e, ok
+}
+
+// Package gives the part of the index that describes one package.
+func (a *Archive) Package(name string) (PackageInfo, bool) {
+	for _, p := range a.Index.Packages {
+		if p.Name == name {
+			return p, true
+		}
+	}
+	return PackageInfo{}, false
+}
+
+// OpenEntry reads one file. The reader verifies: where it would report the end of the file, it reports a DigestError if
+// the content is not what the index says. Nothing of it may be trusted before that.
+func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
+	e, ok := a.entries[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: %w in the archive", name, fs.ErrNotExist)
+	}
+	content, err := a.open(e)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return &verifiedReader{entry: e, content: content, sum: sha256.New(), left: e.Size}, nil
+}
+
+func (a *Archive) open(e Entry) (io.ReadCloser, error) {
+	if a.dir != nil {
+		return a.dir.Open(filepath.FromSlash(e.Path))
+	}
+	if e.Encoding == Link {
+		e = a.entries[e.Link]
+	}
+	if e.Encoding == Stored {
+		return io.NopCloser(io.NewSectionReader(storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}, 0, e.Size)), nil
+	}
+	gz, err := gzip.NewReader(bufio.NewReaderSize(a.member(e), 64<<10))
+	if err != nil {
+		return nil, err
+	}
+	gz.Multistream(false)
+	if _, err := io.CopyN(io.Discard, gz, e.Header); err != nil {
+		return nil, errors.Join(err, gz.Close())
+	}
+	return gz, nil
+}
+
+// member is the byte range of an entry in the archive.
+func (a *Archive) member(e Entry) *io.SectionReader {
+	return io.NewSectionReader(a.src, a.body+e.Offset, e.Length)
+}
+
+// ReadFile reads and verifies one small file of at most limit bytes.
+func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
+	if e, ok := a.entries[name]; ok && e.Size > limit {
+		return nil, fmt.Errorf("%s: has %d bytes, more than the %d expected of it", name, e.Size, limit)
+	}
+	r, err := a.OpenEntry(name)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	return io.ReadAll(r)
+}
+
+// Below lists the entries in a folder and its folders, in the order of the archive.
+func (a *Archive) Below(dir string) []Entry {
+	var below []Entry
+	for _, e := range a.Index.Entries {
+		if strings.HasPrefix(e.Path, dir+"/") {
+			below = append(below, e)
+		}
+	}
+	return below
+}
+
+// storedContent reads the content of a stored member at any offset, stepping over the headers of its blocks.
+type storedContent struct {
+	src   io.ReaderAt
+	start int64 // of the member
+	skip  int64 // tar header before the content
+}
+
+func (s storedContent) ReadAt(p []byte, off int64) (n int, err error) {
+	for n < len(p) && err == nil {
+		payload := s.skip + off + int64(n)
+		within := payload % maxStoredBlock
+		want := min(int64(len(p)-n), maxStoredBlock-within)
+		at := s.start + gzipHeader + (payload/maxStoredBlock+1)*storedHeader + payload
+		var k int
+		k, err = s.src.ReadAt(p[n:n+int(want)], at)
+		n += k
+		if int64(k) == want {
+			err = nil
+		}
+	}
+	return n, err
+}
+
+// verifiedReader hashes what passes and compares at the end.
+type verifiedReader struct {
+	entry   Entry
+	content io.ReadCloser
+	sum     hash.Hash
+	left    int64
+	err     error
+}
+
+func (v *verifiedReader) Read(p []byte) (int, error) {
+	if v.err != nil {
+		return 0, v.err
+	}
+	if v.left == 0 {
+		v.err = v.verdict()
+		return 0, v.err
+	}
+	n, err := v.content.Read(p[:min(int64(len(p)), v.left)])
+	v.sum.Write(p[:n])
+	v.left -= int64(n)
+	switch {
+	case err == nil || v.left == 0:
+		return n, nil
+	case errors.Is(err, io.EOF):
+		v.err = fmt.Errorf("%s: ends %d bytes early: %w", v.entry.Path, v.left, io.ErrUnexpectedEOF)
+	default:
+		v.err = fmt.Errorf("%s: %w", v.entry.Path, err)
+	}
+	return n, v.err
+}
+
+func (v *verifiedReader) verdict() error {
+	if got := hex.EncodeToString(v.sum.Sum(nil)); got != v.entry.SHA256 {
+		return &DigestError{Path: v.entry.Path, Got: got, Want: v.entry.SHA256}
+	}
+	return io.EOF
+}
+
+func (v *verifiedReader) Close() error { return v.content.Close() }

@@ -1,0 +1,352 @@
+package bundle_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// content makes a file of a package.
+func content(path string, mode os.FileMode, data []byte) bundle.File {
+	sum := sha256.Sum256(data)
+	return bundle.File{
+		Path: path, Mode: mode, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+	}
+}
+
+// noise is what deflate cannot shrink, looking like a gzip file.
+func noise(n int) []byte {
+	r := rand.NewChaCha8([32]byte{byte(n)})
+	data := make([]byte, n)
+	_, _ = r.Read(data)
+	copy(data, []byte{0x1f, 0x8b})
+	return data
+}
+
+var layer = noise(3_000_000)
+
+// demo is an add-on with one file of each kind that the format treats in its own way.
+func demo(name string) bundle.Package {
+	dir := "addons/" + name + "/1.0.0/"
+	return bundle.Package{
+		Name: name, Version: "1.0.0", Platforms: []string{"linux/amd64"}, Targets: []string{"debian-12"},
+		Files: []bundle.File{
+			content(dir+"Manifest", 0o644, []byte("image app example.org/app:1\n")),
+			content(dir+"install.sh", 0o755, bytes.Repeat([]byte("echo "+name+"\n"), 2000)),
+			content(dir+"empty", 0o644, nil),
+			content(dir+"assets/tool", 0o644, bytes.Repeat([]byte("ELF and more of it "), 200_000)),
+			content(dir+"assets/"+strings.Repeat("long/", 40)+strings.Repeat("n", 120), 0o600, []byte("needs a PAX record")),
+			content(dir+"images/blobs/sha256/"+strings.Repeat("a", 64), 0o644, layer),
+			content(dir+"images/copy", 0o644, layer),
+		},
+	}
+}
+
+func write(t *testing.T, p bundle.Package, o bundle.WriteOptions) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &buf, p, o); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func open(t *testing.T, data []byte) *bundle.Archive {
+	t.Helper()
+	a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func read(t *testing.T, a *bundle.Archive, path string) []byte {
+	t.Helper()
+	data, err := a.ReadFile(path, 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// unpack lets the system's tar extract an archive.
+func unpack(t *testing.T, data []byte) string {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), "tar", "xzf", "-", "-C", dir)
+	cmd.Stdin = bytes.NewReader(data)
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("tar: %v: %s", err, out)
+	}
+	return dir
+}
+
+func TestTarAndArchiveSeeTheSameFiles(t *testing.T) {
+	p := demo("app")
+	data := write(t, p, bundle.WriteOptions{})
+	a, dir := open(t, data), unpack(t, data)
+	for _, f := range p.Files {
+		r, _ := f.Open()
+		want, _ := io.ReadAll(r)
+		if got := read(t, a, f.Path); !bytes.Equal(got, want) {
+			t.Errorf("%s: read in place: %d bytes differ from the %d packed", f.Path, len(got), len(want))
+		}
+		name := filepath.Join(dir, filepath.FromSlash(f.Path))
+		if got, err := os.ReadFile(name); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s: unpacked by tar: %v, %d bytes", f.Path, err, len(got))
+		}
+		if info, err := os.Stat(name); err != nil || info.Mode().Perm() != f.Mode {
+			t.Errorf("%s: mode %v, want %v", f.Path, info.Mode(), f.Mode)
+		}
+	}
+	if err := a.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSamePackageGivesSameBytes(t *testing.T) {
+	spool := t.TempDir()
+	want := write(t, demo("app"), bundle.WriteOptions{})
+	reversed := demo("app")
+	for i, j := 0, len(reversed.Files)-1; i < j; i, j = i+1, j-1 {
+		reversed.Files[i], reversed.Files[j] = reversed.Files[j], reversed.Files[i]
+	}
+	for name, got := range map[string][]byte{
+		"eight jobs":    write(t, demo("app"), bundle.WriteOptions{Jobs: 8, Spool: spool}),
+		"warm spool":    write(t, demo("app"), bundle.WriteOptions{Spool: spool}),
+		"another order": write(t, reversed, bundle.WriteOptions{}),
+	} {
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: other bytes", name)
+		}
+	}
+}
+
+func TestEachByteTravelsOnce(t *testing.T) {
+	one := write(t, demo("one"), bundle.WriteOptions{})
+	if len(one) > len(layer)*11/10 {
+		t.Errorf("package has %d bytes, its repeated layer %d", len(one), len(layer))
+	}
+	two := write(t, demo("two"), bundle.WriteOptions{})
+	data := assemble(t, one, two)
+	if len(data) > len(one)*11/10 {
+		t.Errorf("bundle of two packages with the same layer has %d bytes, one package %d", len(data), len(one))
+	}
+	a, dir := open(t, data), unpack(t, data)
+	for _, name := range []string{"one", "two"} {
+		for _, f := range demo(name).Files {
+			if got, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(f.Path))); err != nil || int64(len(got)) != f.Size {
+				t.Errorf("%s: %v, %d bytes", f.Path, err, len(got))
+			}
+			if got := read(t, a, f.Path); int64(len(got)) != f.Size {
+				t.Errorf("%s: %d bytes, want %d", f.Path, len(got), f.Size)
+			}
+		}
+	}
+	unpacked, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unpacked.Close()
+	if err := unpacked.Verify(t.Context()); err != nil || unpacked.Digest != a.Digest {
+		t.Errorf("unpacked bundle: %v, digest %s, want %s", err, unpacked.Digest, a.Digest)
+	}
+}
+
+func assemble(t *testing.T, packages ...[]byte) []byte {
+	t.Helper()
+	b := bundle.Bundle{Files: []bundle.File{content("install.sh", 0o755, []byte("#!/bin/sh\n"))}}
+	for _, p := range packages {
+		b.Packages = append(b.Packages, open(t, p))
+	}
+	var buf bytes.Buffer
+	if _, err := bundle.WriteBundle(t.Context(), &buf, b, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestBundleKeepsPackageIndexes(t *testing.T) {
+	one := write(t, demo("one"), bundle.WriteOptions{})
+	a := open(t, assemble(t, one))
+	info, ok := a.Package("one")
+	if !ok || info.Index != open(t, one).Digest {
+		t.Fatalf("bundle names index %q of package one, want %q", info.Index, open(t, one).Digest)
+	}
+	sum := sha256.Sum256(read(t, a, info.Dir()+"/index.json"))
+	if got := hex.EncodeToString(sum[:]); got != info.Index {
+		t.Errorf("index inside the bundle has digest %s, want %s", got, info.Index)
+	}
+}
+
+func TestSameAddOnTwiceIsRefused(t *testing.T) {
+	one := open(t, write(t, demo("one"), bundle.WriteOptions{}))
+	_, err := bundle.WriteBundle(t.Context(), io.Discard, bundle.Bundle{Packages: []*bundle.Archive{one, one}}, bundle.WriteOptions{})
+	if err == nil || !strings.Contains(err.Error(), "one is there twice") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWrongContentIsRefusedWhenPacking(t *testing.T) {
+	for name, spoil := range map[string]func(*bundle.File){
+		"other digest": func(f *bundle.File) { f.SHA256 = strings.Repeat("0", 64) },
+		"too short":    func(f *bundle.File) { f.Size++ },
+		"too long":     func(f *bundle.File) { f.Size-- },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range demo("app").Files {
+				p := demo("app")
+				if p.Files[i].Size == 0 {
+					continue
+				}
+				spoil(&p.Files[i])
+				if _, err := bundle.WritePackage(t.Context(), io.Discard, p, bundle.WriteOptions{}); err == nil {
+					t.Errorf("%s: packed", p.Files[i].Path)
+				}
+			}
+		})
+	}
+}
+
+func TestBrokenSpoolIsFoundAndMadeAnew(t *testing.T) {
+	spool := t.TempDir()
+	want := write(t, demo("app"), bundle.WriteOptions{Spool: spool})
+	names, _ := filepath.Glob(filepath.Join(spool, "*"))
+	if len(names) == 0 {
+		t.Fatal("nothing spooled")
+	}
+	data, _ := os.ReadFile(names[0])
+	data[len(data)/2] ^= 1
+	if err := os.WriteFile(names[0], data, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.WritePackage(t.Context(), io.Discard, demo("app"), bundle.WriteOptions{Spool: spool}); err == nil {
+		t.Error("packed from a broken spool")
+	}
+	if got := write(t, demo("app"), bundle.WriteOptions{Spool: spool}); !bytes.Equal(got, want) {
+		t.Error("other bytes after the spool was broken")
+	}
+}
+
+func TestTruncationIsFoundAtOpen(t *testing.T) {
+	data := write(t, demo("app"), bundle.WriteOptions{})
+	for _, n := range []int{0, 5, 200, len(data) / 2, len(data) - 1} {
+		if _, err := bundle.NewArchive(bytes.NewReader(data[:n]), int64(n)); err == nil || !strings.Contains(err.Error(), "truncated") {
+			t.Errorf("%d of %d bytes: got %v", n, len(data), err)
+		}
+	}
+	longer := append(bytes.Clone(data), 0)
+	if _, err := bundle.NewArchive(bytes.NewReader(longer), int64(len(longer))); err == nil {
+		t.Error("a byte behind the end was accepted")
+	}
+}
+
+func TestFlippedByteIsFoundWhereItLies(t *testing.T) {
+	data := write(t, demo("app"), bundle.WriteOptions{})
+	for _, e := range open(t, data).Index.Entries {
+		if e.Encoding == bundle.Link || e.Size == 0 {
+			continue
+		}
+		broken := bytes.Clone(data)
+		at := int(bodyOffset(t, data)) + int(e.Offset) + int(e.Length) - 16 - int(-e.Size&511) - 5
+		if e.Encoding == bundle.Stored {
+			at = int(bodyOffset(t, data)) + int(e.Offset) + 10 + 5 + int(e.Header) + 1
+		}
+		broken[at] ^= 0x10
+		_, err := open(t, broken).ReadFile(e.Path, 1<<30)
+		if err == nil || !strings.Contains(err.Error(), e.Path) {
+			t.Errorf("%s: flipped byte gave %v", e.Path, err)
+		}
+		var digest *bundle.DigestError
+		if e.Encoding == bundle.Stored && !errors.As(err, &digest) {
+			t.Errorf("%s: got %v, want a DigestError", e.Path, err)
+		}
+	}
+}
+
+// bodyOffset finds where the members begin, by what is left after all of them.
+func bodyOffset(t *testing.T, data []byte) int64 {
+	t.Helper()
+	entries := open(t, data).Index.Entries
+	last := entries[len(entries)-1]
+	end := bytes.LastIndex(data, []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255})
+	return int64(end) - last.Offset - last.Length
+}
+
+func TestExtractWritesOnlyWhatIsWanted(t *testing.T) {
+	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	small := func(e bundle.Entry) bool { return !strings.Contains(e.Path, "/images/") }
+	for range 2 { // a second time replaces
+		if err := a.Extract(t.Context(), root, small); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "addons/app/1.0.0/images")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("images were extracted: %v", err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, "addons/app/1.0.0/install.sh")); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("install.sh: %v", err)
+	}
+}
+
+func TestExtractStaysBelowItsRoot(t *testing.T) {
+	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
+	dir, outside := t.TempDir(), t.TempDir()
+	if err := os.Symlink(outside, filepath.Join(dir, "addons")); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := a.Extract(t.Context(), root, func(bundle.Entry) bool { return true }); err == nil {
+		t.Error("extracted through a link that leaves the root")
+	}
+	if left, _ := os.ReadDir(outside); len(left) != 0 {
+		t.Errorf("wrote %v outside", left)
+	}
+}
+
+func TestCancelledWriteStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := bundle.WritePackage(ctx, io.Discard, demo("app"), bundle.WriteOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func FuzzNewArchive(f *testing.F) {
+	var buf bytes.Buffer
+	small := bundle.Package{Name: "a", Version: "1", Files: []bundle.File{content("addons/a/1/f", 0o644, []byte("hello"))}}
+	if _, err := bundle.WritePackage(context.Background(), &buf, small, bundle.WriteOptions{}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(buf.Bytes())
+	f.Add([]byte{0x1f, 0x8b, 8})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			return
+		}
+		_ = a.Verify(t.Context())
+	})
+}

@@ -1,0 +1,84 @@
+package bundle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+)
+
+// Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced
+// and renamed. Nothing outside root can be reached. What is there already with the same path is replaced.
+func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry) bool) error {
+	for _, e := range a.Index.Entries {
+		if !wanted(e) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := a.extract(root, e); err != nil {
+			return fmt.Errorf("extract: %w", err)
+		}
+	}
+	return nil
+}
+
+func (a *Archive) extract(root *os.Root, e Entry) (err error) {
+	name := filepath.FromSlash(e.Path)
+	if err := root.MkdirAll(filepath.FromSlash(path.Dir(e.Path)), 0o755); err != nil {
+		return err
+	}
+	content, err := a.OpenEntry(e.Path)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	temp := name + ".sealift-new"
+	if err := root.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = root.Remove(temp)
+		}
+	}()
+	_, err = io.Copy(f, content)
+	if err == nil {
+		err = f.Chmod(fs.FileMode(e.Mode))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return root.Rename(temp, name)
+}
+
+// Verify reads every entry and reports all that are not what the index says.
+func (a *Archive) Verify(ctx context.Context) error {
+	var errs []error
+	for _, e := range a.Index.Entries {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r, err := a.OpenEntry(e.Path)
+		if err == nil {
+			_, err = io.Copy(io.Discard, r)
+			err = errors.Join(err, r.Close())
+		}
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}

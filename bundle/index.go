@@ -1,0 +1,206 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Format names the layout that this package writes and reads; docs/format.md describes it.
+const Format = "sealift.dev/archive/v1"
+
+// Kind tells what an archive is.
+type Kind string
+
+// The kinds of archive.
+const (
+	KindPackage Kind = "package"
+	KindBundle  Kind = "bundle"
+)
+
+// Encoding tells how an entry's bytes lie in its gzip member.
+type Encoding string
+
+// The encodings of an entry.
+const (
+	Stored  Encoding = "stored"  // deflate's stored blocks: the bytes as they are, five bytes before each 65,535
+	Deflate Encoding = "deflate" // compressed
+	Link    Encoding = "link"    // a tar hard link to an earlier entry: no bytes of its own
+)
+
+// maxIndexSize bounds what is read into memory before anything is verified: 64 MiB is about 200,000 entries.
+const maxIndexSize = 64 << 20
+
+// Index is the first entry of an archive.
+type Index struct {
+	Format    string   `json:"format"`
+	Kind      Kind     `json:"kind"`
+	Platforms []string `json:"platforms,omitempty"`
+	// Packages has one element for a package; for a bundle all of its packages, in the order of the Installer.
+	Packages []PackageInfo `json:"packages"`
+	Entries  []Entry       `json:"entries"`
+}
+
+// PackageInfo describes one package inside an archive.
+type PackageInfo struct {
+	Name    string   `json:"name"`
+	Version string   `json:"version"`
+	Targets []string `json:"targets,omitempty"`
+	// Index is the sha256 of the package's own index; empty in that index itself.
+	Index string `json:"index,omitempty"`
+	Contents
+}
+
+// Dir is where the package's files lie below the install root.
+func (p PackageInfo) Dir() string { return AddOnDir(p.Name, p.Version) }
+
+// Entry is one regular file of the archive.
+type Entry struct {
+	Path     string   `json:"path"`
+	Mode     FileMode `json:"mode"`
+	Size     int64    `json:"size"`
+	SHA256   string   `json:"sha256"`
+	Encoding Encoding `json:"encoding"`
+	Link     string   `json:"link,omitempty"` // the path of the entry that has the bytes
+	Offset   int64    `json:"offset"`         // of the gzip member, from the end of the index's member
+	Length   int64    `json:"length"`         // of the gzip member
+	Header   int64    `json:"header"`         // bytes of tar header before the content, after inflating
+}
+
+// FileMode is permission bits, in JSON an octal string such as "0644".
+type FileMode fs.FileMode
+
+// MarshalText gives the octal form.
+func (m FileMode) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(m)), nil }
+
+// UnmarshalText reads the octal form and refuses everything beyond permission bits.
+func (m *FileMode) UnmarshalText(text []byte) error {
+	v, err := strconv.ParseUint(string(text), 8, 32)
+	if err != nil || v > 0o777 {
+		return fmt.Errorf("mode %q is not an octal number up to 0777", text)
+	}
+	*m = FileMode(v)
+	return nil
+}
+
+// marshal gives the canonical bytes of an index; its digest is the identity of the archive.
+func (x Index) marshal() ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", " ")
+	if err := enc.Encode(x); err != nil {
+		return nil, fmt.Errorf("encode index: %w", err)
+	}
+	return buf.Bytes(), nil
+}
+
+// parseIndex reads and checks an index from an untrusted archive.
+func parseIndex(data []byte) (Index, error) {
+	var x Index
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&x); err != nil {
+		var probe struct{ Format string }
+		if json.Unmarshal(data, &probe) == nil && probe.Format != "" && probe.Format != Format {
+			return Index{}, unknownFormat(probe.Format)
+		}
+		return Index{}, fmt.Errorf("index is not valid JSON: %w", err)
+	}
+	if dec.More() {
+		return Index{}, errors.New("index has data after its end")
+	}
+	if x.Format != Format {
+		return Index{}, unknownFormat(x.Format)
+	}
+	return x, x.validate()
+}
+
+func unknownFormat(format string) error {
+	return fmt.Errorf("archive format %q is not known; this sealift reads %q, so use the one that made the archive", format, Format)
+}
+
+func (x Index) validate() error {
+	switch {
+	case x.Kind != KindPackage && x.Kind != KindBundle:
+		return fmt.Errorf("kind %q is neither package nor bundle", x.Kind)
+	case x.Kind == KindPackage && len(x.Packages) != 1:
+		return fmt.Errorf("a package describes itself, but %d packages are listed", len(x.Packages))
+	}
+	for _, p := range x.Packages {
+		if !validElement(p.Name) || !validElement(p.Version) {
+			return fmt.Errorf("package %q version %q: not usable as folder names", p.Name, p.Version)
+		}
+	}
+	seen := make(map[string]*Entry, len(x.Entries))
+	var end int64
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		if err := e.validate(end, seen); err != nil {
+			return fmt.Errorf("entry %q: %w", e.Path, err)
+		}
+		if x.Kind == KindPackage && !strings.HasPrefix(e.Path, x.Packages[0].Dir()+"/") {
+			return fmt.Errorf("entry %q: lies outside %s", e.Path, x.Packages[0].Dir())
+		}
+		seen[e.Path] = e
+		end = e.Offset + e.Length
+	}
+	return nil
+}
+
+// validElement says whether a name from outside may become one element of a path.
+func validElement(s string) bool {
+	return s != "." && fs.ValidPath(s) && !strings.ContainsAny(s, "/\\\x00")
+}
+
+func (e *Entry) validate(end int64, seen map[string]*Entry) error {
+	if err := checkPath(e.Path); err != nil {
+		return err
+	}
+	if _, dup := seen[e.Path]; dup {
+		return errors.New("listed twice")
+	}
+	if digest, err := hex.DecodeString(e.SHA256); err != nil || len(digest) != sha256.Size || strings.ToLower(e.SHA256) != e.SHA256 {
+		return fmt.Errorf("sha256 %q is not 64 lower-case hex digits", e.SHA256)
+	}
+	if e.Size < 0 || e.Length <= 0 || e.Offset != end || end+e.Length < end || e.Header < blockSize || e.Header%blockSize != 0 || e.Header > maxStoredBlock {
+		return fmt.Errorf("impossible extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
+	}
+	switch e.Encoding {
+	case Stored:
+		if want := storedLength(e.Header, e.Size); e.Length != want {
+			return fmt.Errorf("stored in %d bytes, want %d", e.Length, want)
+		}
+	case Deflate:
+	case Link:
+		target := seen[e.Link]
+		if target == nil || target.Encoding == Link {
+			return fmt.Errorf("links to %q, which is not an earlier file of the archive", e.Link)
+		}
+		if target.SHA256 != e.SHA256 || target.Size != e.Size {
+			return fmt.Errorf("links to %q, which has other content", e.Link)
+		}
+		return nil
+	default:
+		return fmt.Errorf("encoding %q is not known", e.Encoding)
+	}
+	if e.Link != "" {
+		return errors.New("has bytes and is a link too")
+	}
+	return nil
+}
+
+// checkPath refuses whatever could leave an install root or hide in it.
+func checkPath(p string) error {
+	if !fs.ValidPath(p) || p == "." || strings.ContainsAny(p, "\\\x00\n") || path.Clean(p) != p {
+		return errors.New("path is not a clean relative path")
+	}
+	return nil
+}

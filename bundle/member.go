@@ -1,0 +1,190 @@
+package bundle
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash"
+	"hash/crc32"
+	"io"
+	"time"
+
+	"github.com/klauspost/compress/flate"
+)
+
+const (
+	blockSize      = 512   // of a tar
+	maxStoredBlock = 65535 // payload of one stored deflate block (RFC 1951 §3.2.4)
+	storedHeader   = 5     // bytes before each stored block
+	gzipHeader     = 10    // without optional fields (RFC 1952 §2.3)
+	gzipTrailer    = 8     // CRC-32 and size
+
+	// compressionLevel gives what gzip -6 gives on ELF binaries and YAML, at several times its speed.
+	compressionLevel = 7
+)
+
+// epoch is the modification time of every entry. GNU tar warns of zero, so it is the first time that zip can say, too.
+var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// endOfArchive is what a tar ends with: two blocks of zeros, here a gzip member of their own.
+var endOfArchive = func() []byte {
+	var buf bytes.Buffer
+	m := newMember(&buf)
+	m.stored(make([]byte, 2*blockSize), true)
+	m.close()
+	return buf.Bytes()
+}()
+
+// storedLength is the size of the gzip member of a stored file.
+func storedLength(header, size int64) int64 {
+	payload := header + size + padding(size)
+	blocks := (payload + maxStoredBlock - 1) / maxStoredBlock
+	return gzipHeader + blocks*storedHeader + payload + gzipTrailer
+}
+
+// deflatedLength is the size of the gzip member of a file whose content deflates to n bytes.
+func deflatedLength(header, size, n int64) int64 {
+	return gzipHeader + storedHeader + header + n + storedHeader + padding(size) + gzipTrailer
+}
+
+// padding fills a tar entry's content to whole blocks.
+func padding(size int64) int64 { return -size & (blockSize - 1) }
+
+// tarHeader gives the bytes before the content of an entry: one block, or more where a path or size needs PAX records.
+func tarHeader(e Entry) ([]byte, error) {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: e.Path, Mode: int64(e.Mode), Size: e.Size, ModTime: epoch}
+	if e.Encoding == Link {
+		h.Typeflag, h.Linkname, h.Size = tar.TypeLink, e.Link, 0
+	}
+	var buf bytes.Buffer
+	if err := tar.NewWriter(&buf).WriteHeader(h); err != nil {
+		return nil, fmt.Errorf("%s: tar header: %w", e.Path, err)
+	}
+	return buf.Bytes(), nil
+}
+
+// member writes one gzip member. The first error sticks and is returned by close.
+type member struct {
+	w   io.Writer
+	crc hash.Hash32
+	n   uint32 // inflated size modulo 2^32
+	err error
+	buf []byte // one stored block with its header, made when first needed
+}
+
+func newMember(w io.Writer) *member {
+	m := &member{w: w, crc: crc32.NewIEEE()}
+	m.raw([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255})
+	return m
+}
+
+func (m *member) raw(p []byte) {
+	if m.err == nil {
+		_, m.err = m.w.Write(p)
+	}
+}
+
+// count adds inflated bytes to the trailer's sums.
+func (m *member) count(p []byte) {
+	_, _ = m.crc.Write(p)
+	m.n += uint32(len(p))
+}
+
+// stored writes p, of at most 65,535 bytes, as one stored block.
+func (m *member) stored(p []byte, final bool) {
+	if m.buf == nil {
+		m.buf = make([]byte, 0, storedHeader+maxStoredBlock)
+	}
+	block := append(m.buf[:storedHeader], p...)
+	block[0] = 0
+	if final {
+		block[0] = 1
+	}
+	binary.LittleEndian.PutUint16(block[1:], uint16(len(p)))
+	binary.LittleEndian.PutUint16(block[3:], ^uint16(len(p)))
+	m.count(p)
+	m.raw(block)
+}
+
+func (m *member) close() error {
+	var trailer [gzipTrailer]byte
+	binary.LittleEndian.PutUint32(trailer[:4], m.crc.Sum32())
+	binary.LittleEndian.PutUint32(trailer[4:], m.n)
+	m.raw(trailer[:])
+	return m.err
+}
+
+// storeMember writes header, content and padding as stored blocks, each but the last one full.
+func storeMember(w io.Writer, header []byte, content io.Reader, size int64) error {
+	payload := io.MultiReader(bytes.NewReader(header), content, bytes.NewReader(make([]byte, padding(size))))
+	left := int64(len(header)) + size + padding(size)
+	m := newMember(w)
+	chunk := make([]byte, maxStoredBlock)
+	for left > 0 {
+		n := min(left, maxStoredBlock)
+		if _, err := io.ReadFull(payload, chunk[:n]); err != nil {
+			return fmt.Errorf("content ends early: %w", err)
+		}
+		left -= n
+		m.stored(chunk[:n], left == 0)
+		if m.err != nil {
+			return m.err
+		}
+	}
+	return m.close()
+}
+
+// deflateMember writes the header as a stored block, the deflated form of the content as it is, and the padding as the
+// final block. inflated receives the content, so that the caller verifies what the member will inflate to.
+func deflateMember(w io.Writer, header []byte, deflated io.Reader, size int64, inflated io.Writer) error {
+	m := newMember(w)
+	m.stored(header, false)
+	tee := io.TeeReader(deflated, rawWriter{m})
+	r := flate.NewReader(tee)
+	defer r.Close()
+	if n, err := io.CopyN(io.MultiWriter(inflated, countWriter{m}), r, size); err != nil {
+		return fmt.Errorf("deflated form ends after %d of %d bytes: %w", n, size, err)
+	}
+	if _, err := io.Copy(io.Discard, tee); err != nil { // the flush marker behind the last block
+		return err
+	}
+	m.stored(make([]byte, padding(size)), true)
+	return m.close()
+}
+
+type rawWriter struct{ *member }
+
+func (w rawWriter) Write(p []byte) (int, error) { w.raw(p); return len(p), w.err }
+
+type countWriter struct{ *member }
+
+func (w countWriter) Write(p []byte) (int, error) { w.count(p); return len(p), nil }
+
+// deflateContent compresses content so that blocks may follow it: it ends with a flush marker, not with a final block.
+func deflateContent(w io.Writer, content io.Reader) error {
+	fw, err := flate.NewWriter(w, compressionLevel)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(fw, content); err != nil {
+		return err
+	}
+	return fw.Flush()
+}
+
+// compressedMagic are the first bytes of formats that deflate cannot shrink: gzip, zstd, xz, bzip2, zip, ar (.deb), RPM.
+var compressedMagic = [][]byte{
+	{0x1f, 0x8b}, {0x28, 0xb5, 0x2f, 0xfd}, {0xfd, '7', 'z', 'X', 'Z', 0}, []byte("BZh"), []byte("PK\x03\x04"),
+	[]byte("!<arch>\n"), {0xed, 0xab, 0xee, 0xdb},
+}
+
+// isCompressed looks at the first bytes of a content.
+func isCompressed(head []byte) bool {
+	for _, magic := range compressedMagic {
+		if bytes.HasPrefix(head, magic) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,303 @@
+package bundle
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// spoolSize is the size from which a deflated form is kept in a file instead of in memory.
+const spoolSize = 1 << 20
+
+// linkSize is the size from which the same content under a second path becomes a hard link. Smaller files are repeated,
+// since they may be edited after unpacking and a link would change both.
+const linkSize = 4 << 10
+
+// WriteOptions says how an archive is written.
+type WriteOptions struct {
+	// Spool is a directory for the deflated forms of large files, kept by digest, so that the next archive with the same
+	// file need not compress it again. Empty: the system's temporary directory, nothing kept.
+	Spool string
+	// Jobs is how many files are compressed at once; zero means one.
+	Jobs int
+}
+
+// piece is a file with all that is known of its member before it is written.
+type piece struct {
+	entry    Entry
+	header   []byte
+	open     func() (io.ReadCloser, error) // of the content, or of its deflated form
+	spooled  string                        // the file of the deflated form, if it has one
+	verbatim *io.SectionReader             // the whole member, copied out of another archive
+}
+
+// WritePackage writes the archive of one add-on and returns its index. The same package gives the same bytes, whatever
+// the options. Each file's content is verified against its size and digest while it is written.
+func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
+	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
+	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
+	pw := &packer{ctx: ctx, options: o}
+	defer pw.cleanup()
+	files := slices.SortedFunc(slices.Values(p.Files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	pieces, err := pw.prepare(files)
+	if err != nil {
+		return Index{}, err
+	}
+	_, err = pw.write(w, &index, path.Join(info.Dir(), IndexName), pieces)
+	return index, err
+}
+
+// packer turns files into members.
+type packer struct {
+	ctx     context.Context
+	options WriteOptions
+	spool   string // where large deflated forms lie
+	temp    bool   // whether to remove it
+}
+
+func (p *packer) cleanup() {
+	if p.temp {
+		_ = os.RemoveAll(p.spool)
+	}
+}
+
+// prepare finds the encoding and the exact length of every file's member, in parallel, compressing what is compressible.
+func (p *packer) prepare(files []File) ([]piece, error) {
+	if p.spool = p.options.Spool; p.spool == "" {
+		dir, err := os.MkdirTemp("", "sealift-spool-")
+		if err != nil {
+			return nil, err
+		}
+		p.spool, p.temp = dir, true
+	} else if err := os.MkdirAll(p.spool, 0o755); err != nil {
+		return nil, err
+	}
+	pieces := make([]piece, len(files))
+	group, ctx := errgroup.WithContext(p.ctx)
+	group.SetLimit(max(1, p.options.Jobs))
+	for i, f := range files {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			var err error
+			if pieces[i], err = p.piece(f); err != nil {
+				return fmt.Errorf("%s: %w", f.Path, err)
+			}
+			return nil
+		})
+	}
+	return pieces, group.Wait()
+}
+
+func (p *packer) piece(f File) (piece, error) {
+	e := Entry{Path: f.Path, Mode: FileMode(f.Mode.Perm()), Size: f.Size, SHA256: f.SHA256, Encoding: Stored}
+	header, err := tarHeader(e)
+	if err != nil {
+		return piece{}, err
+	}
+	e.Header = int64(len(header))
+	out := piece{entry: e, header: header, open: f.Open}
+	out.entry.Length = storedLength(e.Header, e.Size)
+	content, err := f.Open()
+	if err != nil {
+		return piece{}, err
+	}
+	defer content.Close()
+	head := make([]byte, 8)
+	n, err := io.ReadFull(content, head)
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
+		return piece{}, err
+	}
+	if f.Size == 0 || isCompressed(head[:n]) {
+		return out, nil
+	}
+	return p.deflate(out, io.MultiReader(bytes.NewReader(head[:n]), content))
+}
+
+// deflate compresses a piece's content, unless that makes it larger.
+func (p *packer) deflate(out piece, content io.Reader) (piece, error) {
+	stored := out
+	var n int64
+	if out.entry.Size < spoolSize {
+		var buf bytes.Buffer
+		if err := deflateContent(&buf, content); err != nil {
+			return piece{}, err
+		}
+		data := buf.Bytes()
+		n = int64(len(data))
+		out.open = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	} else {
+		var err error
+		out.spooled = filepath.Join(p.spool, fmt.Sprintf("%s.deflate-%d", out.entry.SHA256, compressionLevel))
+		if n, err = deflateToFile(out.spooled, content); err != nil {
+			return piece{}, err
+		}
+		out.open = func() (io.ReadCloser, error) { return os.Open(out.spooled) }
+	}
+	length := deflatedLength(out.entry.Header, out.entry.Size, n)
+	if length >= stored.entry.Length {
+		return stored, nil
+	}
+	out.entry.Encoding, out.entry.Length = Deflate, length
+	return out, nil
+}
+
+// deflateToFile makes the deflated form unless it is there, and returns its length.
+func deflateToFile(name string, content io.Reader) (int64, error) {
+	if info, err := os.Stat(name); err == nil {
+		return info.Size(), nil
+	}
+	temp, err := os.CreateTemp(filepath.Dir(name), ".deflate-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(temp.Name())
+	defer temp.Close()
+	if err := deflateContent(temp, content); err != nil {
+		return 0, err
+	}
+	info, err := temp.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if err := temp.Sync(); err != nil {
+		return 0, err
+	}
+	return info.Size(), os.Rename(temp.Name(), name)
+}
+
+// layOut turns repeated content into links and gives every piece its offset.
+func layOut(pieces []piece) ([]Entry, error) {
+	type content struct {
+		sha256 string
+		mode   FileMode
+	}
+	first := make(map[content]string)
+	entries := make([]Entry, len(pieces))
+	var offset int64
+	for i := range pieces {
+		e := &pieces[i].entry
+		key := content{e.SHA256, e.Mode}
+		if target, dup := first[key]; dup && e.Size >= linkSize {
+			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Link, Link: target}
+			header, err := tarHeader(*e)
+			if err != nil {
+				return nil, err
+			}
+			e.Header, e.Length = int64(len(header)), storedLength(int64(len(header)), 0)
+			pieces[i] = piece{entry: *e, header: header}
+			e = &pieces[i].entry
+		} else if !dup {
+			first[key] = e.Path
+		}
+		e.Offset = offset
+		offset += e.Length
+		entries[i] = *e
+	}
+	return entries, nil
+}
+
+// write puts index, members and the end of the tar into w, and returns the sha256 of the index.
+func (p *packer) write(w io.Writer, index *Index, indexPath string, pieces []piece) (digest string, err error) {
+	if index.Entries, err = layOut(pieces); err != nil {
+		return "", err
+	}
+	if err := index.validate(); err != nil {
+		return "", err
+	}
+	data, err := index.marshal()
+	if err != nil {
+		return "", err
+	}
+	if err := writeIndex(w, indexPath, data); err != nil {
+		return "", err
+	}
+	for _, piece := range pieces {
+		if err := p.ctx.Err(); err != nil {
+			return "", err
+		}
+		if err := piece.write(w); err != nil {
+			return "", fmt.Errorf("%s: %w", piece.entry.Path, err)
+		}
+	}
+	_, err = w.Write(endOfArchive)
+	return sha256Hex(data), err
+}
+
+func writeIndex(w io.Writer, name string, data []byte) error {
+	header, err := tarHeader(Entry{Path: name, Mode: 0o644, Size: int64(len(data))})
+	if err != nil {
+		return err
+	}
+	var deflated bytes.Buffer
+	if err := deflateContent(&deflated, bytes.NewReader(data)); err != nil {
+		return err
+	}
+	return deflateMember(w, header, &deflated, int64(len(data)), io.Discard)
+}
+
+func (p piece) write(w io.Writer) error {
+	switch {
+	case p.verbatim != nil:
+		n, err := io.Copy(w, io.NewSectionReader(p.verbatim, 0, p.verbatim.Size()))
+		if err == nil && n != p.entry.Length {
+			err = fmt.Errorf("copied %d of %d bytes: %w", n, p.entry.Length, io.ErrUnexpectedEOF)
+		}
+		return err
+	case p.entry.Encoding == Link:
+		return storeMember(w, p.header, bytes.NewReader(nil), 0)
+	}
+	err := p.writeContent(w)
+	if err != nil && p.spooled != "" { // it may be the spooled form that is broken: make it anew next time
+		_ = os.Remove(p.spooled)
+	}
+	return err
+}
+
+func (p piece) writeContent(w io.Writer) error {
+	src, err := p.open()
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	sum := sha256.New()
+	if p.entry.Encoding == Deflate {
+		err = deflateMember(w, p.header, src, p.entry.Size, sum)
+	} else {
+		err = storeMember(w, p.header, io.TeeReader(io.LimitReader(src, p.entry.Size), sum), p.entry.Size)
+	}
+	if err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != p.entry.SHA256 {
+		return &DigestError{Path: p.entry.Path, Got: got, Want: p.entry.SHA256}
+	}
+	return nil
+}
+
+func sha256Hex(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+// DigestError says that bytes are not what their index or their source promised.
+type DigestError struct {
+	Path      string
+	Got, Want string // sha256, hex
+}
+
+func (e *DigestError) Error() string {
+	return fmt.Sprintf("%s: content has sha256 %s, but should have %s", e.Path, e.Got, e.Want)
+}
