@@ -1,0 +1,207 @@
+package lifecycle_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+func journal(t *testing.T, dir string) *lifecycle.Journal {
+	t.Helper()
+	j, err := lifecycle.OpenJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.Close() })
+	return j
+}
+
+// plan has three steps that note that they ran; the named one fails.
+func plan(ran *[]string, failing string) lifecycle.Plan {
+	var p lifecycle.Plan
+	for _, id := range []string{"a", "b", "c"} {
+		p = append(p, lifecycle.Step{
+			ID: id, Inputs: "1", Timeout: time.Minute,
+			Run: func(context.Context) (lifecycle.State, error) {
+				*ran = append(*ran, id)
+				if id == failing {
+					return nil, errors.New("broken")
+				}
+				return lifecycle.State{"from": id}, nil
+			},
+			Restore: func(_ context.Context, s lifecycle.State) error {
+				*ran = append(*ran, "restored "+s["from"])
+				return nil
+			},
+		})
+	}
+	return p
+}
+
+func quiet(lifecycle.Event) {}
+
+func TestRunGoesOnWhereItStopped(t *testing.T) {
+	dir := t.TempDir()
+	var ran []string
+	j := journal(t, dir)
+	n, err := lifecycle.Run(t.Context(), plan(&ran, "b"), j, quiet)
+	var failed *lifecycle.StepError
+	if !errors.As(err, &failed) || failed.Step.ID != "b" || n != 2 {
+		t.Fatalf("ran %d, error %v", n, err)
+	}
+	_ = j.Close()
+	ran = nil
+	j = journal(t, dir)
+	if n, err = lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 2 {
+		t.Fatalf("ran %d, error %v", n, err)
+	}
+	if want := []string{"restored a", "b", "c"}; !slices.Equal(ran, want) {
+		t.Errorf("ran %v, want %v", ran, want)
+	}
+	if pending := plan(&ran, "").Pending(j); len(pending) != 0 {
+		t.Errorf("%d steps pending after all ran", len(pending))
+	}
+}
+
+func TestStepWithOtherInputsRunsAgain(t *testing.T) {
+	j := journal(t, t.TempDir())
+	var ran []string
+	p := plan(&ran, "")
+	if _, err := lifecycle.Run(t.Context(), p, j, quiet); err != nil {
+		t.Fatal(err)
+	}
+	ran = nil
+	p[1].Inputs = "2"
+	if n, err := lifecycle.Run(t.Context(), p, j, quiet); err != nil || n != 1 {
+		t.Fatalf("ran %d, error %v", n, err)
+	}
+}
+
+func TestEveryStepHasAnEnd(t *testing.T) {
+	step := lifecycle.Step{ID: "slow", Timeout: time.Millisecond, Run: func(ctx context.Context) (lifecycle.State, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}
+	_, err := lifecycle.Run(t.Context(), lifecycle.Plan{step}, journal(t, t.TempDir()), quiet)
+	if err == nil || !strings.Contains(err.Error(), "not done after 1ms") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestRecordCutByACrashIsDropped(t *testing.T) {
+	dir := t.TempDir()
+	var ran []string
+	j := journal(t, dir)
+	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil {
+		t.Fatal(err)
+	}
+	_ = j.Close()
+	name := filepath.Join(dir, "journal.jsonl")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, int64(len(data)-7)); err != nil {
+		t.Fatal(err)
+	}
+	ran = nil
+	j = journal(t, dir)
+	if n, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 1 {
+		t.Fatalf("ran %d, error %v", n, err)
+	}
+	if records, err := lifecycle.ReadJournal(dir); err != nil || records[len(records)-1].Outcome != lifecycle.Finished {
+		t.Errorf("journal after recovery: %v, %v", records, err)
+	}
+}
+
+func TestDamagedJournalIsNotGuessedAt(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte("{}\n{\"step\":\"a\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lifecycle.OpenJournal(dir); err == nil || !strings.Contains(err.Error(), "line 1") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOneRunAtATime(t *testing.T) {
+	dir := t.TempDir()
+	journal(t, dir)
+	if _, err := lifecycle.OpenJournal(dir); !errors.Is(err, lifecycle.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestJournalIsForRootAlone(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	journal(t, dir)
+	for name, want := range map[string]os.FileMode{"": 0o700, "journal.jsonl": 0o600} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%q: %v %v, want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+// TestKilledRunResumes kills a real process at every step it reports and looks at what the next one repeats.
+func TestKilledRunResumes(t *testing.T) {
+	if dir := os.Getenv("LIFECYCLE_TEST_DIR"); dir != "" {
+		killedProcess(dir)
+	}
+	dir := t.TempDir()
+	counts := map[string]int{}
+	for range 4 {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledRunResumes$")
+		cmd.Env = append(os.Environ(), "LIFECYCLE_TEST_DIR="+dir)
+		_ = cmd.Run()
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "ran"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for id := range strings.FieldsSeq(string(data)) {
+		counts[id]++
+	}
+	if want := map[string]int{"a": 2, "b": 2, "c": 2}; !maps.Equal(counts, want) {
+		t.Errorf("steps ran %v, want %v: once until killed, once more to finish", counts, want)
+	}
+}
+
+// killedProcess runs three steps and kills itself in the first that is new to it.
+func killedProcess(dir string) {
+	j, err := lifecycle.OpenJournal(dir)
+	if err != nil {
+		panic(err)
+	}
+	seen, _ := os.ReadFile(filepath.Join(dir, "ran"))
+	var p lifecycle.Plan
+	for _, id := range []string{"a", "b", "c"} {
+		p = append(p, lifecycle.Step{ID: id, Timeout: time.Minute, Run: func(context.Context) (lifecycle.State, error) {
+			f, err := os.OpenFile(filepath.Join(dir, "ran"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+			if err != nil {
+				return nil, err
+			}
+			_, _ = f.WriteString(id + " ")
+			_ = f.Close()
+			if !strings.Contains(string(seen), id) {
+				self, _ := os.FindProcess(os.Getpid())
+				_ = self.Kill()
+				time.Sleep(time.Minute)
+			}
+			return nil, nil
+		}})
+	}
+	_, err = lifecycle.Run(context.Background(), p, j, quiet)
+	if err != nil {
+		panic(err)
+	}
+	os.Exit(0)
+}

@@ -1,0 +1,70 @@
+// Package lifecycle runs a plan of steps on a node so that it may be killed at any moment: each step is recorded durably
+// when it starts and when it ends, and is skipped the next time while its inputs are the same.
+//
+// The package knows order, records and time. What a step does is the caller's.
+package lifecycle
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Phase is when a step runs.
+type Phase string
+
+// The phases, in their order.
+const (
+	PreInit  Phase = "pre-init"
+	Install  Phase = "install"
+	PostInit Phase = "post-init"
+	Outro    Phase = "outro"
+)
+
+// State is what a step leaves behind in memory for later steps, such as the shell variables that a hook set. It is kept
+// in the journal, and given to Restore when the step is skipped.
+type State map[string]string
+
+// Step is one change to the node.
+type Step struct {
+	ID    string `json:"id"` // unique in the plan, such as flannel/install
+	Phase Phase  `json:"phase"`
+	AddOn string `json:"addOn,omitempty"`
+	Title string `json:"title"` // what a person reads
+	// Inputs is a digest of everything that the step's result depends on; see Digest.
+	Inputs string `json:"inputs"`
+	// Timeout bounds the step.
+	Timeout time.Duration                        `json:"-"`
+	Run     func(context.Context) (State, error) `json:"-"`
+	// Restore puts a finished step's state back; nil if it has none.
+	Restore func(context.Context, State) error `json:"-"`
+}
+
+// Plan is what an install will do, in order.
+type Plan []Step
+
+// Digest is the inputs hash of a step: sha256 over the JSON of its parts.
+func Digest(parts ...any) string {
+	sum := sha256.New()
+	enc := json.NewEncoder(sum)
+	for _, part := range parts {
+		if err := enc.Encode(part); err != nil { // only data made of strings, numbers and maps is passed
+			panic(fmt.Sprintf("digest of %T: %v", part, err))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Pending gives the steps that are not finished.
+func (p Plan) Pending(j *Journal) Plan {
+	var pending Plan
+	for _, step := range p {
+		if _, done := j.Finished(step); !done {
+			pending = append(pending, step)
+		}
+	}
+	return pending
+}
