@@ -1,0 +1,124 @@
+package spec_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+func canonical(t testing.TB, i *spec.Installer) string {
+	t.Helper()
+	text, err := i.Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func id(t testing.TB, i *spec.Installer) string {
+	t.Helper()
+	id, err := i.ID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func TestCanonicalSortsAndQuotes(t *testing.T) {
+	got := canonical(t, parse(t, `{kind: Installer, apiVersion: sealift.dev/v1, metadata: {name: "7"}, spec: {
+  kubernetes: {maxPodsPerNode: 110, version: 1.20}, kurl: {airgap: true, nameserver: null},
+  cert-manager: {version: 1.9.1}, ufw: {disableUFW: true}, app: {version: v1, motd: "a\nb\n", on: "true"}}}`))
+	const want = `apiVersion: sealift.dev/v1
+kind: Installer
+metadata:
+  name: "7"
+spec:
+  app:
+    version: v1
+    motd: |
+      a
+      b
+    "on": "true"
+  certManager:
+    version: 1.9.1
+  kubernetes:
+    version: "1.20"
+    maxPodsPerNode: 110
+  kurl:
+    airgap: true
+  ufwConfig:
+    disableUFW: true
+`
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestIDIsOfTheClusterNotOfItsSpelling(t *testing.T) {
+	base := parse(t, document("  kubernetes: {version: 1.36.3, HACluster: true}\n  flannel: {version: 0.26.7}\n"))
+	if got := id(t, base); len(got) != 7 || strings.Trim(got, "0123456789abcdef") != "" {
+		t.Fatalf("ID %q is not seven hexadecimal digits", got)
+	}
+	same := map[string]string{
+		"another order":       document("  flannel: {version: 0.26.7}\n  kubernetes: {HACluster: true, version: \"1.36.3\"}\n"),
+		"a name":              "metadata: {name: prod}\n" + document("  kubernetes: {version: 1.36.3, HACluster: true}\n  flannel: {version: 0.26.7}\n"),
+		"kURL's API version":  strings.Replace(document("  kubernetes: {version: 1.36.3, HACluster: true}\n  flannel: {version: 0.26.7}\n"), "sealift.dev/v1", spec.KurlAPIVersion, 1),
+		"an option left open": document("  kubernetes: {version: 1.36.3, HACluster: true, certKey: null}\n  flannel: {version: 0.26.7}\n"),
+	}
+	for name, text := range same {
+		if got := id(t, parse(t, text)); got != id(t, base) {
+			t.Errorf("%s changes the ID", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"another version": document("  kubernetes: {version: 1.36.4, HACluster: true}\n  flannel: {version: 0.26.7}\n"),
+		"another option":  document("  kubernetes: {version: 1.36.3, HACluster: false}\n  flannel: {version: 0.26.7}\n"),
+	} {
+		if got := id(t, parse(t, text)); got == id(t, base) {
+			t.Errorf("%s keeps the ID", name)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(document("  kubernetes: {version: 1.36.3, HACluster: true, maxPodsPerNode: 7}\n  app: {version: v1, a: [1, {b: 2.5}], c: 2025-10-15}\n")))
+	f.Add([]byte(document("  kurl:\n    airgap: true\n    hostPreflights: {spec: {a: null}}\n  ufw: {disableUFW: yes}\n")))
+	f.Add([]byte(document("  x: {version: \"1\", y: \"a\\nb \", z: !!str 5, w: 0x10, v: .inf, u: 1e3, t: ~}\n")))
+	f.Add([]byte("a: &b [*b]\n--- \n<<: {}\n? [x]\n: y\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		i, err := spec.Parse("f", bytes.NewReader(data))
+		var errs diag.Errors
+		if err != nil {
+			if !errors.As(err, &errs) {
+				t.Fatalf("a mistake in the document without a position: %v", err)
+			}
+			return
+		}
+		text, err := i.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := spec.Parse("f", bytes.NewReader(text))
+		if err != nil {
+			t.Fatalf("canonical form is refused: %v\n%s", err, text)
+		}
+		if diff := cmp.Diff(i.Variables(), again.Variables()); diff != "" {
+			t.Errorf("variables change (-read +reread)\n%s", diff)
+		}
+		sorted := cmpopts.SortSlices(func(a, b spec.AddOn) bool { return a.Key < b.Key })
+		sections := cmpopts.SortSlices(func(a, b spec.Section) bool { return a.Key < b.Key })
+		if diff := cmp.Diff(i, again, sorted, sections, cmpopts.IgnoreTypes(diag.Pos{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("Installer changes (-read +reread)\n%s", diff)
+		}
+		if twice := canonical(t, again); twice != string(text) {
+			t.Errorf("canonical form changes:\n%s\n%s", text, twice)
+		}
+	})
+}

@@ -1,0 +1,276 @@
+package spec
+
+// fieldType is what a field's value must be.
+type fieldType string
+
+const (
+	text     fieldType = "a string"
+	boolean  fieldType = "true or false"
+	integer  fieldType = "a whole number"
+	list     fieldType = "a list of strings"
+	commands fieldType = "a list of commands, each a list of words"
+	cidrSize fieldType = "a prefix length such as /20" // kURL takes it with or without the slash
+	anything fieldType = "any value"
+)
+
+// field is one key that kURL's v1beta1 lists for a section.
+type field struct {
+	key      string
+	is       fieldType
+	variable string // "" follows the rule of VariableName; unexported keeps it out of the variables
+	initial  string // value of the variable when the document does not set the field
+	off      string // value of the variable when the field is false
+}
+
+// unexported marks fields that are read by programs, not by hooks.
+const unexported = "-"
+
+// section is what kURL's v1beta1 lists for one key of the spec.
+type section struct {
+	key         string
+	versionless bool // has no version: not an add-on
+	override    bool // has s3Override, the URL of a package to use in place of the store's
+	fields      []field
+}
+
+// sections is the table of kURL §2.1. Variable names are written where kURL's differ from the rule. One of its slips is
+// not repeated: velero.namespace overwrites VELERO_LOCAL_BUCKET there and is VELERO_NAMESPACE here.
+func sections() []section {
+	return append(addOnSections(), hostSections()...)
+}
+
+func addOnSections() []section {
+	plain := func(key string) section { return section{key: key, override: true} }
+	return []section{
+		kubernetesSection(),
+		{key: "rke2"},
+		{key: "k3s"},
+		{key: "docker", fields: []field{
+			{key: "s3Override", is: text, variable: "DOCKER_S3_OVERRRIDE"},
+			{key: "bypassStorageDriverWarning", is: boolean, variable: "BYPASS_STORAGEDRIVER_WARNINGS"},
+			{key: "daemonConfig", is: text, variable: unexported},
+			{key: "dockerRegistryIP", is: text, variable: "DOCKER_REGISTRY_IP"},
+			{key: "hardFailOnLoopback", is: boolean, variable: "HARD_FAIL_ON_LOOPBACK", initial: "1"},
+			{key: "noCEOnEE", is: boolean, variable: "NO_CE_ON_EE"},
+			{key: "preserveConfig", is: boolean, variable: "PRESERVE_DOCKER_CONFIG"},
+		}},
+		{key: "containerd", override: true, fields: []field{
+			{key: "tomlConfig", is: text},
+			{key: "preserveConfig", is: boolean},
+		}},
+		{key: "weave", override: true, fields: []field{
+			{key: "isEncryptionDisabled", is: boolean, variable: "ENCRYPT_NETWORK"},
+			{key: "podCIDR", is: text, variable: "POD_CIDR"},
+			{key: "podCidrRange", is: cidrSize, variable: "POD_CIDR_RANGE"},
+			{key: "noMasqLocal", is: boolean, variable: "NO_MASQ_LOCAL", initial: "1", off: "0"},
+		}},
+		{key: "flannel", override: true, fields: []field{
+			{key: "podCIDR", is: text},
+			{key: "podCIDRRange", is: cidrSize},
+		}},
+		{key: "antrea", override: true, fields: []field{
+			{key: "isEncryptionDisabled", is: boolean, variable: "ANTREA_DISABLE_ENCRYPTION"},
+			{key: "podCIDR", is: text},
+			{key: "podCidrRange", is: cidrSize},
+		}},
+		plain("calico"), plain("collectd"), plain("certManager"), plain("metricsServer"), plain("sonobuoy"), plain("goldpinger"),
+		{key: "contour", override: true, fields: []field{
+			{key: "tlsMinimumProtocolVersion", is: text},
+			{key: "httpPort", is: integer},
+			{key: "httpsPort", is: integer},
+		}},
+		{key: "rook", override: true, fields: []field{
+			{key: "blockDeviceFilter", is: text},
+			{key: "nodes", is: text},
+			{key: "bypassUpgradeWarning", is: boolean},
+			{key: "cephReplicaCount", is: integer, variable: "CEPH_POOL_REPLICAS"},
+			{key: "isBlockStorageEnabled", is: boolean, variable: "ROOK_BLOCK_STORAGE_ENABLED"},
+			{key: "isSharedFilesystemDisabled", is: boolean, variable: "ROOK_SHARED_FILESYSTEM_DISABLED"},
+			{key: "storageClassName", is: text, variable: "STORAGE_CLASS"},
+			{key: "hostpathRequiresPrivileged", is: boolean},
+			{key: "minimumNodeCount", is: integer},
+		}},
+		{key: "longhorn", override: true, fields: []field{
+			{key: "storageOverProvisioningPercentage", is: integer},
+			{key: "uiBindPort", is: integer},
+			{key: "uiReplicaCount", is: integer},
+		}},
+		{key: "openebs", override: true, fields: []field{
+			{key: "namespace", is: text},
+			{key: "isLocalPVEnabled", is: boolean, variable: "OPENEBS_LOCALPV"},
+			{key: "localPVStorageClassName", is: text, variable: "OPENEBS_LOCALPV_STORAGE_CLASS"},
+			{key: "isCstorEnabled", is: boolean, variable: "OPENEBS_CSTOR"},
+			{key: "cstorStorageClassName", is: text, variable: "OPENEBS_CSTOR_STORAGE_CLASS"},
+		}},
+		{key: "minio", override: true, fields: []field{
+			{key: "namespace", is: text},
+			{key: "claimSize", is: text},
+			{key: "hostPath", is: text, variable: "MINIO_HOSTPATH"},
+		}},
+		{key: "registry", override: true, fields: []field{{key: "publishPort", is: integer}}},
+		{key: "prometheus", override: true, fields: []field{{key: "serviceType", is: text}}},
+		{key: "fluentd", override: true, fields: []field{
+			{key: "fullEFKStack", is: boolean},
+			{key: "fluentdConfPath", is: text, variable: "FLUENTD_CONF_FILE"},
+		}},
+		{key: "kotsadm", override: true, fields: []field{
+			{key: "applicationNamespace", is: text, variable: "KOTSADM_APPLICATION_NAMESPACES"},
+			{key: "applicationSlug", is: text},
+			{key: "applicationVersionLabel", is: text},
+			{key: "hostname", is: text},
+			{key: "disableS3", is: boolean},
+			{key: "uiBindPort", is: integer},
+		}},
+		{key: "velero", override: true, fields: []field{
+			{key: "namespace", is: text},
+			{key: "disableCLI", is: boolean},
+			{key: "disableRestic", is: boolean},
+			{key: "localBucket", is: text},
+			{key: "resticRequiresPrivileged", is: boolean},
+			{key: "resticTimeout", is: text},
+			{key: "serverFlags", is: list},
+		}},
+		ekcoSection(),
+		{key: "aws", override: true, fields: []field{{key: "excludeStorageClass", is: boolean}}},
+	}
+}
+
+func kubernetesSection() section {
+	return section{key: "kubernetes", fields: []field{
+		{key: "s3Override", is: text, variable: "SERVICE_S3_OVERRIDE"},
+		{key: "serviceCIDR", is: text, variable: "SERVICE_CIDR"},
+		{key: "serviceCidrRange", is: cidrSize, variable: "SERVICE_CIDR_RANGE"},
+		{key: "HACluster", is: boolean, variable: "HA_CLUSTER"},
+		{key: "masterAddress", is: text, variable: "KUBERNETES_MASTER_ADDR"},
+		{key: "loadBalancerAddress", is: text, variable: "LOAD_BALANCER_ADDRESS"},
+		{key: "loadBalancerUseFirstPrimary", is: boolean},
+		{key: "bootstrapToken", is: text, variable: "BOOTSTRAP_TOKEN"},
+		{key: "bootstrapTokenTTL", is: text, variable: "BOOTSTRAP_TOKEN_TTL"},
+		{key: "certKey", is: text, variable: "CERT_KEY"},
+		{key: "controlPlane", is: boolean, variable: "MASTER"},
+		{key: "kubeadmToken", is: text, variable: "KUBEADM_TOKEN"},
+		{key: "kubeadmTokenCAHash", is: text, variable: "KUBEADM_TOKEN_CA_HASH"},
+		{key: "containerLogMaxSize", is: text, variable: "CONTAINER_LOG_MAX_SIZE"},
+		{key: "containerLogMaxFiles", is: integer, variable: "CONTAINER_LOG_MAX_FILES"},
+		{key: "maxPodsPerNode", is: integer},
+		{key: "useStandardNodePortRange", is: boolean, variable: "USE_STANDARD_PORT_RANGE"},
+		{key: "kubeReserved", is: boolean, variable: "KUBE_RESERVED"},
+		{key: "evictionThresholdResources", is: text, variable: "EVICTION_THRESHOLD"},
+		{key: "systemReservedResources", is: text, variable: "SYSTEM_RESERVED"},
+		{key: "cisCompliance", is: boolean},
+		{key: "clusterName", is: text, initial: "kubernetes"},
+		{key: "initIgnorePreflightErrors", is: text},
+		{key: "upgradeIgnorePreflightErrors", is: text},
+	}}
+}
+
+func ekcoSection() section {
+	return section{key: "ekco", override: true, fields: []field{
+		{key: "minReadyMasterNodeCount", is: integer},
+		{key: "minReadyWorkerNodeCount", is: integer},
+		{key: "nodeUnreachableToleration", is: text, variable: "EKCO_NODE_UNREACHABLE_TOLERATION_DURATION"},
+		{key: "rookShouldUseAllNodes", is: boolean},
+		{key: "rookShouldDisableReconcileMDSPlacement", is: boolean},
+		{key: "rookShouldDisableReconcileCephCSIResources", is: boolean},
+		{key: "shouldDisableRebootServices", is: boolean, variable: "EKCO_SHOULD_DISABLE_REBOOT_SERVICE"},
+		{key: "shouldDisableClearNodes", is: boolean},
+		{key: "shouldEnablePurgeNodes", is: boolean},
+		{key: "enableInternalLoadBalancer", is: boolean},
+		{key: "podImageOverrides", is: list},
+		{key: "shouldDisableRestartFailedEnvoyPods", is: boolean},
+		{key: "envoyPodsNotReadyDuration", is: text},
+		{key: "minioShouldDisableManagement", is: boolean},
+		{key: "kotsadmShouldDisableManagement", is: boolean},
+		{key: "autoUpgradeSchedule", is: text},
+	}}
+}
+
+func hostSections() []section {
+	return []section{
+		{key: "helm", versionless: true, fields: []field{
+			{key: "helmfileSpec", is: text},
+			{key: "additionalImages", is: list},
+		}},
+		{key: "kurl", versionless: true, fields: []field{
+			{key: "airgap", is: boolean, variable: "AIRGAP"},
+			{key: "installerVersion", is: text, variable: unexported},
+			{key: "additionalNoProxyAddresses", is: list, variable: "ADDITIONAL_NO_PROXY_ADDRESSES"},
+			{key: "hostnameCheck", is: text, variable: "HOSTNAME_CHECK"},
+			{key: "ignoreRemoteLoadImagesPrompt", is: boolean},
+			{key: "ignoreRemoteUpgradePrompt", is: boolean},
+			{key: "licenseURL", is: text, variable: "LICENSE_URL"},
+			{key: "nameserver", is: text, variable: "NAMESERVER"},
+			{key: "noProxy", is: boolean, variable: "NO_PROXY"},
+			{key: "proxyAddress", is: text, variable: "PROXY_ADDRESS"},
+			{key: "publicAddress", is: text, variable: "PUBLIC_ADDRESS"},
+			{key: "privateAddress", is: text, variable: "PRIVATE_ADDRESS"},
+			{key: "hostPreflights", is: anything, variable: unexported},
+			{key: "hostPreflightIgnore", is: boolean, variable: "HOST_PREFLIGHT_IGNORE"},
+			{key: "hostPreflightEnforceWarnings", is: boolean, variable: "HOST_PREFLIGHT_ENFORCE_WARNINGS"},
+			{key: "skipSystemPackageInstall", is: boolean, variable: "SKIP_SYSTEM_PACKAGE_INSTALL"},
+			{key: "excludeBuiltinHostPreflights", is: boolean, variable: "EXCLUDE_BUILTIN_HOST_PREFLIGHTS"},
+			{key: "ipv6", is: boolean, variable: "IPV6_ONLY"},
+		}},
+		{key: "selinuxConfig", versionless: true, fields: []field{
+			{key: "chconCmds", is: commands, variable: unexported},
+			{key: "disableSelinux", is: boolean, variable: "DISABLE_SELINUX"},
+			{key: "preserveConfig", is: boolean, variable: "PRESERVE_SELINUX_CONFIG"},
+			{key: "selinux", is: text, variable: unexported},
+			{key: "semanageCmds", is: commands, variable: unexported},
+			{key: "type", is: text, variable: unexported},
+		}},
+		{key: "iptablesConfig", versionless: true, fields: []field{
+			{key: "iptablesCmds", is: commands, variable: unexported},
+			{key: "preserveConfig", is: boolean, variable: "PRESERVE_IPTABLES_CONFIG"},
+		}},
+		{key: "firewalldConfig", versionless: true, fields: []field{
+			{key: "bypassFirewalldWarning", is: boolean, variable: "BYPASS_FIREWALLD_WARNING"},
+			{key: "disableFirewalld", is: boolean, variable: "DISABLE_FIREWALLD"},
+			{key: "firewalld", is: text, variable: unexported},
+			{key: "firewalldCmds", is: commands, variable: unexported},
+			{key: "hardFailOnFirewalld", is: boolean, variable: "HARD_FAIL_ON_FIREWALLD"},
+			{key: "preserveConfig", is: boolean, variable: "PRESERVE_FIREWALLD_CONFIG"},
+		}},
+		{key: "ufwConfig", versionless: true, fields: []field{
+			{key: "bypassUFWWarning", is: boolean, variable: "BYPASS_UFW_WARNING"},
+			{key: "disableUFW", is: boolean, variable: "DISABLE_UFW"},
+			{key: "hardFailOnUFW", is: boolean, variable: "HARD_FAIL_ON_UFW"},
+		}},
+	}
+}
+
+// known returns the section that the table lists under key, however the key is spelled: cert-manager is certManager,
+// and ufw is ufwConfig (kURL's API schema has the former where its Go types have the latter).
+func known(key string) (section, bool) {
+	name := AddOnName(key)
+	if name == "ufw" {
+		name = "ufw-config"
+	}
+	for _, s := range sections() {
+		if AddOnName(s.key) == name {
+			return s, true
+		}
+	}
+	return section{}, false
+}
+
+// all lists the section's fields, the two that most add-ons share first.
+func (s section) all() []field {
+	var fields []field
+	if !s.versionless {
+		fields = append(fields, field{key: "version", is: text})
+	}
+	if s.override {
+		fields = append(fields, field{key: "s3Override", is: text})
+	}
+	return append(fields, s.fields...)
+}
+
+func (s section) field(key string) (field, bool) {
+	for _, f := range s.all() {
+		if f.key == key {
+			return f, true
+		}
+	}
+	return field{}, false
+}

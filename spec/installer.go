@@ -1,0 +1,229 @@
+package spec
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/diag"
+)
+
+var (
+	// addOnKey is what may follow `spec:`; it becomes a folder name and the beginning of variable names.
+	addOnKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
+	// addOnVersion becomes a folder name. Versions in use are as different as 1.36.3, v5, 10to14,
+	// 2025-10-15T17-29-55Z and 0.92.1-87.15.1 (kURL §0).
+	addOnVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
+	optionKey    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+)
+
+// topLevel are the keys of the document. status and some of metadata are what a cluster adds to an object it stores;
+// they are read over, so that `kubectl get installer -o yaml` can be fed back.
+func topLevel() []string { return []string{"apiVersion", "kind", "metadata", "spec", "status"} }
+
+func metadataKeys() []string {
+	return []string{"name", "namespace", "labels", "annotations", "creationTimestamp", "generation", "managedFields",
+		"resourceVersion", "uid"}
+}
+
+func (p *parser) installer(root *yaml.Node) *Installer {
+	i := &Installer{}
+	fields := p.fields(root, "the document", topLevel())
+	i.APIVersion = p.oneOf(root, fields, "apiVersion", APIVersion, KurlAPIVersion)
+	p.oneOf(root, fields, "kind", Kind)
+	if metadata := fields["metadata"]; metadata != nil && p.isMapping(metadata, "metadata") {
+		if name := p.fields(metadata, "metadata", metadataKeys())["name"]; name != nil {
+			i.Name = p.text(name, "metadata.name")
+		}
+	}
+	switch spec := fields["spec"]; {
+	case spec == nil || len(spec.Content) == 0:
+		p.Errorf(p.at(root), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is missing or empty")
+	case p.isMapping(spec, "spec"):
+		p.spec(i, spec)
+	}
+	return i
+}
+
+// fields returns the values of a mapping by key and reports keys that it does not know.
+func (p *parser) fields(n *yaml.Node, what string, known []string) map[string]*yaml.Node {
+	values := map[string]*yaml.Node{}
+	for at := 0; at+1 < len(n.Content); at += 2 {
+		key, value := n.Content[at], n.Content[at+1]
+		if !slices.Contains(known, key.Value) {
+			p.Errorf(p.at(key), diag.DidYouMean(key.Value, known, "known: "), "unknown key %q in %s", key.Value, what)
+			continue
+		}
+		values[key.Value] = value
+	}
+	return values
+}
+
+func (p *parser) isMapping(n *yaml.Node, what string) bool {
+	if n.Kind == yaml.MappingNode {
+		return true
+	}
+	p.Errorf(p.at(n), "", "%s must be a mapping", what)
+	return false
+}
+
+func (p *parser) text(n *yaml.Node, what string) string {
+	if n.Kind != yaml.ScalarNode {
+		p.Errorf(p.at(n), "", "%s must be a string", what)
+		return ""
+	}
+	if n.ShortTag() == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+func (p *parser) oneOf(root *yaml.Node, fields map[string]*yaml.Node, key string, allowed ...string) string {
+	n := fields[key]
+	if n == nil {
+		p.Errorf(p.at(root), "write "+key+": "+allowed[0], "%s is missing", key)
+		return ""
+	}
+	got := p.text(n, key)
+	if !slices.Contains(allowed, got) {
+		p.Errorf(p.at(n), "write "+strings.Join(allowed, " or "), "unknown %s %q", key, got)
+	}
+	return got
+}
+
+func (p *parser) spec(i *Installer, n *yaml.Node) {
+	names := map[string]*yaml.Node{}
+	for at := 0; at+1 < len(n.Content); at += 2 {
+		key, body := n.Content[at], n.Content[at+1]
+		if !addOnKey.MatchString(key.Value) || reserved(key.Value) {
+			p.Errorf(p.at(key), "letters and digits, starting with a letter", "bad add-on key %q", key.Value)
+			continue
+		}
+		name := AddOnName(key.Value)
+		if listed, ok := known(key.Value); ok {
+			name = AddOnName(listed.key)
+		}
+		if first := names[name]; first != nil {
+			p.Errorf(p.at(key), "keep one of them", "%s is already on line %d as %q", name, first.Line, first.Value)
+			continue
+		}
+		names[name] = key
+		if body.ShortTag() == "!!null" {
+			body = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
+		}
+		if body.Kind != yaml.MappingNode {
+			p.Errorf(p.at(body), "write "+key.Value+": {version: …}", "%s must be a mapping", key.Value)
+			continue
+		}
+		p.section(i, key, body)
+	}
+	p.collisions(i)
+}
+
+// section reads what stands under one key of the spec.
+func (p *parser) section(i *Installer, key, body *yaml.Node) {
+	listed, isListed := known(key.Value)
+	canonical := key.Value
+	if isListed {
+		canonical = listed.key
+	}
+	options, version, hasVersion := Options{}, "", false
+	for at := 0; at+1 < len(body.Content); at += 2 {
+		name, n := body.Content[at], body.Content[at+1]
+		switch {
+		case name.Value == "version" && !listed.versionless:
+			version, hasVersion = p.version(key.Value, n), true
+		case isListed:
+			if v := p.listedOption(listed, name, n); v != nil {
+				options[name.Value] = v
+			}
+		case !optionKey.MatchString(name.Value):
+			p.Errorf(p.at(name), "letters and digits, starting with a letter", "bad option %q", name.Value)
+		default:
+			if v := value(n); v != nil {
+				options[name.Value] = v
+			}
+		}
+	}
+	if listed.versionless {
+		i.Sections = append(i.Sections, Section{Key: canonical, Options: options, Pos: p.at(key)})
+		return
+	}
+	if !hasVersion {
+		p.Errorf(p.at(key), "write "+key.Value+": {version: …}, or remove it", "%s has no version", key.Value)
+	}
+	i.AddOns = append(i.AddOns, AddOn{
+		Name: AddOnName(canonical), Key: canonical, Version: version, Options: options, Pos: p.at(key),
+	})
+}
+
+// version keeps the text as written: 1.20 is a version, not the number 1.2.
+func (p *parser) version(key string, n *yaml.Node) string {
+	v := p.text(n, key+".version")
+	if n.Kind == yaml.ScalarNode && !addOnVersion.MatchString(v) {
+		p.Errorf(p.at(n), "name a version such as 1.36.3, or remove the add-on", "bad version %q of %s", v, key)
+	}
+	return v
+}
+
+// listedOption reads an option that the table lists, as the type it is listed with; null means absent.
+func (p *parser) listedOption(s section, name, n *yaml.Node) any {
+	f, ok := s.field(name.Value)
+	if !ok {
+		var keys []string
+		for _, f := range s.all() {
+			keys = append(keys, f.key)
+		}
+		p.Errorf(p.at(name), diag.DidYouMean(name.Value, keys, "known: "), "%s has no option %q", s.key, name.Value)
+		return nil
+	}
+	if n.ShortTag() == "!!null" || f.is == anything {
+		return value(n)
+	}
+	v, ok := f.is.read(n)
+	if !ok {
+		p.Errorf(p.at(n), "", "%s.%s must be %s", s.key, f.key, f.is)
+		return nil
+	}
+	return v
+}
+
+var slashSize = regexp.MustCompile(`^/?[0-9]{1,3}$`)
+
+// read returns a node's value as t has it, or false when it is something else.
+func (t fieldType) read(n *yaml.Node) (any, bool) {
+	isScalar := n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null"
+	switch t {
+	case text:
+		return n.Value, isScalar
+	case cidrSize:
+		return n.Value, isScalar && slashSize.MatchString(n.Value)
+	case boolean:
+		b, ok := scalar(n).(bool)
+		return b, ok && isScalar
+	case integer:
+		i, ok := scalar(n).(int64)
+		return i, ok && isScalar
+	case list:
+		return elements(n, text)
+	default: // commands
+		return elements(n, list)
+	}
+}
+
+func elements(n *yaml.Node, each fieldType) (any, bool) {
+	if n.Kind != yaml.SequenceNode {
+		return nil, false
+	}
+	values := make([]any, 0, len(n.Content))
+	for _, child := range n.Content {
+		v, ok := each.read(child)
+		if !ok {
+			return nil, false
+		}
+		values = append(values, v)
+	}
+	return values, true
+}

@@ -1,0 +1,76 @@
+// Package spec is the Installer: the YAML that says which add-ons at which versions with which options make a cluster.
+//
+// It reads both `apiVersion: sealift.dev/v1` and kURL's `cluster.kurl.sh/v1beta1`, which have the same shape, checks
+// them, prints them canonically, and turns options into the variables that add-on hooks see. It knows nothing of which
+// add-ons exist or in what order they install, and never evaluates a value.
+package spec
+
+import "github.com/sealift/sealift/diag"
+
+// The API versions and the kind that an Installer may have.
+const (
+	APIVersion     = "sealift.dev/v1"
+	KurlAPIVersion = "cluster.kurl.sh/v1beta1"
+	Kind           = "Installer"
+)
+
+// Installer is one specification of a cluster.
+type Installer struct {
+	APIVersion string // as written: APIVersion or KurlAPIVersion
+	Name       string // metadata.name; may be empty
+	AddOns     []AddOn
+	Sections   []Section
+}
+
+// AddOn is one versioned key of the spec. Add-ons stand in the order of the document.
+type AddOn struct {
+	Name    string // folder of the add-on: cert-manager
+	Key     string // key in the spec: certManager; spelled as in kURL when kURL lists it, otherwise as written
+	Version string // as written; a pattern such as latest or 1.36.x is for the store to resolve
+	Options Options
+	Pos     diag.Pos // of the key
+}
+
+// Section is a key of the spec that configures the host or the installer and has no version: kurl, helm,
+// selinuxConfig, iptablesConfig, firewalldConfig, ufwConfig.
+type Section struct {
+	Key     string
+	Options Options
+	Pos     diag.Pos // of the key
+}
+
+// Options are the keys under an add-on or section except version. A value is a string, bool, int64, float64, []any of
+// values, or map[string]any of values; keys given as null are left out.
+type Options map[string]any
+
+// AddOn returns the add-on of that name.
+func (i *Installer) AddOn(name string) (AddOn, bool) {
+	for _, a := range i.AddOns {
+		if a.Name == name {
+			return a, true
+		}
+	}
+	return AddOn{}, false
+}
+
+// Section returns the section under that key; one that the document lacks is empty.
+func (i *Installer) Section(key string) Section {
+	for _, s := range i.Sections {
+		if s.Key == key {
+			return s
+		}
+	}
+	return Section{Key: key}
+}
+
+// String returns an option that is a string, or "" when it is absent or something else.
+func (o Options) String(key string) string {
+	s, _ := o[key].(string)
+	return s
+}
+
+// Bool tells whether an option is true.
+func (o Options) Bool(key string) bool {
+	b, _ := o[key].(bool)
+	return b
+}
