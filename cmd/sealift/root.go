@@ -115,6 +115,7 @@ func wrapArgErrors(cmd *cobra.Command) {
 // commands lists every command, in the order in which a package travels.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
+		a.applyCommand(),
 		a.versionCommand(),
 	}
 }

@@ -1,0 +1,156 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/konfig"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+)
+
+// building guards the one OpenAPI schema that kustomize keeps for the whole process: two builds at once may read each
+// other's.
+var building sync.Mutex
+
+// Build renders a kustomization directory as `kubectl kustomize` does, in this process. Everything it names must be on
+// disk: a URL, a git repository, a Helm chart or a plugin is refused, and so is a file outside the kustomization's own
+// directory unless it belongs to another kustomization.
+func Build(dir string) ([]*unstructured.Unstructured, error) {
+	if err := checkLocal(dir, map[string]bool{}); err != nil {
+		return nil, fmt.Errorf("build kustomization: %w", err)
+	}
+	building.Lock()
+	defer building.Unlock()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("build kustomization %s: %w", dir, err)
+	}
+	objs := make([]*unstructured.Unstructured, 0, resources.Size())
+	for _, resource := range resources.Resources() {
+		data, err := resource.MarshalJSON()
+		if err != nil {
+			return nil, fmt.Errorf("build kustomization %s: %s: %w", dir, resource.CurId(), err)
+		}
+		found, err := decodeJSON(data)
+		if err != nil {
+			return nil, fmt.Errorf("build kustomization %s: %s: %w", dir, resource.CurId(), err)
+		}
+		objs = append(objs, found...)
+	}
+	return objs, nil
+}
+
+// checkLocal walks a kustomization and those it includes. kustomize itself takes any name that is no file for a git
+// repository, which behind an air gap hangs, and elsewhere fetches.
+func checkLocal(dir string, seen map[string]bool) error {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	if seen[abs] {
+		return nil
+	}
+	seen[abs] = true
+	file, k, err := readKustomization(abs)
+	if err != nil {
+		return err
+	}
+	if len(k.HelmCharts) > 0 || len(k.HelmChartInflationGenerator) > 0 {
+		return fmt.Errorf("%s: Helm charts are not rendered here: render the chart when the add-on is made", file)
+	}
+	var errs []error
+	for _, entry := range included(k) {
+		path := filepath.Join(abs, entry)
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || strings.Contains(entry, "://"):
+			errs = append(errs, fmt.Errorf("%s: %q is not on disk, and nothing is fetched while building: put it beside the kustomization", file, entry))
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %q: %w", file, entry, err))
+		case info.IsDir():
+			errs = append(errs, checkLocal(path, seen))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readKustomization finds and reads the one kustomization file of a directory.
+func readKustomization(dir string) (file string, k *types.Kustomization, err error) {
+	for _, name := range konfig.RecognizedKustomizationFileNames() {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", nil, err
+		}
+		file = filepath.Join(dir, name)
+		k = &types.Kustomization{}
+		if err := k.Unmarshal(data); err != nil {
+			return "", nil, fmt.Errorf("%s: %w", file, err)
+		}
+		return file, k, nil
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return "", nil, err
+	}
+	return "", nil, fmt.Errorf("%s has no kustomization.yaml", dir)
+}
+
+// included lists every path that a kustomization reads. Entries that are YAML text instead of a path are left out.
+func included(k *types.Kustomization) []string {
+	k.FixKustomization() // moves bases to resources, env to envs
+	entries := make([]string, 0, len(k.Resources)+len(k.Components))
+	add := func(paths ...string) {
+		for _, p := range paths {
+			if p != "" && !strings.Contains(p, "\n") && !strings.Contains(p, ": ") {
+				entries = append(entries, p)
+			}
+		}
+	}
+	add(k.Resources...)
+	add(k.Components...)
+	add(k.Crds...)
+	add(k.Configurations...)
+	add(k.Generators...)
+	add(k.Transformers...)
+	add(k.Validators...)
+	add(k.OpenAPI["path"])
+	for _, p := range k.Patches {
+		add(p.Path)
+	}
+	for _, p := range k.PatchesJson6902 {
+		add(p.Path)
+	}
+	for _, p := range k.PatchesStrategicMerge {
+		add(string(p))
+	}
+	for _, r := range k.Replacements {
+		add(r.Path)
+	}
+	sources := make([]types.KvPairSources, 0, len(k.ConfigMapGenerator)+len(k.SecretGenerator))
+	for _, g := range k.ConfigMapGenerator {
+		sources = append(sources, g.KvPairSources)
+	}
+	for _, g := range k.SecretGenerator {
+		sources = append(sources, g.KvPairSources)
+	}
+	for _, s := range sources {
+		for _, f := range s.FileSources {
+			if _, path, named := strings.Cut(f, "="); named {
+				f = path
+			}
+			add(f)
+		}
+		add(s.EnvSources...)
+	}
+	return entries
+}

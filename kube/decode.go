@@ -1,0 +1,95 @@
+package kube
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// Decode reads the objects of a stream of YAML or JSON documents separated by "---". Empty documents are skipped, and
+// a List is taken apart. An error names the document by its number, counted from 1.
+func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
+	var objs []*unstructured.Unstructured
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(r))
+	for n := 1; ; n++ {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			return objs, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read document %d: %w", n, err)
+		}
+		found, err := decodeDocument(doc)
+		if err != nil {
+			return nil, fmt.Errorf("document %d: %w", n, err)
+		}
+		objs = append(objs, found...)
+	}
+}
+
+func decodeDocument(doc []byte) ([]*unstructured.Unstructured, error) {
+	// The strict form refuses a key given twice, of which the server would see only the last.
+	data, err := yaml.YAMLToJSONStrict(doc)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Equal(data, []byte("null")) {
+		return nil, nil
+	}
+	return decodeJSON(data)
+}
+
+func decodeJSON(data []byte) ([]*unstructured.Unstructured, error) {
+	var obj unstructured.Unstructured
+	if err := obj.UnmarshalJSON(data); err != nil {
+		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+	}
+	return takeApart(&obj)
+}
+
+// takeApart gives the objects of a List, of Lists in it too, or the object itself.
+func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+	if !obj.IsList() {
+		if err := checkShape(obj); err != nil {
+			return nil, err
+		}
+		return []*unstructured.Unstructured{obj}, nil
+	}
+	items, _ := obj.Object["items"].([]any)
+	var objs []*unstructured.Unstructured
+	for i, item := range items {
+		content, ok := item.(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("%s: item %d is not an object", obj.GetKind(), i+1)
+		}
+		found, err := takeApart(&unstructured.Unstructured{Object: content})
+		if err != nil {
+			return nil, fmt.Errorf("%s: item %d: %w", obj.GetKind(), i+1, err)
+		}
+		objs = append(objs, found...)
+	}
+	return objs, nil
+}
+
+// checkShape refuses objects that cannot be named, so that whoever reads them later need not look twice.
+func checkShape(obj *unstructured.Unstructured) error {
+	for _, field := range []string{"apiVersion", "kind"} {
+		if text, ok := obj.Object[field].(string); !ok || text == "" {
+			return fmt.Errorf("not a Kubernetes object: %s is missing", field)
+		}
+	}
+	meta, ok := obj.Object["metadata"].(map[string]any)
+	if !ok {
+		return fmt.Errorf("%s: metadata is missing", obj.GetKind())
+	}
+	if name, ok := meta["name"].(string); !ok || name == "" {
+		return fmt.Errorf("%s: metadata.name is missing", obj.GetKind())
+	}
+	return nil
+}

@@ -1,0 +1,18 @@
+// Package kube renders, applies, prunes and waits for Kubernetes objects: the one engine behind the installer,
+// channels, the operator and the fleet.
+//
+// A set of objects travels through it in four calls:
+//
+//	objs, err := kube.Build(dir)                                   // a kustomization directory becomes objects
+//	result, err := engine.Apply(ctx, set, objs, kube.ApplyOptions{}) // the cluster gets them, and loses what left the set
+//	err = engine.Wait(ctx, objs, kube.WaitOptions{})               // until they work, or until the bound
+//	result, err = engine.Delete(ctx, set, kube.DeleteOptions{})    // and all of it goes away again
+//
+// Objects are applied server-side under one field manager, in stages: what others need to exist first. A set is an
+// ApplySet as KEP-3659 defines it, so that kubectl and other tools can read who owns what. The engine never touches an
+// object that belongs to another set, never takes a field from a manager it was not told to take over, and never prunes
+// a Namespace, a CustomResourceDefinition or a PersistentVolumeClaim unless told.
+//
+// It fetches nothing from the network but the API server, runs no plugins, and holds no object longer than it needs to:
+// after Build it works on metadata, not on whole live objects.
+package kube

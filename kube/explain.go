@@ -1,0 +1,175 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// explainLimit is how many pods and events are read to find a reason; of a thousand pods that do not start, the first
+// few tell why.
+const explainLimit = 50
+
+var (
+	pods   = resource{gvr: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespaced: true}
+	events = resource{gvr: schema.GroupVersionResource{Version: "v1", Resource: "events"}, namespaced: true}
+)
+
+// explain looks behind an object that is not ready for the reason that a person needs: what its pods wait for, or what
+// a controller complained of last. It gives "" when nothing is known or nobody answers.
+func (e *Engine) explain(ctx context.Context, obj *unstructured.Unstructured) string {
+	if RefOf(obj).groupKind() == podKind {
+		return e.explainPod(ctx, obj)
+	}
+	if reason := e.explainPods(ctx, obj); reason != "" {
+		return reason
+	}
+	for _, c := range conditions(obj) {
+		if c.kind == "ReplicaFailure" && c.status == "True" {
+			return c.reasonAndMessage()
+		}
+	}
+	return e.lastWarning(ctx, obj)
+}
+
+// explainPods finds the first pod of a workload that has a problem.
+func (e *Engine) explainPods(ctx context.Context, workload *unstructured.Unstructured) string {
+	raw, found, _ := unstructured.NestedMap(workload.Object, "spec", "selector")
+	if !found || stageOf(RefOf(workload).groupKind()) != stageWorkloads {
+		return ""
+	}
+	var labels metav1.LabelSelector
+	if err := fromUnstructured(raw, &labels); err != nil {
+		return ""
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&labels)
+	if err != nil || selector.Empty() {
+		return ""
+	}
+	list, err := e.fullFor(pods, workload.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector.String(), Limit: explainLimit})
+	if err != nil {
+		return ""
+	}
+	for i := range list.Items {
+		if reason := e.explainPod(ctx, &list.Items[i]); reason != "" {
+			return "pod " + list.Items[i].GetName() + ": " + reason
+		}
+	}
+	return ""
+}
+
+// explainPod adds what the node says to what the pod says: why a sandbox or a volume is not made is in events alone.
+func (e *Engine) explainPod(ctx context.Context, pod *unstructured.Unstructured) string {
+	problem := podProblem(pod.Object)
+	if problem == creating {
+		if warning := e.lastWarning(ctx, pod); warning != "" {
+			return warning
+		}
+	}
+	return problem
+}
+
+// lastWarning gives the newest Warning event about an object.
+func (e *Engine) lastWarning(ctx context.Context, obj *unstructured.Unstructured) string {
+	namespace := obj.GetNamespace()
+	if namespace == "" {
+		namespace = metav1.NamespaceDefault // where events about cluster-scoped objects are kept
+	}
+	about := fields.Set{"involvedObject.kind": obj.GetKind(), "involvedObject.name": obj.GetName(), "type": "Warning"}
+	if uid := obj.GetUID(); uid != "" {
+		about["involvedObject.uid"] = string(uid)
+	}
+	list, err := e.fullFor(events, namespace).List(ctx, metav1.ListOptions{FieldSelector: about.AsSelector().String(), Limit: explainLimit})
+	if err != nil {
+		return ""
+	}
+	newest, reason := "", ""
+	for i := range list.Items {
+		event := list.Items[i].Object
+		// RFC 3339 in UTC sorts as text.
+		at := max(text(event, "lastTimestamp"), text(event, "eventTime"), text(event, "metadata", "creationTimestamp"))
+		if at >= newest {
+			newest, reason = at, joinReason(text(event, "reason"), strings.TrimSpace(text(event, "message")))
+		}
+	}
+	return reason
+}
+
+// creating is the problem of a pod of which nothing is wrong yet.
+const creating = "its containers are being created"
+
+// podProblem says what keeps a pod from being ready, or "" when it is ready or done.
+func podProblem(pod map[string]any) string {
+	if reason := text(pod, "status", "reason"); text(pod, "status", "phase") == "Failed" && reason != "" {
+		return joinReason(reason, text(pod, "status", "message"))
+	}
+	for _, c := range conditions(&unstructured.Unstructured{Object: pod}) {
+		if c.kind == "PodScheduled" && c.status == "False" {
+			return c.reasonAndMessage()
+		}
+	}
+	problem := ""
+	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
+		statuses, _, _ := unstructured.NestedSlice(pod, "status", list)
+		for _, item := range statuses {
+			container, ok := item.(map[string]any)
+			if !ok {
+				continue
+			}
+			found := containerProblem(container, list == "initContainerStatuses")
+			if found != "" && found != creating {
+				return found
+			}
+			if problem == "" {
+				problem = found
+			}
+		}
+	}
+	return problem
+}
+
+func containerProblem(status map[string]any, isInit bool) string {
+	name := text(status, "name")
+	waiting, _, _ := unstructured.NestedMap(status, "state", "waiting")
+	terminated, _, _ := unstructured.NestedMap(status, "state", "terminated")
+	ready, _, _ := unstructured.NestedBool(status, "ready")
+	switch {
+	case waiting != nil:
+		reason := text(waiting, "reason")
+		if reason == "" || reason == "ContainerCreating" || reason == "PodInitializing" {
+			return creating
+		}
+		problem := "container " + name + ": " + joinReason(reason, text(waiting, "message"))
+		if last, _, _ := unstructured.NestedMap(status, "lastState", "terminated"); last != nil {
+			problem += " (last time: " + exitText(last) + ")"
+		}
+		return problem
+	case terminated != nil:
+		if code, _, _ := unstructured.NestedInt64(terminated, "exitCode"); code == 0 {
+			return ""
+		}
+		return "container " + name + ": " + exitText(terminated)
+	case !ready && isInit:
+		return "init container " + name + " is running"
+	case !ready:
+		return "container " + name + " is running but not ready"
+	}
+	return ""
+}
+
+func exitText(terminated map[string]any) string {
+	code, _, _ := unstructured.NestedInt64(terminated, "exitCode")
+	out := fmt.Sprintf("exit code %d", code)
+	if reason := text(terminated, "reason"); reason != "" {
+		out += ", " + reason
+	}
+	if message := strings.TrimSpace(text(terminated, "message")); message != "" {
+		out += ": " + message
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package kube
+
+import (
+	"cmp"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Ref names one object of a cluster. Namespace is empty for a cluster-scoped one.
+type Ref struct {
+	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+}
+
+// RefOf reads the name of an object off the object.
+func RefOf(obj *unstructured.Unstructured) Ref {
+	gvk := obj.GroupVersionKind()
+	return Ref{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
+}
+
+// String gives Kind/namespace/name, or Kind/name when there is no namespace.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + "/" + r.Name
+	}
+	return r.Kind + "/" + r.Namespace + "/" + r.Name
+}
+
+func (r Ref) groupKind() schema.GroupKind { return schema.GroupKind{Group: r.Group, Kind: r.Kind} }
+
+func (r Ref) gvk() schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: r.Group, Version: r.Version, Kind: r.Kind}
+}
+
+// identity is the Ref without its version: two versions of one kind are the same object.
+func (r Ref) identity() Ref {
+	r.Version = ""
+	return r
+}
+
+func compareRefs(a, b Ref) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// checkObjects refuses what no server could take, all of it at once, before anything is changed.
+func checkObjects(objs []*unstructured.Unstructured) error {
+	var errs []error
+	seen := make(map[Ref]int, len(objs))
+	for i, obj := range objs {
+		ref := RefOf(obj)
+		switch {
+		case ref.Kind == "" || ref.Version == "":
+			errs = append(errs, fmt.Errorf("object %d (%q): apiVersion and kind are required", i+1, ref.Name))
+			continue
+		case obj.IsList():
+			errs = append(errs, fmt.Errorf("object %d: a %s must be taken apart first, as Decode does", i+1, ref.Kind))
+			continue
+		case ref.Name == "":
+			errs = append(errs, fmt.Errorf("object %d (%s): metadata.name is required; generateName cannot be applied", i+1, ref.Kind))
+			continue
+		}
+		if first, twice := seen[ref.identity()]; twice {
+			errs = append(errs, fmt.Errorf("%s is given twice, as object %d and object %d", ref, first, i+1))
+			continue
+		}
+		seen[ref.identity()] = i + 1
+	}
+	return errors.Join(errs...)
+}
+
+// desired returns what to send for obj: without the fields that only a server writes, with the given labels added, and
+// in the given namespace. obj itself stays as it is.
+func desired(obj *unstructured.Unstructured, namespace string, labels map[string]string) (*unstructured.Unstructured, error) {
+	content := maps.Clone(obj.Object)
+	delete(content, "status")
+	meta, ok := content["metadata"].(map[string]any)
+	if !ok {
+		return nil, errors.New("metadata is not a mapping")
+	}
+	meta = maps.Clone(meta)
+	for _, field := range []string{"managedFields", "resourceVersion", "uid", "generation", "creationTimestamp", "selfLink"} {
+		delete(meta, field)
+	}
+	content["metadata"] = meta
+	out := &unstructured.Unstructured{Object: content}
+	if namespace == "" {
+		delete(meta, "namespace")
+	} else {
+		meta["namespace"] = namespace
+	}
+	if len(labels) > 0 {
+		merged := obj.GetLabels()
+		if merged == nil {
+			merged = make(map[string]string, len(labels))
+		}
+		maps.Copy(merged, labels)
+		out.SetLabels(merged)
+	}
+	if obj.GetKind() == "Secret" && obj.GroupVersionKind().Group == "" {
+		return out, encodeStringData(content)
+	}
+	return out, nil
+}
+
+// encodeStringData moves a Secret's stringData into data. The server never gives stringData back, so a key that leaves
+// it would stay in the Secret for ever.
+func encodeStringData(content map[string]any) error {
+	plain, ok := content["stringData"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	data := map[string]any{}
+	if existing, ok := content["data"].(map[string]any); ok {
+		data = maps.Clone(existing)
+	}
+	for key, value := range plain {
+		text, ok := value.(string)
+		if !ok {
+			return fmt.Errorf("stringData.%s is a %T, not a string: quote it", key, value)
+		}
+		data[key] = base64.StdEncoding.EncodeToString([]byte(text))
+	}
+	delete(content, "stringData")
+	content["data"] = data
+	return nil
+}
+
+// groupKindString writes a kind as ApplySet annotations do: Kind, or Kind.group.
+func groupKindString(gk schema.GroupKind) string {
+	if gk.Group == "" {
+		return gk.Kind
+	}
+	return gk.Kind + "." + gk.Group
+}
+
+func parseGroupKind(s string) schema.GroupKind {
+	kind, group, _ := strings.Cut(s, ".")
+	return schema.GroupKind{Group: group, Kind: kind}
+}

@@ -1,0 +1,222 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// listPage bounds how much of a long list is in memory at once.
+const listPage = 250
+
+// member is an object that carries the label of a set.
+type member struct {
+	ref  Ref
+	res  resource
+	meta *metav1.PartialObjectMetadata
+}
+
+// listMembers reads the metadata of every member, with one list of each kind that the record names. A kind that the
+// cluster no longer serves has no members.
+func (e *Engine) listMembers(ctx context.Context, set Set, rec record) (map[Ref]*member, error) {
+	members := map[Ref]*member{}
+	for gk := range rec.groupKinds {
+		ref := Ref{Group: gk.Group, Kind: gk.Kind}
+		var found []*member
+		err := e.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+			res, err := e.kinds.findAny(ctx, gk)
+			if err != nil {
+				return err
+			}
+			ref.Version = res.gvr.Version
+			found, err = e.listKind(ctx, set, ref, res)
+			return err
+		})
+		var missing *noKindError
+		if errors.As(err, &missing) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list the %s objects of the set: %w", groupKindString(gk), err)
+		}
+		for _, m := range found {
+			members[m.ref.identity()] = m
+		}
+	}
+	return members, nil
+}
+
+func (e *Engine) listKind(ctx context.Context, set Set, kind Ref, res resource) ([]*member, error) {
+	var found []*member
+	options := metav1.ListOptions{LabelSelector: labelPartOf + "=" + set.ID(), Limit: listPage}
+	for {
+		page, err := e.metaFor(res, metav1.NamespaceAll).List(ctx, options)
+		switch {
+		case apierrors.IsNotFound(err):
+			e.kinds.forget(kind.gvk())
+			return nil, nil
+		case apierrors.IsResourceExpired(err) && options.Continue != "":
+			found, options.Continue = nil, "" // the list aged away between two pages: from the start
+			continue
+		case err != nil:
+			return nil, err
+		}
+		for i := range page.Items {
+			item := &page.Items[i]
+			ref := kind
+			ref.Namespace, ref.Name = item.Namespace, item.Name
+			found = append(found, &member{ref: ref, res: res, meta: item})
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// leavers are the members that the run did not apply, in the order of their names. Objects that are going already, and
+// those whose label is a copy made by a controller, are not among them.
+func (r *applyRun) leavers(applied []Entry) []*member {
+	uids := make(map[string]bool, len(applied))
+	names := make(map[Ref]bool, len(applied))
+	for _, entry := range applied {
+		uids[entry.uid] = true
+		names[entry.Object.identity()] = true
+	}
+	var out []*member
+	for ref, m := range r.members {
+		// A kind that moved to another group is one object under two names: only its uid tells.
+		if uids[string(m.meta.UID)] || names[ref] || m.meta.DeletionTimestamp != nil || !r.madeHere(m.meta) {
+			continue
+		}
+		out = append(out, m)
+	}
+	slices.SortFunc(out, func(a, b *member) int { return compareRefs(a.ref, b.ref) })
+	return out
+}
+
+// madeHere says whether the engine applied the object. Endpoints, for one, carry the labels of their Service.
+func (e *Engine) madeHere(meta *metav1.PartialObjectMetadata) bool {
+	if metav1.GetControllerOfNoCopy(meta) != nil {
+		return false
+	}
+	return slices.ContainsFunc(meta.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply
+	})
+}
+
+// coOwner names another manager that applies the same object, and so would miss it.
+func (e *Engine) coOwner(meta *metav1.PartialObjectMetadata) string {
+	for _, f := range meta.ManagedFields {
+		if f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" && f.Manager != Manager && !e.takeOver[f.Manager] {
+			return f.Manager
+		}
+	}
+	return ""
+}
+
+// fate is what prune does to a member that left, without doing it.
+func (r *applyRun) fate(m *member) (action Action, why string) {
+	if owner := r.coOwner(m.meta); owner != "" {
+		return Kept, fmt.Sprintf("left to %q, which applies it too", owner)
+	}
+	if protected(m.ref.groupKind()) && !r.options.PruneProtected {
+		return Kept, "a " + m.ref.Kind + " is pruned only when told to"
+	}
+	return Pruned, ""
+}
+
+// prune deletes what left the set, in the opposite order of applying, and waits for none of it.
+func (r *applyRun) prune(ctx context.Context, leavers []*member) []Entry {
+	entries := make([]Entry, len(leavers))
+	for s := stageCount - 1; s >= 0; s-- {
+		var group errgroup.Group
+		group.SetLimit(r.concurrency)
+		for i, m := range leavers {
+			if stageOf(m.ref.groupKind()) != s {
+				continue
+			}
+			group.Go(func() error {
+				entries[i] = r.pruneOne(ctx, m)
+				r.report(entries[i])
+				return nil
+			})
+		}
+		_ = group.Wait() // failures are in the entries
+	}
+	return entries
+}
+
+func (r *applyRun) pruneOne(ctx context.Context, m *member) Entry {
+	action, why := r.fate(m)
+	err := r.retry(ctx, m.ref, func(err error, _ time.Duration) bool { return transient(err) && !apierrors.IsConflict(err) },
+		func(ctx context.Context) error {
+			switch {
+			case action == Pruned:
+				return r.metaFor(m.res, m.ref.Namespace).Delete(ctx, m.ref.Name, deleteOptions(m.meta))
+			case r.coOwner(m.meta) != "":
+				return r.release(ctx, m)
+			}
+			return nil
+		})
+	// A conflict is another object under the same name by now, which is not ours to delete.
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return failed(m.ref, err)
+	}
+	return Entry{Object: m.ref, Action: action, Message: why, uid: string(m.meta.UID)}
+}
+
+// release takes the label of the set off an object, and leaves the rest to whoever else applies it.
+func (r *applyRun) release(ctx context.Context, m *member) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": m.meta.UID, "labels": map[string]any{labelPartOf: nil}}})
+	if err != nil {
+		return err
+	}
+	_, err = r.metaFor(m.res, m.ref.Namespace).Patch(ctx, m.ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	return err
+}
+
+// exact is the record of what the set holds after the run: what was applied, and what left and is still there.
+func (r *applyRun) exact(entries []Entry, leavers []*member) record {
+	rec := newRecord(r.set)
+	gone := map[Ref]bool{}
+	for _, entry := range entries {
+		switch entry.Action {
+		case Pruned:
+			gone[entry.Object.identity()] = true
+		default:
+			rec.add(entry.Object)
+		}
+	}
+	for _, m := range leavers {
+		if !gone[m.ref.identity()] {
+			rec.add(m.ref)
+		}
+	}
+	return rec
+}
+
+// errStillThere marks an object that was deleted and waits for its finalizers.
+var errStillThere = errors.New("is still being deleted")
+
+func stillThere(meta *metav1.PartialObjectMetadata) error {
+	if len(meta.Finalizers) > 0 {
+		return fmt.Errorf("%w: waits for finalizer %s", errStillThere, strings.Join(meta.Finalizers, ", "))
+	}
+	return errStillThere
+}
+
+// deleteOptions delete the object that was seen and no later one of its name; what it owns follows in the background.
+func deleteOptions(meta *metav1.PartialObjectMetadata) metav1.DeleteOptions {
+	background := metav1.DeletePropagationBackground
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &meta.UID}, PropagationPolicy: &background}
+}

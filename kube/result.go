@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Action is what was done to one object.
+type Action string
+
+// The actions of Apply, Diff and Delete. In the result of Diff they say what Apply would do.
+const (
+	Created    Action = "created"
+	Configured Action = "configured"
+	Unchanged  Action = "unchanged"
+	Pruned     Action = "pruned" // deleted: the set no longer contains it
+	Kept       Action = "kept"   // left the set and stays in the cluster; Message says why
+	Failed     Action = "failed" // Message says why
+)
+
+// Entry is what became of one object.
+type Entry struct {
+	Object  Ref      `json:"object"`
+	Action  Action   `json:"action"`
+	Message string   `json:"message,omitempty"`
+	Changes []Change `json:"changes,omitempty"` // of Diff alone
+
+	// Err is what failed; errors.As finds a *ConflictError in it.
+	Err error `json:"-"`
+
+	uid string
+}
+
+// Result is what became of every object of a set: first those that were given, in their order, then those that left.
+type Result struct {
+	Set     Set     `json:"set"`
+	Entries []Entry `json:"objects"`
+}
+
+// Count is how many objects an action was done to.
+func (r Result) Count(a Action) int {
+	n := 0
+	for _, entry := range r.Entries {
+		if entry.Action == a {
+			n++
+		}
+	}
+	return n
+}
+
+// Summary is one line such as "3 created, 1 configured, 12 unchanged".
+func (r Result) Summary() string {
+	var parts []string
+	for _, action := range []Action{Created, Configured, Unchanged, Pruned, Kept, Failed} {
+		if n := r.Count(action); n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, action))
+		}
+	}
+	if len(parts) == 0 {
+		return "nothing to do"
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Err joins the failures, or is nil.
+func (r Result) Err() error {
+	var errs []error
+	for _, entry := range r.Entries {
+		if entry.Action == Failed {
+			errs = append(errs, fmt.Errorf("%s: %w", entry.Object, entry.Err))
+		}
+	}
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return fmt.Errorf("%d of %d objects failed:\n%w", len(errs), len(r.Entries), errors.Join(errs...))
+}
+
+func failed(ref Ref, err error) Entry {
+	return Entry{Object: ref, Action: Failed, Message: err.Error(), Err: err}
+}
+
+// Conflict is a field that another manager holds.
+type Conflict struct {
+	Field   string `json:"field"`
+	Manager string `json:"manager"`
+}
+
+// ConflictError says that an object was left alone because fields of it belong to others.
+type ConflictError struct {
+	Conflicts []Conflict
+}
+
+func (e *ConflictError) Error() string {
+	parts := make([]string, len(e.Conflicts))
+	for i, c := range e.Conflicts {
+		parts[i] = fmt.Sprintf("%s is managed by %q", c.Field, c.Manager)
+	}
+	return strings.Join(parts, ", ") + "; leave the field out, or force it to be taken over"
+}

@@ -1,0 +1,261 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// DefaultWaitTimeout bounds a Wait whose options name no bound.
+	DefaultWaitTimeout = 5 * time.Minute
+	defaultPoll        = time.Second
+	// explainTimeout bounds the search for reasons after the wait itself is over.
+	explainTimeout = 10 * time.Second
+	// explainEvery spares the server: reasons take two more requests for each object.
+	explainEvery = 5 * time.Second
+)
+
+// WaitOptions says how long Wait waits. The zero value looks once a second for DefaultWaitTimeout.
+type WaitOptions struct {
+	Timeout time.Duration
+	// Interval is the pause between two looks at the objects that are not ready.
+	Interval time.Duration
+	// Progress is called when the state of an object or its reason changes, never twice at once.
+	Progress func(ObjectState)
+}
+
+// ObjectState is what is known of one object while it is waited for.
+type ObjectState struct {
+	Object Ref    `json:"object"`
+	State  State  `json:"state"`
+	Reason string `json:"reason,omitempty"`
+	// Waited is for how long the object was waited for.
+	Waited time.Duration `json:"waitedNanoseconds"`
+}
+
+// String is one line: object, state, for how long and why.
+func (s ObjectState) String() string {
+	switch s.State {
+	case Ready:
+		return fmt.Sprintf("%s is ready after %s", s.Object, roundTime(s.Waited))
+	case Broken:
+		return fmt.Sprintf("%s is broken: %s", s.Object, s.Reason)
+	}
+	return fmt.Sprintf("%s is not ready after %s: %s", s.Object, roundTime(s.Waited), s.Reason)
+}
+
+// WaitError says which objects did not become ready, and what each waits for.
+type WaitError struct {
+	Objects []ObjectState
+	Total   int // how many were waited for
+}
+
+func (e *WaitError) Error() string {
+	if len(e.Objects) == 1 {
+		return e.Objects[0].String()
+	}
+	lines := make([]string, len(e.Objects))
+	for i, s := range e.Objects {
+		lines[i] = s.String()
+	}
+	return fmt.Sprintf("%d of %d objects are not ready:\n%s", len(e.Objects), e.Total, strings.Join(lines, "\n"))
+}
+
+// Wait returns nil when every object is ready as Health defines it. It ends with a *WaitError at once when an object is
+// broken, and when the bound is reached. A server that does not answer is waited for like an object.
+func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o WaitOptions) error {
+	start := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultWaitTimeout))
+	defer cancel()
+	waiters := make([]*waiter, len(objs))
+	for i, obj := range objs {
+		waiters[i] = &waiter{Engine: e, obj: obj, ref: RefOf(obj), reason: "it was not looked at yet"}
+	}
+	var mu sync.Mutex
+	report := func(w *waiter) {
+		if o.Progress != nil {
+			mu.Lock()
+			defer mu.Unlock()
+			o.Progress(w.objectState(start))
+		}
+	}
+	pending := waiters
+	ticker := time.NewTicker(orDefault(o.Interval, defaultPoll))
+	defer ticker.Stop()
+	for {
+		pending = e.lookAll(bounded, pending, o.Progress != nil, report)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if len(pending) == 0 {
+			return nil
+		}
+		if broken(pending) || bounded.Err() != nil {
+			return e.waitError(ctx, pending, len(objs), start)
+		}
+		select {
+		case <-ticker.C:
+		case <-bounded.Done():
+		}
+	}
+}
+
+// lookAll looks at every waiter and returns those that are not ready, in their order.
+func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, report func(*waiter)) []*waiter {
+	var group errgroup.Group
+	group.SetLimit(e.concurrency)
+	for _, w := range waiters {
+		group.Go(func() error {
+			state, reason := w.state, w.reason
+			err := w.ready(ctx)
+			if ctx.Err() != nil {
+				w.state, w.reason = state, reason // the bound cut the look short: what was seen before counts
+				return nil
+			}
+			if err != nil && explain && time.Since(w.explained) >= explainEvery {
+				w.explained = time.Now()
+				w.why = e.explain(ctx, w.live())
+			}
+			if w.state != state || w.fullReason() != w.reported {
+				w.reported = w.fullReason()
+				report(w)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // the waiters hold their reasons
+	var pending []*waiter
+	for _, w := range waiters {
+		if w.state != Ready {
+			pending = append(pending, w)
+		}
+	}
+	return pending
+}
+
+func broken(waiters []*waiter) bool {
+	for _, w := range waiters {
+		if w.state == Broken {
+			return true
+		}
+	}
+	return false
+}
+
+// waitError gathers the reasons. The bound is over by then, so it takes a little time of its own.
+func (e *Engine) waitError(ctx context.Context, pending []*waiter, total int, start time.Time) error {
+	waited := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(e.concurrency)
+	for _, w := range pending {
+		group.Go(func() error {
+			w.why = e.explain(ctx, w.live())
+			return nil
+		})
+	}
+	_ = group.Wait()
+	out := &WaitError{Total: total}
+	for _, w := range pending {
+		s := w.objectState(start)
+		s.Waited = waited.Sub(start)
+		out.Objects = append(out.Objects, s)
+	}
+	return out
+}
+
+// errNotReady is what a waiter answers while its object is not ready; waiter.reason says why.
+var errNotReady = errors.New("not ready")
+
+// waiter follows one object.
+type waiter struct {
+	*Engine
+	obj *unstructured.Unstructured
+	ref Ref
+
+	seen      *unstructured.Unstructured
+	state     State
+	reason    string // what the object says
+	why       string // what lies behind it
+	reported  string
+	explained time.Time
+}
+
+func (w *waiter) live() *unstructured.Unstructured {
+	if w.seen != nil {
+		return w.seen
+	}
+	return w.obj
+}
+
+func (w *waiter) fullReason() string {
+	if w.why == "" || w.state == Ready || strings.Contains(w.reason, w.why) {
+		return w.reason
+	}
+	return w.reason + "; " + w.why
+}
+
+func (w *waiter) objectState(start time.Time) ObjectState {
+	return ObjectState{Object: w.ref, State: w.state, Reason: w.fullReason(), Waited: time.Since(start)}
+}
+
+// ready looks at the object once. The error is nil when it is ready, wraps errNotReady when it may become so, and is any
+// other when it cannot or when the server did not answer.
+func (w *waiter) ready(ctx context.Context) error {
+	res, err := w.kinds.find(ctx, w.ref.gvk())
+	if err != nil {
+		w.state, w.reason = Waiting, err.Error()
+		return err
+	}
+	w.ref.Namespace = placeOf(w.obj, res)
+	seen, err := w.fullFor(res, w.ref.Namespace).Get(ctx, w.ref.Name, metav1.GetOptions{})
+	if err != nil {
+		w.state, w.reason = Waiting, err.Error()
+		if apierrors.IsNotFound(err) {
+			w.reason = "it does not exist"
+			return fmt.Errorf("%w: %s", errNotReady, w.reason)
+		}
+		return err
+	}
+	w.state, w.reason = Health(seen)
+	if w.state == Waiting && w.ref.groupKind() == claimKind && w.bindsLater(ctx, seen) {
+		w.state, w.reason = Ready, ""
+	}
+	if w.state == Ready {
+		w.seen = nil
+		return nil
+	}
+	w.seen = seen
+	if w.state == Broken {
+		return errors.New(w.reason)
+	}
+	return fmt.Errorf("%w: %s", errNotReady, w.reason)
+}
+
+var storageClasses = resource{gvr: schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}}
+
+// bindsLater says whether a claim waits for a pod to use it, and so is as ready as it can be.
+func (w *waiter) bindsLater(ctx context.Context, claim *unstructured.Unstructured) bool {
+	name := text(claim.Object, "spec", "storageClassName")
+	if name == "" {
+		return false
+	}
+	class, err := w.fullFor(storageClasses, "").Get(ctx, name, metav1.GetOptions{})
+	return err == nil && text(class.Object, "volumeBindingMode") == "WaitForFirstConsumer"
+}
+
+func fromUnstructured(content map[string]any, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(content, into)
+}
