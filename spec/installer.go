@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/strictyaml"
 )
 
 var (
@@ -30,65 +31,32 @@ func metadataKeys() []string {
 
 func (p *parser) installer(root *yaml.Node) *Installer {
 	i := &Installer{}
-	fields := p.fields(root, "the document", topLevel())
+	fields := p.Fields(root, "the document", topLevel()...)
 	i.APIVersion = p.oneOf(root, fields, "apiVersion", APIVersion, KurlAPIVersion)
 	p.oneOf(root, fields, "kind", Kind)
-	if metadata := fields["metadata"]; metadata != nil && p.isMapping(metadata, "metadata") {
-		if name := p.fields(metadata, "metadata", metadataKeys())["name"]; name != nil {
-			i.Name = p.text(name, "metadata.name")
+	if metadata := fields["metadata"]; metadata != nil && p.IsMapping(metadata, "metadata") {
+		if name := p.Fields(metadata, "metadata", metadataKeys()...)["name"]; name != nil {
+			i.Name = p.Text(name, "metadata.name")
 		}
 	}
 	switch spec := fields["spec"]; {
 	case spec == nil || len(spec.Content) == 0:
-		p.Errorf(p.at(root), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is missing or empty")
-	case p.isMapping(spec, "spec"):
+		p.Errorf(p.Pos(root), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is missing or empty")
+	case p.IsMapping(spec, "spec"):
 		p.spec(i, spec)
 	}
 	return i
 }
 
-// fields returns the values of a mapping by key and reports keys that it does not know.
-func (p *parser) fields(n *yaml.Node, what string, known []string) map[string]*yaml.Node {
-	values := map[string]*yaml.Node{}
-	for at := 0; at+1 < len(n.Content); at += 2 {
-		key, value := n.Content[at], n.Content[at+1]
-		if !slices.Contains(known, key.Value) {
-			p.Errorf(p.at(key), diag.DidYouMean(key.Value, known, "known: "), "unknown key %q in %s", key.Value, what)
-			continue
-		}
-		values[key.Value] = value
-	}
-	return values
-}
-
-func (p *parser) isMapping(n *yaml.Node, what string) bool {
-	if n.Kind == yaml.MappingNode {
-		return true
-	}
-	p.Errorf(p.at(n), "", "%s must be a mapping", what)
-	return false
-}
-
-func (p *parser) text(n *yaml.Node, what string) string {
-	if n.Kind != yaml.ScalarNode {
-		p.Errorf(p.at(n), "", "%s must be a string", what)
-		return ""
-	}
-	if n.ShortTag() == "!!null" {
-		return ""
-	}
-	return n.Value
-}
-
 func (p *parser) oneOf(root *yaml.Node, fields map[string]*yaml.Node, key string, allowed ...string) string {
 	n := fields[key]
 	if n == nil {
-		p.Errorf(p.at(root), "write "+key+": "+allowed[0], "%s is missing", key)
+		p.Errorf(p.Pos(root), "write "+key+": "+allowed[0], "%s is missing", key)
 		return ""
 	}
-	got := p.text(n, key)
+	got := p.Text(n, key)
 	if !slices.Contains(allowed, got) {
-		p.Errorf(p.at(n), "write "+strings.Join(allowed, " or "), "unknown %s %q", key, got)
+		p.Errorf(p.Pos(n), "write "+strings.Join(allowed, " or "), "unknown %s %q", key, got)
 	}
 	return got
 }
@@ -98,7 +66,7 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 	for at := 0; at+1 < len(n.Content); at += 2 {
 		key, body := n.Content[at], n.Content[at+1]
 		if !addOnKey.MatchString(key.Value) || reserved(key.Value) {
-			p.Errorf(p.at(key), "letters and digits, starting with a letter", "bad add-on key %q", key.Value)
+			p.Errorf(p.Pos(key), "letters and digits, starting with a letter", "bad add-on key %q", key.Value)
 			continue
 		}
 		name := AddOnName(key.Value)
@@ -106,7 +74,7 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 			name = AddOnName(listed.key)
 		}
 		if first := names[name]; first != nil {
-			p.Errorf(p.at(key), "keep one of them", "%s is already on line %d as %q", name, first.Line, first.Value)
+			p.Errorf(p.Pos(key), "keep one of them", "%s is already on line %d as %q", name, first.Line, first.Value)
 			continue
 		}
 		names[name] = key
@@ -114,7 +82,7 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 			body = &yaml.Node{Kind: yaml.MappingNode, Line: key.Line, Column: key.Column}
 		}
 		if body.Kind != yaml.MappingNode {
-			p.Errorf(p.at(body), "write "+key.Value+": {version: …}", "%s must be a mapping", key.Value)
+			p.Errorf(p.Pos(body), "write "+key.Value+": {version: …}", "%s must be a mapping", key.Value)
 			continue
 		}
 		p.section(i, key, body)
@@ -140,30 +108,30 @@ func (p *parser) section(i *Installer, key, body *yaml.Node) {
 				options[name.Value] = v
 			}
 		case !optionKey.MatchString(name.Value):
-			p.Errorf(p.at(name), "letters and digits, starting with a letter", "bad option %q", name.Value)
+			p.Errorf(p.Pos(name), "letters and digits, starting with a letter", "bad option %q", name.Value)
 		default:
-			if v := value(n); v != nil {
+			if v := strictyaml.Value(n); v != nil {
 				options[name.Value] = v
 			}
 		}
 	}
 	if listed.versionless {
-		i.Sections = append(i.Sections, Section{Key: canonical, Options: options, Pos: p.at(key)})
+		i.Sections = append(i.Sections, Section{Key: canonical, Options: options, Pos: p.Pos(key)})
 		return
 	}
 	if !hasVersion {
-		p.Errorf(p.at(key), "write "+key.Value+": {version: …}, or remove it", "%s has no version", key.Value)
+		p.Errorf(p.Pos(key), "write "+key.Value+": {version: …}, or remove it", "%s has no version", key.Value)
 	}
 	i.AddOns = append(i.AddOns, AddOn{
-		Name: AddOnName(canonical), Key: canonical, Version: version, Options: options, Pos: p.at(key),
+		Name: AddOnName(canonical), Key: canonical, Version: version, Options: options, Pos: p.Pos(key),
 	})
 }
 
 // version keeps the text as written: 1.20 is a version, not the number 1.2.
 func (p *parser) version(key string, n *yaml.Node) string {
-	v := p.text(n, key+".version")
+	v := p.Text(n, key+".version")
 	if n.Kind == yaml.ScalarNode && !addOnVersion.MatchString(v) {
-		p.Errorf(p.at(n), "name a version such as 1.36.3, or remove the add-on", "bad version %q of %s", v, key)
+		p.Errorf(p.Pos(n), "name a version such as 1.36.3, or remove the add-on", "bad version %q of %s", v, key)
 	}
 	return v
 }
@@ -176,15 +144,15 @@ func (p *parser) listedOption(s section, name, n *yaml.Node) any {
 		for _, f := range s.all() {
 			keys = append(keys, f.key)
 		}
-		p.Errorf(p.at(name), diag.DidYouMean(name.Value, keys, "known: "), "%s has no option %q", s.key, name.Value)
+		p.Errorf(p.Pos(name), diag.DidYouMean(name.Value, keys, "known: "), "%s has no option %q", s.key, name.Value)
 		return nil
 	}
 	if n.ShortTag() == "!!null" || f.is == anything {
-		return value(n)
+		return strictyaml.Value(n)
 	}
 	v, ok := f.is.read(n)
 	if !ok {
-		p.Errorf(p.at(n), "", "%s.%s must be %s", s.key, f.key, f.is)
+		p.Errorf(p.Pos(n), "", "%s.%s must be %s", s.key, f.key, f.is)
 		return nil
 	}
 	return v
@@ -201,10 +169,10 @@ func (t fieldType) read(n *yaml.Node) (any, bool) {
 	case cidrSize:
 		return n.Value, isScalar && slashSize.MatchString(n.Value)
 	case boolean:
-		b, ok := scalar(n).(bool)
+		b, ok := strictyaml.Value(n).(bool)
 		return b, ok && isScalar
 	case integer:
-		i, ok := scalar(n).(int64)
+		i, ok := strictyaml.Value(n).(int64)
 		return i, ok && isScalar
 	case list:
 		return elements(n, text)

@@ -76,7 +76,7 @@ func TestParseRefuses(t *testing.T) {
 		"an empty document": {"", `i: error: the document is empty`},
 		"a list":            {"- a\n", `i:1:1: error: the document is not a mapping`},
 		"what is not YAML":  {"a: b\n c: [\n", `i:2:1: error: not YAML: mapping values are not allowed in this context`},
-		"a second document": {document("  weave: {version: 1}\n---\na: b\n"), `i:5:1: error: a second document (keep one Installer per file)`},
+		"a second document": {document("  weave: {version: 1}\n---\na: b\n"), `i:5:1: error: a second document (keep one document per file)`},
 		"another kind":      {"apiVersion: v1\nkind: Pod\nspec: {weave: {version: 1}}\n", "i:1:13: error: unknown apiVersion \"v1\" (write sealift.dev/v1 or cluster.kurl.sh/v1beta1)\ni:2:7: error: unknown kind \"Pod\" (write Installer)"},
 		"a missing spec":    {"apiVersion: sealift.dev/v1\nkind: Installer\n", `i:1:1: error: the spec is missing or empty (name at least one add-on, such as kubernetes: {version: 1.36.3})`},
 		"an unknown key":    {document("  weave: {version: 1}\n") + "metdata: {}\n", `i:5:1: error: unknown key "metdata" in the document (did you mean "metadata"?)`},

@@ -1,0 +1,213 @@
+// Package strictyaml reads YAML that a person wrote, for formats in which a surprise costs a cluster: it refuses what
+// YAML allows and such a format has no use for, and knows the place of everything it reads.
+//
+// Refused are a second document, keys given twice or not strings, anchors and aliases (a short document may stand for
+// a huge one), foreign tags, and bottomless nesting. Which keys a format has is for its own package to say.
+package strictyaml
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/diag"
+)
+
+// MaxDepth bounds mappings and lists inside each other; no format here comes near.
+const MaxDepth = 64
+
+// Reader reads one document and collects what is wrong with it. Set Name, the file's name in positions.
+type Reader struct {
+	diag.List
+	Name string
+}
+
+// Pos is the place of a node.
+func (r *Reader) Pos(n *yaml.Node) diag.Pos {
+	return diag.Pos{File: r.Name, Line: n.Line, Col: n.Column}
+}
+
+// Mapping returns the one mapping that data holds, checked to its leaves. It returns nil when anything is wrong with
+// it, and then has reported at least one error.
+func (r *Reader) Mapping(data []byte) *yaml.Node {
+	root := r.document(data)
+	if root != nil {
+		r.strict(root, 0)
+	}
+	if r.Err() != nil {
+		return nil
+	}
+	return root
+}
+
+var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
+
+// document returns the one mapping that data holds, or reports why there is none.
+func (r *Reader) document(data []byte) *yaml.Node {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var first, second yaml.Node
+	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
+		r.Errorf(diag.Pos{File: r.Name}, "", "the document is empty")
+		return nil
+	} else if err != nil {
+		r.syntax(err)
+		return nil
+	}
+	switch err := decoder.Decode(&second); {
+	case errors.Is(err, io.EOF):
+	case err != nil:
+		r.syntax(err)
+		return nil
+	default:
+		r.Errorf(r.Pos(&second), "keep one document per file", "a second document")
+		return nil
+	}
+	root := first.Content[0]
+	if root.Kind != yaml.MappingNode {
+		r.Errorf(r.Pos(root), "", "the document is not a mapping")
+		return nil
+	}
+	return root
+}
+
+// syntax reports an error of the YAML reader, which names the line inside its text.
+func (r *Reader) syntax(err error) {
+	pos, message := diag.Pos{File: r.Name}, err.Error()
+	if m := yamlErrorLine.FindStringSubmatch(message); m != nil {
+		pos.Line, _ = strconv.Atoi(m[1])
+		pos.Col, message = 1, m[2]
+	}
+	r.Errorf(pos, "", "not YAML: %s", message)
+}
+
+// strict reports what the package refuses, in n and below it.
+func (r *Reader) strict(n *yaml.Node, depth int) {
+	switch {
+	case depth > MaxDepth:
+		r.Errorf(r.Pos(n), "", "nested more than %d deep", MaxDepth)
+		return
+	case n.Kind == yaml.AliasNode || n.Anchor != "":
+		r.Errorf(r.Pos(n), "write the value out", "anchors and aliases are not read")
+		return
+	case !coreTag(n.ShortTag()):
+		r.Errorf(r.Pos(n), "remove it", "unknown tag %q", n.ShortTag())
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		for _, child := range n.Content {
+			r.strict(child, depth+1)
+		}
+		return
+	}
+	first := map[string]*yaml.Node{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		switch earlier := first[key.Value]; {
+		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" || key.Anchor != "":
+			r.Errorf(r.Pos(key), "quote it", "a key must be a string")
+		case earlier != nil:
+			r.Errorf(r.Pos(key), "keep one of them", "key %q is already on line %d", key.Value, earlier.Line)
+		default:
+			first[key.Value] = key
+		}
+		r.strict(n.Content[i+1], depth+1)
+	}
+}
+
+func coreTag(tag string) bool {
+	switch tag {
+	case "!!map", "!!seq", "!!str", "!!bool", "!!int", "!!float", "!!null", "!!timestamp":
+		return true
+	}
+	return false
+}
+
+// Fields returns the values of a mapping by key, and reports the keys that are not among known; what names the mapping
+// in that report.
+func (r *Reader) Fields(n *yaml.Node, what string, known ...string) map[string]*yaml.Node {
+	values := map[string]*yaml.Node{}
+	for at := 0; at+1 < len(n.Content); at += 2 {
+		key, value := n.Content[at], n.Content[at+1]
+		if !slices.Contains(known, key.Value) {
+			r.Errorf(r.Pos(key), diag.DidYouMean(key.Value, known, "known: "), "unknown key %q in %s", key.Value, what)
+			continue
+		}
+		values[key.Value] = value
+	}
+	return values
+}
+
+// IsMapping tells whether n is a mapping, and reports that what must be one when it is not.
+func (r *Reader) IsMapping(n *yaml.Node, what string) bool {
+	if n.Kind == yaml.MappingNode {
+		return true
+	}
+	r.Errorf(r.Pos(n), "", "%s must be a mapping", what)
+	return false
+}
+
+// Text returns a scalar as it was written, so that 1.20 is not the number 1.2; null is "". It reports that what must be
+// a string when n is not a scalar.
+func (r *Reader) Text(n *yaml.Node, what string) string {
+	if n.Kind != yaml.ScalarNode {
+		r.Errorf(r.Pos(n), "", "%s must be a string", what)
+		return ""
+	}
+	if n.ShortTag() == "!!null" {
+		return ""
+	}
+	return n.Value
+}
+
+// Value turns a checked node into plain data: string, bool, int64, float64, []any, map[string]any, or nil for null. Dates
+// stay the text that they were written as; numbers beyond those types stay text too.
+func Value(n *yaml.Node) any {
+	switch n.Kind {
+	case yaml.MappingNode:
+		m := map[string]any{}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			m[n.Content[i].Value] = Value(n.Content[i+1])
+		}
+		return m
+	case yaml.SequenceNode:
+		s := make([]any, 0, len(n.Content))
+		for _, child := range n.Content {
+			s = append(s, Value(child))
+		}
+		return s
+	}
+	return scalar(n)
+}
+
+func scalar(n *yaml.Node) any {
+	switch n.ShortTag() {
+	case "!!null":
+		return nil
+	case "!!bool":
+		var b bool
+		if n.Decode(&b) == nil {
+			return b
+		}
+	case "!!int":
+		var i int64
+		if n.Decode(&i) == nil {
+			return i
+		}
+	case "!!float":
+		var f float64
+		if n.Decode(&f) != nil || math.IsInf(f, 0) || math.IsNaN(f) { // JSON could not write them
+			break
+		}
+		if f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return int64(f) // as JSON has it: 1.0 and 1e0 are 1
+		}
+		return f
+	}
+	return n.Value
+}
