@@ -1,0 +1,120 @@
+// Package catalog knows which add-ons there are, what each says of itself, and the order in which they install.
+//
+// An add-on is a directory addons/<name>/<version> with a Manifest. It may have an addon.yaml:
+//
+//	description: Pod network over VXLAN
+//	provides: [pod-network]      # capabilities, besides its own name
+//	requires: [kubernetes]       # add-ons or capabilities that must be there, and install first
+//	after: [registry]            # add-ons or capabilities that install first if they are there
+//	options:                     # what the Installer may set under the add-on's key
+//	  podCIDR: {type: string, description: Addresses for pods, default: 10.32.0.0/20}
+//
+// An add-on without the file, such as kURL's, takes the place in the order and the capabilities that kURL gives it.
+// The package reads through fs.FS, so that a work tree, a package and a bundle look alike, and changes nothing.
+package catalog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+// MetaFile is the file in which an add-on describes itself.
+const MetaFile = "addon.yaml"
+
+// Meta is what is known of one version of an add-on.
+type Meta struct {
+	Name        string            `json:"name"`
+	Version     string            `json:"version"`
+	Description string            `json:"description,omitempty"`
+	Provides    []string          `json:"provides,omitempty"` // capabilities besides the name
+	Requires    []string          `json:"requires,omitempty"` // names or capabilities
+	After       []string          `json:"after,omitempty"`    // names or capabilities
+	Options     map[string]Option `json:"options,omitempty"`
+	// Declared tells that the add-on has an addon.yaml; kURL's defaults are not applied to it.
+	Declared bool `json:"declared"`
+}
+
+// Dir is the add-on's directory below the root of a work tree, package or bundle.
+func (m Meta) Dir() string { return path.Join("addons", m.Name, m.Version) }
+
+// Scan lists every add-on below addons, by name and then by version, oldest first. A directory is an add-on when it has
+// a Manifest, which leaves out kURL's template and build-images folders. Mistakes in all addon.yaml files come in one
+// error, together with the add-ons that could be read.
+func Scan(fsys fs.FS) ([]Meta, error) {
+	manifests, err := fs.Glob(fsys, "addons/*/*/Manifest")
+	if err != nil {
+		return nil, fmt.Errorf("list add-ons: %w", err)
+	}
+	var all []Meta
+	var errs []error
+	for _, manifest := range manifests {
+		version := path.Dir(manifest)
+		m, err := Read(fsys, path.Base(path.Dir(version)), path.Base(version))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = append(all, m)
+	}
+	slices.SortFunc(all, func(a, b Meta) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), compareVersions(a.Version, b.Version), cmp.Compare(a.Version, b.Version))
+	})
+	return all, errors.Join(errs...)
+}
+
+// Read returns what the add-on says of itself. Mistakes in its addon.yaml are diag.Errors.
+func Read(fsys fs.FS, name, version string) (Meta, error) {
+	m := Meta{Name: name, Version: version}
+	file := path.Join(m.Dir(), MetaFile)
+	f, err := fsys.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return Meta{}, fmt.Errorf("read add-on %s %s: %w", name, version, err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxMetaSize+1))
+	if err != nil {
+		return Meta{}, fmt.Errorf("read add-on %s %s: %w", name, version, err)
+	}
+	if err := m.parse(file, data); err != nil {
+		return Meta{}, err
+	}
+	return m, nil
+}
+
+// compareVersions orders versions as people do: runs of digits by their number, everything else by its letters.
+func compareVersions(a, b string) int {
+	for a != "" && b != "" {
+		runA, restA := run(a)
+		runB, restB := run(b)
+		order := strings.Compare(runA, runB)
+		if isDigit(rune(runA[0])) && isDigit(rune(runB[0])) {
+			numA, numB := strings.TrimLeft(runA, "0"), strings.TrimLeft(runB, "0")
+			order = cmp.Or(cmp.Compare(len(numA), len(numB)), strings.Compare(numA, numB))
+		}
+		if order != 0 {
+			return order
+		}
+		a, b = restA, restB
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// run cuts off the longest beginning that is all digits or has none.
+func run(s string) (first, rest string) {
+	end := strings.IndexFunc(s, func(r rune) bool { return isDigit(r) != isDigit(rune(s[0])) })
+	if end < 0 {
+		end = len(s)
+	}
+	return s[:end], s[end:]
+}
+
+func isDigit(r rune) bool { return '0' <= r && r <= '9' }

@@ -1,0 +1,170 @@
+package catalog_test
+
+import (
+	"errors"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/diag"
+)
+
+func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+
+func TestScanListsAddOnsOldestVersionFirst(t *testing.T) {
+	tree := fstest.MapFS{
+		"addons/flannel/0.9.1/Manifest":            file(""),
+		"addons/flannel/0.26.7/Manifest":           file(""),
+		"addons/flannel/0.26.7/addon.yaml":         file("description: Pod network\nprovides: [pod-network]\n"),
+		"addons/flannel/template/base/Manifest":    file(""),
+		"addons/flannel/build-images/x/Dockerfile": file(""),
+		"addons/collectd/v5/Manifest":              file(""),
+		"addons/empty/1.0.0/install.sh":            file(""),
+		"README.md":                                file(""),
+	}
+	got, err := catalog.Scan(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []catalog.Meta{
+		{Name: "collectd", Version: "v5"},
+		{Name: "flannel", Version: "0.9.1"},
+		{Name: "flannel", Version: "0.26.7", Description: "Pod network", Provides: []string{"pod-network"}, Declared: true},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestScanOrdersVersionsAsPeopleDo(t *testing.T) {
+	want := []string{"1.2", "1.2.0", "1.2.3-4", "1.2.3-10", "1.10", "01.10.1", "10to14", "2025-10-15T17-29-55Z", "latest", "v5", "v10", "ı"}
+	tree := fstest.MapFS{}
+	for _, v := range want {
+		tree["addons/x/"+v+"/Manifest"] = file("")
+	}
+	all, err := catalog.Scan(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range all {
+		got = append(got, m.Version)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestScanNamesTheMistakesOfEveryAddOn(t *testing.T) {
+	tree := fstest.MapFS{
+		"addons/a/1/Manifest":   file(""),
+		"addons/a/1/addon.yaml": file("requries: [b]\n"),
+		"addons/b/1/Manifest":   file(""),
+		"addons/b/1/addon.yaml": file("after: c\n"),
+		"addons/c/1/Manifest":   file(""),
+	}
+	all, err := catalog.Scan(tree)
+	const want = `addons/a/1/addon.yaml:1:1: error: unknown key "requries" in addon.yaml (did you mean "requires"?)
+addons/b/1/addon.yaml:1:8: error: after must be a list (write after: [name])`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if len(all) != 1 || all[0].Name != "c" {
+		t.Errorf("add-ons that could be read: %v", all)
+	}
+}
+
+func read(t testing.TB, text string) (catalog.Meta, error) {
+	t.Helper()
+	return catalog.Read(fstest.MapFS{"addons/x/1/addon.yaml": file(text)}, "x", "1")
+}
+
+func TestReadRefuses(t *testing.T) {
+	const at = "addons/x/1/addon.yaml:"
+	tests := map[string]struct{ text, want string }{
+		"a capital in a name":        {"provides: [Disk]\n", at + `1:12: error: bad name "Disk" in provides (lower-case letters, digits and '-')`},
+		"a name twice":               {"after: [a, a]\n", at + `1:12: error: after names a twice (keep one of them)`},
+		"options that are a list":    {"options: [a]\n", at + `1:10: error: options must be a mapping`},
+		"an option without a type":   {"options: {a: {default: 1}}\n", at + `1:14: error: option a has no type (write type: string, or another of string, boolean, integer, number, array, object)`},
+		"an unknown type":            {"options: {a: {type: sting}}\n", at + `1:21: error: unknown type "sting" of option a (did you mean "string"?)`},
+		"a default of another type":  {"options: {a: {type: integer, default: x}}\n", at + `1:39: error: default of option a is not a value that it allows`},
+		"a default outside the enum": {"options: {a: {type: string, enum: [x], default: y}}\n", at + `1:49: error: default of option a is not a value that it allows`},
+		"an enum of another type":    {"options: {a: {type: string, enum: [1]}}\n", at + `1:35: error: enum of option a must be a list of values of type string`},
+		"a key twice":                {"after: []\nafter: []\n", at + `2:1: error: key "after" is already on line 1 (keep one of them)`},
+		"an empty file":              {"", `addons/x/1/addon.yaml: error: the document is empty`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := read(t, test.text)
+			if err == nil || err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestCheckOptions(t *testing.T) {
+	m, err := read(t, `options:
+  backend: {type: string, enum: [vxlan, host-gw], default: vxlan}
+  mtu: {type: integer}
+  ratio: {type: number}
+  tls: {type: boolean}
+  peers: {type: array}
+  labels: {type: object}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		options map[string]any
+		want    string
+	}{
+		"none":                     {nil, ""},
+		"values of every type":     {map[string]any{"backend": "host-gw", "mtu": int64(1450), "ratio": int64(1), "tls": false, "peers": []any{}, "labels": map[string]any{}}, ""},
+		"another package's place":  {map[string]any{"s3Override": "https://x"}, ""},
+		"an unknown option":        {map[string]any{"mut": int64(1)}, `add-on x 1: no option "mut" (did you mean "mtu"?)`},
+		"the wrong type":           {map[string]any{"mtu": 1.5, "tls": "true"}, `add-on x 1: option mtu must be of type integer; option tls must be of type boolean`},
+		"a value outside the enum": {map[string]any{"backend": "udp"}, `add-on x 1: option backend must be one of [vxlan host-gw]`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := ""
+			if err := m.CheckOptions(test.options); err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+	t.Run("an add-on that declares no options takes any", func(t *testing.T) {
+		if err := (catalog.Meta{Name: "x"}).CheckOptions(map[string]any{"a": "b"}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add("description: x\nprovides: [a]\nrequires: [b]\nafter: [c]\noptions:\n  d: {type: integer, enum: [1, 2], default: 1}\n")
+	f.Add("options: {a: {type: object, default: {b: [null, 1.5]}}}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := read(t, text)
+		if err != nil {
+			var errs diag.Errors
+			if !errors.As(err, &errs) || len(errs) == 0 {
+				t.Fatalf("a mistake without a position: %v", err)
+			}
+			return
+		}
+		for key, option := range m.Options {
+			if option.Default == nil {
+				continue
+			}
+			if err := m.CheckOptions(map[string]any{key: option.Default}); err != nil {
+				t.Errorf("a default is refused: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,191 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/strictyaml"
+)
+
+const maxMetaSize = 64 << 10 // bytes
+
+// OptionType is the type of an option's value, as JSON Schema names it.
+type OptionType string
+
+// The types that an option may have.
+const (
+	String  OptionType = "string"
+	Boolean OptionType = "boolean"
+	Integer OptionType = "integer"
+	Number  OptionType = "number"
+	Array   OptionType = "array"
+	Object  OptionType = "object"
+)
+
+func optionTypes() []string {
+	return []string{string(String), string(Boolean), string(Integer), string(Number), string(Array), string(Object)}
+}
+
+// Option describes one option of an add-on: a small part of JSON Schema.
+type Option struct {
+	Type        OptionType `json:"type"`
+	Description string     `json:"description,omitempty"`
+	Default     any        `json:"default,omitempty"`
+	Enum        []any      `json:"enum,omitempty"` // the values allowed; empty allows every value of the type
+}
+
+// CheckOptions holds an Installer's options for this add-on against what it declares. Every mistake is in the error. An
+// add-on that declares no options takes any. s3Override belongs to the Installer and is let pass.
+func (m Meta) CheckOptions(options map[string]any) error {
+	if len(m.Options) == 0 {
+		return nil
+	}
+	known := slices.Sorted(maps.Keys(m.Options))
+	var mistakes []string
+	for _, key := range slices.Sorted(maps.Keys(options)) {
+		option, declared := m.Options[key]
+		switch {
+		case key == "s3Override":
+		case !declared:
+			mistakes = append(mistakes, fmt.Sprintf("no option %q (%s)", key, diag.DidYouMean(key, known, "known: ")))
+		case !option.Type.holds(options[key]):
+			mistakes = append(mistakes, fmt.Sprintf("option %s must be of type %s", key, option.Type))
+		case !option.allows(options[key]):
+			mistakes = append(mistakes, fmt.Sprintf("option %s must be one of %v", key, option.Enum))
+		}
+	}
+	if len(mistakes) == 0 {
+		return nil
+	}
+	return fmt.Errorf("add-on %s %s: %s", m.Name, m.Version, strings.Join(mistakes, "; "))
+}
+
+// holds tells whether a value is of the type. Text is what versions and numbers are often given as, so a number is no
+// string, but every integer is a number.
+func (t OptionType) holds(v any) bool {
+	switch v.(type) {
+	case string:
+		return t == String
+	case bool:
+		return t == Boolean
+	case int64:
+		return t == Integer || t == Number
+	case float64:
+		return t == Number
+	case []any:
+		return t == Array
+	case map[string]any:
+		return t == Object
+	}
+	return false
+}
+
+func (o Option) allows(v any) bool {
+	return len(o.Enum) == 0 || slices.ContainsFunc(o.Enum, func(allowed any) bool { return reflect.DeepEqual(allowed, v) })
+}
+
+// relation is what an add-on or a capability may be called.
+var relation = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// parse reads addon.yaml into m.
+func (m *Meta) parse(file string, data []byte) error {
+	r := metaReader{strictyaml.Reader{Name: file}}
+	if len(data) > maxMetaSize {
+		r.Errorf(diag.Pos{File: file}, "", "larger than %d bytes", maxMetaSize)
+		return r.Err()
+	}
+	root := r.Mapping(data)
+	if root == nil {
+		return r.Err()
+	}
+	m.Declared = true
+	fields := r.Fields(root, "addon.yaml", "description", "provides", "requires", "after", "options")
+	if n := fields["description"]; n != nil {
+		m.Description = r.Text(n, "description")
+	}
+	m.Provides = r.relations(fields["provides"], "provides")
+	m.Requires = r.relations(fields["requires"], "requires")
+	m.After = r.relations(fields["after"], "after")
+	if n := fields["options"]; n != nil && r.IsMapping(n, "options") {
+		m.Options = r.options(n)
+	}
+	return r.Err()
+}
+
+type metaReader struct {
+	strictyaml.Reader
+}
+
+func (r *metaReader) relations(n *yaml.Node, what string) []string {
+	if n == nil {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		r.Errorf(r.Pos(n), "write "+what+": [name]", "%s must be a list", what)
+		return nil
+	}
+	var names []string
+	for _, item := range n.Content {
+		name := r.Text(item, what)
+		switch {
+		case !relation.MatchString(name):
+			r.Errorf(r.Pos(item), "lower-case letters, digits and '-'", "bad name %q in %s", name, what)
+		case slices.Contains(names, name):
+			r.Errorf(r.Pos(item), "keep one of them", "%s names %s twice", what, name)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (r *metaReader) options(n *yaml.Node) map[string]Option {
+	options := map[string]Option{}
+	for at := 0; at+1 < len(n.Content); at += 2 {
+		key, body := n.Content[at].Value, n.Content[at+1]
+		if r.IsMapping(body, "option "+key) {
+			options[key] = r.option(key, body)
+		}
+	}
+	return options
+}
+
+func (r *metaReader) option(key string, body *yaml.Node) Option {
+	var o Option
+	fields := r.Fields(body, "option "+key, "type", "description", "default", "enum")
+	if n := fields["type"]; n == nil {
+		r.Errorf(r.Pos(body), "write type: string, or another of "+strings.Join(optionTypes(), ", "), "option %s has no type", key)
+		return o
+	} else if o.Type = OptionType(r.Text(n, "type")); !slices.Contains(optionTypes(), string(o.Type)) {
+		r.Errorf(r.Pos(n), diag.DidYouMean(string(o.Type), optionTypes(), "known: "), "unknown type %q of option %s", o.Type, key)
+		return o
+	}
+	if n := fields["description"]; n != nil {
+		o.Description = r.Text(n, "description")
+	}
+	if n := fields["enum"]; n != nil {
+		values, isList := strictyaml.Value(n).([]any)
+		if !isList || len(values) == 0 || !all(values, o.Type.holds) {
+			r.Errorf(r.Pos(n), "", "enum of option %s must be a list of values of type %s", key, o.Type)
+		}
+		o.Enum = values
+	}
+	if n := fields["default"]; n != nil {
+		o.Default = strictyaml.Value(n)
+		if !o.Type.holds(o.Default) || !o.allows(o.Default) {
+			r.Errorf(r.Pos(n), "", "default of option %s is not a value that it allows", key)
+		}
+	}
+	return o
+}
+
+func all(values []any, holds func(any) bool) bool {
+	return !slices.ContainsFunc(values, func(v any) bool { return !holds(v) })
+}

@@ -1,0 +1,211 @@
+package catalog
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// kurlOrder is the order in which kURL runs its add-ons (kURL §3.6), with kubernetes, which it handles apart, where its
+// installer has it: after the container runtime. kURL runs aws a second time after longhorn; once is enough.
+func kurlOrder() []string {
+	return []string{"containerd", "kubernetes", "aws", "nodeless", "calico", "weave", "flannel", "antrea", "rook", "ekco",
+		"openebs", "longhorn", "minio", "contour", "registry", "prometheus", "kotsadm", "velero", "fluentd", "collectd",
+		"cert-manager", "metrics-server", "sonobuoy", "goldpinger"}
+}
+
+// The capabilities of kURL's add-ons, so that others can require them without naming one.
+const (
+	ContainerRuntime = "container-runtime"
+	PodNetwork       = "pod-network"
+	Storage          = "storage"
+	ObjectStore      = "object-store"
+	Ingress          = "ingress"
+)
+
+// kurlProvides are the capabilities of an add-on that does not declare its own.
+func kurlProvides(name string) []string {
+	switch name {
+	case "containerd":
+		return []string{ContainerRuntime}
+	case "calico", "weave", "flannel", "antrea":
+		return []string{PodNetwork}
+	case "rook":
+		return []string{Storage, ObjectStore}
+	case "openebs", "longhorn", "aws":
+		return []string{Storage}
+	case "minio":
+		return []string{ObjectStore}
+	case "contour":
+		return []string{Ingress}
+	}
+	return nil
+}
+
+// Order returns the names of addons in the order in which they install. What they declare is kept: everything required
+// or named in after comes first. Where that leaves a choice kURL's order decides, then the name, so that the answer
+// does not depend on the order of addons. An add-on that declares nothing comes after all that precede it in kURL's
+// order, unless those declare that they need it; one that kURL does not know comes last.
+//
+// The error names every requirement that nothing provides, or else the add-ons that wait for each other in a circle.
+func Order(addons []Meta) ([]string, error) {
+	g, err := newGraph(addons)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.declared(); err != nil {
+		return nil, err
+	}
+	if circle := g.circle(); circle != "" {
+		return nil, fmt.Errorf("add-ons wait for each other in a circle: %s; remove one of these relations from its addon.yaml", circle)
+	}
+	g.defaults()
+	return g.sorted(), nil
+}
+
+// graph has an edge for everything that must come before something else.
+type graph struct {
+	addons    []Meta              // by rank
+	providers map[string][]string // name or capability to names
+	before    map[string][]edge   // name to what must precede it
+}
+
+type edge struct {
+	name string
+	why  string // "requires pod-network", for the explanation of a circle
+}
+
+func newGraph(addons []Meta) (*graph, error) {
+	g := &graph{addons: slices.Clone(addons), providers: map[string][]string{}, before: map[string][]edge{}}
+	slices.SortFunc(g.addons, func(a, b Meta) int {
+		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
+	for i, a := range g.addons {
+		if i > 0 && g.addons[i-1].Name == a.Name {
+			return nil, fmt.Errorf("add-on %s is there in two versions, %s and %s; keep one", a.Name, g.addons[i-1].Version, a.Version)
+		}
+		provides := a.Provides
+		if !a.Declared {
+			provides = kurlProvides(a.Name)
+		}
+		for _, capability := range append([]string{a.Name}, provides...) {
+			if !slices.Contains(g.providers[capability], a.Name) {
+				g.providers[capability] = append(g.providers[capability], a.Name)
+			}
+		}
+	}
+	return g, nil
+}
+
+func rank(name string) int {
+	order := kurlOrder()
+	if at := slices.Index(order, name); at >= 0 {
+		return at
+	}
+	return len(order)
+}
+
+// declared adds the edges that add-ons declare.
+func (g *graph) declared() error {
+	var missing []error
+	for _, a := range g.addons {
+		for _, need := range a.Requires {
+			if len(g.providers[need]) == 0 {
+				missing = append(missing, fmt.Errorf("add-on %s requires %s, which no add-on here is or provides; add one to the Installer", a.Name, need))
+			}
+			g.edges(a.Name, need, "requires "+need)
+		}
+		for _, earlier := range a.After {
+			g.edges(a.Name, earlier, "comes after "+earlier)
+		}
+	}
+	return errors.Join(missing...)
+}
+
+func (g *graph) edges(name, need, why string) {
+	for _, provider := range g.providers[need] {
+		if provider != name {
+			g.before[name] = append(g.before[name], edge{provider, why})
+		}
+	}
+}
+
+// defaults puts each add-on that declares nothing after those that precede it in kURL's order, where no declaration
+// says otherwise.
+func (g *graph) defaults() {
+	for i, a := range g.addons {
+		if a.Declared {
+			continue
+		}
+		for _, earlier := range g.addons[:i] {
+			if rank(earlier.Name) < rank(a.Name) && !g.needs(earlier.Name, a.Name, map[string]bool{}) {
+				g.before[a.Name] = append(g.before[a.Name], edge{name: earlier.Name})
+			}
+		}
+	}
+}
+
+// needs tells whether name comes after other, however many steps away.
+func (g *graph) needs(name, other string, seen map[string]bool) bool {
+	if seen[name] {
+		return false
+	}
+	seen[name] = true
+	return slices.ContainsFunc(g.before[name], func(e edge) bool {
+		return e.name == other || g.needs(e.name, other, seen)
+	})
+}
+
+// circle explains one circle, or is empty when there is none: "a requires b, b comes after a".
+func (g *graph) circle() string {
+	done := map[string]bool{}
+	for _, a := range g.addons {
+		if steps := g.walk(a.Name, nil, done); steps != "" {
+			return steps
+		}
+	}
+	return ""
+}
+
+// step is one edge of the path that walk is on.
+type step struct{ from, why, to string }
+
+func (g *graph) walk(name string, path []step, done map[string]bool) string {
+	if start := slices.IndexFunc(path, func(s step) bool { return s.from == name }); start >= 0 {
+		var words []string
+		for _, s := range path[start:] {
+			text := s.from + " " + s.why
+			if !strings.HasSuffix(s.why, " "+s.to) {
+				text += " (provided by " + s.to + ")"
+			}
+			words = append(words, text)
+		}
+		return strings.Join(words, ", ")
+	}
+	if done[name] {
+		return ""
+	}
+	for _, e := range g.before[name] {
+		if found := g.walk(e.name, append(slices.Clone(path), step{name, e.why, e.name}), done); found != "" {
+			return found
+		}
+	}
+	done[name] = true
+	return ""
+}
+
+// sorted returns the names, each after everything it needs; of several that could be next the first by rank.
+func (g *graph) sorted() []string {
+	names := make([]string, 0, len(g.addons))
+	for len(names) < len(g.addons) {
+		next := slices.IndexFunc(g.addons, func(a Meta) bool {
+			return !slices.Contains(names, a.Name) && !slices.ContainsFunc(g.before[a.Name], func(e edge) bool {
+				return !slices.Contains(names, e.name)
+			})
+		})
+		names = append(names, g.addons[next].Name)
+	}
+	return names
+}
