@@ -1,0 +1,220 @@
+// Package asset brings single files into a package as they are: from a URL, through mirrors, or from the file system.
+// Nothing is unpacked, renamed by its server, or made executable.
+//
+// An asset from a URL is asked for again in every build, since a URL promises nothing about tomorrow; what the server
+// said of its version (ETag, Last-Modified) is remembered, so that an unchanged file is not transferred again.
+package asset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/bundle"
+)
+
+// maxSize bounds an asset from a URL whose size nobody knows beforehand, in bytes. It keeps a server that never ends from
+// filling the disk.
+const maxSize = 64 << 30
+
+// Resolved is an asset whose content is known.
+type Resolved struct {
+	Name   string `json:"name"`
+	Source string `json:"source"` // as the Manifest has it
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"` // bytes
+	// File is the absolute path of a source on the file system; empty for a URL, whose content is in the cache.
+	File string `json:"-"`
+	// Fetched is how many bytes were transferred to find out.
+	Fetched int64 `json:"-"`
+}
+
+// Describe is the asset as the index of a package lists it; dir is the folder of assets.
+func (r Resolved) Describe(dir string) bundle.Asset {
+	return bundle.Asset{Name: r.Name, Path: path.Join(dir, r.Name), Source: r.Source, SHA256: r.SHA256, Size: r.Size}
+}
+
+// Pack is the asset as a file of a package.
+func (r Resolved) Pack(dir string, c *cache.Cache) bundle.File {
+	f := packfile.Cached(path.Join(dir, r.Name), c, r.SHA256, r.Size)
+	if r.File != "" {
+		f.Open = func() (io.ReadCloser, error) { return os.Open(r.File) }
+	}
+	return f
+}
+
+// Options says how assets are fetched.
+type Options struct {
+	Cache   *cache.Cache
+	Fetcher fetch.Fetcher // brings blobs into Cache
+	Mirrors mirror.Set
+	Client  fetch.Client
+}
+
+// Source resolves assets. It may be used from several goroutines.
+type Source struct{ options Options }
+
+// NewSource returns a source of assets.
+func NewSource(o Options) *Source { return &Source{options: o} }
+
+// Error says that an asset could not be had.
+type Error struct {
+	Source string // as the Manifest has it
+	Asked  string // the URL that a mirror put in its place, if any
+	Err    error
+}
+
+func (e *Error) Error() string {
+	if e.Asked != "" {
+		return fmt.Sprintf("asset %s (mirror %s): %v", e.Source, e.Asked, e.Err)
+	}
+	return fmt.Sprintf("asset %s: %v", e.Source, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// Hint says what to do next, or is empty.
+func (e *Error) Hint() string {
+	var status *fetch.StatusError
+	switch {
+	case errors.Is(e.Err, os.ErrNotExist):
+		return "a path is relative to the directory of the Manifest; a URL starts with https://"
+	case errors.As(e.Err, &status) && status.Code < 500 && e.Asked != "":
+		return "check the URL, and that the mirror in sealift.yaml has the file"
+	case errors.As(e.Err, &status) && status.Code < 500:
+		return "check the URL"
+	case fetch.Transient(e.Err):
+		return "check the network, or name a mirror in sealift.yaml"
+	}
+	return ""
+}
+
+// Resolve makes the content of an asset known: that of a URL is then in the cache, that of a file is hashed in place. A
+// path that is not absolute is taken from dir, the directory of the Manifest. Failures are *Error.
+func (s *Source) Resolve(ctx context.Context, dir, name, source string) (Resolved, error) {
+	r := Resolved{Name: name, Source: source}
+	if !strings.HasPrefix(source, "https://") && !strings.HasPrefix(source, "http://") {
+		if err := r.fromFile(dir); err != nil {
+			return Resolved{}, &Error{Source: source, Err: err}
+		}
+		return r, nil
+	}
+	address := s.options.Mirrors.URL(source)
+	if err := s.fromURL(ctx, address, &r); err != nil {
+		e := &Error{Source: source, Err: err}
+		if address != source {
+			e.Asked = address
+		}
+		return Resolved{}, e
+	}
+	return r, nil
+}
+
+func (r *Resolved) fromFile(dir string) error {
+	name := r.Source
+	if !filepath.IsAbs(name) {
+		name = filepath.Join(dir, name)
+	}
+	name, err := filepath.Abs(name)
+	if err != nil {
+		return err
+	}
+	// Looked at before it is opened: opening a named pipe would wait for its writer.
+	info, err := os.Stat(name)
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%s is not a regular file", name)
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	size, err := io.Copy(h, f)
+	if err != nil {
+		return err
+	}
+	r.File, r.Size, r.SHA256 = name, size, hex.EncodeToString(h.Sum(nil))
+	return nil
+}
+
+// version is what is remembered of a URL: what the server called the content, and which content that was.
+type version struct {
+	ETag         string `json:"etag,omitempty"`
+	LastModified string `json:"lastModified,omitempty"`
+	SHA256       string `json:"sha256"`
+	Size         int64  `json:"size"`
+}
+
+const versions = "urls"
+
+// errUnchanged ends a transfer for which the server had nothing new.
+var errUnchanged = errors.New("not modified")
+
+func (s *Source) fromURL(ctx context.Context, address string, r *Resolved) error {
+	if u, err := url.Parse(address); err != nil {
+		return err
+	} else if u.Host == "" {
+		return errors.New("the URL has no host")
+	}
+	var known version
+	if s.options.Cache.Recall(versions, address, &known) {
+		if size, ok := s.options.Cache.Stat(known.SHA256); !ok || size != known.Size {
+			known = version{}
+		}
+	}
+	next := version{}
+	stored, err := s.options.Fetcher.Fetch(ctx, fetch.Blob{
+		Name: r.Name, Limit: maxSize,
+		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
+			resp, err := s.options.Client.Get(ctx, address, known.condition())
+			if err != nil {
+				return nil, 0, err
+			}
+			if resp.StatusCode == http.StatusNotModified {
+				_ = resp.Body.Close()
+				return nil, 0, errUnchanged
+			}
+			next.ETag, next.LastModified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+			return resp.Body, resp.ContentLength, nil
+		},
+	})
+	if errors.Is(err, errUnchanged) {
+		r.SHA256, r.Size = known.SHA256, known.Size
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.SHA256, r.Size, r.Fetched = stored.SHA256, stored.Size, stored.Size
+	next.SHA256, next.Size = stored.SHA256, stored.Size
+	return s.options.Cache.Remember(versions, address, next)
+}
+
+// condition asks the server to send content only if it differs from what is known.
+func (v version) condition() http.Header {
+	header := make(http.Header)
+	if v.ETag != "" {
+		header.Set("If-None-Match", v.ETag)
+	}
+	if v.LastModified != "" {
+		header.Set("If-Modified-Since", v.LastModified)
+	}
+	return header
+}

@@ -1,0 +1,191 @@
+// Package builder turns an add-on directory with a Manifest into a package: it finds out what every directive stands
+// for, fetches it through mirrors into a cache, and packs all of it with the add-on's own files.
+//
+// Each step gives plain data to the next: manifest.File → Resolution → the cache's blobs → bundle.Package. The same
+// resolution gives the same bytes at any number of jobs. The package asks for no root and runs nothing of an add-on.
+package builder
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/sealift/sealift/builder/asset"
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/hostpkg"
+	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/diag"
+)
+
+// DefaultPlatform is what packages are built for unless asked otherwise.
+const DefaultPlatform = "linux/amd64"
+
+// Options says how packages are built.
+type Options struct {
+	Config    config.Config
+	Targets   []string // names of targets; empty means all of Config
+	Platforms []string // empty means DefaultPlatform
+	Jobs      int      // transfers at once, and files compressed at once; 0 means one for each CPU but at least four
+	Retry     fetch.Retry
+	Progress  fetch.Progress // may be nil
+	Log       *slog.Logger   // nil means to log nothing
+}
+
+// Builder builds packages. It keeps connections and knowledge of archives between them.
+type Builder struct {
+	cache     *cache.Cache
+	platforms []string
+	targets   []hostpkg.Target
+	jobs      int
+	log       *slog.Logger
+	images    *image.Source
+	assets    *asset.Source
+	packages  *hostpkg.Source
+}
+
+// New returns a builder that fetches into c. It fails when the options name what does not exist.
+func New(c *cache.Cache, o Options) (*Builder, error) {
+	b := &Builder{cache: c, platforms: o.Platforms, jobs: o.Jobs, log: o.Log, targets: o.Config.Targets}
+	if b.log == nil {
+		b.log = slog.New(slog.DiscardHandler)
+	}
+	if b.jobs <= 0 {
+		b.jobs = max(4, runtime.NumCPU())
+	}
+	if len(b.platforms) == 0 {
+		b.platforms = []string{DefaultPlatform}
+	}
+	var errs []error
+	for _, p := range b.platforms {
+		if _, err := image.ParsePlatform(p); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if len(o.Targets) > 0 {
+		b.targets = nil
+	}
+	for _, name := range o.Targets {
+		t, err := o.Config.Target(name)
+		errs = append(errs, err)
+		b.targets = append(b.targets, t)
+	}
+	transport := fetch.NewTransport()
+	client := fetch.Client{Transport: transport}
+	fetcher := fetch.New(c, o.Retry, o.Progress)
+	b.images = image.NewSource(image.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Retry: o.Retry, Transport: transport})
+	b.assets = asset.NewSource(asset.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
+	b.packages = hostpkg.NewSource(hostpkg.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
+	return b, errors.Join(errs...)
+}
+
+// Result tells of a package that was built.
+type Result struct {
+	Name     string         `json:"name"`
+	Version  string         `json:"version"`
+	Path     string         `json:"path"`
+	Size     int64          `json:"size"` // bytes
+	SHA256   string         `json:"sha256"`
+	Fetched  int64          `json:"fetched"` // bytes of layers, packages and assets that were transferred
+	Seconds  float64        `json:"seconds"`
+	Warnings []diag.Finding `json:"warnings,omitempty"`
+}
+
+// Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory
+// out, which is made if need be. The file appears when it is complete. What is wrong with the Manifest, and what it names
+// that cannot be had, is a diag.Errors with every fault.
+func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
+	start := time.Now()
+	a, err := openAddOn(dir)
+	if err != nil {
+		return Result{}, err
+	}
+	defer a.close()
+	r := Result{Name: a.name, Version: a.version, Warnings: b.unreached(a.manifest)}
+	b.log.Info("resolving", "add-on", a.name, "version", a.version)
+	resolution, err := b.resolve(ctx, a)
+	if err != nil {
+		return Result{}, err
+	}
+	b.log.Info("fetching", "add-on", a.name, "version", a.version, "images", len(resolution.Images),
+		"assets", len(resolution.Assets), "hostPackages", len(resolution.HostPackages))
+	if r.Fetched, err = b.fetch(ctx, a, resolution); err != nil {
+		return Result{}, err
+	}
+	p, err := b.assemble(a, resolution)
+	if err != nil {
+		return Result{}, fmt.Errorf("pack %s %s: %w", a.name, a.version, err)
+	}
+	r.Path = filepath.Join(out, a.name+"-"+a.version+".tar.gz")
+	if r.Size, r.SHA256, err = b.write(ctx, r.Path, p); err != nil {
+		return Result{}, fmt.Errorf("write %s: %w", r.Path, err)
+	}
+	r.Seconds = time.Since(start).Seconds()
+	return r, nil
+}
+
+// write writes a package under a temporary name beside path and renames it when all of it is on the disk.
+func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (size int64, digest string, err error) {
+	dir := filepath.Dir(path)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, "", err
+	}
+	spool, err := b.cache.Sub("deflated")
+	if err != nil {
+		return 0, "", err
+	}
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return 0, "", err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	h := sha256.New()
+	if _, err := bundle.WritePackage(ctx, io.MultiWriter(f, h), p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs}); err != nil {
+		return 0, "", b.explain(err, p)
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return 0, "", err
+	}
+	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return 0, "", err
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
+		return 0, "", err
+	}
+	return info.Size(), hex.EncodeToString(h.Sum(nil)), syncDir(dir)
+}
+
+// explain looks for the reason why content was not what its digest promised. A damaged file of the cache is removed, so
+// that building again heals it.
+func (b *Builder) explain(err error, p bundle.Package) error {
+	var mismatch *bundle.DigestError
+	if !errors.As(err, &mismatch) {
+		return err
+	}
+	for _, f := range p.Files {
+		if _, cached := b.cache.Stat(f.SHA256); cached && errors.Is(b.cache.Verify(f.SHA256), cache.ErrMismatch) {
+			return fmt.Errorf("%w; the cached file was damaged and has been removed: build again", err)
+		}
+	}
+	return fmt.Errorf("%w; the file changed during the build: build again", err)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

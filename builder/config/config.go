@@ -1,0 +1,226 @@
+// Package config reads sealift.yaml, the file that says how packages are built: through which mirrors, and for which
+// targets. The form is strict: what is not known is refused with its place, so that a slip never goes unnoticed.
+//
+//	mirrors:                                  # longest prefix wins
+//	  registry.k8s.io: 127.0.0.1:5000/registry.k8s.io
+//	  https://dl.k8s.io/: http://127.0.0.1:5080/dl.k8s.io/
+//	targets:                                  # replaces the built-in target of the same name
+//	  debian-12:
+//	    directives: [apt]
+//	    base: [apt, systemd, systemd-sysv]
+//	    sources:
+//	    - url: http://ftp.debian.org/debian
+//	      suites: [bookworm, bookworm-updates]
+//	      components: [main]
+//	      signedBy: /usr/share/keyrings/debian-archive-keyring.gpg
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/builder/hostpkg"
+	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/strictyaml"
+)
+
+// FileName is the name of the configuration in the working directory.
+const FileName = "sealift.yaml"
+
+// maxSize bounds the file, in bytes.
+const maxSize = 1 << 20
+
+// Config says how packages are built.
+type Config struct {
+	Mirrors mirror.Set
+	Targets []hostpkg.Target // in order of their names
+}
+
+// Default is the configuration without a file: no mirrors, the built-in targets.
+func Default() Config { return Config{Targets: builtinTargets()} }
+
+// Target returns the target with this name.
+func (c Config) Target(name string) (hostpkg.Target, error) {
+	var known []string
+	for _, t := range c.Targets {
+		if t.Name == name {
+			return t, nil
+		}
+		known = append(known, t.Name)
+	}
+	return hostpkg.Target{}, fmt.Errorf("target %s is not known: %s; define it under targets in %s",
+		name, diag.DidYouMean(name, known, "there are "), FileName)
+}
+
+// Load reads the file at path, or with an empty path sealift.yaml of the working directory if there is one.
+func Load(path string) (Config, error) {
+	name := path
+	if name == "" {
+		name = FileName
+	}
+	f, err := os.Open(name)
+	if path == "" && errors.Is(err, fs.ErrNotExist) {
+		return Default(), nil
+	}
+	if err != nil {
+		return Config{}, fmt.Errorf("read the configuration: %w", err)
+	}
+	defer f.Close()
+	return Parse(name, f)
+}
+
+// Parse reads a configuration; name stands for it in positions. What is wrong with it is a diag.Errors with every fault.
+func Parse(name string, r io.Reader) (Config, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
+	if err != nil {
+		return Config{}, fmt.Errorf("read %s: %w", name, err)
+	}
+	p := &parser{Reader: strictyaml.Reader{Name: name}}
+	if len(data) > maxSize {
+		p.Errorf(diag.Pos{File: name}, "", "larger than %d bytes", maxSize)
+		return Config{}, p.Err()
+	}
+	c := Default()
+	if root := p.Mapping(data); root != nil {
+		fields := p.Fields(root, "the configuration", "mirrors", "targets")
+		if n := fields["mirrors"]; n != nil {
+			c.Mirrors = p.mirrors(n)
+		}
+		if n := fields["targets"]; n != nil {
+			c.Targets = p.targets(n, c.Targets)
+		}
+	}
+	if err := p.Err(); err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+// parser turns the nodes of a checked document into a configuration.
+type parser struct{ strictyaml.Reader }
+
+func (p *parser) mirrors(n *yaml.Node) mirror.Set {
+	rules := make(map[string]string)
+	for key, value := range p.pairs(n, "mirrors") {
+		from, to := key.Value, p.Text(value, "the mirror of "+key.Value)
+		// Each rule is checked alone, so that its fault has its place.
+		if _, err := mirror.New(map[string]string{from: to}); err != nil {
+			p.Errorf(p.Pos(key), "", "%v", err)
+			continue
+		}
+		rules[from] = to
+	}
+	set, err := mirror.New(rules)
+	if err != nil {
+		p.Errorf(p.Pos(n), "", "%v", err)
+	}
+	return set
+}
+
+// pairs goes through the keys and values of a mapping in their order.
+func (p *parser) pairs(n *yaml.Node, what string) iter.Seq2[*yaml.Node, *yaml.Node] {
+	return func(yield func(key, value *yaml.Node) bool) {
+		if !p.IsMapping(n, what) {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i], n.Content[i+1]) {
+				return
+			}
+		}
+	}
+}
+
+func (p *parser) targets(n *yaml.Node, targets []hostpkg.Target) []hostpkg.Target {
+	for key, value := range p.pairs(n, "targets") {
+		what := "target " + key.Value
+		if !p.IsMapping(value, what) {
+			continue
+		}
+		t := p.target(key.Value, what, value)
+		if err := t.Check(); err != nil {
+			p.Errorf(p.Pos(key), "", "%v", err)
+			continue
+		}
+		targets = slices.DeleteFunc(targets, func(other hostpkg.Target) bool { return other.Name == t.Name })
+		targets = append(targets, t)
+	}
+	slices.SortFunc(targets, func(a, b hostpkg.Target) int { return strings.Compare(a.Name, b.Name) })
+	return targets
+}
+
+func (p *parser) target(name, what string, n *yaml.Node) hostpkg.Target {
+	t := hostpkg.Target{Name: name, Directives: directivesFor(name), Base: minimalServer()}
+	fields := p.Fields(n, what, "directives", "base", "sources")
+	if n := fields["directives"]; n != nil {
+		t.Directives = p.directives(n)
+	}
+	if n := fields["base"]; n != nil {
+		t.Base = p.texts(n, "base")
+	}
+	if n := fields["sources"]; n != nil {
+		t.Sources = p.sources(n)
+	}
+	return t
+}
+
+func (p *parser) directives(n *yaml.Node) []string {
+	known := aptDirectives()
+	list := p.texts(n, "directives")
+	for i, word := range list {
+		if !slices.Contains(known, word) {
+			p.Errorf(p.Pos(n.Content[i]), diag.DidYouMean(word, known, "known: "), "%q is not a directive that apt resolves", word)
+		}
+	}
+	return list
+}
+
+func (p *parser) sources(n *yaml.Node) []hostpkg.Archive {
+	var list []hostpkg.Archive
+	for _, item := range p.items(n, "sources") {
+		if !p.IsMapping(item, "a source") {
+			continue
+		}
+		var a hostpkg.Archive
+		fields := p.Fields(item, "a source", "url", "suites", "components", "signedBy")
+		if n := fields["url"]; n != nil {
+			a.URL = p.Text(n, "url")
+		}
+		if n := fields["suites"]; n != nil {
+			a.Suites = p.texts(n, "suites")
+		}
+		if n := fields["components"]; n != nil {
+			a.Components = p.texts(n, "components")
+		}
+		if n := fields["signedBy"]; n != nil {
+			a.SignedBy = p.Text(n, "signedBy")
+		}
+		list = append(list, a)
+	}
+	return list
+}
+
+func (p *parser) items(n *yaml.Node, what string) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		p.Errorf(p.Pos(n), "", "%s must be a list", what)
+		return nil
+	}
+	return n.Content
+}
+
+func (p *parser) texts(n *yaml.Node, what string) []string {
+	var list []string
+	for _, item := range p.items(n, what) {
+		list = append(list, p.Text(item, "an element of "+what))
+	}
+	return list
+}

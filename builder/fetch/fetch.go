@@ -1,0 +1,165 @@
+// Package fetch brings bytes from outside into the cache: verified while they arrive, retried when the network was to
+// blame, each digest once, with someone watching. The kinds of things a Manifest names differ in how their bytes are
+// found; from then on all of them are a Blob and go through the same Fetcher.
+//
+// A Fetcher is built from decorators of one interface; New puts them together in the order that a build needs.
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/sealift/sealift/builder/cache"
+)
+
+// Blob is something to bring into the cache.
+type Blob struct {
+	Name   string // what a person calls it; it stands in errors and beside progress bars
+	SHA256 string // lower-case hex; empty when the content is not known beforehand
+	Size   int64  // bytes; 0 when not known beforehand
+	Limit  int64  // the most bytes accepted when Size is 0; 0 means no limit
+	// Open starts the transfer. Size is what the source announces, or -1.
+	Open func(ctx context.Context) (body io.ReadCloser, size int64, err error)
+}
+
+// Stored is a blob that the cache has.
+type Stored struct {
+	SHA256 string
+	Size   int64
+	Cached bool // nothing was transferred
+}
+
+// Fetcher brings a blob into the cache. It may be called from several goroutines.
+type Fetcher interface {
+	Fetch(ctx context.Context, b Blob) (Stored, error)
+}
+
+type fetcherFunc func(ctx context.Context, b Blob) (Stored, error)
+
+func (f fetcherFunc) Fetch(ctx context.Context, b Blob) (Stored, error) { return f(ctx, b) }
+
+// New returns the fetcher of a build: what the cache has is not transferred, what two ask for is transferred once, and
+// transient failures are tried again.
+func New(c *cache.Cache, retry Retry, progress Progress) Fetcher {
+	return Once(Cached(Retrying(Reporting(Into(c), progress), retry), c))
+}
+
+// Into returns the fetcher at the bottom: it transfers, verifies and stores, in one pass over the bytes.
+func Into(c *cache.Cache) Fetcher {
+	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
+		body, announced, err := b.Open(ctx)
+		if err != nil {
+			return Stored{}, err
+		}
+		defer body.Close()
+		limit, err := sizeLimit(b, announced)
+		if err != nil {
+			return Stored{}, err
+		}
+		w, err := c.Create()
+		if err != nil {
+			return Stored{}, err
+		}
+		defer w.Discard()
+		// One byte beyond the limit is enough to know that there is more.
+		if _, err := io.Copy(w, io.LimitReader(body, limit+1)); err != nil {
+			return Stored{}, fmt.Errorf("after %d bytes: %w", w.Size(), err)
+		}
+		switch {
+		case w.Size() > limit:
+			return Stored{}, fmt.Errorf("more than the %d bytes expected: %w", limit, cache.ErrMismatch)
+		case b.Size > 0 && w.Size() < b.Size, announced > 0 && w.Size() < announced:
+			return Stored{}, fmt.Errorf("ended after %d of %d bytes: %w", w.Size(), max(b.Size, announced), io.ErrUnexpectedEOF)
+		}
+		digest, err := w.Commit(b.SHA256)
+		if err != nil {
+			return Stored{}, err
+		}
+		return Stored{SHA256: digest, Size: w.Size()}, nil
+	})
+}
+
+// unlimited stands for no limit and leaves room for the one byte that is read beyond a limit.
+const unlimited = 1<<63 - 2
+
+func sizeLimit(b Blob, announced int64) (int64, error) {
+	limit := b.Size
+	if limit == 0 {
+		limit = b.Limit
+	}
+	if limit == 0 {
+		limit = unlimited
+	}
+	if announced > limit {
+		return 0, fmt.Errorf("%d bytes are offered, at most %d expected: %w", announced, limit, cache.ErrMismatch)
+	}
+	return limit, nil
+}
+
+// Cached returns a fetcher that asks f only for what the cache lacks. A file of another size than expected counts as
+// lacking; its content is verified when it is packed.
+func Cached(f Fetcher, c *cache.Cache) Fetcher {
+	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
+		if b.SHA256 != "" {
+			if size, ok := c.Stat(b.SHA256); ok && (b.Size == 0 || size == b.Size) {
+				return Stored{SHA256: b.SHA256, Size: size, Cached: true}, nil
+			}
+		}
+		return f.Fetch(ctx, b)
+	})
+}
+
+// Once returns a fetcher that passes each digest to f once at a time: who asks for a digest that is on its way waits for
+// it. Blobs without a digest are passed on.
+func Once(f Fetcher) Fetcher {
+	return &once{next: f, flights: make(map[string]*flight)}
+}
+
+type once struct {
+	next    Fetcher
+	mu      sync.Mutex
+	flights map[string]*flight
+}
+
+type flight struct {
+	done   chan struct{}
+	stored Stored
+	err    error
+}
+
+func (o *once) Fetch(ctx context.Context, b Blob) (Stored, error) {
+	if b.SHA256 == "" {
+		return o.next.Fetch(ctx, b)
+	}
+	for {
+		o.mu.Lock()
+		f, flying := o.flights[b.SHA256]
+		if !flying {
+			f = &flight{done: make(chan struct{})}
+			o.flights[b.SHA256] = f
+		}
+		o.mu.Unlock()
+		if !flying {
+			f.stored, f.err = o.next.Fetch(ctx, b)
+			o.mu.Lock()
+			delete(o.flights, b.SHA256)
+			o.mu.Unlock()
+			close(f.done)
+			return f.stored, f.err
+		}
+		select {
+		case <-ctx.Done():
+			return Stored{}, context.Cause(ctx)
+		case <-f.done:
+		}
+		// The one who flew may have given up for reasons of its own; then this caller tries itself.
+		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
+			stored := f.stored
+			stored.Cached = f.err == nil
+			return stored, f.err
+		}
+	}
+}

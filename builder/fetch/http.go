@@ -1,0 +1,121 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+)
+
+// ErrStalled says that a transfer made no progress for too long.
+var ErrStalled = errors.New("no data arrived for too long")
+
+// StatusError is an HTTP answer that carries no content.
+type StatusError struct {
+	URL  string // without a password
+	Code int
+}
+
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("%s answered %d %s", e.URL, e.Code, http.StatusText(e.Code))
+}
+
+// NewTransport returns the transport of a build. Every phase of a request has a bound but the body, whose bound is that
+// of Client.Stall. Proxies come from the environment. Content is never decompressed behind the caller's back.
+func NewTransport() *http.Transport {
+	return &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
+		TLSHandshakeTimeout:   15 * time.Second,
+		ResponseHeaderTimeout: time.Minute,
+		IdleConnTimeout:       90 * time.Second,
+		MaxIdleConnsPerHost:   16,
+		ForceAttemptHTTP2:     true,
+		DisableCompression:    true,
+	}
+}
+
+// Client gets URLs.
+type Client struct {
+	// Transport carries the requests; nil means http.DefaultTransport.
+	Transport http.RoundTripper
+	// Stall is how long a body may send nothing; 0 means one minute.
+	Stall time.Duration
+}
+
+// Get asks for a URL and returns its answer when that has content: status 200, or 304 when the request had a condition.
+// Up to ten redirects are followed. Any other status is a *StatusError. The caller closes the body.
+func (c Client) Get(ctx context.Context, address string, header http.Header) (*http.Response, error) {
+	stall := c.Stall
+	if stall <= 0 {
+		stall = time.Minute
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		cancel(nil)
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	req.Header.Set("User-Agent", "sealift")
+	resp, err := (&http.Client{Transport: c.Transport}).Do(req)
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	conditional := header.Get("If-None-Match") != "" || header.Get("If-Modified-Since") != ""
+	if resp.StatusCode != http.StatusOK && (resp.StatusCode != http.StatusNotModified || !conditional) {
+		_ = resp.Body.Close()
+		cancel(nil)
+		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode}
+	}
+	body := &guardedBody{body: resp.Body, cancel: cancel, stall: stall}
+	body.timer = time.AfterFunc(stall, func() {
+		body.stalled.Store(true)
+		cancel(ErrStalled)
+	})
+	resp.Body = body
+	return resp, nil
+}
+
+// redacted leaves out what may be secret in a URL: the password, and the query, which holds the signature of a redirect
+// to an object store.
+func redacted(u *url.URL) string {
+	shown := *u
+	shown.RawQuery = ""
+	return shown.Redacted()
+}
+
+// guardedBody ends a request whose body stays silent.
+type guardedBody struct {
+	body    io.ReadCloser
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	stall   time.Duration
+	stalled atomic.Bool
+}
+
+func (g *guardedBody) Read(p []byte) (int, error) {
+	n, err := g.body.Read(p)
+	if n > 0 {
+		g.timer.Reset(g.stall)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && g.stalled.Load() {
+		return n, fmt.Errorf("%w (%s)", ErrStalled, g.stall)
+	}
+	return n, err
+}
+
+func (g *guardedBody) Close() error {
+	g.timer.Stop()
+	err := g.body.Close()
+	g.cancel(nil)
+	return err
+}

@@ -1,0 +1,99 @@
+package fetch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// Retry says how often and how patiently a transient failure is tried again. It is the only place that retries, so that
+// attempts never multiply.
+type Retry struct {
+	Attempts int           // in all; 0 means 4
+	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 500 ms
+}
+
+// maxWait bounds the pause between two attempts.
+const maxWait = 15 * time.Second
+
+// Do calls f until it succeeds, fails for good, has been called Attempts times, or ctx ends.
+func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
+	attempts, wait := r.Attempts, r.Wait
+	if attempts <= 0 {
+		attempts = 4
+	}
+	if wait <= 0 {
+		wait = 500 * time.Millisecond
+	}
+	for n := 1; ; n++ {
+		err := f(ctx)
+		if err == nil || ctx.Err() != nil || !Transient(err) {
+			return err
+		}
+		if n == attempts {
+			return fmt.Errorf("%w (tried %d times)", err, attempts)
+		}
+		timer := time.NewTimer(min(wait, maxWait))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return context.Cause(ctx)
+		case <-timer.C:
+		}
+		wait *= 2
+	}
+}
+
+// Retrying returns a fetcher that tries f again on transient failures.
+func Retrying(f Fetcher, r Retry) Fetcher {
+	return fetcherFunc(func(ctx context.Context, b Blob) (stored Stored, err error) {
+		err = r.Do(ctx, func(ctx context.Context) error {
+			stored, err = f.Fetch(ctx, b)
+			return err
+		})
+		return stored, err
+	})
+}
+
+// Transient says whether the same request may well succeed later: the connection broke or timed out, or the server said
+// that it is busy or broken. Wrong content, an absent name and a refusal are not transient.
+func Transient(err error) bool {
+	var status *StatusError
+	if errors.As(err, &status) {
+		return transientStatus(status.Code)
+	}
+	var registry *transport.Error
+	if errors.As(err, &registry) {
+		return transientStatus(registry.StatusCode)
+	}
+	var network net.Error
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return dns.IsTemporary || dns.IsTimeout
+	case errors.As(err, &network) && network.Timeout():
+		return true
+	}
+	for _, target := range []error{io.ErrUnexpectedEOF, io.EOF, ErrStalled, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED} {
+		if errors.Is(err, target) {
+			return true
+		}
+	}
+	return false
+}
+
+func transientStatus(code int) bool {
+	switch code {
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}

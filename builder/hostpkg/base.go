@@ -1,0 +1,178 @@
+package hostpkg
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"pault.ag/go/debian/control"
+)
+
+// base returns the path of a dpkg status file that describes a minimal host: what debootstrap --variant=minbase installs
+// (the packages marked required or essential), the target's Base, and what all of those depend on. It is made again when
+// the archive's indexes have changed.
+func (s *solver) base(ctx context.Context) (string, error) {
+	key, err := s.baseKey()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(s.apt.dir, "status-"+key)
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	names, err := s.required(ctx)
+	if err != nil {
+		return "", err
+	}
+	installed, err := s.install(ctx, filepath.Join(s.apt.dir, "status"), slices.Compact(slices.Sorted(slices.Values(append(names, s.target.Base...)))))
+	if err != nil {
+		return "", err
+	}
+	status, err := s.installedStatus(ctx, installed)
+	if err != nil {
+		return "", err
+	}
+	old, err := filepath.Glob(filepath.Join(s.apt.dir, "status-*"))
+	if err != nil {
+		return "", err
+	}
+	for _, name := range old {
+		if err := os.Remove(name); err != nil {
+			return "", err
+		}
+	}
+	return path, writeFile(path, status)
+}
+
+// baseKey stands for all that the base follows from: the signed indexes, which hold the hashes of all others, and the
+// names.
+func (s *solver) baseKey() (string, error) {
+	lists, err := filepath.Glob(filepath.Join(s.apt.dir, "state/lists/*Release"))
+	if err != nil {
+		return "", err
+	}
+	slices.Sort(lists)
+	h := sha256.New()
+	fmt.Fprintf(h, "%q\n", s.target.Base)
+	for _, name := range lists {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(h, "%s %x\n", filepath.Base(name), sha256.Sum256(data))
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8]), nil
+}
+
+// required lists the packages that the archive marks required or essential.
+func (s *solver) required(ctx context.Context) (names []string, err error) {
+	err = s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
+		names, err = scanRequired(r)
+		return err
+	}, "dumpavail")
+	if err == nil && len(names) == 0 {
+		err = errors.New("the archive marks no package as required; check the target's sources in sealift.yaml")
+	}
+	return names, err
+}
+
+// scanRequired reads only the three fields it needs: a release has tens of thousands of paragraphs.
+func scanRequired(r io.Reader) ([]string, error) {
+	var names []string
+	var name string
+	wanted := false
+	flush := func() {
+		if wanted && validName(name) {
+			names = append(names, name)
+		}
+		name, wanted = "", false
+	}
+	lines := bufio.NewReader(r)
+	for {
+		line, isPrefix, err := lines.ReadLine()
+		if errors.Is(err, io.EOF) {
+			flush()
+			return names, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		for isPrefix { // no field we look for is that long
+			if _, isPrefix, err = lines.ReadLine(); err != nil {
+				return nil, err
+			}
+			line = []byte("-")
+		}
+		switch {
+		case len(line) == 0:
+			flush()
+		case bytes.HasPrefix(line, []byte("Package: ")):
+			name = string(line[len("Package: "):])
+		case string(line) == "Priority: required", string(line) == "Essential: yes":
+			wanted = true
+		}
+	}
+}
+
+// installedStatus writes dpkg's database of a host that has exactly these packages.
+func (s *solver) installedStatus(ctx context.Context, installed []Resolved) ([]byte, error) {
+	args := []string{"show"}
+	missing := make(map[string]bool)
+	for _, r := range installed {
+		args = append(args, r.Name+"="+r.Version)
+		missing[r.Name] = true
+	}
+	var out bytes.Buffer
+	err := s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
+		paragraphs, err := control.NewParagraphReader(r, nil)
+		if err != nil {
+			return err
+		}
+		for {
+			p, err := paragraphs.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			// A version that several suites have comes several times.
+			if name := p.Values["Package"]; missing[name] {
+				delete(missing, name)
+				p.Set("Status", "install ok installed")
+				writeParagraph(&out, p)
+			}
+		}
+	}, args...)
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("apt-cache show does not know %d of the packages that apt-get would install", len(missing))
+	}
+	return out.Bytes(), nil
+}
+
+// writeParagraph writes a paragraph of Debian's control syntax (Debian Policy §5.1) and the empty line after it.
+func writeParagraph(w *bytes.Buffer, p *control.Paragraph) {
+	for _, key := range p.Order {
+		lines := strings.Split(strings.TrimRight(p.Values[key], "\n"), "\n")
+		fmt.Fprintf(w, "%s: %s\n", key, lines[0])
+		for _, line := range lines[1:] {
+			if line == "" {
+				line = "."
+			}
+			fmt.Fprintf(w, " %s\n", line)
+		}
+	}
+	w.WriteByte('\n')
+}

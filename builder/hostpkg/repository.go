@@ -1,0 +1,114 @@
+package hostpkg
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"pault.ag/go/debian/control"
+	"pault.ag/go/debian/deb"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/bundle"
+)
+
+// Repository returns the files of a flat apt repository below dir with these packages, whose files the cache has: the
+// packages, Packages with what their control files say, and Release with its hash. A host uses it through a source such
+// as "deb [trusted=yes] file:/… ./"; it is not signed, since the archive that carries it is. There are no dates in it.
+func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
+	packages = slices.Clone(packages)
+	slices.SortFunc(packages, func(a, b Resolved) int { return cmp.Compare(a.fileName(), b.fileName()) })
+	var index bytes.Buffer
+	var files []bundle.File
+	archs := make(map[string]bool)
+	for _, r := range packages {
+		p, err := controlOf(c, r)
+		if err != nil {
+			return nil, fmt.Errorf("package %s %s for %s: %w", r.Name, r.Version, r.Target, err)
+		}
+		p.Set("Filename", "./"+r.fileName())
+		p.Set("Size", strconv.FormatInt(r.Size, 10))
+		p.Set("SHA256", r.SHA256)
+		writeParagraph(&index, p)
+		if r.Arch != "all" {
+			archs[r.Arch] = true
+		}
+		files = append(files, packfile.Cached(path.Join(dir, r.fileName()), c, r.SHA256, r.Size))
+	}
+	release := releaseFile(index.Bytes(), archs)
+	return append(files, packfile.Bytes(path.Join(dir, "Packages"), index.Bytes()), packfile.Bytes(path.Join(dir, "Release"), release)), nil
+}
+
+func releaseFile(index []byte, archs map[string]bool) []byte {
+	var list []string
+	for arch := range archs {
+		list = append(list, arch)
+	}
+	slices.Sort(list)
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "Origin: Sealift\nLabel: Sealift\nSuite: ./\nArchitectures: %s\n", strings.Join(append(list, "all"), " "))
+	fmt.Fprintf(&b, "SHA256:\n %x %d Packages\n", sha256.Sum256(index), len(index))
+	return b.Bytes()
+}
+
+// controlOf reads the control file of a cached package.
+func controlOf(c *cache.Cache, r Resolved) (*control.Paragraph, error) {
+	f, err := c.Open(r.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	members, err := deb.LoadAr(f)
+	if err != nil {
+		return nil, fmt.Errorf("not a package file: %w", err)
+	}
+	for {
+		member, err := members.Next()
+		if errors.Is(err, io.EOF) {
+			return nil, errors.New("not a package file: it has no control archive")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("not a package file: %w", err)
+		}
+		if strings.HasPrefix(member.Name, "control.tar") {
+			return controlFile(member)
+		}
+	}
+}
+
+// maxControl bounds a control file, in bytes; the largest in Debian has some ten thousand.
+const maxControl = 1 << 20
+
+func controlFile(member *deb.ArEntry) (*control.Paragraph, error) {
+	tar, closer, err := member.Tarfile()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", member.Name, err)
+	}
+	defer closer.Close()
+	for {
+		header, err := tar.Next()
+		if err != nil {
+			return nil, fmt.Errorf("%s has no control file: %w", member.Name, err)
+		}
+		if path.Clean(header.Name) != "control" {
+			continue
+		}
+		paragraphs, err := control.NewParagraphReader(io.LimitReader(tar, maxControl), nil)
+		if err != nil {
+			return nil, fmt.Errorf("read the control file: %w", err)
+		}
+		p, err := paragraphs.Next()
+		if err != nil {
+			return nil, fmt.Errorf("read the control file: %w", err)
+		}
+		return p, nil
+	}
+}

@@ -1,0 +1,40 @@
+package image
+
+import (
+	"context"
+	"io"
+
+	"github.com/sealift/sealift/builder/fetch"
+)
+
+// Blobs returns what is left to fetch of a resolved image: configurations and layers, each once.
+func (r Resolved) Blobs() []Descriptor {
+	var list []Descriptor
+	for _, m := range r.Manifests {
+		list = append(append(list, m.Config), m.Layers...)
+	}
+	return unique(list)
+}
+
+// Fetch brings one blob of a resolved image into the cache. Failures are *Error.
+func (s *Source) Fetch(ctx context.Context, r Resolved, d Descriptor) (fetch.Stored, error) {
+	ref, err := ParseReference(r.Ref)
+	if err != nil {
+		return fetch.Stored{}, err
+	}
+	stored, err := s.options.Fetcher.Fetch(ctx, s.blob(ref, d))
+	return stored, s.wrap(ref, err)
+}
+
+func (s *Source) blob(ref Reference, d Descriptor) fetch.Blob {
+	return fetch.Blob{
+		Name: ref.String() + " " + d.hex()[:12], SHA256: d.hex(), Size: d.Size,
+		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
+			repo, err := s.repos.get(ctx, ref.Repository())
+			if err != nil {
+				return nil, 0, err
+			}
+			return repo.blob(ctx, d.Digest)
+		},
+	}
+}

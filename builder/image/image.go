@@ -1,0 +1,93 @@
+// Package image brings container images from registries, through mirrors, into the cache, and lays them out as an OCI
+// image layout. Nothing is converted: manifests stay byte for byte what the registry served, so that every digest, also
+// that of a multi-platform index, is the one that the registry serves.
+//
+// Resolve finds out what a reference points to and gives plain data; Blobs names what is left to fetch; Layout is the
+// result. The package never runs or unpacks an image.
+package image
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// Resolved is an image reference with everything it pointed to.
+type Resolved struct {
+	ID           string `json:"id"`
+	Ref          string `json:"ref"` // the full name, see Reference
+	NoRemoteLoad bool   `json:"noRemoteLoad,omitempty"`
+	// Root is what the reference pointed to: an index, or the only manifest.
+	Root Descriptor `json:"root"`
+	// Manifests has one element for each platform asked for, in that order.
+	Manifests []Manifest `json:"manifests"`
+}
+
+// Manifest is the image for one platform.
+type Manifest struct {
+	Platform string `json:"platform"`
+	Descriptor
+	Config Descriptor   `json:"config"`
+	Layers []Descriptor `json:"layers"`
+}
+
+// Descriptor names a blob.
+type Descriptor struct {
+	MediaType string `json:"mediaType"`
+	Digest    string `json:"digest"` // sha256:<hex>
+	Size      int64  `json:"size"`   // bytes
+}
+
+func descriptor(d v1.Descriptor) Descriptor {
+	return Descriptor{MediaType: string(d.MediaType), Digest: d.Digest.String(), Size: d.Size}
+}
+
+// hex is the digest without its algorithm.
+func (d Descriptor) hex() string { return d.Digest[len("sha256:"):] }
+
+// all returns every blob of the image once, its index and manifests first.
+func (r Resolved) all() []Descriptor {
+	list := []Descriptor{r.Root}
+	for _, m := range r.Manifests {
+		list = append(list, m.Descriptor)
+	}
+	for _, m := range r.Manifests {
+		list = append(append(list, m.Config), m.Layers...)
+	}
+	return unique(list)
+}
+
+func unique(list []Descriptor) []Descriptor {
+	seen := make(map[string]bool, len(list))
+	return slices.DeleteFunc(list, func(d Descriptor) bool {
+		dup := seen[d.Digest]
+		seen[d.Digest] = true
+		return dup
+	})
+}
+
+// Describe is the image as the index of a package lists it.
+func (r Resolved) Describe() bundle.Image {
+	image := bundle.Image{ID: r.ID, Ref: r.Ref, Digest: r.Root.Digest, NoRemoteLoad: r.NoRemoteLoad, Platforms: make(map[string]string)}
+	for _, m := range r.Manifests {
+		image.Platforms[m.Platform] = m.Digest
+	}
+	for _, d := range r.all() {
+		image.Size += d.Size
+	}
+	return image
+}
+
+// blobsOf returns every blob of several images once, in order of their digests.
+func blobsOf(images []Resolved) []Descriptor {
+	var list []Descriptor
+	for _, r := range images {
+		list = append(list, r.all()...)
+	}
+	list = unique(list)
+	slices.SortFunc(list, func(a, b Descriptor) int { return cmp.Compare(a.Digest, b.Digest) })
+	return list
+}

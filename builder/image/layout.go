@@ -1,0 +1,74 @@
+package image
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/bundle"
+)
+
+// containerdImageName is the annotation by which containerd names what it imports; its client package has the same
+// constant and would be much to link for one word.
+const containerdImageName = "io.containerd.image.name"
+
+// Layout returns the files of an OCI image layout (image-spec, image-layout.md) with these images below dir; blobs are
+// read from the cache when the files are. Its index.json has one descriptor for each reference, whose digest is what the
+// reference pointed to, and which carries the name in both forms that tools look for: org.opencontainers.image.ref.name
+// (skopeo) and io.containerd.image.name (containerd). Blobs that images share are there once; manifests and layers of
+// platforms that were not asked for are absent.
+func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, error) {
+	if len(resolved) == 0 {
+		return nil, nil
+	}
+	index, err := layoutIndex(resolved)
+	if err != nil {
+		return nil, err
+	}
+	marker, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", ocispec.ImageLayoutFile, err)
+	}
+	files := []bundle.File{
+		packfile.Bytes(path.Join(dir, ocispec.ImageIndexFile), index),
+		packfile.Bytes(path.Join(dir, ocispec.ImageLayoutFile), marker),
+	}
+	for _, d := range blobsOf(resolved) {
+		files = append(files, packfile.Cached(path.Join(dir, ocispec.ImageBlobsDir, "sha256", d.hex()), c, d.hex(), d.Size))
+	}
+	return files, nil
+}
+
+func layoutIndex(resolved []Resolved) ([]byte, error) {
+	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
+	byRef := make(map[string]string)
+	for _, r := range resolved {
+		if before, dup := byRef[r.Ref]; dup {
+			if before != r.Root.Digest {
+				return nil, fmt.Errorf("image %s moved from %s to %s during the build; build again", r.Ref, before, r.Root.Digest)
+			}
+			continue
+		}
+		byRef[r.Ref] = r.Root.Digest
+		index.Manifests = append(index.Manifests, ocispec.Descriptor{
+			MediaType: r.Root.MediaType, Digest: digest.Digest(r.Root.Digest), Size: r.Root.Size,
+			Annotations: map[string]string{ocispec.AnnotationRefName: r.Ref, containerdImageName: r.Ref},
+		})
+	}
+	slices.SortFunc(index.Manifests, func(a, b ocispec.Descriptor) int {
+		return cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName])
+	})
+	data, err := json.MarshalIndent(index, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", ocispec.ImageIndexFile, err)
+	}
+	return append(data, '\n'), nil
+}

@@ -1,0 +1,125 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/mirror"
+)
+
+// repository is one repository of a registry as it is asked, which a mirror may have moved away from upstream's name.
+type repository struct {
+	name.Repository
+	client fetch.Client
+}
+
+// repositories opens repositories, each once: opening one takes a round trip, and two when it hands out tokens.
+type repositories struct {
+	mirrors   mirror.Set
+	keychain  authn.Keychain
+	transport http.RoundTripper
+
+	mu   sync.Mutex
+	open map[string]*opening
+}
+
+// opening is a repository that is being opened or is open. Its token serves as a mutex that a waiter can give up on.
+type opening struct {
+	token      chan struct{}
+	repository *repository
+}
+
+// get opens the repository that stands for an upstream one, such as registry.k8s.io/pause.
+func (s *repositories) get(ctx context.Context, upstream string) (*repository, error) {
+	s.mu.Lock()
+	if s.open == nil {
+		s.open = make(map[string]*opening)
+	}
+	o := s.open[upstream]
+	if o == nil {
+		o = &opening{token: make(chan struct{}, 1)}
+		s.open[upstream] = o
+	}
+	s.mu.Unlock()
+	select {
+	case o.token <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-o.token }()
+	if o.repository != nil {
+		return o.repository, nil
+	}
+	var err error
+	o.repository, err = s.dial(ctx, upstream)
+	return o.repository, err
+}
+
+func (s *repositories) dial(ctx context.Context, upstream string) (*repository, error) {
+	repo, err := locate(s.mirrors, upstream)
+	if err != nil {
+		return nil, err
+	}
+	auth, err := authn.Resolve(ctx, s.keychain, repo)
+	if err != nil {
+		return nil, fmt.Errorf("find credentials for %s: %w", repo.RegistryStr(), err)
+	}
+	authorized, err := transport.NewWithContext(ctx, repo.Registry, auth, s.transport, []string{repo.Scope(transport.PullScope)})
+	if err != nil {
+		return nil, fmt.Errorf("reach registry %s: %w", repo.RegistryStr(), err)
+	}
+	return &repository{Repository: repo, client: fetch.Client{Transport: authorized}}, nil
+}
+
+// locate applies the mirrors to the name of an upstream repository.
+func locate(mirrors mirror.Set, upstream string) (name.Repository, error) {
+	place, plainHTTP := mirrors.Repository(upstream)
+	var options []name.Option
+	if plainHTTP {
+		options = append(options, name.Insecure)
+	}
+	repo, err := name.NewRepository(place, options...)
+	if err != nil {
+		return name.Repository{}, fmt.Errorf("name of repository %s: %w", place, err)
+	}
+	return repo, nil
+}
+
+// options are those of every request for a manifest. The transport is authorized and is not wrapped again, so nothing
+// below retries: that is left to fetch.Retry.
+func (r *repository) options(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(r.client.Transport)}
+}
+
+// blob opens the transfer of a blob.
+func (r *repository) blob(ctx context.Context, digest string) (io.ReadCloser, int64, error) {
+	address := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", r.Scheme(), r.RegistryStr(), r.RepositoryStr(), digest)
+	resp, err := r.client.Get(ctx, address, nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	return resp.Body, resp.ContentLength, nil
+}
+
+// statusOf is the HTTP status that an error stands for, or 0.
+func statusOf(err error) int {
+	var status *fetch.StatusError
+	if errors.As(err, &status) {
+		return status.Code
+	}
+	var registry *transport.Error
+	if errors.As(err, &registry) {
+		return registry.StatusCode
+	}
+	return 0
+}

@@ -1,0 +1,118 @@
+// Package mirror says where an upstream name is really fetched from. Names in Manifests stay upstream's own; a company's
+// proxy or a lab is put in between by rules in sealift.yaml. The package only rewrites names and never fetches.
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Set is a set of rules; the zero value changes nothing.
+type Set struct {
+	urls         []rule
+	repositories []rule
+}
+
+type rule struct{ from, to string }
+
+// New checks rules and returns them as a set. A key that starts with http:// or https:// is a prefix of URLs, any other
+// key a prefix of image repositories, such as registry.k8s.io or docker.io/library. Prefixes end at a slash: example.com
+// does not match example.com.evil. All faults are reported at once.
+func New(rules map[string]string) (Set, error) {
+	var s Set
+	var errs []error
+	for from, to := range rules {
+		r := rule{from: from, to: to}
+		check := checkRepositoryRule
+		list := &s.repositories
+		if isURL(from) {
+			check, list = checkURLRule, &s.urls
+		}
+		if err := check(r); err != nil {
+			errs = append(errs, fmt.Errorf("mirror %q: %w", from, err))
+			continue
+		}
+		*list = append(*list, r)
+	}
+	for _, list := range [][]rule{s.urls, s.repositories} {
+		slices.SortFunc(list, func(a, b rule) int { return len(b.from) - len(a.from) })
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return s, errors.Join(errs...)
+}
+
+func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
+
+func checkURLRule(r rule) error {
+	if !isURL(r.to) {
+		return fmt.Errorf("a prefix of URLs needs a URL to replace it, not %q", r.to)
+	}
+	for _, s := range []string{r.from, r.to} {
+		u, err := url.Parse(s)
+		if err != nil || u.Host == "" {
+			return fmt.Errorf("%q is not a URL with a host", s)
+		}
+		if u.RawQuery != "" || u.Fragment != "" {
+			return fmt.Errorf("%q: a prefix of URLs has no query and no fragment", s)
+		}
+	}
+	return nil
+}
+
+func checkRepositoryRule(r rule) error {
+	if err := checkRepository(r.from); err != nil {
+		return err
+	}
+	if strings.HasPrefix(r.to, "https://") {
+		return fmt.Errorf("write the registry as host[:port][/path] without https://, not %q", r.to)
+	}
+	return checkRepository(strings.TrimPrefix(r.to, "http://"))
+}
+
+func checkRepository(s string) error {
+	if s == "" || strings.HasPrefix(s, "/") || strings.HasSuffix(s, "/") || strings.Contains(s, "//") || strings.ContainsAny(s, " \t\r\n@?#\\") {
+		return fmt.Errorf("%q is not of the form host[:port][/path]", s)
+	}
+	return nil
+}
+
+// URL returns the URL to ask instead of an upstream one. Percent-escapes stay as they are written.
+func (s Set) URL(upstream string) string {
+	to, rest, ok := match(s.urls, upstream)
+	if !ok {
+		return upstream
+	}
+	return join(to, rest)
+}
+
+// Repository returns the repository to ask instead of an upstream one, such as registry.k8s.io/pause, and whether it is
+// asked over plain HTTP.
+func (s Set) Repository(upstream string) (repository string, plainHTTP bool) {
+	to, rest, ok := match(s.repositories, upstream)
+	if !ok {
+		return upstream, false
+	}
+	to, plainHTTP = strings.CutPrefix(to, "http://")
+	return join(to, rest), plainHTTP
+}
+
+func match(rules []rule, name string) (to, rest string, ok bool) {
+	for _, r := range rules {
+		rest, found := strings.CutPrefix(name, r.from)
+		if found && (rest == "" || strings.HasSuffix(r.from, "/") || rest[0] == '/') {
+			return r.to, rest, true
+		}
+	}
+	return "", "", false
+}
+
+// join puts exactly one slash between a replacement and what follows the prefix.
+func join(to, rest string) string {
+	if rest == "" {
+		return to
+	}
+	return strings.TrimSuffix(to, "/") + "/" + strings.TrimPrefix(rest, "/")
+}

@@ -1,0 +1,33 @@
+// Package packfile makes files to pack out of the places where a build has its bytes.
+package packfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/bundle"
+)
+
+// Mode is the mode of every file that comes from outside.
+const Mode fs.FileMode = 0o644
+
+// Bytes is a file whose content the build made itself.
+func Bytes(path string, data []byte) bundle.File {
+	sum := sha256.Sum256(data)
+	return bundle.File{
+		Path: path, Mode: Mode, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
+	}
+}
+
+// Cached is a file whose content the cache has.
+func Cached(path string, c *cache.Cache, digest string, size int64) bundle.File {
+	return bundle.File{
+		Path: path, Mode: Mode, Size: size, SHA256: digest,
+		Open: func() (io.ReadCloser, error) { return c.Open(digest) },
+	}
+}

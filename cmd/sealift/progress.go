@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"github.com/sealift/sealift/builder/fetch"
+)
+
+// newTransferWatch shows transfers: as bars on a terminal, as one line for each that ends elsewhere.
+func newTransferWatch(out io.Writer) transferWatch {
+	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		return &barWatch{out: out}
+	}
+	return &lineWatch{out: out}
+}
+
+// transferWatch is a fetch.Progress that lets other output pass between what it shows.
+type transferWatch interface {
+	fetch.Progress
+	settle() // nothing is being shown afterwards, until the next transfer starts
+}
+
+// lineWatch writes a plain line for every transfer that ends.
+type lineWatch struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+func (w *lineWatch) Start(name string, _ int64) fetch.Transfer {
+	return &lineTransfer{watch: w, name: name, start: time.Now()}
+}
+
+func (w *lineWatch) settle() {}
+
+type lineTransfer struct {
+	watch *lineWatch
+	name  string
+	start time.Time
+	bytes int64
+}
+
+func (t *lineTransfer) Add(bytes int) { t.bytes += int64(bytes) }
+
+func (t *lineTransfer) Finish(err error) {
+	t.watch.mu.Lock()
+	defer t.watch.mu.Unlock()
+	if err != nil {
+		fmt.Fprintf(t.watch.out, "failed %s after %s: %v\n", t.name, formatBytes(t.bytes), err)
+		return
+	}
+	fmt.Fprintf(t.watch.out, "fetched %s (%s in %s)\n", t.name, formatBytes(t.bytes), time.Since(t.start).Round(10*time.Millisecond))
+}
+
+// barWatch draws a bar for every transfer that is under way.
+type barWatch struct {
+	out io.Writer
+
+	mu   sync.Mutex
+	bars *mpb.Progress // nil while nothing is shown
+}
+
+func (w *barWatch) Start(name string, size int64) fetch.Transfer {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bars == nil {
+		w.bars = mpb.New(mpb.WithOutput(w.out), mpb.WithWidth(40))
+	}
+	bar := w.bars.AddBar(max(size, 0),
+		mpb.PrependDecorators(decor.Name(name, decor.WCSyncSpaceR)),
+		mpb.AppendDecorators(decor.CountersKibiByte("% .1f / % .1f", decor.WCSyncSpace), decor.AverageSpeed(decor.SizeB1024(0), "% .1f", decor.WCSyncSpace)),
+		mpb.BarRemoveOnComplete(),
+	)
+	return &barTransfer{bar: bar}
+}
+
+func (w *barWatch) settle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bars != nil {
+		w.bars.Wait()
+		w.bars = nil
+	}
+}
+
+type barTransfer struct{ bar *mpb.Bar }
+
+func (t *barTransfer) Add(bytes int) { t.bar.IncrBy(bytes) }
+
+func (t *barTransfer) Finish(err error) {
+	if err != nil {
+		t.bar.Abort(true)
+		return
+	}
+	t.bar.SetTotal(-1, true)
+}
+
+// formatBytes writes a size in bytes as people read it.
+func formatBytes(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}
