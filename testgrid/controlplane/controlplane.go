@@ -1,0 +1,206 @@
+// Package controlplane runs a real etcd and a real kube-apiserver on loopback, for tests that talk to Kubernetes.
+//
+// Nothing else runs: no controllers, no scheduler, no nodes. Objects are stored, validated and admitted, but Deployments
+// make no Pods and nothing sets a status; a test that needs one patches it.
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// DefaultVersion is the Kubernetes release that runs when none is asked for, and etcdVersion the etcd under it.
+const (
+	DefaultVersion = "v1.36.3"
+	etcdVersion    = "v3.6.8"
+)
+
+// The files in a control plane's folder.
+const (
+	caFile         = "ca.crt"
+	serverCertFile = "server.crt"
+	serverKeyFile  = "server.key"
+)
+
+// startTimeout bounds the start of etcd and kube-apiserver, which takes a few seconds on an idle machine.
+const startTimeout = 2 * time.Minute
+
+// attempts bounds how often a free port may be taken by somebody else before kube-apiserver binds it.
+const attempts = 3
+
+// Options of a control plane. The zero value runs DefaultVersion from the default cache.
+type Options struct {
+	Version  string            // Kubernetes release, such as v1.36.3; must be one that the lab knows
+	CacheDir string            // the lab's cache; default as in package cache
+	Progress func(line string) // told about binaries that have to be built first
+}
+
+// ControlPlane is a running pair of etcd and kube-apiserver.
+type ControlPlane struct {
+	dir       string
+	config    *rest.Config
+	etcd      *daemon.Daemon
+	apiserver *daemon.Daemon
+}
+
+// Start runs a control plane until Stop is called or this process ends. It returns once the API server is ready. Binaries
+// that the cache lacks are built first, which takes minutes once per machine; only ctx bounds that.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	if o.Version == "" {
+		o.Version = DefaultVersion
+	}
+	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: o.CacheDir, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	etcd, err := workshop.File(ctx, upstream.FileOf{Component: "etcd-" + etcdVersion, Name: "etcd"})
+	if err != nil {
+		return nil, err
+	}
+	apiserver, err := workshop.File(ctx, upstream.FileOf{Component: "kubernetes-" + o.Version, Name: "kube-apiserver"})
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "sealift-controlplane-")
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the control plane: %w", err)
+	}
+	c := &ControlPlane{dir: dir}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	err = c.startEtcd(ctx, etcd)
+	if err == nil {
+		err = c.startAPIServer(ctx, apiserver)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Stop())
+	}
+	return c, nil
+}
+
+// ForTest runs a control plane for as long as t and returns the configuration of its administrator.
+func ForTest(t testing.TB) *rest.Config {
+	t.Helper()
+	c, err := Start(t.Context(), Options{Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatalf("start a control plane: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Stop(); err != nil {
+			t.Errorf("stop the control plane: %v", err)
+		}
+	})
+	return c.Config()
+}
+
+// Config returns a copy of the administrator's configuration, without client-side rate limits.
+func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }
+
+// Stop ends both servers and removes their folder. It may be called more than once.
+func (c *ControlPlane) Stop() error {
+	for _, d := range []*daemon.Daemon{c.apiserver, c.etcd} {
+		if d != nil {
+			d.Stop()
+		}
+	}
+	return os.RemoveAll(c.dir)
+}
+
+// etcdSocket is a Unix socket, so that no port has to be found for etcd.
+func (c *ControlPlane) etcdSocket() string { return filepath.Join(c.dir, "etcd.sock") }
+
+func (c *ControlPlane) startEtcd(ctx context.Context, binary string) error {
+	// Etcd insists on host:port in what it advertises; in a unix URL that is a file in its working directory.
+	const peer, advertised = "unix://peer:1", "unix://etcd:1"
+	var err error
+	c.etcd, err = daemon.Start(daemon.Command{Path: binary, Dir: c.dir, Log: filepath.Join(c.dir, "etcd.log"), Args: []string{
+		"--name=testgrid", "--data-dir=" + filepath.Join(c.dir, "etcd"), "--log-level=warn", "--unsafe-no-fsync",
+		"--listen-client-urls=unix://" + c.etcdSocket(), "--advertise-client-urls=" + advertised,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=testgrid=" + peer,
+	}})
+	if err != nil {
+		return err
+	}
+	return c.etcd.WaitReady(ctx, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", c.etcdSocket())
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	})
+}
+
+func (c *ControlPlane) startAPIServer(ctx context.Context, binary string) error {
+	ca, clientCert, clientKey, err := writeCerts(c.dir)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		port, err := freePort()
+		if err != nil {
+			return err
+		}
+		c.config = &rest.Config{
+			Host:            "https://127.0.0.1:" + strconv.Itoa(port),
+			TLSClientConfig: rest.TLSClientConfig{CAData: ca, CertData: clientCert, KeyData: clientKey},
+			QPS:             -1,
+		}
+		if err := c.runAPIServer(ctx, binary, port); err == nil || attempt == attempts || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int) error {
+	file := func(name string) string { return filepath.Join(c.dir, name) }
+	server, err := daemon.Start(daemon.Command{Path: binary, Log: file("apiserver.log"), Args: []string{
+		"--etcd-servers=unix://" + c.etcdSocket(),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+		"--tls-cert-file=" + file(serverCertFile), "--tls-private-key-file=" + file(serverKeyFile), "--client-ca-file=" + file(caFile),
+		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file(serverKeyFile),
+		"--service-account-signing-key-file=" + file(serverKeyFile), "--service-cluster-ip-range=10.96.0.0/16",
+		"--authorization-mode=RBAC", "--allow-privileged=true",
+		// Pods are refused without their ServiceAccount, which a controller would make.
+		"--disable-admission-plugins=ServiceAccount",
+		// The reconciler refuses to publish a loopback address.
+		"--endpoint-reconciler-type=none",
+	}})
+	if err != nil {
+		return err
+	}
+	c.apiserver = server
+	client, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return err
+	}
+	err = server.WaitReady(ctx, func(ctx context.Context) error {
+		return client.RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	})
+	if err != nil {
+		server.Stop()
+		return fmt.Errorf("%w\netcd: %s", err, c.etcd.LogTail())
+	}
+	return nil
+}
+
+// freePort finds a loopback port that nobody listens on. Somebody may take it before it is used: callers try again.
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, fmt.Errorf("find a free port: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

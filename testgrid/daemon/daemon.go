@@ -1,0 +1,138 @@
+// Package daemon runs a server for a test or for the lab: its output goes to a file, it never outlives the process
+// that started it, and an early end is reported with the last lines it wrote.
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// stopGrace is how long a server may take to end after SIGTERM before it is killed.
+const stopGrace = 10 * time.Second
+
+// readyPoll is how often a server is asked whether it is ready.
+const readyPoll = 50 * time.Millisecond
+
+// Command describes a server.
+type Command struct {
+	Path string   // the binary
+	Args []string // without the name of the binary
+	Dir  string   // its working directory; default that of this process
+	Env  []string // added to the environment of this process
+	Log  string   // the file that takes its output
+}
+
+// Daemon is a running server.
+type Daemon struct {
+	name string
+	log  string
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // valid once done is closed
+}
+
+// Start starts the server. It is killed by the kernel when this process ends in whatever way.
+func Start(c Command) (*Daemon, error) {
+	out, err := os.Create(c.Log)
+	if err != nil {
+		return nil, fmt.Errorf("make the log of %s: %w", filepath.Base(c.Path), err)
+	}
+	defer out.Close()
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env = append(os.Environ(), c.Env...)
+	cmd.Dir = c.Dir
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	d := &Daemon{name: filepath.Base(c.Path), log: c.Log, cmd: cmd, done: make(chan struct{})}
+	started := make(chan error)
+	go func() {
+		// The kernel sends the parent-death signal when the thread that forked ends, not the process: keep the thread.
+		runtime.LockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		d.err = cmd.Wait()
+		close(d.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", d.name, err)
+	}
+	return d, nil
+}
+
+// PID is the server's process id.
+func (d *Daemon) PID() int { return d.cmd.Process.Pid }
+
+// Done is closed when the server has ended.
+func (d *Daemon) Done() <-chan struct{} { return d.done }
+
+// WaitReady calls ready until it returns nil. It fails when ctx ends or the server does, with the last lines of its log.
+func (d *Daemon) WaitReady(ctx context.Context, ready func(context.Context) error) error {
+	for {
+		last := ready(ctx)
+		if last == nil {
+			return nil
+		}
+		select {
+		case <-d.done:
+			return fmt.Errorf("%s ended before it was ready: %w\n%s", d.name, endError(d.err), d.LogTail())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w (last answer: %w)\n%s", d.name, ctx.Err(), last, d.LogTail())
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+func endError(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// Stop ends the server and waits for its end. It may be called more than once.
+func (d *Daemon) Stop() {
+	select {
+	case <-d.done:
+		return
+	default:
+	}
+	_ = d.cmd.Process.Signal(syscall.SIGTERM) // fails only when the server has just ended
+	select {
+	case <-d.done:
+	case <-time.After(stopGrace):
+		_ = d.cmd.Process.Kill()
+		<-d.done
+	}
+}
+
+// LogTail returns the last lines that the server wrote, at most 4 KiB.
+func (d *Daemon) LogTail() string {
+	const most = 4096
+	f, err := os.Open(d.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > most {
+		if _, err := f.Seek(-most, io.SeekEnd); err != nil {
+			return err.Error()
+		}
+	}
+	tail, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(tail))
+}

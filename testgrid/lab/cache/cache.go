@@ -1,0 +1,158 @@
+// Package cache keeps what the lab has made, one folder per thing, so that a fresh clone does not make it again.
+//
+// A folder appears under its final name only when it is complete; two processes that want the same folder make it once.
+// The cache never changes or deletes a complete folder.
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Env names the variable that moves the cache.
+const Env = "SEALIFT_LAB_CACHE"
+
+// lockPoll is how often a taken lock is tried again; flock itself cannot be cancelled.
+const lockPoll = 100 * time.Millisecond
+
+// Dir is a cache on disk. It is safe for use by many goroutines and processes.
+type Dir struct {
+	root string
+}
+
+// DefaultPath is $SEALIFT_LAB_CACHE, or sealift/lab in the user's cache folder.
+func DefaultPath() (string, error) {
+	if path := os.Getenv(Env); path != "" {
+		return filepath.Abs(path)
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the user's cache folder: %w; set %s", err, Env)
+	}
+	return filepath.Join(base, "sealift", "lab"), nil
+}
+
+// Open makes the cache at path, or at DefaultPath when path is empty.
+func Open(path string) (*Dir, error) {
+	if path == "" {
+		var err error
+		if path, err = DefaultPath(); err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range []string{path, filepath.Join(path, "locks")} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, fmt.Errorf("make the lab's cache: %w", err)
+		}
+	}
+	return &Dir{root: path}, nil
+}
+
+// Path is where the folder called key is, or will be.
+func (d *Dir) Path(key string) string { return filepath.Join(d.root, key) }
+
+// Has says whether the folder called key is complete.
+func (d *Dir) Has(key string) bool {
+	_, err := os.Stat(d.Path(key))
+	return err == nil
+}
+
+// Ensure returns the folder called key, calling build to fill it when it is missing. Build works in a folder of
+// another name that becomes the real one only after build succeeded and the bytes are on disk; what a killed build
+// left behind is removed by the next one.
+func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Context, dir string) error) (string, error) {
+	if key != filepath.Base(key) || key == "." || key == ".." {
+		return "", fmt.Errorf("cache key %q is not a plain file name", key)
+	}
+	final := d.Path(key)
+	if d.Has(key) {
+		return final, nil
+	}
+	unlock, err := d.Lock(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if d.Has(key) {
+		return final, nil
+	}
+	partial := filepath.Join(d.root, ".partial-"+key)
+	if err := removeTree(partial); err != nil {
+		return "", fmt.Errorf("clear the remains of an earlier build of %s: %w", key, err)
+	}
+	if err := os.Mkdir(partial, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder for %s: %w", key, err)
+	}
+	if err := build(ctx, partial); err != nil {
+		return "", errors.Join(fmt.Errorf("make %s: %w", key, err), removeTree(partial))
+	}
+	if err := syncFilesystem(partial); err != nil {
+		return "", fmt.Errorf("write %s to disk: %w", key, err)
+	}
+	if err := os.Rename(partial, final); err != nil {
+		return "", fmt.Errorf("finish %s: %w", key, err)
+	}
+	return final, nil
+}
+
+// Lock takes the lock called name, waiting for other goroutines and processes until ctx ends. The kernel releases it
+// when its holder dies.
+func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
+	return LockFile(ctx, filepath.Join(d.root, "locks", name+".lock"))
+}
+
+// LockFile takes an exclusive lock on the file at path, which it creates, waiting until ctx ends.
+func LockFile(ctx context.Context, path string) (unlock func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open a lock: %w", err)
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("wait for the lock %s, which another process holds: %w", path, ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// syncFilesystem writes everything below dir to disk with one call, which is what a folder of thousands of files needs.
+func syncFilesystem(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}
+
+// removeTree removes dir even where folders in it are read-only, as a system's tree has them.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	walkErr := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			return os.Chmod(path, 0o700)
+		}
+		return err
+	})
+	return errors.Join(walkErr, os.RemoveAll(dir))
+}

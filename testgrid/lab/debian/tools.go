@@ -1,0 +1,69 @@
+// Package debian is what the lab takes from a Debian machine: programs that must be installed, the archive it installs from,
+// and trees of a Debian system.
+package debian
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Tool is something that the machine must have, and the Debian package that brings it.
+type Tool struct {
+	Program string // looked up in PATH and in the folders for administrators; empty when a package has no program
+	Package string
+}
+
+// The programs that the lab runs.
+var (
+	GCC         = Tool{"gcc", "gcc"}
+	CLibrary    = Tool{"", "libc6-dev"}
+	Debootstrap = Tool{"debootstrap", "debootstrap"}
+	Nspawn      = Tool{"systemd-nspawn", "systemd-container"}
+	IPRoute     = Tool{"ip", "iproute2"}
+	Nsenter     = Tool{"nsenter", "util-linux"}
+	AptGet      = Tool{"apt-get", "apt"}
+	DpkgDeb     = Tool{"dpkg-deb", "dpkg"}
+)
+
+// Installed is a package without a program of its own, such as a library to link with.
+func Installed(pkg string) Tool { return Tool{Package: pkg} }
+
+// CheckTools fails when any of the tools is missing, and says how to install all that are.
+func CheckTools(tools []Tool) error {
+	var missing []string
+	for _, t := range tools {
+		if !t.present() && !slices.Contains(missing, t.Package) {
+			missing = append(missing, t.Package)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	list := strings.Join(missing, " ")
+	return fmt.Errorf("the lab needs Debian packages that this machine lacks: %s; install them with: apt-get install -y --no-install-recommends %s", list, list)
+}
+
+func (t Tool) present() bool {
+	if t.Program == "" {
+		// dpkg keeps a list of files for each installed package; a multi-arch library has the architecture in its name.
+		lists, _ := filepath.Glob("/var/lib/dpkg/info/" + t.Package + "*.list")
+		return slices.ContainsFunc(lists, func(path string) bool {
+			name := strings.TrimSuffix(filepath.Base(path), ".list")
+			return name == t.Package || strings.HasPrefix(name, t.Package+":")
+		})
+	}
+	if _, err := exec.LookPath(t.Program); err == nil {
+		return true
+	}
+	for _, dir := range []string{"/usr/sbin", "/sbin"} {
+		if info, err := os.Stat(filepath.Join(dir, t.Program)); err == nil && info.Mode()&0o111 != 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,169 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/sealift/sealift/testgrid/lab/debian"
+)
+
+// GoModule makes commands of a Go module with the module's own go.mod: the versions that its authors released it with.
+type GoModule struct {
+	Path    string
+	Version string
+	// Siblings is the version that stands for the local folders in the module's replace directives, as Kubernetes
+	// has them for its staging modules. Without it such directives are dropped and the required versions count.
+	Siblings string `json:",omitempty"`
+	Commands []GoCommand
+	CGO      bool     `json:",omitempty"` // a static binary either way
+	Tags     []string `json:",omitempty"`
+	Set      []string `json:",omitempty"` // linker -X assignments, import/path.name=value
+	Files    []string `json:",omitempty"` // files of the module that are kept as they are, under their base names
+	Packages []string `json:",omitempty"` // Debian packages whose headers and archives CGO needs
+}
+
+// GoCommand is one package main.
+type GoCommand struct {
+	Package string `json:",omitempty"` // relative to the module's path; empty for the module's root
+	Name    string // of the binary
+}
+
+// Needs implements Recipe.
+func (m GoModule) Needs() []string { return nil }
+
+// Tools implements Recipe.
+func (m GoModule) Tools() []debian.Tool {
+	if !m.CGO {
+		return nil
+	}
+	tools := []debian.Tool{debian.GCC}
+	for _, pkg := range m.Packages {
+		tools = append(tools, debian.Installed(pkg))
+	}
+	return tools
+}
+
+// Make implements Recipe. The module is built as a dependency of a main module that consists of nothing but a go.mod: a copy
+// of the module's own, so that replacements hold, under another name.
+func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
+	src, err := m.download(ctx)
+	if err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp("", "sealift-lab-")
+	if err != nil {
+		return fmt.Errorf("make a folder to build %s in: %w", m.Path, err)
+	}
+	defer os.RemoveAll(work)
+	if err := m.writeGoMod(ctx, src, work); err != nil {
+		return err
+	}
+	for _, c := range m.Commands {
+		args := []string{"build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(dir, c.Name)}
+		if len(m.Tags) > 0 {
+			args = append(args, "-tags", strings.Join(m.Tags, ","))
+		}
+		if _, err := run(ctx, m.goCommand(ctx, work, append(args, path.Join(m.Path, c.Package))...)); err != nil {
+			return fmt.Errorf("build %s of %s@%s: %w", c.Name, m.Path, m.Version, err)
+		}
+	}
+	for _, name := range m.Files {
+		if err := copyFile(filepath.Join(src, filepath.FromSlash(name)), filepath.Join(dir, path.Base(name))); err != nil {
+			return fmt.Errorf("take %s from %s@%s: %w", name, m.Path, m.Version, err)
+		}
+	}
+	return nil
+}
+
+func (m GoModule) ldflags() string {
+	flags := []string{"-s", "-w"}
+	for _, assignment := range m.Set {
+		flags = append(flags, "-X", assignment)
+	}
+	if m.CGO {
+		flags = append(flags, `-extldflags "-static"`)
+	}
+	return strings.Join(flags, " ")
+}
+
+// goCommand runs the go command of this machine, without the settings of whoever runs the lab that would change the result.
+func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cgo := "0"
+	if m.CGO {
+		cgo = "1"
+	}
+	cmd.Env = append(os.Environ(), "PWD="+dir, "CGO_ENABLED="+cgo, "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off", "GO111MODULE=on",
+		"GOTOOLCHAIN=local", "GOOS=linux", "GOARCH=amd64", "GOAMD64=v1", "GOEXPERIMENT=")
+	return cmd
+}
+
+// download fetches the module and returns the folder with its source.
+func (m GoModule) download(ctx context.Context) (string, error) {
+	cmd := m.goCommand(ctx, os.TempDir(), "mod", "download", "-json", m.Path+"@"+m.Version)
+	out, err := run(ctx, cmd)
+	if err != nil {
+		return "", fmt.Errorf("download the module %s@%s: %w", m.Path, m.Version, err)
+	}
+	var answer struct{ Dir string }
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return "", fmt.Errorf("read the answer of go mod download: %w", err)
+	}
+	return answer.Dir, nil
+}
+
+// goMod is the part of `go mod edit -json` that matters here.
+type goMod struct {
+	Replace []struct {
+		Old, New struct{ Path, Version string }
+	}
+}
+
+func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
+	for _, name := range []string{"go.mod", "go.sum"} {
+		if err := copyFile(filepath.Join(src, name), filepath.Join(work, name)); err != nil {
+			return fmt.Errorf("copy %s of %s: %w", name, m.Path, err)
+		}
+	}
+	out, err := run(ctx, m.goCommand(ctx, work, "mod", "edit", "-json"))
+	if err != nil {
+		return err
+	}
+	var file goMod
+	if err := json.Unmarshal(out, &file); err != nil {
+		return fmt.Errorf("read go.mod of %s: %w", m.Path, err)
+	}
+	args := []string{"mod", "edit", "-module=lab.invalid/" + path.Base(m.Path), "-require=" + m.Path + "@" + m.Version, "-toolchain=none"}
+	for _, r := range file.Replace {
+		if !strings.HasPrefix(r.New.Path, "./") && !strings.HasPrefix(r.New.Path, "../") {
+			continue
+		}
+		if m.Siblings == "" {
+			args = append(args, "-dropreplace="+r.Old.Path)
+		} else {
+			args = append(args, "-replace="+r.Old.Path+"="+r.Old.Path+"@"+m.Siblings)
+		}
+	}
+	_, err = run(ctx, m.goCommand(ctx, work, args...))
+	return err
+}
+
+// copyFile copies a regular file with its permission to execute, but writable by its owner, as module caches are not.
+func copyFile(from, to string) error {
+	info, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, data, 0o644|info.Mode().Perm()&0o111)
+}

@@ -1,0 +1,182 @@
+// Package upstream makes what the outside world offers (Kubernetes binaries, containerd, images, …) from Go modules and
+// Debian packages, so that the lab can serve it under its real names.
+//
+// What exists is data: a table of components, of files and of images (catalogue.go). A Workshop makes components when they
+// are asked for and keeps them in the lab's cache by name, version and recipe.
+package upstream
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/cache"
+	"github.com/sealift/sealift/testgrid/lab/debian"
+)
+
+// recipeFormat is part of every cache key: raise it when the way in which recipes are followed changes their result.
+const recipeFormat = 1
+
+// Component is one thing to make: a folder of files.
+type Component struct {
+	Name    string
+	Version string
+	Recipe  Recipe
+}
+
+// ID names a component in the tables, "etcd-v3.6.8".
+func (c Component) ID() string { return c.Name + "-" + c.Version }
+
+// Recipe says how a component is made. A recipe is plain data, since its JSON form is part of the cache key.
+type Recipe interface {
+	// Needs lists the components that must exist first.
+	Needs() []string
+	// Tools lists the Debian packages whose programs the recipe runs.
+	Tools() []debian.Tool
+	// Make fills dir.
+	Make(ctx context.Context, w *Workshop, dir string) error
+}
+
+// Options of a Workshop. The zero value makes the lab's own catalogue in the default cache, in silence.
+type Options struct {
+	CacheDir string            // default cache.DefaultPath()
+	Progress func(line string) // one line per event
+}
+
+// Workshop makes components. It is safe for use by many goroutines; one heavy compile runs at a time on a machine.
+type Workshop struct {
+	cache      *cache.Dir
+	components map[string]Component
+	progress   func(line string)
+}
+
+// NewWorkshop opens the cache and loads the catalogue.
+func NewWorkshop(o Options) (*Workshop, error) {
+	dir, err := cache.Open(o.CacheDir)
+	if err != nil {
+		return nil, err
+	}
+	w := &Workshop{cache: dir, components: map[string]Component{}, progress: o.Progress}
+	if w.progress == nil {
+		w.progress = func(string) {}
+	}
+	for _, c := range Components() {
+		w.components[c.ID()] = c
+	}
+	return w, nil
+}
+
+// Cache is where components are kept.
+func (w *Workshop) Cache() *cache.Dir { return w.cache }
+
+// Path returns the folder of a component, making it and what it needs when they are missing.
+func (w *Workshop) Path(ctx context.Context, id string) (string, error) {
+	c, ok := w.components[id]
+	if !ok {
+		return "", fmt.Errorf("the lab knows no component %q", id)
+	}
+	key, err := w.key(c)
+	if err != nil {
+		return "", err
+	}
+	if w.cache.Has(key) {
+		return w.cache.Path(key), nil
+	}
+	if err := debian.CheckTools(c.Recipe.Tools()); err != nil {
+		return "", fmt.Errorf("make %s: %w", id, err)
+	}
+	for _, need := range c.Recipe.Needs() {
+		if _, err := w.Path(ctx, need); err != nil {
+			return "", fmt.Errorf("make %s: %w", id, err)
+		}
+	}
+	return w.cache.Ensure(ctx, key, func(ctx context.Context, dir string) error {
+		unlock, err := w.cache.Lock(ctx, "one-at-a-time")
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		w.progress("making " + id)
+		start := time.Now()
+		if err := c.Recipe.Make(ctx, w, dir); err != nil {
+			return err
+		}
+		w.progress(fmt.Sprintf("made %s in %s", id, time.Since(start).Round(time.Second)))
+		return nil
+	})
+}
+
+// File returns the path of one file of a component, made when it is missing.
+func (w *Workshop) File(ctx context.Context, f FileOf) (string, error) {
+	dir, err := w.Path(ctx, f.Component)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, f.Name)
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("component %s has no file %s: %w", f.Component, f.Name, err)
+	}
+	return path, nil
+}
+
+// key is the component's folder in the cache: its name and version for people, and a hash over everything it is made of.
+func (w *Workshop) key(c Component) (string, error) {
+	sum, err := w.fingerprint(c)
+	if err != nil {
+		return "", err
+	}
+	return c.ID() + "-" + sum[:10], nil
+}
+
+func (w *Workshop) fingerprint(c Component) (string, error) {
+	recipe, err := json.Marshal(c.Recipe)
+	if err != nil {
+		return "", fmt.Errorf("describe the recipe of %s: %w", c.ID(), err)
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%d %T %s\n", recipeFormat, c.Recipe, recipe)
+	for _, need := range c.Recipe.Needs() {
+		n, ok := w.components[need]
+		if !ok {
+			return "", fmt.Errorf("component %s needs %q, which the lab does not know", c.ID(), need)
+		}
+		sum, err := w.fingerprint(n)
+		if err != nil {
+			return "", err
+		}
+		io.WriteString(h, sum)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// FileOf names one file of a component.
+type FileOf struct {
+	Component string // its ID
+	Name      string // slash-separated path in the component's folder
+}
+
+// run executes a program and returns its output; a failure carries the last lines of what it wrote to stderr.
+func run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return nil, fmt.Errorf("run %s: %w\n%s", strings.Join(cmd.Args, " "), err, lastLines(stderr.String(), 20))
+	}
+	return []byte(stdout.String()), nil
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "\n")
+}
