@@ -217,7 +217,11 @@ func (a *Archive) open(e Entry) (io.ReadCloser, error) {
 		e = a.entries[e.Link]
 	}
 	if e.Encoding == Stored {
-		return io.NopCloser(io.NewSectionReader(storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}, 0, e.Size)), nil
+		content := storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}
+		return struct {
+			*io.SectionReader
+			io.Closer
+		}{io.NewSectionReader(content, 0, e.Size), io.NopCloser(nil)}, nil
 	}
 	gz, err := gzip.NewReader(bufio.NewReaderSize(a.member(e), 64<<10))
 	if err != nil {
@@ -246,6 +250,28 @@ func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
 	}
 	defer r.Close()
 	return io.ReadAll(r)
+}
+
+// ReadAt reads a few bytes of a file at an offset, without verifying: for looking at sizes and magic numbers.
+func (a *Archive) ReadAt(name string, p []byte, off int64) error {
+	e, ok := a.entries[name]
+	if !ok || off < 0 || off+int64(len(p)) > e.Size {
+		return fmt.Errorf("%s: no bytes %d to %d in the archive", name, off, off+int64(len(p)))
+	}
+	content, err := a.open(e)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer content.Close()
+	if at, ok := content.(io.ReaderAt); ok {
+		_, err = at.ReadAt(p, off)
+	} else if _, err = io.CopyN(io.Discard, content, off); err == nil {
+		_, err = io.ReadFull(content, p)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }
 
 // Below lists the entries in a folder and its folders, in the order of the archive.

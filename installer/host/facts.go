@@ -1,0 +1,121 @@
+// Package host is the machine that is being changed: what it is, and its packages.
+//
+// The package knows Linux and its distributions. It knows nothing of Kubernetes.
+package host
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Facts are what an install needs to know of its host.
+type Facts struct {
+	Distribution string         `json:"distribution"` // ID of os-release(5), such as debian
+	Version      string         `json:"version"`      // VERSION_ID of os-release(5), such as 12
+	Platform     string         `json:"platform"`     // such as linux/amd64
+	Hostname     string         `json:"hostname"`     // lower case, as Kubernetes names the node
+	Address      netip.Addr     `json:"address"`      // that other nodes reach; invalid when there is none
+	Routes       []netip.Prefix `json:"routes"`       // that the host uses
+	// CgroupDriver is systemd, or cgroupfs where systemd's slices cannot be used: on cgroup v1.
+	CgroupDriver  string `json:"cgroupDriver"`
+	CgroupVersion int    `json:"cgroupVersion"`
+	// CanLowerOOMScore is false without CAP_SYS_RESOURCE, as in most containers.
+	CanLowerOOMScore bool `json:"canLowerOOMScore"`
+}
+
+// Target is the name under which packages are built for this host, such as debian-12.
+func (f Facts) Target() string { return f.Distribution + "-" + f.Version }
+
+// Discover looks at the host.
+func Discover() (Facts, error) {
+	release, err := os.ReadFile("/etc/os-release")
+	if err != nil {
+		return Facts{}, fmt.Errorf("which distribution is this: %w", err)
+	}
+	f := Facts{Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	f.Distribution, f.Version = parseOSRelease(release)
+	hostname, err := os.Hostname()
+	if err != nil {
+		return Facts{}, err
+	}
+	f.Hostname = strings.ToLower(hostname)
+	if f.Routes, err = routes(); err != nil {
+		return Facts{}, err
+	}
+	if f.Address, err = nodeAddress(); err != nil {
+		return Facts{}, err
+	}
+	f.CgroupVersion, f.CgroupDriver = 1, "cgroupfs"
+	var fs unix.Statfs_t
+	if err := unix.Statfs("/sys/fs/cgroup", &fs); err == nil && fs.Type == unix.CGROUP2_SUPER_MAGIC {
+		f.CgroupVersion, f.CgroupDriver = 2, "systemd"
+	}
+	f.CanLowerOOMScore, err = hasCapability(unix.CAP_SYS_RESOURCE)
+	return f, err
+}
+
+// parseOSRelease reads os-release(5): assignments with optional quotes.
+func parseOSRelease(data []byte) (id, version string) {
+	values := make(map[string]string)
+	for line := range strings.Lines(string(data)) {
+		name, value, ok := strings.Cut(strings.TrimSpace(line), "=")
+		if ok && !strings.HasPrefix(name, "#") {
+			values[name] = strings.Trim(value, `"'`)
+		}
+	}
+	return values["ID"], values["VERSION_ID"]
+}
+
+// hasCapability asks for a capability in the effective set, capabilities(7).
+func hasCapability(capability uint) (bool, error) {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false, err
+	}
+	for line := range bytes.Lines(status) {
+		if hex, ok := bytes.CutPrefix(line, []byte("CapEff:")); ok {
+			set, err := strconv.ParseUint(strings.TrimSpace(string(hex)), 16, 64)
+			return set&(1<<capability) != 0, err
+		}
+	}
+	return false, errors.New("/proc/self/status names no capabilities")
+}
+
+// routes reads the IPv4 routes of the main table, proc_net(5): hexadecimal in the byte order of the host.
+func routes() ([]netip.Prefix, error) {
+	f, err := os.Open("/proc/net/route")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []netip.Prefix
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 8 || fields[0] == "Iface" {
+			continue
+		}
+		destination, err := strconv.ParseUint(fields[1], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("/proc/net/route: %w", err)
+		}
+		mask, err := strconv.ParseUint(fields[7], 16, 32)
+		if err != nil {
+			return nil, fmt.Errorf("/proc/net/route: %w", err)
+		}
+		if mask == 0 { // a default route says nothing of what is in use
+			continue
+		}
+		found = append(found, routePrefix(uint32(destination), uint32(mask)))
+	}
+	return found, lines.Err()
+}

@@ -1,0 +1,138 @@
+package runtime
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// maxManifest bounds the JSON documents of a layout; registries refuse more than 4 MiB.
+const maxManifest = 4 << 20
+
+// Image is one image of a layout.
+type Image struct {
+	Ref    string
+	Target ocispec.Descriptor // an index or a manifest
+}
+
+// names are the records that the kubelet may ask for: the reference, and the repository with the digest.
+func (i Image) names() []string {
+	repo, _, _ := strings.Cut(i.Ref, "@")
+	if at := strings.LastIndexByte(repo, ':'); at > strings.LastIndexByte(repo, '/') {
+		repo = repo[:at]
+	}
+	byDigest := repo + "@" + i.Target.Digest.String()
+	if i.Ref == byDigest {
+		return []string{i.Ref}
+	}
+	return []string{i.Ref, byDigest}
+}
+
+// Layout is an OCI image layout inside an archive.
+type Layout struct {
+	Images  []Image
+	archive *bundle.Archive
+	dir     string
+}
+
+// OpenLayout reads the list of images of a layout, such as addons/flannel/0.26.7/images. A folder that the archive does
+// not have is a layout without images.
+func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
+	l := &Layout{archive: a, dir: dir}
+	if _, ok := a.Entry(path.Join(dir, ocispec.ImageIndexFile)); !ok {
+		return l, nil
+	}
+	var index ocispec.Index
+	if err := l.readJSON(path.Join(dir, ocispec.ImageIndexFile), &index); err != nil {
+		return nil, err
+	}
+	for _, desc := range index.Manifests {
+		ref := desc.Annotations[images.AnnotationImageName]
+		if ref == "" {
+			ref = desc.Annotations[ocispec.AnnotationRefName]
+		}
+		if ref == "" {
+			return nil, fmt.Errorf("%s: image %s has no name", dir, desc.Digest)
+		}
+		l.Images = append(l.Images, Image{Ref: ref, Target: ocispec.Descriptor{MediaType: desc.MediaType, Digest: desc.Digest, Size: desc.Size}})
+	}
+	return l, nil
+}
+
+func (l *Layout) readJSON(name string, into any) error {
+	data, err := l.archive.ReadFile(name, maxManifest)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+func (l *Layout) blob(desc ocispec.Descriptor) string {
+	return path.Join(l.dir, ocispec.ImageBlobsDir, desc.Digest.Algorithm().String(), desc.Digest.Encoded())
+}
+
+// copyBlob copies one blob unless the store has it.
+func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec.Descriptor) error {
+	if info, err := store.Info(ctx, desc.Digest); err == nil && info.Size == desc.Size {
+		return nil
+	} else if err != nil && !errdefs.IsNotFound(err) {
+		return err
+	}
+	blob, err := l.archive.OpenEntry(l.blob(desc))
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	return content.WriteBlob(ctx, store, "sealift-"+desc.Digest.String(), blob, desc)
+}
+
+// UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer
+// once unpacked. A gzip layer tells its unpacked size in its last four bytes (RFC 1952 §2.3.1, modulo 4 GiB).
+func UnpackedSize(layouts ...*Layout) (int64, error) {
+	sizes := make(map[string]int64)
+	for _, l := range layouts {
+		for _, e := range l.archive.Below(path.Join(l.dir, ocispec.ImageBlobsDir)) {
+			if _, counted := sizes[e.SHA256]; counted {
+				continue
+			}
+			unpacked, err := l.gzipSize(e)
+			if err != nil {
+				return 0, err
+			}
+			sizes[e.SHA256] = e.Size + unpacked
+		}
+	}
+	var total int64
+	for size := range maps.Values(sizes) {
+		total += size
+	}
+	return total, nil
+}
+
+// gzipSize gives the inflated size of a gzip file, zero for another file.
+func (l *Layout) gzipSize(e bundle.Entry) (int64, error) {
+	var head, tail [4]byte
+	err := l.archive.ReadAt(e.Path, head[:2], 0)
+	if e.Size < 18 || err != nil || !slices.Equal(head[:2], []byte{0x1f, 0x8b}) {
+		return 0, err
+	}
+	if err := l.archive.ReadAt(e.Path, tail[:], e.Size-4); err != nil {
+		return 0, err
+	}
+	return int64(binary.LittleEndian.Uint32(tail[:])), nil
+}

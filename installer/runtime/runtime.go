@@ -1,0 +1,160 @@
+// Package runtime puts the images of a bundle into containerd: each blob goes straight from the archive into the content
+// store, and what is there already is not read.
+//
+// The package knows images and containerd. It starts no container and configures nothing.
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// Socket is where containerd listens.
+	Socket = "/run/containerd/containerd.sock"
+
+	// namespace is the one that the kubelet sees.
+	namespace = "k8s.io"
+
+	// connectTimeout bounds the wait for a containerd that was just started.
+	connectTimeout = 30 * time.Second
+
+	// parallelImages is how many images are loaded at once: unpacking is one thread an image, and each holds one
+	// decompressor of a few MiB.
+	parallelImages = 2
+)
+
+// pinned keeps the kubelet's garbage collection from an image that an airgapped node could not pull again.
+var pinned = map[string]string{"io.cri-containerd.pinned": "pinned"}
+
+// Runtime is a connection to containerd.
+type Runtime struct {
+	client   *containerd.Client
+	platform platforms.MatchComparer
+}
+
+// Connect connects to containerd, waiting for one that was just started.
+func Connect(ctx context.Context, socket string) (*Runtime, error) {
+	client, err := containerd.New(socket, containerd.WithDefaultNamespace(namespace), containerd.WithTimeout(connectTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("containerd at %s does not answer: %w; see 'systemctl status containerd'", socket, err)
+	}
+	r := &Runtime{client: client, platform: platforms.Default()}
+	serving, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if ok, err := client.IsServing(serving); !ok || err != nil {
+		return nil, errors.Join(fmt.Errorf("containerd at %s does not serve; see 'systemctl status containerd'", socket), err, client.Close())
+	}
+	return r, nil
+}
+
+// Close ends the connection.
+func (r *Runtime) Close() error { return r.client.Close() }
+
+// Result counts what a load did.
+type Result struct {
+	Loaded  int `json:"loaded"`
+	Present int `json:"present"` // complete before
+}
+
+// Load brings all images of a layout into containerd, unpacked and pinned. Images that are there are left alone.
+func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref string)) (Result, error) {
+	ctx, release, err := r.client.WithLease(ctx) // nothing is collected before it has a name
+	if err != nil {
+		return Result{}, fmt.Errorf("containerd lease: %w", err)
+	}
+	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+	present := make([]bool, len(layout.Images))
+	group, gctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelImages)
+	for i, image := range layout.Images {
+		group.Go(func() (err error) {
+			if present[i], err = r.present(gctx, image); err != nil || present[i] {
+				return err
+			}
+			progress(image.Ref)
+			if err := r.load(gctx, layout, image); err != nil {
+				return fmt.Errorf("load image %s: %w", image.Ref, err)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return Result{}, err
+	}
+	var result Result
+	for _, there := range present {
+		if there {
+			result.Present++
+		} else {
+			result.Loaded++
+		}
+	}
+	return result, nil
+}
+
+// present says whether an image is there under its names, complete and unpacked.
+func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
+	for _, name := range image.names() {
+		record, err := r.client.ImageService().Get(ctx, name)
+		if errdefs.IsNotFound(err) || err == nil && record.Target.Digest != image.Target.Digest {
+			return false, nil
+		}
+		if err != nil {
+			return false, fmt.Errorf("look up image %s: %w", name, err)
+		}
+	}
+	available, _, _, missing, err := images.Check(ctx, r.client.ContentStore(), image.Target, r.platform)
+	if err != nil || !available || len(missing) > 0 {
+		return false, err
+	}
+	return r.handle(image).IsUnpacked(ctx, "")
+}
+
+// handle is containerd's view of an image for this platform.
+func (r *Runtime) handle(image Image) containerd.Image {
+	return containerd.NewImageWithPlatform(r.client, images.Image{Name: image.Ref, Target: image.Target}, r.platform)
+}
+
+func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
+	cs := r.client.ContentStore()
+	children := images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil)
+	children = images.LimitManifests(images.FilterPlatforms(children, r.platform), r.platform, 1)
+	write := images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		return nil, layout.copyBlob(ctx, cs, desc)
+	})
+	if err := images.Dispatch(ctx, images.Handlers(write, children), nil, image.Target); err != nil {
+		return err
+	}
+	if err := r.handle(image).Unpack(ctx, ""); err != nil {
+		return fmt.Errorf("unpack: %w", err)
+	}
+	for _, name := range image.names() {
+		if err := r.name(ctx, images.Image{Name: name, Target: image.Target, Labels: pinned}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name creates or moves the record of a name.
+func (r *Runtime) name(ctx context.Context, record images.Image) error {
+	service := r.client.ImageService()
+	_, err := service.Create(ctx, record)
+	if errdefs.IsAlreadyExists(err) {
+		_, err = service.Update(ctx, record, "target", "labels")
+	}
+	if err != nil {
+		return fmt.Errorf("name image %s: %w", record.Name, err)
+	}
+	return nil
+}
