@@ -116,6 +116,7 @@ func wrapArgErrors(cmd *cobra.Command) {
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.applyCommand(),
+		a.buildCommand(),
 		a.versionCommand(),
 	}
 }
