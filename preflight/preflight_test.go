@@ -1,0 +1,135 @@
+package preflight_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sealift/sealift/preflight"
+)
+
+func mixed() []preflight.Check {
+	return []preflight.Check{
+		{Name: "good", Probe: func(_ context.Context, r *preflight.Reporter) { r.Passf("fine") }},
+		{Name: "odd", Probe: func(_ context.Context, r *preflight.Reporter) { r.Warnf("look", "odd %d", 1) }},
+		{Name: "bad", Probe: func(_ context.Context, r *preflight.Reporter) {
+			r.Failf("mend it", "broken")
+			r.Failf("", "lost")
+		}},
+		{Name: "silent", Probe: func(context.Context, *preflight.Reporter) {}},
+	}
+}
+
+func TestRunCollectsEveryAnswer(t *testing.T) {
+	report, err := preflight.Run(t.Context(), mixed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table strings.Builder
+	if err := report.WriteTable(&table); err != nil {
+		t.Fatal(err)
+	}
+	const want = `RESULT  CHECK  FOUND
+pass    good   fine
+warn    odd    odd 1
+               → look
+fail    bad    broken
+               → mend it
+fail    bad    lost
+`
+	if diff := cmp.Diff(want, table.String()); diff != "" {
+		t.Errorf("table (-want +got)\n%s", diff)
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const wantJSON = `{"results":[{"check":"good","status":"pass","message":"fine"},` +
+		`{"check":"odd","status":"warn","message":"odd 1","hint":"look"},` +
+		`{"check":"bad","status":"fail","message":"broken","hint":"mend it"},{"check":"bad","status":"fail","message":"lost"}]}`
+	if diff := cmp.Diff(wantJSON, string(text)); diff != "" {
+		t.Errorf("JSON (-want +got)\n%s", diff)
+	}
+	const wantErr = "this host is not ready:\n  bad: broken; mend it\n  bad: lost"
+	var refused *preflight.RefusedError
+	if err := report.Err(); !errors.As(err, &refused) || err.Error() != wantErr {
+		t.Errorf("got %v, want %s", err, wantErr)
+	}
+}
+
+func TestWarningsDoNotRefuse(t *testing.T) {
+	report, err := preflight.Run(t.Context(), mixed()[:2])
+	if err != nil || report.Err() != nil || report.Count(preflight.Warn) != 1 {
+		t.Errorf("got %v, %v, %+v", err, report.Err(), report)
+	}
+}
+
+func TestRunStopsWhenItsContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	checks := append([]preflight.Check{{Name: "last", Probe: func(_ context.Context, r *preflight.Reporter) {
+		r.Passf("asked")
+		cancel()
+	}}}, mixed()...)
+	report, err := preflight.Run(ctx, checks)
+	if !errors.Is(err, context.Canceled) || len(report.Results) != 1 {
+		t.Errorf("got %v, %+v", err, report)
+	}
+}
+
+func TestThisHostSeesAnOccupiedPort(t *testing.T) {
+	for name, address := range map[string]string{"on every address": ":0", "on loopback only": "127.0.0.1:0"} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			taken := listener.Addr().(*net.TCPAddr).Port
+			ask := func() preflight.Status {
+				host, err := preflight.ThisHost("debian-12")
+				if err != nil {
+					t.Fatal(err)
+				}
+				report, err := preflight.Run(t.Context(), preflight.Builtin(host, preflight.Needs{Ports: []int{taken}}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				at := slices.IndexFunc(report.Results, func(r preflight.Result) bool { return r.Check == "ports" })
+				return report.Results[at].Status
+			}
+			if got := ask(); got != preflight.Fail {
+				t.Errorf("a port in use: %s", got)
+			}
+			listener.Close()
+			if got := ask(); got != preflight.Pass {
+				t.Errorf("the same port after its listener has gone: %s", got)
+			}
+		})
+	}
+}
+
+func TestThisHostMeasuresDirectoriesYetToBeMade(t *testing.T) {
+	host, err := preflight.ThisHost("debian-12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	there, err := host.Disk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := host.Disk(filepath.Join(dir, "not", "yet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if there.ID != missing.ID || missing.Free == 0 {
+		t.Errorf("%+v and %+v", there, missing)
+	}
+}
