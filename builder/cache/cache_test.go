@@ -1,0 +1,153 @@
+package cache_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/sealift/sealift/builder/cache"
+)
+
+func open(t *testing.T) (*cache.Cache, string) {
+	t.Helper()
+	dir := t.TempDir()
+	c, err := cache.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, dir
+}
+
+func digestOf(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+func put(t *testing.T, c *cache.Cache, content, want string) (string, error) {
+	t.Helper()
+	w, err := c.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	return w.Commit(want)
+}
+
+func assertNothingUnfinished(t *testing.T, c *cache.Cache) {
+	t.Helper()
+	left, err := os.ReadDir(c.Temp())
+	if err != nil || len(left) != 0 {
+		t.Errorf("left in the temporary directory: %v, %v", left, err)
+	}
+}
+
+func TestABlobIsFoundByItsDigest(t *testing.T) {
+	c, _ := open(t)
+	digest, err := put(t, c, "content", "")
+	if err != nil || digest != digestOf("content") {
+		t.Fatalf("Commit = %s, %v", digest, err)
+	}
+	if size, ok := c.Stat(digest); !ok || size != 7 {
+		t.Errorf("Stat = %d, %v", size, ok)
+	}
+	data, err := c.Read(digest, 7)
+	if err != nil || string(data) != "content" {
+		t.Errorf("Read = %q, %v", data, err)
+	}
+	assertNothingUnfinished(t, c)
+}
+
+func TestContentOfAnotherDigestIsNotKept(t *testing.T) {
+	c, _ := open(t)
+	if _, err := put(t, c, "content", digestOf("other")); !errors.Is(err, cache.ErrMismatch) {
+		t.Fatalf("Commit = %v, want ErrMismatch", err)
+	}
+	for _, s := range []string{"content", "other"} {
+		if _, ok := c.Stat(digestOf(s)); ok {
+			t.Errorf("the blob of %q was kept", s)
+		}
+	}
+	assertNothingUnfinished(t, c)
+}
+
+func TestADiscardedBlobLeavesNothing(t *testing.T) {
+	c, _ := open(t)
+	w, err := c.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = w.Write([]byte("half"))
+	w.Discard()
+	assertNothingUnfinished(t, c)
+}
+
+func TestADamagedBlobIsForgotten(t *testing.T) {
+	check := map[string]func(*cache.Cache, string) error{
+		"when it is read":     func(c *cache.Cache, d string) error { _, err := c.Read(d, 100); return err },
+		"when it is verified": func(c *cache.Cache, d string) error { return c.Verify(d) },
+	}
+	for name, check := range check {
+		t.Run(name, func(t *testing.T) {
+			c, _ := open(t)
+			digest, err := put(t, c, "content", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := check(c, digest); err != nil {
+				t.Fatalf("before the damage: %v", err)
+			}
+			if err := os.WriteFile(c.Path(digest), []byte("cOntent"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if err := check(c, digest); !errors.Is(err, cache.ErrMismatch) {
+				t.Errorf("got %v, want ErrMismatch", err)
+			}
+			if err := check(c, digest); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("afterwards got %v, want that it does not exist", err)
+			}
+		})
+	}
+}
+
+func TestReadRefusesMoreThanTheLimit(t *testing.T) {
+	c, _ := open(t)
+	digest, err := put(t, c, "content", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(digest, 6); err == nil {
+		t.Error("a blob of 7 bytes was read with a limit of 6")
+	}
+}
+
+func TestAFactIsRecalledByItsKey(t *testing.T) {
+	c, dir := open(t)
+	key := "https://example.com/a?b=../../c"
+	var got string
+	if c.Recall("urls", key, &got) {
+		t.Error("recalled what was never remembered")
+	}
+	if err := c.Remember("urls", key, "fact"); err != nil {
+		t.Fatal(err)
+	}
+	if !c.Recall("urls", key, &got) || got != "fact" {
+		t.Errorf("recalled %q", got)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "urls", "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("files %v, %v", files, err)
+	}
+	if err := os.WriteFile(files[0], []byte(`{"key":`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if c.Recall("urls", key, &got) {
+		t.Error("recalled a damaged record")
+	}
+	assertNothingUnfinished(t, c)
+}

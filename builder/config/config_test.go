@@ -1,0 +1,185 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/hostpkg"
+	"github.com/sealift/sealift/diag"
+)
+
+func parse(t *testing.T, text string) config.Config {
+	t.Helper()
+	c, err := config.Parse("sealift.yaml", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const whole = `mirrors:
+  registry.k8s.io: 127.0.0.1:5000/registry.k8s.io
+  https://dl.k8s.io/: http://127.0.0.1:5080/dl.k8s.io/
+targets:
+  debian-12:
+    directives: [apt, apt24]
+    base: [apt]
+    sources:
+    - url: http://archive.example/debian
+      suites: [bookworm]
+      components: [main, contrib]
+      signedBy: /keys/example.gpg
+  ubuntu-24.04:
+    sources:
+    - url: http://archive.example/ubuntu
+      suites: [noble]
+      components: [main]
+      signedBy: /keys/ubuntu.gpg
+`
+
+func TestBuiltinTargetsAreDebian(t *testing.T) {
+	for name, codename := range map[string]string{"debian-12": "bookworm", "debian-13": "trixie"} {
+		target, err := config.Default().Target(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := target.Check(); err != nil {
+			t.Error(err)
+		}
+		if !target.Reaches("apt") || target.Reaches("apt24") || target.Reaches("yum") {
+			t.Errorf("%s is reached by %v, want apt alone", name, target.Directives)
+		}
+		var suites []string
+		for _, source := range target.Sources {
+			suites = append(suites, source.Suites...)
+		}
+		if want := []string{codename, codename + "-updates", codename + "-security"}; !slices.Equal(suites, want) {
+			t.Errorf("%s has suites %v, want %v", name, suites, want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	c := parse(t, whole)
+	if got, want := c.Mirrors.URL("https://dl.k8s.io/x"), "http://127.0.0.1:5080/dl.k8s.io/x"; got != want {
+		t.Errorf("mirror of a URL is %q, want %q", got, want)
+	}
+	if got, _ := c.Mirrors.Repository("registry.k8s.io/pause"); got != "127.0.0.1:5000/registry.k8s.io/pause" {
+		t.Errorf("mirror of a repository is %q", got)
+	}
+	got, err := c.Target("debian-12")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := hostpkg.Target{
+		Name: "debian-12", Directives: []string{"apt", "apt24"}, Base: []string{"apt"},
+		Sources: []hostpkg.Archive{{URL: "http://archive.example/debian", Suites: []string{"bookworm"}, Components: []string{"main", "contrib"}, SignedBy: "/keys/example.gpg"}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("a target does not replace the built-in one (-want +got):\n%s", diff)
+	}
+	ubuntu, err := c.Target("ubuntu-24.04")
+	if err != nil || !ubuntu.Reaches("apt") || !ubuntu.Reaches("apt24") || ubuntu.Reaches("apt26") || len(ubuntu.Base) == 0 {
+		t.Errorf("a new target is %+v, %v; want the directives of its name and the usual base", ubuntu, err)
+	}
+	if _, err := c.Target("debian-13"); err != nil {
+		t.Errorf("the other built-in target is gone: %v", err)
+	}
+}
+
+func TestUnknownTargetNamesTheNearest(t *testing.T) {
+	_, err := config.Default().Target("debian12")
+	if err == nil || !strings.Contains(err.Error(), `did you mean "debian-12"?`) {
+		t.Errorf("got %v", err)
+	}
+	_, err = config.Default().Target("rhel-9")
+	if err == nil || !strings.Contains(err.Error(), "there are debian-12, debian-13") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEveryFaultIsNamedWithItsPlace(t *testing.T) {
+	tests := map[string]struct {
+		text string
+		want []string // beginnings of the findings, in order
+	}{
+		"an unknown section":        {"mirors: {}\n", []string{`sealift.yaml:1:1: error: unknown key "mirors" in the configuration (did you mean "mirrors"?)`}},
+		"a key given twice":         {"mirrors: {}\nmirrors: {}\n", []string{"sealift.yaml:2:1: error:"}},
+		"a bad rule beside another": {"mirrors:\n  https://a/: b\n  quay.io/: c\n", []string{"sealift.yaml:2:3: error: mirror \"https://a/\"", "sealift.yaml:3:3: error: mirror \"quay.io/\""}},
+		"an unknown field":          {"targets:\n  a-1:\n    base: [apt]\n    source: []\n", []string{"sealift.yaml:2:3: error: target a-1 has no sources", `sealift.yaml:4:5: error: unknown key "source" in target a-1`}},
+		"an unknown directive":      {strings.Replace(whole, "apt24]", "yum]", 1), []string{`sealift.yaml:6:23: error: "yum" is not a directive that apt resolves`}},
+		"a target that is no name":  {"targets:\n  ../x: {sources: [{url: http://a, suites: [a], components: [a], signedBy: /a}]}\n", []string{`sealift.yaml:2:3: error: target "../x": a name has`}},
+		"a source that is no URL":   {strings.Replace(whole, "http://archive.example/debian", "file:/debian", 1), []string{"sealift.yaml:5:3: error: target debian-12: source"}},
+		"a relative keyring":        {strings.Replace(whole, "/keys/example.gpg", "example.gpg", 1), []string{"sealift.yaml:5:3: error: target debian-12: source"}},
+		"not YAML":                  {"mirrors: [\n", []string{"sealift.yaml:"}},
+		"an alias":                  {"mirrors: &a {}\ntargets: *a\n", []string{"sealift.yaml:1:"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := config.Parse("sealift.yaml", strings.NewReader(test.text))
+			var found diag.Errors
+			if !errors.As(err, &found) {
+				t.Fatalf("got %v, want findings", err)
+			}
+			for i, want := range test.want {
+				if i >= len(found) || !strings.HasPrefix(found[i].Error(), want) {
+					t.Errorf("got\n%v\nwant as number %d: %s", err, i+1, want)
+				}
+			}
+		})
+	}
+}
+
+func TestLoad(t *testing.T) {
+	t.Run("without a file in the working directory the defaults hold", func(t *testing.T) {
+		t.Chdir(t.TempDir())
+		c, err := config.Load("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(config.Default().Targets, c.Targets); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("sealift.yaml of the working directory is read", func(t *testing.T) {
+		dir := t.TempDir()
+		t.Chdir(dir)
+		if err := os.WriteFile(filepath.Join(dir, "sealift.yaml"), []byte(whole), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		c, err := config.Load("")
+		if err != nil || len(c.Targets) != 3 {
+			t.Errorf("got %d targets, %v", len(c.Targets), err)
+		}
+	})
+	t.Run("a file that was asked for must be there", func(t *testing.T) {
+		if _, err := config.Load(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(whole)
+	f.Add("targets:\n  a: [b]\nmirrors: {a: {b: c}}\n")
+	f.Add("mirrors: null\ntargets: ~\n")
+	f.Add("? [a]\n: b\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		c, err := config.Parse("sealift.yaml", strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		for _, target := range c.Targets {
+			if err := target.Check(); err != nil {
+				t.Errorf("accepted a target that is wrong: %v", err)
+			}
+		}
+	})
+}
