@@ -78,6 +78,11 @@ func (l *List) Warnf(pos Pos, hint, format string, args ...any) {
 	l.findings = append(l.findings, Finding{Pos: pos, Severity: Warning, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
+// Add takes over findings collected elsewhere.
+func (l *List) Add(findings ...Finding) {
+	l.findings = append(l.findings, findings...)
+}
+
 // Findings returns everything collected, in the order of the file.
 func (l *List) Findings() []Finding {
 	sorted := append([]Finding(nil), l.findings...)

@@ -1,7 +1,9 @@
 package manifest
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"path"
 	"regexp"
@@ -11,6 +13,28 @@ import (
 
 	"github.com/sealift/sealift/diag"
 )
+
+// Lint reads a Manifest and returns everything there is to say about it, of its words and of what they mean, in the
+// order of the file. The error is one of reading the stream.
+func Lint(name string, r io.Reader) ([]diag.Finding, error) {
+	_, findings, err := read(name, r)
+	return findings, err
+}
+
+// read parses and checks.
+func read(name string, r io.Reader) (*File, []diag.Finding, error) {
+	var all diag.List
+	file, err := Parse(name, r)
+	var mistakes diag.Errors
+	switch {
+	case errors.As(err, &mistakes):
+		all.Add(mistakes...)
+	case err != nil:
+		return nil, nil, err
+	}
+	all.Add(Check(file)...)
+	return file, all.Findings(), nil
+}
 
 // Check holds a file against the rules that words alone do not show, and returns what it found in the order of the
 // file. Errors are what no build can be made of; warnings are what will probably disappoint.

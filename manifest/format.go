@@ -2,6 +2,10 @@ package manifest
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 )
 
@@ -16,4 +20,38 @@ func (f *File) Format() []byte {
 		out.WriteByte('\n')
 	}
 	return out.Bytes()
+}
+
+// Save replaces the file at path by the canonical form of f: whole or not at all, with the permissions that it had.
+func (f *File) Save(path string) error {
+	if err := f.save(path); err != nil {
+		return fmt.Errorf("rewrite manifest %s: %w", path, err)
+	}
+	return nil
+}
+
+func (f *File) save(path string) (err error) {
+	path, err = filepath.EvalSymlinks(path) // so that a link stays one
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(path), ".Manifest-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(temp.Name()))
+		}
+	}()
+	_, err = temp.Write(f.Format())
+	err = errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Sync(), temp.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(temp.Name(), path)
 }

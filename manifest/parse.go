@@ -22,18 +22,18 @@ const (
 )
 
 // Load reads and checks the Manifest at path. Every error of the file is in the diag.Errors that it returns; warnings
-// are left to Check.
+// are left to Lint.
 func Load(path string) (*File, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)
 	}
 	defer f.Close()
-	file, err := Parse(path, f)
+	file, findings, err := read(path, f)
 	if err != nil {
 		return nil, err
 	}
-	if err := diag.Err(Check(file)); err != nil {
+	if err := diag.Err(findings); err != nil {
 		return nil, err
 	}
 	return file, nil

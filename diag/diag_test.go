@@ -1,0 +1,51 @@
+package diag_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/diag"
+)
+
+func TestNearest(t *testing.T) {
+	known := []string{"image", "asset", "apt", "apt24", "yum", "metadata"}
+	tests := map[string]struct{ word, want string }{
+		"a letter too many":          {"imagee", "image"},
+		"a letter left out":          {"aset", "asset"},
+		"a wrong letter":             {"imaqe", "image"},
+		"neighbours swapped":         {"iamge", "image"},
+		"two swaps in a longer word": {"emtadaat", "metadata"},
+		"another case":               {"YUM", "yum"},
+		"the first of equally near":  {"apt2", "apt"},
+		"too many slips":             {"imxxx", ""},
+		"nothing like it":            {"snap", ""},
+		"nothing at all":             {"", ""},
+		"a text, not a word":         {strings.Repeat("image", 100), ""},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := diag.Nearest(test.word, known); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestListKeepsTheOrderOfTheFileAndErrsOnErrorsOnly(t *testing.T) {
+	var list diag.List
+	list.Warnf(diag.Pos{File: "f", Line: 3, Col: 1}, "", "third")
+	list.Errorf(diag.Pos{File: "f", Line: 2, Col: 9}, "mend it", "second")
+	list.Errorf(diag.Pos{File: "f", Line: 2, Col: 1}, "", "first")
+	const want = "f:2:1: error: first\nf:2:9: error: second (mend it)\nf:3:1: warning: third"
+	if got := diag.Errors(list.Findings()).Error(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	if errs, ok := list.Err().(diag.Errors); !ok || len(errs) != 2 {
+		t.Errorf("errors: %v", list.Err())
+	}
+	var warned diag.List
+	warned.Warnf(diag.Pos{File: "f"}, "", "only this")
+	if err := warned.Err(); err != nil {
+		t.Errorf("a warning became the error %v", err)
+	}
+}

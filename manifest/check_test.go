@@ -1,0 +1,89 @@
+package manifest_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+func lint(t testing.TB, text string) string {
+	t.Helper()
+	findings, err := manifest.Lint("m", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return diag.Errors(findings).Error()
+}
+
+func TestLintFinds(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"nothing in a good file": {"image a quay.io/x/y:1\nimage b postgres:10.7\nimage c a@sha256:" + strings.Repeat("0", 64) +
+			"\nimage d localhost:5000/x:1\nasset f https://example.com/f\nasset g files/g\nasset h /srv/h\napt g++\nyum NetworkManager\n" +
+			"dockerout rhel-7-force a/Dockerfile 1\n", ""},
+		"an image id twice": {"image a a:1\nimage b b:1\nimage a c:1", `m:3:7: error: image id "a" is already on line 1 (give each image an id of its own)`},
+		"an image id with a slash": {"image a/b a:1",
+			`m:1:7: error: bad image id "a/b" (it becomes a file name: letters, digits, '.', '_' and '-')`},
+		"a bad reference": {"image a quay.io/UPPER:1", `m:1:9: error: bad image reference: could not parse reference: quay.io/UPPER:1 ` +
+			`(write [registry/]repository:tag or @sha256:digest)`},
+		"a reference without a tag": {"image a localhost:5000/x",
+			`m:1:9: error: image reference "localhost:5000/x" has no tag (an implied latest is never the same image twice; name a tag or a digest)`},
+		"the tag latest":      {"image a x:latest", `m:1:9: warning: tag latest means another image tomorrow (name a version)`},
+		"an asset name twice": {"asset a x\nasset https://example.com/a", `m:2:7: error: asset "a" is already on line 1 (give each asset a name of its own)`},
+		"an asset name with a folder": {"asset ../a https://example.com/a",
+			`m:1:7: error: bad asset name "../a" (a plain file name: letters, digits, '.', '_', '+' and '-', no folders)`},
+		"an asset that is a folder up": {"asset ..", `m:1:7: error: bad asset name ".." (a plain file name: letters, digits, '.', '_', '+' and '-', no folders)`},
+		"an asset name with an escaped slash": {"asset https://example.com/x%2Fa",
+			`m:1:7: error: bad asset name "x/a" (a plain file name: letters, digits, '.', '_', '+' and '-', no folders)`},
+		"a URL without TLS": {"asset a http://example.com/a",
+			`m:1:9: warning: anyone on the way can change what example.com sends; kURL takes only https for a URL (use https)`},
+		"a scheme that is not fetched":       {"asset a s3://bucket/a", `m:1:9: error: cannot fetch by s3 (use https, or a path to a local file)`},
+		"a URL without a host":               {"asset a https:///a", `m:1:9: error: URL "https:///a" names no host (write https://host/path)`},
+		"a URL that is none":                 {"asset a https://h/%zz", `m:1:9: error: bad URL: parse "https://h/%zz": invalid URL escape "%zz"`},
+		"a package name in capitals for apt": {"apt NetworkManager", `m:1:5: error: bad package name "NetworkManager" (give the package's bare name)`},
+		"a pinned package":                   {"apt fio=3.33-3", `m:1:5: error: bad package name "fio=3.33-3" (write "fio"; versions are chosen when the Manifest is resolved)`},
+		"a package that is an option":        {"yum --nogpgcheck", `m:1:5: error: bad package name "--nogpgcheck" (give the package's bare name)`},
+		"a package twice":                    {"apt a0\nyum a0\napt a0", `m:3:5: warning: apt package "a0" is already on line 1 (remove this line)`},
+		"a target that is no folder":         {"dockerout ../x D 1", `m:1:11: error: bad target "../x" (name an operating system, such as rhel-9)`},
+		"a target that is no operating system": {"dockerout output D 1",
+			`m:1:11: warning: no host looks for its packages in "output" (name an operating system, such as rhel-9)`},
+		"a Dockerfile outside":   {"dockerout rhel-9 a/../../D 1", `m:1:18: error: Dockerfile "a/../../D" is outside the repository (give a path from the root of the repository)`},
+		"an absolute Dockerfile": {"dockerout rhel-9 /D 1", `m:1:18: error: Dockerfile "/D" is outside the repository (give a path from the root of the repository)`},
+		"a bad build argument":   {"dockerout rhel-9 D --build-arg=a-b=1", `m:1:20: error: bad name of a build argument "a-b" (letters, digits and '_')`},
+		"an unresolved placeholder": {"image a a:__A_VERSION__\nasset __NAME__ x",
+			"m:1:9: error: unresolved placeholder __A_VERSION__ (fill it in, or keep the file in a folder called template)\n" +
+				"m:2:7: error: unresolved placeholder __NAME__ (fill it in, or keep the file in a folder called template)"},
+		"five different mistakes at once": {"imgae a a:1\nimage b b\n\n# fine\napt x y\nasset a/b c\nyum\n",
+			"m:1:1: error: unknown directive \"imgae\" (did you mean \"image\"?)\n" +
+				"m:2:9: error: image reference \"b\" has no tag (an implied latest is never the same image twice; name a tag or a digest)\n" +
+				"m:5:7: error: several packages on one line: x y (give each package a line of its own; kURL takes the first and drops the others)\n" +
+				"m:6:7: error: bad asset name \"a/b\" (a plain file name: letters, digits, '.', '_', '+' and '-', no folders)\n" +
+				"m:7:1: error: yum needs a package name (write: yum <package>)"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := lint(t, test.text); got != test.want {
+				t.Errorf("got\n%s\nwant\n%s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestLoadRefusesErrorsAndLetsWarningsPass(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "Manifest")
+	write(t, path, "image a x:latest\n")
+	if file, err := manifest.Load(path); err != nil || len(file.Images()) != 1 {
+		t.Errorf("a warning: %v, %v", file, err)
+	}
+	write(t, path, "image a x\nimag b\n")
+	_, err := manifest.Load(path)
+	if errs, ok := err.(diag.Errors); !ok || len(errs) != 2 {
+		t.Errorf("got %v, want an error of meaning and one of words", err)
+	}
+	if _, err := manifest.Load(filepath.Join(dir, "gone")); err == nil {
+		t.Error("a missing file is no error")
+	}
+}
