@@ -16,27 +16,28 @@ const (
 
 // Installer is one specification of a cluster.
 type Installer struct {
-	APIVersion string // as written: APIVersion or KurlAPIVersion
-	Name       string // metadata.name; may be empty
-	AddOns     []AddOn
-	Sections   []Section
+	APIVersion string    `json:"apiVersion"`     // as written: APIVersion or KurlAPIVersion
+	Name       string    `json:"name,omitempty"` // metadata.name
+	AddOns     []AddOn   `json:"addOns"`
+	Sections   []Section `json:"sections,omitempty"`
 }
 
 // AddOn is one versioned key of the spec. Add-ons stand in the order of the document.
 type AddOn struct {
-	Name    string // folder of the add-on: cert-manager
-	Key     string // key in the spec: certManager; spelled as in kURL when kURL lists it, otherwise as written
-	Version string // as written; a pattern such as latest or 1.36.x is for the store to resolve
-	Options Options
-	Pos     diag.Pos // of the key
+	Name string `json:"name"` // folder of the add-on: cert-manager
+	// Key is the key in the spec: certManager. It is spelled as in kURL when kURL lists it, otherwise as written.
+	Key     string   `json:"key"`
+	Version string   `json:"version"` // as written; a pattern such as latest or 1.36.x is for the store to resolve
+	Options Options  `json:"options,omitempty"`
+	Pos     diag.Pos `json:"-"` // of the key
 }
 
 // Section is a key of the spec that configures the host or the installer and has no version: kurl, helm,
 // selinuxConfig, iptablesConfig, firewalldConfig, ufwConfig.
 type Section struct {
-	Key     string
-	Options Options
-	Pos     diag.Pos // of the key
+	Key     string   `json:"key"`
+	Options Options  `json:"options,omitempty"`
+	Pos     diag.Pos `json:"-"` // of the key
 }
 
 // Options are the keys under an add-on or section except version. A value is a string, bool, int64, float64, []any of

@@ -116,7 +116,9 @@ func wrapArgErrors(cmd *cobra.Command) {
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.applyCommand(),
+		a.manifestCommand(),
 		a.buildCommand(),
+		a.specCommand(),
 		a.versionCommand(),
 	}
 }

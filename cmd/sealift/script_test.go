@@ -1,0 +1,24 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// TestMain lets scripts run this binary as the command sealift.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sealift": main})
+}
+
+// TestScripts runs testdata/script: one script for each thing that a command promises. UPDATE_SCRIPTS=1 rewrites the
+// outputs that they expect.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
+	})
+}
