@@ -2,6 +2,9 @@ package catalog_test
 
 import (
 	"errors"
+	"maps"
+	"os"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -73,6 +76,24 @@ addons/b/1/addon.yaml:1:8: error: after must be a list (write after: [name])`
 	}
 	if len(all) != 1 || all[0].Name != "c" {
 		t.Errorf("add-ons that could be read: %v", all)
+	}
+}
+
+func TestTheShippedAddOnsAreReadAndOrdered(t *testing.T) {
+	all, err := catalog.Scan(os.DirFS(".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := map[string]catalog.Meta{}
+	for _, m := range all {
+		newest[m.Name] = m
+	}
+	order, err := catalog.Order(slices.Collect(maps.Values(newest)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(order) < 2 || order[0] != "containerd" || order[1] != "kubernetes" {
+		t.Errorf("order: %v", order)
 	}
 }
 

@@ -1,5 +1,7 @@
 package spec
 
+import "slices"
+
 // fieldType is what a field's value must be.
 type fieldType string
 
@@ -36,11 +38,13 @@ type section struct {
 // sections is the table of kURL §2.1. Variable names are written where kURL's differ from the rule. One of its slips is
 // not repeated: velero.namespace overwrites VELERO_LOCAL_BUCKET there and is VELERO_NAMESPACE here.
 func sections() []section {
-	return append(addOnSections(), hostSections()...)
+	return slices.Concat(distributionSections(), networkSections(), storageSections(), serviceSections(), hostSections())
 }
 
-func addOnSections() []section {
-	plain := func(key string) section { return section{key: key, override: true} }
+// versionOnly is an add-on without options of its own.
+func versionOnly(key string) section { return section{key: key, override: true} }
+
+func distributionSections() []section {
 	return []section{
 		kubernetesSection(),
 		{key: "rke2"},
@@ -58,6 +62,12 @@ func addOnSections() []section {
 			{key: "tomlConfig", is: text},
 			{key: "preserveConfig", is: boolean},
 		}},
+		ekcoSection(),
+	}
+}
+
+func networkSections() []section {
+	return []section{
 		{key: "weave", override: true, fields: []field{
 			{key: "isEncryptionDisabled", is: boolean, variable: "ENCRYPT_NETWORK"},
 			{key: "podCIDR", is: text, variable: "POD_CIDR"},
@@ -73,12 +83,17 @@ func addOnSections() []section {
 			{key: "podCIDR", is: text},
 			{key: "podCidrRange", is: cidrSize},
 		}},
-		plain("calico"), plain("collectd"), plain("certManager"), plain("metricsServer"), plain("sonobuoy"), plain("goldpinger"),
+		versionOnly("calico"),
 		{key: "contour", override: true, fields: []field{
 			{key: "tlsMinimumProtocolVersion", is: text},
 			{key: "httpPort", is: integer},
 			{key: "httpsPort", is: integer},
 		}},
+	}
+}
+
+func storageSections() []section {
+	return []section{
 		{key: "rook", override: true, fields: []field{
 			{key: "blockDeviceFilter", is: text},
 			{key: "nodes", is: text},
@@ -107,6 +122,13 @@ func addOnSections() []section {
 			{key: "claimSize", is: text},
 			{key: "hostPath", is: text, variable: "MINIO_HOSTPATH"},
 		}},
+		{key: "aws", override: true, fields: []field{{key: "excludeStorageClass", is: boolean}}},
+	}
+}
+
+func serviceSections() []section {
+	return []section{
+		versionOnly("collectd"), versionOnly("certManager"), versionOnly("metricsServer"), versionOnly("sonobuoy"), versionOnly("goldpinger"),
 		{key: "registry", override: true, fields: []field{{key: "publishPort", is: integer}}},
 		{key: "prometheus", override: true, fields: []field{{key: "serviceType", is: text}}},
 		{key: "fluentd", override: true, fields: []field{
@@ -130,8 +152,6 @@ func addOnSections() []section {
 			{key: "resticTimeout", is: text},
 			{key: "serverFlags", is: list},
 		}},
-		ekcoSection(),
-		{key: "aws", override: true, fields: []field{{key: "excludeStorageClass", is: boolean}}},
 	}
 }
 

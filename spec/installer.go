@@ -65,8 +65,12 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 	names := map[string]*yaml.Node{}
 	for at := 0; at+1 < len(n.Content); at += 2 {
 		key, body := n.Content[at], n.Content[at+1]
-		if !addOnKey.MatchString(key.Value) || reserved(key.Value) {
+		if !addOnKey.MatchString(key.Value) {
 			p.Errorf(p.Pos(key), "letters and digits, starting with a letter", "bad add-on key %q", key.Value)
+			continue
+		}
+		if reserved(key.Value) {
+			p.Errorf(p.Pos(key), "call the add-on something else", "variables of an add-on called %q would be the system's own", key.Value)
 			continue
 		}
 		name := AddOnName(key.Value)

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -200,6 +201,9 @@ func scalar(n *yaml.Node) any {
 			return i
 		}
 	case "!!float":
+		if !strings.ContainsAny(n.Value, ".eE") {
+			break // an integer of more than 64 bits
+		}
 		var f float64
 		if n.Decode(&f) != nil || math.IsInf(f, 0) || math.IsNaN(f) { // JSON could not write them
 			break
