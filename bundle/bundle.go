@@ -74,5 +74,11 @@ type Package struct {
 // AddOnDir is where an add-on lies below the install root.
 func AddOnDir(name, version string) string { return path.Join("addons", name, version) }
 
-// IndexName is the file name of every index; a bundle's lies at the root, a package's in its add-on directory.
-const IndexName = "index.json"
+// The files that an archive has by name. IndexName lies at the root of a bundle, and in the add-on directory of a
+// package; the others lie at the root of a bundle.
+const (
+	IndexName     = "index.json"
+	InstallerName = "installer.yaml" // the Installer that the bundle is for
+	ScriptName    = "install.sh"     // starts BinaryName
+	BinaryName    = "bin/sealift"
+)

@@ -17,15 +17,6 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// content makes a file of a package.
-func content(path string, mode os.FileMode, data []byte) bundle.File {
-	sum := sha256.Sum256(data)
-	return bundle.File{
-		Path: path, Mode: mode, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
-		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
-	}
-}
-
 // noise is what deflate cannot shrink, looking like a gzip file.
 func noise(n int) []byte {
 	r := rand.NewChaCha8([32]byte{byte(n)})
@@ -43,13 +34,13 @@ func demo(name string) bundle.Package {
 	return bundle.Package{
 		Name: name, Version: "1.0.0", Platforms: []string{"linux/amd64"}, Targets: []string{"debian-12"},
 		Files: []bundle.File{
-			content(dir+"Manifest", 0o644, []byte("image app example.org/app:1\n")),
-			content(dir+"install.sh", 0o755, bytes.Repeat([]byte("echo "+name+"\n"), 2000)),
-			content(dir+"empty", 0o644, nil),
-			content(dir+"assets/tool", 0o644, bytes.Repeat([]byte("ELF and more of it "), 200_000)),
-			content(dir+"assets/"+strings.Repeat("long/", 40)+strings.Repeat("n", 120), 0o600, []byte("needs a PAX record")),
-			content(dir+"images/blobs/sha256/"+strings.Repeat("a", 64), 0o644, layer),
-			content(dir+"images/copy", 0o644, layer),
+			bundle.BytesFile(dir+"Manifest", 0o644, []byte("image app example.org/app:1\n")),
+			bundle.BytesFile(dir+"install.sh", 0o755, bytes.Repeat([]byte("echo "+name+"\n"), 2000)),
+			bundle.BytesFile(dir+"empty", 0o644, nil),
+			bundle.BytesFile(dir+"assets/tool", 0o644, bytes.Repeat([]byte("ELF and more of it "), 200_000)),
+			bundle.BytesFile(dir+"assets/"+strings.Repeat("long/", 40)+strings.Repeat("n", 120), 0o600, []byte("needs a PAX record")),
+			bundle.BytesFile(dir+"images/blobs/sha256/"+strings.Repeat("a", 64), 0o644, layer),
+			bundle.BytesFile(dir+"images/copy", 0o644, layer),
 		},
 	}
 }
@@ -167,7 +158,7 @@ func TestEachByteTravelsOnce(t *testing.T) {
 
 func assemble(t *testing.T, packages ...[]byte) []byte {
 	t.Helper()
-	b := bundle.Bundle{Files: []bundle.File{content("install.sh", 0o755, []byte("#!/bin/sh\n"))}}
+	b := bundle.Bundle{Files: []bundle.File{bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n"))}}
 	for _, p := range packages {
 		b.Packages = append(b.Packages, open(t, p))
 	}
@@ -336,7 +327,7 @@ func TestCancelledWriteStops(t *testing.T) {
 
 func FuzzNewArchive(f *testing.F) {
 	var buf bytes.Buffer
-	small := bundle.Package{Name: "a", Version: "1", Files: []bundle.File{content("addons/a/1/f", 0o644, []byte("hello"))}}
+	small := bundle.Package{Name: "a", Version: "1", Files: []bundle.File{bundle.BytesFile("addons/a/1/f", 0o644, []byte("hello"))}}
 	if _, err := bundle.WritePackage(context.Background(), &buf, small, bundle.WriteOptions{}); err != nil {
 		f.Fatal(err)
 	}

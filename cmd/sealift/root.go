@@ -115,10 +115,15 @@ func wrapArgErrors(cmd *cobra.Command) {
 // commands lists every command, in the order in which a package travels.
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
-		a.applyCommand(),
 		a.manifestCommand(),
 		a.buildCommand(),
+		a.inspectCommand(),
+		a.verifyCommand(),
 		a.specCommand(),
+		a.bundleCommand(),
+		a.installCommand(),
+		a.journalCommand(),
+		a.applyCommand(),
 		a.versionCommand(),
 	}
 }

@@ -141,6 +141,12 @@ func (j *Journal) Finished(s Step) (Record, bool) {
 	return j.records[i], true
 }
 
+// Began says whether a step was ever started.
+func (j *Journal) Began(id string) bool {
+	_, ok := j.last[id]
+	return ok
+}
+
 // append writes one record and returns when it is on the disk.
 func (j *Journal) append(rec Record) error {
 	line, err := json.Marshal(rec)

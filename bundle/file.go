@@ -1,0 +1,33 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+)
+
+// BytesFile is a file to pack whose content is in memory.
+func BytesFile(path string, mode fs.FileMode, data []byte) File {
+	return File{Path: path, Mode: mode, Size: int64(len(data)), SHA256: sha256Hex(data),
+		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
+}
+
+// DiskFile is a file to pack that lies at name on the disk. It is read once here, for its digest.
+func DiskFile(path string, mode fs.FileMode, name string) (File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return File{}, err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	size, err := io.Copy(sum, f)
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return File{Path: path, Mode: mode, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
+		Open: func() (io.ReadCloser, error) { return os.Open(name) }}, nil
+}

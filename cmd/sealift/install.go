@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/preflight"
+)
+
+type installOptions struct {
+	bundle  string
+	root    string
+	plan    bool
+	yes     bool
+	verbose bool
+	format  string
+}
+
+func (a *app) installCommand() *cobra.Command {
+	var o installOptions
+	cmd := &cobra.Command{
+		Use:   "install --bundle FILE",
+		Short: "Make this host a Kubernetes node out of a bundle",
+		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
+network. First the host is looked at, and what would go wrong is reported before anything is changed.
+
+Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
+it stopped; a second run does nothing.`,
+		Example: `  sealift install --bundle /media/usb/cluster.tar.gz --plan
+  sealift install --bundle /media/usb/cluster.tar.gz --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.verbose, _ = cmd.Flags().GetBool("verbose")
+			return refuse(a.install(cmd.Context(), o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.bundle, "bundle", "", "the bundle: an archive, or the folder into which it was unpacked")
+	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	addOutputFlag(cmd, &o.format)
+	_ = cmd.MarkFlagFilename("bundle")
+	return cmd
+}
+
+// refuse gives what preflight checks refuse its exit code.
+func refuse(err error) error {
+	var refused *preflight.RefusedError
+	if errors.As(err, &refused) {
+		return &exitError{code: exitRefused, err: err}
+	}
+	return err
+}
+
+func (a *app) install(ctx context.Context, o installOptions) (err error) {
+	if o.bundle == "" {
+		return usageError("--bundle is missing; see 'sealift install --help'")
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	options := installer.Options{Bundle: o.bundle, Root: o.root, Binary: binary}
+	if o.verbose {
+		options.Output = a.errOut
+	}
+	in, err := installer.Prepare(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	pending := in.Pending()
+	if o.plan {
+		return a.printPlan(ctx, in, o.format)
+	}
+	if len(pending) == 0 {
+		fmt.Fprintf(a.out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
+		return nil
+	}
+	report, err := in.Preflight(ctx)
+	if err != nil {
+		return err
+	}
+	if err := report.Err(); err != nil {
+		return err
+	}
+	for _, r := range report.Results {
+		if r.Status == preflight.Warn {
+			fmt.Fprintf(a.errOut, "warning: %s: %s; %s\n", r.Check, r.Message, r.Hint)
+		}
+	}
+	if !o.yes && !a.confirm(fmt.Sprintf("Run %d steps on this host?", len(pending))) {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	return a.runInstall(ctx, in)
+}
+
+func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
+	begin := time.Now()
+	phases := newPhaseTimes()
+	ran, err := in.Run(ctx, func(e lifecycle.Event) {
+		phases.add(e)
+		printEvent(a.out, e)
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; run the same command again to go on", err, in.LogFile())
+	}
+	phases.print(a.out)
+	fmt.Fprintf(a.out, "done: %d steps in %s, log %s\nuse the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes\n",
+		ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
+	return nil
+}
+
+// confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.
+func (a *app) confirm(question string) bool {
+	f, ok := a.in.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return true
+	}
+	fmt.Fprintf(a.errOut, "%s (y/N) ", question)
+	answer, _ := bufio.NewReader(f).ReadString('\n')
+	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
+}
+
+func printEvent(out io.Writer, e lifecycle.Event) {
+	switch {
+	case e.Skipped:
+	case e.Outcome == lifecycle.Started:
+		fmt.Fprintf(out, "[%2d/%d] %s: %s\n", e.Number, e.Total, e.Step.ID, e.Step.Title)
+	case e.Outcome == lifecycle.Finished:
+		fmt.Fprintf(out, "[%2d/%d] %s: done in %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
+	case e.Outcome == lifecycle.Failed:
+		fmt.Fprintf(out, "[%2d/%d] %s: failed after %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
+	}
+}
+
+// phaseTimes adds up how long the steps of each phase took.
+type phaseTimes struct {
+	order []lifecycle.Phase
+	total map[lifecycle.Phase]time.Duration
+}
+
+func newPhaseTimes() *phaseTimes { return &phaseTimes{total: map[lifecycle.Phase]time.Duration{}} }
+
+func (t *phaseTimes) add(e lifecycle.Event) {
+	if e.Skipped || e.Outcome == lifecycle.Started {
+		return
+	}
+	if _, seen := t.total[e.Step.Phase]; !seen {
+		t.order = append(t.order, e.Step.Phase)
+	}
+	t.total[e.Step.Phase] += e.Duration
+}
+
+func (t *phaseTimes) print(out io.Writer) {
+	for _, phase := range t.order {
+		fmt.Fprintf(out, "phase %-9s %s\n", phase, t.total[phase].Round(100*time.Millisecond))
+	}
+}
+
+// plannedStep is a step of the plan with its state.
+type plannedStep struct {
+	lifecycle.Step
+	Done bool `json:"done"`
+}
+
+func (a *app) printPlan(ctx context.Context, in *installer.Install, format string) error {
+	report, err := in.Preflight(ctx)
+	if err != nil {
+		return err
+	}
+	pending := map[string]bool{}
+	for _, s := range in.Pending() {
+		pending[s.ID] = true
+	}
+	steps := []plannedStep{}
+	for _, s := range in.Plan() {
+		steps = append(steps, plannedStep{s, !pending[s.ID]})
+	}
+	if format == "json" {
+		if err := a.printJSON(map[string]any{"preflight": report.Results, "steps": steps}); err != nil {
+			return err
+		}
+		return report.Err()
+	}
+	if err := report.WriteTable(a.out); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PHASE\tSTEP\tSTATE\tWHAT")
+	for _, s := range steps {
+		state := "to do"
+		if s.Done {
+			state = "done"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Phase, s.ID, state, s.Title)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	return report.Err()
+}

@@ -1,0 +1,122 @@
+package installer
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/spec"
+)
+
+// kubernetesCapability is what the add-on provides around whose hooks kubeadm runs.
+const kubernetesCapability = "kubernetes"
+
+// maxScriptSize bounds install.sh and Manifest; the longest of kURL's has 80 KiB.
+const maxScriptSize = 4 << 20
+
+// addOn is one package of the bundle with all that the plan needs of it.
+type addOn struct {
+	info     bundle.PackageInfo
+	meta     catalog.Meta
+	manifest *manifest.File
+	layout   *runtime.Layout
+	hooks    []string // the functions that its install.sh declares
+}
+
+func (a addOn) name() string { return a.info.Name }
+
+// provides says whether the add-on is, or declares to be, a capability. kURL's containerd declares nothing.
+func (a addOn) provides(capability string) bool {
+	return a.name() == capability || slices.Contains(a.meta.Provides, capability) ||
+		capability == catalog.ContainerRuntime && a.name() == "containerd"
+}
+
+func (a addOn) hasHook(function string) bool { return slices.Contains(a.hooks, function) }
+
+func find(addOns []addOn, capability string) (addOn, bool) {
+	for _, a := range addOns {
+		if a.provides(capability) {
+			return a, true
+		}
+	}
+	return addOn{}, false
+}
+
+// readAddOns reads what the bundle's packages say of themselves, in the order in which they install.
+func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
+	var errs []error
+	byName := make(map[string]addOn)
+	var metas []catalog.Meta
+	for _, wanted := range s.AddOns {
+		one, err := readAddOn(a, wanted)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		byName[wanted.Name] = one
+		metas = append(metas, one.meta)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	names, err := catalog.Order(metas)
+	if err != nil {
+		return nil, err
+	}
+	var ordered []addOn
+	for _, name := range names {
+		ordered = append(ordered, byName[name])
+	}
+	return ordered, nil
+}
+
+func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
+	info, ok := a.Package(wanted.Name)
+	if !ok || info.Version != wanted.Version {
+		return addOn{}, fmt.Errorf("%s: the Installer asks for %s %s, which the bundle does not have; make the bundle again", wanted.Pos, wanted.Name, wanted.Version)
+	}
+	one := addOn{info: info}
+	var err error
+	if one.meta, err = catalog.Read(a.FS(), info.Name, info.Version); err != nil {
+		return addOn{}, err
+	}
+	if err := one.meta.CheckOptions(wanted.Options); err != nil {
+		return addOn{}, fmt.Errorf("%s: %w", wanted.Pos, err)
+	}
+	text, err := a.ReadFile(path.Join(info.Dir(), "Manifest"), maxScriptSize)
+	if err != nil {
+		return addOn{}, err
+	}
+	if one.manifest, err = manifest.Parse(path.Join(info.Dir(), "Manifest"), bytes.NewReader(text)); err != nil {
+		return addOn{}, err
+	}
+	if one.layout, err = runtime.OpenLayout(a, path.Join(info.Dir(), "images")); err != nil {
+		return addOn{}, err
+	}
+	script := path.Join(info.Dir(), "install.sh")
+	if text, err = a.ReadFile(script, maxScriptSize); err != nil {
+		return addOn{}, err
+	}
+	one.hooks, err = hook.Functions(script, bytes.NewReader(text))
+	return one, err
+}
+
+// hostPackages are the packages that the Manifests name for a target, each once.
+func hostPackages(addOns []addOn, target string) []string {
+	var names []string
+	for _, a := range addOns {
+		for _, p := range a.manifest.HostPackages() {
+			if p.Kind.Reaches(target) && !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,193 @@
+// Package installer turns a bundle and a host into a running cluster: it reads both, makes a plan of steps, and runs the
+// steps that the host's journal does not have as finished.
+//
+// The package knows the order of things. How each thing is done lies below: lifecycle, hook, host, runtime, cluster.
+package installer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+const (
+	// DefaultRoot is the install root, $DIR of the hooks.
+	DefaultRoot = "/var/lib/sealift"
+	// DefaultLogDir is where each run leaves its log.
+	DefaultLogDir = "/var/log/sealift"
+	// installedBinary is the sealift that stays on the node; hooks call it.
+	installedBinary = "/usr/local/bin/sealift"
+	maxSpecSize     = 1 << 20
+)
+
+// Options says what is installed where. The zero value of a folder is its default.
+type Options struct {
+	Bundle string // an archive, or the folder into which it was unpacked
+	Root   string
+	LogDir string
+	// Binary is the sealift to leave on the node: the running one.
+	Binary string
+	// Output receives what hooks and tools print, besides the log file; nil for nothing.
+	Output io.Writer
+}
+
+// Install is one bundle about to be installed on this host. Nothing is changed before Run.
+type Install struct {
+	options Options
+	archive *bundle.Archive
+	spec    *spec.Installer
+	facts   host.Facts
+	addOns  []addOn // in the order in which they install
+	journal *lifecycle.Journal
+	plan    lifecycle.Plan
+	hooks   *hooks
+	log     *runLog
+}
+
+// Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
+func Prepare(o Options) (_ *Install, err error) {
+	if o.Root == "" {
+		o.Root = DefaultRoot
+	}
+	if o.LogDir == "" {
+		o.LogDir = DefaultLogDir
+	}
+	if os.Geteuid() != 0 {
+		return nil, errNotRoot
+	}
+	i := &Install{options: o, log: newRunLog(o.LogDir, o.Output)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	if i.archive, err = bundle.Open(o.Bundle); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	if err := i.readSpec(); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
+	}
+	if i.facts, err = host.Discover(); err != nil {
+		return nil, fmt.Errorf("look at the host: %w", err)
+	}
+	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
+	}
+	if i.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	if err := i.checkVersion(); err != nil {
+		return nil, err
+	}
+	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
+	i.plan, err = i.makePlan()
+	return i, err
+}
+
+// StateDir is where the journal of an install root lies.
+func StateDir(root string) string { return filepath.Join(root, "state") }
+
+// errNotRoot is the refusal that comes before everything else: without root, not even the journal can be read.
+var errNotRoot = &preflight.RefusedError{Report: preflight.Report{Results: []preflight.Result{{
+	Check: "root", Status: preflight.Fail, Message: "an install changes packages and services", Hint: "run the command with sudo",
+}}}}
+
+func (i *Install) readSpec() error {
+	if i.archive.Index.Kind != bundle.KindBundle {
+		return errors.New("is a package; make a bundle of it with 'sealift bundle'")
+	}
+	data, err := i.archive.ReadFile(bundle.InstallerName, maxSpecSize)
+	if err != nil {
+		return err
+	}
+	i.spec, err = spec.Parse(bundle.InstallerName, bytes.NewReader(data))
+	return err
+}
+
+// checkVersion refuses to turn an install into an upgrade by the way.
+func (i *Install) checkVersion() error {
+	k, ok := find(i.addOns, kubernetesCapability)
+	if !ok {
+		return nil
+	}
+	rec, done := i.journal.Finished(lifecycle.Step{ID: initStep, Inputs: initInputs})
+	if has := rec.State[versionState]; done && has != k.info.Version {
+		return fmt.Errorf("this node runs Kubernetes %s, the bundle has %s; install does not change the version of a running cluster", has, k.info.Version)
+	}
+	return nil
+}
+
+// Plan gives all steps, finished ones too.
+func (i *Install) Plan() lifecycle.Plan { return i.plan }
+
+// Pending gives the steps that Run would run.
+func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.journal) }
+
+// LogFile is where the output of this run goes; the file is made with the first output.
+func (i *Install) LogFile() string { return i.log.name }
+
+// Run runs what is pending.
+func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
+	return lifecycle.Run(ctx, i.plan, i.journal, observe)
+}
+
+// Close ends the hooks' shell and gives the node free.
+func (i *Install) Close() error {
+	var errs []error
+	if i.hooks != nil {
+		errs = append(errs, i.hooks.close())
+	}
+	if i.journal != nil {
+		errs = append(errs, i.journal.Close())
+	}
+	if i.archive != nil {
+		errs = append(errs, i.archive.Close())
+	}
+	return errors.Join(append(errs, i.log.close())...)
+}
+
+// runLog is the log file of one run, made when first written to.
+type runLog struct {
+	name string
+	also io.Writer
+	file *os.File
+}
+
+func newRunLog(dir string, also io.Writer) *runLog {
+	if also == nil {
+		also = io.Discard
+	}
+	return &runLog{name: filepath.Join(dir, "install-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also}
+}
+
+func (l *runLog) Write(p []byte) (int, error) {
+	if l.file == nil {
+		if err := os.MkdirAll(filepath.Dir(l.name), 0o700); err != nil {
+			return 0, err
+		}
+		var err error
+		if l.file, err = os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+			return 0, err
+		}
+	}
+	_, _ = l.also.Write(p)
+	return l.file.Write(p)
+}
+
+func (l *runLog) close() error {
+	if l.file == nil {
+		return nil
+	}
+	return l.file.Close()
+}

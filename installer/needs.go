@@ -1,0 +1,90 @@
+package installer
+
+import (
+	"context"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/preflight"
+)
+
+// unpackedDeb is how many times larger than its file a .deb is once installed, at most, for what add-ons need.
+const unpackedDeb = 5
+
+// clusterSpace is what etcd, logs and pods take in a new cluster's first days.
+const clusterSpace = 1 << 30
+
+// Preflight looks at the host and changes nothing.
+func (i *Install) Preflight(ctx context.Context) (preflight.Report, error) {
+	h, err := preflight.ThisHost(i.facts.Target())
+	if err != nil {
+		return preflight.Report{}, err
+	}
+	needs, err := i.needs()
+	if err != nil {
+		return preflight.Report{}, err
+	}
+	return preflight.Run(ctx, preflight.Builtin(h, needs))
+}
+
+// needs computes from the index what the pending steps will take.
+func (i *Install) needs() (preflight.Needs, error) {
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
+	if _, hasCluster := find(i.addOns, kubernetesCapability); hasCluster {
+		n.Ports = preflight.ControlPlanePorts()
+	}
+	pending := make(map[string]bool)
+	for _, step := range i.Pending() {
+		pending[step.ID] = true
+	}
+	var files, system uint64
+	var layouts []*runtime.Layout
+	for _, a := range i.addOns {
+		if pending[a.name()+"/files"] {
+			for _, e := range i.archive.Below(a.info.Dir()) {
+				if !i.onNode(a, e) {
+					continue
+				}
+				files += uint64(e.Size)
+				switch {
+				case strings.HasPrefix(e.Path, path.Join(a.info.Dir(), "assets")+"/"):
+					system += uint64(e.Size)
+				case strings.HasSuffix(e.Path, ".deb"):
+					system += unpackedDeb * uint64(e.Size)
+				}
+			}
+		}
+		if pending[a.name()+"/images"] {
+			layouts = append(layouts, a.layout)
+		}
+	}
+	images, err := runtime.UnpackedSize(layouts...)
+	if err != nil {
+		return preflight.Needs{}, err
+	}
+	n.Space = []preflight.Space{
+		{Path: i.options.Root, Bytes: files}, {Path: "/usr", Bytes: system}, {Path: "/var/lib/containerd", Bytes: uint64(images)},
+	}
+	if pending[initStep] {
+		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
+	}
+	return n, nil
+}
+
+// targets are those that every package with host packages has.
+func (i *Install) targets() []string {
+	var common []string
+	first := true
+	for _, a := range i.addOns {
+		if len(a.manifest.HostPackages()) == 0 {
+			continue
+		}
+		if first {
+			common, first = slices.Clone(a.info.Targets), false
+		}
+		common = slices.DeleteFunc(common, func(t string) bool { return !slices.Contains(a.info.Targets, t) })
+	}
+	return common
+}

@@ -1,0 +1,212 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/runtime"
+)
+
+// variables are what hooks see before any of them ran: the spec's options, then what the host is.
+func (i *Install) variables() map[string]string {
+	vars := make(map[string]string)
+	for _, v := range i.spec.Variables() {
+		vars[v.Name] = v.Value
+	}
+	address := vars["PRIVATE_ADDRESS"]
+	if address == "" && i.facts.Address.IsValid() {
+		address = i.facts.Address.String()
+	}
+	name := vars["KUBERNETES_CLUSTER_NAME"]
+	if name == "" {
+		name = "kubernetes"
+	}
+	for name, value := range map[string]string{
+		"DIR": i.options.Root, "SEALIFT_BIN": installedBinary, "KUBECONFIG": cluster.AdminKubeconfig,
+		"AIRGAP": "1", "MASTER": "1", "K8S_DISTRO": "kubeadm",
+		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": strings.Split(i.facts.Version, ".")[0],
+		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
+		"KUBERNETES_API_ENDPOINT": netJoin(address, 6443),
+		"SEALIFT_CGROUP_DRIVER":   i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
+	} {
+		vars[name] = value
+	}
+	return vars
+}
+
+func netJoin(address string, port int) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return address + ":" + strconv.Itoa(port)
+}
+
+// flag is a boolean as shell code tests it.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return ""
+}
+
+// keepBinary copies the running sealift to where hooks and people find it.
+func (i *Install) keepBinary(context.Context) (lifecycle.State, error) {
+	src, err := os.Open(i.options.Binary)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	if err := os.MkdirAll(filepath.Dir(installedBinary), 0o755); err != nil {
+		return nil, err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(installedBinary), ".sealift-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(temp.Name())
+	_, err = io.Copy(temp, src)
+	if err == nil {
+		err = temp.Chmod(0o755)
+	}
+	if err == nil {
+		err = temp.Sync()
+	}
+	if err = errors.Join(err, temp.Close()); err != nil {
+		return nil, err
+	}
+	return nil, os.Rename(temp.Name(), installedBinary)
+}
+
+// onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
+// distributions' packages go nowhere.
+func (i *Install) onNode(a addOn, e bundle.Entry) bool {
+	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
+	if !ok || strings.HasPrefix(below, "images/") {
+		return false
+	}
+	return !strings.HasPrefix(below, "packages/") || strings.HasPrefix(below, "packages/"+i.facts.Target()+"/")
+}
+
+func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		root, err := os.OpenRoot(i.options.Root)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		return nil, i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return i.onNode(a, e) })
+	}
+}
+
+func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		apt := host.APT{Dir: filepath.Join(i.options.Root, "apt"), Output: i.log}
+		for _, a := range i.addOns {
+			dir := path.Join(a.info.Dir(), "packages", i.facts.Target())
+			if _, ok := i.archive.Entry(path.Join(dir, "Packages")); ok {
+				apt.Repositories = append(apt.Repositories, filepath.Join(i.options.Root, dir))
+			}
+		}
+		return nil, apt.Install(ctx, names)
+	}
+}
+
+// Networks that kURL chooses from (kURL §3.1, step 29).
+const (
+	podNetworkSize     = 20
+	serviceNetworkSize = 22
+)
+
+// chooseNetworks settles the pod and service networks: as the spec says, or free ones. The choice is made once, since
+// the cluster's own routes would look taken later.
+func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
+	state := lifecycle.State{}
+	used := i.facts.Routes
+	for _, n := range []struct {
+		variable, given, sizes string
+		size                   int
+		ranges                 []string
+	}{
+		{"POD_CIDR", "FLANNEL_POD_CIDR", "FLANNEL_POD_CIDR_RANGE", podNetworkSize, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{"SERVICE_CIDR", "SERVICE_CIDR", "SERVICE_CIDR_RANGE", serviceNetworkSize, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+	} {
+		chosen, err := i.chooseNetwork(n.given, n.sizes, n.size, n.ranges, used)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", n.variable, err)
+		}
+		used = append(used, chosen)
+		state[n.variable] = chosen.String()
+	}
+	return state, i.hooks.restore(ctx, state)
+}
+
+func (i *Install) chooseNetwork(given, sizeVariable string, size int, ranges []string, used []netip.Prefix) (netip.Prefix, error) {
+	if cidr := i.hooks.variables[given]; cidr != "" {
+		p, err := netip.ParsePrefix(cidr)
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("the Installer's %s is not a network such as 10.32.0.0/20: %w", given, err)
+		}
+		return p.Masked(), nil
+	}
+	if text := strings.TrimPrefix(i.hooks.variables[sizeVariable], "/"); text != "" {
+		var err error
+		if size, err = strconv.Atoi(text); err != nil {
+			return netip.Prefix{}, fmt.Errorf("the Installer's %s is not a network size such as /20: %w", sizeVariable, err)
+		}
+	}
+	var prefixes []netip.Prefix
+	for _, r := range ranges {
+		prefixes = append(prefixes, netip.MustParsePrefix(r))
+	}
+	return host.FreeSubnet(size, prefixes, used)
+}
+
+func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		r, err := runtime.Connect(ctx, runtime.Socket)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		result, err := r.Load(ctx, a.layout, func(ref string) { fmt.Fprintf(i.log, "loading %s\n", ref) })
+		if err == nil {
+			fmt.Fprintf(i.log, "%s: %d images loaded, %d were there\n", a.name(), result.Loaded, result.Present)
+		}
+		return nil, err
+	}
+}
+
+func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
+	k, _ := find(i.addOns, kubernetesCapability)
+	vars := make(map[string]string)
+	for name := range i.hooks.variables {
+		vars[name] = i.hooks.value(name)
+	}
+	for name := range i.hooks.state {
+		vars[name] = i.hooks.value(name)
+	}
+	init := cluster.Init{
+		Base: filepath.Join(i.options.Root, k.info.Dir(), "kubeadm", "init"), Work: filepath.Join(i.options.Root, "kustomize", "kubeadm"),
+		Variables: vars, Output: i.log,
+	}
+	if err := init.Run(ctx); err != nil {
+		return nil, err
+	}
+	return lifecycle.State{versionState: k.info.Version}, nil
+}
+
+func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {
+	return nil, cluster.WaitReady(ctx, i.log)
+}
