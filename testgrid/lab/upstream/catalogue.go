@@ -1,25 +1,64 @@
 package upstream
 
-import "strings"
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// release is one Kubernetes version and the versions that its kubeadm asks for by default (constants.go of kubeadm), which
+// `kubeadm config images list` prints.
+type release struct {
+	kubernetes, etcd, coredns, pause string
+}
+
+func releases() []release {
+	return []release{
+		{kubernetes: "v1.35.4", etcd: "3.6.6", coredns: "v1.13.1", pause: "3.10.1"},
+		{kubernetes: "v1.36.3", etcd: "3.6.8", coredns: "v1.14.2", pause: "3.10.2"},
+	}
+}
+
+// Debian releases that lab hosts run, and the one under images with a distribution in them.
+const (
+	HostDebian12 = "host-debian-12"
+	HostDebian13 = "host-debian-13"
+	netBase      = "image-base-debian-12"
+)
 
 // Components lists everything that the lab can make.
 func Components() []Component {
-	return []Component{
-		kubernetes("v1.35.4"),
-		kubernetes("v1.36.3"),
-		goModule("etcd", "v3.6.6", GoModule{Path: "go.etcd.io/etcd/server/v3", Commands: []GoCommand{{Name: "etcd"}}}),
-		goModule("etcd", "v3.6.8", GoModule{Path: "go.etcd.io/etcd/server/v3", Commands: []GoCommand{{Name: "etcd"}}}),
-		goModule("registry", "v3.1.2", GoModule{
-			Path:     "github.com/distribution/distribution/v3",
-			Commands: []GoCommand{{"cmd/registry", "registry"}},
-			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.2"},
-		}),
+	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents())
+	for _, image := range Images() {
+		list = append(list, image.ownLayer()...)
 	}
+	return list
 }
 
 func goModule(name, version string, m GoModule) Component {
 	m.Version = version
 	return Component{Name: name, Version: version, Recipe: m}
+}
+
+func kubernetesComponents() []Component {
+	var list []Component
+	for _, r := range releases() {
+		etcd := "v" + r.etcd
+		list = append(list,
+			kubernetes(r.kubernetes),
+			goModule("etcd", etcd, GoModule{Path: "go.etcd.io/etcd/server/v3", Commands: []GoCommand{{Name: "etcd"}}}),
+			goModule("etcdctl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdctl/v3", Commands: []GoCommand{{Name: "etcdctl"}}}),
+			goModule("etcdutl", etcd, GoModule{Path: "go.etcd.io/etcd/etcdutl/v3", Commands: []GoCommand{{Name: "etcdutl"}}}),
+			goModule("coredns", r.coredns, GoModule{Path: "github.com/coredns/coredns", Commands: []GoCommand{{Name: "coredns"}}}),
+			goModule("pause-source", r.kubernetes, GoModule{Path: "k8s.io/kubernetes", Files: []string{"build/pause/linux/pause.c"}}),
+			Component{Name: "pause", Version: r.pause, Recipe: CProgram{
+				Name:   "pause",
+				Source: FileOf{"pause-source-" + r.kubernetes, "pause.c"},
+				Define: []string{"VERSION=v" + r.pause},
+			}},
+		)
+	}
+	return list
 }
 
 // kubernetes makes the seven commands of one release. Its staging modules are published as v0.<minor>.<patch>.
@@ -39,4 +78,106 @@ func kubernetes(version string) Component {
 		m.Commands = append(m.Commands, GoCommand{"cmd/" + name, name})
 	}
 	return goModule("kubernetes", version, m)
+}
+
+func runtimeComponents() []Component {
+	return []Component{
+		goModule("containerd", "v2.2.1", GoModule{
+			Path:     "github.com/containerd/containerd/v2",
+			Commands: commandsIn("cmd", "containerd", "containerd-shim-runc-v2", "ctr"),
+			Set:      []string{"github.com/containerd/containerd/v2/version.Version=v2.2.1"},
+		}),
+		{Name: "containerd-release", Version: "v2.2.1", Recipe: Tarball{
+			File:  "containerd-2.2.1-linux-amd64.tar.gz",
+			Files: filesOf("containerd-v2.2.1", "bin", "containerd", "containerd-shim-runc-v2", "ctr"),
+		}},
+		goModule("runc", "v1.3.4", GoModule{
+			Path:     "github.com/opencontainers/runc",
+			Commands: []GoCommand{{Name: "runc"}},
+			CGO:      true,
+			Tags:     []string{"seccomp", "netgo", "osusergo"},
+			Packages: []string{"libseccomp-dev"},
+		}),
+		goModule("cni-plugins", "v1.9.1", GoModule{
+			Path: "github.com/containernetworking/plugins",
+			Commands: slices.Concat(
+				commandsIn("plugins/main", "bridge", "dummy", "host-device", "ipvlan", "loopback", "macvlan", "ptp", "tap", "vlan"),
+				commandsIn("plugins/ipam", "dhcp", "host-local", "static"),
+				commandsIn("plugins/meta", "bandwidth", "firewall", "portmap", "sbr", "tuning", "vrf")),
+			Set: []string{"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=v1.9.1"},
+		}),
+		{Name: "cni-plugins-release", Version: "v1.9.1", Recipe: Tarball{
+			File: "cni-plugins-linux-amd64-v1.9.1.tgz",
+			Files: filesOf("cni-plugins-v1.9.1", "", "bandwidth", "bridge", "dhcp", "dummy", "firewall", "host-device", "host-local", "ipvlan",
+				"loopback", "macvlan", "portmap", "ptp", "sbr", "static", "tap", "tuning", "vlan", "vrf"),
+		}},
+		goModule("registry", "v3.1.2", GoModule{
+			Path:     "github.com/distribution/distribution/v3",
+			Commands: commandsIn("cmd", "registry"),
+			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.2"},
+		}),
+	}
+}
+
+func addOnComponents() []Component {
+	return []Component{
+		// The UDP backend is C, so that upstream builds flannel for amd64 with CGO.
+		goModule("flannel", "v0.26.7", GoModule{
+			Path:     "github.com/flannel-io/flannel",
+			Commands: []GoCommand{{Name: "flanneld"}},
+			CGO:      true,
+			Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=v0.26.7"},
+		}),
+		// The plugin's own module is not on the Go proxy under its release; this is the code it was split off from.
+		goModule("flannel-cni-plugin", "v0.9.1", GoModule{
+			Path:     "github.com/containernetworking/plugins",
+			Commands: commandsIn("plugins/meta", "flannel"),
+			Set:      []string{"github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion=v1.6.2-flannel1"},
+		}),
+		goModule("local-path-provisioner", "v0.0.30", GoModule{
+			Path:     "github.com/rancher/local-path-provisioner",
+			Commands: []GoCommand{{Name: "local-path-provisioner"}},
+			Set:      []string{"main.VERSION=v0.0.30"},
+		}),
+		goModule("metrics-server", "v0.9.0", GoModule{
+			Path:     "sigs.k8s.io/metrics-server",
+			Commands: commandsIn("cmd", "metrics-server"),
+			Set:      []string{"k8s.io/component-base/version.gitVersion=v0.9.0"},
+		}),
+	}
+}
+
+// systemComponents are made of Debian packages. A host has what a minimal server has and no more, so that what an add-on needs
+// beyond that has to come out of its package.
+func systemComponents() []Component {
+	host := []string{"systemd", "systemd-sysv", "dbus", "iproute2"}
+	return []Component{
+		{Name: "host-debian", Version: "12", Recipe: SystemTree{Suite: "bookworm", Packages: host}},
+		{Name: "host-debian", Version: "13", Recipe: SystemTree{Suite: "trixie", Packages: host}},
+		// What kube-proxy and flannel call, and busybox for the images that upstream builds on it or on Alpine.
+		{Name: "image-base-debian", Version: "12", Recipe: SystemLayer{
+			Suite:    "bookworm",
+			Packages: []string{"iptables", "nftables", "iproute2", "ipset", "conntrack", "kmod", "ca-certificates", "busybox-static"},
+			Keep:     []string{"usr/bin/busybox"},
+		}},
+		{Name: "image-base-busybox", Version: "1.35.0", Recipe: BusyboxLayer{Binary: FileOf{netBase, "busybox"}}},
+	}
+}
+
+// commandsIn lists commands whose packages share a parent folder.
+func commandsIn(parent string, names ...string) []GoCommand {
+	var list []GoCommand
+	for _, name := range names {
+		list = append(list, GoCommand{path.Join(parent, name), name})
+	}
+	return list
+}
+
+// filesOf places files of one component in a folder of an archive or image, under their own names.
+func filesOf(component, folder string, names ...string) []Placed {
+	var list []Placed
+	for _, name := range names {
+		list = append(list, Placed{FileOf{component, name}, path.Join(folder, name)})
+	}
+	return list
 }

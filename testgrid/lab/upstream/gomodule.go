@@ -64,14 +64,8 @@ func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
 	if err := m.writeGoMod(ctx, src, work); err != nil {
 		return err
 	}
-	for _, c := range m.Commands {
-		args := []string{"build", "-trimpath", "-ldflags", m.ldflags(), "-o", filepath.Join(dir, c.Name)}
-		if len(m.Tags) > 0 {
-			args = append(args, "-tags", strings.Join(m.Tags, ","))
-		}
-		if _, err := run(ctx, m.goCommand(ctx, work, append(args, path.Join(m.Path, c.Package))...)); err != nil {
-			return fmt.Errorf("build %s of %s@%s: %w", c.Name, m.Path, m.Version, err)
-		}
+	if err := m.build(ctx, work, dir); err != nil {
+		return fmt.Errorf("build %s@%s: %w", m.Path, m.Version, err)
 	}
 	for _, name := range m.Files {
 		if err := copyFile(filepath.Join(src, filepath.FromSlash(name)), filepath.Join(dir, path.Base(name))); err != nil {
@@ -79,6 +73,35 @@ func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
 		}
 	}
 	return nil
+}
+
+// build puts the commands into dir: in one run of the compiler those that are called like their package, so that they link side
+// by side, and in one run each the others.
+func (m GoModule) build(ctx context.Context, work, dir string) error {
+	var together []string
+	for _, c := range m.Commands {
+		pkg := path.Join(m.Path, c.Package)
+		if path.Base(pkg) == c.Name {
+			together = append(together, pkg)
+			continue
+		}
+		if err := m.compile(ctx, work, filepath.Join(dir, c.Name), pkg); err != nil {
+			return err
+		}
+	}
+	if len(together) == 0 {
+		return nil
+	}
+	return m.compile(ctx, work, dir+string(filepath.Separator), together...)
+}
+
+func (m GoModule) compile(ctx context.Context, work, out string, packages ...string) error {
+	args := []string{"build", "-trimpath", "-ldflags", m.ldflags(), "-o", out}
+	if len(m.Tags) > 0 {
+		args = append(args, "-tags", strings.Join(m.Tags, ","))
+	}
+	_, err := run(ctx, m.goCommand(ctx, work, append(args, packages...)...))
+	return err
 }
 
 func (m GoModule) ldflags() string {

@@ -1,0 +1,97 @@
+package debian
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// etcApt is where apt's configuration is on every Debian machine.
+const etcApt = "/etc/apt"
+
+// archiveKeyring is where the package debian-archive-keyring, which debootstrap recommends, has the keys.
+const archiveKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+// TreeTools lists what MakeTree runs.
+func TreeTools() []Tool { return []Tool{Debootstrap, Installed("debian-archive-keyring")} }
+
+// Machine reads which archives this machine installs from.
+func Machine() (Archives, error) {
+	sources, err := Sources(etcApt)
+	if err != nil {
+		return Archives{}, err
+	}
+	return MachineArchives(sources)
+}
+
+// MakeTree installs the essential packages of a release, apt and the named packages into dir, which must not exist yet, from
+// the archive that this machine uses. What is particular to this machine or this run is taken out again. It needs root.
+func MakeTree(ctx context.Context, dir, suite string, packages []string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("a Debian tree has files of many owners, which only root can make: run this as root")
+	}
+	archives, err := Machine()
+	if err != nil {
+		return err
+	}
+	keyring := archives.Keyring
+	if keyring == "" {
+		keyring = archiveKeyring
+	}
+	cmd := exec.CommandContext(ctx, "debootstrap", "--variant=minbase", "--merged-usr", "--keyring="+keyring,
+		"--include="+strings.Join(packages, ","), suite, dir, archives.Main)
+	cmd.Env = append(os.Environ(), "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("install Debian %s: %w\n%s", suite, err, strings.Join(lines[max(0, len(lines)-15):], "\n"))
+	}
+	return neutralise(dir, suite)
+}
+
+// upstreamArchive is what a freshly installed system would name; a lab host cannot reach it.
+const upstreamArchive = "http://ftp.debian.org/debian"
+
+// neutralise removes names of this machine and what differs between two runs.
+func neutralise(dir, suite string) error {
+	files := map[string]string{
+		"etc/apt/sources.list": "deb " + upstreamArchive + " " + suite + " main\n",
+		"etc/hostname":         "localhost\n",
+		"etc/resolv.conf":      "",
+		"etc/machine-id":       "",
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return removeBelow(dir, "var/cache/apt/*", "var/lib/apt/lists/*", "var/log/*.log", "var/log/apt/*", "var/cache/ldconfig/*",
+		"var/cache/debconf/*-old", "var/lib/dpkg/*-old", "etc/*-", "var/lib/dbus/machine-id", "tmp/*", "debootstrap")
+}
+
+// StripTree removes what a container image has no use for: documentation, translations, and package management.
+func StripTree(dir string) error {
+	return removeBelow(dir, "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*", "usr/share/zoneinfo/*",
+		"usr/share/bash-completion", "usr/lib/apt", "usr/lib/*/libapt-*", "var/lib/apt", "var/lib/dpkg/info/*", "usr/lib/*/gconv",
+		"usr/lib/*/perl-base", "usr/bin/perl*", "boot", "usr/bin/apt*")
+}
+
+// removeBelow removes everything below dir that one of the patterns matches.
+func removeBelow(dir string, patterns ...string) error {
+	for _, pattern := range patterns {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		if err != nil {
+			return err
+		}
+		for _, path := range found {
+			if err := os.RemoveAll(path); err != nil {
+				return fmt.Errorf("remove %s: %w", path, err)
+			}
+		}
+	}
+	return nil
+}

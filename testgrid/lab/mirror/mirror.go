@@ -1,0 +1,181 @@
+// Package mirror is the outside world as the lab plays it: a real registry with every image and a file server with every
+// download of package upstream, under their real names, on loopback.
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/testgrid/lab/debian"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"go.yaml.in/yaml/v3"
+)
+
+// Where `sealift testgrid lab serve` listens unless told otherwise.
+const (
+	DefaultRegistry = "127.0.0.1:5000"
+	DefaultFiles    = "127.0.0.1:5080"
+)
+
+// anyPort lets the kernel choose, which is what tests want.
+const anyPort = "127.0.0.1:0"
+
+// shutdownGrace bounds how long Close waits for downloads that are under way.
+const shutdownGrace = 5 * time.Second
+
+// Options of a mirror. The zero value serves everything on free ports from the default cache.
+type Options struct {
+	CacheDir string            // the lab's cache; default as in package cache
+	Registry string            // host:port of the registry; default a free port of loopback
+	Files    string            // host:port of the file server; default a free port of loopback
+	Images   []upstream.Image  // default upstream.Images()
+	Progress func(line string) // one line per event
+}
+
+// Mirror is a running pair of registry and file server.
+type Mirror struct {
+	registry string
+	files    string
+	archives debian.Archives
+	hosts    []string // registries that are mirrored
+	fileHost []string // file servers that are mirrored
+	daemon   *daemon.Daemon
+	server   *http.Server
+	served   chan error
+	workDir  string
+}
+
+// Serve makes what the cache lacks, which takes a long time once per machine, and serves it until Close is called or this
+// process ends. Both servers answer when it returns.
+func Serve(ctx context.Context, o Options) (*Mirror, error) {
+	o = o.withDefaults()
+	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: o.CacheDir, Progress: o.Progress})
+	if err != nil {
+		return nil, err
+	}
+	m := &Mirror{served: make(chan error, 1)}
+	if m.archives, err = debian.Machine(); err != nil {
+		return nil, err
+	}
+	if m.workDir, err = os.MkdirTemp("", "sealift-mirror-"); err != nil {
+		return nil, fmt.Errorf("make a folder for the mirror: %w", err)
+	}
+	err = m.serveFiles(ctx, workshop, o)
+	if err == nil {
+		err = m.serveImages(ctx, workshop, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, m.Close())
+	}
+	return m, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Registry == "" {
+		o.Registry = anyPort
+	}
+	if o.Files == "" {
+		o.Files = anyPort
+	}
+	if o.Images == nil {
+		o.Images = upstream.Images()
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o
+}
+
+// Registry is the registry's host:port; an image is at <registry>/<upstream host>/<repository>:<tag>.
+func (m *Mirror) Registry() string { return m.registry }
+
+// Files is the file server's host:port; a file is at http://<files>/<upstream host>/<path>.
+func (m *Mirror) Files() string { return m.files }
+
+// Close ends both servers. It may be called more than once.
+func (m *Mirror) Close() error {
+	if m.daemon != nil {
+		m.daemon.Stop()
+	}
+	var err error
+	if m.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), shutdownGrace)
+		defer cancel()
+		if err = m.server.Shutdown(ctx); err != nil {
+			err = m.server.Close()
+		}
+	}
+	return errors.Join(err, os.RemoveAll(m.workDir))
+}
+
+// Wait returns when ctx ends, with nil, or when a server ends on its own, with its error.
+func (m *Mirror) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-m.served:
+		return fmt.Errorf("the file server ended: %w", err)
+	case <-m.daemon.Done():
+		return fmt.Errorf("the registry ended: %s", m.daemon.LogTail())
+	}
+}
+
+// Rules maps upstream names to this mirror, and Debian's upstream archive to the one that this machine uses, in the terms
+// of sealift.yaml's mirrors.
+func (m *Mirror) Rules() map[string]string {
+	rules := map[string]string{
+		"http://ftp.debian.org/debian/":          m.archives.Main + "/",
+		"http://ftp.debian.org/debian-security/": m.archives.Security + "/",
+	}
+	for _, host := range m.hosts {
+		rules[host] = "http://" + m.registry + "/" + host
+	}
+	for _, host := range m.fileHost {
+		rules["https://"+host+"/"] = "http://" + m.files + "/" + host + "/"
+	}
+	return rules
+}
+
+// Config is a sealift.yaml with Rules as its mirrors.
+func (m *Mirror) Config() ([]byte, error) {
+	return yaml.Marshal(map[string]any{"mirrors": m.Rules()})
+}
+
+func (m *Mirror) serveFiles(ctx context.Context, w *upstream.Workshop, o Options) error {
+	handler, err := newFiles(ctx, w, upstream.Downloads())
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", o.Files)
+	if err != nil {
+		return fmt.Errorf("serve files: %w", err)
+	}
+	m.files = listener.Addr().String()
+	m.fileHost = handler.hosts()
+	m.server = &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	go func() { m.served <- m.server.Serve(listener) }()
+	return nil
+}
+
+// hostsOf lists the first elements of names, each once, in order.
+func hostsOf(names []string) []string {
+	var hosts []string
+	for _, name := range names {
+		host, _, _ := strings.Cut(name, "/")
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	return slices.Compact(hosts)
+}
+
+// storage is where the registry of one lab cache keeps its blobs, across runs.
+func storage(w *upstream.Workshop) string { return filepath.Join(w.Cache().Path("registry-storage")) }

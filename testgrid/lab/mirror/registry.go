@@ -1,0 +1,142 @@
+package mirror
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// registryComponent is the registry itself.
+var registryBinary = upstream.FileOf{Component: "registry-v3.1.2", Name: "registry"}
+
+// registryConfig is the registry's whole configuration.
+const registryConfig = `version: 0.1
+log: {level: warn}
+storage:
+  filesystem: {rootdirectory: %q}
+  delete: {enabled: true}
+  maintenance: {uploadpurging: {enabled: false}}
+http: {addr: %q}
+`
+
+// registryTimeout bounds the registry's start, which takes well under a second.
+const registryTimeout = 30 * time.Second
+
+// attempts bounds how often a free port may be taken by somebody else before the registry binds it.
+const attempts = 3
+
+// serveImages starts the registry and pushes the images that its storage lacks.
+func (m *Mirror) serveImages(ctx context.Context, w *upstream.Workshop, o Options) error {
+	binary, err := w.File(ctx, registryBinary)
+	if err != nil {
+		return err
+	}
+	for attempt := 1; ; attempt++ {
+		if m.registry, err = address(o.Registry); err != nil {
+			return err
+		}
+		err = m.startRegistry(ctx, binary, storage(w))
+		if err == nil {
+			break
+		}
+		if o.Registry != anyPort || attempt == attempts || ctx.Err() != nil {
+			return err
+		}
+	}
+	var names []string
+	for _, image := range o.Images {
+		names = append(names, image.Ref)
+	}
+	m.hosts = hostsOf(names)
+	unlock, err := w.Cache().Lock(ctx, "registry-storage") // two registries on one storage may read, but one pushes
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for _, image := range o.Images {
+		if err := m.push(ctx, w, image, o.Progress); err != nil {
+			return fmt.Errorf("put %s into the lab's registry: %w", image.Ref, err)
+		}
+	}
+	return nil
+}
+
+// address replaces port 0 by a free port. Somebody may take it before the registry does.
+func address(want string) (string, error) {
+	l, err := net.Listen("tcp", want)
+	if err != nil {
+		return "", fmt.Errorf("serve images: %w", err)
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+func (m *Mirror) startRegistry(ctx context.Context, binary, storage string) error {
+	config := filepath.Join(m.workDir, "registry.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, registryConfig, storage, m.registry), 0o600); err != nil {
+		return err
+	}
+	var err error
+	m.daemon, err = daemon.Start(daemon.Command{
+		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(m.workDir, "registry.log"),
+		// Without this the registry looks for a collector of traces on every request.
+		Env: []string{"OTEL_TRACES_EXPORTER=none"},
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, registryTimeout)
+	defer cancel()
+	return m.daemon.WaitReady(ctx, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+m.registry+"/v2/", nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			return fmt.Errorf("the registry answers %s", resp.Status)
+		}
+		return nil
+	})
+}
+
+// push uploads one image unless the registry has exactly it.
+func (m *Mirror) push(ctx context.Context, w *upstream.Workshop, image upstream.Image, progress func(string)) error {
+	ref, err := name.ParseReference(m.registry+"/"+image.Ref, name.Insecure)
+	if err != nil {
+		return err
+	}
+	index, err := w.Image(ctx, image)
+	if err != nil {
+		return err
+	}
+	want, err := index.Digest()
+	if err != nil {
+		return err
+	}
+	have, err := remote.Head(ref, remote.WithContext(ctx))
+	if err == nil && have.Digest == want {
+		return nil
+	}
+	var answer *transport.Error
+	if err != nil && !(errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound) {
+		return err
+	}
+	progress("pushing " + image.Ref)
+	return remote.WriteIndex(ref, index, remote.WithContext(ctx))
+}

@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Image is one image that the lab serves: a tag that points to an index with one manifest, for linux/amd64.
+type Image struct {
+	Ref        string   // the full name as it is pulled: host, repository and tag
+	Base       []string // components that are layers, lowest first
+	Files      []Placed // the image's own layer, on top
+	Entrypoint []string
+	Cmd        []string
+	User       string
+	OCI        bool // OCI media types instead of Docker's, as upstream has them
+}
+
+// mediaTypes are the words of one of the two dialects.
+type mediaTypes struct{ index, manifest, config, layer types.MediaType }
+
+func (i Image) mediaTypes() mediaTypes {
+	if i.OCI {
+		return mediaTypes{types.OCIImageIndex, types.OCIManifestSchema1, types.OCIConfigJSON, types.OCILayer}
+	}
+	return mediaTypes{types.DockerManifestList, types.DockerManifestSchema2, types.DockerConfigJSON, types.DockerLayer}
+}
+
+// ownLayer is the component with the image's own files, if it has any.
+func (i Image) ownLayer() []Component {
+	if len(i.Files) == 0 {
+		return nil
+	}
+	name, tag, _ := strings.Cut(path.Base(i.Ref), ":")
+	return []Component{{Name: "image-" + name, Version: tag, Recipe: FileLayer{Files: i.Files}}}
+}
+
+// layers lists the components that the image consists of, lowest first.
+func (i Image) layers() []string {
+	list := append([]string(nil), i.Base...)
+	for _, own := range i.ownLayer() {
+		list = append(list, own.ID())
+	}
+	return list
+}
+
+// Image puts an image together, making the layers that are missing. The layers' bytes are read only when they are asked for.
+func (w *Workshop) Image(ctx context.Context, i Image) (v1.ImageIndex, error) {
+	kind := i.mediaTypes()
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, kind.manifest), kind.config)
+	var err error
+	for _, id := range i.layers() {
+		dir, err := w.Path(ctx, id)
+		if err != nil {
+			return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+		}
+		l, err := openLayer(dir, kind.layer)
+		if err != nil {
+			return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+		}
+		img, err = mutate.Append(img, mutate.Addendum{Layer: l, MediaType: kind.layer, History: v1.History{Created: v1.Time{Time: epoch}, CreatedBy: "sealift lab: " + id}})
+		if err != nil {
+			return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+		}
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = "linux", "amd64", v1.Time{Time: epoch}
+	config.Config = v1.Config{Entrypoint: i.Entrypoint, Cmd: i.Cmd, User: i.User, Env: []string{defaultPath}, WorkingDir: "/"}
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		return nil, fmt.Errorf("make image %s: %w", i.Ref, err)
+	}
+	return mutate.AppendManifests(mutate.IndexMediaType(empty.Index, kind.index), mutate.IndexAddendum{
+		Add:        img,
+		Descriptor: v1.Descriptor{MediaType: kind.manifest, Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}},
+	}), nil
+}
