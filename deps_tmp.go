@@ -1,4 +1,4 @@
-package deps
+package sealift
 import (
  _ "github.com/google/go-containerregistry/pkg/v1/remote"
  _ "github.com/google/go-containerregistry/pkg/v1/mutate"

@@ -1,0 +1,51 @@
+# Everything a developer or a user of this repository runs. 'make help' lists it.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+# Debian packages that the lab and the tests need.
+DEBIAN_PACKAGES := LAB_DEPS
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.2
+UPSTREAM ?= lab
+PACKAGES ?= ./...
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build bin/sealift
+	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/sealift
+
+.PHONY: deps
+deps: ## install the Debian packages that the lab and the tests need
+	@missing=$$(for p in $(DEBIAN_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \
+	if [ -n "$$missing" ]; then apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $$missing; fi
+
+.PHONY: demo
+demo: build deps ## build, bundle and install a cluster on a host without a route out (UPSTREAM=internet for the true upstreams)
+	UPSTREAM=$(UPSTREAM) testgrid/demo/demo.sh up
+
+.PHONY: demo-clean
+demo-clean: build ## remove all that the demo made
+	testgrid/demo/demo.sh clean
+
+.PHONY: test
+test: build deps ## all tests, with real registries, hosts and clusters; needs root
+	go vet ./...
+	bin/sealift testgrid lab build
+	go test -timeout 60m $(PACKAGES)
+
+.PHONY: lint
+lint: ## static checks, and the floors of the house
+	go run $(GOLANGCI_LINT) run
+
+.PHONY: bench
+bench: build deps ## measure against the peers, side by side
+	go test -run '^$$' -bench . -benchtime 3x ./...
+
+.PHONY: fuzz
+fuzz: ## fuzz every parser for a minute each
+	@for spec in $$(grep -rlE '^func Fuzz' --include='*_test.go' . ); do \
+		for f in $$(sed -nE 's/^func (Fuzz[A-Za-z0-9]*).*/\1/p' $$spec); do \
+			go test ./$$(dirname $$spec) -run '^$$' -fuzz "^$$f$$" -fuzztime 60s || exit 1; done; done
