@@ -16,12 +16,13 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// addOn is a directory with a Manifest. Its files are read through an os.Root, so that no link leads out of it.
+// addOn is a directory with a Manifest. Its files are read through an os.Root of its parent: versions of an add-on share
+// files by links to one another, such as ../template/install.sh, and no link leads further out.
 type addOn struct {
 	dir           string // absolute
 	name, version string // the last two elements of dir
 	manifest      *manifest.File
-	root          *os.Root
+	root          *os.Root // directory <name>
 }
 
 func openAddOn(dir string) (*addOn, error) {
@@ -43,7 +44,7 @@ func openAddOn(dir string) (*addOn, error) {
 		}
 		return nil, err
 	}
-	if a.root, err = os.OpenRoot(abs); err != nil {
+	if a.root, err = os.OpenRoot(filepath.Dir(abs)); err != nil {
 		return nil, fmt.Errorf("open add-on: %w", err)
 	}
 	return a, nil
@@ -54,54 +55,68 @@ func (a *addOn) close() { _ = a.root.Close() }
 // lockName is the file that pins what a Manifest names. It says how to build the package and is no part of it.
 const lockName = manifest.FileName + ".lock"
 
+// maxDepth bounds directories inside each other. Only a link to a directory above it gets there.
+const maxDepth = 32
+
 // files lists the add-on's own files, to be packed below to. Hidden files and the lock are left out. Modes are reduced to
-// whether a file is executable, since the rest depends on the umask of whoever checked it out. A symbolic link inside
-// the directory is packed as the file it leads to.
+// whether a file is executable, since the rest depends on the umask of whoever checked it out. A symbolic link to a file
+// or directory of the same add-on, whichever version, is packed as what it leads to.
 func (a *addOn) files(to string) ([]bundle.File, error) {
-	var files []bundle.File
-	err := fs.WalkDir(a.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if name != "." && strings.HasPrefix(d.Name(), ".") {
-			if d.IsDir() {
-				return fs.SkipDir
-			}
-			return nil
-		}
-		if d.IsDir() || name == lockName {
-			return nil
-		}
-		f, err := a.file(name)
-		f.Path = path.Join(to, name)
-		files = append(files, f)
-		return err
-	})
+	files, err := a.below(a.version, to, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read add-on %s: %w", a.dir, err)
 	}
 	return files, nil
 }
 
-func (a *addOn) file(name string) (bundle.File, error) {
+// below lists the files of one directory, dir as root has it, and of those in it.
+func (a *addOn) below(dir, to string, depth int) ([]bundle.File, error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("%s: more than %d directories inside each other; does a link lead to a directory above it?", dir, maxDepth)
+	}
+	entries, err := fs.ReadDir(a.root.FS(), dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []bundle.File
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || depth == 0 && name == lockName {
+			continue
+		}
+		found, err := a.entry(path.Join(dir, name), path.Join(to, name), depth)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	return files, nil
+}
+
+func (a *addOn) entry(name, to string, depth int) ([]bundle.File, error) {
 	info, err := a.root.Stat(name)
 	if err != nil {
-		return bundle.File{}, fmt.Errorf("%w; a link must lead to a file of the same add-on", err)
+		return nil, fmt.Errorf("%w; a link must lead to a file of the same add-on", err)
 	}
-	if !info.Mode().IsRegular() {
-		return bundle.File{}, fmt.Errorf("%s is neither a regular file nor a link to one", name)
+	switch {
+	case info.IsDir():
+		return a.below(name, to, depth+1)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is neither a regular file nor a link to one", name)
 	}
-	f := bundle.File{Mode: 0o644, Open: func() (io.ReadCloser, error) { return a.root.Open(name) }}
+	f := bundle.File{Path: to, Mode: 0o644, Open: func() (io.ReadCloser, error) { return a.root.Open(name) }}
 	if info.Mode()&0o111 != 0 {
 		f.Mode = 0o755
 	}
 	content, err := f.Open()
 	if err != nil {
-		return bundle.File{}, err
+		return nil, err
 	}
 	defer content.Close()
 	h := sha256.New()
-	f.Size, err = io.Copy(h, content)
+	if f.Size, err = io.Copy(h, content); err != nil {
+		return nil, err
+	}
 	f.SHA256 = hex.EncodeToString(h.Sum(nil))
-	return f, err
+	return []bundle.File{f}, nil
 }

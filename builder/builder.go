@@ -112,6 +112,10 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	}
 	defer a.close()
 	r := Result{Name: a.name, Version: a.version, Warnings: b.unreached(a.manifest)}
+	own, err := a.files(bundle.AddOnDir(a.name, a.version))
+	if err != nil {
+		return Result{}, err
+	}
 	b.log.Info("resolving", "add-on", a.name, "version", a.version)
 	resolution, err := b.resolve(ctx, a)
 	if err != nil {
@@ -122,7 +126,7 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	if r.Fetched, err = b.fetch(ctx, a, resolution); err != nil {
 		return Result{}, err
 	}
-	p, err := b.assemble(a, resolution)
+	p, err := b.assemble(a, own, resolution)
 	if err != nil {
 		return Result{}, fmt.Errorf("pack %s %s: %w", a.name, a.version, err)
 	}

@@ -93,14 +93,10 @@ func (b *Builder) transfers(a *addOn, r Resolution) []transfer {
 	return list
 }
 
-// assemble lists the files of the package and describes what it carries.
-func (b *Builder) assemble(a *addOn, r Resolution) (bundle.Package, error) {
+// assemble lists the files of the package, the add-on's own and those it carries, and describes the latter.
+func (b *Builder) assemble(a *addOn, own []bundle.File, r Resolution) (bundle.Package, error) {
 	dir := bundle.AddOnDir(a.name, a.version)
-	p := bundle.Package{Name: a.name, Version: a.version, Platforms: b.platforms, Targets: r.Targets}
-	var err error
-	if p.Files, err = a.files(dir); err != nil {
-		return bundle.Package{}, err
-	}
+	p := bundle.Package{Name: a.name, Version: a.version, Platforms: b.platforms, Targets: r.Targets, Files: own}
 	layout, err := image.Layout(path.Join(dir, imagesDir), r.Images, b.cache)
 	if err != nil {
 		return bundle.Package{}, err
