@@ -61,11 +61,14 @@ func (a *app) specValidateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var addOns []string
+			var parts []string
 			for _, addOn := range installer.AddOns {
-				addOns = append(addOns, addOn.Name+" "+addOn.Version)
+				parts = append(parts, addOn.Name+" "+addOn.Version)
 			}
-			_, err = fmt.Fprintf(a.out, "%s is valid: id %s, %s\n", args[0], id, strings.Join(append(addOns, counted(len(installer.Sections), "section")), ", "))
+			for _, section := range installer.Sections {
+				parts = append(parts, "settings of "+section.Key)
+			}
+			_, err = fmt.Fprintf(a.out, "%s is valid: id %s, %s\n", args[0], id, strings.Join(parts, ", "))
 			return err
 		},
 	}
