@@ -9,12 +9,12 @@ import (
 	"bytes"
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,6 +38,7 @@ type Shell struct {
 	replies  *bufio.Reader
 	output   *tail
 	copied   chan struct{} // closed when all output is in
+	exited   chan struct{} // closed when the process has ended
 	answers  *os.File
 }
 
@@ -78,13 +79,13 @@ func Start(o Options) (*Shell, error) {
 	s := &Shell{
 		cmd:      exec.Command("bash", "--noprofile", "--norc", "-c", prelude, "sealift"),
 		requests: requestWrite, replies: bufio.NewReader(replyRead), answers: replyRead,
-		output: &tail{}, copied: make(chan struct{}),
+		output: &tail{}, copied: make(chan struct{}), exited: make(chan struct{}),
 	}
 	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
 	s.cmd.Stdout, s.cmd.Stderr = outWrite, outWrite
 	s.cmd.ExtraFiles = []*os.File{requestRead, replyWrite}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = s.cmd.Start()
+	err = s.run()
 	for _, f := range []*os.File{requestRead, replyWrite, outWrite} {
 		_ = f.Close()
 	}
@@ -97,6 +98,22 @@ func Start(o Options) (*Shell, error) {
 		_ = outRead.Close()
 	}()
 	return s, nil
+}
+
+// run starts the process from a thread that lives as long as the process does: the kernel sends the signal that ends the
+// shell with its parent when that thread ends.
+func (s *Shell) run() error {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := s.cmd.Start()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait() // how it ended was said over the pipe
+			close(s.exited)
+		}
+	}()
+	return <-started
 }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -189,26 +206,18 @@ func (s *Shell) kill() { _ = syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL) }
 // Close ends the shell and what it left running in its process group.
 func (s *Shell) Close() error {
 	_ = s.requests.Close()
-	done := make(chan error, 1)
-	go func() { done <- s.cmd.Wait() }()
-	var err error
 	select {
-	case err = <-done:
+	case <-s.exited:
 	case <-time.After(5 * time.Second):
 		s.kill()
-		err = <-done
+		<-s.exited
 	}
 	select {
 	case <-s.copied:
 	case <-time.After(time.Second): // a background process of a hook holds the pipe
 		s.kill()
 	}
-	_ = s.answers.Close()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return nil
-	}
-	return err
+	return s.answers.Close()
 }
 
 // tail keeps the end of what is written to it.
