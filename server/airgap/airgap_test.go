@@ -1,0 +1,191 @@
+package airgap_test
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
+)
+
+var platform = runtime.GOOS + "/" + runtime.GOARCH
+
+// publish puts a package with the given files into a folder.
+func publish(t *testing.T, dir, name, version, platform string, files map[string]string) {
+	t.Helper()
+	p := bundle.Package{Name: name, Version: version, Platforms: []string{platform}}
+	for path, text := range files {
+		p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir(name, version)+"/"+path, 0o644, []byte(text)))
+	}
+	f, err := os.Create(filepath.Join(dir, name+"-"+version+".tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := bundle.WritePackage(t.Context(), f, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// request is a bundle of two add-ons that lie in a fresh store.
+func request(t *testing.T, installer string) airgap.Request {
+	t.Helper()
+	dir := t.TempDir()
+	publish(t, dir, "base", "1.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "provides: [thing]\n"})
+	publish(t, dir, "user", "2.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "requires: [thing]\noptions:\n  size: {type: integer}\n"})
+	publish(t, dir, "foreign", "1.0", "plan9/mips", map[string]string{"Manifest": "", "install.sh": ""})
+	if err := os.WriteFile(filepath.Join(dir, "junk-1.0.tar.gz"), []byte("no archive"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	i, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: test}\nspec:\n"+installer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary := filepath.Join(t.TempDir(), "sealift")
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return airgap.Request{Installer: i, Store: s, Binary: binary, Platform: platform}
+}
+
+const both = "  user: {version: '2.0'}\n  base: {version: '1.0'}\n"
+
+func assemble(t *testing.T, r airgap.Request) []byte {
+	t.Helper()
+	plan, err := airgap.Prepare(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plan.Close()
+	var buf bytes.Buffer
+	if _, err := plan.Write(t.Context(), &buf); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func TestBundleHasAllThatAnInstallNeeds(t *testing.T) {
+	r := request(t, both)
+	data := assemble(t, r)
+	if !bytes.Equal(data, assemble(t, r)) {
+		t.Error("the same request gave other bytes")
+	}
+	a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"install.sh", "installer.yaml", "bin/sealift", "addons/base/1.0/install.sh", "addons/user/2.0/index.json"} {
+		if _, ok := a.Entry(name); !ok {
+			t.Errorf("no %s", name)
+		}
+	}
+}
+
+func TestWhatIsWrongIsNamed(t *testing.T) {
+	for name, row := range map[string]struct {
+		installer string
+		want      []string
+	}{
+		"missing packages, all of them": {"  user: {version: '3.0'}\n  other: {version: '1'}\n", []string{"installer.yaml:5:3: the store has no package user-3.0.tar.gz; it has user-2.0.tar.gz", "other-1.tar.gz; build it"}},
+		"missing provider":              {"  user: {version: '2.0'}\n", []string{"user requires thing"}},
+		"other platform":                {"  foreign: {version: '1.0'}\n", []string{"foreign-1.0.tar.gz is for plan9/mips", "--platform " + platform}},
+		"damaged package":               {"  junk: {version: '1.0'}\n", []string{"package junk-1.0.tar.gz: not an archive"}},
+		"unknown option":                {"  base: {version: '1.0'}\n  user: {version: '2.0', sise: 3}\n", []string{"installer.yaml:6:3", `"size"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := airgap.Prepare(t.Context(), request(t, row.installer))
+			for _, want := range row.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+// script runs install.sh in a folder, as 'cat install.sh | bash -s args' does.
+func script(t *testing.T, dir string, args ...string) (string, error) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "install.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-s"}, args...)...)
+	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(text)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+func unpack(t *testing.T, data []byte, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "cluster.tar.gz"), data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), "tar", append([]string{"xzf", "cluster.tar.gz"}, names...)...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return dir
+}
+
+func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
+	data := assemble(t, request(t, both))
+	packed := unpack(t, data, "install.sh")
+	if out, err := script(t, packed, "airgap", "yes"); err != nil || !strings.Contains(out, "sealift got: install --bundle cluster.tar.gz --yes") {
+		t.Errorf("packed: %v: %s", err, out)
+	}
+	unpacked := unpack(t, data)
+	if out, err := script(t, unpacked, "airgap", "--plan"); err != nil || !strings.Contains(out, "sealift got: install --bundle . --plan") {
+		t.Errorf("unpacked: %v: %s", err, out)
+	}
+	if left, _ := filepath.Glob("/var/lib/sealift/.install-*"); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestInstallScriptRefuses(t *testing.T) {
+	data := assemble(t, request(t, both))
+	replace := func(dir, from, to string) {
+		name := filepath.Join(dir, "install.sh")
+		text, _ := os.ReadFile(name)
+		if err := os.WriteFile(name, []byte(strings.ReplaceAll(string(text), from, to)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, row := range map[string]struct {
+		spoil func(dir string)
+		args  []string
+		want  string
+		code  int
+	}{
+		"unknown flag":     {func(string) {}, []string{"airgap", "hard"}, "unknown flag 'hard'", 2},
+		"another platform": {func(dir string) { replace(dir, platform+"'", "linux/s390x'") }, []string{"airgap"}, "the bundle is for linux/s390x", 3},
+		"no bundle":        {func(dir string) { _ = os.Remove(filepath.Join(dir, "cluster.tar.gz")) }, []string{"airgap"}, "no bundle here", 1},
+		"two bundles":      {func(dir string) { _ = os.WriteFile(filepath.Join(dir, "b.tar.gz"), nil, 0o600) }, []string{"airgap"}, "more than one archive", 1},
+		"another binary":   {func(dir string) { replace(dir, "digest='", "digest='0") }, []string{"airgap"}, "not the one that this install.sh was made with", 1},
+		"truncated bundle": {func(dir string) { _ = os.Truncate(filepath.Join(dir, "cluster.tar.gz"), 300) }, []string{"airgap"}, "copy it again", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := unpack(t, data, "install.sh")
+			row.spoil(dir)
+			out, err := script(t, dir, row.args...)
+			exit, _ := err.(*exec.ExitError)
+			if exit == nil || exit.ExitCode() != row.code || !strings.Contains(out, row.want) {
+				t.Errorf("got %v: %s; want exit %d and %q", err, out, row.code, row.want)
+			}
+		})
+	}
+}
