@@ -1,6 +1,7 @@
 package diag_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -40,7 +41,8 @@ func TestListKeepsTheOrderOfTheFileAndErrsOnErrorsOnly(t *testing.T) {
 	if got := diag.Errors(list.Findings()).Error(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	if errs, ok := list.Err().(diag.Errors); !ok || len(errs) != 2 {
+	var errs diag.Errors
+	if !errors.As(list.Err(), &errs) || len(errs) != 2 {
 		t.Errorf("errors: %v", list.Err())
 	}
 	var warned diag.List

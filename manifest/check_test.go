@@ -1,6 +1,7 @@
 package manifest_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,7 +81,8 @@ func TestLoadRefusesErrorsAndLetsWarningsPass(t *testing.T) {
 	}
 	write(t, path, "image a x\nimag b\n")
 	_, err := manifest.Load(path)
-	if errs, ok := err.(diag.Errors); !ok || len(errs) != 2 {
+	var errs diag.Errors
+	if !errors.As(err, &errs) || len(errs) != 2 {
 		t.Errorf("got %v, want an error of meaning and one of words", err)
 	}
 	if _, err := manifest.Load(filepath.Join(dir, "gone")); err == nil {

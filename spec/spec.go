@@ -44,16 +44,6 @@ type Section struct {
 // values, or map[string]any of values; keys given as null are left out.
 type Options map[string]any
 
-// AddOn returns the add-on of that name.
-func (i *Installer) AddOn(name string) (AddOn, bool) {
-	for _, a := range i.AddOns {
-		if a.Name == name {
-			return a, true
-		}
-	}
-	return AddOn{}, false
-}
-
 // Section returns the section under that key; one that the document lacks is empty.
 func (i *Installer) Section(key string) Section {
 	for _, s := range i.Sections {
@@ -62,16 +52,4 @@ func (i *Installer) Section(key string) Section {
 		}
 	}
 	return Section{Key: key}
-}
-
-// String returns an option that is a string, or "" when it is absent or something else.
-func (o Options) String(key string) string {
-	s, _ := o[key].(string)
-	return s
-}
-
-// Bool tells whether an option is true.
-func (o Options) Bool(key string) bool {
-	b, _ := o[key].(bool)
-	return b
 }
