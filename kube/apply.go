@@ -206,9 +206,12 @@ type application struct {
 	obj *unstructured.Unstructured
 	ref Ref
 
-	looked bool
-	absent bool // the object was not there when first looked for
-	entry  Entry
+	manager    string
+	labels     map[string]string
+	sharedWith string // the set that the object is a member of, when it is not this one
+	looked     bool
+	absent     bool // the object was not there when first looked for
+	entry      Entry
 }
 
 func (a *application) try(ctx context.Context) error {
@@ -221,16 +224,15 @@ func (a *application) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	labels, shared, err := a.labels(live)
-	if err != nil {
+	if err := a.claim(live); err != nil {
 		return err
 	}
-	if live != nil {
+	if live != nil && a.sharedWith == "" {
 		if live, err = a.takeFields(ctx, res, live); err != nil {
 			return err
 		}
 	}
-	object, err := desired(a.obj, a.ref.Namespace, labels)
+	object, err := desired(a.obj, a.ref.Namespace, a.labels)
 	if err != nil {
 		return err
 	}
@@ -248,8 +250,8 @@ func (a *application) try(ctx context.Context) error {
 		return a.explain(res, err)
 	}
 	a.entry = Entry{Object: a.ref, Action: actionOf(a.absent, live, applied), Message: a.entry.Message, uid: string(applied.UID)}
-	if shared != "" {
-		a.entry.Message = "shared with set " + shared
+	if a.sharedWith != "" {
+		a.entry.Message = "shared with set " + a.sharedWith
 	}
 	return nil
 }
@@ -283,23 +285,28 @@ func (a *application) look(ctx context.Context, res resource) (*metav1.PartialOb
 	return live, err
 }
 
-// labels gives the label that makes the object a member, or none for a Namespace that another set brought.
-func (a *application) labels(live *metav1.PartialObjectMetadata) (labels map[string]string, sharedWith string, err error) {
-	if live != nil {
-		other := live.Labels[labelPartOf]
-		if other != "" && other != a.id {
-			if a.ref.groupKind() == namespaceKind {
-				return nil, other, nil
-			}
-			return nil, "", fmt.Errorf("it belongs to set %s: remove it from there first, or delete its label %s", other, labelPartOf)
-		}
+// claim makes the object a member, unless it is one of another set. A Namespace of another set is shared: it gets what
+// this set says about it under a manager of this set's own, since to one manager the other set's fields would be
+// leftovers to remove.
+func (a *application) claim(live *metav1.PartialObjectMetadata) error {
+	a.manager, a.sharedWith = Manager, ""
+	a.labels = map[string]string{labelPartOf: a.id}
+	if live == nil || live.Labels[labelPartOf] == "" || live.Labels[labelPartOf] == a.id {
+		return nil
 	}
-	return map[string]string{labelPartOf: a.id}, "", nil
+	other := live.Labels[labelPartOf]
+	if a.ref.groupKind() != namespaceKind {
+		return fmt.Errorf("it belongs to set %s: remove it from there first, or delete its label %s", other, labelPartOf)
+	}
+	// A name of a manager has at most 128 characters.
+	a.manager, a.sharedWith = Manager+"-"+a.set.Name[:min(len(a.set.Name), 100)], other
+	a.labels = nil
+	return nil
 }
 
 func (a *application) patch(ctx context.Context, res resource, body []byte) (*metav1.PartialObjectMetadata, error) {
 	return a.metaFor(res, a.ref.Namespace).Patch(ctx, a.ref.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: Manager, Force: &a.options.Force})
+		metav1.PatchOptions{FieldManager: a.manager, Force: &a.options.Force})
 }
 
 // recreate deletes an object, waits until it is gone, and makes it again.

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 )
@@ -46,11 +47,12 @@ func decodeDocument(doc []byte) ([]*unstructured.Unstructured, error) {
 }
 
 func decodeJSON(data []byte) ([]*unstructured.Unstructured, error) {
-	var obj unstructured.Unstructured
-	if err := obj.UnmarshalJSON(data); err != nil {
-		return nil, fmt.Errorf("not a Kubernetes object: %w", err)
+	// Not Unstructured.UnmarshalJSON, whose errors repeat the whole document: it may be a Secret.
+	var content map[string]any
+	if err := utiljson.Unmarshal(data, &content); err != nil {
+		return nil, errors.New("not a Kubernetes object: not a mapping at its top")
 	}
-	return takeApart(&obj)
+	return takeApart(&unstructured.Unstructured{Object: content})
 }
 
 // takeApart gives the objects of a List, of Lists in it too, or the object itself.
@@ -80,16 +82,34 @@ func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, er
 // checkShape refuses objects that cannot be named, so that whoever reads them later need not look twice.
 func checkShape(obj *unstructured.Unstructured) error {
 	for _, field := range []string{"apiVersion", "kind"} {
-		if text, ok := obj.Object[field].(string); !ok || text == "" {
-			return fmt.Errorf("not a Kubernetes object: %s is missing", field)
+		if err := checkText(obj.Object, field, "", true); err != nil {
+			return fmt.Errorf("not a Kubernetes object: %w", err)
 		}
 	}
 	meta, ok := obj.Object["metadata"].(map[string]any)
 	if !ok {
-		return fmt.Errorf("%s: metadata is missing", obj.GetKind())
+		return fmt.Errorf("%s: metadata is missing or not a mapping", obj.GetKind())
 	}
-	if name, ok := meta["name"].(string); !ok || name == "" {
-		return fmt.Errorf("%s: metadata.name is missing", obj.GetKind())
+	if err := checkText(meta, "name", "metadata.", true); err != nil {
+		return fmt.Errorf("%s: %w", obj.GetKind(), err)
+	}
+	if err := checkText(meta, "namespace", "metadata.", false); err != nil {
+		return fmt.Errorf("%s %s: %w", obj.GetKind(), obj.GetName(), err)
+	}
+	return nil
+}
+
+// checkText catches names that YAML reads as something else, such as 1.10 or no.
+func checkText(content map[string]any, field, prefix string, required bool) error {
+	value := content[field]
+	if value == nil || value == "" {
+		if required {
+			return fmt.Errorf("%s%s is missing", prefix, field)
+		}
+		return nil
+	}
+	if _, ok := value.(string); !ok {
+		return fmt.Errorf("%s%s is a %T, not a string: quote it", prefix, field, value)
 	}
 	return nil
 }

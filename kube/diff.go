@@ -139,11 +139,10 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 		}
 		force = force || taken // Apply would own those fields by then
 	}
-	labels, _, err := a.labels(meta)
-	if err != nil {
+	if err := a.claim(meta); err != nil {
 		return nil, err
 	}
-	object, err := desired(obj, ref.Namespace, labels)
+	object, err := desired(obj, ref.Namespace, a.labels)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +151,7 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 		return nil, err
 	}
 	wanted, err := r.fullFor(res, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: Manager, Force: &force, DryRun: []string{metav1.DryRunAll}})
+		metav1.PatchOptions{FieldManager: a.manager, Force: &force, DryRun: []string{metav1.DryRunAll}})
 	if conflict := conflictIn(err); conflict != nil {
 		return nil, conflict
 	}

@@ -1,0 +1,166 @@
+package kube
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func TestTransient(t *testing.T) {
+	configMaps := schema.GroupResource{Resource: "configmaps"}
+	internal := func(text string) error { return apierrors.NewInternalError(errors.New(text)) }
+	tests := []struct {
+		name string
+		err  error
+		want bool
+	}{
+		{"nothing listens", &url.Error{Err: &os.SyscallError{Err: syscall.ECONNREFUSED}}, true},
+		{"connection closed under the request", &url.Error{Err: io.EOF}, true},
+		{"server reset the connection", &url.Error{Err: syscall.ECONNRESET}, true},
+		{"request took too long", &url.Error{Err: os.ErrDeadlineExceeded}, true},
+		{"503", apierrors.NewServiceUnavailable("starting"), true},
+		{"429", apierrors.NewTooManyRequests("busy", 1), true},
+		{"504", apierrors.NewTimeoutError("slow", 1), true},
+		{"somebody wrote in between", apierrors.NewConflict(configMaps, "a", errors.New("modified")), true},
+		{"somebody created in between", apierrors.NewAlreadyExists(configMaps, "a"), true},
+		{"a webhook that does not run yet", internal(`failed calling webhook "x": connection refused`), true},
+		{"etcd changes its leader", internal("etcdserver: leader changed"), true},
+		{"a pod whose service account comes late", apierrors.NewForbidden(configMaps, "a", errors.New("error looking up service account a/default")), true},
+		{"wrapped", fmt.Errorf("take over: %w", apierrors.NewServiceUnavailable("starting")), true},
+		{"an internal error of another kind", internal("nil pointer"), false},
+		{"not allowed", apierrors.NewForbidden(configMaps, "a", errors.New("no")), false},
+		{"invalid", apierrors.NewInvalid(schema.GroupKind{Kind: "ConfigMap"}, "a", nil), false},
+		{"not found", apierrors.NewNotFound(configMaps, "a"), false},
+		{"certificate of an unknown authority", &url.Error{Err: errors.New("x509: unknown authority")}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := transient(tt.err); got != tt.want {
+				t.Errorf("transient(%v) = %v", tt.err, got)
+			}
+		})
+	}
+}
+
+func TestPodProblem(t *testing.T) {
+	tests := []struct{ name, status, want string }{
+		{"ready", "{phase: Running, containerStatuses: [{name: c, ready: true, state: {running: {}}}]}", ""},
+		{"done", "{phase: Succeeded, containerStatuses: [{name: c, state: {terminated: {exitCode: 0}}}]}", ""},
+		{"nothing reported", "{}", ""},
+		{"no node takes it", "{conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: 0/1 nodes are available}]}",
+			"Unschedulable: 0/1 nodes are available"},
+		{"image missing", "{containerStatuses: [{name: c, state: {waiting: {reason: ErrImageNeverPull, message: not present}}}]}",
+			"container c: ErrImageNeverPull: not present"},
+		{"crash loop tells how it ended", "{containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff, message: back-off}}, lastState: {terminated: {exitCode: 1, reason: Error, message: no config}}}]}",
+			"container c: CrashLoopBackOff: back-off (last time: exit code 1, Error: no config)"},
+		{"one container of two not ready", "{containerStatuses: [{name: a, ready: true, state: {running: {}}}, {name: b, ready: false, state: {running: {}}}]}",
+			"container b is running but not ready"},
+		{"init container fails before the others are made", "{initContainerStatuses: [{name: i, state: {terminated: {exitCode: 2}}}], containerStatuses: [{name: c, state: {waiting: {reason: PodInitializing}}}]}",
+			"container i: exit code 2"},
+		{"being created", "{containerStatuses: [{name: c, state: {waiting: {reason: ContainerCreating}}}]}", creating},
+		{"evicted", "{phase: Failed, reason: Evicted, message: low on disk}", "Evicted: low on disk"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			objs, err := Decode(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nstatus: " + tt.status))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := podProblem(objs[0].Object); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestStagesGoFromWhatIsNeededToWhatNeedsIt(t *testing.T) {
+	order := [][]string{
+		{"Namespace", "CustomResourceDefinition.apiextensions.k8s.io"},
+		{"ServiceAccount", "Secret", "Service", "ClusterRole.rbac.authorization.k8s.io", "StorageClass.storage.k8s.io", "NetworkPolicy.networking.k8s.io"},
+		{"Deployment.apps", "Job.batch", "Pod"},
+		{"ValidatingWebhookConfiguration.admissionregistration.k8s.io", "APIService.apiregistration.k8s.io"},
+		{"Issuer.cert-manager.io", "Gateway.gateway.networking.k8s.io"},
+	}
+	for want, kinds := range order {
+		for _, kind := range kinds {
+			if got := stageOf(parseGroupKind(kind)); got != stage(want) {
+				t.Errorf("%s is in stage %d, want %d", kind, got, want)
+			}
+		}
+	}
+}
+
+func TestGroupKindSurvivesItsText(t *testing.T) {
+	for _, gk := range []schema.GroupKind{{Kind: "Secret"}, {Group: "apps", Kind: "Deployment"}, {Group: "a.b.c", Kind: "D"}} {
+		if got := parseGroupKind(groupKindString(gk)); got != gk {
+			t.Errorf("%v became %v", gk, got)
+		}
+	}
+}
+
+func TestDesiredLeavesOutWhatServersWrite(t *testing.T) {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"name": "a", "namespace": "n", "uid": "1", "resourceVersion": "2", "creationTimestamp": nil,
+			"managedFields": []any{}, "labels": map[string]any{"x": "y"}},
+		"stringData": map[string]any{"k": "v"}, "data": map[string]any{"k": "b2xk", "l": "bw=="},
+		"status": map[string]any{},
+	}}
+	before := obj.DeepCopy()
+	got, err := desired(obj, "m", map[string]string{labelPartOf: "id"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"apiVersion": "v1", "kind": "Secret",
+		"metadata": map[string]any{"name": "a", "namespace": "m", "labels": map[string]any{"x": "y", labelPartOf: "id"}},
+		"data":     map[string]any{"k": "dg==", "l": "bw=="}}
+	if diff := cmp.Diff(want, got.Object); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(before.Object, obj.Object); diff != "" {
+		t.Errorf("the object that was given changed:\n%s", diff)
+	}
+}
+
+func TestMergeManagersTakesFieldsOfPeopleAndLeavesThoseOfControllers(t *testing.T) {
+	entry := func(manager string, op metav1.ManagedFieldsOperationType, subresource, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Operation: op, Subresource: subresource, APIVersion: "v1",
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields)}
+	}
+	entries := []metav1.ManagedFieldsEntry{
+		entry("kubectl-edit", "Update", "", `{"f:data":{"f:a":{}}}`),
+		entry("controller", "Update", "", `{"f:data":{"f:b":{}}}`),
+		entry("kubectl-edit", "Update", "status", `{"f:status":{}}`),
+		entry(Manager, "Apply", "", `{"f:data":{"f:c":{}}}`),
+	}
+	merged, changed, err := mergeManagers(entries, map[string]bool{"kubectl-edit": true})
+	if err != nil || !changed {
+		t.Fatal(changed, err)
+	}
+	var got []string
+	for _, e := range merged {
+		got = append(got, strings.Join([]string{e.Manager, string(e.Operation), e.Subresource, e.FieldsV1.GetRawString()}, " "))
+	}
+	want := []string{
+		`controller Update  {"f:data":{"f:b":{}}}`,
+		`kubectl-edit Update status {"f:status":{}}`,
+		Manager + ` Apply  {"f:data":{"f:a":{},"f:c":{}}}`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if _, changed, _ = mergeManagers(merged, map[string]bool{"kubectl-edit": true}); changed {
+		t.Error("the fields are taken over a second time")
+	}
+}
