@@ -124,6 +124,7 @@ func (a *app) commands() []*cobra.Command {
 		a.installCommand(),
 		a.journalCommand(),
 		a.applyCommand(),
+		a.testgridCommand(),
 		a.versionCommand(),
 	}
 }

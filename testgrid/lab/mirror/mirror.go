@@ -179,3 +179,24 @@ func hostsOf(names []string) []string {
 
 // storage is where the registry of one lab cache keeps its blobs, across runs.
 func storage(w *upstream.Workshop) string { return filepath.Join(w.Cache().Path("registry-storage")) }
+
+// WriteConfig writes Config to a file, in one step.
+func (m *Mirror) WriteConfig(path string) error {
+	text, err := m.Config()
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".sealift-*.yaml")
+	if err != nil {
+		return fmt.Errorf("write the mirrors: %w", err)
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write the mirrors to %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}

@@ -114,6 +114,30 @@ func (w *Workshop) Path(ctx context.Context, id string) (string, error) {
 	})
 }
 
+// CheckTools fails when this machine lacks Debian packages that making these components, and what they need, takes. What the
+// cache has needs nothing.
+func (w *Workshop) CheckTools(ids ...string) error {
+	var tools []debian.Tool
+	for _, id := range ids {
+		c, ok := w.components[id]
+		if !ok {
+			return fmt.Errorf("the lab knows no component %q", id)
+		}
+		key, err := w.key(c)
+		if err != nil {
+			return err
+		}
+		if w.cache.Has(key) {
+			continue
+		}
+		tools = append(tools, c.Recipe.Tools()...)
+		for _, need := range c.Recipe.Needs() {
+			tools = append(tools, w.components[need].Recipe.Tools()...)
+		}
+	}
+	return debian.CheckTools(tools)
+}
+
 // File returns the path of one file of a component, made when it is missing.
 func (w *Workshop) File(ctx context.Context, f FileOf) (string, error) {
 	dir, err := w.Path(ctx, f.Component)

@@ -1,0 +1,275 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+func (a *app) testgridCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "testgrid",
+		Short:   "Test on throw-away machines",
+		Long:    "Test on throw-away machines that have no route out, with the outside world played by a mirror on this machine.",
+		Example: "  sealift testgrid lab serve\n  sealift testgrid lab boot node-1",
+	}
+	cmd.AddCommand(a.labCommand())
+	return cmd
+}
+
+func (a *app) labCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lab",
+		Short: "A mirror of the outside world, and hosts without a route out",
+		Long: `The lab makes what add-ons fetch from the world (Kubernetes, containerd, images, …) out of Go modules and Debian
+packages, serves it under its real names, and boots Linux hosts that have no route out.
+
+What it makes is kept in $SEALIFT_LAB_CACHE (default: sealift/lab in the user's cache folder), hosts in
+$SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on hosts first removes those whose owner was killed.`,
+		Example: "  sealift testgrid lab build\n  sealift testgrid lab serve --config sealift.yaml\n  sealift testgrid lab boot node-1\n" +
+			"  sealift testgrid lab enter node-1 -- kubectl get nodes\n  sealift testgrid lab remove --all",
+	}
+	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labBootCommand(), a.labEnterCommand(), a.labListCommand(), a.labRemoveCommand())
+	return cmd
+}
+
+// progress prints one line per event where it does not disturb output.
+func (a *app) progress(line string) { fmt.Fprintln(a.errOut, line) }
+
+func (a *app) labBuildCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "build [COMPONENT...]",
+		Short: "Make what the lab serves and hosts run on",
+		Long: `Make everything that the lab serves and that hosts run on, or only the named components, unless the cache has it.
+A full build takes 15 to 25 minutes on two cores, once per machine; nothing is made twice.`,
+		Example: "  sealift testgrid lab build\n  sealift testgrid lab build kubernetes-v1.36.3 etcd-v3.6.8",
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			w, err := upstream.NewWorkshop(upstream.Options{Progress: a.progress})
+			if err != nil {
+				return err
+			}
+			if len(ids) == 0 {
+				for _, c := range upstream.Components() {
+					ids = append(ids, c.ID())
+				}
+			}
+			if err := w.CheckTools(ids...); err != nil {
+				return err
+			}
+			for _, id := range ids {
+				path, err := w.Path(cmd.Context(), id)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "%s\t%s\n", id, path)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *app) labServeCommand() *cobra.Command {
+	var o mirror.Options
+	var config string
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve images and files under their upstream names",
+		Long: `Serve every image of the lab from a real registry and every download from a file server, both on loopback, until
+interrupted. What is missing is made first. With --config the mirrors are written as a sealift.yaml once both servers
+answer, otherwise they are printed. Debian's archive is mapped to the one that this machine installs from.`,
+		Example: "  sealift testgrid lab serve --config sealift.yaml\n  sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.Progress = a.progress
+			m, err := mirror.Serve(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			text, err := m.Config()
+			if err == nil && config != "" {
+				err = m.WriteConfig(config)
+			} else if err == nil {
+				_, err = a.out.Write(text)
+			}
+			if err == nil {
+				a.progress(fmt.Sprintf("serving images on %s and files on http://%s; end with Ctrl-C", m.Registry(), m.Files()))
+				err = m.Wait(cmd.Context())
+			}
+			return errors.Join(err, m.Close())
+		},
+	}
+	cmd.Flags().StringVar(&o.Registry, "registry", mirror.DefaultRegistry, "address of the registry; port 0 takes a free one")
+	cmd.Flags().StringVar(&o.Files, "files", mirror.DefaultFiles, "address of the file server; port 0 takes a free one")
+	cmd.Flags().StringVar(&config, "config", "", "write the mirrors to this sealift.yaml")
+	return cmd
+}
+
+func (a *app) labBootCommand() *cobra.Command {
+	s := host.Spec{Keep: true}
+	cmd := &cobra.Command{
+		Use:   "boot NAME",
+		Short: "Boot a host without a route out",
+		Long: `Boot a host: a systemd-nspawn container with systemd as its first process, on a network that reaches other hosts of the
+lab and nothing else. The host stays until it is removed. Each folder given with --usb is there read-only, the first at
+/media/usb, the second at /media/usb2, and so on.`,
+		Example: "  sealift testgrid lab boot node-1\n  sealift testgrid lab boot node-1 --os debian-13 --usb ./out",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rack, err := a.rack(cmd)
+			if err != nil {
+				return err
+			}
+			s.Name = args[0]
+			h, err := rack.Boot(cmd.Context(), s)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.out, "host %s runs %s at %s; enter it with: sealift testgrid lab enter %s\n", h.Name(), h.OS(), h.Address(), h.Name())
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&s.OS, "os", host.DefaultOS, "system of the host: "+strings.Join(host.Systems(), " or "))
+	cmd.Flags().StringArrayVar(&s.USB, "usb", nil, "folder that the host has read-only at /media/usb; may be repeated")
+	return cmd
+}
+
+func (a *app) labEnterCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "enter NAME [-- COMMAND...]",
+		Short: "Run a command, or a shell, in a host",
+		Long:  "Run a command in a host as root, with this terminal if there is one; without a command, a login shell. Its exit code becomes that of sealift.",
+		Example: "  sealift testgrid lab enter node-1\n  sealift testgrid lab enter node-1 -- kubectl get nodes\n" +
+			"  sealift testgrid lab enter node-1 -- bash -s < script.sh",
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rack, err := a.rack(cmd)
+			if err != nil {
+				return err
+			}
+			h, err := rack.Find(args[0])
+			if err != nil {
+				return err
+			}
+			c := host.Command{Args: args[1:], Stdin: a.in, Stdout: a.out, Stderr: a.errOut, Terminal: isTerminal(a.in)}
+			if name := os.Getenv("TERM"); c.Terminal && name != "" {
+				c.Env = []string{"TERM=" + name}
+			}
+			err = h.Exec(cmd.Context(), c)
+			var failed *exec.ExitError
+			if errors.As(err, &failed) && failed.ExitCode() > 0 {
+				return &exitError{code: failed.ExitCode(), err: err}
+			}
+			return err
+		},
+	}
+}
+
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// labHost is how a host is listed.
+type labHost struct {
+	Name    string `json:"name"`
+	OS      string `json:"os"`
+	Address string `json:"address"`
+	State   string `json:"state"` // running or stopped
+	Created string `json:"created"`
+	Kept    bool   `json:"kept"`
+}
+
+func (a *app) labListCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the hosts of the lab",
+		Long:    "List the hosts of the lab: what they run, their address, and whether they run. A host that is not kept belongs to a test and goes with it.",
+		Example: "  sealift testgrid lab list\n  sealift testgrid lab list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rack, err := a.rack(cmd)
+			if err != nil {
+				return err
+			}
+			hosts, err := rack.List()
+			if err != nil {
+				return err
+			}
+			list := make([]labHost, 0, len(hosts))
+			for _, h := range hosts {
+				state := "stopped"
+				if h.Running() {
+					state = "running"
+				}
+				list = append(list, labHost{h.Name(), h.OS(), h.Address().String(), state, h.Created().Format("2006-01-02T15:04:05Z07:00"), h.Kept()})
+			}
+			if format == "json" {
+				return a.printJSON(list)
+			}
+			return a.printHosts(list)
+		},
+	}
+	addOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) printHosts(list []labHost) error {
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tSYSTEM\tADDRESS\tSTATE\tCREATED\tKEPT")
+	for _, h := range list {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%t\n", h.Name, h.OS, h.Address, h.State, h.Created, h.Kept)
+	}
+	return w.Flush()
+}
+
+func (a *app) labRemoveCommand() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:     "remove NAME... | --all",
+		Short:   "End hosts and remove everything they were made of",
+		Long:    "End hosts and remove everything they were made of. With --all, every host of the lab goes, and its network with them.",
+		Example: "  sealift testgrid lab remove node-1\n  sealift testgrid lab remove --all",
+		RunE: func(cmd *cobra.Command, names []string) error {
+			if all == (len(names) > 0) {
+				return usageError("name the hosts to remove, or give --all; see '%s --help'", cmd.CommandPath())
+			}
+			rack, err := a.rack(cmd)
+			if err != nil {
+				return err
+			}
+			if all {
+				hosts, err := rack.List()
+				if err != nil {
+					return err
+				}
+				for _, h := range hosts {
+					names = append(names, h.Name())
+				}
+			}
+			var errs []error
+			for _, name := range names {
+				errs = append(errs, rack.Remove(cmd.Context(), name))
+			}
+			return errors.Join(errs...)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "remove all hosts")
+	return cmd
+}
+
+// rack opens the machine's hosts.
+func (a *app) rack(cmd *cobra.Command) (*host.Rack, error) {
+	return host.OpenRack(cmd.Context(), host.Options{Progress: a.progress})
+}

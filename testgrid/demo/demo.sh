@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# The demo: packages from Manifests, one bundle, and a host without a route out that becomes a cluster.
+#
+#     demo.sh up       UPSTREAM=lab (default) or internet
+#     demo.sh clean
+#
+# It runs the commands that a user runs, and shows each of them.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+work=demo
+host=demo
+add_ons=(containerd/2.2.1 kubernetes/1.36.3 flannel/0.26.7 local-path-provisioner/0.0.30 metrics-server/0.9.0)
+
+say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
+
+show() {
+    printf '$ %s\n' "$*"
+    "$@"
+}
+
+on_host() { bin/sealift testgrid lab enter "$host" -- "$@"; }
+
+on_host_shown() {
+    printf '%s# %s\n' "$host" "$*"
+    on_host "$@"
+}
+
+mirror=''
+trap '[ -z "$mirror" ] || kill "$mirror" 2>/dev/null || true' EXIT
+
+# serve_upstream: the outside world, on loopback, until this script ends.
+serve_upstream() {
+    rm -f "$work/sealift.yaml"
+    bin/sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0 --config "$work/sealift.yaml" 2>"$work/mirror.log" &
+    mirror=$!
+    for _ in $(seq 600); do
+        [ ! -s "$work/sealift.yaml" ] || return 0
+        kill -0 "$mirror" 2>/dev/null || break
+        sleep 0.5
+    done
+    tail -n 20 "$work/mirror.log" >&2
+    echo "the mirror does not answer; its log is $work/mirror.log" >&2
+    exit 1
+}
+
+build() {
+    local options=(--out "$work/packages" --target debian-12)
+    say "packages, from Manifests that name the true upstreams"
+    if [ "${UPSTREAM:-lab}" = lab ]; then
+        bin/sealift testgrid lab build >"$work/lab.txt"
+        serve_upstream
+        options+=(--config "$work/sealift.yaml")
+    fi
+    mkdir -p "$work/packages" "$work/usb"
+    show bin/sealift build "${add_ons[@]/#/addons/}" "${options[@]}" 2>"$work/build.log" || {
+        tail -n 20 "$work/build.log" >&2
+        exit 1
+    }
+    say "one bundle, onto a USB disk"
+    show bin/sealift bundle -f testgrid/demo/installer.yaml --store "$work/packages" --out "$work/usb/cluster.tar.gz"
+    tar xzf "$work/usb/cluster.tar.gz" -C "$work/usb" --occurrence=1 install.sh
+}
+
+boot() {
+    say "a bare Debian host, with the disk plugged in"
+    bin/sealift testgrid lab remove "$host" 2>/dev/null || true
+    show bin/sealift testgrid lab boot "$host" --usb "$work/usb"
+    printf '%s# ip route get 1.1.1.1\n' "$host"
+    if on_host ip route get 1.1.1.1; then
+        echo "the host has a way out; that is no air gap" >&2
+        exit 1
+    fi
+}
+
+install() {
+    say "the install"
+    printf '%s# cd /media/usb && cat install.sh | bash -s airgap\n' "$host"
+    on_host bash -c 'cd /media/usb && cat install.sh | bash -s airgap'
+}
+
+prove() {
+    say "a pod with a volume, read by another pod through a Service"
+    on_host kubectl --kubeconfig /etc/kubernetes/admin.conf apply -f - <testgrid/demo/app.yaml
+    on_host kubectl --kubeconfig /etc/kubernetes/admin.conf wait --for=condition=Complete job/reader --timeout=120s >/dev/null
+    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf logs job/reader
+    say "the cluster"
+    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o wide
+    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf get pods -A
+    for _ in $(seq 60); do # metrics come with the first scrape
+        on_host kubectl --kubeconfig /etc/kubernetes/admin.conf top nodes >/dev/null 2>&1 && break
+        sleep 1
+    done
+    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf top nodes
+    say "images that came from anywhere but the bundle"
+    on_host kubectl --kubeconfig /etc/kubernetes/admin.conf get events -A -o jsonpath='{range .items[?(@.reason=="Pulled")]}{.message}{"\n"}{end}' |
+        grep -v 'already present on machine' || echo none
+}
+
+case ${1:-} in
+up)
+    begin=$SECONDS
+    mkdir -p "$work"
+    build
+    boot
+    install
+    prove
+    say "done in $((SECONDS - begin)) s"
+    echo "enter the host:  bin/sealift testgrid lab enter $host"
+    echo "remove it all:   make demo-clean"
+    ;;
+clean)
+    bin/sealift testgrid lab remove "$host" 2>/dev/null || true
+    rm -rf "$work"
+    ;;
+*)
+    echo "usage: demo.sh up|clean" >&2
+    exit 2
+    ;;
+esac

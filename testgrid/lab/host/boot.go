@@ -1,0 +1,250 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// bootTimeout bounds the start of a host, which takes some seconds.
+const bootTimeout = 2 * time.Minute
+
+// DefaultOS is what a host runs unless told otherwise.
+const DefaultOS = "debian-12"
+
+// Spec says what host to boot.
+type Spec struct {
+	Name string
+	OS   string   // one of Systems(); default DefaultOS
+	USB  []string // folders of this machine that the host has read-only at /media/usb, /media/usb2, …
+	// Keep lets the host outlive the process that boots it, until it is removed by name.
+	Keep bool
+}
+
+// Boot boots a host and returns when its systemd says that it is up. It makes the tree that the host runs on when the
+// cache lacks it. On failure, or when ctx ends first, nothing is left.
+func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
+	if err := checkName(s.Name); err != nil {
+		return nil, err
+	}
+	if s.OS == "" {
+		s.OS = DefaultOS
+	}
+	component, ok := systems()[s.OS]
+	if !ok {
+		return nil, fmt.Errorf("there is no system %q for lab hosts: use %s", s.OS, strings.Join(Systems(), " or "))
+	}
+	usb, err := checkUSB(s.USB)
+	if err != nil {
+		return nil, err
+	}
+	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: r.cacheDir, Progress: r.progress})
+	if err != nil {
+		return nil, err
+	}
+	tree, err := workshop.File(ctx, upstream.FileOf{Component: component, Name: upstream.TreeName})
+	if err != nil {
+		return nil, err
+	}
+	h, err := r.reserve(ctx, s, usb)
+	if err != nil {
+		return nil, err
+	}
+	if err := h.boot(ctx, tree, s.Keep); err != nil {
+		return nil, errors.Join(fmt.Errorf("boot host %s: %w", s.Name, err), r.Remove(context.WithoutCancel(ctx), s.Name))
+	}
+	return h, nil
+}
+
+func checkUSB(folders []string) ([]string, error) {
+	var list []string
+	for _, folder := range folders {
+		path, err := filepath.Abs(folder)
+		if err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			return nil, fmt.Errorf("%s cannot be plugged into a host: it is not a folder", folder)
+		}
+		list = append(list, path)
+	}
+	return list, nil
+}
+
+// reserve makes the host's folder, with a name and an address that nobody else has.
+func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error) {
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	owner, err := describeProcess(os.Getpid())
+	if err != nil {
+		return nil, err
+	}
+	address, err := r.freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
+	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
+	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift testgrid lab remove %s", s.Name, s.Name)
+	} else if err != nil {
+		return nil, fmt.Errorf("make the folder of host %s: %w", s.Name, err)
+	}
+	if err := h.save(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(h.dir))
+	}
+	return h, r.makeBridge(ctx)
+}
+
+// boot starts the container and waits for it. The folder of the host exists.
+func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	if err := h.prepare(); err != nil {
+		return err
+	}
+	groups, err := h.makeGroups()
+	if err != nil {
+		return err
+	}
+	notify, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "@" + h.group(), Net: "unixgram"})
+	if err != nil {
+		return fmt.Errorf("listen for the host's news: %w", err)
+	}
+	defer notify.Close()
+	ended, err := h.start(tree, groups, "@"+h.group())
+	if err != nil {
+		return err
+	}
+	if err := h.waitReady(ctx, notify, ended); err != nil {
+		return fmt.Errorf("%w\n%s", err, h.consoleTail())
+	}
+	if keep {
+		h.state.Owner = nil
+		return h.save()
+	}
+	return nil
+}
+
+// launch is what runs before systemd-nspawn, in the same process: it joins the control groups of version 1 and mounts the
+// host's root. The mount namespace is this process's own, so that the mount ends with it, however it ends.
+const launch = `set -eu
+lower=$1 dir=$2 groups=$3
+shift 3
+for group in $groups; do echo $$ > "$group/cgroup.procs"; done
+mount -t overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/work" overlay "$dir/root"
+exec systemd-nspawn "$@"`
+
+// start starts the container's manager. The channel is closed when it ends.
+func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan struct{}, error) {
+	if strings.ContainsAny(tree+h.dir, ":,\\ ") {
+		return nil, fmt.Errorf("the lab's folders %s and %s may not have colons, commas, backslashes or spaces in their names: overlay mounts cannot take them", tree, h.dir)
+	}
+	group, err := os.Open(groups[0])
+	if err != nil {
+		return nil, err
+	}
+	defer group.Close()
+	console, err := os.Create(h.consolePath())
+	if err != nil {
+		return nil, err
+	}
+	defer console.Close()
+	args := append([]string{"-c", launch, "launch", tree, h.dir, strings.Join(groups[1:], " ")}, h.nspawnArgs()...)
+	cmd := exec.Command("/bin/sh", args...)
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes", "NOTIFY_SOCKET=" + notifySocket}
+	cmd.Stdout, cmd.Stderr = console, console
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setsid:       true, // a signal to the terminal of whoever boots is not for the host
+		Unshareflags: syscall.CLONE_NEWNS,
+		UseCgroupFD:  true, // it is in the group that can be killed from its first moment
+		CgroupFD:     int(group.Fd()),
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // how it ended is on the console
+		close(ended)
+	}()
+	if h.state.Nspawn, err = describeProcess(cmd.Process.Pid); err != nil {
+		return nil, fmt.Errorf("the container ended at once: %w\n%s", err, h.consoleTail())
+	}
+	return ended, h.save()
+}
+
+// nspawnArgs are the settings of the container: everything that a machine of its own would have.
+func (h *Host) nspawnArgs() []string {
+	args := []string{
+		"--quiet", "--boot", "--machine=" + h.group(), "--hostname=" + h.state.Name, "--directory=" + filepath.Join(h.dir, "root"),
+		"--register=no", "--keep-unit", "--notify-ready=yes", "--console=pipe",
+		"--network-bridge=" + h.rack.bridge(), "--resolv-conf=off", "--timezone=off", "--link-journal=no",
+		"--capability=all", "--system-call-filter=@known", "--bind=/dev/kmsg",
+	}
+	for folder, target := range plainFolders() {
+		args = append(args, "--bind="+filepath.Join(h.dir, folder)+":"+target)
+	}
+	for i, folder := range h.state.USB {
+		target := "/media/usb"
+		if i > 0 {
+			target += strconv.Itoa(i + 1)
+		}
+		args = append(args, "--bind-ro="+strings.ReplaceAll(folder, ":", `\:`)+":"+target)
+	}
+	return args
+}
+
+// waitReady returns when systemd in the host has said that it is up.
+func (h *Host) waitReady(ctx context.Context, notify *net.UnixConn, ended <-chan struct{}) error {
+	ready := make(chan error, 1)
+	go func() {
+		buf := make([]byte, 4096)
+		for {
+			n, err := notify.Read(buf)
+			if err != nil {
+				ready <- fmt.Errorf("listen for the host's news: %w", err)
+				return
+			}
+			for line := range strings.Lines(string(buf[:n])) {
+				if strings.TrimSpace(line) == "READY=1" {
+					ready <- nil
+					return
+				}
+			}
+		}
+	}()
+	select {
+	case err := <-ready:
+		return err
+	case <-ended:
+		return errors.New("the container ended before it was up")
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the host to come up: %w", ctx.Err())
+	}
+}
+
+func (h *Host) consolePath() string { return filepath.Join(h.dir, "console.log") }
+
+// consoleTail is the end of what the container and its manager wrote.
+func (h *Host) consoleTail() string {
+	data, err := os.ReadFile(h.consolePath())
+	if err != nil {
+		return err.Error()
+	}
+	const most = 4096
+	return strings.TrimSpace(string(data[max(0, len(data)-most):]))
+}

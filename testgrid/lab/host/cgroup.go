@@ -1,0 +1,161 @@
+package host
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// killTimeout bounds how long the kernel may take to end the processes of a host.
+const killTimeout = 30 * time.Second
+
+// killPoll is how often it is asked whether it has.
+const killPoll = 20 * time.Millisecond
+
+// hierarchy is one mounted tree of control groups: version 2, or one of version 1 beside it.
+type hierarchy struct {
+	path    string
+	version int
+}
+
+// hierarchies lists the trees of control groups on this machine, version 2 first. There must be one of version 2, since only
+// that can kill a group as a whole.
+func hierarchies() ([]hierarchy, error) {
+	f, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var second, first []hierarchy
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text())
+		if len(fields) < 3 {
+			continue
+		}
+		switch fields[2] {
+		case "cgroup2":
+			second = append(second, hierarchy{fields[1], 2})
+		case "cgroup":
+			first = append(first, hierarchy{fields[1], 1})
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("list control groups: %w", err)
+	}
+	if len(second) == 0 {
+		return nil, errors.New("this machine has no control groups of version 2, without which a lab host cannot be ended; mount them with: " +
+			"mount -t cgroup2 none /sys/fs/cgroup/unified")
+	}
+	return append(second[:1], first...), nil
+}
+
+// group is the name of a host's control group, the same in every hierarchy.
+func (h *Host) group() string { return "sealift-lab-" + h.rack.id + "-" + h.state.Name }
+
+// makeGroups makes the host's control group in every hierarchy and returns their folders, version 2 first.
+func (h *Host) makeGroups() ([]string, error) {
+	trees, err := hierarchies()
+	if err != nil {
+		return nil, err
+	}
+	var groups []string
+	for _, tree := range trees {
+		group := filepath.Join(tree.path, h.group())
+		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, fmt.Errorf("make a control group for host %s: %w", h.state.Name, err)
+		}
+		if err := inheritCPUs(tree.path, group); err != nil {
+			return nil, fmt.Errorf("set up a control group for host %s: %w", h.state.Name, err)
+		}
+		groups = append(groups, group)
+	}
+	return groups, nil
+}
+
+// inheritCPUs gives a group of version 1 the processors and memory of its parent; without, no process can join it.
+func inheritCPUs(parent, group string) error {
+	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+		value, err := os.ReadFile(filepath.Join(parent, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another controller, or version 2
+		}
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(group, name), value, 0); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(group, "cgroup.clone_children"), []byte("1"), 0)
+}
+
+// killAll ends every process of the host at once and waits until none is left. It is no error when there is none.
+func (h *Host) killAll(ctx context.Context) error {
+	trees, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	group := filepath.Join(trees[0].path, h.group())
+	err = os.WriteFile(filepath.Join(group, "cgroup.kill"), []byte("1"), 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("end host %s: %w", h.state.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, killTimeout)
+	defer cancel()
+	for {
+		events, err := os.ReadFile(filepath.Join(group, "cgroup.events"))
+		if err != nil || strings.Contains(string(events), "populated 0") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the processes of host %s to end: %w", h.state.Name, ctx.Err())
+		case <-time.After(killPoll):
+		}
+	}
+}
+
+// removeGroups removes the host's control groups with all groups inside, which must have no processes.
+func (h *Host) removeGroups() error {
+	trees, err := hierarchies()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, tree := range trees {
+		errs = append(errs, removeGroup(filepath.Join(tree.path, h.group())))
+	}
+	return errors.Join(errs...)
+}
+
+func removeGroup(group string) error {
+	entries, err := os.ReadDir(group)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue
+		}
+		if err := removeGroup(filepath.Join(group, entry.Name())); err != nil {
+			return err
+		}
+	}
+	if err := os.Remove(group); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove a control group: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Host is one lab host.
+type Host struct {
+	rack  *Rack
+	dir   string
+	state state
+}
+
+// Name is the host's name, which is also its host name.
+func (h *Host) Name() string { return h.state.Name }
+
+// OS is the system it runs, one of Systems().
+func (h *Host) OS() string { return h.state.OS }
+
+// Address is its only address, reachable from other hosts of the rack and from nowhere else.
+func (h *Host) Address() netip.Addr { return h.state.Address }
+
+// Created is when it was booted.
+func (h *Host) Created() time.Time { return h.state.Created }
+
+// Kept says whether it stays until it is removed; otherwise it goes with the process that booted it.
+func (h *Host) Kept() bool { return h.state.Owner == nil }
+
+// Running says whether the host's first process is there.
+func (h *Host) Running() bool {
+	_, err := h.leader()
+	return err == nil
+}
+
+// ForTest boots a host of the machine's common rack for as long as t, and longer by no way a test can end.
+func ForTest(t testing.TB, s Spec) *Host {
+	t.Helper()
+	rack, err := OpenRack(t.Context(), Options{Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatalf("open the rack of lab hosts: %v", err)
+	}
+	h, err := rack.Boot(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rack.Remove(context.WithoutCancel(t.Context()), s.Name); err != nil {
+			t.Errorf("remove host %s: %v", s.Name, err)
+		}
+	})
+	return h
+}
+
+// Command is a program to run in a host. Nil streams are empty.
+type Command struct {
+	Args   []string // default a login shell
+	Env    []string // added to a clean environment
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Terminal leaves the program in the foreground of the caller's terminal, for people.
+	Terminal bool
+}
+
+// outputGrace bounds how long the output of a finished program is waited for when something it started holds it open.
+const outputGrace = 2 * time.Second
+
+// Exec runs a program in the host as root, in /root, and waits for it. A program that fails gives an *exec.ExitError. When
+// ctx ends the program is killed.
+func (h *Host) Exec(ctx context.Context, c Command) error {
+	leader, err := h.leader()
+	if err != nil {
+		return err
+	}
+	if len(c.Args) == 0 {
+		c.Args = []string{"/bin/bash", "--login"}
+	}
+	args := []string{"--all", "--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"}
+	cmd := exec.CommandContext(ctx, "nsenter", append(append(args, c.Env...), c.Args...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
+	cmd.WaitDelay = outputGrace
+	if !c.Terminal {
+		// The program is a child of nsenter's: both have to be killed.
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	}
+	err = cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // the program itself succeeded
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("run %s in host %s: %w", c.Args[0], h.state.Name, ctx.Err())
+	}
+	if err != nil {
+		return fmt.Errorf("run %s in host %s: %w", c.Args[0], h.state.Name, err)
+	}
+	return nil
+}
+
+// Output runs a program in the host and returns what it wrote, trimmed. Stderr is part of the error.
+func (h *Host) Output(ctx context.Context, args ...string) (string, error) {
+	var stdout, stderr strings.Builder
+	err := h.Exec(ctx, Command{Args: args, Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), err
+}
+
+// leader finds the host's first process, whose namespaces are the host's. It changes when the host reboots.
+func (h *Host) leader() (int, error) {
+	gone := fmt.Errorf("host %s does not run; remove it and boot it again", h.state.Name)
+	if h.state.Nspawn == nil || !h.state.Nspawn.alive() {
+		return 0, gone
+	}
+	manager := strconv.Itoa(h.state.Nspawn.PID)
+	children, err := os.ReadFile(filepath.Join("/proc", manager, "task", manager, "children"))
+	if err != nil {
+		return 0, gone
+	}
+	for _, child := range strings.Fields(string(children)) {
+		if isFirstProcess(child) {
+			return strconv.Atoi(child)
+		}
+	}
+	return 0, gone
+}
+
+// isFirstProcess says whether a process is number 1 of a PID namespace of its own.
+func isFirstProcess(pid string) bool {
+	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(status)) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			fields := strings.Fields(ids)
+			return len(fields) > 1 && fields[len(fields)-1] == "1"
+		}
+	}
+	return false
+}
+
+// dismantle removes everything that the host is made of, the folder last: until then another call can finish the job.
+func (h *Host) dismantle(ctx context.Context) error {
+	if err := h.killAll(ctx); err != nil {
+		return err
+	}
+	if err := h.removeGroups(); err != nil {
+		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
+	}
+	if err := os.RemoveAll(h.dir); err != nil {
+		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
+	}
+	return nil
+}

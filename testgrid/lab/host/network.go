@@ -1,0 +1,76 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// network is where hosts live. It overlaps neither the pod networks (10.32.0.0/20, 10.244.0.0/16) nor the service network
+// (10.96.0.0/12) that clusters use by default.
+var network = netip.MustParsePrefix("10.90.0.0/16")
+
+// bridge is the name of the rack's bridge. An interface's name has at most 15 characters.
+func (r *Rack) bridge() string { return "sealift-" + r.id }
+
+// makeBridge makes the bridge unless it exists: a switch and nothing else. The machine has no address on it and so is no
+// way out; IPv6 is off since the kernel would give it a link-local address.
+func (r *Rack) makeBridge(ctx context.Context) error {
+	name := r.bridge()
+	if _, err := os.Stat(filepath.Join("/sys/class/net", name)); err == nil {
+		return nil
+	}
+	if err := ip(ctx, "link", "add", "name", name, "type", "bridge"); err != nil {
+		return err
+	}
+	err := os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", name, "disable_ipv6"), []byte("1"), 0)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) { // no IPv6 in this kernel
+		return fmt.Errorf("keep the machine off the lab's network: %w", err)
+	}
+	return ip(ctx, "link", "set", "dev", name, "up")
+}
+
+// dropBridgeIfUnused removes the bridge when there are no hosts. The rack must be locked.
+func (r *Rack) dropBridgeIfUnused(ctx context.Context) error {
+	hosts, err := r.List()
+	if err != nil || len(hosts) > 0 {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join("/sys/class/net", r.bridge())); err != nil {
+		return nil
+	}
+	return ip(ctx, "link", "delete", "dev", r.bridge())
+}
+
+// freeAddress is the lowest address that no host has. The rack must be locked.
+func (r *Rack) freeAddress() (netip.Addr, error) {
+	hosts, err := r.List()
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	taken := map[netip.Addr]bool{}
+	for _, h := range hosts {
+		taken[h.state.Address] = true
+	}
+	// The first is left to whoever wants to be a gateway: there is none.
+	for a := network.Addr().Next().Next(); network.Contains(a); a = a.Next() {
+		if !taken[a] {
+			return a, nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("the lab's network %s is full", network)
+}
+
+func ip(ctx context.Context, args ...string) error {
+	out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,86 @@
+package host
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// plainFolders are folders of the host that are no overlay, by their names in the host's folder: containerd and kubelet mount
+// overlays in them, which an overlay cannot carry.
+func plainFolders() map[string]string {
+	return map[string]string{"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet"}
+}
+
+// setupUnit runs before anything else that a host starts.
+const setupUnit = `[Unit]
+Description=Lab host: address and control groups
+DefaultDependencies=no
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/sh /etc/sealift-lab/setup
+`
+
+// setupScript gives the host its address, and no route beyond its own network. Control groups of version 1 are mounted
+// read-only by systemd-nspawn; a kubelet needs them writable.
+const setupScript = `set -eu
+ip link set dev host0 up
+ip address add %s/%d dev host0
+for controller in /sys/fs/cgroup/*/; do
+	if mountpoint -q "$controller"; then mount -o remount,bind,rw "$controller"; fi
+done
+`
+
+// prepare writes what makes this host differ from its tree.
+func (h *Host) prepare() error {
+	for _, name := range []string{"upper", "work", "root"} {
+		if err := os.Mkdir(filepath.Join(h.dir, name), 0o755); err != nil {
+			return err
+		}
+	}
+	for folder := range plainFolders() {
+		if err := os.Mkdir(filepath.Join(h.dir, folder), 0o755); err != nil {
+			return err
+		}
+	}
+	name, address := h.state.Name, h.state.Address
+	files := map[string]string{
+		"etc/hostname":                           name + "\n",
+		"etc/hosts":                              fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", address, name),
+		"etc/machine-id":                         "", // the container's manager makes one up
+		"etc/sealift-lab/setup":                  fmt.Sprintf(setupScript, address, network.Bits()),
+		"etc/systemd/system/sealift-lab.service": setupUnit,
+	}
+	for path, content := range files {
+		full := filepath.Join(h.dir, "upper", path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(full, []byte(content), 0o644); err != nil {
+			return err
+		}
+	}
+	return h.link(map[string]string{
+		"etc/systemd/system/sysinit.target.wants/sealift-lab.service": "../sealift-lab.service",
+		// A console nobody reads, and package downloads that would take apt's lock at a random moment only to fail.
+		"etc/systemd/system/console-getty.service":   "/dev/null",
+		"etc/systemd/system/apt-daily.timer":         "/dev/null",
+		"etc/systemd/system/apt-daily-upgrade.timer": "/dev/null",
+	})
+}
+
+func (h *Host) link(links map[string]string) error {
+	for path, target := range links {
+		full := filepath.Join(h.dir, "upper", path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			return err
+		}
+		if err := os.Symlink(target, full); err != nil {
+			return err
+		}
+	}
+	return nil
+}

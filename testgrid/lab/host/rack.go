@@ -1,0 +1,185 @@
+// Package host boots throw-away Linux machines for tests and demos: systemd-nspawn containers with systemd as their first
+// process, on a bridge that leads nowhere. A host has no route out, so whatever works in it works behind an air gap.
+//
+// Nothing is left behind. What a host is made of (processes, control groups, a mount namespace, a network interface, a
+// folder) can be found from its folder, which exists before anything else; every call first removes the hosts whose owner
+// has died, however it died.
+package host
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/sealift/sealift/testgrid/lab/cache"
+	"github.com/sealift/sealift/testgrid/lab/debian"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// StateEnv names the variable that moves the folder with the hosts. It must be on a file system that can be the upper layer
+// of an overlay, which another overlay cannot.
+const StateEnv = "SEALIFT_LAB_STATE"
+
+// defaultState is the same for everybody on a machine, so that anybody's next call finds what a killed process left.
+const defaultState = "/var/lib/sealift-lab"
+
+// Options of a rack. The zero value is the machine's common rack.
+type Options struct {
+	StateDir string            // default $SEALIFT_LAB_STATE or /var/lib/sealift-lab
+	CacheDir string            // the lab's cache; default as in package cache
+	Progress func(line string) // one line per event
+}
+
+// Rack is a set of hosts that share a network. Racks with different state folders know nothing of each other.
+type Rack struct {
+	dir      string
+	id       string // short name of the rack, unique on this machine
+	cacheDir string
+	progress func(line string)
+}
+
+// ErrNoHost is returned for a name that no host has.
+var ErrNoHost = errors.New("there is no such host; list them with: sealift testgrid lab list")
+
+// OpenRack prepares the folder for hosts and removes those whose owner is gone. It needs root.
+func OpenRack(ctx context.Context, o Options) (*Rack, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("lab hosts have namespaces, mounts and interfaces, which only root can make: run this as root")
+	}
+	if err := debian.CheckTools(Tools()); err != nil {
+		return nil, err
+	}
+	r := &Rack{dir: o.StateDir, cacheDir: o.CacheDir, progress: o.Progress}
+	if r.dir == "" {
+		r.dir = os.Getenv(StateEnv)
+	}
+	if r.dir == "" {
+		r.dir = defaultState
+	}
+	var err error
+	if r.dir, err = filepath.Abs(r.dir); err != nil {
+		return nil, err
+	}
+	if r.progress == nil {
+		r.progress = func(string) {}
+	}
+	sum := sha256.Sum256([]byte(r.dir))
+	r.id = hex.EncodeToString(sum[:3])
+	if err := os.MkdirAll(r.hostsDir(), 0o700); err != nil {
+		return nil, fmt.Errorf("make the folder for lab hosts: %w", err)
+	}
+	return r, r.Reap(ctx)
+}
+
+// Tools lists what hosts need from Debian, besides a tree to run on.
+func Tools() []debian.Tool { return []debian.Tool{debian.Nspawn, debian.IPRoute, debian.Nsenter} }
+
+func (r *Rack) hostsDir() string { return filepath.Join(r.dir, "hosts") }
+
+// lock serialises what looks at more than one host: allocating addresses, the bridge, reaping.
+func (r *Rack) lock(ctx context.Context) (unlock func(), err error) {
+	return cache.LockFile(ctx, filepath.Join(r.dir, "lock"))
+}
+
+// List returns all hosts in the order of their names.
+func (r *Rack) List() ([]*Host, error) {
+	entries, err := os.ReadDir(r.hostsDir())
+	if err != nil {
+		return nil, fmt.Errorf("list lab hosts: %w", err)
+	}
+	var hosts []*Host
+	for _, entry := range entries {
+		h, err := r.load(entry.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed in between
+		}
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, h)
+	}
+	return hosts, nil
+}
+
+// Find returns the host with this name, or ErrNoHost.
+func (r *Rack) Find(name string) (*Host, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	h, err := r.load(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", name, ErrNoHost)
+	}
+	return h, err
+}
+
+// Reap removes the hosts whose owner has died.
+func (r *Rack) Reap(ctx context.Context) error {
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	hosts, err := r.List()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, h := range hosts {
+		if h.state.Owner == nil || h.state.Owner.alive() {
+			continue
+		}
+		r.progress("removing host " + h.Name() + ", whose owner is gone")
+		errs = append(errs, h.dismantle(ctx))
+	}
+	return errors.Join(append(errs, r.dropBridgeIfUnused(ctx))...)
+}
+
+// Remove ends a host and removes everything that it was made of. A host that does not exist is ErrNoHost.
+func (r *Rack) Remove(ctx context.Context, name string) error {
+	unlock, err := r.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	h, err := r.Find(name)
+	if err != nil {
+		return err
+	}
+	if err := h.dismantle(ctx); err != nil {
+		return err
+	}
+	return r.dropBridgeIfUnused(ctx)
+}
+
+// validName is what may be a host's name: a DNS label (RFC 1123) that leaves room for prefixes in derived names.
+var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
+
+func checkName(name string) error {
+	if !validName.MatchString(name) {
+		return fmt.Errorf("%q cannot be a host's name: use at most 32 small letters, digits and dashes, such as node-1", name)
+	}
+	return nil
+}
+
+// systems maps the names of operating systems to the components with their trees.
+func systems() map[string]string {
+	return map[string]string{"debian-12": upstream.HostDebian12, "debian-13": upstream.HostDebian13}
+}
+
+// Systems lists the operating systems that a host can run.
+func Systems() []string {
+	var names []string
+	for name := range systems() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
