@@ -78,7 +78,7 @@ func sourcesFile(archives []Archive, rewrite func(string) string) string {
 	var b strings.Builder
 	for _, s := range archives {
 		fmt.Fprintf(&b, "Types: deb\nURIs: %s\nSuites: %s\nComponents: %s\nSigned-By: %s\n\n",
-			rewrite(s.URL), strings.Join(s.Suites, " "), strings.Join(s.Components, " "), s.SignedBy)
+			rewrite(s.base()), strings.Join(s.Suites, " "), strings.Join(s.Components, " "), s.SignedBy)
 	}
 	return b.String()
 }

@@ -158,7 +158,7 @@ func (a *archive) target() Target {
 // source is a source that reaches the archive through a mirror.
 func (a *archive) source(c *cache.Cache) *Source {
 	a.t.Helper()
-	mirrors, err := mirror.New(map[string]string{"http://archive.example.com/test": a.server.URL})
+	mirrors, err := mirror.New(map[string]string{"http://archive.example.com/test/": a.server.URL})
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -154,6 +154,9 @@ func (t Target) Check() error {
 	return nil
 }
 
+// base is the URL with a slash at its end, so that a rule for a mirror matches however either is written.
+func (a Archive) base() string { return strings.TrimSuffix(a.URL, "/") + "/" }
+
 func (a Archive) check() error {
 	u, err := url.Parse(a.URL)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") || strings.ContainsAny(a.URL, " \t\r\n") {

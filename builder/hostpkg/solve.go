@@ -150,7 +150,7 @@ func newSolver(o Options, target Target, arch string) (*solver, error) {
 		if _, err := os.Stat(archive.SignedBy); err != nil {
 			return nil, fmt.Errorf("keyring of %s: %w; install debian-archive-keyring, or name another with signedBy in sealift.yaml", archive.URL, err)
 		}
-		s.upstream[strings.TrimSuffix(o.Mirrors.URL(archive.URL), "/")+"/"] = strings.TrimSuffix(archive.URL, "/") + "/"
+		s.upstream[o.Mirrors.URL(archive.base())] = archive.base()
 	}
 	sum := sha256.Sum256([]byte(s.sources))
 	dir, err := o.Cache.Sub("apt", fmt.Sprintf("%s-%s-%s", target.Name, arch, hex.EncodeToString(sum[:6])))

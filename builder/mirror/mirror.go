@@ -99,20 +99,27 @@ func (s Set) Repository(upstream string) (repository string, plainHTTP bool) {
 	return join(to, rest), plainHTTP
 }
 
+// match finds the first rule, and so the longest, that holds for a name, and what of the name follows its prefix.
 func match(rules []rule, name string) (to, rest string, ok bool) {
 	for _, r := range rules {
 		rest, found := strings.CutPrefix(name, r.from)
-		if found && (rest == "" || strings.HasSuffix(r.from, "/") || rest[0] == '/') {
+		if !found {
+			continue
+		}
+		if strings.HasSuffix(r.from, "/") {
+			rest = "/" + rest
+		}
+		if rest == "" || rest[0] == '/' {
 			return r.to, rest, true
 		}
 	}
 	return "", "", false
 }
 
-// join puts exactly one slash between a replacement and what follows the prefix.
+// join puts exactly one slash between a replacement and what follows the prefix, which starts with one or is empty.
 func join(to, rest string) string {
 	if rest == "" {
 		return to
 	}
-	return strings.TrimSuffix(to, "/") + "/" + strings.TrimPrefix(rest, "/")
+	return strings.TrimSuffix(to, "/") + rest
 }

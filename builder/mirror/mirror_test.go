@@ -31,6 +31,8 @@ func TestURL(t *testing.T) {
 		"a prefix never ends inside a host name":   {"https://github.com.evil/a", "https://github.com.evil/a"},
 		"a prefix never ends inside a path":        {"http://ftp.debian.org/debian-security/x", "http://ftp.debian.org/debian-security/x"},
 		"a prefix alone is replaced too":           {"http://ftp.debian.org/debian", "http://mirror.example/debian"},
+		"a slash at the end stays":                 {"http://ftp.debian.org/debian-extra/", "http://mirror.example/extra/"},
+		"a slash at the end is not needed twice":   {"https://dl.k8s.io/v1.36.3/", "https://special.example/k8s/"},
 		"percent-escapes stay as they are written": {"https://github.com/k/releases/kustomize%2Fv5.4.3/k.tgz", "http://127.0.0.1:5080/github.com/k/releases/kustomize%2Fv5.4.3/k.tgz"},
 		"http and https are different":             {"http://dl.k8s.io/x", "http://dl.k8s.io/x"},
 		"what no rule names stays":                 {"https://example.com/x", "https://example.com/x"},
