@@ -1,0 +1,94 @@
+package kube_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/kube"
+)
+
+// flaky stands before the control plane and fails the first two requests of every method and path, each in another
+// way, as a control plane does that comes up, restarts or is out of breath.
+func flaky(t *testing.T) *rest.Config {
+	t.Helper()
+	cfg := configFor(t)
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(cfg.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	var mu sync.Mutex
+	seen := map[string]int{}
+	total := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		key := r.Method + " " + r.URL.Path
+		seen[key]++
+		total++
+		fails, way := seen[key] <= 2, total%4
+		mu.Unlock()
+		switch {
+		case !fails:
+			proxy.ServeHTTP(w, r)
+		case way == 0:
+			panic(http.ErrAbortHandler) // the connection closes under the request
+		case way == 1:
+			http.Error(w, "starting", http.StatusServiceUnavailable)
+		case way == 2:
+			w.Header().Set("Retry-After", "0")
+			http.Error(w, "busy", http.StatusTooManyRequests)
+		default:
+			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: leader changed","code":500}`, http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+func TestEngineOutlastsAControlPlaneThatComesUp(t *testing.T) {
+	c := newCluster(t)
+	engine, err := kube.New(flaky(t), kube.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objs := c.objects(configMapOf("a", "1"), configMapOf("b", "1"))
+	result, err := engine.Apply(t.Context(), c.set, objs, kube.ApplyOptions{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ConfigMap/a created", "ConfigMap/b created"}, actions(result)); diff != "" {
+		t.Error(diff)
+	}
+	if err := engine.Wait(t.Context(), objs, kube.WaitOptions{Timeout: time.Minute, Interval: often}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestApplyGivesUpWithWhatTheServerSaidLast(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "still starting", http.StatusServiceUnavailable)
+	}))
+	defer server.Close()
+	engine, err := kube.New(&rest.Config{Host: server.URL}, kube.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = engine.Apply(t.Context(), kube.Set{Name: "a"}, parse(t, configMap), kube.ApplyOptions{Timeout: time.Second})
+	if err == nil || !strings.Contains(err.Error(), "gave up after 1s") || !strings.Contains(err.Error(), "currently unable to handle the request") {
+		t.Errorf("error is %v", err)
+	}
+}
