@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/builder/asset"
+	"github.com/sealift/sealift/builder/atomicfile"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"
@@ -148,12 +149,15 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (siz
 	if err != nil {
 		return 0, "", err
 	}
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	temporary := "." + filepath.Base(path) + ".*"
+	if err := atomicfile.Sweep(dir, temporary); err != nil {
+		return 0, "", err
+	}
+	f, err := atomicfile.Create(dir, temporary)
 	if err != nil {
 		return 0, "", err
 	}
-	defer os.Remove(f.Name())
-	defer f.Close()
+	defer f.Discard()
 	h := sha256.New()
 	if _, err := bundle.WritePackage(ctx, io.MultiWriter(f, h), p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs}); err != nil {
 		return 0, "", b.explain(err, p)
@@ -162,13 +166,10 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (siz
 	if err != nil {
 		return 0, "", err
 	}
-	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+	if err := f.Commit(path, 0o644); err != nil {
 		return 0, "", err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return 0, "", err
-	}
-	return info.Size(), hex.EncodeToString(h.Sum(nil)), syncDir(dir)
+	return info.Size(), hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // explain looks for the reason why content was not what its digest promised. A damaged file of the cache is removed, so
@@ -184,12 +185,4 @@ func (b *Builder) explain(err error, p bundle.Package) error {
 		}
 	}
 	return fmt.Errorf("%w; the file changed during the build: build again", err)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

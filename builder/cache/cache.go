@@ -16,6 +16,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/sealift/sealift/builder/atomicfile"
 )
 
 // ErrMismatch says that content is not what its digest or size promised.
@@ -34,7 +36,8 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "sealift"), nil
 }
 
-// Open makes the directories that a cache needs below dir and returns the cache.
+// Open makes the directories that a cache needs below dir, removes what killed processes left there unfinished, and
+// returns the cache.
 func Open(dir string) (*Cache, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -46,14 +49,17 @@ func Open(dir string) (*Cache, error) {
 			return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
 		}
 	}
+	if err := atomicfile.Sweep(c.temp(), unfinished); err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
 	return c, nil
 }
 
+// unfinished is the pattern of names of blobs that are being written.
+const unfinished = "blob-*"
+
 func (c *Cache) blobs() string { return filepath.Join(c.dir, "blobs", "sha256") }
 func (c *Cache) temp() string  { return filepath.Join(c.dir, "tmp") }
-
-// Temp is a directory on the cache's file system for files that are still being made.
-func (c *Cache) Temp() string { return c.temp() }
 
 // Path is where the blob with this digest lies if the cache has it.
 func (c *Cache) Path(digest string) string { return filepath.Join(c.blobs(), digest) }
@@ -133,14 +139,14 @@ func (c *Cache) forget(digest string) error {
 // Writer takes in one blob, hashing it as it comes.
 type Writer struct {
 	cache *Cache
-	file  *os.File
+	file  *atomicfile.File
 	hash  hash.Hash
 	size  int64
 }
 
 // Create starts a blob whose digest is known when it ends. Discard or Commit must follow.
 func (c *Cache) Create() (*Writer, error) {
-	f, err := os.CreateTemp(c.temp(), "blob-*")
+	f, err := atomicfile.Create(c.temp(), unfinished)
 	if err != nil {
 		return nil, fmt.Errorf("write to the cache: %w", err)
 	}
@@ -169,33 +175,14 @@ func (w *Writer) Commit(want string) (string, error) {
 	if want != "" && got != want {
 		return "", fmt.Errorf("got sha256 %s in %d bytes, want %s: %w", got, w.size, want, ErrMismatch)
 	}
-	if err := w.keep(w.cache.Path(got)); err != nil {
+	if err := w.file.Commit(w.cache.Path(got), 0o644); err != nil {
 		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
 	}
 	return got, nil
 }
 
-func (w *Writer) keep(path string) error {
-	if err := w.file.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := w.file.Sync(); err != nil {
-		return err
-	}
-	if err := w.file.Close(); err != nil {
-		return err
-	}
-	if err := os.Rename(w.file.Name(), path); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
-}
-
 // Discard drops what was written; after Commit it does nothing.
-func (w *Writer) Discard() {
-	_ = w.file.Close()
-	_ = os.Remove(w.file.Name())
-}
+func (w *Writer) Discard() { w.file.Discard() }
 
 // Remember keeps a fact about a mutable name. Kind is a folder name, key may be any text, fact is encoded as JSON.
 func (c *Cache) Remember(kind, key string, fact any) error {
@@ -207,15 +194,7 @@ func (c *Cache) Remember(kind, key string, fact any) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("remember %s %s: %w", kind, key, err)
 	}
-	w, err := c.Create()
-	if err != nil {
-		return err
-	}
-	defer w.Discard()
-	if _, err := w.Write(data); err != nil {
-		return err
-	}
-	if err := w.keep(path); err != nil {
+	if err := atomicfile.Write(path, data); err != nil {
 		return fmt.Errorf("remember %s %s: %w", kind, key, err)
 	}
 	return nil
@@ -240,12 +219,4 @@ type record struct {
 func (c *Cache) recordPath(kind, key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return filepath.Join(c.dir, kind, hex.EncodeToString(sum[:])+".json")
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

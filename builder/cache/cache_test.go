@@ -39,16 +39,16 @@ func put(t *testing.T, c *cache.Cache, content, want string) (string, error) {
 	return w.Commit(want)
 }
 
-func assertNothingUnfinished(t *testing.T, c *cache.Cache) {
+func assertNothingUnfinished(t *testing.T, dir string) {
 	t.Helper()
-	left, err := os.ReadDir(c.Temp())
+	left, err := os.ReadDir(filepath.Join(dir, "tmp"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("left in the temporary directory: %v, %v", left, err)
 	}
 }
 
 func TestABlobIsFoundByItsDigest(t *testing.T) {
-	c, _ := open(t)
+	c, dir := open(t)
 	digest, err := put(t, c, "content", "")
 	if err != nil || digest != digestOf("content") {
 		t.Fatalf("Commit = %s, %v", digest, err)
@@ -60,11 +60,11 @@ func TestABlobIsFoundByItsDigest(t *testing.T) {
 	if err != nil || string(data) != "content" {
 		t.Errorf("Read = %q, %v", data, err)
 	}
-	assertNothingUnfinished(t, c)
+	assertNothingUnfinished(t, dir)
 }
 
 func TestContentOfAnotherDigestIsNotKept(t *testing.T) {
-	c, _ := open(t)
+	c, dir := open(t)
 	if _, err := put(t, c, "content", digestOf("other")); !errors.Is(err, cache.ErrMismatch) {
 		t.Fatalf("Commit = %v, want ErrMismatch", err)
 	}
@@ -73,18 +73,18 @@ func TestContentOfAnotherDigestIsNotKept(t *testing.T) {
 			t.Errorf("the blob of %q was kept", s)
 		}
 	}
-	assertNothingUnfinished(t, c)
+	assertNothingUnfinished(t, dir)
 }
 
 func TestADiscardedBlobLeavesNothing(t *testing.T) {
-	c, _ := open(t)
+	c, dir := open(t)
 	w, err := c.Create()
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, _ = w.Write([]byte("half"))
 	w.Discard()
-	assertNothingUnfinished(t, c)
+	assertNothingUnfinished(t, dir)
 }
 
 func TestADamagedBlobIsForgotten(t *testing.T) {
@@ -149,5 +149,5 @@ func TestAFactIsRecalledByItsKey(t *testing.T) {
 	if c.Recall("urls", key, &got) {
 		t.Error("recalled a damaged record")
 	}
-	assertNothingUnfinished(t, c)
+	assertNothingUnfinished(t, dir)
 }

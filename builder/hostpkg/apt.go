@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/builder/atomicfile"
 )
 
 // apt runs apt-get and apt-cache inside a private directory, which holds what they know of one target's archives.
@@ -64,13 +66,13 @@ func (a apt) prepare(arch, sources string) error {
 			return err
 		}
 	}
-	if err := writeFile(filepath.Join(a.dir, "apt.conf"), []byte(fmt.Sprintf(configuration, a.dir, methods, arch))); err != nil {
+	if err := atomicfile.Write(filepath.Join(a.dir, "apt.conf"), []byte(fmt.Sprintf(configuration, a.dir, methods, arch))); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(a.dir, "etc/sources.list.d/target.sources"), []byte(sources)); err != nil {
+	if err := atomicfile.Write(filepath.Join(a.dir, "etc/sources.list.d/target.sources"), []byte(sources)); err != nil {
 		return err
 	}
-	return writeFile(filepath.Join(a.dir, "status"), nil)
+	return atomicfile.Write(filepath.Join(a.dir, "status"), nil)
 }
 
 // sourcesFile is sources.list(5) in deb822 form; rewrite applies the mirrors.
@@ -206,20 +208,4 @@ func lock(ctx context.Context, path string) (release func(), err error) {
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
-}
-
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	if _, err := f.Write(data); err != nil {
-		return err
-	}
-	if err := errors.Join(f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

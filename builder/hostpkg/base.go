@@ -9,12 +9,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"pault.ag/go/debian/control"
+
+	"github.com/sealift/sealift/builder/atomicfile"
 )
 
 // base returns the path of a dpkg status file that describes a minimal host: what debootstrap --variant=minbase installs
@@ -41,34 +44,34 @@ func (s *solver) base(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	old, err := filepath.Glob(filepath.Join(s.apt.dir, "status-*"))
+	old, err := fs.Glob(os.DirFS(s.apt.dir), "status-*")
 	if err != nil {
 		return "", err
 	}
 	for _, name := range old {
-		if err := os.Remove(name); err != nil {
+		if err := os.Remove(filepath.Join(s.apt.dir, name)); err != nil {
 			return "", err
 		}
 	}
-	return path, writeFile(path, status)
+	return path, atomicfile.Write(path, status)
 }
 
 // baseKey stands for all that the base follows from: the signed indexes, which hold the hashes of all others, and the
 // names.
 func (s *solver) baseKey() (string, error) {
-	lists, err := filepath.Glob(filepath.Join(s.apt.dir, "state/lists/*Release"))
+	files := os.DirFS(s.apt.dir)
+	lists, err := fs.Glob(files, "state/lists/*Release") // in order of names
 	if err != nil {
 		return "", err
 	}
-	slices.Sort(lists)
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", s.target.Base)
 	for _, name := range lists {
-		data, err := os.ReadFile(name)
+		data, err := fs.ReadFile(files, name)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(h, "%s %x\n", filepath.Base(name), sha256.Sum256(data))
+		fmt.Fprintf(h, "%s %x\n", name, sha256.Sum256(data))
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }

@@ -80,6 +80,7 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 	}
 	results := []builder.Result{}
 	for _, dir := range dirs {
+		fmt.Fprintf(a.errOut, "building %s\n", dir)
 		r, err := b.Build(ctx, dir, o.out)
 		watch.settle()
 		for _, w := range r.Warnings {

@@ -1,0 +1,121 @@
+// Package atomicfile writes files that are there whole or not at all: under a temporary name in a directory of the same
+// file system, synced, then renamed. What a killed process left behind is recognised and removed: a file that is being
+// written is locked by its writer, and the kernel drops the lock whatever way the writer ends.
+package atomicfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// File is a file that is being written. Commit or Discard must follow.
+type File struct{ *os.File }
+
+// attempts bounds how often a file that Sweep took for abandoned, just before it was locked, is created anew.
+const attempts = 10
+
+// Create starts a file in dir under a name made from pattern as os.CreateTemp does.
+func Create(dir, pattern string) (*File, error) {
+	for range attempts {
+		f, err := os.CreateTemp(dir, pattern)
+		if err != nil {
+			return nil, err
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", f.Name(), err), f.Close(), os.Remove(f.Name()))
+		}
+		if stillThere(f) {
+			return &File{f}, nil
+		}
+		_ = f.Close()
+	}
+	return nil, fmt.Errorf("create a temporary file in %s: another process keeps removing it", dir)
+}
+
+func stillThere(f *os.File) bool {
+	named, err := os.Stat(f.Name())
+	if err != nil {
+		return false
+	}
+	opened, err := f.Stat()
+	return err == nil && os.SameFile(named, opened)
+}
+
+// Commit gives the file its mode and its place, replacing what is there. When it returns without an error the file
+// survives a loss of power.
+func (f *File) Commit(path string, mode os.FileMode) error {
+	if err := errors.Join(f.Chmod(mode), f.Sync()); err != nil {
+		return err
+	}
+	// Renamed before it is closed: until then it is locked, and nobody takes it for abandoned.
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Discard drops the file; after Commit it does nothing.
+func (f *File) Discard() {
+	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
+		_ = os.Remove(f.Name())
+	}
+}
+
+// Write writes a whole file with mode 0644.
+func Write(path string, data []byte) error {
+	f, err := Create(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer f.Discard()
+	if _, err := f.Write(data); err != nil {
+		return err
+	}
+	return f.Commit(path, 0o644)
+}
+
+// Sweep removes the temporary files in dir that match pattern, a pattern of Create, and that nobody is writing.
+func Sweep(dir, pattern string) error {
+	found, err := fs.Glob(os.DirFS(dir), pattern)
+	if err != nil {
+		return err
+	}
+	for _, name := range found {
+		if err := removeAbandoned(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove what an interrupted run left: %w", err)
+		}
+	}
+	return nil
+}
+
+func removeAbandoned(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

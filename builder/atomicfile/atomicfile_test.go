@@ -1,0 +1,126 @@
+package atomicfile_test
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/sealift/sealift/builder/atomicfile"
+)
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []string
+	for _, e := range entries {
+		list = append(list, e.Name())
+	}
+	return list
+}
+
+func TestACommittedFileReplacesAnother(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, content := range []string{"first", "second"} {
+		f, err := atomicfile.Create(dir, ".file.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = f.WriteString(content)
+		if err := f.Commit(path, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		f.Discard()
+		data, err := os.ReadFile(path)
+		if err != nil || string(data) != content {
+			t.Errorf("got %q, %v", data, err)
+		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode is %v, %v", info.Mode(), err)
+	}
+	if left := names(t, dir); len(left) != 1 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestADiscardedFileIsGone(t *testing.T) {
+	dir := t.TempDir()
+	f, err := atomicfile.Create(dir, "x-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Discard()
+	if left := names(t, dir); len(left) != 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestAFileThatIsBeingWrittenIsNotSwept(t *testing.T) {
+	dir := t.TempDir()
+	f, err := atomicfile.Create(dir, "x-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Discard()
+	if err := atomicfile.Sweep(dir, "x-*"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(filepath.Join(dir, "done"), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriteUntilKilled$")
+	cmd.Env = append(os.Environ(), killedDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the child said %q, %v", line, err)
+	}
+	if err := atomicfile.Sweep(dir, "x-*"); err != nil {
+		t.Fatal(err)
+	}
+	if left := names(t, dir); len(left) != 1 {
+		t.Fatalf("while the child is writing: %v", left)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // says that it was killed
+	if err := atomicfile.Sweep(dir, "x-*"); err != nil {
+		t.Fatal(err)
+	}
+	if left := names(t, dir); len(left) != 0 {
+		t.Errorf("after the child was killed: %v", left)
+	}
+}
+
+// killedDir names the variable that tells a child where to write until it is killed.
+const killedDir = "ATOMICFILE_TEST_DIR"
+
+func TestWriteUntilKilled(t *testing.T) {
+	dir := os.Getenv(killedDir)
+	if dir == "" {
+		return // TestWhatAKilledProcessLeftIsSwept runs this
+	}
+	f, err := atomicfile.Create(dir, "x-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Discard()
+	_, _ = os.Stdout.WriteString("writing\n")
+	<-t.Context().Done() // the parent kills this process
+}
