@@ -39,6 +39,7 @@ func (i *Install) variables() map[string]string {
 		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": strings.Split(i.facts.Version, ".")[0],
 		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
 		"KUBERNETES_API_ENDPOINT": netJoin(address, 6443),
+		"SEALIFT_CGROUP_VERSION":  strconv.Itoa(i.facts.CgroupVersion),
 		"SEALIFT_CGROUP_DRIVER":   i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
 	} {
 		vars[name] = value

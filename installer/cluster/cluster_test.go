@@ -43,12 +43,21 @@ func TestConfigurationHasValuesAndNoMetadata(t *testing.T) {
 }
 
 func TestAddOnsPatchTheConfiguration(t *testing.T) {
+	shipped, err := os.ReadFile("../../addons/kubernetes/template/kubeadm/patches/kubernetes-cgroup-v1.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
 	patch := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmetadata:\n  name: kubelet-configuration\nmaxPods: 42\n"
-	i := work(t, map[string]string{"other.yaml": patch})
+	i := work(t, map[string]string{"other.yaml": patch, "kubernetes-cgroup-v1.yaml": string(shipped)})
 	for range 2 {
 		got, err := i.config()
-		if err != nil || !strings.Contains(string(got), "maxPods: 42") || !strings.Contains(string(got), "cgroupDriver: systemd") {
-			t.Errorf("%v\n%s", err, got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"maxPods: 42", "cgroupDriver: systemd", "failCgroupV1: false", "- SystemVerification", "advertiseAddress: 10.0.0.1"} {
+			if !strings.Contains(string(got), want) {
+				t.Errorf("no %q in\n%s", want, got)
+			}
 		}
 	}
 }

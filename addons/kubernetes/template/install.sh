@@ -36,6 +36,9 @@ kubernetes_patches() {
     local patches="$DIR/kustomize/kubeadm/init-patches"
     mkdir -p "$patches"
     rm -f "$patches"/kubernetes-*.yaml
+    if [ "$SEALIFT_CGROUP_VERSION" = 1 ]; then
+        cp "$1/kubeadm/patches/kubernetes-cgroup-v1.yaml" "$patches/"
+    fi
     # kube-proxy would raise the limit of tracked connections, which only the machine itself may do
     if [ ! -w /proc/sys/net/netfilter/nf_conntrack_max ]; then
         cp "$1/kubeadm/patches/kubernetes-conntrack.yaml" "$patches/"
