@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/sealift/sealift/builder/asset"
@@ -57,14 +58,14 @@ type Builder struct {
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, platforms: o.Platforms, jobs: o.Jobs, log: o.Log, targets: o.Config.Targets}
+	b := &Builder{cache: c, jobs: o.Jobs, log: o.Log, targets: o.Config.Targets}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
 	if b.jobs <= 0 {
 		b.jobs = max(4, runtime.NumCPU())
 	}
-	if len(b.platforms) == 0 {
+	if b.platforms = distinct(o.Platforms); len(b.platforms) == 0 {
 		b.platforms = []string{DefaultPlatform}
 	}
 	var errs []error
@@ -76,7 +77,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	if len(o.Targets) > 0 {
 		b.targets = nil
 	}
-	for _, name := range o.Targets {
+	for _, name := range distinct(o.Targets) {
 		t, err := o.Config.Target(name)
 		errs = append(errs, err)
 		b.targets = append(b.targets, t)
@@ -89,6 +90,9 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	b.packages = hostpkg.NewSource(hostpkg.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
 	return b, errors.Join(errs...)
 }
+
+// distinct puts names in order, each once, so that how they were asked for does not show in the package.
+func distinct(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
 // Result tells of a package that was built.
 type Result struct {

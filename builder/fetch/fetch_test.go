@@ -102,6 +102,25 @@ func TestTransientFailuresAreTriedAgain(t *testing.T) {
 	}
 }
 
+func TestABrokenHTTP2StreamIsTransient(t *testing.T) {
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		cut(w)
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	resp, err := fetch.Client{Transport: s.Client().Transport}.Get(t.Context(), s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if _, err := io.ReadAll(resp.Body); err == nil || resp.ProtoMajor != 2 || !fetch.Transient(err) {
+		t.Errorf("over HTTP/%d got %v, want a transient error", resp.ProtoMajor, err)
+	}
+}
+
 func TestAttemptsAreBounded(t *testing.T) {
 	address, requests := serve(t, func(_ int, w http.ResponseWriter) { w.WriteHeader(503) })
 	_, err := fetch.New(openCache(t), quick, nil).Fetch(t.Context(), blobAt(address))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"golang.org/x/net/http2"
 )
 
 // Retry says how often and how patiently a transient failure is tried again. It is the only place that retries, so that
@@ -75,7 +76,10 @@ func Transient(err error) bool {
 	}
 	var network net.Error
 	var dns *net.DNSError
+	var stream http2.StreamError
 	switch {
+	case errors.As(err, &stream): // the server broke off one answer of a connection that several share
+		return true
 	case errors.As(err, &dns):
 		return dns.IsTemporary || dns.IsTimeout
 	case errors.As(err, &network) && network.Timeout():
