@@ -154,6 +154,34 @@ func TestTheSameInputGivesTheSameBytesAtAnyNumberOfJobs(t *testing.T) {
 	}
 }
 
+func TestHostPackagesForSeveralPlatformsShareOneRepository(t *testing.T) {
+	w := newWorld(t, "debian-12")
+	settings, err := config.Load(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := builder.New(openCache(t), builder.Options{Config: settings, Targets: w.targets, Platforms: []string{"linux/arm64", "linux/amd64"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := bundle.Open(build(t, b, addOn(t, "demo", "apt socat\n")).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	info, _ := archive.Package("demo")
+	count := make(map[string]int)
+	for _, p := range info.HostPackages {
+		count[p.Arch]++
+		if p.Name == "socat" {
+			count["socat"]++
+		}
+	}
+	if count["socat"] != 2 || count["amd64"] != count["arm64"] || count["all"] == 0 {
+		t.Errorf("packages by architecture: %v", count)
+	}
+}
+
 func TestARebuildTransfersNothing(t *testing.T) {
 	w, c := newWorld(t, "debian-12"), openCache(t)
 	dir, _ := placed(t, w)

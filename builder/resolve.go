@@ -115,8 +115,8 @@ func (b *Builder) resolvePackages(ctx context.Context, group *errgroup.Group, di
 	}
 	return func() ([]hostpkg.Resolved, []string) {
 		all := slices.Concat(parts...)
-		slices.SortStableFunc(all, func(a, b hostpkg.Resolved) int { return strings.Compare(a.Target, b.Target) })
-		return slices.CompactFunc(all, func(a, b hostpkg.Resolved) bool { return a == b }), targets
+		slices.SortFunc(all, hostpkg.Compare)
+		return slices.Compact(all), targets // packages for all architectures come with each of them
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -106,8 +107,11 @@ func (a apt) run(ctx context.Context, tool string, read func(io.Reader) error, a
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Env = append(environment(os.Environ()), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"), "LC_ALL=C")
 	cmd.Dir = a.dir
-	// apt's transports are processes of their own; they end with it.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// apt's transports are processes of their own; they end with it. It ends with us, also when we are killed: it would
+	// keep its lock on the lists and fail the next build. The kernel takes the end of the thread that forked for ours.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	said := &tail{limit: 64 << 10}

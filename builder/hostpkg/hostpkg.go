@@ -8,6 +8,7 @@
 package hostpkg
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -68,6 +69,11 @@ func (r Resolved) fileName() string {
 		version = rest
 	}
 	return fmt.Sprintf("%s_%s_%s.deb", r.Name, version, r.Arch)
+}
+
+// Compare orders packages by target and then by file name.
+func Compare(a, b Resolved) int {
+	return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.fileName(), b.fileName()))
 }
 
 // Describe is the package as the index of a Sealift package lists it; dir is the folder of the target's repository.

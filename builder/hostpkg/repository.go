@@ -2,7 +2,6 @@ package hostpkg
 
 import (
 	"bytes"
-	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -25,7 +24,7 @@ import (
 // as "deb [trusted=yes] file:/… ./"; it is not signed, since the archive that carries it is. There are no dates in it.
 func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	packages = slices.Clone(packages)
-	slices.SortFunc(packages, func(a, b Resolved) int { return cmp.Compare(a.fileName(), b.fileName()) })
+	slices.SortFunc(packages, Compare)
 	var index bytes.Buffer
 	var files []bundle.File
 	archs := make(map[string]bool)

@@ -267,7 +267,7 @@ func (s *solver) install(ctx context.Context, status string, names []string) ([]
 			}
 		}
 	}
-	slices.SortFunc(resolved, func(a, b Resolved) int { return strings.Compare(a.fileName(), b.fileName()) })
+	slices.SortFunc(resolved, Compare)
 	return resolved, nil
 }
 
