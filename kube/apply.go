@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -53,7 +52,7 @@ func (e *Engine) Apply(ctx context.Context, set Set, objs []*unstructured.Unstru
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Set: set}
+	result := Result{Set: set, Entries: []Entry{}}
 	if err := checkObjects(objs); err != nil {
 		return result, fmt.Errorf("apply set %s: %w", set, err)
 	}
@@ -97,18 +96,20 @@ type applyRun struct {
 }
 
 func (e *Engine) newRun(set Set, objs []*unstructured.Unstructured, o ApplyOptions) *applyRun {
-	return &applyRun{Engine: e, set: set, id: set.ID(), objs: objs, options: o, passing: passes(promised(objs))}
+	return &applyRun{Engine: e, set: set, id: set.ID(), objs: objs, options: o, passing: passes(objs, nil)}
 }
 
-// passes is the rule for errors of an object: transient ones pass, and a missing kind does for as long as something
-// promises it, or for the first seconds.
-func passes(promised func(schema.GroupVersionKind) bool) retryable {
+// passes is the rule for errors of an object: transient ones pass, and a missing kind does for as long as one of the
+// objects to come promises it, never when that object has failed, and otherwise for the first seconds.
+func passes(coming, failed []*unstructured.Unstructured) retryable {
+	promised, denied := promises(coming), promises(failed)
 	return func(err error, since time.Duration) bool {
 		var missing *noKindError
-		if errors.As(err, &missing) {
-			return since < lateKinds || promised != nil && promised(missing.kind.WithVersion(missing.version))
+		if !errors.As(err, &missing) {
+			return transient(err)
 		}
-		return transient(err)
+		gvk := missing.kind.WithVersion(missing.version)
+		return promised(gvk) || !denied(gvk) && since < lateKinds
 	}
 }
 
@@ -152,9 +153,23 @@ func (r *applyRun) applyStages(ctx context.Context) []Entry {
 		_ = group.Wait() // failures are in the entries
 		if s == stageDefinitions {
 			r.awaitDefinitions(ctx, entries)
+			r.passing = r.passesAfter(entries)
 		}
 	}
 	return entries
+}
+
+// passesAfter is the rule for what comes after the definitions: nobody waits for the kind of one that failed.
+func (r *applyRun) passesAfter(entries []Entry) retryable {
+	var coming, failed []*unstructured.Unstructured
+	for i, obj := range r.objs {
+		if entries[i].Action == Failed {
+			failed = append(failed, obj)
+		} else {
+			coming = append(coming, obj)
+		}
+	}
+	return passes(coming, failed)
 }
 
 func (r *applyRun) report(entry Entry) {

@@ -330,6 +330,16 @@ func TestApplyRefusesTheRecordOfAnotherTool(t *testing.T) {
 	}
 }
 
+func TestApplyDoesNotWaitForTheKindOfADefinitionThatFailed(t *testing.T) {
+	c := newCluster(t)
+	definition := strings.Replace(widgetDefinition, "storage: true", "storage: false", 1)
+	widget := "apiVersion: NS.example.com/v1\nkind: Widget\nmetadata: {name: w, namespace: NS}"
+	result, err := c.Apply(t.Context(), c.set, c.objects(definition, widget), kube.ApplyOptions{Timeout: time.Hour})
+	if err == nil || result.Count(kube.Failed) != 2 {
+		t.Errorf("%v, %v", actions(result), err)
+	}
+}
+
 func TestApplyOfAKindNobodyServesEndsWithTheBound(t *testing.T) {
 	c := newCluster(t)
 	_, err := c.Apply(t.Context(), c.set, c.objects("apiVersion: example.com/v1\nkind: Nothing\nmetadata: {name: a}"), kube.ApplyOptions{Timeout: time.Second})

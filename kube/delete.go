@@ -35,11 +35,11 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 	if err != nil {
 		return Result{}, err
 	}
-	result := Result{Set: set}
+	result := Result{Set: set, Entries: []Entry{}}
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultDeleteTimeout))
 	defer cancel()
 	run := e.newRun(set, nil, ApplyOptions{PruneProtected: o.Protected})
-	err = e.retry(ctx, set.ref(), passes(nil), func(ctx context.Context) (err error) {
+	err = e.retry(ctx, set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
 		run.now, err = e.readRecord(ctx, set)
 		return err
 	})

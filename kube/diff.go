@@ -45,7 +45,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultApplyTimeout))
 	defer cancel()
 	run := e.newRun(set, objs, o)
-	err = e.retry(ctx, set.ref(), passes(nil), func(ctx context.Context) (err error) {
+	err = e.retry(ctx, set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
 		run.now, err = e.readRecord(ctx, set)
 		return err
 	})
@@ -69,7 +69,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 }
 
 func (r *applyRun) diffAll(ctx context.Context, entries []Entry) {
-	coming := promised(r.objs)
+	coming := promises(r.objs)
 	var group errgroup.Group
 	group.SetLimit(r.concurrency)
 	for i, obj := range r.objs {

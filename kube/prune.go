@@ -82,8 +82,8 @@ func (e *Engine) listKind(ctx context.Context, set Set, kind Ref, res resource) 
 	}
 }
 
-// leavers are the members that the run did not apply, in the order of their names. Objects that are going already, and
-// those whose label is a copy made by a controller, are not among them.
+// leavers are the members that the run did not apply, in the order of their names. Those whose label is a copy
+// made by a controller are not among them.
 func (r *applyRun) leavers(applied []Entry) []*member {
 	uids := make(map[string]bool, len(applied))
 	names := make(map[Ref]bool, len(applied))
@@ -94,7 +94,7 @@ func (r *applyRun) leavers(applied []Entry) []*member {
 	var out []*member
 	for ref, m := range r.members {
 		// A kind that moved to another group is one object under two names: only its uid tells.
-		if uids[string(m.meta.UID)] || names[ref] || m.meta.DeletionTimestamp != nil || !r.madeHere(m.meta) {
+		if uids[string(m.meta.UID)] || names[ref] || !r.madeHere(m.meta) {
 			continue
 		}
 		out = append(out, m)
@@ -125,6 +125,9 @@ func (e *Engine) coOwner(meta *metav1.PartialObjectMetadata) string {
 
 // fate is what prune does to a member that left, without doing it.
 func (r *applyRun) fate(m *member) (action Action, why string) {
+	if m.meta.DeletionTimestamp != nil {
+		return Pruned, "it was being deleted already"
+	}
 	if owner := r.coOwner(m.meta); owner != "" {
 		return Kept, fmt.Sprintf("left to %q, which applies it too", owner)
 	}
@@ -159,10 +162,10 @@ func (r *applyRun) pruneOne(ctx context.Context, m *member) Entry {
 	action, why := r.fate(m)
 	err := r.retry(ctx, m.ref, func(err error, _ time.Duration) bool { return transient(err) && !apierrors.IsConflict(err) },
 		func(ctx context.Context) error {
-			switch {
-			case action == Pruned:
+			if action == Pruned {
 				return r.metaFor(m.res, m.ref.Namespace).Delete(ctx, m.ref.Name, deleteOptions(m.meta))
-			case r.coOwner(m.meta) != "":
+			}
+			if r.coOwner(m.meta) != "" {
 				return r.release(ctx, m)
 			}
 			return nil

@@ -54,9 +54,9 @@ func protected(gk schema.GroupKind) bool {
 	return gk == namespaceKind || gk == claimKind || gk == definitionKind
 }
 
-// promised says whether kinds of a group are about to be served because of an object in the set: a definition, or a
+// promises says whether kinds of a group are about to be served because of an object in the set: a definition, or a
 // service that extends the API.
-func promised(objs []*unstructured.Unstructured) func(schema.GroupVersionKind) bool {
+func promises(objs []*unstructured.Unstructured) func(schema.GroupVersionKind) bool {
 	kinds := map[schema.GroupKind]bool{}
 	groups := map[schema.GroupVersion]bool{}
 	for _, obj := range objs {
