@@ -80,6 +80,10 @@ func (a *app) runApply(ctx context.Context, o applyOptions) error {
 	if err != nil {
 		return err
 	}
+	if len(objs) == 0 {
+		// An empty pipe is more often a renderer that failed than the wish to prune a whole set.
+		return fmt.Errorf("apply set %s: there are no objects to apply; nothing was changed", o.set)
+	}
 	engine, err := a.newEngine(o.kubeconfig)
 	if err != nil {
 		return err

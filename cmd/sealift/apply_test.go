@@ -60,6 +60,7 @@ func TestApplyCommand(t *testing.T) {
 		{"needs objects", []string{"--set", "s"}, "", exitUsage, "", "either -k DIR or -f FILE"},
 		{"takes one source of objects", []string{"--set", "s", "-k", dir, "-f", "-"}, "", exitUsage, "", "either -k DIR or -f FILE"},
 		{"needs a set", []string{"-k", dir}, "", exitUsage, "", "--set is required"},
+		{"does not prune all for an empty pipe", []string{"-f", "-", "--set", "s"}, "---\n", exitFailed, "", "no objects to apply"},
 		{"names the document that is wrong", []string{"-f", "-", "--set", "s"}, "---\nkind: X\n", exitFailed, "", "standard input: document 1"},
 		{"names the object that failed", []string{"-f", "-", "--set", "s"}, strings.Replace(other, "name: b", "name: B!", 1), exitFailed,
 			"ConfigMap/default/B! failed", "apply set sealift/s: ConfigMap/default/B!:"},
