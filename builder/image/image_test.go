@@ -102,14 +102,19 @@ func TestTheIndexThatATagPointsToIsKept(t *testing.T) {
 }
 
 func TestSkopeoReadsTheLayout(t *testing.T) {
-	r := newRegistry(t)
-	want := r.pushIndex(t, "mirrored/group/app:v1.2", newIndex(t, newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1)))
-	b := newBench(t, r)
-	dir := b.unpack(t, b.pull(t, "group/app:v1.2"))
-	out, err := exec.CommandContext(t.Context(), "skopeo", "inspect", "--override-os=linux", "--override-arch=amd64",
-		"--format={{.Digest}}", "oci:"+dir+":"+upstream+"/group/app:v1.2").CombinedOutput()
-	if err != nil || strings.TrimSpace(string(out)) != want {
-		t.Errorf("skopeo inspect: %s, %v; want %s", out, err, want)
+	for _, mediaType := range []types.MediaType{types.OCIImageIndex, types.DockerManifestList} {
+		t.Run(string(mediaType), func(t *testing.T) {
+			r := newRegistry(t)
+			index := mutate.IndexMediaType(newIndex(t, newImage(t, "linux", "amd64", 1), newImage(t, "linux", "arm64", 1)), mediaType)
+			want := r.pushIndex(t, "mirrored/group/app:v1.2", index)
+			b := newBench(t, r)
+			dir := b.unpack(t, b.pull(t, "group/app:v1.2"))
+			out, err := exec.CommandContext(t.Context(), "skopeo", "inspect", "--override-os=linux", "--override-arch=amd64",
+				"--format={{.Digest}}", "oci:"+dir+":"+upstream+"/group/app:v1.2").CombinedOutput()
+			if err != nil || strings.TrimSpace(string(out)) != want {
+				t.Errorf("skopeo inspect: %s, %v; want %s", out, err, want)
+			}
+		})
 	}
 }
 

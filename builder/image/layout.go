@@ -7,6 +7,7 @@ import (
 	"path"
 	"slices"
 
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -47,6 +48,16 @@ func Layout(dir string, resolved []Resolved, c *cache.Cache) ([]bundle.File, err
 	return files, nil
 }
 
+// layoutType is the media type under which a layout lists what a reference pointed to. Docker's list of manifests is an
+// OCI index in all but name, and skopeo overlooks it in a layout under the old name. The blob itself is not touched, so
+// its digest stays. A lone Docker manifest keeps its type: its parts are not what OCI's type promises.
+func layoutType(mediaType string) string {
+	if types.MediaType(mediaType) == types.DockerManifestList {
+		return ocispec.MediaTypeImageIndex
+	}
+	return mediaType
+}
+
 func layoutIndex(resolved []Resolved) ([]byte, error) {
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex}
 	byRef := make(map[string]string)
@@ -59,7 +70,7 @@ func layoutIndex(resolved []Resolved) ([]byte, error) {
 		}
 		byRef[r.Ref] = r.Root.Digest
 		index.Manifests = append(index.Manifests, ocispec.Descriptor{
-			MediaType: r.Root.MediaType, Digest: digest.Digest(r.Root.Digest), Size: r.Root.Size,
+			MediaType: layoutType(r.Root.MediaType), Digest: digest.Digest(r.Root.Digest), Size: r.Root.Size,
 			Annotations: map[string]string{ocispec.AnnotationRefName: r.Ref, containerdImageName: r.Ref},
 		})
 	}
