@@ -4,13 +4,27 @@ kubernetes_pre_init() {
     local src="$DIR/addons/kubernetes/$KUBERNETES_VERSION"
     PAUSE_IMAGE=$(awk '$1 == "image" && $2 == "pause" { print $3 }' "$src/Manifest")
     kubernetes_kernel
+    local binary
     for binary in kubeadm kubectl kubelet; do
         install -m 0755 "$src/assets/$binary" "/usr/local/bin/$binary"
     done
     install -m 0644 "$src/kubelet.service" /etc/systemd/system/kubelet.service
+    kubernetes_service_route "$src"
     systemctl daemon-reload
     systemctl enable kubelet
     kubernetes_patches "$src"
+}
+
+# kubernetes_service_route DIR: the kernel looks for a route before kube-proxy's rules see a packet, so that on a host
+# without a default route nothing in the host's network could reach a Service.
+kubernetes_service_route() {
+    [ -z "$(ip -4 route show default)" ] || return 0
+    KUBERNETES_INTERFACE=$(ip -4 -oneline address show to "$PRIVATE_ADDRESS" | awk '{ print $2; exit }')
+    [ -n "$KUBERNETES_INTERFACE" ] || bail "no interface has the address $PRIVATE_ADDRESS"
+    render_yaml_file_2 "$1/sealift-service-route.tmpl.service" >/etc/systemd/system/sealift-service-route.service
+    systemctl daemon-reload
+    systemctl enable sealift-service-route
+    restart_systemd_and_wait sealift-service-route
 }
 
 # kubernetes_kernel: modules and settings that pods need, now and after a restart. In a container the modules belong to
@@ -38,6 +52,12 @@ kubernetes_patches() {
     rm -f "$patches"/kubernetes-*.yaml
     if [ "$SEALIFT_CGROUP_VERSION" = 1 ]; then
         cp "$1/kubeadm/patches/kubernetes-cgroup-v1.yaml" "$patches/"
+    fi
+    # CoreDNS does not start without a server to forward to; this address (RFC 5737) belongs to nobody
+    if ! grep -qs '^nameserver' /etc/resolv.conf; then
+        KUBERNETES_RESOLV_CONF=$DIR/resolv.conf
+        echo 'nameserver 192.0.2.1' >"$KUBERNETES_RESOLV_CONF"
+        cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$patches/"
     fi
     # kube-proxy would raise the limit of tracked connections, which only the machine itself may do
     if [ ! -w /proc/sys/net/netfilter/nf_conntrack_max ]; then
