@@ -154,6 +154,30 @@ func TestTheSameInputGivesTheSameBytesAtAnyNumberOfJobs(t *testing.T) {
 	}
 }
 
+func TestWhatAMinimalHostLacksIsCarried(t *testing.T) {
+	w := newWorld(t)
+	archive, err := bundle.Open(build(t, w.builder(t, openCache(t), 4), addOn(t, "demo", "apt perl\napt iproute2\napt dpkg\n")).Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer archive.Close()
+	info, _ := archive.Package("demo")
+	carried := make(map[string]bool)
+	for _, p := range info.HostPackages {
+		carried[p.Target+" "+p.Name] = true
+	}
+	for _, target := range []string{"debian-12", "debian-13"} {
+		for name, want := range map[string]bool{"perl": true, "iproute2": true, "libelf1": true, "perl-base": false, "dpkg": false, "libc6": false, "systemd": false} {
+			if name == "libelf1" && target == "debian-13" {
+				name = "libelf1t64"
+			}
+			if carried[target+" "+name] != want {
+				t.Errorf("%s carries %s: %v, want %v", target, name, !want, want)
+			}
+		}
+	}
+}
+
 func TestHostPackagesForSeveralPlatformsShareOneRepository(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	settings, err := config.Load(w.config)

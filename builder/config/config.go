@@ -7,7 +7,7 @@
 //	targets:                                  # replaces the built-in target of the same name
 //	  debian-12:
 //	    directives: [apt]
-//	    base: [apt, systemd, systemd-sysv]
+//	    base: [apt, systemd, systemd-sysv, usr-is-merged]
 //	    sources:
 //	    - url: http://ftp.debian.org/debian
 //	      suites: [bookworm, bookworm-updates]

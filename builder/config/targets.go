@@ -9,8 +9,9 @@ import (
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // minimalServer is what the smallest Debian that boots has beyond its required packages. More than that is not counted
-// on: a package that a host has already costs a few bytes, one that it lacks costs the installation.
-func minimalServer() []string { return []string{"apt", "systemd", "systemd-sysv"} }
+// on: a package that a host has already costs a few bytes, one that it lacks costs the installation. So is
+// usr-is-merged, as debootstrap has it, named before apt takes its alternative usrmerge, which would bring all of perl.
+func minimalServer() []string { return []string{"apt", "systemd", "systemd-sysv", "usr-is-merged"} }
 
 func builtinTargets() []hostpkg.Target {
 	return []hostpkg.Target{debian("debian-12", "bookworm"), debian("debian-13", "trixie")}

@@ -171,7 +171,7 @@ func debianSource(t *testing.T, c *cache.Cache) *Source {
 func debianTarget(name, codename string) Target {
 	const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	return Target{
-		Name: name, Base: []string{"apt", "systemd", "systemd-sysv"},
+		Name: name, Base: []string{"apt", "systemd", "systemd-sysv", "usr-is-merged"},
 		Sources: []Archive{
 			{URL: "http://ftp.debian.org/debian", Suites: []string{codename, codename + "-updates"}, Components: []string{"main"}, SignedBy: keyring},
 			{URL: "http://ftp.debian.org/debian-security", Suites: []string{codename + "-security"}, Components: []string{"main"}, SignedBy: keyring},
