@@ -9,14 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/scratch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -49,7 +48,7 @@ type Options struct {
 
 // ControlPlane is a running pair of etcd and kube-apiserver.
 type ControlPlane struct {
-	dir       string
+	dir       *scratch.Dir
 	config    *rest.Config
 	etcd      *daemon.Daemon
 	apiserver *daemon.Daemon
@@ -73,9 +72,9 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "sealift-controlplane-")
+	dir, err := scratch.New()
 	if err != nil {
-		return nil, fmt.Errorf("make a folder for the control plane: %w", err)
+		return nil, err
 	}
 	c := &ControlPlane{dir: dir}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -115,18 +114,18 @@ func (c *ControlPlane) Stop() error {
 			d.Stop()
 		}
 	}
-	return os.RemoveAll(c.dir)
+	return c.dir.Remove()
 }
 
 // etcdSocket is a Unix socket, so that no port has to be found for etcd.
-func (c *ControlPlane) etcdSocket() string { return filepath.Join(c.dir, "etcd.sock") }
+func (c *ControlPlane) etcdSocket() string { return c.dir.File("etcd.sock") }
 
 func (c *ControlPlane) startEtcd(ctx context.Context, binary string) error {
 	// Etcd insists on host:port in what it advertises; in a unix URL that is a file in its working directory.
 	const peer, advertised = "unix://peer:1", "unix://etcd:1"
 	var err error
-	c.etcd, err = daemon.Start(daemon.Command{Path: binary, Dir: c.dir, Log: filepath.Join(c.dir, "etcd.log"), Args: []string{
-		"--name=testgrid", "--data-dir=" + filepath.Join(c.dir, "etcd"), "--log-level=warn", "--unsafe-no-fsync",
+	c.etcd, err = daemon.Start(daemon.Command{Path: binary, Dir: c.dir.Path(), Log: c.dir.File("etcd.log"), Args: []string{
+		"--name=testgrid", "--data-dir=" + c.dir.File("etcd"), "--log-level=warn", "--unsafe-no-fsync",
 		"--listen-client-urls=unix://" + c.etcdSocket(), "--advertise-client-urls=" + advertised,
 		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=testgrid=" + peer,
 	}})
@@ -143,7 +142,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context, binary string) error {
 }
 
 func (c *ControlPlane) startAPIServer(ctx context.Context, binary string) error {
-	ca, clientCert, clientKey, err := writeCerts(c.dir)
+	ca, clientCert, clientKey, err := writeCerts(c.dir.Path())
 	if err != nil {
 		return err
 	}
@@ -164,7 +163,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, binary string) error 
 }
 
 func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int) error {
-	file := func(name string) string { return filepath.Join(c.dir, name) }
+	file := c.dir.File
 	server, err := daemon.Start(daemon.Command{Path: binary, Log: file("apiserver.log"), Args: []string{
 		"--etcd-servers=unix://" + c.etcdSocket(),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),

@@ -103,10 +103,14 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	} else if err != nil {
 		return nil, fmt.Errorf("make the folder of host %s: %w", s.Name, err)
 	}
-	if err := h.save(); err != nil {
-		return nil, errors.Join(err, os.RemoveAll(h.dir))
+	err = h.save()
+	if err == nil {
+		err = r.makeBridge(ctx)
 	}
-	return h, r.makeBridge(ctx)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(h.dir), r.dropBridgeIfUnused(context.WithoutCancel(ctx)))
+	}
+	return h, nil
 }
 
 // boot starts the container and waits for it. The folder of the host exists.
@@ -139,16 +143,22 @@ func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 	return nil
 }
 
-// launch is what runs before systemd-nspawn, in the same process: it joins the control groups of version 1 and mounts the
-// host's root. The mount namespace is this process's own, so that the mount ends with it, however it ends.
+// launch is the host's manager: it joins the control groups of version 1, mounts the host's root and runs systemd-nspawn, again
+// when the host reboots, which systemd-nspawn leaves to its caller by ending with 133. The mount namespace is this process's
+// own, so that the mount ends with it, however it ends.
 const launch = `set -eu
 lower=$1 dir=$2 groups=$3
 shift 3
 for group in $groups; do echo $$ > "$group/cgroup.procs"; done
 mount -t overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/work" overlay "$dir/root"
-exec systemd-nspawn "$@"`
+code=133
+while [ $code = 133 ]; do
+	code=0
+	systemd-nspawn "$@" || code=$?
+done
+exit $code`
 
-// start starts the container's manager. The channel is closed when it ends.
+// start starts the host's manager. The channel is closed when it ends.
 func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan struct{}, error) {
 	if strings.ContainsAny(tree+h.dir, ":,\\ ") {
 		return nil, fmt.Errorf("the lab's folders %s and %s may not have colons, commas, backslashes or spaces in their names: overlay mounts cannot take them", tree, h.dir)
@@ -181,7 +191,7 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 		_ = cmd.Wait() // how it ended is on the console
 		close(ended)
 	}()
-	if h.state.Nspawn, err = describeProcess(cmd.Process.Pid); err != nil {
+	if h.state.Manager, err = describeProcess(cmd.Process.Pid); err != nil {
 		return nil, fmt.Errorf("the container ended at once: %w\n%s", err, h.consoleTail())
 	}
 	return ended, h.save()
@@ -239,7 +249,7 @@ func (h *Host) waitReady(ctx context.Context, notify *net.UnixConn, ended <-chan
 
 func (h *Host) consolePath() string { return filepath.Join(h.dir, "console.log") }
 
-// consoleTail is the end of what the container and its manager wrote.
+// consoleTail is the end of what the host and its manager wrote.
 func (h *Host) consoleTail() string {
 	data, err := os.ReadFile(h.consolePath())
 	if err != nil {

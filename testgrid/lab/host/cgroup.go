@@ -65,6 +65,9 @@ func (h *Host) makeGroups() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := passControllers(trees[0].path); err != nil {
+		return nil, fmt.Errorf("hand control groups down to host %s: %w", h.state.Name, err)
+	}
 	var groups []string
 	for _, tree := range trees {
 		group := filepath.Join(tree.path, h.group())
@@ -77,6 +80,21 @@ func (h *Host) makeGroups() ([]string, error) {
 		groups = append(groups, group)
 	}
 	return groups, nil
+}
+
+// passControllers lets groups below root use every controller of version 2 that root has, since a kubelet needs most of them.
+// Beside version 1 it has none.
+func passControllers(root string) error {
+	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err != nil {
+		return err
+	}
+	for _, name := range strings.Fields(string(controllers)) {
+		if err := os.WriteFile(filepath.Join(root, "cgroup.subtree_control"), []byte("+"+name), 0); err != nil {
+			return fmt.Errorf("controller %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // inheritCPUs gives a group of version 1 the processors and memory of its parent; without, no process can join it.

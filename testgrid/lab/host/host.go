@@ -74,6 +74,9 @@ type Command struct {
 	Terminal bool
 }
 
+// rebootPoll is how often a rebooting host is asked whether it is up.
+const rebootPoll = 200 * time.Millisecond
+
 // outputGrace bounds how long the output of a finished program is waited for when something it started holds it open.
 const outputGrace = 2 * time.Second
 
@@ -120,28 +123,66 @@ func (h *Host) Output(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(stdout.String()), err
 }
 
+// Reboot reboots the host and returns when it is up again. What it has on disk stays.
+func (h *Host) Reboot(ctx context.Context) error {
+	before, err := h.leader()
+	if err != nil {
+		return err
+	}
+	// The program may well be killed before it can say that all is well.
+	_ = h.Exec(ctx, Command{Args: []string{"systemctl", "reboot"}})
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
+	for {
+		now, err := h.leader()
+		if err == nil && now != before {
+			if _, err = h.Output(ctx, "systemctl", "is-system-running", "--wait"); err == nil {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for host %s to come up again: %w (%w)\n%s", h.state.Name, ctx.Err(), err, h.consoleTail())
+		case <-time.After(rebootPoll):
+		}
+	}
+}
+
 // leader finds the host's first process, whose namespaces are the host's. It changes when the host reboots.
 func (h *Host) leader() (int, error) {
 	gone := fmt.Errorf("host %s does not run; remove it and boot it again", h.state.Name)
-	if h.state.Nspawn == nil || !h.state.Nspawn.alive() {
+	if h.state.Manager == nil || !h.state.Manager.alive() {
 		return 0, gone
 	}
-	manager := strconv.Itoa(h.state.Nspawn.PID)
-	children, err := os.ReadFile(filepath.Join("/proc", manager, "task", manager, "children"))
-	if err != nil {
-		return 0, gone
-	}
-	for _, child := range strings.Fields(string(children)) {
-		if isFirstProcess(child) {
-			return strconv.Atoi(child)
+	for _, nspawn := range children(h.state.Manager.PID) {
+		for _, pid := range children(nspawn) {
+			if isFirstProcess(pid) {
+				return pid, nil
+			}
 		}
 	}
 	return 0, gone
 }
 
+// children lists the processes that a process has started, none when it is gone.
+func children(pid int) []int {
+	id := strconv.Itoa(pid)
+	data, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
+	if err != nil {
+		return nil
+	}
+	var list []int
+	for _, field := range strings.Fields(string(data)) {
+		if child, err := strconv.Atoi(field); err == nil {
+			list = append(list, child)
+		}
+	}
+	return list
+}
+
 // isFirstProcess says whether a process is number 1 of a PID namespace of its own.
-func isFirstProcess(pid string) bool {
-	status, err := os.ReadFile(filepath.Join("/proc", pid, "status"))
+func isFirstProcess(pid int) bool {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return false
 	}

@@ -51,6 +51,7 @@ func (h *Host) prepare() error {
 		"etc/hostname":                           name + "\n",
 		"etc/hosts":                              fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", address, name),
 		"etc/machine-id":                         "", // the container's manager makes one up
+		"etc/modules":                            "", // systemd's list of modules leads here, and a server has it
 		"etc/sealift-lab/setup":                  fmt.Sprintf(setupScript, address, network.Bits()),
 		"etc/systemd/system/sealift-lab.service": setupUnit,
 	}

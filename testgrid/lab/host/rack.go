@@ -70,12 +70,17 @@ func OpenRack(ctx context.Context, o Options) (*Rack, error) {
 	if r.progress == nil {
 		r.progress = func(string) {}
 	}
-	sum := sha256.Sum256([]byte(r.dir))
-	r.id = hex.EncodeToString(sum[:3])
+	r.id = rackID(r.dir)
 	if err := os.MkdirAll(r.hostsDir(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for lab hosts: %w", err)
 	}
 	return r, r.Reap(ctx)
+}
+
+// rackID tells the racks of a machine apart in names that have little room.
+func rackID(dir string) string {
+	sum := sha256.Sum256([]byte(dir))
+	return hex.EncodeToString(sum[:3])
 }
 
 // Tools lists what hosts need from Debian, besides a tree to run on.

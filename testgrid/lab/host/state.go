@@ -20,8 +20,8 @@ type state struct {
 	Address netip.Addr `json:"address"`
 	USB     []string   `json:"usb,omitempty"`
 	Created time.Time  `json:"created"`
-	Owner   *process   `json:"owner,omitempty"`  // the process whose end is also the host's; nil when it stays until it is removed
-	Nspawn  *process   `json:"nspawn,omitempty"` // the container's manager, once it runs
+	Owner   *process   `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
+	Manager *process   `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
 }
 
 // process names one process for good: ids are used again, but not with the same start time in the same boot.

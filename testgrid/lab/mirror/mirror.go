@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/scratch"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -37,8 +38,11 @@ type Options struct {
 	CacheDir string            // the lab's cache; default as in package cache
 	Registry string            // host:port of the registry; default a free port of loopback
 	Files    string            // host:port of the file server; default a free port of loopback
-	Images   []upstream.Image  // default upstream.Images()
 	Progress func(line string) // one line per event
+
+	// What to serve; nil is everything, which a test can rarely afford to wait for.
+	Images    []upstream.Image
+	Downloads []upstream.Download
 }
 
 // Mirror is a running pair of registry and file server.
@@ -51,7 +55,7 @@ type Mirror struct {
 	daemon   *daemon.Daemon
 	server   *http.Server
 	served   chan error
-	workDir  string
+	dir      *scratch.Dir
 }
 
 // Serve makes what the cache lacks, which takes a long time once per machine, and serves it until Close is called or this
@@ -66,8 +70,8 @@ func Serve(ctx context.Context, o Options) (*Mirror, error) {
 	if m.archives, err = debian.Machine(); err != nil {
 		return nil, err
 	}
-	if m.workDir, err = os.MkdirTemp("", "sealift-mirror-"); err != nil {
-		return nil, fmt.Errorf("make a folder for the mirror: %w", err)
+	if m.dir, err = scratch.New(); err != nil {
+		return nil, err
 	}
 	err = m.serveFiles(ctx, workshop, o)
 	if err == nil {
@@ -88,6 +92,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Images == nil {
 		o.Images = upstream.Images()
+	}
+	if o.Downloads == nil {
+		o.Downloads = upstream.Downloads()
 	}
 	if o.Progress == nil {
 		o.Progress = func(string) {}
@@ -114,7 +121,7 @@ func (m *Mirror) Close() error {
 			err = m.server.Close()
 		}
 	}
-	return errors.Join(err, os.RemoveAll(m.workDir))
+	return errors.Join(err, m.dir.Remove())
 }
 
 // Wait returns when ctx ends, with nil, or when a server ends on its own, with its error.
@@ -151,7 +158,7 @@ func (m *Mirror) Config() ([]byte, error) {
 }
 
 func (m *Mirror) serveFiles(ctx context.Context, w *upstream.Workshop, o Options) error {
-	handler, err := newFiles(ctx, w, upstream.Downloads())
+	handler, err := newFiles(ctx, w, o.Downloads)
 	if err != nil {
 		return err
 	}
@@ -178,7 +185,7 @@ func hostsOf(names []string) []string {
 }
 
 // storage is where the registry of one lab cache keeps its blobs, across runs.
-func storage(w *upstream.Workshop) string { return filepath.Join(w.Cache().Path("registry-storage")) }
+func storage(w *upstream.Workshop) string { return w.Cache().Path("registry-storage") }
 
 // WriteConfig writes Config to a file, in one step.
 func (m *Mirror) WriteConfig(path string) error {

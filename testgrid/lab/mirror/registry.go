@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -17,7 +16,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// registryComponent is the registry itself.
+// registryBinary is the registry itself.
 var registryBinary = upstream.FileOf{Component: "registry-v3.1.2", Name: "registry"}
 
 // registryConfig is the registry's whole configuration.
@@ -83,13 +82,13 @@ func address(want string) (string, error) {
 }
 
 func (m *Mirror) startRegistry(ctx context.Context, binary, storage string) error {
-	config := filepath.Join(m.workDir, "registry.yaml")
+	config := m.dir.File("registry.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, registryConfig, storage, m.registry), 0o600); err != nil {
 		return err
 	}
 	var err error
 	m.daemon, err = daemon.Start(daemon.Command{
-		Path: binary, Args: []string{"serve", config}, Log: filepath.Join(m.workDir, "registry.log"),
+		Path: binary, Args: []string{"serve", config}, Log: m.dir.File("registry.log"),
 		// Without this the registry looks for a collector of traces on every request.
 		Env: []string{"OTEL_TRACES_EXPORTER=none"},
 	})

@@ -142,7 +142,7 @@ func addOnComponents() []Component {
 		goModule("metrics-server", "v0.9.0", GoModule{
 			Path:     "sigs.k8s.io/metrics-server",
 			Commands: commandsIn("cmd", "metrics-server"),
-			Set:      []string{"k8s.io/component-base/version.gitVersion=v0.9.0"},
+			Set:      []string{"k8s.io/client-go/pkg/version.gitVersion=v0.9.0"},
 		}),
 	}
 }
@@ -153,14 +153,17 @@ func systemComponents() []Component {
 	host := []string{"systemd", "systemd-sysv", "dbus", "iproute2"}
 	return []Component{
 		{Name: "host-debian", Version: "12", Recipe: SystemTree{Suite: "bookworm", Packages: host}},
-		{Name: "host-debian", Version: "13", Recipe: SystemTree{Suite: "trixie", Packages: host}},
+		// Since Debian 13 systemd only recommends the library that loads kernel modules.
+		{Name: "host-debian", Version: "13", Recipe: SystemTree{Suite: "trixie", Packages: slices.Concat(host, []string{"libkmod2"})}},
 		// What kube-proxy and flannel call, and busybox for the images that upstream builds on it or on Alpine.
 		{Name: "image-base-debian", Version: "12", Recipe: SystemLayer{
 			Suite:    "bookworm",
 			Packages: []string{"iptables", "nftables", "iproute2", "ipset", "conntrack", "kmod", "ca-certificates", "busybox-static"},
 			Keep:     []string{"usr/bin/busybox"},
 		}},
-		{Name: "image-base-busybox", Version: "1.35.0", Recipe: BusyboxLayer{Binary: FileOf{netBase, "busybox"}}},
+		{Name: "image-base-busybox", Version: "1.35.0", Recipe: BusyboxLayer{
+			Binary: FileOf{netBase, "busybox"}, Folders: []string{"etc", "root", "tmp", "usr"},
+		}},
 	}
 }
 

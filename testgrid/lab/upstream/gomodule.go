@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/testgrid/lab/debian"
+	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // GoModule makes commands of a Go module with the module's own go.mod: the versions that its authors released it with.
@@ -51,20 +52,27 @@ func (m GoModule) Tools() []debian.Tool {
 
 // Make implements Recipe. The module is built as a dependency of a main module that consists of nothing but a go.mod: a copy
 // of the module's own, so that replacements hold, under another name.
-func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
+func (m GoModule) Make(ctx context.Context, w *Workshop, dir string) error {
 	src, err := m.download(ctx)
 	if err != nil {
 		return err
 	}
-	work, err := os.MkdirTemp("", "sealift-lab-")
+	temporary, err := scratch.New()
 	if err != nil {
-		return fmt.Errorf("make a folder to build %s in: %w", m.Path, err)
+		return err
 	}
-	defer os.RemoveAll(work)
+	defer temporary.Remove()
+	work := temporary.Path()
 	if err := m.writeGoMod(ctx, src, work); err != nil {
 		return err
 	}
-	if err := m.build(ctx, work, dir); err != nil {
+	unlock, err := w.cache.Lock(ctx, "compile") // a second compile would only make both slower, or run out of memory
+	if err != nil {
+		return err
+	}
+	err = m.build(ctx, work, dir)
+	unlock()
+	if err != nil {
 		return fmt.Errorf("build %s@%s: %w", m.Path, m.Version, err)
 	}
 	for _, name := range m.Files {

@@ -99,11 +99,6 @@ func (w *Workshop) Path(ctx context.Context, id string) (string, error) {
 		}
 	}
 	return w.cache.Ensure(ctx, key, func(ctx context.Context, dir string) error {
-		unlock, err := w.cache.Lock(ctx, "one-at-a-time")
-		if err != nil {
-			return err
-		}
-		defer unlock()
 		w.progress("making " + id)
 		start := time.Now()
 		if err := c.Recipe.Make(ctx, w, dir); err != nil {

@@ -1,0 +1,111 @@
+// Package scratch gives out temporary folders that do not outlive their owner for long: whoever asks for the next one first
+// removes those whose owner died without removing them.
+package scratch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// prefix is what all such folders of this user have in front. Folders of other users are theirs to sweep.
+func prefix() string { return "sealift-scratch-" + strconv.Itoa(os.Geteuid()) + "-" }
+
+// owned is the file in a folder that its owner holds locked. The kernel lets go of it when the owner dies.
+const owned = ".owned"
+
+// Dir is a temporary folder.
+type Dir struct {
+	path string
+	lock *os.File
+}
+
+// New makes a folder below the system's temporary folder.
+func New() (*Dir, error) { return NewIn(os.TempDir()) }
+
+// NewIn makes a folder below parent.
+func NewIn(parent string) (*Dir, error) {
+	// Between a folder's making and its locking it looks abandoned: nobody may sweep then.
+	gate, err := os.OpenFile(filepath.Join(parent, prefix()+"gate"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary folder: %w", err)
+	}
+	defer gate.Close()
+	if err := flock(gate, unix.LOCK_EX); err != nil {
+		return nil, err
+	}
+	if err := sweep(parent); err != nil {
+		return nil, err
+	}
+	path, err := os.MkdirTemp(parent, prefix()+"*.d")
+	if err != nil {
+		return nil, fmt.Errorf("make a temporary folder: %w", err)
+	}
+	lock, err := os.Create(filepath.Join(path, owned))
+	if err == nil {
+		err = flock(lock, unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(path))
+	}
+	return &Dir{path: path, lock: lock}, nil
+}
+
+// Path is the folder.
+func (d *Dir) Path() string { return d.path }
+
+// File is the path of a file in the folder.
+func (d *Dir) File(name string) string { return filepath.Join(d.path, name) }
+
+// Remove removes the folder. It may be called more than once.
+func (d *Dir) Remove() error {
+	err := os.RemoveAll(d.path)
+	if closeErr := d.lock.Close(); !errors.Is(closeErr, fs.ErrClosed) {
+		err = errors.Join(err, closeErr)
+	}
+	return err
+}
+
+// sweep removes the folders below parent that nobody owns any more.
+func sweep(parent string) error {
+	found, err := filepath.Glob(filepath.Join(parent, prefix()+"*.d"))
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		if !abandoned(path) {
+			continue
+		}
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("remove an abandoned temporary folder: %w", err)
+		}
+	}
+	return nil
+}
+
+// abandoned says whether a folder has an owner no more. It does not say so of what cannot be read.
+func abandoned(path string) bool {
+	lock, err := os.Open(filepath.Join(path, owned))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer lock.Close()
+	return flock(lock, unix.LOCK_EX|unix.LOCK_NB) == nil
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+	}
+}
