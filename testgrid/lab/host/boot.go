@@ -24,7 +24,7 @@ const DefaultOS = "debian-12"
 
 // Spec says what host to boot.
 type Spec struct {
-	Name string
+	Name string   // a DNS label; default the first of host-1, host-2, … that is free
 	OS   string   // one of Systems(); default DefaultOS
 	USB  []string // folders of this machine that the host has read-only at /media/usb, /media/usb2, …
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
@@ -34,7 +34,7 @@ type Spec struct {
 // Boot boots a host and returns when its systemd says that it is up. It makes the tree that the host runs on when the
 // cache lacks it. On failure, or when ctx ends first, nothing is left.
 func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
-	if err := checkName(s.Name); err != nil {
+	if err := checkName(s.Name); s.Name != "" && err != nil {
 		return nil, err
 	}
 	if s.OS == "" {
@@ -61,7 +61,7 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 		return nil, err
 	}
 	if err := h.boot(ctx, tree, s.Keep); err != nil {
-		return nil, errors.Join(fmt.Errorf("boot host %s: %w", s.Name, err), r.Remove(context.WithoutCancel(ctx), s.Name))
+		return nil, errors.Join(fmt.Errorf("boot host %s: %w", h.Name(), err), r.Remove(context.WithoutCancel(ctx), h.Name()))
 	}
 	return h, nil
 }
@@ -92,6 +92,9 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	if err != nil {
 		return nil, err
 	}
+	if s.Name == "" {
+		s.Name = r.freeName()
+	}
 	address, err := r.freeAddress()
 	if err != nil {
 		return nil, err
@@ -111,6 +114,16 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 		return nil, errors.Join(err, os.RemoveAll(h.dir), r.dropBridgeIfUnused(context.WithoutCancel(ctx)))
 	}
 	return h, nil
+}
+
+// freeName is the first numbered name that no host has. The rack must be locked.
+func (r *Rack) freeName() string {
+	for n := 1; ; n++ {
+		name := "host-" + strconv.Itoa(n)
+		if _, err := os.Lstat(filepath.Join(r.hostsDir(), name)); errors.Is(err, os.ErrNotExist) {
+			return name
+		}
+	}
 }
 
 // boot starts the container and waits for it. The folder of the host exists.

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
 	for _, system := range host.Systems() {
 		t.Run(system, func(t *testing.T) {
-			h := host.ForTest(t, host.Spec{Name: "own-" + system, OS: system})
+			h := host.ForTest(t, host.Spec{OS: system})
 			for _, tt := range []struct{ behaviour, script, want string }{
 				{"systemd is its first process", "cat /proc/1/comm", "systemd"},
 				{"systemd is content", "systemctl --failed --no-legend; systemctl is-system-running --wait", "running"},
@@ -63,7 +63,7 @@ func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
 }
 
 func TestAHostHasNoWayOut(t *testing.T) {
-	h := host.ForTest(t, host.Spec{Name: "alone"})
+	h := host.ForTest(t, host.Spec{})
 	for _, destination := range []string{"1.1.1.1", "2606:4700:4700::1111", "10.91.0.1"} {
 		if out, err := h.Output(t.Context(), "ip", "route", "get", destination); err == nil {
 			t.Errorf("there is a route to %s: %s", destination, out)
@@ -83,8 +83,8 @@ func TestAHostHasNoWayOut(t *testing.T) {
 }
 
 func TestHostsOfARackReachEachOther(t *testing.T) {
-	first := host.ForTest(t, host.Spec{Name: "first"})
-	second := host.ForTest(t, host.Spec{Name: "second"})
+	first := host.ForTest(t, host.Spec{})
+	second := host.ForTest(t, host.Spec{})
 	if first.Address() == second.Address() {
 		t.Fatalf("both have %s", first.Address())
 	}
@@ -115,7 +115,7 @@ func TestPluggedFoldersAreReadOnly(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := host.ForTest(t, host.Spec{Name: "plugged", USB: []string{first, second}})
+	h := host.ForTest(t, host.Spec{USB: []string{first, second}})
 	if got, err := h.Output(t.Context(), "cat", "/media/usb/bundle", "/media/usb2/bundle"); err != nil || got != "onetwo" {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -125,7 +125,7 @@ func TestPluggedFoldersAreReadOnly(t *testing.T) {
 }
 
 func TestExecGivesStreamsAndExitCodes(t *testing.T) {
-	h := host.ForTest(t, host.Spec{Name: "exec"})
+	h := host.ForTest(t, host.Spec{})
 	t.Run("standard input and both outputs are apart", func(t *testing.T) {
 		var stdout, stderr strings.Builder
 		err := h.Exec(t.Context(), host.Command{Args: []string{"sh", "-c", "cat; echo err >&2"}, Stdin: strings.NewReader("in"), Stdout: &stdout, Stderr: &stderr})
@@ -169,7 +169,7 @@ func TestExecGivesStreamsAndExitCodes(t *testing.T) {
 
 func TestNamesAndSystemsAreChecked(t *testing.T) {
 	rack := openRack(t, t.TempDir())
-	for _, name := range []string{"", "-a", "a-", "Node", "a.b", "../a", "a b", strings.Repeat("a", 33)} {
+	for _, name := range []string{"-a", "a-", "Node", "a.b", "../a", "a b", strings.Repeat("a", 33)} {
 		if _, err := rack.Boot(t.Context(), host.Spec{Name: name}); err == nil {
 			t.Errorf("booted a host called %q", name)
 		}

@@ -3,9 +3,11 @@
 package mirror
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -152,9 +154,13 @@ func (m *Mirror) Rules() map[string]string {
 	return rules
 }
 
+// configHeader marks a configuration that nobody has put anything of their own into.
+const configHeader = "# Written by the lab's mirror, which also replaces it.\n"
+
 // Config is a sealift.yaml with Rules as its mirrors.
 func (m *Mirror) Config() ([]byte, error) {
-	return yaml.Marshal(map[string]any{"mirrors": m.Rules()})
+	text, err := yaml.Marshal(map[string]any{"mirrors": m.Rules()})
+	return append([]byte(configHeader), text...), err
 }
 
 func (m *Mirror) serveFiles(ctx context.Context, w *upstream.Workshop, o Options) error {
@@ -187,8 +193,15 @@ func hostsOf(names []string) []string {
 // storage is where the registry of one lab cache keeps its blobs, across runs.
 func storage(w *upstream.Workshop) string { return w.Cache().Path("registry-storage") }
 
-// WriteConfig writes Config to a file, in one step.
+// WriteConfig writes Config to a file, in one step. A file that somebody else wrote stays, and is an error.
 func (m *Mirror) WriteConfig(path string) error {
+	old, err := os.ReadFile(path)
+	if err == nil && !bytes.HasPrefix(old, []byte(configHeader)) {
+		return fmt.Errorf("%s has settings that the lab did not write: give another path, and copy the mirrors from there", path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write the mirrors: %w", err)
+	}
 	text, err := m.Config()
 	if err != nil {
 		return err

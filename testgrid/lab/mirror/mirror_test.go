@@ -178,6 +178,9 @@ func TestTheConfigurationMapsUpstreamsToTheMirror(t *testing.T) {
 	if err := m.WriteConfig(path); err != nil {
 		t.Fatal(err)
 	}
+	if err := m.WriteConfig(path); err != nil {
+		t.Errorf("its own file is not replaced: %v", err)
+	}
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -199,6 +202,23 @@ func TestTheConfigurationMapsUpstreamsToTheMirror(t *testing.T) {
 		if to := config.Mirrors[from]; !strings.HasPrefix(to, "http") || !strings.HasSuffix(to, "/") {
 			t.Errorf("%s goes to %q", from, to)
 		}
+	}
+}
+
+func TestSomebodyElsesConfigurationStays(t *testing.T) {
+	o := few(t)
+	o.Images = []upstream.Image{}
+	m := serve(t, o)
+	path := filepath.Join(t.TempDir(), "sealift.yaml")
+	const theirs = "targets: {}\n"
+	if err := os.WriteFile(path, []byte(theirs), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WriteConfig(path); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error is %v", err)
+	}
+	if text, err := os.ReadFile(path); err != nil || string(text) != theirs {
+		t.Errorf("the file is now %q, %v", text, err)
 	}
 }
 
