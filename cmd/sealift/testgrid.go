@@ -37,7 +37,7 @@ packages, serves it under its real names, and boots Linux hosts that have no rou
 
 What it makes is kept in $SEALIFT_LAB_CACHE (default: sealift/lab in the user's cache folder), hosts in
 $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on hosts first removes those whose owner was killed.`,
-		Example: "  sealift testgrid lab build\n  sealift testgrid lab serve --config sealift.yaml\n  sealift testgrid lab boot node-1\n" +
+		Example: "  sealift testgrid lab build\n  sealift testgrid lab serve --write-config sealift.yaml\n  sealift testgrid lab boot node-1\n" +
 			"  sealift testgrid lab enter node-1 -- kubectl get nodes\n  sealift testgrid lab remove --all",
 	}
 	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labBootCommand(), a.labEnterCommand(), a.labListCommand(), a.labRemoveCommand())
@@ -86,9 +86,9 @@ func (a *app) labServeCommand() *cobra.Command {
 		Use:   "serve",
 		Short: "Serve images and files under their upstream names",
 		Long: `Serve every image of the lab from a real registry and every download from a file server, both on loopback, until
-interrupted. What is missing is made first. With --config the mirrors are written as a sealift.yaml once both servers
-answer, otherwise they are printed. Debian's archive is mapped to the one that this machine installs from.`,
-		Example: "  sealift testgrid lab serve --config sealift.yaml\n  sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
+interrupted. What is missing is made first. With --write-config the mirrors are written as a sealift.yaml once both
+servers answer, otherwise they are printed. Debian's archive is mapped to the one that this machine installs from.`,
+		Example: "  sealift testgrid lab serve --write-config sealift.yaml\n  sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Progress = a.progress
@@ -111,7 +111,7 @@ answer, otherwise they are printed. Debian's archive is mapped to the one that t
 	}
 	cmd.Flags().StringVar(&o.Registry, "registry", mirror.DefaultRegistry, "address of the registry; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.Files, "files", mirror.DefaultFiles, "address of the file server; port 0 takes a free one")
-	cmd.Flags().StringVar(&config, "config", "", "write the mirrors to this sealift.yaml")
+	cmd.Flags().StringVar(&config, "write-config", "", "write the mirrors to this sealift.yaml, replacing one that this command wrote")
 	return cmd
 }
 
