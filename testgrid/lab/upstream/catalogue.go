@@ -158,18 +158,12 @@ func systemComponents() []Component {
 		// What kube-proxy and flannel call, and busybox for the images that upstream builds on it or on Alpine.
 		{Name: "image-base-debian", Version: "12", Recipe: SystemLayer{
 			Suite:    "bookworm",
-			Packages: []string{"iptables", "nftables", "iproute2", "ipset", "conntrack", "kmod", "ca-certificates", "busybox"},
-			Keep: []string{"usr/bin/busybox", "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
-				"usr/lib/x86_64-linux-gnu/libc.so.6", "usr/lib/x86_64-linux-gnu/libresolv.so.2"},
+			Packages: []string{"iptables", "nftables", "iproute2", "ipset", "conntrack", "kmod", "ca-certificates", "busybox-static"},
+			Keep:     []string{"usr/bin/busybox"},
 		}},
-		// Not Debian's static busybox: that one crashes when it looks up a name.
+		// Debian's build differs from the world's in one way that matters: wget -T crashes.
 		{Name: "image-base-busybox", Version: "1.35.0", Recipe: BusyboxLayer{
 			Binary: FileOf{netBase, "busybox"}, Folders: []string{"etc", "root", "tmp", "usr"},
-			Libraries: []Placed{
-				{FileOf{netBase, "ld-linux-x86-64.so.2"}, "lib64/ld-linux-x86-64.so.2"},
-				{FileOf{netBase, "libc.so.6"}, "lib/x86_64-linux-gnu/libc.so.6"},
-				{FileOf{netBase, "libresolv.so.2"}, "lib/x86_64-linux-gnu/libresolv.so.2"},
-			},
 		}},
 	}
 }

@@ -47,9 +47,8 @@ func (l FileLayer) Make(ctx context.Context, w *Workshop, dir string) error {
 
 // BusyboxLayer is an image layer with busybox and a link for each of its commands, as the world's busybox image has them.
 type BusyboxLayer struct {
-	Binary    FileOf
-	Libraries []Placed // that the binary is linked to
-	Folders   []string // empty ones beside bin; tmp is everybody's
+	Binary  FileOf
+	Folders []string // empty ones beside bin; tmp is everybody's
 }
 
 // Needs implements Recipe.
@@ -80,7 +79,7 @@ func (l BusyboxLayer) Make(ctx context.Context, w *Workshop, dir string) error {
 				return err
 			}
 		}
-		if err := writeExecutables(ctx, w, t, append([]Placed{{l.Binary, "bin/busybox"}}, l.Libraries...)); err != nil {
+		if err := writeExecutables(ctx, w, t, []Placed{{l.Binary, "bin/busybox"}}); err != nil {
 			return err
 		}
 		for _, command := range commands {
