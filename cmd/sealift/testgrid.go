@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -48,21 +49,27 @@ $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on 
 func (a *app) progress(line string) { fmt.Fprintln(a.errOut, line) }
 
 func (a *app) labBuildCommand() *cobra.Command {
-	return &cobra.Command{
+	var kubernetes []string
+	cmd := &cobra.Command{
 		Use:   "build [COMPONENT...]",
 		Short: "Make what the lab serves and hosts run on",
 		Long: `Make everything that the lab serves and that hosts run on, or only the named components, unless the cache has it.
+With --kubernetes only what these releases and the add-ons need is made, and the default system of hosts.
 A full build takes 15 to 25 minutes on two cores, once per machine; nothing is made twice.`,
-		Example: "  sealift testgrid lab build\n  sealift testgrid lab build kubernetes-v1.36.3 etcd-v3.6.8",
+		Example: "  sealift testgrid lab build\n  sealift testgrid lab build --kubernetes v1.36.3\n  sealift testgrid lab build etcd-v3.6.8",
 		RunE: func(cmd *cobra.Command, ids []string) error {
+			if len(ids) > 0 && len(kubernetes) > 0 {
+				return usageError("name components, or give --kubernetes; see '%s --help'", cmd.CommandPath())
+			}
+			if err := checkReleases(kubernetes); err != nil {
+				return err
+			}
 			w, err := upstream.NewWorkshop(upstream.Options{Progress: a.progress})
 			if err != nil {
 				return err
 			}
 			if len(ids) == 0 {
-				for _, c := range upstream.Components() {
-					ids = append(ids, c.ID())
-				}
+				ids = labComponents(kubernetes)
 			}
 			if err := w.CheckTools(ids...); err != nil {
 				return err
@@ -77,11 +84,41 @@ A full build takes 15 to 25 minutes on two cores, once per machine; nothing is m
 			return nil
 		},
 	}
+	addReleaseFlag(cmd, &kubernetes)
+	return cmd
+}
+
+// addReleaseFlag gives a command the choice of Kubernetes releases.
+func addReleaseFlag(cmd *cobra.Command, kubernetes *[]string) {
+	cmd.Flags().StringSliceVar(kubernetes, "kubernetes", nil, "only these Kubernetes releases, such as v1.36.3; default all")
+}
+
+func checkReleases(kubernetes []string) error {
+	for _, version := range kubernetes {
+		if !slices.Contains(upstream.Releases(), version) {
+			return usageError("the lab has no Kubernetes %s; it has %s", version, strings.Join(upstream.Releases(), " and "))
+		}
+	}
+	return nil
+}
+
+// labComponents lists what there is to make for these releases, or for all when none is named.
+func labComponents(kubernetes []string) []string {
+	if len(kubernetes) > 0 {
+		ids := upstream.ComponentsOf(upstream.Images(kubernetes...), upstream.Downloads(kubernetes...))
+		return append(ids, upstream.RegistryServer, upstream.HostDebian12)
+	}
+	var ids []string
+	for _, c := range upstream.Components() {
+		ids = append(ids, c.ID())
+	}
+	return ids
 }
 
 func (a *app) labServeCommand() *cobra.Command {
 	var o mirror.Options
 	var config string
+	var kubernetes []string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve images and files under their upstream names",
@@ -91,7 +128,10 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 		Example: "  sealift testgrid lab serve --write-config sealift.yaml\n  sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.Progress = a.progress
+			if err := checkReleases(kubernetes); err != nil {
+				return err
+			}
+			o.Progress, o.Images, o.Downloads = a.progress, upstream.Images(kubernetes...), upstream.Downloads(kubernetes...)
 			m, err := mirror.Serve(cmd.Context(), o)
 			if err != nil {
 				return err
@@ -111,6 +151,7 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 	}
 	cmd.Flags().StringVar(&o.Registry, "registry", mirror.DefaultRegistry, "address of the registry; port 0 takes a free one")
 	cmd.Flags().StringVar(&o.Files, "files", mirror.DefaultFiles, "address of the file server; port 0 takes a free one")
+	addReleaseFlag(cmd, &kubernetes)
 	cmd.Flags().StringVar(&config, "write-config", "", "write the mirrors to this sealift.yaml, replacing one that this command wrote")
 	return cmd
 }

@@ -88,6 +88,8 @@ func TestLabWrongUsage(t *testing.T) {
 		{"enter needs a host that exists", []string{"enter", "nobody"}, exitFailed, "there is no such host"},
 		{"remove needs names or --all", []string{"remove"}, exitUsage, "--all"},
 		{"remove takes not both", []string{"remove", "a", "--all"}, exitUsage, "--all"},
+		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, exitUsage, "v1.35.4 and v1.36.3"},
+		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, exitUsage, "v1.35.4 and v1.36.3"},
 		{"build needs components that exist", []string{"build", "windows-11"}, exitFailed, "windows-11"},
 	} {
 		t.Run(tt.behaviour, func(t *testing.T) {

@@ -16,9 +16,6 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// registryBinary is the registry itself.
-var registryBinary = upstream.FileOf{Component: "registry-v3.1.2", Name: "registry"}
-
 // registryConfig is the registry's whole configuration.
 const registryConfig = `version: 0.1
 log: {level: warn}
@@ -37,7 +34,7 @@ const attempts = 3
 
 // serveImages starts the registry and pushes the images that its storage lacks.
 func (m *Mirror) serveImages(ctx context.Context, w *upstream.Workshop, o Options) error {
-	binary, err := w.File(ctx, registryBinary)
+	binary, err := w.File(ctx, upstream.FileOf{Component: upstream.RegistryServer, Name: "registry"})
 	if err != nil {
 		return err
 	}

@@ -19,12 +19,24 @@ func releases() []release {
 	}
 }
 
+// Releases lists the Kubernetes versions that the lab has.
+func Releases() []string {
+	var list []string
+	for _, r := range releases() {
+		list = append(list, r.kubernetes)
+	}
+	return list
+}
+
 // Debian releases that lab hosts run, and the one under images with a distribution in them.
 const (
 	HostDebian12 = "host-debian-12"
 	HostDebian13 = "host-debian-13"
 	netBase      = "image-base-debian-12"
 )
+
+// RegistryServer is the registry itself, the file registry in its component.
+const RegistryServer = "registry-v3.1.2"
 
 // Components lists everything that the lab can make.
 func Components() []Component {

@@ -52,6 +52,24 @@ func TestEveryOfferIsMadeOfKnownComponents(t *testing.T) {
 	}
 }
 
+func TestOneReleaseNeedsNothingOfAnother(t *testing.T) {
+	if diff := cmp.Diff([]string{"v1.35.4", "v1.36.3"}, Releases()); diff != "" {
+		t.Error(diff)
+	}
+	one := ComponentsOf(Images("v1.36.3"), Downloads("v1.36.3"))
+	for id, want := range map[string]bool{
+		"kubernetes-v1.36.3": true, "image-kube-proxy-v1.36.3": true, "image-etcd-3.6.8-0": true, "image-flannel-v0.26.7": true, "runc-v1.3.4": true,
+		"kubernetes-v1.35.4": false, "image-kube-proxy-v1.35.4": false, "image-etcd-3.6.6-0": false,
+	} {
+		if got := slices.Contains(one, id); got != want {
+			t.Errorf("%s is needed: %t, want %t", id, got, want)
+		}
+	}
+	if all := ComponentsOf(Images(), Downloads()); !slices.Contains(all, "image-etcd-3.6.6-0") || !slices.Contains(all, "image-etcd-3.6.8-0") {
+		t.Errorf("without a choice only %q are needed", all)
+	}
+}
+
 func TestHostsHaveATree(t *testing.T) {
 	w := workshop(t)
 	for _, id := range []string{HostDebian12, HostDebian13} {

@@ -8,10 +8,11 @@ const busyboxBase = "image-base-busybox-1.35.0"
 // defaultPath is the PATH of upstream's images, in which Kubernetes' static pods find their commands.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Images lists every image that the lab serves, by the name under which the world knows it.
-func Images() []Image {
+// Images lists the images that the lab serves, by the names under which the world knows them: those of all Kubernetes releases,
+// or of the given ones, and those of the add-ons.
+func Images(kubernetes ...string) []Image {
 	var list []Image
-	for _, r := range releases() {
+	for _, r := range chosen(kubernetes) {
 		list = append(list, releaseImages(r)...)
 	}
 	return append(list,
@@ -37,6 +38,26 @@ func Images() []Image {
 		},
 		Image{Ref: "docker.io/library/busybox:1.35.0", Base: []string{busyboxBase}, OCI: true, Cmd: []string{"sh"}},
 	)
+}
+
+// chosen keeps the named releases, or all when none is named.
+func chosen(kubernetes []string) []release {
+	return slices.DeleteFunc(releases(), func(r release) bool {
+		return len(kubernetes) > 0 && !slices.Contains(kubernetes, r.kubernetes)
+	})
+}
+
+// ComponentsOf lists the components that images and downloads are made of, each once.
+func ComponentsOf(images []Image, downloads []Download) []string {
+	var ids []string
+	for _, image := range images {
+		ids = append(ids, image.layers()...)
+	}
+	for _, download := range downloads {
+		ids = append(ids, download.Source.Component)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
 }
 
 func releaseImages(r release) []Image {
@@ -81,8 +102,9 @@ type Download struct {
 	Checksum string
 }
 
-// Downloads lists every file that the lab serves.
-func Downloads() []Download {
+// Downloads lists the files that the lab serves: those of all Kubernetes releases, or of the given ones, and those of the
+// container runtime.
+func Downloads(kubernetes ...string) []Download {
 	const github = "github.com/"
 	list := []Download{
 		{github + "containerd/containerd/releases/download/v2.2.1/containerd-2.2.1-linux-amd64.tar.gz",
@@ -91,7 +113,7 @@ func Downloads() []Download {
 		{github + "containernetworking/plugins/releases/download/v1.9.1/cni-plugins-linux-amd64-v1.9.1.tgz",
 			FileOf{"cni-plugins-release-v1.9.1", "cni-plugins-linux-amd64-v1.9.1.tgz"}, ".sha256"},
 	}
-	for _, r := range releases() {
+	for _, r := range chosen(kubernetes) {
 		for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
 			list = append(list, Download{"dl.k8s.io/" + r.kubernetes + "/bin/linux/amd64/" + name, FileOf{"kubernetes-" + r.kubernetes, name}, ".sha256"})
 		}
