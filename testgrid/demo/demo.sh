@@ -32,7 +32,7 @@ trap '[ -z "$mirror" ] || kill "$mirror" 2>/dev/null || true' EXIT
 # serve_upstream: the outside world, on loopback, until this script ends.
 serve_upstream() {
     rm -f "$work/sealift.yaml"
-    bin/sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0 --config "$work/sealift.yaml" 2>"$work/mirror.log" &
+    bin/sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
     mirror=$!
     for _ in $(seq 600); do
         [ ! -s "$work/sealift.yaml" ] || return 0
