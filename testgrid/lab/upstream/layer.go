@@ -47,7 +47,8 @@ func (l FileLayer) Make(ctx context.Context, w *Workshop, dir string) error {
 
 // BusyboxLayer is an image layer with busybox and a link for each of its commands, as the world's busybox image has them.
 type BusyboxLayer struct {
-	Binary FileOf
+	Binary  FileOf
+	Folders []string // empty ones beside bin; tmp is everybody's
 }
 
 // Needs implements Recipe.
@@ -69,7 +70,7 @@ func (l BusyboxLayer) Make(ctx context.Context, w *Workshop, dir string) error {
 	commands := strings.Fields(string(out))
 	slices.Sort(commands)
 	return writeLayer(dir, func(t *tar.Writer) error {
-		for _, folder := range []string{"bin", "etc", "root", "tmp", "usr"} {
+		for _, folder := range l.Folders {
 			mode := int64(0o755)
 			if folder == "tmp" {
 				mode = 0o1777
