@@ -32,7 +32,7 @@ trap '[ -z "$mirror" ] || kill "$mirror" 2>/dev/null || true' EXIT
 # serve_upstream: the outside world, on loopback, until this script ends.
 serve_upstream() {
     rm -f "$work/sealift.yaml"
-    bin/sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
+    bin/sealift testgrid lab serve --kubernetes v1.36.3 --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
     mirror=$!
     for _ in $(seq 600); do
         [ ! -s "$work/sealift.yaml" ] || return 0
@@ -48,7 +48,7 @@ build() {
     local options=(--out "$work/packages" --target debian-12)
     say "packages, from Manifests that name the true upstreams"
     if [ "${UPSTREAM:-lab}" = lab ]; then
-        bin/sealift testgrid lab build >"$work/lab.txt"
+        bin/sealift testgrid lab build --kubernetes v1.36.3 >"$work/lab.txt"
         serve_upstream
         options+=(--config "$work/sealift.yaml")
     fi
