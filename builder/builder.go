@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/builder/asset"
-	"github.com/sealift/sealift/builder/atomicfile"
+	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"

@@ -17,7 +17,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sealift/sealift/builder/atomicfile"
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // ErrMismatch says that content is not what its digest or size promised.

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/builder/atomicfile"
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // apt runs apt-get and apt-cache inside a private directory, which holds what they know of one target's archives.

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sealift/sealift/builder/atomicfile"
+	"github.com/sealift/sealift/atomicfile"
 )
 
 func names(t *testing.T, dir string) []string {
