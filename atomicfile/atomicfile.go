@@ -6,6 +6,7 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -71,15 +72,23 @@ func (f *File) Discard() {
 
 // Write writes a whole file with mode 0644.
 func Write(path string, data []byte) error {
+	return Fill(path, 0o644, func(w io.Writer) error {
+		_, err := w.Write(data)
+		return err
+	})
+}
+
+// Fill writes a file with what fill writes. When fill fails, what was at path stays.
+func Fill(path string, mode os.FileMode, fill func(io.Writer) error) error {
 	f, err := Create(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer f.Discard()
-	if _, err := f.Write(data); err != nil {
+	if err := fill(f); err != nil {
 		return err
 	}
-	return f.Commit(path, 0o644)
+	return f.Commit(path, mode)
 }
 
 // Sweep removes the temporary files in dir that match pattern, a pattern of Create, and that nobody is writing.

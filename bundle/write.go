@@ -15,6 +15,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // spoolSize is the size from which a deflated form is kept in a file instead of in memory.
@@ -159,23 +161,14 @@ func deflateToFile(name string, content io.Reader) (int64, error) {
 	if info, err := os.Stat(name); err == nil {
 		return info.Size(), nil
 	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".deflate-")
+	if err := atomicfile.Fill(name, 0o644, func(w io.Writer) error { return deflateContent(w, content) }); err != nil {
+		return 0, err
+	}
+	info, err := os.Stat(name)
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(temp.Name())
-	defer temp.Close()
-	if err := deflateContent(temp, content); err != nil {
-		return 0, err
-	}
-	info, err := temp.Stat()
-	if err != nil {
-		return 0, err
-	}
-	if err := temp.Sync(); err != nil {
-		return 0, err
-	}
-	return info.Size(), os.Rename(temp.Name(), name)
+	return info.Size(), nil
 }
 
 // layOut turns repeated content into links and gives every piece its offset.

@@ -54,7 +54,7 @@ func (i *Install) makePlan() (lifecycle.Plan, error) {
 	}
 	for _, a := range i.addOns {
 		if len(a.layout.Images) > 0 {
-			p.addFor(a, lifecycle.Install, "images", fmt.Sprintf("load %d images into containerd", len(a.layout.Images)), copyTime, i.loadImages(a))
+			p.addFor(a, lifecycle.Install, "images", "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, i.loadImages(a))
 		}
 	}
 	if hasCluster {
@@ -77,6 +77,13 @@ func (i *Install) makePlan() (lifecycle.Plan, error) {
 		p.hook(a, lifecycle.Outro, "outro", a.name()+"_outro")
 	}
 	return p.steps, nil
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func (p *planner) add(s lifecycle.Step) { p.steps = append(p.steps, s) }
@@ -121,7 +128,7 @@ func (p *planner) files() error {
 		p.addFor(a, lifecycle.PreInit, "files", "extract its files", copyTime, p.extract(a))
 	}
 	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 {
-		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: fmt.Sprintf("install %d host packages with apt-get", len(names)),
+		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
 			Timeout: hookTime, Inputs: lifecycle.Digest(p.everything(), names), Run: p.installPackages(names)})
 	}
 	return nil

@@ -2,7 +2,6 @@ package installer
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -12,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
@@ -72,22 +72,10 @@ func (i *Install) keepBinary(context.Context) (lifecycle.State, error) {
 	if err := os.MkdirAll(filepath.Dir(installedBinary), 0o755); err != nil {
 		return nil, err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(installedBinary), ".sealift-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.Remove(temp.Name())
-	_, err = io.Copy(temp, src)
-	if err == nil {
-		err = temp.Chmod(0o755)
-	}
-	if err == nil {
-		err = temp.Sync()
-	}
-	if err = errors.Join(err, temp.Close()); err != nil {
-		return nil, err
-	}
-	return nil, os.Rename(temp.Name(), installedBinary)
+	return nil, atomicfile.Fill(installedBinary, 0o755, func(w io.Writer) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
 }
 
 // onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other

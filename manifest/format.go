@@ -2,11 +2,13 @@ package manifest
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // Format prints the file in its canonical form: every line kept in its place, words parted by one space, comments from
@@ -30,8 +32,8 @@ func (f *File) Save(path string) error {
 	return nil
 }
 
-func (f *File) save(path string) (err error) {
-	path, err = filepath.EvalSymlinks(path) // so that a link stays one
+func (f *File) save(path string) error {
+	path, err := filepath.EvalSymlinks(path) // so that a link stays one
 	if err != nil {
 		return err
 	}
@@ -39,19 +41,8 @@ func (f *File) save(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(filepath.Dir(path), ".Manifest-*")
-	if err != nil {
+	return atomicfile.Fill(path, info.Mode().Perm(), func(w io.Writer) error {
+		_, err := w.Write(f.Format())
 		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(temp.Name()))
-		}
-	}()
-	_, err = temp.Write(f.Format())
-	err = errors.Join(err, temp.Chmod(info.Mode().Perm()), temp.Sync(), temp.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(temp.Name(), path)
+	})
 }

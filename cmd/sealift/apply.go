@@ -98,13 +98,33 @@ func (a *app) runApply(ctx context.Context, o applyOptions) error {
 	}
 	result, err := engine.Apply(ctx, o.set, objs, o.engine)
 	if err == nil && o.wait > 0 {
-		err = engine.Wait(ctx, objs, kube.WaitOptions{Timeout: o.wait, Progress: func(s kube.ObjectState) { fmt.Fprintln(a.errOut, s) }})
+		err = engine.Wait(ctx, objs, kube.WaitOptions{Timeout: o.wait, Progress: a.printWaiting()})
 	}
 	if o.format == "text" {
 		fmt.Fprintln(a.out, result.Summary())
 		return err
 	}
 	return errors.Join(a.printResult(result, o.format), err)
+}
+
+// waitingEvery is the pause between two lines about one object whose reasons keep changing.
+const waitingEvery = 15 * time.Second
+
+// printWaiting writes what is waited for: each object at once when its state changes, and from time to time in between.
+func (a *app) printWaiting() func(kube.ObjectState) {
+	type shown struct {
+		state kube.State
+		after time.Duration
+	}
+	last := map[kube.Ref]shown{}
+	return func(s kube.ObjectState) {
+		before, known := last[s.Object]
+		if known && before.state == s.State && s.Waited-before.after < waitingEvery {
+			return
+		}
+		last[s.Object] = shown{s.State, s.Waited}
+		fmt.Fprintln(a.errOut, s)
+	}
 }
 
 // readObjects renders the kustomization or reads the file.

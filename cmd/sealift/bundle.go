@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/server/airgap"
@@ -88,8 +90,8 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 }
 
 func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
-	if err := writeAtomically(o.out, func(f *os.File) error {
-		_, err := plan.Write(ctx, f)
+	if err := atomicfile.Fill(o.out, 0o644, func(w io.Writer) error {
+		_, err := plan.Write(ctx, w)
 		return err
 	}); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
@@ -108,30 +110,4 @@ func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOption
 	}
 	fmt.Fprintf(a.out, "bundled %s: %s, %d packages, index %s\n", o.out, formatBytes(summary.Size), len(summary.Packages), summary.Digest)
 	return nil
-}
-
-// writeAtomically lets fill write a file that appears under its name whole, on the disk, or not at all.
-func writeAtomically(name string, fill func(*os.File) error) (err error) {
-	temp, err := os.CreateTemp(filepath.Dir(name), ".sealift-*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, temp.Close(), os.Remove(temp.Name()))
-		}
-	}()
-	if err := fill(temp); err != nil {
-		return err
-	}
-	if err := temp.Chmod(0o644); err != nil {
-		return err
-	}
-	if err := temp.Sync(); err != nil {
-		return err
-	}
-	if err := os.Rename(temp.Name(), name); err != nil {
-		return err
-	}
-	return temp.Close()
 }

@@ -6,7 +6,6 @@ package hook
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	_ "embed"
 	"fmt"
@@ -226,7 +225,12 @@ type tail struct {
 	buf []byte
 }
 
-const tailSize = 4 << 10
+// What is kept of a hook's output, and what of that an error shows.
+const (
+	tailSize  = 16 << 10
+	tailLines = 12
+	tailWidth = 400 // bytes of a line
+)
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -244,15 +248,19 @@ func (t *tail) reset() {
 	t.buf = t.buf[:0]
 }
 
-// String gives the last whole lines.
+// String gives the last whole lines, each cut where it is too long to be read.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	out := t.buf
-	if len(out) == tailSize {
-		if _, rest, ok := bytes.Cut(out, []byte("\n")); ok {
-			out = rest
+	lines := strings.Split(strings.TrimRight(string(t.buf), "\n"), "\n")
+	if len(t.buf) == tailSize && len(lines) > 1 {
+		lines = lines[1:] // its beginning is gone
+	}
+	lines = lines[max(0, len(lines)-tailLines):]
+	for i, line := range lines {
+		if len(line) > tailWidth {
+			lines[i] = strings.ToValidUTF8(line[:tailWidth], "") + "…"
 		}
 	}
-	return strings.TrimRight(string(out), "\n")
+	return strings.Join(lines, "\n")
 }

@@ -114,6 +114,19 @@ func TestFailingHookSaysWhereAndWhat(t *testing.T) {
 	}
 }
 
+func TestErrorShowsTheEndOfALongOutput(t *testing.T) {
+	s, _ := shell(t, `broken() { for i in $(seq 5000); do echo "line $i"; done; printf '%01000d\n' 0; echo last; false; }`)
+	err := s.Call(t.Context(), "broken")
+	var failed *hook.Error
+	if !errors.As(err, &failed) {
+		t.Fatalf("got %v", err)
+	}
+	lines := strings.Split(failed.Output, "\n")
+	if len(lines) != 12 || lines[11] != "last" || lines[0] != "line 4991" || len(lines[10]) > 410 {
+		t.Errorf("got %d lines:\n%s", len(lines), failed.Output)
+	}
+}
+
 func TestHookIsStoppedWithEverythingItStarted(t *testing.T) {
 	s, _ := shell(t, "hang() { echo waiting; sleep 3600 & sleep 3600; }")
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
