@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # Debian packages that the lab and the tests need.
 DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev libseccomp-dev gpg skopeo
-GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.6.2
+GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 PACKAGES ?= ./...
 

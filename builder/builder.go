@@ -19,8 +19,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/fetch"

@@ -19,9 +19,9 @@ type Bundle struct {
 // are, with their indexes; content that several packages have travels once.
 func WriteBundle(ctx context.Context, w io.Writer, b Bundle, o WriteOptions) (Index, error) {
 	index := Index{Format: Format, Kind: KindBundle}
-	p := &packer{ctx: ctx, options: o}
+	p := &packer{options: o}
 	defer p.cleanup()
-	pieces, err := p.prepare(b.Files)
+	pieces, err := p.prepare(ctx, b.Files)
 	if err != nil {
 		return Index{}, err
 	}
@@ -38,8 +38,7 @@ func WriteBundle(ctx context.Context, w io.Writer, b Bundle, o WriteOptions) (In
 			pieces = append(pieces, piece{entry: e, verbatim: a.member(e)})
 		}
 	}
-	_, err = p.write(w, &index, IndexName, pieces)
-	return index, err
+	return index, write(ctx, w, &index, IndexName, pieces)
 }
 
 func (x *Index) addPackage(a *Archive) error {

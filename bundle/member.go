@@ -96,7 +96,8 @@ func (m *member) stored(p []byte, final bool) {
 	if m.buf == nil {
 		m.buf = make([]byte, 0, storedHeader+maxStoredBlock)
 	}
-	block := append(m.buf[:storedHeader], p...)
+	block := m.buf[:storedHeader+len(p)]
+	copy(block[storedHeader:], p)
 	block[0] = 0
 	if final {
 		block[0] = 1

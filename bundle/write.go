@@ -49,20 +49,18 @@ type piece struct {
 func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
 	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
 	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
-	pw := &packer{ctx: ctx, options: o}
+	pw := &packer{options: o}
 	defer pw.cleanup()
 	files := slices.SortedFunc(slices.Values(p.Files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
-	pieces, err := pw.prepare(files)
+	pieces, err := pw.prepare(ctx, files)
 	if err != nil {
 		return Index{}, err
 	}
-	_, err = pw.write(w, &index, path.Join(info.Dir(), IndexName), pieces)
-	return index, err
+	return index, write(ctx, w, &index, path.Join(info.Dir(), IndexName), pieces)
 }
 
 // packer turns files into members.
 type packer struct {
-	ctx     context.Context
 	options WriteOptions
 	spool   string // where large deflated forms lie
 	temp    bool   // whether to remove it
@@ -75,7 +73,7 @@ func (p *packer) cleanup() {
 }
 
 // prepare finds the encoding and the exact length of every file's member, in parallel, compressing what is compressible.
-func (p *packer) prepare(files []File) ([]piece, error) {
+func (p *packer) prepare(ctx context.Context, files []File) ([]piece, error) {
 	if p.spool = p.options.Spool; p.spool == "" {
 		dir, err := os.MkdirTemp("", "sealift-spool-")
 		if err != nil {
@@ -86,7 +84,7 @@ func (p *packer) prepare(files []File) ([]piece, error) {
 		return nil, err
 	}
 	pieces := make([]piece, len(files))
-	group, ctx := errgroup.WithContext(p.ctx)
+	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, p.options.Jobs))
 	for i, f := range files {
 		group.Go(func() error {
@@ -202,31 +200,31 @@ func layOut(pieces []piece) ([]Entry, error) {
 	return entries, nil
 }
 
-// write puts index, members and the end of the tar into w, and returns the sha256 of the index.
-func (p *packer) write(w io.Writer, index *Index, indexPath string, pieces []piece) (digest string, err error) {
+// write puts index, members and the end of the tar into w.
+func write(ctx context.Context, w io.Writer, index *Index, indexPath string, pieces []piece) (err error) {
 	if index.Entries, err = layOut(pieces); err != nil {
-		return "", err
+		return err
 	}
 	if err := index.validate(); err != nil {
-		return "", err
+		return err
 	}
 	data, err := index.marshal()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := writeIndex(w, indexPath, data); err != nil {
-		return "", err
+		return err
 	}
 	for _, piece := range pieces {
-		if err := p.ctx.Err(); err != nil {
-			return "", err
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 		if err := piece.write(w); err != nil {
-			return "", fmt.Errorf("%s: %w", piece.entry.Path, err)
+			return fmt.Errorf("%s: %w", piece.entry.Path, err)
 		}
 	}
 	_, err = w.Write(endOfArchive)
-	return sha256Hex(data), err
+	return err
 }
 
 func writeIndex(w io.Writer, name string, data []byte) error {

@@ -40,9 +40,10 @@ func (a addOn) provides(capability string) bool {
 
 func (a addOn) hasHook(function string) bool { return slices.Contains(a.hooks, function) }
 
-func find(addOns []addOn, capability string) (addOn, bool) {
+// kubernetes gives the add-on that the cluster is made with.
+func kubernetes(addOns []addOn) (addOn, bool) {
 	for _, a := range addOns {
-		if a.provides(capability) {
+		if a.provides(kubernetesCapability) {
 			return a, true
 		}
 	}

@@ -117,7 +117,7 @@ func (i *Install) readSpec() error {
 
 // checkVersion refuses to turn an install into an upgrade by the way.
 func (i *Install) checkVersion() error {
-	k, ok := find(i.addOns, kubernetesCapability)
+	k, ok := kubernetes(i.addOns)
 	if !ok {
 		return nil
 	}

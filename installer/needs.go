@@ -32,7 +32,7 @@ func (i *Install) Preflight(ctx context.Context) (preflight.Report, error) {
 // needs computes from the index what the pending steps will take.
 func (i *Install) needs() (preflight.Needs, error) {
 	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
-	if _, hasCluster := find(i.addOns, kubernetesCapability); hasCluster {
+	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Ports = preflight.ControlPlanePorts()
 	}
 	pending := make(map[string]bool)

@@ -39,7 +39,7 @@ func (i *Install) makePlan() (lifecycle.Plan, error) {
 	if err := p.files(); err != nil {
 		return nil, err
 	}
-	_, hasCluster := find(i.addOns, kubernetesCapability)
+	_, hasCluster := kubernetes(i.addOns)
 	if hasCluster {
 		p.add(lifecycle.Step{ID: "node/network", Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
 			Inputs: lifecycle.Digest("networks"), Run: i.chooseNetworks, Restore: i.hooks.restore})

@@ -178,7 +178,7 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 }
 
 func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
-	k, _ := find(i.addOns, kubernetesCapability)
+	k, _ := kubernetes(i.addOns)
 	vars := make(map[string]string)
 	for name := range i.hooks.variables {
 		vars[name] = i.hooks.value(name)

@@ -262,7 +262,7 @@ func (a *application) try(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return a.explain(res, err)
+		return a.explain(err)
 	}
 	a.entry = Entry{Object: a.ref, Action: actionOf(a.absent, live, applied), Message: a.entry.Message, uid: string(applied.UID)}
 	if a.sharedWith != "" {
@@ -339,7 +339,7 @@ func (a *application) recreate(ctx context.Context, res resource, live *metav1.P
 }
 
 // explain turns an answer of the server into what a person can act on.
-func (a *application) explain(res resource, err error) error {
+func (a *application) explain(err error) error {
 	if conflict := conflictIn(err); conflict != nil {
 		return conflict
 	}

@@ -127,10 +127,10 @@ func included(k *types.Kustomization) []string {
 	for _, p := range k.Patches {
 		add(p.Path)
 	}
-	for _, p := range k.PatchesJson6902 {
+	for _, p := range k.PatchesJson6902 { //nolint:staticcheck // deprecated, and what add-ons have
 		add(p.Path)
 	}
-	for _, p := range k.PatchesStrategicMerge {
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // deprecated, and what add-ons have
 		add(string(p))
 	}
 	for _, r := range k.Replacements {

@@ -75,7 +75,7 @@ func disk(path string) (Filesystem, error) {
 		if !ok {
 			return Filesystem{}, fmt.Errorf("ask for the device of %s: not told by this system", path)
 		}
-		return Filesystem{ID: uint64(stat.Dev), Free: space.Bfree * uint64(space.Bsize)}, nil
+		return Filesystem{ID: stat.Dev, Free: space.Bfree * uint64(space.Bsize)}, nil
 	}
 }
 

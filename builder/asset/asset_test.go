@@ -166,7 +166,7 @@ func TestWhatAURLCannotGive(t *testing.T) {
 		"500 to the end":                      {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, "500 Internal Server Error", "check the network"},
 		"204":                                 {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(204) }, "204 No Content", ""},
 		"304 to a question without condition": {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, "304 Not Modified", ""},
-		"redirects without end":               {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", 302) }, "stopped after 10 redirects", ""},
+		"redirects without end":               {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path+"x", http.StatusFound) }, "stopped after 10 redirects", ""},
 		"a body that is always cut": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "half")

@@ -2,6 +2,7 @@ package airgap_test
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -182,8 +183,8 @@ func TestInstallScriptRefuses(t *testing.T) {
 			dir := unpack(t, data, "install.sh")
 			row.spoil(dir)
 			out, err := script(t, dir, row.args...)
-			exit, _ := err.(*exec.ExitError)
-			if exit == nil || exit.ExitCode() != row.code || !strings.Contains(out, row.want) {
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.ExitCode() != row.code || !strings.Contains(out, row.want) {
 				t.Errorf("got %v: %s; want exit %d and %q", err, out, row.code, row.want)
 			}
 		})

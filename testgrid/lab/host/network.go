@@ -42,7 +42,7 @@ func (r *Rack) dropBridgeIfUnused(ctx context.Context) error {
 	if err != nil || len(hosts) > 0 {
 		return err
 	}
-	if _, err := os.Stat(filepath.Join("/sys/class/net", r.bridge())); err != nil {
+	if _, err := os.Stat(filepath.Join("/sys/class/net", r.bridge())); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return ip(ctx, "link", "delete", "dev", r.bridge())

@@ -16,11 +16,12 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/scratch"
-	"go.yaml.in/yaml/v3"
 )
 
 // Where `sealift testgrid lab serve` listens unless told otherwise.

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -130,7 +131,7 @@ func (m *Mirror) push(ctx context.Context, w *upstream.Workshop, image upstream.
 		return nil
 	}
 	var answer *transport.Error
-	if err != nil && !(errors.As(err, &answer) && answer.StatusCode == http.StatusNotFound) {
+	if err != nil && (!errors.As(err, &answer) || answer.StatusCode != http.StatusNotFound) {
 		return err
 	}
 	progress("pushing " + image.Ref)

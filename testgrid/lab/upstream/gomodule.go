@@ -61,7 +61,7 @@ func (m GoModule) Make(ctx context.Context, w *Workshop, dir string) error {
 	if err != nil {
 		return err
 	}
-	defer temporary.Remove()
+	defer func() { _ = temporary.Remove() }()
 	work := temporary.Path()
 	if err := m.writeGoMod(ctx, src, work); err != nil {
 		return err

@@ -171,7 +171,7 @@ func (w *Workshop) fingerprint(c Component) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		io.WriteString(h, sum)
+		_, _ = io.WriteString(h, sum)
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
