@@ -121,7 +121,7 @@ func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, r
 			err := w.ready(ctx)
 			if ctx.Err() != nil {
 				w.state, w.reason = state, reason // the bound cut the look short: what was seen before counts
-				return nil //nolint:nilerr // it is the bound that ended the look
+				return nil                        //nolint:nilerr // it is the bound that ended the look
 			}
 			if err != nil && explain && time.Since(w.explained) >= explainEvery {
 				w.explained = time.Now()
