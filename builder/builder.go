@@ -149,7 +149,11 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (siz
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, "", err
 	}
-	spool, err := b.cache.Sub("deflated")
+	digests := make(map[string]bool, len(p.Files))
+	for _, f := range p.Files {
+		digests[f.SHA256] = true
+	}
+	spool, err := b.cache.Derived(digests)
 	if err != nil {
 		return 0, "", err
 	}

@@ -2,16 +2,16 @@
 // fetched once whoever asks for them. It also remembers small facts about mutable names, such as a URL's ETag.
 //
 // A file appears under its final name only when it is complete, verified and synced: concurrent builds may share a cache,
-// and a killed build leaves nothing that looks finished. The cache never fetches.
+// and a killed build leaves nothing that looks finished. What it has of a blob stays as a partial, which the next build
+// continues. Prune keeps the cache within a size, the least recently used first and nothing that a running build uses.
+// The cache never fetches.
 package cache
 
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -23,8 +23,18 @@ import (
 // ErrMismatch says that content is not what its digest or size promised.
 var ErrMismatch = errors.New("content does not match")
 
-// Cache is a directory of content-addressed files.
-type Cache struct{ dir string }
+// Cache is a directory of content-addressed files:
+//
+//	blobs/sha256/<digest>   complete; the time of modification is that of the last use
+//	partial/<key>           arriving, locked by whoever fetches it
+//	deflated/<digest>.*     compressed forms, see Derived
+//	facts/<kind>/*.json     see Remember
+//	running/*               one locked file for each process that has the cache open
+//	lock                    held shared to mark a use, alone to remove
+type Cache struct {
+	dir   string
+	lease *atomicfile.File
+}
 
 // DefaultDir is where the cache lies unless the user says otherwise: sealift below the user's cache directory, which
 // follows the XDG base directory specification.
@@ -36,30 +46,46 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "sealift"), nil
 }
 
-// Open makes the directories that a cache needs below dir, removes what killed processes left there unfinished, and
-// returns the cache.
+// Open makes the directories that a cache needs below dir, removes what killed processes left there and nobody can
+// continue, and returns the cache. What the caller uses from then on is safe from Prune until Close.
 func Open(dir string) (*Cache, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open cache %s: %w", dir, err)
 	}
 	c := &Cache{dir: abs}
-	for _, d := range []string{c.blobs(), c.temp()} {
+	for _, d := range []string{c.blobs(), c.temp(), c.partials(), c.running()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
 		}
 	}
-	if err := atomicfile.Sweep(c.temp(), unfinished); err != nil {
+	if err := errors.Join(atomicfile.Sweep(c.temp(), unfinished), atomicfile.Sweep(c.running(), leases)); err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	if c.lease, err = atomicfile.Create(c.running(), leases); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
 	return c, nil
 }
 
-// unfinished is the pattern of names of blobs that are being written.
-const unfinished = "blob-*"
+// Close says that nothing of the cache is in use any more. The end of the process says the same.
+func (c *Cache) Close() { c.lease.Discard() }
 
-func (c *Cache) blobs() string { return filepath.Join(c.dir, "blobs", "sha256") }
-func (c *Cache) temp() string  { return filepath.Join(c.dir, "tmp") }
+// Patterns of the names of blobs that are being written, and of the files that stand for running processes.
+const (
+	unfinished = "blob-*"
+	leases     = "process-*"
+)
+
+// Dir is the directory of the cache.
+func (c *Cache) Dir() string { return c.dir }
+
+func (c *Cache) blobs() string    { return filepath.Join(c.dir, "blobs", "sha256") }
+func (c *Cache) temp() string     { return filepath.Join(c.dir, "tmp") }
+func (c *Cache) partials() string { return filepath.Join(c.dir, "partial") }
+func (c *Cache) derived() string  { return filepath.Join(c.dir, "deflated") }
+func (c *Cache) facts() string    { return filepath.Join(c.dir, "facts") }
+func (c *Cache) running() string  { return filepath.Join(c.dir, "running") }
 
 // Path is where the blob with this digest lies if the cache has it.
 func (c *Cache) Path(digest string) string { return filepath.Join(c.blobs(), digest) }
@@ -73,7 +99,8 @@ func (c *Cache) Sub(elements ...string) (string, error) {
 	return dir, nil
 }
 
-// Stat returns the size of a blob in bytes, and whether the cache has it. The content is not read.
+// Stat returns the size of a blob in bytes, and whether the cache has it. The content is not read, and nothing keeps it
+// from being pruned: see Use.
 func (c *Cache) Stat(digest string) (int64, bool) {
 	info, err := os.Stat(c.Path(digest))
 	if err != nil || !info.Mode().IsRegular() {
@@ -92,8 +119,10 @@ func (c *Cache) Open(digest string) (*os.File, error) {
 }
 
 // Read returns a whole small blob of at most limit bytes after verifying it. A blob that fails is forgotten, so that the
-// next fetch brings it anew; the error then wraps ErrMismatch. A blob that the cache lacks gives fs.ErrNotExist.
+// next fetch brings it anew; the error then wraps ErrMismatch. A blob that the cache lacks gives fs.ErrNotExist. Reading
+// counts as a use.
 func (c *Cache) Read(digest string, limit int64) ([]byte, error) {
+	c.Use(digest)
 	f, err := c.Open(digest)
 	if err != nil {
 		return nil, err
@@ -134,89 +163,4 @@ func (c *Cache) forget(digest string) error {
 		return fmt.Errorf("remove damaged blob: %w", err)
 	}
 	return nil
-}
-
-// Writer takes in one blob, hashing it as it comes.
-type Writer struct {
-	cache *Cache
-	file  *atomicfile.File
-	hash  hash.Hash
-	size  int64
-}
-
-// Create starts a blob whose digest is known when it ends. Discard or Commit must follow.
-func (c *Cache) Create() (*Writer, error) {
-	f, err := atomicfile.Create(c.temp(), unfinished)
-	if err != nil {
-		return nil, fmt.Errorf("write to the cache: %w", err)
-	}
-	return &Writer{cache: c, file: f, hash: sha256.New()}, nil
-}
-
-// Write implements io.Writer.
-func (w *Writer) Write(p []byte) (int, error) {
-	n, err := w.file.Write(p)
-	w.hash.Write(p[:n])
-	w.size += int64(n)
-	if err != nil {
-		return n, fmt.Errorf("write to the cache: %w", err)
-	}
-	return n, nil
-}
-
-// Size is the number of bytes written so far.
-func (w *Writer) Size() int64 { return w.size }
-
-// Commit keeps the blob under its digest and returns that. If want is not empty and another digest came out, nothing is
-// kept and the error wraps ErrMismatch.
-func (w *Writer) Commit(want string) (string, error) {
-	defer w.Discard()
-	got := hex.EncodeToString(w.hash.Sum(nil))
-	if want != "" && got != want {
-		return "", fmt.Errorf("got sha256 %s in %d bytes, want %s: %w", got, w.size, want, ErrMismatch)
-	}
-	if err := w.file.Commit(w.cache.Path(got), 0o644); err != nil {
-		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
-	}
-	return got, nil
-}
-
-// Discard drops what was written; after Commit it does nothing.
-func (w *Writer) Discard() { w.file.Discard() }
-
-// Remember keeps a fact about a mutable name. Kind is a folder name, key may be any text, fact is encoded as JSON.
-func (c *Cache) Remember(kind, key string, fact any) error {
-	data, err := json.Marshal(record{Key: key, Fact: fact})
-	if err != nil {
-		return fmt.Errorf("remember %s %s: %w", kind, key, err)
-	}
-	path := c.recordPath(kind, key)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("remember %s %s: %w", kind, key, err)
-	}
-	if err := atomicfile.Write(path, data); err != nil {
-		return fmt.Errorf("remember %s %s: %w", kind, key, err)
-	}
-	return nil
-}
-
-// Recall fills fact with what was remembered and says whether there was anything that can be read.
-func (c *Cache) Recall(kind, key string, fact any) bool {
-	data, err := os.ReadFile(c.recordPath(kind, key))
-	if err != nil {
-		return false
-	}
-	r := record{Fact: fact}
-	return json.Unmarshal(data, &r) == nil && r.Key == key
-}
-
-// record carries its key in clear, since the file name is only its hash.
-type record struct {
-	Key  string `json:"key"`
-	Fact any    `json:"fact"`
-}
-
-func (c *Cache) recordPath(kind, key string) string {
-	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(c.dir, kind, hex.EncodeToString(sum[:])+".json")
 }

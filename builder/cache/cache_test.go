@@ -139,7 +139,7 @@ func TestAFactIsRecalledByItsKey(t *testing.T) {
 	if !c.Recall("urls", key, &got) || got != "fact" {
 		t.Errorf("recalled %q", got)
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "urls", "*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "facts", "urls", "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("files %v, %v", files, err)
 	}

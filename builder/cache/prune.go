@@ -1,0 +1,244 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind says what an item of the cache is.
+type Kind string
+
+// The kinds of items.
+const (
+	Blob     Kind = "blob"     // complete
+	Partial  Kind = "partial"  // arrived in part
+	Deflated Kind = "deflated" // a compressed form of a blob or of a file of an add-on
+	Fact     Kind = "fact"     // what a mutable name stood for
+)
+
+// Item is one file of the cache.
+type Item struct {
+	Kind Kind      `json:"kind"`
+	Name string    `json:"name"` // of a blob its sha256
+	Size int64     `json:"size"` // bytes
+	Used time.Time `json:"used"` // last
+
+	path string
+}
+
+// Use marks a blob as used and returns its size in bytes and whether the cache has it. From then on Prune leaves it until
+// this cache is closed.
+func (c *Cache) Use(digest string) (size int64, ok bool) {
+	err := c.sharing(func() error {
+		now := time.Now()
+		return os.Chtimes(c.Path(digest), now, now)
+	})
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // a cache of somebody else's is only read
+		return 0, false
+	}
+	return c.Stat(digest)
+}
+
+// Derived is the directory for compressed forms, which bundle.WriteOptions.Spool takes, and makes it. The forms of the
+// files with these digests, if there are any, are marked as used; their names start with the digest.
+func (c *Cache) Derived(digests map[string]bool) (string, error) {
+	dir, err := c.Sub(filepath.Base(c.derived()))
+	if err != nil {
+		return "", err
+	}
+	err = c.sharing(func() error {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for _, e := range entries {
+			if digest, _, _ := strings.Cut(e.Name(), "."); digests[digest] {
+				err = errors.Join(err, os.Chtimes(filepath.Join(dir, e.Name()), now, now))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("look for compressed forms in the cache: %w", err)
+	}
+	return dir, nil
+}
+
+// sharing calls mark while nobody removes anything.
+func (c *Cache) sharing(mark func() error) error { return c.locked(unix.LOCK_SH, mark) }
+
+func (c *Cache) locked(how int, f func() error) error {
+	file, err := os.OpenFile(filepath.Join(c.dir, "lock"), os.O_CREATE|os.O_RDONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("lock the cache: %w", err)
+	}
+	defer file.Close()
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		err = unix.Flock(int(file.Fd()), how)
+	}
+	if err != nil {
+		return fmt.Errorf("lock the cache: %w", err)
+	}
+	return f()
+}
+
+// List returns every item of the cache, the least recently used first. What tools keep in directories of their own (Sub)
+// is not among them.
+func (c *Cache) List() ([]Item, error) {
+	var items []Item
+	for _, place := range []struct {
+		kind Kind
+		dir  string
+	}{{Blob, c.blobs()}, {Partial, c.partials()}, {Deflated, c.derived()}, {Fact, c.facts()}} {
+		found, err := listDir(place.kind, place.dir)
+		if err != nil {
+			return nil, fmt.Errorf("list the cache: %w", err)
+		}
+		items = append(items, found...)
+	}
+	slices.SortFunc(items, func(a, b Item) int { return cmp.Or(a.Used.Compare(b.Used), cmp.Compare(a.path, b.path)) })
+	return items, nil
+}
+
+func listDir(kind Kind, dir string) ([]Item, error) {
+	var items []Item
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() {
+			var info fs.FileInfo
+			if info, err = e.Info(); err == nil {
+				name, _ := filepath.Rel(dir, path)
+				items = append(items, Item{Kind: kind, Name: name, Size: info.Size(), Used: info.ModTime(), path: path})
+			}
+		}
+		if errors.Is(err, fs.ErrNotExist) { // gone in the meantime, or never made
+			return nil
+		}
+		return err
+	})
+	return items, err
+}
+
+// PruneOptions says what to remove.
+type PruneOptions struct {
+	MaxSize int64     // bytes that the cache may have afterwards; negative means any
+	Unused  time.Time // what was last used before is removed in any case
+	DryRun  bool      // say what would be removed, and leave it
+}
+
+// Prune removes items, the least recently used first, until the cache is within its bound, and returns them. Left alone
+// are what other processes that have the cache open have used since they opened it, and what is being fetched; so the
+// cache may stay above its bound.
+func (c *Cache) Prune(o PruneOptions) ([]Item, error) {
+	var removed []Item
+	err := c.locked(unix.LOCK_EX, func() error {
+		items, err := c.List()
+		if err != nil {
+			return err
+		}
+		since, err := c.oldestRun()
+		if err != nil {
+			return err
+		}
+		var total int64
+		for _, item := range items {
+			total += item.Size
+		}
+		for _, item := range items {
+			tooLarge := o.MaxSize >= 0 && total > o.MaxSize
+			if !tooLarge && !item.Used.Before(o.Unused) || !item.Used.Before(since) {
+				continue
+			}
+			gone, err := item.remove(o.DryRun)
+			if err != nil {
+				return err
+			}
+			if gone {
+				total -= item.Size
+				removed = append(removed, item)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return removed, fmt.Errorf("prune the cache: %w", err)
+	}
+	return removed, nil
+}
+
+// oldestRun is when the longest running of the other processes opened the cache. What was used since then may be in use.
+func (c *Cache) oldestRun() (time.Time, error) {
+	oldest := time.Now()
+	entries, err := os.ReadDir(c.running())
+	if err != nil {
+		return oldest, err
+	}
+	for _, e := range entries {
+		path := filepath.Join(c.running(), e.Name())
+		if path == c.lease.Name() {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return oldest, err
+		}
+		alive, err := isLocked(path)
+		if err != nil {
+			return oldest, err
+		}
+		if alive && info.ModTime().Before(oldest) {
+			oldest = info.ModTime()
+		}
+	}
+	return oldest, nil
+}
+
+// isLocked says whether some process has a file locked. A file that is gone is not locked.
+func isLocked(path string) (bool, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+// remove removes an item unless it is being fetched, and says whether it did, or would in a dry run.
+func (i Item) remove(dryRun bool) (bool, error) {
+	if i.Kind == Partial {
+		if busy, err := isLocked(i.path); busy || err != nil {
+			return false, err
+		}
+	}
+	if dryRun {
+		return true, nil
+	}
+	err := os.Remove(i.path)
+	return err == nil, ignoreAbsent(err)
+}
+
+func ignoreAbsent(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
