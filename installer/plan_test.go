@@ -1,0 +1,109 @@
+package installer
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/spec"
+)
+
+// made is an install of add-ons that exist in memory alone. Its binary is this test's own source, which is a file.
+func made(t *testing.T, addOns ...addOn) *Install {
+	t.Helper()
+	s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n  flannel: {version: '1', podCIDR: 10.99.0.0/16}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &Install{options: Options{Root: "/root-of-install", Binary: "plan_test.go"}, spec: s, addOns: addOns,
+		facts: host.Facts{Distribution: "debian", Version: "12"}, log: newRunLog(t.TempDir(), nil)}
+	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.log)
+	if i.plan, err = i.makePlan(); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func with(t *testing.T, name, text string, hooks ...string) addOn {
+	t.Helper()
+	m, err := manifest.Parse("Manifest", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addOn{info: bundle.PackageInfo{Name: name, Version: "1", Index: name}, meta: catalog.Meta{Name: name, Version: "1"},
+		manifest: m, layout: &runtime.Layout{}, hooks: hooks}
+}
+
+func ids(p lifecycle.Plan) (ids []string) {
+	for _, s := range p {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+func TestStepsComeInKurlsOrder(t *testing.T) {
+	i := made(t,
+		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
+		with(t, "kubernetes", "apt socat\nyum nothing-here\n", "kubernetes_pre_init"),
+		with(t, "flannel", "apt socat\napt kmod\n", "flannel", "flannel_post_init", "flannel_outro", "flannel_join", "someone_else"),
+	)
+	want := []string{
+		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network",
+		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "flannel/install",
+		"cluster/ready", "flannel/post-init", "flannel/outro",
+	}
+	if got := ids(i.plan); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if names := hostPackages(i.addOns, "debian-12"); !slices.Equal(names, []string{"socat", "kmod"}) {
+		t.Errorf("host packages %v", names)
+	}
+}
+
+func TestBundleWithoutKubernetesMakesNoCluster(t *testing.T) {
+	want := []string{"node/sealift", "tool/files", "tool/install"}
+	if got := ids(made(t, with(t, "tool", "", "tool")).plan); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestInputsFollowWhatAStepDependsOn(t *testing.T) {
+	inputs := func(i *Install) map[string]string {
+		m := map[string]string{}
+		for _, s := range i.plan {
+			m[s.ID] = s.Inputs
+		}
+		return m
+	}
+	kubernetes := with(t, "kubernetes", "", "kubernetes_pre_init")
+	before := inputs(made(t, kubernetes, with(t, "flannel", "", "flannel")))
+	changed := with(t, "flannel", "", "flannel")
+	changed.info.Index = "another package"
+	after := inputs(made(t, kubernetes, changed))
+	for id, same := range map[string]bool{
+		"kubernetes/files": true, "kubernetes/pre-init": true, initStep: true, "node/network": true,
+		"flannel/files": false, "flannel/install": false, "cluster/ready": false,
+	} {
+		if (before[id] == after[id]) != same {
+			t.Errorf("%s: inputs equal %t after flannel's package changed, want %t", id, before[id] == after[id], same)
+		}
+	}
+}
+
+func TestSpecDecidesNetworks(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	state, err := i.chooseNetworks(t.Context())
+	if err != nil || state["POD_CIDR"] != "10.99.0.0/16" || state["SERVICE_CIDR"] != "10.96.0.0/22" {
+		t.Errorf("%v, %v", state, err)
+	}
+	i.hooks.variables["FLANNEL_POD_CIDR"] = "everything"
+	if _, err := i.chooseNetworks(t.Context()); err == nil || !strings.Contains(err.Error(), "FLANNEL_POD_CIDR") {
+		t.Errorf("got %v", err)
+	}
+}
