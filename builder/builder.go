@@ -87,7 +87,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	fetcher := fetch.New(c, o.Retry, o.Progress)
 	b.images = image.NewSource(image.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Retry: o.Retry, Transport: transport})
 	b.assets = asset.NewSource(asset.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
-	b.packages = hostpkg.NewSource(hostpkg.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
+	b.packages = hostpkg.NewSource(hostpkg.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client, Targets: o.Config.Targets})
 	return b, errors.Join(errs...)
 }
 

@@ -116,7 +116,8 @@ func (b *Builder) resolvePackages(ctx context.Context, group *errgroup.Group, di
 	return func() ([]hostpkg.Resolved, []string) {
 		all := slices.Concat(parts...)
 		slices.SortFunc(all, hostpkg.Compare)
-		return slices.Compact(all), targets // packages for all architectures come with each of them
+		// Packages for all architectures come with each of them.
+		return slices.CompactFunc(all, func(a, b hostpkg.Resolved) bool { return hostpkg.Compare(a, b) == 0 }), targets
 	}
 }
 
@@ -125,7 +126,7 @@ func reaching(directives []manifest.HostPackage, target hostpkg.Target) []manife
 }
 
 func (b *Builder) resolveTarget(ctx context.Context, target hostpkg.Target, platform string, wanted []manifest.HostPackage) ([]hostpkg.Resolved, error) {
-	arch, err := hostpkg.Architecture(platform)
+	arch, err := target.Architecture(platform)
 	if err != nil {
 		return nil, err
 	}

@@ -3,18 +3,12 @@ package hostpkg
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/atomicfile"
 )
@@ -86,87 +80,19 @@ func sourcesFile(archives []Archive, rewrite func(string) string) string {
 	return b.String()
 }
 
-// toolError is what apt itself said when it failed.
-type toolError struct {
-	command  string
-	messages []string
-	err      error
-}
-
-func (e *toolError) Error() string {
-	if len(e.messages) == 0 {
-		return fmt.Sprintf("%s: %v", e.command, e.err)
-	}
-	return fmt.Sprintf("%s: %s", e.command, strings.Join(e.messages, "; "))
-}
-
-func (e *toolError) Unwrap() error { return e.err }
-
 // run runs one of the tools and passes its output to read, which may stop before the end.
 func (a apt) run(ctx context.Context, tool string, read func(io.Reader) error, args ...string) error {
 	cmd := exec.CommandContext(ctx, tool, args...)
-	cmd.Env = append(environment(os.Environ()), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"), "LC_ALL=C")
+	cmd.Env = append(environment(os.Environ()), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"))
 	cmd.Dir = a.dir
-	// apt's transports are processes of their own; they end with it. It ends with us, also when we are killed: it would
-	// keep its lock on the lists and fail the next build. The kernel takes the end of the thread that forked for ours.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	said := &tail{limit: 64 << 10}
-	cmd.Stderr = said
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	readErr := read(stdout)
-	_, drainErr := io.Copy(io.Discard, stdout)
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return &toolError{command: filepath.Base(tool) + " " + args[0], messages: said.messages(), err: err}
-	}
-	return errors.Join(readErr, drainErr)
+	return execute(ctx, cmd, aptMessages, read)
 }
 
-// environment keeps what a tool needs to reach the network and nothing that could change its answers.
-func environment(all []string) []string {
-	kept := []string{"DEBIAN_FRONTEND=noninteractive"}
-	for _, v := range all {
-		name, _, _ := strings.Cut(v, "=")
-		switch strings.ToLower(name) {
-		case "path", "home", "tmpdir", "http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy":
-			kept = append(kept, v)
-		}
-	}
-	return kept
-}
-
-// tail keeps the end of what a tool writes.
-type tail struct {
-	limit int
-	buf   []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf = append(t.buf, p...)
-	if extra := len(t.buf) - t.limit; extra > 0 {
-		t.buf = t.buf[extra:]
-	}
-	return len(p), nil
-}
-
-// messages returns apt's errors, without the letter they start with; without errors, its warnings.
-func (t *tail) messages() []string {
+// aptMessages returns apt's errors, without the letter they start with; without errors, its warnings.
+func aptMessages(said []byte) []string {
 	for _, prefix := range []string{"E: ", "W: "} {
 		var found []string
-		for line := range bytes.Lines(t.buf) {
+		for line := range bytes.Lines(said) {
 			if message, ok := strings.CutPrefix(strings.TrimSpace(string(line)), prefix); ok {
 				found = append(found, message)
 			}
@@ -176,40 +102,4 @@ func (t *tail) messages() []string {
 		}
 	}
 	return nil
-}
-
-// find looks for a tool.
-func find(name, given string) (string, error) {
-	if given != "" {
-		return given, nil
-	}
-	found, err := exec.LookPath(name)
-	if err != nil {
-		return "", fmt.Errorf("%s is needed to find out what packages depend on: %w; install the package apt, or build on a Debian-like system", name, err)
-	}
-	return found, nil
-}
-
-// lock takes the private directory for this process; other processes wait for it.
-func lock(ctx context.Context, path string) (release func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }

@@ -23,7 +23,7 @@ import (
 // base returns the path of a dpkg status file that describes a minimal host: what debootstrap --variant=minbase installs
 // (the packages marked required or essential), the target's Base, and what all of those depend on. It is made again when
 // the archive's indexes have changed.
-func (s *solver) base(ctx context.Context) (string, error) {
+func (s *aptSolver) base(ctx context.Context) (string, error) {
 	key, err := s.baseKey()
 	if err != nil {
 		return "", err
@@ -58,7 +58,7 @@ func (s *solver) base(ctx context.Context) (string, error) {
 
 // baseKey stands for all that the base follows from: the signed indexes, which hold the hashes of all others, and the
 // names.
-func (s *solver) baseKey() (string, error) {
+func (s *aptSolver) baseKey() (string, error) {
 	files := os.DirFS(s.apt.dir)
 	lists, err := fs.Glob(files, "state/lists/*Release") // in order of names
 	if err != nil {
@@ -77,7 +77,7 @@ func (s *solver) baseKey() (string, error) {
 }
 
 // required lists the packages that the archive marks required or essential.
-func (s *solver) required(ctx context.Context) (names []string, err error) {
+func (s *aptSolver) required(ctx context.Context) (names []string, err error) {
 	err = s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
 		names, err = scanRequired(r)
 		return err
@@ -127,7 +127,7 @@ func scanRequired(r io.Reader) ([]string, error) {
 }
 
 // installedStatus writes dpkg's database of a host that has exactly these packages.
-func (s *solver) installedStatus(ctx context.Context, installed []Resolved) ([]byte, error) {
+func (s *aptSolver) installedStatus(ctx context.Context, installed []Resolved) ([]byte, error) {
 	args := []string{"show"}
 	missing := make(map[string]bool)
 	for _, r := range installed {

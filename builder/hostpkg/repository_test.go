@@ -200,7 +200,7 @@ func TestTheClosureOfRealPackagesIsComplete(t *testing.T) {
 			}
 			defer release()
 			host := hostOf(t, unpack(t, source, resolved))
-			if got, want := plan(t, host, solver.status, names), sorted(listed(resolved)); got != want {
+			if got, want := plan(t, host, solver.(*aptSolver).status, names), sorted(listed(resolved)); got != want {
 				t.Errorf("from the repository apt would install\n%s\nwant\n%s", got, want)
 			}
 		})

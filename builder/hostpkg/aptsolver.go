@@ -1,0 +1,208 @@
+package hostpkg
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// aptSolver answers for one target and architecture of the Debian family.
+type aptSolver struct {
+	target Target
+	arch   string
+	apt    apt
+	// upstream maps the URL of each archive as it is asked back to the one that the target names.
+	upstream map[string]string
+	sources  string
+	updated  bool   // the indexes were brought up to date in this run
+	status   string // the package database of a minimal host, made from the indexes
+}
+
+func newAptSolver(o Options, target Target, arch string) (*aptSolver, error) {
+	get, err := find("apt-get", o.AptGet, "apt")
+	if err != nil {
+		return nil, err
+	}
+	cacheBin, err := find("apt-cache", o.AptCache, "apt")
+	if err != nil {
+		return nil, err
+	}
+	s := &aptSolver{target: target, arch: arch, upstream: make(map[string]string), sources: sourcesFile(target.Sources, o.Mirrors.URL)}
+	for _, archive := range target.Sources {
+		if _, err := os.Stat(archive.SignedBy); err != nil {
+			return nil, fmt.Errorf("keyring of %s: %w; install the package that has it (debian-archive-keyring, ubuntu-archive-keyring), or name another with signedBy in sealift.yaml", archive.URL, err)
+		}
+		s.upstream[o.Mirrors.URL(archive.base())] = archive.base()
+	}
+	sum := sha256.Sum256([]byte(s.sources))
+	dir, err := o.Cache.Sub("apt", fmt.Sprintf("%s-%s-%s", target.Name, arch, hex.EncodeToString(sum[:6])))
+	if err != nil {
+		return nil, err
+	}
+	s.apt = apt{dir: dir, get: get, cacheBin: cacheBin}
+	return s, nil
+}
+
+func (s *aptSolver) directory() string { return s.apt.dir }
+
+// ready brings the archive's indexes up to date, once per run, and makes sure of the database of a minimal host, which
+// another process may have made anew in the meantime.
+func (s *aptSolver) ready(ctx context.Context) error {
+	if !s.updated {
+		if err := s.update(ctx); err != nil {
+			return err
+		}
+		s.updated = true
+	}
+	status, err := s.base(ctx)
+	if err != nil {
+		return fmt.Errorf("find out what a minimal host has: %w", err)
+	}
+	s.status = status
+	return nil
+}
+
+func (s *aptSolver) update(ctx context.Context) error {
+	if err := s.apt.prepare(s.arch, s.sources); err != nil {
+		return fmt.Errorf("prepare a directory for apt: %w", err)
+	}
+	// apt asks with If-Modified-Since, so lists that are current cost one request each.
+	if err := s.apt.run(ctx, s.apt.get, drain, "update", "-q"); err != nil {
+		return fmt.Errorf("read the archive's indexes: %w; check the network, the mirrors in sealift.yaml and the keyrings", err)
+	}
+	return nil
+}
+
+func drain(r io.Reader) error {
+	_, err := io.Copy(io.Discard, r)
+	return err
+}
+
+func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, error) {
+	if err := s.known(ctx, names); err != nil {
+		return nil, err
+	}
+	resolved, err := s.install(ctx, s.status, names)
+	var refused *toolError
+	if !errors.As(err, &refused) {
+		return resolved, err
+	}
+	// Which of them is to blame? apt stops at the first.
+	alone := make(map[string]string)
+	for _, name := range names {
+		_, err := s.install(ctx, s.status, []string{name})
+		var one *toolError
+		if errors.As(err, &one) {
+			alone[name] = strings.Join(one.messages, "; ")
+		} else if err != nil {
+			return nil, err
+		}
+	}
+	return nil, &Error{Target: s.target.Name, Names: alone, Err: err}
+}
+
+// known refuses names that are no package but that apt-get would take for a pattern or for a command, as it does with
+// names in which it finds a dot or a plus.
+func (s *aptSolver) known(ctx context.Context, names []string) error {
+	unknown := make(map[string]string)
+	for _, name := range names {
+		if !strings.ContainsAny(name, ".+") {
+			continue
+		}
+		found := false
+		err := s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
+			lines := bufio.NewScanner(r)
+			for lines.Scan() {
+				found = found || lines.Text() == name
+			}
+			return lines.Err()
+		}, "pkgnames", name)
+		if err != nil {
+			return err
+		}
+		if !found {
+			unknown[name] = "Unable to locate package " + name
+		}
+	}
+	if len(unknown) > 0 {
+		return &Error{Target: s.target.Name, Names: unknown}
+	}
+	return nil
+}
+
+// install asks apt-get which files it would fetch to install names on a host with the given database.
+func (s *aptSolver) install(ctx context.Context, status string, names []string) ([]Resolved, error) {
+	var resolved []Resolved
+	args := []string{"install", "-o", "Dir::State::status=" + status, "--print-uris", "-y", "-qq", "--no-install-recommends", "--no-remove"}
+	err := s.apt.run(ctx, s.apt.get, func(r io.Reader) (err error) {
+		resolved, err = parseURIs(r)
+		return err
+	}, append(args, names...)...)
+	if err != nil {
+		return nil, err
+	}
+	for i := range resolved {
+		r := &resolved[i]
+		r.Target = s.target.Name
+		r.URL = upstreamURL(s.upstream, r.URL)
+	}
+	return resolved, nil
+}
+
+// parseURIs reads what apt-get --print-uris prints, one file to a line: a quoted URL, the name under which apt would keep
+// it, its size and its hash. The name is <package>_<version>_<architecture>.deb with percent-escapes.
+func parseURIs(r io.Reader) ([]Resolved, error) {
+	var resolved []Resolved
+	lines := bufio.NewScanner(r)
+	for lines.Scan() {
+		if !strings.HasPrefix(lines.Text(), "'") {
+			continue
+		}
+		one, err := parseURI(lines.Text())
+		if err != nil {
+			return nil, fmt.Errorf("apt-get --print-uris: line %q: %w", lines.Text(), err)
+		}
+		resolved = append(resolved, one)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("apt-get --print-uris: %w", err)
+	}
+	return resolved, nil
+}
+
+func parseURI(line string) (Resolved, error) {
+	fields := strings.Fields(line)
+	if len(fields) != 4 {
+		return Resolved{}, fmt.Errorf("%d words, want 4", len(fields))
+	}
+	address, ok := strings.CutPrefix(fields[0], "'")
+	address, ok2 := strings.CutSuffix(address, "'")
+	if !ok || !ok2 || address == "" {
+		return Resolved{}, errors.New("no quoted URL")
+	}
+	name, err := url.PathUnescape(fields[1])
+	if err != nil {
+		return Resolved{}, err
+	}
+	parts := strings.Split(strings.TrimSuffix(name, ".deb"), "_")
+	if len(parts) != 3 || !strings.HasSuffix(name, ".deb") || strings.ContainsAny(name, "/\\ \t\r\n\x00") || !validName(parts[0]) {
+		return Resolved{}, fmt.Errorf("%q is not the name of a package file", name)
+	}
+	size, err := strconv.ParseInt(fields[2], 10, 64)
+	if err != nil || size <= 0 {
+		return Resolved{}, fmt.Errorf("size %q", fields[2])
+	}
+	hash, ok := strings.CutPrefix(fields[3], "SHA256:")
+	if raw, err := hex.DecodeString(hash); !ok || err != nil || len(raw) != sha256.Size {
+		return Resolved{}, fmt.Errorf("no sha256, the archive gives only %q", fields[3])
+	}
+	return Resolved{Name: parts[0], Version: parts[1], Arch: parts[2], URL: address, SHA256: strings.ToLower(hash), Size: size}, nil
+}

@@ -1,0 +1,319 @@
+package hostpkg
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/builder/fetch"
+)
+
+// basearch stands for the architecture in the URL of a repository, as in yum.conf(5).
+const basearch = "$basearch"
+
+// script asks dnf through its Python interface: the command would want root, and prints no hashes.
+//
+//go:embed solve.py
+var script string
+
+// dnfSolver answers for one target and architecture of a family that has dnf.
+type dnfSolver struct {
+	options Options
+	target  Target
+	arch    string
+	dir     string
+	python  string
+	rpmkeys string
+
+	repositories []dnfRepository // once ready
+	upstream     map[string]string
+	refreshed    bool // dnf has compared its lists with the repositories in this run
+}
+
+// dnfRepository is a repository as solve.py is told of it.
+type dnfRepository struct {
+	ID             string `json:"id"`
+	URL            string `json:"url"` // as it is asked
+	Key            string `json:"key"` // path of its keys
+	SignedMetadata bool   `json:"signedMetadata"`
+
+	digest string // sha256 of the keys
+}
+
+func newDNFSolver(o Options, target Target, arch string) (*dnfSolver, error) {
+	dnf, err := find("dnf", o.DNF, "dnf")
+	if err != nil {
+		return nil, err
+	}
+	python, err := interpreter(dnf)
+	if err != nil {
+		return nil, err
+	}
+	rpmkeys, err := find("rpmkeys", o.RPMKeys, "rpm")
+	if err != nil {
+		return nil, err
+	}
+	identity := fmt.Sprintf("%+v", target)
+	for _, a := range target.Sources {
+		identity += " " + o.Mirrors.URL(a.base())
+	}
+	sum := sha256.Sum256([]byte(identity))
+	dir, err := o.Cache.Sub("dnf", fmt.Sprintf("%s-%s-%s", target.Name, arch, hex.EncodeToString(sum[:6])))
+	if err != nil {
+		return nil, err
+	}
+	return &dnfSolver{options: o, target: target, arch: arch, dir: dir, python: python, rpmkeys: rpmkeys}, nil
+}
+
+// interpreter finds the Python that has dnf's modules: the one that runs dnf itself.
+func interpreter(dnf string) (string, error) {
+	f, err := os.Open(dnf)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	line, err := bufio.NewReader(io.LimitReader(f, 256)).ReadString('\n')
+	words := strings.Fields(strings.TrimPrefix(line, "#!"))
+	if err != nil || !strings.HasPrefix(line, "#!") || len(words) == 0 || !strings.Contains(words[0], "python") {
+		return "", fmt.Errorf("%s is not version 4 of dnf, which is needed to find out what packages depend on; install it, or leave the target out with --target", dnf)
+	}
+	return words[0], nil
+}
+
+func (s *dnfSolver) directory() string { return s.dir }
+
+func (s *dnfSolver) ready(ctx context.Context) error {
+	if s.repositories != nil {
+		return nil
+	}
+	for _, sub := range []string{"root", "cache", "persist", "log"} {
+		if err := os.MkdirAll(filepath.Join(s.dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	upstream := make(map[string]string)
+	var repositories []dnfRepository
+	for i, a := range s.target.Sources {
+		a.URL = strings.ReplaceAll(a.URL, basearch, s.arch)
+		if a.MirrorList {
+			var err error
+			if a.URL, err = s.options.firstMirror(ctx, a.URL); err != nil {
+				return err
+			}
+		}
+		key, err := s.options.key(ctx, a.SignedBy)
+		if err != nil {
+			return err
+		}
+		asked := s.options.Mirrors.URL(a.base())
+		upstream[asked] = a.base()
+		repositories = append(repositories, dnfRepository{
+			ID: "source-" + strconv.Itoa(i), URL: asked, Key: s.options.Cache.Path(key), digest: key, SignedMetadata: a.SignedMetadata,
+		})
+	}
+	s.repositories, s.upstream = repositories, upstream
+	return nil
+}
+
+// maxMirrorList bounds a list of mirrors, in bytes.
+const maxMirrorList = 1 << 20
+
+// firstMirror reads a list of mirrors, one URL to a line, the nearest first.
+func (o Options) firstMirror(ctx context.Context, list string) (string, error) {
+	resp, err := o.Client.Get(ctx, o.Mirrors.URL(list), nil)
+	if err != nil {
+		return "", fmt.Errorf("read the list of mirrors %s: %w", list, err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(io.LimitReader(resp.Body, maxMirrorList))
+	for lines.Scan() {
+		if line := strings.TrimSpace(lines.Text()); isHTTP(line) {
+			return line, nil
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return "", fmt.Errorf("read the list of mirrors %s: %w", list, err)
+	}
+	return "", fmt.Errorf("the list of mirrors %s names no http or https URL; check the target's sources in sealift.yaml", list)
+}
+
+// question is what solve.py reads.
+type question struct {
+	Dir          string          `json:"dir"`
+	Arch         string          `json:"arch"`
+	Release      string          `json:"release"`
+	Platform     string          `json:"platform"`
+	Modules      []string        `json:"modules"`
+	Refresh      bool            `json:"refresh"`
+	Repositories []dnfRepository `json:"repositories"`
+	Base         []string        `json:"base"`
+	Names        []string        `json:"names"`
+}
+
+// answer is what solve.py writes.
+type answer struct {
+	Error string            `json:"error"` // of the repositories
+	Bare  solution          `json:"bare"`  // with Base alone
+	Whole solution          `json:"whole"` // with Base and Names
+	Alone map[string]string `json:"alone"` // of Names, what stands in the way of each when the whole has no solution
+}
+
+type solution struct {
+	Error    string      `json:"error"`
+	Packages []candidate `json:"packages"`
+}
+
+// candidate is a package of a solution.
+type candidate struct {
+	Name       string `json:"name"`
+	Epoch      int64  `json:"epoch"`
+	Version    string `json:"version"`
+	Release    string `json:"release"`
+	Arch       string `json:"arch"`
+	Source     string `json:"source"` // file name of the source package
+	URL        string `json:"url"`
+	Repository string `json:"repository"`
+	Checksum   string `json:"checksum"` // the kind of digest
+	Digest     string `json:"digest"`
+	Size       int64  `json:"size"`
+}
+
+func (s *dnfSolver) solve(ctx context.Context, names []string) ([]Resolved, error) {
+	a, err := s.ask(ctx, names)
+	switch {
+	case err != nil:
+		return nil, err
+	case a.Error != "":
+		return nil, fmt.Errorf("read the repositories: %s; check the network, the mirrors in sealift.yaml and the keys", a.Error)
+	case a.Bare.Error != "":
+		return nil, fmt.Errorf("find out what a minimal host has: %s; correct base in sealift.yaml", a.Bare.Error)
+	case a.Whole.Error != "":
+		return nil, &Error{Target: s.target.Name, Names: a.Alone, Err: errors.New(a.Whole.Error)}
+	}
+	s.refreshed = true
+	var resolved []Resolved
+	for _, c := range beyond(a.Whole.Packages, a.Bare.Packages) {
+		r, err := s.resolved(c)
+		if err != nil {
+			return nil, err
+		}
+		resolved = append(resolved, r)
+	}
+	if err := s.fetchAll(ctx, resolved); err != nil {
+		return nil, err
+	}
+	return resolved, s.checkSignatures(ctx, resolved)
+}
+
+// beyond leaves out what a minimal host has. Packages built from one source depend on one another in exactly their
+// version, and a host may have an older one: where one of a source is carried, so are the others.
+func beyond(whole, bare []candidate) []candidate {
+	had := make(map[string]bool)
+	for _, c := range bare {
+		had[c.Name+"."+c.Arch] = true
+	}
+	carried := make(map[string]bool)
+	for _, c := range whole {
+		if !had[c.Name+"."+c.Arch] && c.Source != "" {
+			carried[c.Source] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(whole), func(c candidate) bool { return had[c.Name+"."+c.Arch] && !carried[c.Source] })
+}
+
+func (s *dnfSolver) resolved(c candidate) (Resolved, error) {
+	if c.Checksum != "sha256" || len(c.Digest) != sha256.Size*2 {
+		return Resolved{}, fmt.Errorf("package %s: no sha256, the repository gives only %s", c.Name, c.Checksum)
+	}
+	version := c.Version + "-" + c.Release
+	if c.Epoch != 0 {
+		version = strconv.FormatInt(c.Epoch, 10) + ":" + version
+	}
+	r := Resolved{
+		Target: s.target.Name, Name: c.Name, Version: version, Arch: c.Arch,
+		URL: upstreamURL(s.upstream, c.URL), SHA256: c.Digest, Size: c.Size,
+	}
+	for _, repository := range s.repositories {
+		if repository.ID == c.Repository {
+			r.Key = repository.digest
+		}
+	}
+	if !r.isRPM() || strings.ContainsAny(r.fileName(), "/\\ \t\r\n") {
+		return Resolved{}, fmt.Errorf("package %s: %s is not the URL of an rpm", c.Name, r.URL)
+	}
+	return r, nil
+}
+
+// upstreamURL is the inverse of the mirrors, for what lies in a target's sources.
+func upstreamURL(upstream map[string]string, address string) string {
+	for asked, place := range upstream {
+		if rest, ok := strings.CutPrefix(address, asked); ok {
+			return place + rest
+		}
+	}
+	return address
+}
+
+// maxAnswer bounds what is held of solve.py's answer, in bytes; a whole distribution has some ten thousand packages.
+const maxAnswer = 64 << 20
+
+func (s *dnfSolver) ask(ctx context.Context, names []string) (answer, error) {
+	q, err := json.Marshal(question{
+		Dir: s.dir, Arch: s.arch, Release: s.release(), Platform: s.target.Platform, Modules: append([]string{}, s.target.Modules...),
+		Refresh: !s.refreshed, Repositories: s.repositories, Base: append([]string{}, s.target.Base...), Names: names,
+	})
+	if err != nil {
+		return answer{}, err
+	}
+	cmd := exec.CommandContext(ctx, s.python, "-c", script)
+	cmd.Env = append(environment(os.Environ()), "HOME="+s.dir)
+	cmd.Dir = s.dir
+	cmd.Stdin = bytes.NewReader(q)
+	var a answer
+	err = execute(ctx, cmd, lastLine, func(r io.Reader) error {
+		return json.NewDecoder(io.LimitReader(r, maxAnswer)).Decode(&a)
+	})
+	if err != nil {
+		return answer{}, fmt.Errorf("ask dnf: %w", err)
+	}
+	return a, nil
+}
+
+// release is what $releasever stands for: the version in the target's name.
+func (s *dnfSolver) release() string {
+	return s.target.Name[strings.LastIndexByte(s.target.Name, '-')+1:]
+}
+
+// lastLine is the gist of what Python says when it fails.
+func lastLine(said []byte) []string {
+	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	return lines[len(lines)-1:]
+}
+
+// fetchAll brings the packages into the cache.
+func (s *dnfSolver) fetchAll(ctx context.Context, packages []Resolved) error {
+	return forEach(ctx, packages, func(ctx context.Context, r *Resolved) error {
+		var stored fetch.Stored
+		stored, err := s.options.fetch(ctx, *r)
+		if err != nil {
+			return fmt.Errorf("package %s %s: %w", r.Name, r.Version, err)
+		}
+		if !stored.Cached {
+			r.Fetched = stored.Size
+		}
+		return nil
+	})
+}

@@ -1,0 +1,163 @@
+package hostpkg
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/fetch"
+)
+
+// maxKeys bounds a file of keys, in bytes.
+const maxKeys = 1 << 20
+
+// key brings the keys at a path or URL into the cache and returns their digest.
+func (o Options) key(ctx context.Context, from string) (string, error) {
+	stored, err := o.Fetcher.Fetch(ctx, fetch.Blob{
+		Name: "keys " + from, Limit: maxKeys,
+		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
+			if !isHTTP(from) {
+				f, err := os.Open(from)
+				return f, -1, err
+			}
+			resp, err := o.Client.Get(ctx, o.Mirrors.URL(from), nil)
+			if err != nil {
+				return nil, 0, err
+			}
+			return resp.Body, resp.ContentLength, nil
+		},
+	})
+	if err != nil {
+		return "", fmt.Errorf("keys %s: %w; name others with signedBy in sealift.yaml", from, err)
+	}
+	data, err := o.Cache.Read(stored.SHA256, maxKeys)
+	if err != nil {
+		return "", fmt.Errorf("keys %s: %w", from, err)
+	}
+	if !bytes.Contains(data, []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")) {
+		return "", fmt.Errorf("keys %s: not an armored OpenPGP key, such as gpg --export --armor writes", from)
+	}
+	return stored.SHA256, nil
+}
+
+// fetchKey makes sure that the cache has the keys of a package, which a lock names by their digest only.
+func (o Options) fetchKey(ctx context.Context, r Resolved) error {
+	if _, ok := o.Cache.Stat(r.Key); ok {
+		return nil
+	}
+	var errs []error
+	for _, t := range o.Targets {
+		for _, a := range t.Sources {
+			if t.Name != r.Target {
+				continue
+			}
+			digest, err := o.key(ctx, a.SignedBy)
+			if digest == r.Key {
+				return nil
+			}
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, fmt.Errorf("the keys of %s are not those that it was locked with, sha256 %s; lock the add-on again", r.Target, r.Key))...)
+}
+
+// checked is the kind of fact that the cache keeps of a package whose signature was good.
+const checked = "rpm-signatures"
+
+// checkSignatures has rpm check the signatures of packages in the cache, each with the keys of its repository. dnf trusts
+// a repository's index for what packages depend on, and only the signature for what they are.
+func (s *dnfSolver) checkSignatures(ctx context.Context, packages []Resolved) error {
+	databases := make(map[string]string)
+	for _, r := range packages {
+		if _, ok := databases[r.Key]; ok {
+			continue
+		}
+		var err error
+		if databases[r.Key], err = s.keyDatabase(ctx, r.Key); err != nil {
+			return err
+		}
+	}
+	return forEach(ctx, packages, func(ctx context.Context, r *Resolved) error {
+		fact := r.SHA256 + " " + r.Key
+		var good bool
+		if s.options.Cache.Recall(checked, fact, &good) && good {
+			return nil
+		}
+		// The cache may have had the file for long.
+		if err := s.options.Cache.Verify(r.SHA256); err != nil {
+			if errors.Is(err, cache.ErrMismatch) {
+				err = fmt.Errorf("%w; the cached file was damaged and has been removed: build again", err)
+			}
+			return err
+		}
+		args := []string{"--dbpath", databases[r.Key], "--define", "_pkgverify_level all", "--checksig", "--verbose", s.options.Cache.Path(r.SHA256)}
+		if said, err := s.runKeys(ctx, args...); err != nil {
+			return fmt.Errorf("package %s %s: its signature is not good: %w: %s; the repository or a mirror serves what the distribution did not sign, or signedBy in sealift.yaml names other keys",
+				r.Name, r.Version, err, said)
+		}
+		return s.options.Cache.Remember(checked, fact, true)
+	})
+}
+
+// keyDatabase returns the directory of an rpm database that trusts exactly the given keys.
+func (s *dnfSolver) keyDatabase(ctx context.Context, key string) (string, error) {
+	dir := filepath.Join(s.dir, "keys-"+key)
+	if _, err := os.Stat(dir); err == nil {
+		return dir, nil
+	}
+	temporary := dir + ".new"
+	if err := os.RemoveAll(temporary); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(temporary, 0o755); err != nil {
+		return "", err
+	}
+	if said, err := s.runKeys(ctx, "--dbpath", temporary, "--import", s.options.Cache.Path(key)); err != nil {
+		return "", fmt.Errorf("keys of %s: %w: %s", s.target.Name, err, said)
+	}
+	return dir, os.Rename(temporary, dir)
+}
+
+// runKeys runs rpmkeys and returns what it said, in one line.
+func (s *dnfSolver) runKeys(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, s.rpmkeys, args...)
+	cmd.Env = append(environment(os.Environ()), "HOME="+s.dir)
+	var out []byte
+	err := execute(ctx, cmd, func([]byte) []string { return nil }, func(r io.Reader) (err error) {
+		out, err = io.ReadAll(io.LimitReader(r, 64<<10))
+		return err
+	})
+	var failed *toolError
+	if errors.As(err, &failed) {
+		err = failed.err
+	}
+	var bad []string
+	for line := range strings.Lines(string(out)) {
+		// Headers, digests and signatures have a line each.
+		if line = strings.TrimSpace(line); !strings.HasSuffix(line, ": OK") && !strings.HasSuffix(line, ":") {
+			bad = append(bad, line)
+		}
+	}
+	return strings.Join(bad, "; "), err
+}
+
+// atOnce is how many packages are fetched and checked at once.
+const atOnce = 4
+
+func forEach(ctx context.Context, packages []Resolved, do func(context.Context, *Resolved) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for i := range packages {
+		group.Go(func() error { return do(ctx, &packages[i]) })
+	}
+	return group.Wait()
+}

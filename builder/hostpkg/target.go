@@ -1,0 +1,172 @@
+package hostpkg
+
+import (
+	"fmt"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/manifest"
+)
+
+// Target is an operating system that packages are built for.
+type Target struct {
+	Name string // <family>-<version>, such as debian-12
+	// Manager resolves its packages: manifest.ManagerApt, also when empty, or manifest.ManagerYum.
+	Manager string
+	// Directives are the Manifest directives whose packages belong on this target, such as apt.
+	Directives []string
+	// Base names what a minimal host has; for apt beyond the packages that the archive marks required or essential.
+	Base    []string
+	Sources []Archive
+
+	// Platform is the module platform of a yum target, such as platform:el9; empty where there are no modules.
+	Platform string
+	// Modules are streams to enable beside the default ones of a yum target, such as nginx:1.24.
+	Modules []string
+}
+
+// Archive is one source of a target's packages: for apt an archive in the terms of sources.list(5), for yum a repository.
+type Archive struct {
+	// URL is where it is. In that of a yum repository $basearch stands for the architecture.
+	URL        string
+	Suites     []string // apt only
+	Components []string // apt only
+	// Architectures that it has, as the distribution spells them; empty means whichever is asked for.
+	Architectures []string
+	// SignedBy is the path of a keyring on the machine that builds. For yum it may be an https URL instead, and the keys
+	// are armored. They must have signed each package.
+	SignedBy string
+	// MirrorList says that URL is a list of places that have a yum repository, of which the first is taken.
+	MirrorList bool
+	// SignedMetadata says that the index of a yum repository is signed, too, and must be.
+	SignedMetadata bool
+}
+
+// Reaches says whether a directive's packages belong on the target.
+func (t Target) Reaches(directive string) bool { return slices.Contains(t.Directives, directive) }
+
+// Architecture is what the target's distribution calls a platform such as linux/amd64.
+func (t Target) Architecture(platform string) (string, error) {
+	names := map[string]string{
+		"linux/amd64": "amd64", "linux/arm64": "arm64", "linux/riscv64": "riscv64", "linux/s390x": "s390x",
+		"linux/ppc64le": "ppc64el", "linux/386": "i386", "linux/arm/v7": "armhf", "linux/arm": "armhf",
+	}
+	if t.Manager == manifest.ManagerYum {
+		names = map[string]string{"linux/amd64": "x86_64", "linux/arm64": "aarch64", "linux/s390x": "s390x", "linux/ppc64le": "ppc64le"}
+	}
+	if arch, ok := names[platform]; ok {
+		return arch, nil
+	}
+	return "", fmt.Errorf("there are no packages of %s for platform %s", t.Name, platform)
+}
+
+// forArchitecture keeps the sources that have an architecture.
+func (t Target) forArchitecture(arch string) (Target, error) {
+	t.Sources = slices.DeleteFunc(slices.Clone(t.Sources), func(a Archive) bool {
+		return len(a.Architectures) > 0 && !slices.Contains(a.Architectures, arch)
+	})
+	if len(t.Sources) == 0 {
+		return Target{}, fmt.Errorf("target %s has no source with packages for %s; add one in sealift.yaml", t.Name, arch)
+	}
+	return t, nil
+}
+
+// Check says what is wrong with a target; where it came from is the caller's to add.
+func (t Target) Check() error {
+	if t.Name == "" || strings.Trim(t.Name, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || strings.HasPrefix(t.Name, ".") {
+		return fmt.Errorf("target %q: a name has lower-case letters, digits, dots and dashes", t.Name)
+	}
+	yum := t.Manager == manifest.ManagerYum
+	if !yum && t.Manager != "" && t.Manager != manifest.ManagerApt {
+		return fmt.Errorf("target %s: %q is no package manager, only %s and %s are", t.Name, t.Manager, manifest.ManagerApt, manifest.ManagerYum)
+	}
+	if !yum && (t.Platform != "" || len(t.Modules) > 0) {
+		return fmt.Errorf("target %s: only yum has modules", t.Name)
+	}
+	if len(t.Sources) == 0 {
+		return fmt.Errorf("target %s has no sources", t.Name)
+	}
+	for _, name := range t.Base {
+		if err := t.checkName(name); err != nil {
+			return fmt.Errorf("target %s: base: %q is %w", t.Name, name, err)
+		}
+	}
+	for _, a := range t.Sources {
+		check := a.checkApt
+		if yum {
+			check = a.checkYum
+		}
+		if err := check(); err != nil {
+			return fmt.Errorf("target %s: source %q: %w", t.Name, a.URL, err)
+		}
+	}
+	return nil
+}
+
+// checkName holds the name of a package against what its manager takes for one.
+func (t Target) checkName(name string) error {
+	switch {
+	case t.Manager == manifest.ManagerYum && !validRPMName(name):
+		return fmt.Errorf("not the name of an rpm package")
+	case t.Manager != manifest.ManagerYum && !validName(name):
+		return fmt.Errorf("not the name of a Debian package")
+	}
+	return nil
+}
+
+// base is the URL with a slash at its end, so that a rule for a mirror matches however either is written.
+func (a Archive) base() string { return strings.TrimSuffix(a.URL, "/") + "/" }
+
+func (a Archive) checkApt() error {
+	if !isHTTP(a.URL) {
+		return fmt.Errorf("not an http or https URL")
+	}
+	if a.MirrorList || a.SignedMetadata {
+		return fmt.Errorf("mirrorList and signedMetadata are for yum; the indexes of apt are always signed")
+	}
+	if len(a.Suites) == 0 || len(a.Components) == 0 {
+		return fmt.Errorf("suites and components are needed")
+	}
+	for _, word := range slices.Concat(a.Suites, a.Components) {
+		if word == "" || strings.ContainsAny(word, " \t\r\n") {
+			return fmt.Errorf("%q is not a suite or component", word)
+		}
+	}
+	if !path.IsAbs(a.SignedBy) || strings.ContainsAny(a.SignedBy, " \t\r\n") {
+		return fmt.Errorf("signedBy must be the absolute path of a keyring, without blanks")
+	}
+	return nil
+}
+
+func (a Archive) checkYum() error {
+	if !isHTTP(strings.ReplaceAll(a.URL, basearch, "x")) {
+		return fmt.Errorf("not an http or https URL")
+	}
+	if len(a.Suites) > 0 || len(a.Components) > 0 {
+		return fmt.Errorf("suites and components are for apt")
+	}
+	if !path.IsAbs(a.SignedBy) && !(isHTTP(a.SignedBy) && strings.HasPrefix(a.SignedBy, "https:")) {
+		return fmt.Errorf("signedBy must be the absolute path of a file with armored keys, or its https URL")
+	}
+	return nil
+}
+
+func isHTTP(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Host != "" && (u.Scheme == "http" || u.Scheme == "https") && !strings.ContainsAny(s, " \t\r\n$")
+}
+
+// validName holds a package name against Debian Policy §5.6.1. A trailing dash would tell apt-get to remove.
+func validName(name string) bool {
+	return len(name) >= 2 && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789+.-") == "" &&
+		!strings.ContainsRune("+.-", rune(name[0])) && !strings.HasSuffix(name, "-")
+}
+
+// validRPMName takes what names of rpm packages are made of. dnf would take other characters for patterns, groups,
+// files and comparisons.
+func validRPMName(name string) bool {
+	const first = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return name != "" && strings.Trim(name, first+"+._-") == "" && strings.ContainsRune(first+"_", rune(name[0]))
+}

@@ -1,0 +1,136 @@
+package hostpkg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// toolError is what a tool itself said when it failed.
+type toolError struct {
+	command  string
+	messages []string
+	err      error
+}
+
+func (e *toolError) Error() string {
+	if len(e.messages) == 0 {
+		return fmt.Sprintf("%s: %v", e.command, e.err)
+	}
+	return fmt.Sprintf("%s: %s", e.command, strings.Join(e.messages, "; "))
+}
+
+func (e *toolError) Unwrap() error { return e.err }
+
+// execute runs a tool and passes its output to read, which may stop before the end. When the tool fails, messages picks
+// from what it wrote to standard error. Processes that it starts end with it.
+func execute(ctx context.Context, cmd *exec.Cmd, messages func(said []byte) []string, read func(io.Reader) error) error {
+	// It ends with us, also when we are killed: it would keep its locks and fail the next build. The kernel takes the end
+	// of the thread that forked for ours.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	said := &tail{limit: 64 << 10}
+	cmd.Stderr = said
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	readErr := read(stdout)
+	_, drainErr := io.Copy(io.Discard, stdout)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return &toolError{command: command(cmd.Args), messages: messages(said.buf), err: err}
+	}
+	return errors.Join(readErr, drainErr)
+}
+
+// command is what a tool was asked to do, without its options.
+func command(args []string) string {
+	words := []string{filepath.Base(args[0])}
+	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+		words = append(words, args[1])
+	}
+	return strings.Join(words, " ")
+}
+
+// environment keeps what a tool needs to reach the network and nothing that could change its answers.
+func environment(all []string) []string {
+	kept := []string{"DEBIAN_FRONTEND=noninteractive", "LC_ALL=C.UTF-8"}
+	for _, v := range all {
+		name, _, _ := strings.Cut(v, "=")
+		switch strings.ToLower(name) {
+		case "path", "home", "tmpdir", "http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy":
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+// tail keeps the end of what a tool writes.
+type tail struct {
+	limit int
+	buf   []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if extra := len(t.buf) - t.limit; extra > 0 {
+		t.buf = t.buf[extra:]
+	}
+	return len(p), nil
+}
+
+// find looks for a tool; of is the package that has it.
+func find(name, given, of string) (string, error) {
+	if given != "" {
+		return given, nil
+	}
+	found, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s is needed to find out what packages depend on: %w; install the package %s, or leave the target out with --target", name, err, of)
+	}
+	return found, nil
+}
+
+// lock takes the private directory for this process; other processes wait for it.
+func lock(ctx context.Context, path string) (release func(), err error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, context.Cause(ctx)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
