@@ -49,9 +49,7 @@ func (b *Builder) fetch(ctx context.Context, a *addOn, r Resolution) (int64, err
 			if err != nil && groupCtx.Err() == nil {
 				wrong.add(t.pos, err)
 			}
-			if !stored.Cached {
-				fetched.Add(stored.Size)
-			}
+			fetched.Add(stored.Transferred)
 			return err
 		})
 	}
@@ -63,6 +61,9 @@ func (b *Builder) fetch(ctx context.Context, a *addOn, r Resolution) (int64, err
 		return 0, found
 	}
 	for _, one := range r.Assets {
+		fetched.Add(one.Fetched)
+	}
+	for _, one := range r.HostPackages {
 		fetched.Add(one.Fetched)
 	}
 	return fetched.Load(), err

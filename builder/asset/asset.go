@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"os"
 	"path"
@@ -154,18 +153,26 @@ func (r *Resolved) fromFile(dir string) error {
 	return nil
 }
 
-// version is what is remembered of a URL: what the server called the content, and which content that was.
-type version struct {
-	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"lastModified,omitempty"`
-	SHA256       string `json:"sha256"`
-	Size         int64  `json:"size"`
+// known is what is remembered of a URL: what the server called the content, and which content that was.
+type known struct {
+	fetch.Version
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
 }
 
-const versions = "urls"
+const urls = "urls"
 
-// errUnchanged ends a transfer for which the server had nothing new.
-var errUnchanged = errors.New("not modified")
+// known returns what is known of a URL and in the cache, or nothing.
+func (s *Source) known(address string) known {
+	var k known
+	if !s.options.Cache.Recall(urls, address, &k) {
+		return known{}
+	}
+	if size, ok := s.options.Cache.Use(k.SHA256); !ok || size != k.Size {
+		return known{}
+	}
+	return k
+}
 
 func (s *Source) fromURL(ctx context.Context, address string, r *Resolved) error {
 	if u, err := url.Parse(address); err != nil {
@@ -173,48 +180,23 @@ func (s *Source) fromURL(ctx context.Context, address string, r *Resolved) error
 	} else if u.Host == "" {
 		return errors.New("the URL has no host")
 	}
-	var known version
-	if s.options.Cache.Recall(versions, address, &known) {
-		if size, ok := s.options.Cache.Stat(known.SHA256); !ok || size != known.Size {
-			known = version{}
-		}
-	}
-	next := version{}
+	var before known
 	stored, err := s.options.Fetcher.Fetch(ctx, fetch.Blob{
 		Name: r.Name, Limit: maxSize,
-		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
-			resp, err := s.options.Client.Get(ctx, address, known.condition())
-			if err != nil {
-				return nil, 0, err
-			}
-			if resp.StatusCode == http.StatusNotModified {
-				_ = resp.Body.Close()
-				return nil, 0, errUnchanged
-			}
-			next.ETag, next.LastModified = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
-			return resp.Body, resp.ContentLength, nil
+		From: func(context.Context) (fetch.Location, error) {
+			return fetch.Location{Client: s.options.Client, URL: address, Known: func() fetch.Version {
+				before = s.known(address)
+				return before.Version
+			}}, nil
 		},
 	})
-	if errors.Is(err, errUnchanged) {
-		r.SHA256, r.Size = known.SHA256, known.Size
+	if errors.Is(err, fetch.ErrUnchanged) {
+		r.SHA256, r.Size = before.SHA256, before.Size
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	r.SHA256, r.Size, r.Fetched = stored.SHA256, stored.Size, stored.Size
-	next.SHA256, next.Size = stored.SHA256, stored.Size
-	return s.options.Cache.Remember(versions, address, next)
-}
-
-// condition asks the server to send content only if it differs from what is known.
-func (v version) condition() http.Header {
-	header := make(http.Header)
-	if v.ETag != "" {
-		header.Set("If-None-Match", v.ETag)
-	}
-	if v.LastModified != "" {
-		header.Set("If-Modified-Since", v.LastModified)
-	}
-	return header
+	r.SHA256, r.Size, r.Fetched = stored.SHA256, stored.Size, stored.Transferred
+	return s.options.Cache.Remember(urls, address, known{Version: stored.Version, SHA256: stored.SHA256, Size: stored.Size})
 }

@@ -1,5 +1,5 @@
-// Package fetch brings bytes from outside into the cache: verified while they arrive, retried when the network was to
-// blame, each digest once, with someone watching. The kinds of things a Manifest names differ in how their bytes are
+// Package fetch brings bytes from outside into the cache: verified while they arrive, continued where they were cut off,
+// retried when the network was to blame, each digest once, with someone watching. The kinds of things a Manifest names differ in how their bytes are
 // found; from then on all of them are a Blob and go through the same Fetcher.
 //
 // A Fetcher is built from decorators of one interface; New puts them together in the order that a build needs.
@@ -15,21 +15,28 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 )
 
-// Blob is something to bring into the cache.
+// Blob is something to bring into the cache, by way of either From or Open.
 type Blob struct {
 	Name   string // what a person calls it; it stands in errors and beside progress bars
 	SHA256 string // lower-case hex; empty when the content is not known beforehand
 	Size   int64  // bytes; 0 when not known beforehand
 	Limit  int64  // the most bytes accepted when Size is 0; 0 means no limit
-	// Open starts the transfer. Size is what the source announces, or -1.
+	// From finds out where the blob lies. A transfer that was cut, even by the end of its process, is continued.
+	From func(ctx context.Context) (Location, error)
+	// Open starts a transfer from elsewhere, which is never continued. Size is what the source announces, or -1.
 	Open func(ctx context.Context) (body io.ReadCloser, size int64, err error)
+
+	// watch is told of every attempt: how many bytes are still to come, or -1.
+	watch func(body io.ReadCloser, left int64) io.ReadCloser
 }
 
 // Stored is a blob that the cache has.
 type Stored struct {
-	SHA256 string
-	Size   int64
-	Cached bool // nothing was transferred
+	SHA256      string
+	Size        int64
+	Transferred int64   // bytes; less than Size when a transfer was continued
+	Cached      bool    // nothing was transferred for this caller
+	Version     Version // what its server called it; empty when Cached
 }
 
 // Fetcher brings a blob into the cache. It may be called from several goroutines.
@@ -50,36 +57,59 @@ func New(c *cache.Cache, retry Retry, progress Progress) Fetcher {
 // Into returns the fetcher at the bottom: it transfers, verifies and stores, in one pass over the bytes.
 func Into(c *cache.Cache) Fetcher {
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
-		body, announced, err := b.Open(ctx)
-		if err != nil {
-			return Stored{}, err
+		if b.From != nil {
+			return continued(ctx, c, b)
 		}
-		defer body.Close()
-		limit, err := sizeLimit(b, announced)
-		if err != nil {
-			return Stored{}, err
-		}
-		w, err := c.Create()
-		if err != nil {
-			return Stored{}, err
-		}
-		defer w.Discard()
-		// One byte beyond the limit is enough to know that there is more.
-		if _, err := io.Copy(w, io.LimitReader(body, limit+1)); err != nil {
-			return Stored{}, fmt.Errorf("after %d bytes: %w", w.Size(), err)
-		}
-		switch {
-		case w.Size() > limit:
-			return Stored{}, fmt.Errorf("more than the %d bytes expected: %w", limit, cache.ErrMismatch)
-		case b.Size > 0 && w.Size() < b.Size, announced > 0 && w.Size() < announced:
-			return Stored{}, fmt.Errorf("ended after %d of %d bytes: %w", w.Size(), max(b.Size, announced), io.ErrUnexpectedEOF)
-		}
-		digest, err := w.Commit(b.SHA256)
-		if err != nil {
-			return Stored{}, err
-		}
-		return Stored{SHA256: digest, Size: w.Size()}, nil
+		return whole(ctx, c, b)
 	})
+}
+
+// whole fetches a blob by its Open.
+func whole(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
+	body, announced, err := b.Open(ctx)
+	if err != nil {
+		return Stored{}, err
+	}
+	defer func() { _ = body.Close() }()
+	w, err := c.Create()
+	if err != nil {
+		return Stored{}, err
+	}
+	defer w.Discard()
+	if body, err = take(b, w, body, announced); err != nil {
+		return Stored{}, err
+	}
+	digest, err := w.Commit(b.SHA256)
+	if err != nil {
+		return Stored{}, err
+	}
+	return Stored{SHA256: digest, Size: w.Size(), Transferred: w.Size()}, nil
+}
+
+// take writes what comes of a blob behind what w has of it. Announced is the size of the whole blob, or -1. The body
+// that it returns is the one to close.
+func take(b Blob, w *cache.Writer, body io.ReadCloser, announced int64) (io.ReadCloser, error) {
+	limit, err := sizeLimit(b, announced)
+	if err != nil {
+		return body, err
+	}
+	if b.Size > 0 {
+		announced = b.Size
+	}
+	if b.watch != nil {
+		body = b.watch(body, max(announced-w.Size(), -1))
+	}
+	// One byte beyond the limit is enough to know that there is more.
+	if _, err := io.Copy(w, io.LimitReader(body, limit+1-w.Size())); err != nil {
+		return body, fmt.Errorf("after %d bytes: %w", w.Size(), err)
+	}
+	switch {
+	case w.Size() > limit:
+		return body, fmt.Errorf("more than the %d bytes expected: %w", limit, cache.ErrMismatch)
+	case announced > 0 && w.Size() < announced:
+		return body, fmt.Errorf("ended after %d of %d bytes: %w", w.Size(), announced, io.ErrUnexpectedEOF)
+	}
+	return body, nil
 }
 
 // unlimited stands for no limit and leaves room for the one byte that is read beyond a limit.
@@ -104,12 +134,17 @@ func sizeLimit(b Blob, announced int64) (int64, error) {
 func Cached(f Fetcher, c *cache.Cache) Fetcher {
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
 		if b.SHA256 != "" {
-			if size, ok := c.Stat(b.SHA256); ok && (b.Size == 0 || size == b.Size) {
-				return Stored{SHA256: b.SHA256, Size: size, Cached: true}, nil
+			if stored, ok := cached(c, b); ok {
+				return stored, nil
 			}
 		}
 		return f.Fetch(ctx, b)
 	})
+}
+
+func cached(c *cache.Cache, b Blob) (Stored, bool) {
+	size, ok := c.Use(b.SHA256)
+	return Stored{SHA256: b.SHA256, Size: size, Cached: true}, ok && (b.Size == 0 || size == b.Size)
 }
 
 // Once returns a fetcher that passes each digest to f once at a time: who asks for a digest that is on its way waits for
@@ -158,7 +193,7 @@ func (o *once) Fetch(ctx context.Context, b Blob) (Stored, error) {
 		// The one who flew may have given up for reasons of its own; then this caller tries itself.
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			stored := f.stored
-			stored.Cached = f.err == nil
+			stored.Cached, stored.Transferred = f.err == nil, 0
 			return stored, f.err
 		}
 	}

@@ -48,7 +48,8 @@ type Client struct {
 	Stall time.Duration
 }
 
-// Get asks for a URL and returns its answer when that has content: status 200, or 304 when the request had a condition.
+// Get asks for a URL and returns its answer when that has content: status 200, 206 when the request had a range, or 304
+// when it had a condition.
 // Up to ten redirects are followed. Any other status is a *StatusError. The caller closes the body.
 func (c Client) Get(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	stall := c.Stall
@@ -70,8 +71,7 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 		cancel(nil)
 		return nil, err
 	}
-	conditional := header.Get("If-None-Match") != "" || header.Get("If-Modified-Since") != ""
-	if resp.StatusCode != http.StatusOK && (resp.StatusCode != http.StatusNotModified || !conditional) {
+	if !wanted(resp.StatusCode, header) {
 		_ = resp.Body.Close()
 		cancel(nil)
 		return nil, &StatusError{URL: redacted(resp.Request.URL), Code: resp.StatusCode}
@@ -83,6 +83,18 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	})
 	resp.Body = body
 	return resp, nil
+}
+
+func wanted(status int, asked http.Header) bool {
+	switch status {
+	case http.StatusOK:
+		return true
+	case http.StatusPartialContent:
+		return asked.Get("Range") != ""
+	case http.StatusNotModified:
+		return asked.Get("If-None-Match") != "" || asked.Get("If-Modified-Since") != ""
+	}
+	return false
 }
 
 // redacted leaves out what may be secret in a URL: the password, and the query, which holds the signature of a redirect

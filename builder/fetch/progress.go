@@ -2,12 +2,13 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"io"
 )
 
 // Progress watches transfers. It is called from several goroutines.
 type Progress interface {
-	// Start announces a transfer of size bytes, or -1 when the size is not known.
+	// Start announces a transfer of size bytes, or -1 when the size is not known; what arrived before does not count.
 	Start(name string, size int64) Transfer
 }
 
@@ -24,17 +25,12 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 	}
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
 		var transfer Transfer
-		open := b.Open
-		b.Open = func(ctx context.Context) (io.ReadCloser, int64, error) {
-			body, size, err := open(ctx)
-			if err != nil {
-				return nil, 0, err
+		b.watch = func(body io.ReadCloser, left int64) io.ReadCloser {
+			if transfer != nil { // a continued transfer was of no use and has begun anew
+				transfer.Finish(errRestarted)
 			}
-			if b.Size > 0 {
-				size = b.Size
-			}
-			transfer = progress.Start(b.Name, size)
-			return &watchedBody{ReadCloser: body, transfer: transfer}, size, nil
+			transfer = progress.Start(b.Name, left)
+			return &watchedBody{ReadCloser: body, transfer: transfer}
 		}
 		stored, err := f.Fetch(ctx, b)
 		if transfer != nil {
@@ -43,6 +39,8 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 		return stored, err
 	})
 }
+
+var errRestarted = errors.New("what had arrived before was of no use")
 
 type watchedBody struct {
 	io.ReadCloser

@@ -21,10 +21,14 @@ type Retry struct {
 	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 500 ms
 }
 
+// advance is how many more bytes an attempt must have brought, for good, to count as the first one again.
+const advance = 1 << 20
+
 // maxWait bounds the pause between two attempts.
 const maxWait = 15 * time.Second
 
-// Do calls f until it succeeds, fails for good, has been called Attempts times, or ctx ends.
+// Do calls f until it succeeds, fails for good, has been called Attempts times, or ctx ends. Attempts that brought a
+// transfer forward do not count, so that a large blob arrives also over a line that never holds for long.
 func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	attempts, wait := r.Attempts, r.Wait
 	if attempts <= 0 {
@@ -33,22 +37,28 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	if wait <= 0 {
 		wait = 500 * time.Millisecond
 	}
+	pause := wait
 	for n := 1; ; n++ {
 		err := f(ctx)
 		if err == nil || ctx.Err() != nil || !Transient(err) {
 			return err
 		}
+		var cut *cutError
+		if errors.As(err, &cut) && cut.gained >= advance {
+			n, pause = 0, wait
+			continue
+		}
 		if n == attempts {
 			return fmt.Errorf("%w (tried %d times)", err, attempts)
 		}
-		timer := time.NewTimer(min(wait, maxWait))
+		timer := time.NewTimer(min(pause, maxWait))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
 			return context.Cause(ctx)
 		case <-timer.C:
 		}
-		wait *= 2
+		pause *= 2
 	}
 }
 
@@ -85,7 +95,7 @@ func Transient(err error) bool {
 	case errors.As(err, &network) && network.Timeout():
 		return true
 	}
-	for _, target := range []error{io.ErrUnexpectedEOF, io.EOF, ErrStalled, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED} {
+	for _, target := range []error{io.ErrUnexpectedEOF, io.EOF, ErrStalled, errRange, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED} {
 		if errors.Is(err, target) {
 			return true
 		}

@@ -101,7 +101,7 @@ func (o Options) fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
 	return o.Fetcher.Fetch(ctx, fetch.Blob{
 		Name: r.Target + " " + r.fileName(), SHA256: r.SHA256, Size: r.Size,
 		From: func(context.Context) (fetch.Location, error) {
-			return fetch.Location{Client: s.options.Client, URL: address}, nil
+			return fetch.Location{Client: o.Client, URL: address}, nil
 		},
 	})
 }

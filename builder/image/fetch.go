@@ -2,7 +2,6 @@ package image
 
 import (
 	"context"
-	"io"
 
 	"github.com/sealift/sealift/builder/fetch"
 )
@@ -29,12 +28,12 @@ func (s *Source) Fetch(ctx context.Context, r Resolved, d Descriptor) (fetch.Sto
 func (s *Source) blob(ref Reference, d Descriptor) fetch.Blob {
 	return fetch.Blob{
 		Name: ref.String() + " " + d.hex()[:12], SHA256: d.hex(), Size: d.Size,
-		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
+		From: func(ctx context.Context) (fetch.Location, error) {
 			repo, err := s.repos.get(ctx, ref.Repository())
 			if err != nil {
-				return nil, 0, err
+				return fetch.Location{}, err
 			}
-			return repo.blob(ctx, d.Digest)
+			return repo.blob(d.Digest), nil
 		},
 	}
 }

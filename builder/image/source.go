@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 
@@ -101,14 +100,10 @@ func (r *repository) options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithTransport(r.client.Transport)}
 }
 
-// blob opens the transfer of a blob.
-func (r *repository) blob(ctx context.Context, digest string) (io.ReadCloser, int64, error) {
+// blob is where a blob of the repository lies.
+func (r *repository) blob(digest string) fetch.Location {
 	address := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", r.Scheme(), r.RegistryStr(), r.RepositoryStr(), digest)
-	resp, err := r.client.Get(ctx, address, nil)
-	if err != nil {
-		return nil, 0, err
-	}
-	return resp.Body, resp.ContentLength, nil
+	return fetch.Location{Client: r.client, URL: address}
 }
 
 // statusOf is the HTTP status that an error stands for, or 0.
