@@ -3,11 +3,8 @@ package bundle
 import (
 	"archive/tar"
 	"bufio"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -24,7 +21,11 @@ type Archive struct {
 	// Digest is the sha256 of the index, hex: the identity of the archive.
 	Digest string
 
+	index     []byte // as it is signed
+	signature []byte // of the index; nil when it has none
+
 	src     io.ReaderAt // nil when unpacked
+	first   int64       // length of the index's member
 	body    int64       // where the entries' members begin
 	dir     *os.Root    // nil when packed
 	entries map[string]Entry
@@ -64,7 +65,9 @@ func openDir(name string) (*Archive, error) {
 		if x, err = parseIndex(data); err == nil {
 			a := newArchive(x, data)
 			a.dir, a.closer = dir, dir
-			return a, nil
+			if a.signature, err = readSignatureFile(dir.FS()); err == nil {
+				return a, nil
+			}
 		}
 	}
 	return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w", name, err), dir.Close())
@@ -89,13 +92,23 @@ func readIndexBytes(r io.Reader) ([]byte, error) {
 
 // NewArchive reads the index of an archive of size bytes, wherever its bytes come from.
 func NewArchive(src io.ReaderAt, size int64) (*Archive, error) {
-	data, body, err := readIndexMember(io.NewSectionReader(src, 0, size))
+	in := &countingReader{r: bufio.NewReaderSize(io.NewSectionReader(src, 0, size), 64<<10)}
+	data, err := readIndexMember(in)
 	if err != nil {
 		return nil, err
 	}
+	first := in.n
 	x, err := parseIndex(data)
 	if err != nil {
 		return nil, err
+	}
+	sig, err := readSignatureMember(in, x.ownPath())
+	if err != nil {
+		return nil, err
+	}
+	body := first
+	if sig != nil {
+		body = in.n
 	}
 	want := body + int64(len(endOfArchive))
 	if n := len(x.Entries); n > 0 {
@@ -108,21 +121,20 @@ func NewArchive(src io.ReaderAt, size int64) (*Archive, error) {
 		return nil, fmt.Errorf("has %d bytes behind its end; copy or download it again", size-want)
 	}
 	a := newArchive(x, data)
-	a.src, a.body = src, body
+	a.src, a.first, a.body, a.signature = src, first, body, sig
 	return a, nil
 }
 
 func newArchive(x Index, data []byte) *Archive {
-	a := &Archive{Index: x, Digest: sha256Hex(data), entries: make(map[string]Entry, len(x.Entries))}
+	a := &Archive{Index: x, Digest: sha256Hex(data), index: data, entries: make(map[string]Entry, len(x.Entries))}
 	for _, e := range x.Entries {
 		a.entries[e.Path] = e
 	}
 	return a
 }
 
-// readIndexMember inflates the first gzip member and returns the index in it and the length of the member.
-func readIndexMember(r io.Reader) (data []byte, length int64, err error) {
-	in := &countingReader{r: bufio.NewReaderSize(r, 64<<10)}
+// readIndexMember inflates the first gzip member and returns the index in it.
+func readIndexMember(in *countingReader) ([]byte, error) {
 	notOurs := func(err error) error {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return errors.New("truncated within its index; copy or download it again")
@@ -131,24 +143,25 @@ func readIndexMember(r io.Reader) (data []byte, length int64, err error) {
 	}
 	gz, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, 0, notOurs(err)
+		return nil, notOurs(err)
 	}
 	gz.Multistream(false)
 	entry := tar.NewReader(gz)
 	header, err := entry.Next()
 	if err != nil {
-		return nil, 0, notOurs(err)
+		return nil, notOurs(err)
 	}
 	if path.Base(header.Name) != IndexName {
-		return nil, 0, fmt.Errorf("not an archive made by sealift: its first entry is %q, not %s", header.Name, IndexName)
+		return nil, fmt.Errorf("not an archive made by sealift: its first entry is %q, not %s", header.Name, IndexName)
 	}
-	if data, err = readIndexBytes(entry); err != nil {
-		return nil, 0, notOurs(err)
+	data, err := readIndexBytes(entry)
+	if err != nil {
+		return nil, notOurs(err)
 	}
 	if n, err := io.Copy(io.Discard, io.LimitReader(gz, blockSize)); err != nil || n >= blockSize {
-		return nil, 0, notOurs(errors.Join(err, errors.New("the index does not fill its gzip member")))
+		return nil, notOurs(errors.Join(err, errors.New("the index does not fill its gzip member")))
 	}
-	return data, in.n, nil
+	return data, nil
 }
 
 // countingReader counts what the inflater takes. It has ReadByte, so that the inflater takes no byte too many.
@@ -206,16 +219,14 @@ func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	return &verifiedReader{entry: e, content: content, sum: sha256.New(), left: e.Size}, nil
+	return newVerifiedReader(a, e, content), nil
 }
 
 func (a *Archive) open(e Entry) (io.ReadCloser, error) {
 	if a.dir != nil {
 		return a.dir.Open(filepath.FromSlash(e.Path))
 	}
-	if e.Encoding == Link {
-		e = a.entries[e.Link]
-	}
+	e = a.bearer(e)
 	if e.Encoding == Stored {
 		content := storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}
 		return struct {
@@ -232,6 +243,14 @@ func (a *Archive) open(e Entry) (io.ReadCloser, error) {
 		return nil, errors.Join(err, gz.Close())
 	}
 	return gz, nil
+}
+
+// bearer is the entry whose member has the content of e: e itself, or what it links to.
+func (a *Archive) bearer(e Entry) Entry {
+	if e.Encoding == Link {
+		return a.entries[e.Link]
+	}
+	return e
 }
 
 // member is the byte range of an entry in the archive.
@@ -307,43 +326,3 @@ func (s storedContent) ReadAt(p []byte, off int64) (n int, err error) {
 	}
 	return n, err
 }
-
-// verifiedReader hashes what passes and compares at the end.
-type verifiedReader struct {
-	entry   Entry
-	content io.ReadCloser
-	sum     hash.Hash
-	left    int64
-	err     error
-}
-
-func (v *verifiedReader) Read(p []byte) (int, error) {
-	if v.err != nil {
-		return 0, v.err
-	}
-	if v.left == 0 {
-		v.err = v.verdict()
-		return 0, v.err
-	}
-	n, err := v.content.Read(p[:min(int64(len(p)), v.left)])
-	v.sum.Write(p[:n])
-	v.left -= int64(n)
-	switch {
-	case err == nil || v.left == 0:
-		return n, nil
-	case errors.Is(err, io.EOF):
-		v.err = fmt.Errorf("%s: ends %d bytes early: %w", v.entry.Path, v.left, io.ErrUnexpectedEOF)
-	default:
-		v.err = fmt.Errorf("%s: %w", v.entry.Path, err)
-	}
-	return n, v.err
-}
-
-func (v *verifiedReader) verdict() error {
-	if got := hex.EncodeToString(v.sum.Sum(nil)); got != v.entry.SHA256 {
-		return &DigestError{Path: v.entry.Path, Got: got, Want: v.entry.SHA256}
-	}
-	return io.EOF
-}
-
-func (v *verifiedReader) Close() error { return v.content.Close() }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
 )
 
@@ -34,11 +33,18 @@ func WriteBundle(ctx context.Context, w io.Writer, b Bundle, o WriteOptions) (In
 			return Index{}, err
 		}
 		pieces = append(pieces, own)
+		if a.signature != nil {
+			signed, err := p.piece(BytesFile(a.Index.ownPath()+signatureSuffix, 0o644, a.signature))
+			if err != nil {
+				return Index{}, err
+			}
+			pieces = append(pieces, signed)
+		}
 		for _, e := range a.Index.Entries {
 			pieces = append(pieces, piece{entry: e, verbatim: a.member(e)})
 		}
 	}
-	return index, write(ctx, w, &index, IndexName, pieces)
+	return index, p.write(ctx, w, &index, pieces)
 }
 
 func (x *Index) addPackage(a *Archive) error {
@@ -65,21 +71,13 @@ func (x *Index) addPackage(a *Archive) error {
 
 // indexPiece is the package's own index as an entry of a bundle: its first member, byte for byte.
 func (a *Archive) indexPiece() (piece, error) {
-	data, err := a.Index.marshal()
-	if err != nil {
-		return piece{}, err
-	}
-	if got := sha256Hex(data); got != a.Digest {
-		return piece{}, &DigestError{Path: IndexName, Got: got, Want: a.Digest}
-	}
 	e := Entry{
-		Path: path.Join(a.Index.Packages[0].Dir(), IndexName), Mode: 0o644, Size: int64(len(data)), SHA256: a.Digest,
-		Encoding: Deflate, Length: a.body,
+		Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index)), SHA256: a.Digest, Encoding: Deflate, Length: a.first,
 	}
 	header, err := tarHeader(e)
 	if err != nil {
 		return piece{}, err
 	}
 	e.Header = int64(len(header))
-	return piece{entry: e, header: header, verbatim: io.NewSectionReader(a.src, 0, a.body)}, nil
+	return piece{entry: e, header: header, verbatim: io.NewSectionReader(a.src, 0, a.first)}, nil
 }

@@ -75,9 +75,10 @@ type Package struct {
 func AddOnDir(name, version string) string { return path.Join("addons", name, version) }
 
 // The files that an archive has by name. IndexName lies at the root of a bundle, and in the add-on directory of a
-// package; the others lie at the root of a bundle.
+// package, and so does its signature; the others lie at the root of a bundle.
 const (
 	IndexName     = "index.json"
+	SignatureName = IndexName + signatureSuffix
 	InstallerName = "installer.yaml" // the Installer that the bundle is for
 	ScriptName    = "install.sh"     // starts BinaryName
 	BinaryName    = "bin/sealift"

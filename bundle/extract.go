@@ -64,9 +64,10 @@ func (a *Archive) extract(root *os.Root, e Entry) (err error) {
 	return root.Rename(temp, name)
 }
 
-// Verify reads every entry and reports all that are not what the index says.
+// Verify reads every entry and reports all that are not what the index says. Of a bundle it also reports packages that are
+// not what their own indexes say.
 func (a *Archive) Verify(ctx context.Context) error {
-	var errs []error
+	errs := []error{a.verifyEnds()}
 	for _, e := range a.Index.Entries {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -77,6 +78,12 @@ func (a *Archive) Verify(ctx context.Context) error {
 			err = errors.Join(err, r.Close())
 		}
 		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if a.Index.Kind == KindBundle && errors.Join(errs...) == nil {
+		for _, p := range a.Index.Packages {
+			_, err := a.packageIndex(p)
 			errs = append(errs, err)
 		}
 	}

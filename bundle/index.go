@@ -90,6 +90,14 @@ func (m *FileMode) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// ownPath is where the index lies in its archive.
+func (x Index) ownPath() string {
+	if x.Kind == KindPackage {
+		return path.Join(x.Packages[0].Dir(), IndexName)
+	}
+	return IndexName
+}
+
 // marshal gives the canonical bytes of an index; its digest is the identity of the archive.
 func (x Index) marshal() ([]byte, error) {
 	var buf bytes.Buffer
@@ -145,6 +153,9 @@ func (x Index) validate() error {
 		e := &x.Entries[i]
 		if err := e.validate(end, seen); err != nil {
 			return fmt.Errorf("entry %q: %w", e.Path, err)
+		}
+		if e.Path == x.ownPath() || e.Path == x.ownPath()+signatureSuffix {
+			return fmt.Errorf("entry %q: has the place of the index or of its signature", e.Path)
 		}
 		if x.Kind == KindPackage && !strings.HasPrefix(e.Path, x.Packages[0].Dir()+"/") {
 			return fmt.Errorf("entry %q: lies outside %s", e.Path, x.Packages[0].Dir())

@@ -96,24 +96,33 @@ func (m *member) stored(p []byte, final bool) {
 	if m.buf == nil {
 		m.buf = make([]byte, 0, storedHeader+maxStoredBlock)
 	}
+	header := storedBlock(len(p), final)
 	block := m.buf[:storedHeader+len(p)]
+	copy(block, header[:])
 	copy(block[storedHeader:], p)
-	block[0] = 0
-	if final {
-		block[0] = 1
-	}
-	binary.LittleEndian.PutUint16(block[1:], uint16(len(p)))
-	binary.LittleEndian.PutUint16(block[3:], ^uint16(len(p)))
 	m.count(p)
 	m.raw(block)
 }
 
+// storedBlock gives what precedes the n bytes of a stored block.
+func storedBlock(n int, final bool) (header [storedHeader]byte) {
+	if final {
+		header[0] = 1
+	}
+	binary.LittleEndian.PutUint16(header[1:], uint16(n))
+	binary.LittleEndian.PutUint16(header[3:], ^uint16(n))
+	return header
+}
+
 func (m *member) close() error {
-	var trailer [gzipTrailer]byte
-	binary.LittleEndian.PutUint32(trailer[:4], m.crc.Sum32())
-	binary.LittleEndian.PutUint32(trailer[4:], m.n)
-	m.raw(trailer[:])
+	m.raw(gzipSums(m.crc.Sum32(), m.n))
 	return m.err
+}
+
+// gzipSums gives the end of a member: CRC-32 and size modulo 2^32 of what it inflates to.
+func gzipSums(crc, n uint32) []byte {
+	trailer := make([]byte, 0, gzipTrailer)
+	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(trailer, crc), n)
 }
 
 // storeMember writes header, content and padding as stored blocks, each but the last one full.

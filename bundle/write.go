@@ -10,13 +10,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/bundle/signature"
 )
 
 // spoolSize is the size from which a deflated form is kept in a file instead of in memory.
@@ -33,6 +33,8 @@ type WriteOptions struct {
 	Spool string
 	// Jobs is how many files are compressed at once; zero means one.
 	Jobs int
+	// Key signs the index, if it is not nil.
+	Key *signature.Key
 }
 
 // piece is a file with all that is known of its member before it is written.
@@ -44,8 +46,8 @@ type piece struct {
 	verbatim *io.SectionReader             // the whole member, copied out of another archive
 }
 
-// WritePackage writes the archive of one add-on and returns its index. The same package gives the same bytes, whatever
-// the options. Each file's content is verified against its size and digest while it is written.
+// WritePackage writes the archive of one add-on and returns its index. The same package and key give the same bytes,
+// whatever the other options. Each file's content is verified against its size and digest while it is written.
 func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
 	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
 	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
@@ -56,7 +58,7 @@ func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (
 	if err != nil {
 		return Index{}, err
 	}
-	return index, write(ctx, w, &index, path.Join(info.Dir(), IndexName), pieces)
+	return index, pw.write(ctx, w, &index, pieces)
 }
 
 // packer turns files into members.
@@ -201,7 +203,7 @@ func layOut(pieces []piece) ([]Entry, error) {
 }
 
 // write puts index, members and the end of the tar into w.
-func write(ctx context.Context, w io.Writer, index *Index, indexPath string, pieces []piece) (err error) {
+func (p *packer) write(ctx context.Context, w io.Writer, index *Index, pieces []piece) (err error) {
 	if index.Entries, err = layOut(pieces); err != nil {
 		return err
 	}
@@ -212,8 +214,13 @@ func write(ctx context.Context, w io.Writer, index *Index, indexPath string, pie
 	if err != nil {
 		return err
 	}
-	if err := writeIndex(w, indexPath, data); err != nil {
+	if err := writeIndex(w, index.ownPath(), data); err != nil {
 		return err
+	}
+	if p.options.Key != nil {
+		if err := writeSignature(w, index.ownPath(), data, p.options.Key); err != nil {
+			return err
+		}
 	}
 	for _, piece := range pieces {
 		if err := ctx.Err(); err != nil {
