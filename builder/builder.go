@@ -27,6 +27,7 @@ import (
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/diag"
 )
 
@@ -42,6 +43,7 @@ type Options struct {
 	Retry     fetch.Retry
 	Progress  fetch.Progress // may be nil
 	Log       *slog.Logger   // nil means to log nothing
+	Key       *signature.Key // signs the packages; nil means not to
 }
 
 // Builder builds packages. It keeps connections and knowledge of archives between them.
@@ -50,6 +52,7 @@ type Builder struct {
 	platforms []string
 	targets   []hostpkg.Target
 	jobs      int
+	key       *signature.Key
 	log       *slog.Logger
 	images    *image.Source
 	assets    *asset.Source
@@ -58,7 +61,7 @@ type Builder struct {
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, log: o.Log, targets: o.Config.Targets}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, log: o.Log, targets: o.Config.Targets}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -167,7 +170,7 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (siz
 	}
 	defer f.Discard()
 	h := sha256.New()
-	if _, err := bundle.WritePackage(ctx, io.MultiWriter(f, h), p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs}); err != nil {
+	if _, err := bundle.WritePackage(ctx, io.MultiWriter(f, h), p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs, Key: b.key}); err != nil {
 		return 0, "", b.explain(err, p)
 	}
 	info, err := f.Stat()

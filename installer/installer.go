@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/preflight"
@@ -38,6 +39,8 @@ type Options struct {
 	LogDir string
 	// Binary is the sealift to leave on the node: the running one.
 	Binary string
+	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
+	Trusted []signature.PublicKey
 	// Output receives what hooks and tools print, besides the log file; nil for nothing.
 	Output io.Writer
 }
@@ -75,6 +78,9 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.archive, err = bundle.Open(o.Bundle); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
+	if err := i.checkTrust(); err != nil {
+		return nil, fmt.Errorf("bundle %s is not to be trusted: %w", o.Bundle, err)
+	}
 	if err := i.readSpec(); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
 	}
@@ -102,6 +108,19 @@ func StateDir(root string) string { return filepath.Join(root, "state") }
 var errNotRoot = &preflight.RefusedError{Report: preflight.Report{Results: []preflight.Result{{
 	Check: "root", Status: preflight.Fail, Message: "an install changes packages and services", Hint: "run the command with sudo",
 }}}}
+
+// checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the
+// Installer.
+func (i *Install) checkTrust() error {
+	if len(i.options.Trusted) == 0 {
+		return nil
+	}
+	trust, err := i.archive.VerifySignature(i.options.Trusted...)
+	if err == nil && trust.Signer == "" {
+		err = fmt.Errorf("its packages are signed, but the bundle itself is %w; sign it with 'sealift bundle --key'", bundle.ErrUntrusted)
+	}
+	return err
+}
 
 func (i *Install) readSpec() error {
 	if i.archive.Index.Kind != bundle.KindBundle {

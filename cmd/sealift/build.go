@@ -19,6 +19,7 @@ type buildOptions struct {
 	jobs      int
 	cacheDir  string
 	config    string
+	key       string
 	format    string
 }
 
@@ -48,6 +49,7 @@ Debian hosts need apt-get on the machine that builds.`,
 	flags.IntVar(&o.jobs, "jobs", 0, "transfers at once (default: one for each CPU, at least 4)")
 	flags.StringVar(&o.cacheDir, "cache", "", "directory that keeps what was fetched (default: sealift in the user's cache directory)")
 	flags.StringVar(&o.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
+	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
 	addOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -71,9 +73,13 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 	if err != nil {
 		return err
 	}
+	key, err := a.signingKey(o.key)
+	if err != nil {
+		return err
+	}
 	watch := newTransferWatch(a.errOut)
 	b, err := builder.New(store, builder.Options{
-		Config: settings, Targets: o.targets, Platforms: o.platforms, Jobs: o.jobs, Progress: watch, Log: a.log,
+		Config: settings, Targets: o.targets, Platforms: o.platforms, Jobs: o.jobs, Progress: watch, Log: a.log, Key: key,
 	})
 	if err != nil {
 		return usageError("%v", err)

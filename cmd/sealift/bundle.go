@@ -25,6 +25,7 @@ type bundleOptions struct {
 	out      string
 	binary   string
 	platform string
+	key      string
 	format   string
 }
 
@@ -39,7 +40,7 @@ Installer itself, this sealift, and an install.sh that starts it.
 The packages are copied as they are, nothing is compressed again. The same Installer, packages and sealift give
 the same bytes.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
-  sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz -o json`,
+  sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
@@ -49,8 +50,9 @@ the same bytes.`,
 	flags.StringVar(&o.out, "out", "", "the archive to write")
 	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
 	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	addOutputFlag(cmd, &o.format)
-	for _, name := range []string{"file", "store", "out"} {
+	for _, name := range []string{"file", "store", "out", "key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -70,6 +72,10 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	key, err := a.signingKey(o.key)
+	if err != nil {
+		return err
+	}
 	if o.binary == "" {
 		if o.binary, err = os.Executable(); err != nil {
 			return err
@@ -80,7 +86,7 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 		return err
 	}
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Store: packages, Binary: o.binary, Platform: o.platform, Spool: filepath.Join(spool, "deflated"),
+		Installer: installer, Store: packages, Binary: o.binary, Platform: o.platform, Spool: filepath.Join(spool, "deflated"), Key: key,
 	})
 	if err != nil {
 		return err

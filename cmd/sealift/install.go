@@ -21,6 +21,7 @@ import (
 
 type installOptions struct {
 	bundle  string
+	keys    []string
 	root    string
 	plan    bool
 	yes     bool
@@ -51,6 +52,7 @@ it stopped; a second run does nothing.`,
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("bundle")
 	return cmd
@@ -73,7 +75,11 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: o.bundle, Root: o.root, Binary: binary}
+	trusted, err := publicKeys(o.keys)
+	if err != nil {
+		return err
+	}
+	options := installer.Options{Bundle: o.bundle, Root: o.root, Binary: binary, Trusted: trusted}
 	if o.verbose {
 		options.Output = a.errOut
 	}

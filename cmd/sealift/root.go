@@ -117,6 +117,7 @@ func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.manifestCommand(),
 		a.buildCommand(),
+		a.keyCommand(),
 		a.inspectCommand(),
 		a.verifyCommand(),
 		a.specCommand(),

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -32,6 +33,8 @@ type Request struct {
 	Platform string
 	// Spool is a folder for compressed forms of large files; see bundle.WriteOptions.
 	Spool string
+	// Key signs the bundle's index, if it is not nil.
+	Key *signature.Key
 }
 
 // Plan is a bundle whose parts are all there.
@@ -141,7 +144,7 @@ func (r Request) files() ([]bundle.File, error) {
 
 // Write writes the bundle.
 func (p *Plan) Write(ctx context.Context, w io.Writer) (bundle.Index, error) {
-	return bundle.WriteBundle(ctx, w, bundle.Bundle{Files: p.files, Packages: p.packages}, bundle.WriteOptions{Spool: p.request.Spool})
+	return bundle.WriteBundle(ctx, w, bundle.Bundle{Files: p.files, Packages: p.packages}, bundle.WriteOptions{Spool: p.request.Spool, Key: p.request.Key})
 }
 
 // Close releases the packages.
