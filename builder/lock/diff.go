@@ -1,0 +1,91 @@
+package lock
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Change is one difference between two locks.
+type Change struct {
+	What string `json:"what"`          // such as "image registry.k8s.io/pause:3.10" or "debian-12 linux/amd64 socat"
+	Was  string `json:"was,omitempty"` // empty when it was not locked
+	Now  string `json:"now,omitempty"` // empty when it is needed no more
+}
+
+// String is the change as a line of text.
+func (c Change) String() string {
+	switch {
+	case c.Was == "":
+		return fmt.Sprintf("%s: new, %s", c.What, c.Now)
+	case c.Now == "":
+		return fmt.Sprintf("%s: no longer needed, was %s", c.What, c.Was)
+	}
+	return fmt.Sprintf("%s: %s, was %s", c.What, c.Now, c.Was)
+}
+
+// Diff says what changed from one lock to another, in order of what it is about: images, assets, then packages.
+func Diff(was, now Lock) []Change {
+	return slices.Concat(
+		changes(was.images(), now.images()),
+		changes(was.assets(), now.assets()),
+		changes(was.packages(), now.packages()),
+	)
+}
+
+// changes compares what two locks say of the same kind of thing.
+func changes(was, now map[string]string) []Change {
+	var list []Change
+	names := slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(now))...))))
+	for _, name := range names {
+		if was[name] != now[name] {
+			list = append(list, Change{What: name, Was: was[name], Now: now[name]})
+		}
+	}
+	return list
+}
+
+// images maps the name of each image, and of each of its platforms, to its digest.
+func (l Lock) images() map[string]string {
+	m := make(map[string]string)
+	for _, i := range l.Images {
+		m["image "+i.Ref] = i.Digest
+		for platform, digest := range i.Platforms {
+			if digest != i.Digest { // an image without an index is its own and only platform
+				m["image "+i.Ref+" "+platform] = digest
+			}
+		}
+	}
+	return m
+}
+
+func (l Lock) assets() map[string]string {
+	m := make(map[string]string)
+	for _, a := range l.Assets {
+		m["asset "+a.URL] = fmt.Sprintf("sha256:%s (%d bytes)", a.SHA256, a.Size)
+	}
+	return m
+}
+
+// packages maps each package to its versions, of which there may be several, and to the content of its file where the
+// version alone would not show a change. That of a target to what was asked for.
+func (l Lock) packages() map[string]string {
+	m := make(map[string]string)
+	for _, t := range l.Targets {
+		target := t.Name + " " + t.Platform
+		m[target] = "packages for " + strings.Join(t.Names, " ")
+		for _, p := range t.Packages {
+			what := target + " " + p.Name
+			is := fmt.Sprintf("%s %s (sha256:%s)", p.Version, p.Arch, p.SHA256[:min(12, len(p.SHA256))])
+			if p.Key != "" {
+				is += " signed by keys sha256:" + p.Key[:min(12, len(p.Key))]
+			}
+			if other := m[what]; other != "" {
+				is = other + ", " + is
+			}
+			m[what] = is
+		}
+	}
+	return m
+}
