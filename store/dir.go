@@ -3,6 +3,8 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,10 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // dir is a store in a folder. Files being written begin with tempPrefix and are never listed.
@@ -20,8 +26,14 @@ type dir struct {
 
 const tempPrefix = ".sealift-put-"
 
+// lockName is the file that is locked while a Swap compares and replaces, and while a temporary file is made.
+const lockName = ".sealift-put-lock"
+
 func openDir(name string) (Store, error) {
 	root, err := os.OpenRoot(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("store: %w; make the folder first", err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
@@ -30,10 +42,21 @@ func openDir(name string) (Store, error) {
 
 type fileObject struct {
 	*os.File
-	size int64
+	info fs.FileInfo
 }
 
-func (f fileObject) Size() int64 { return f.size }
+func (f fileObject) Size() int64     { return f.info.Size() }
+func (f fileObject) Version() string { return fileVersion(f.info) }
+func (f fileObject) SHA256() string  { return "" }
+
+// fileVersion tells files of one name apart: each Put makes a new one.
+func fileVersion(info fs.FileInfo) string {
+	var inode uint64
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		inode = stat.Ino
+	}
+	return fmt.Sprintf("%x-%x-%x", inode, info.ModTime().UnixNano(), info.Size())
+}
 
 func (d *dir) Get(_ context.Context, key string) (Object, error) {
 	if err := checkKey(key); err != nil {
@@ -50,37 +73,178 @@ func (d *dir) Get(_ context.Context, key string) (Object, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return fileObject{f, info.Size()}, nil
+	return fileObject{f, info}, nil
 }
 
-func (d *dir) Put(ctx context.Context, key string, value io.Reader) (err error) {
+func (d *dir) Put(ctx context.Context, key string, value Value) (version string, err error) {
 	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	f, err := d.create(key)
+	if err = errors.Join(err, unlock()); err != nil {
+		return "", fmt.Errorf("store %s: put %s: %w", d.root.Name(), key, err)
+	}
+	if version, err = d.fill(ctx, f, key, value); err != nil {
+		return "", fmt.Errorf("store %s: put %s: %w", d.root.Name(), key, err)
+	}
+	return version, nil
+}
+
+// temporary is a file that is being written. Its writer has it locked, and the kernel drops the lock however the writer ends.
+type temporary struct {
+	*os.File
+	name string
+}
+
+// create makes a temporary file for a key, and removes those that killed writers left. The store is locked meanwhile: between
+// its making and its locking a file looks abandoned.
+func (d *dir) create(key string) (*temporary, error) {
+	folder := path.Dir(key)
+	if err := d.root.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	found, err := fs.Glob(d.root.FS(), path.Join(folder, tempPrefix+"*.*"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range found {
+		if err := d.removeAbandoned(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove what an interrupted run left: %w", err)
+		}
+	}
+	// A name for each writer: two may put the same key at once.
+	name := path.Join(folder, fmt.Sprintf("%s%s.%d.%x", tempPrefix, path.Base(key), os.Getpid(), time.Now().UnixNano()))
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(err, f.Close(), d.root.Remove(name))
+	}
+	return &temporary{f, name}, nil
+}
+
+func (d *dir) removeAbandoned(name string) error {
+	f, err := d.root.Open(name)
+	if err != nil {
 		return err
 	}
-	if err := d.root.MkdirAll(path.Dir(key), 0o755); err != nil {
-		return fmt.Errorf("store %s: %w", d.root.Name(), err)
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return nil
 	}
-	temp := path.Join(path.Dir(key), tempPrefix+path.Base(key))
-	f, err := d.root.Create(temp)
-	if err != nil {
-		return fmt.Errorf("store %s: %w", d.root.Name(), err)
-	}
+	return errors.Join(err, d.root.Remove(name))
+}
+
+// fill writes a value and gives it its name.
+func (d *dir) fill(ctx context.Context, f *temporary, key string, value Value) (version string, err error) {
 	defer func() {
 		if err != nil {
-			_ = d.root.Remove(temp)
+			_ = d.root.Remove(f.name)
 		}
 	}()
-	_, err = io.Copy(f, value)
-	if err == nil {
-		err = ctx.Err()
-	}
+	err = copyVerified(ctx, f, value)
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("store %s: put %s: %w", d.root.Name(), key, err)
+	info, statErr := f.Stat()
+	if err = errors.Join(err, statErr); err == nil {
+		err = d.root.Rename(f.name, key) // before it is closed: until then nobody takes it for abandoned
 	}
-	return d.root.Rename(temp, key)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", err
+	}
+	return fileVersion(info), d.syncFolder(path.Dir(key))
+}
+
+// syncFolder puts the name of a new file onto the disk.
+func (d *dir) syncFolder(name string) error {
+	f, err := d.root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// copyChunk is what is copied between two looks at the context.
+const copyChunk = 1 << 20
+
+func copyVerified(ctx context.Context, to io.Writer, value Value) error {
+	sum := sha256.New()
+	for off := int64(0); off < value.Size; off += copyChunk {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		want := min(copyChunk, value.Size-off)
+		n, err := io.Copy(io.MultiWriter(to, sum), io.NewSectionReader(value.Content, off, want))
+		if err = errors.Join(err, shortOf(n, want)); err != nil {
+			return err
+		}
+		value.meter(n, 0)
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != value.SHA256 {
+		return fmt.Errorf("the content changed while it was copied: sha256 is %s, was %s", got, value.SHA256)
+	}
+	return nil
+}
+
+func (d *dir) Swap(ctx context.Context, key string, data []byte, old string) (version string, err error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	current := ""
+	info, err := d.root.Stat(key)
+	switch {
+	case err == nil:
+		current = fileVersion(info)
+	case !errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("store %s: %w", d.root.Name(), err)
+	}
+	if current != old {
+		return "", fmt.Errorf("store %s: %s: %w", d.root.Name(), key, ErrChanged)
+	}
+	f, err := d.create(key)
+	if err == nil {
+		version, err = d.fill(ctx, f, key, Bytes(data))
+	}
+	if err != nil {
+		return "", fmt.Errorf("store %s: put %s: %w", d.root.Name(), key, err)
+	}
+	return version, nil
+}
+
+// lockPoll is how often a lock that someone else has is asked for: it is held for milliseconds.
+const lockPoll = 10 * time.Millisecond
+
+// lock keeps other writers out, of this machine and of others where the file system passes locks on.
+func (d *dir) lock(ctx context.Context) (unlock func() error, err error) {
+	f, err := d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", d.root.Name(), err)
+	}
+	for {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
+			err = pause(ctx, lockPoll)
+			if err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("store %s: lock: %w", d.root.Name(), err), f.Close())
+		}
+		return f.Close, nil // the lock goes with the file
+	}
 }
 
 func (d *dir) List(ctx context.Context, prefix string) ([]Info, error) {
@@ -97,10 +261,12 @@ func (d *dir) List(ctx context.Context, prefix string) ([]Info, error) {
 			return nil
 		}
 		if err == nil {
-			infos = append(infos, Info{Key: p, Size: info.Size()})
+			infos = append(infos, Info{Key: p, Size: info.Size(), Version: fileVersion(info)})
 		}
 		return err
 	})
-	slices.SortFunc(infos, func(a, b Info) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(infos, byKey)
 	return infos, err
 }
+
+func byKey(a, b Info) int { return cmp.Compare(a.Key, b.Key) }

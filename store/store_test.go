@@ -2,13 +2,11 @@ package store_test
 
 import (
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/iotest"
 
 	"github.com/sealift/sealift/store"
 )
@@ -25,7 +23,7 @@ func TestPutGetList(t *testing.T) {
 			}
 			for _, key := range []string{"b/two.tar.gz", "a.tar.gz"} {
 				for _, text := range []string{"old", "content of " + key} {
-					if err := s.Put(t.Context(), key, strings.NewReader(text)); err != nil {
+					if _, err := s.Put(t.Context(), key, store.Bytes([]byte(text))); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -54,15 +52,35 @@ func TestMissingValueIsNotExist(t *testing.T) {
 	}
 }
 
-func TestBrokenPutLeavesNothing(t *testing.T) {
+func TestContentThatChangesIsNotStored(t *testing.T) {
 	dir := t.TempDir()
 	s, _ := store.Open(dir)
-	broken := io.MultiReader(strings.NewReader("half"), iotest.ErrReader(errors.New("line cut")))
-	if err := s.Put(t.Context(), "x", broken); err == nil {
-		t.Error("no error")
+	data := []byte("content")
+	value := store.Bytes(data)
+	data[0] = 'C'
+	if _, err := s.Put(t.Context(), "x", value); err == nil || !strings.Contains(err.Error(), "changed while it was copied") {
+		t.Errorf("got %v", err)
 	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
+	if infos, err := s.List(t.Context(), ""); err != nil || len(infos) != 0 {
+		t.Errorf("lists %v, %v", infos, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, ".sealift-put-x*")); len(left) != 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+func TestWhatAKilledPutLeftIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	s, _ := store.Open(dir)
+	left := filepath.Join(dir, ".sealift-put-x.1.1")
+	if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "x", store.Bytes(nil)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
 	}
 }
 
@@ -83,7 +101,7 @@ func TestKeysStayInTheStore(t *testing.T) {
 		if _, err := s.Get(t.Context(), key); err == nil {
 			t.Errorf("got %q", key)
 		}
-		if err := s.Put(t.Context(), key, strings.NewReader("")); err == nil {
+		if _, err := s.Put(t.Context(), key, store.Bytes(nil)); err == nil {
 			t.Errorf("put %q", key)
 		}
 	}

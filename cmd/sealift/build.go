@@ -77,7 +77,7 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 	if err != nil {
 		return err
 	}
-	watch := newTransferWatch(a.errOut)
+	watch := newTransferWatch(a.errOut, "fetched")
 	b, err := builder.New(store, builder.Options{
 		Config: settings, Targets: o.targets, Platforms: o.platforms, Jobs: o.jobs, Progress: watch, Log: a.log, Key: key,
 	})

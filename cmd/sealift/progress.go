@@ -14,12 +14,13 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 )
 
-// newTransferWatch shows transfers: as bars on a terminal, as one line for each that ends elsewhere.
-func newTransferWatch(out io.Writer) transferWatch {
+// newTransferWatch shows transfers: as bars on a terminal, as one line for each that ends elsewhere. The
+// verb says there what was done, such as "fetched".
+func newTransferWatch(out io.Writer, verb string) transferWatch {
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return &barWatch{out: out}
 	}
-	return &lineWatch{out: out}
+	return &lineWatch{out: out, verb: verb}
 }
 
 // transferWatch is a fetch.Progress that lets other output pass between what it shows.
@@ -30,8 +31,9 @@ type transferWatch interface {
 
 // lineWatch writes a plain line for every transfer that ends.
 type lineWatch struct {
-	mu  sync.Mutex
-	out io.Writer
+	mu   sync.Mutex
+	out  io.Writer
+	verb string
 }
 
 func (w *lineWatch) Start(name string, _ int64) fetch.Transfer {
@@ -56,7 +58,7 @@ func (t *lineTransfer) Finish(err error) {
 		fmt.Fprintf(t.watch.out, "failed %s after %s: %v\n", t.name, formatBytes(t.bytes), err)
 		return
 	}
-	fmt.Fprintf(t.watch.out, "fetched %s (%s in %s)\n", t.name, formatBytes(t.bytes), time.Since(t.start).Round(10*time.Millisecond))
+	fmt.Fprintf(t.watch.out, "%s %s (%s in %s)\n", t.watch.verb, t.name, formatBytes(t.bytes), time.Since(t.start).Round(10*time.Millisecond))
 }
 
 // barWatch draws a bar for every transfer that is under way.

@@ -120,6 +120,7 @@ func (a *app) commands() []*cobra.Command {
 		a.keyCommand(),
 		a.inspectCommand(),
 		a.verifyCommand(),
+		a.publishCommand(),
 		a.specCommand(),
 		a.bundleCommand(),
 		a.installCommand(),

@@ -38,6 +38,10 @@ const (
 // RegistryServer is the registry itself, the file registry in its component.
 const RegistryServer = "registry-v3.1.2"
 
+// ObjectServer is an S3 server that keeps objects as files, the file versitygw in its component. It is no upstream of any
+// add-on, but a store to publish to.
+const ObjectServer = "versitygw-v1.8.0"
+
 // Components lists everything that the lab can make.
 func Components() []Component {
 	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents())
@@ -127,6 +131,11 @@ func runtimeComponents() []Component {
 			Path:     "github.com/distribution/distribution/v3",
 			Commands: commandsIn("cmd", "registry"),
 			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.2"},
+		}),
+		goModule("versitygw", "v1.8.0", GoModule{
+			Path:     "github.com/versity/versitygw",
+			Commands: commandsIn("cmd", "versitygw"),
+			Set:      []string{"main.Version=v1.8.0"},
 		}),
 	}
 }

@@ -123,6 +123,7 @@ func TestBinariesSayTheVersionTheyAreServedAs(t *testing.T) {
 		{FileOf{"metrics-server-v0.9.0", "metrics-server"}, []string{"--version"}, "v0.9.0"},
 		{FileOf{"local-path-provisioner-v0.0.30", "local-path-provisioner"}, []string{"--version"}, "v0.0.30"},
 		{FileOf{"registry-v3.1.2", "registry"}, []string{"--version"}, "v3.1.2"},
+		{FileOf{"versitygw-v1.8.0", "versitygw"}, []string{"--version"}, "v1.8.0"},
 		{FileOf{"image-base-debian-12", "busybox"}, nil, "BusyBox v1.35.0"},
 	}
 	for _, tt := range tests {

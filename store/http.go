@@ -1,0 +1,198 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ListingName is where a store that cannot list, a web server, is asked for what it has. `sealift publish` keeps it: an
+// object with a list "packages", each with "key" and "size".
+const ListingName = "index.json"
+
+// maxListing bounds what is read of a listing: about 100,000 packages.
+const maxListing = 64 << 20
+
+// web is a store on a web server that answers ranges.
+type web struct {
+	base   *url.URL
+	client *http.Client
+	retry  Retry
+	stall  time.Duration
+}
+
+func (o Opener) openHTTP(u *url.URL) (Store, error) {
+	if u.Host == "" {
+		return nil, fmt.Errorf("store %q names no host", u.Redacted())
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("store %q: a query or a fragment has no meaning here; leave it out", u.Redacted())
+	}
+	return &web{base: u, client: &http.Client{Transport: newTransport(o.Stall)}, retry: o.Retry, stall: o.Stall}, nil
+}
+
+// Get implements Store. The server has to answer HEAD with a length, and GET with the range that was asked for.
+func (w *web) Get(ctx context.Context, key string) (Object, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	at := &page{store: w, url: w.base.JoinPath(key)}
+	r := &remote{ctx: ctx, name: at.url.Redacted(), src: at, retry: w.retry, stall: w.stall}
+	err := w.retry.do(ctx, func() (err error) {
+		r.size, err = at.stat(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", w.base.Redacted(), err)
+	}
+	r.version = at.version()
+	return r, nil
+}
+
+// Put implements Store.
+func (w *web) Put(context.Context, string, Value) (string, error) { return "", w.readOnly() }
+
+// Swap implements Store.
+func (w *web) Swap(context.Context, string, []byte, string) (string, error) { return "", w.readOnly() }
+
+func (w *web) readOnly() error {
+	return fmt.Errorf("%s: %w; publish to the folder or the bucket behind it", w.base.Redacted(), ErrReadOnly)
+}
+
+// List implements Store, out of the index that lies there.
+func (w *web) List(ctx context.Context, prefix string) ([]Info, error) {
+	o, err := w.Get(ctx, ListingName)
+	if err != nil {
+		return nil, fmt.Errorf("a web server lists only what 'sealift publish' has put there: %w", err)
+	}
+	defer o.Close()
+	var listing struct {
+		Packages []struct {
+			Key  string
+			Size int64
+		}
+	}
+	if o.Size() > maxListing {
+		return nil, fmt.Errorf("%s of %s has %d bytes, too many", ListingName, w.base.Redacted(), o.Size())
+	}
+	if err := json.NewDecoder(io.NewSectionReader(o, 0, o.Size())).Decode(&listing); err != nil {
+		return nil, fmt.Errorf("read %s of %s: %w", ListingName, w.base.Redacted(), err)
+	}
+	var infos []Info
+	for _, p := range listing.Packages {
+		if strings.HasPrefix(p.Key, prefix) {
+			infos = append(infos, Info{Key: p.Key, Size: p.Size})
+		}
+	}
+	slices.SortFunc(infos, byKey)
+	return infos, nil
+}
+
+// page is one value on a web server, in the version that stat found.
+type page struct {
+	store *web
+	url   *url.URL
+	etag  string // empty: the server tells none
+	date  string // Last-Modified
+}
+
+func (p *page) version() string {
+	if p.etag != "" {
+		return p.etag
+	}
+	return p.date
+}
+
+// ask sends a request and returns an answer of one of the statuses that are wanted.
+func (p *page) ask(ctx context.Context, method string, header map[string]string, wanted ...int) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, p.url.String(), nil)
+	if err != nil {
+		return nil, fmt.Errorf("make a request: %w", err)
+	}
+	req.Header.Set("User-Agent", "sealift")
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	resp, err := p.store.client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(wanted, resp.StatusCode) {
+		return resp, nil
+	}
+	_ = resp.Body.Close()
+	err = &statusError{url: redacted(resp.Request.URL), code: resp.StatusCode}
+	switch resp.StatusCode {
+	case http.StatusNotFound, http.StatusGone:
+		return nil, errors.Join(err, fs.ErrNotExist)
+	case http.StatusPreconditionFailed:
+		return nil, fmt.Errorf("%w: %w; start again", ErrChanged, err)
+	}
+	return nil, err
+}
+
+// redacted leaves out what may be secret in a URL: the password, and the query, which holds the signature of a redirect to an
+// object store.
+func redacted(u *url.URL) string {
+	shown := *u
+	shown.RawQuery = ""
+	return shown.Redacted()
+}
+
+func (p *page) stat(ctx context.Context) (size int64, err error) {
+	resp, err := p.ask(ctx, http.MethodHead, nil, http.StatusOK)
+	if err != nil {
+		return 0, err
+	}
+	_ = resp.Body.Close()
+	if resp.ContentLength < 0 {
+		return 0, fmt.Errorf("%s does not tell its length", redacted(p.url))
+	}
+	p.etag, p.date = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	return resp.ContentLength, nil
+}
+
+// open implements ranges.
+func (p *page) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	header := map[string]string{"Range": fmt.Sprintf("bytes=%d-%d", off, off+n-1)}
+	switch {
+	case p.etag != "" && !strings.HasPrefix(p.etag, "W/"): // a weak one matches nothing (RFC 9110 §13.1.1)
+		header["If-Match"] = p.etag
+	case p.etag == "" && p.date != "":
+		header["If-Unmodified-Since"] = p.date
+	}
+	resp, err := p.ask(ctx, http.MethodGet, header, http.StatusOK, http.StatusPartialContent)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.check(resp, off, n); err != nil {
+		return nil, errors.Join(err, resp.Body.Close())
+	}
+	return resp.Body, nil
+}
+
+// check refuses an answer with other bytes than those that were asked for.
+func (p *page) check(resp *http.Response, off, n int64) error {
+	if etag := resp.Header.Get("ETag"); etag != p.etag || p.etag == "" && resp.Header.Get("Last-Modified") != p.date {
+		return fmt.Errorf("%s: %w; start again", redacted(p.url), ErrChanged)
+	}
+	if resp.StatusCode == http.StatusOK {
+		if off == 0 && resp.ContentLength == n { // all was asked for
+			return nil
+		}
+		return fmt.Errorf("%s answers no ranges; download the package and use a folder as store", redacted(p.url))
+	}
+	var first, last int64
+	if _, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes %d-%d/", &first, &last); err != nil || first != off || last != off+n-1 {
+		return fmt.Errorf("%s: asked for bytes %d-%d, got %q", redacted(p.url), off, off+n-1, resp.Header.Get("Content-Range"))
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package store
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// journal remembers one upload on the disk: its id, and the parts that are done. It is a file of JSON lines, the first about
+// the upload, each other about a part; whatever moment a process dies at, the lines before the last are whole. A nil journal
+// remembers nothing.
+type journal struct {
+	file  *os.File
+	head  journalHead
+	parts map[int32]string // ETags by number
+}
+
+// journalHead is the first line. Upload is empty while there is none.
+type journalHead struct {
+	Upload string `json:"upload"`
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"`
+	Part   int64  `json:"part"` // bytes of each part but the last
+}
+
+func (h journalHead) sameValue(other journalHead) bool {
+	h.Upload = other.Upload
+	return h == other
+}
+
+// journalPart is any further line.
+type journalPart struct {
+	Number int32  `json:"number"`
+	ETag   string `json:"etag"`
+}
+
+// maxJournal bounds what is read: 10,000 lines of at most 400 bytes.
+const maxJournal = 4 << 20
+
+// openJournal opens the journal of a key in a store. It is nil when there is no folder for it, and when another process on
+// this machine is uploading the same: then each goes its way.
+func openJournal(folder, store, key string) (*journal, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, fmt.Errorf("remember the upload: %w", err)
+	}
+	sum := sha256.Sum256([]byte(store + "\x00" + key))
+	name := filepath.Join(folder, hex.EncodeToString(sum[:16])+".journal")
+	for {
+		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+		if err != nil {
+			return nil, fmt.Errorf("remember the upload: %w", err)
+		}
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, f.Close()
+		}
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", name, err), f.Close())
+		}
+		if named, err := os.Stat(name); err == nil {
+			if opened, err := f.Stat(); err == nil && os.SameFile(named, opened) {
+				return readJournal(f)
+			}
+		}
+		if err := f.Close(); err != nil { // removed by the one who had it locked
+			return nil, err
+		}
+	}
+}
+
+func readJournal(f *os.File) (*journal, error) {
+	data, err := io.ReadAll(io.LimitReader(f, maxJournal))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("read %s: %w", f.Name(), err), f.Close())
+	}
+	j := &journal{file: f}
+	var whole int64
+	j.head, j.parts, whole = parseJournal(data)
+	if err := f.Truncate(whole); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if _, err := f.Seek(whole, io.SeekStart); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return j, nil
+}
+
+// parseJournal reads the lines that are whole, and tells how many bytes they have. What comes behind a line that cannot be
+// read is not believed.
+func parseJournal(data []byte) (head journalHead, parts map[int32]string, whole int64) {
+	parts = make(map[int32]string)
+	for first := true; ; first = false {
+		line, _, found := bytes.Cut(data[whole:], []byte("\n"))
+		if !found {
+			return head, parts, whole
+		}
+		if first {
+			if json.Unmarshal(line, &head) != nil || head.Upload == "" || head.Size <= 0 || head.Part <= 0 {
+				return journalHead{}, parts, 0
+			}
+		} else {
+			var p journalPart
+			if json.Unmarshal(line, &p) != nil || p.Number < 1 || p.Number > maxParts || p.ETag == "" {
+				return head, parts, whole
+			}
+			parts[p.Number] = p.ETag
+		}
+		whole += int64(len(line)) + 1
+	}
+}
+
+// kept says whether the upload can be continued by a later run.
+func (j *journal) kept() bool { return j != nil }
+
+// known is the upload that can be continued; without one, its id is empty.
+func (j *journal) known() journalHead {
+	if j == nil {
+		return journalHead{}
+	}
+	return j.head
+}
+
+// start begins anew, with another upload.
+func (j *journal) start(head journalHead) error {
+	if j == nil {
+		return nil
+	}
+	j.forget()
+	if err := j.file.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := j.file.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	j.head = head
+	if err := j.write(head); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(j.file.Name()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// forget drops what was remembered, until start.
+func (j *journal) forget() {
+	if j != nil {
+		j.head, j.parts = journalHead{}, make(map[int32]string)
+	}
+}
+
+// done remembers a part that the server has. It may be called from several goroutines.
+func (j *journal) done(n int32, etag string) error {
+	if j == nil {
+		return nil
+	}
+	return j.write(journalPart{n, etag})
+}
+
+func (j *journal) write(line any) error {
+	data, err := json.Marshal(line)
+	if err == nil {
+		_, err = j.file.Write(append(data, '\n')) // one write: lines of several goroutines do not mix
+	}
+	if err == nil {
+		err = j.file.Sync()
+	}
+	if err != nil {
+		return fmt.Errorf("remember the upload: %w", err)
+	}
+	return nil
+}
+
+// remove ends the journal of an upload that is complete.
+func (j *journal) remove() error {
+	if j == nil {
+		return nil
+	}
+	j.forget()
+	return os.Remove(j.file.Name())
+}
+
+// close lets go of the journal. One with an upload to continue stays on the disk.
+func (j *journal) close() error {
+	if j == nil {
+		return nil
+	}
+	if j.head.Upload == "" {
+		if err := os.Remove(j.file.Name()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(err, j.file.Close())
+		}
+	}
+	return j.file.Close()
+}

@@ -1,0 +1,166 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/sealift/sealift/store"
+)
+
+// Candidate is a package to publish.
+type Candidate struct {
+	Name, Version string
+	Digest        string // of the package's own index
+	Value         store.Value
+}
+
+// Status says what became of a candidate.
+type Status string
+
+// The fates of a candidate.
+const (
+	Uploaded Status = "uploaded" // its bytes were sent
+	Present  Status = "present"  // the release had these bytes already
+)
+
+// Result tells of one published package.
+type Result struct {
+	Package
+	Status Status `json:"status"`
+}
+
+// Publish puts packages into the release, those that it lacks or has with other bytes, and then into its index. When one
+// fails, those before it are published all the same, and the error is about the one. Several may publish at once.
+func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result, error) {
+	stored, err := r.stored(ctx)
+	if err != nil {
+		return nil, err
+	}
+	last, _, err := r.read(ctx)
+	if err != nil {
+		return nil, err
+	}
+	index, err := r.current(ctx, stored, last.Packages)
+	if err != nil {
+		return nil, err
+	}
+	var results []Result
+	var own []Package
+	var failed error
+	for _, c := range candidates {
+		p, status, err := r.put(ctx, c, index, stored)
+		if err != nil {
+			failed = fmt.Errorf("publish %s %s: %w", c.Name, c.Version, err)
+			break
+		}
+		results, own = append(results, Result{p, status}), append(own, p)
+	}
+	if len(own) > 0 {
+		failed = errors.Join(failed, r.settle(ctx, own))
+	}
+	return results, failed
+}
+
+// put stores one package and its record, as far as they are not there.
+func (r Release) put(ctx context.Context, c Candidate, index Index, stored map[string]store.Info) (Package, Status, error) {
+	key, err := store.PackageKey(c.Name, c.Version)
+	if err != nil {
+		return Package{}, "", err
+	}
+	p := Package{Name: c.Name, Version: c.Version, Key: key, SHA256: c.Value.SHA256, Size: c.Value.Size, Digest: c.Digest}
+	if old, ok := index.Find(c.Name, c.Version); ok && old.SHA256 == p.SHA256 && old.Size == p.Size && old.Digest == p.Digest {
+		return old, Present, nil
+	}
+	status := Uploaded
+	if info, ok := stored[key]; ok && info.Size == p.Size { // put there by one who was killed before the record, or by other means
+		digest, version, err := r.digest(ctx, key)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
+			return Package{}, "", err
+		}
+		if err == nil && digest == p.SHA256 {
+			p.Stored, status = version, Present
+		}
+	}
+	if status == Uploaded {
+		if p.Stored, err = r.store.Put(ctx, r.prefix+key, c.Value); err != nil {
+			return Package{}, "", err
+		}
+	}
+	data, err := marshal(p)
+	if err == nil {
+		_, err = r.store.Put(ctx, r.recordKey(key), store.Bytes(data))
+	}
+	return p, status, err
+}
+
+// How often the index is written anew because others write it, too, and the longest pause before that. With conditional writes
+// one of all writers gets through each time.
+const (
+	maxRounds = 100
+	maxPause  = 500 * time.Millisecond
+)
+
+// settle writes the index until it tells what the store has, and what it tells is in the store still after the writing. The
+// second look makes it right also where a server has no conditional writes: the one who writes last sees all.
+func (r Release) settle(ctx context.Context, own []Package) error {
+	for range maxRounds {
+		last, version, err := r.read(ctx)
+		if err != nil {
+			return err
+		}
+		stored, err := r.stored(ctx)
+		if err != nil {
+			return err
+		}
+		index, err := r.current(ctx, stored, append(last.Packages, own...))
+		if err != nil {
+			return err
+		}
+		for _, p := range own {
+			if now, _ := index.Find(p.Name, p.Version); now.SHA256 != p.SHA256 {
+				return fmt.Errorf("another publish replaced %s meanwhile: %w; find out which of the two is wanted, and publish that", p.Key, store.ErrChanged)
+			}
+		}
+		if version != "" && reflect.DeepEqual(index, last) {
+			return nil
+		}
+		data, err := marshal(index)
+		if err != nil {
+			return err
+		}
+		if _, err = r.store.Swap(ctx, r.indexKey(), data, version); errors.Is(err, store.ErrChanged) {
+			err = pause(ctx)
+		}
+		if err != nil {
+			return fmt.Errorf("write the index: %w", err)
+		}
+	}
+	return fmt.Errorf("others changed the index %s %d times while it was written; publish again", r.indexKey(), maxRounds)
+}
+
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(rand.N(maxPause))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-timer.C:
+		return nil
+	}
+}
+
+func marshal(v any) ([]byte, error) {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return buf.Bytes(), err
+}

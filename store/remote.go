@@ -1,0 +1,216 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+)
+
+// ranges is where a remote object reads from.
+type ranges interface {
+	// open asks for the n bytes from off on, of the one version that the object is about. Another version is ErrChanged.
+	open(ctx context.Context, off, n int64) (io.ReadCloser, error)
+}
+
+const (
+	// firstWindow is what a read asks for in advance when it goes somewhere new: an index, or a small file.
+	firstWindow = 256 << 10
+	// maxWindow is what is asked for in advance after much has been read in sequence. Nothing of it lies in memory: it flows.
+	maxWindow = 32 << 20
+	// maxGap is what is read and dropped to get forward, rather than asking anew.
+	maxGap = 128 << 10
+	// maxStreams is how many places are read in sequence side by side.
+	maxStreams = 4
+)
+
+// remote is an object behind a network. It is read by closed ranges that grow while reads go on in sequence; the bytes flow
+// from the connection to the reader, so that memory does not depend on sizes.
+type remote struct {
+	ctx     context.Context // of Get
+	name    string
+	src     ranges
+	size    int64
+	version string
+	digest  string // sha256, if known
+	retry   Retry
+	stall   time.Duration
+
+	mu      sync.Mutex
+	idle    []*stream // the one used last at the end
+	dropped bool
+}
+
+// stream is one answer under way: its next byte is the one at off, its last the one before end.
+type stream struct {
+	body     io.ReadCloser // nil once all is read
+	guard    *guard
+	off, end int64
+	window   int64
+}
+
+// abort ends the answer; the place where it stood is kept.
+func (s *stream) abort() {
+	if s.body != nil {
+		_ = s.body.Close()
+		s.guard.end()
+		s.body = nil
+	}
+}
+
+// finish ends the answer. One that is nearly at its end is drained, so that its connection can be used again.
+func (s *stream) finish() {
+	if s.body != nil && s.end-s.off <= maxGap {
+		s.guard.moved()
+		_, _ = io.Copy(io.Discard, s.body)
+	}
+	s.abort()
+}
+
+func (r *remote) Size() int64     { return r.size }
+func (r *remote) Version() string { return r.version }
+func (r *remote) SHA256() string  { return r.digest }
+
+// ReadAt implements io.ReaderAt.
+func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, fmt.Errorf("%s: read at %d", r.name, off)
+	}
+	if off >= r.size {
+		return 0, io.EOF
+	}
+	short := int64(len(p)) > r.size-off
+	if short {
+		p = p[:r.size-off]
+	}
+	err = r.retry.do(r.ctx, func() error {
+		for n < len(p) {
+			k, err := r.read(p[n:], off+int64(n))
+			n += k
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return n, fmt.Errorf("%s: read at %d: %w", r.name, off+int64(n), err)
+	case short:
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// read reads some bytes at off, out of a stream that is there already if one comes past.
+func (r *remote) read(p []byte, off int64) (int, error) {
+	s, err := r.take(off, int64(len(p)))
+	if err != nil {
+		return 0, err
+	}
+	n, err := s.read(p, off)
+	if err != nil {
+		s.abort()
+		return n, err
+	}
+	r.give(s)
+	return n, nil
+}
+
+// read drops what is before off and fills p, or as much of it as the stream has.
+func (s *stream) read(p []byte, off int64) (n int, err error) {
+	s.guard.moved()
+	defer s.guard.rest()
+	from := &movingReader{s.body, s.guard}
+	gap, err := io.CopyN(io.Discard, from, off-s.off)
+	s.off += gap
+	if err == nil {
+		n, err = io.ReadFull(from, p[:min(int64(len(p)), s.end-s.off)])
+		s.off += int64(n)
+	}
+	return n, s.guard.explain(err)
+}
+
+// movingReader tells a guard of each byte that arrives.
+type movingReader struct {
+	io.Reader
+	guard *guard
+}
+
+func (m *movingReader) Read(p []byte) (int, error) {
+	n, err := m.Reader.Read(p)
+	if n > 0 {
+		m.guard.moved()
+	}
+	return n, err
+}
+
+// take finds the stream that comes past off soonest, or opens one.
+func (r *remote) take(off, n int64) (*stream, error) {
+	window := int64(firstWindow)
+	r.mu.Lock()
+	if r.dropped {
+		r.mu.Unlock()
+		return nil, errors.New("the object is closed")
+	}
+	best := -1
+	for i, s := range r.idle {
+		past := s.off <= off && off-s.off <= maxGap && off < s.end || off == s.off // the latter also at the end
+		if past && (best < 0 || s.off > r.idle[best].off) {
+			best = i
+		}
+	}
+	if best >= 0 {
+		s := r.idle[best]
+		r.idle = slices.Delete(r.idle, best, best+1)
+		if s.body != nil {
+			r.mu.Unlock()
+			return s, nil
+		}
+		window = min(2*s.window, maxWindow) // the reader has used all of the last one
+	}
+	r.mu.Unlock()
+	end := min(r.size, off+max(window, n))
+	g := newGuard(r.ctx, r.stall)
+	body, err := r.src.open(g, off, end-off)
+	if err != nil {
+		err = g.explain(err)
+		g.end()
+		return nil, err
+	}
+	return &stream{body: body, guard: g, off: off, end: end, window: window}, nil
+}
+
+// give keeps a stream for the next read, in place of the one that was used longest ago.
+func (r *remote) give(s *stream) {
+	if s.off == s.end {
+		s.finish()
+	}
+	r.mu.Lock()
+	r.idle = append(r.idle, s)
+	drop := max(0, len(r.idle)-maxStreams)
+	if r.dropped {
+		drop = len(r.idle)
+	}
+	dropped := slices.Clone(r.idle[:drop])
+	r.idle = slices.Delete(r.idle, 0, drop)
+	r.mu.Unlock()
+	for _, s := range dropped {
+		s.finish()
+	}
+}
+
+// Close ends all transfers.
+func (r *remote) Close() error {
+	r.mu.Lock()
+	idle := r.idle
+	r.idle, r.dropped = nil, true
+	r.mu.Unlock()
+	for _, s := range idle {
+		s.finish()
+	}
+	return nil
+}

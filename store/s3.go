@@ -1,0 +1,192 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// answerTime is how long an S3 server may think before it answers: putting the parts of a large upload together takes time.
+const answerTime = 5 * time.Minute
+
+// bucket is a store in a bucket of an S3 server.
+type bucket struct {
+	config S3Config
+	client *s3.Client
+	opener Opener
+}
+
+func (o Opener) openS3(location string) (Store, error) {
+	c, err := ParseS3(location, o.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	// Reads the environment and files, asks nobody: credentials come from the chain when they are needed.
+	sdk, err := config.LoadDefaultConfig(context.Background())
+	if err != nil {
+		return nil, fmt.Errorf("store %s: settings for AWS: %w", c, err)
+	}
+	client := s3.NewFromConfig(sdk, func(s *s3.Options) {
+		s.HTTPClient = &http.Client{Transport: newTransport(answerTime)}
+		s.Retryer = aws.NopRetryer{} // Retry does that
+		s.UsePathStyle = c.PathStyle
+		s.DisableLogOutputChecksumValidationSkipped = true
+		if c.Endpoint != "" {
+			s.BaseEndpoint = &c.Endpoint
+		}
+		if c.Region != "" {
+			s.Region = c.Region
+		}
+		if s.Region == "" {
+			s.Region = defaultRegion
+		}
+		s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
+		s.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+		if c.Checksum == ChecksumWhenSupported {
+			s.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenSupported
+		}
+	})
+	return &bucket{config: c, client: client, opener: o}, nil
+}
+
+func (b *bucket) key(key string) *string { return aws.String(b.config.Prefix + key) }
+
+// fail says what could not be done, and what an answer of the server means for a person.
+func (b *bucket) fail(what, key string, err error) error {
+	hint := ""
+	switch {
+	case isMissing(err):
+		err = errors.Join(err, fs.ErrNotExist)
+	case statusOf(err) == http.StatusForbidden:
+		hint = "; check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID) and the policy of the bucket"
+	case statusOf(err) == http.StatusMovedPermanently:
+		hint = "; the bucket is in another region: add ?region=… to the URL"
+	}
+	return fmt.Errorf("store %s: %s %s: %w%s", b.config, what, key, err, hint)
+}
+
+// isMissing says that there is no such value. A bucket that does not exist is another thing.
+func isMissing(err error) bool {
+	return statusOf(err) == http.StatusNotFound && !hasCode(err, "NoSuchBucket", "NoSuchUpload")
+}
+
+// hasCode says whether a server gave one of these codes as the reason of its error.
+func hasCode(err error, codes ...string) bool {
+	var api interface{ ErrorCode() string }
+	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
+}
+
+// Get implements Store.
+func (b *bucket) Get(ctx context.Context, key string) (Object, error) {
+	if err := checkKey(key); err != nil {
+		return nil, err
+	}
+	head, err := b.head(ctx, key)
+	if err != nil {
+		return nil, b.fail("get", key, err)
+	}
+	if head.ContentLength == nil || head.ETag == nil {
+		return nil, fmt.Errorf("store %s: the server tells no length or no ETag of %s", b.config, key)
+	}
+	return &remote{
+		ctx: ctx, name: "store " + b.config.String() + ": " + key, src: &blob{bucket: b, key: key, version: bare(head.ETag)},
+		size: *head.ContentLength, version: bare(head.ETag), digest: head.Metadata[digestMetadata],
+		retry: b.opener.Retry, stall: b.opener.Stall,
+	}, nil
+}
+
+func (b *bucket) head(ctx context.Context, key string) (out *s3.HeadObjectOutput, err error) {
+	err = b.opener.Retry.do(ctx, func() (err error) {
+		out, err = b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)})
+		return err
+	})
+	return out, err
+}
+
+// bare gives an ETag without its quotes, which some answers have and others have not; quoted gives it as conditions want it.
+func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
+
+func quoted(version string) *string { return aws.String(`"` + version + `"`) }
+
+// blob is one value in a bucket, in one version.
+type blob struct {
+	bucket       *bucket
+	key, version string
+}
+
+// open implements ranges.
+func (o *blob) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
+	out, err := o.bucket.client.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: &o.bucket.config.Bucket, Key: o.bucket.key(o.key), IfMatch: quoted(o.version),
+		Range: aws.String(fmt.Sprintf("bytes=%d-%d", off, off+n-1)),
+	})
+	switch {
+	case statusOf(err) == http.StatusPreconditionFailed, isMissing(err):
+		return nil, fmt.Errorf("%w: %w; start again", ErrChanged, err)
+	case err != nil:
+		return nil, err
+	}
+	// Servers exist that pay no heed to conditions.
+	if bare(out.ETag) != o.version || aws.ToInt64(out.ContentLength) != n {
+		return nil, errors.Join(fmt.Errorf("%w: asked for %d bytes of %s, got %d of %s", ErrChanged, n, o.version,
+			aws.ToInt64(out.ContentLength), bare(out.ETag)), out.Body.Close())
+	}
+	return out.Body, nil
+}
+
+// List implements Store.
+func (b *bucket) List(ctx context.Context, prefix string) ([]Info, error) {
+	var infos []Info
+	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: b.key(prefix)})
+	for pages.HasMorePages() {
+		var page *s3.ListObjectsV2Output
+		err := b.opener.Retry.do(ctx, func() (err error) {
+			page, err = pages.NextPage(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, b.fail("list", prefix, err)
+		}
+		for _, o := range page.Contents {
+			infos = append(infos, Info{
+				Key: strings.TrimPrefix(aws.ToString(o.Key), b.config.Prefix), Size: aws.ToInt64(o.Size), Version: bare(o.ETag),
+			})
+		}
+	}
+	slices.SortFunc(infos, byKey)
+	return infos, nil
+}
+
+// Swap implements Store. A server that has no conditional writes is written to without a condition.
+func (b *bucket) Swap(ctx context.Context, key string, data []byte, old string) (string, error) {
+	if err := checkKey(key); err != nil {
+		return "", err
+	}
+	in := &s3.PutObjectInput{}
+	if old == "" {
+		in.IfNoneMatch = aws.String("*")
+	} else {
+		in.IfMatch = quoted(old)
+	}
+	version, err := b.putWhole(ctx, in, key, Bytes(data))
+	if statusOf(err) == http.StatusNotImplemented {
+		version, err = b.putWhole(ctx, &s3.PutObjectInput{}, key, Bytes(data))
+	}
+	switch {
+	case err == nil:
+		return version, nil
+	case statusOf(err) == http.StatusPreconditionFailed, statusOf(err) == http.StatusConflict, isMissing(err):
+		return "", fmt.Errorf("%w: %w", ErrChanged, b.fail("replace", key, err))
+	}
+	return "", b.fail("replace", key, err)
+}
