@@ -19,12 +19,21 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// Repository returns the files of a flat apt repository below dir with these packages, whose files the cache has: the
-// packages, Packages with what their control files say, and Release with its hash. A host uses it through a source such
-// as "deb [trusted=yes] file:/… ./"; it is not signed, since the archive that carries it is. There are no dates in it.
+// Repository returns the files of a repository below dir that the target's own tool installs from, with these packages of
+// one target, whose files the cache has. There are no dates in it.
 func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	packages = slices.Clone(packages)
 	slices.SortFunc(packages, Compare)
+	if slices.ContainsFunc(packages, Resolved.isRPM) {
+		return yumRepository(dir, packages, c)
+	}
+	return aptRepository(dir, packages, c)
+}
+
+// aptRepository makes a flat repository: the packages, Packages with what their control files say, and Release with its
+// hash. A host uses it through a source such as "deb [trusted=yes] file:/… ./"; it is not signed, since the archive that
+// carries it is.
+func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	var index bytes.Buffer
 	var files []bundle.File
 	archs := make(map[string]bool)

@@ -37,8 +37,10 @@ def open_base(question):
         repo = base.repos.add_new_repo(source["id"], conf, baseurl=[source["url"]])
         repo.gpgkey = ["file://" + source["key"]]
         repo.repo_gpgcheck = source["signedMetadata"]
-        # 0 compares repomd.xml with the repository's; the lists are read again only when it has changed.
-        repo.metadata_expire = 0 if question["refresh"] else -1
+        repo.metadata_expire = -1
+        if question["refresh"]:
+            # Compares repomd.xml with the repository's; the lists are read again only when it has changed.
+            repo._repo.expire()
     base.fill_sack(load_system_repo=False)
     if question["modules"]:
         try:
