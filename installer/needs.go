@@ -13,8 +13,8 @@ import (
 // unpackedDeb is how many times larger than its file a .deb is once installed, at most, for what add-ons need.
 const unpackedDeb = 5
 
-// clusterSpace is what etcd, logs and pods take in a new cluster's first days.
-const clusterSpace = 1 << 30
+// clusterSpace is what etcd, logs and pods take in a new cluster's first days, and what the kubelet wants to stay free.
+const clusterSpace = 2 << 30
 
 // Preflight looks at the host and changes nothing.
 func (i *Install) Preflight(ctx context.Context) (preflight.Report, error) {
