@@ -36,6 +36,11 @@ test: build deps ## all tests, with real registries, hosts and clusters; needs r
 	bin/sealift testgrid lab build
 	go test -timeout 60m $(PACKAGES)
 
+.PHONY: grid
+grid: build deps ## what takes too long for every commit: all releases on all systems, kills at every step
+	bin/sealift testgrid lab build
+	go test -tags grid -timeout 120m -v ./testgrid/airgap
+
 .PHONY: lint
 lint: ## static checks, and the floors of the house
 	go run $(GOLANGCI_LINT) run

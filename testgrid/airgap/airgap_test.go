@@ -21,7 +21,10 @@ import (
 
 const repository = "../.."
 
-var addOns = []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"}
+// addOns are those of the demo's Installer, with a release of Kubernetes.
+func addOns(kubernetes string) []string {
+	return []string{"containerd/2.2.1", "kubernetes/" + kubernetes, "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"}
+}
 
 // road is a bundle on a USB disk and all that led to it.
 type road struct {
@@ -32,8 +35,8 @@ type road struct {
 	usb      string
 }
 
-// build goes from Manifests to the bundle.
-func build(t *testing.T) road {
+// build goes from Manifests to the bundle, for one release of Kubernetes on one system.
+func build(t *testing.T, kubernetes, system string) road {
 	t.Helper()
 	dir := t.TempDir()
 	r := road{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(dir, "cache"),
@@ -56,12 +59,20 @@ func build(t *testing.T) road {
 	if err := m.WriteConfig(r.config); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache}
-	for _, a := range addOns {
+	args := []string{"build", "--out", r.packages, "--target", system, "--config", r.config, "--cache", r.cache}
+	for _, a := range addOns(kubernetes) {
 		args = append(args, "addons/"+a)
 	}
 	r.run(t, args...)
-	r.run(t, "bundle", "-f", "testgrid/demo/installer.yaml", "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"))
+	demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installer := filepath.Join(dir, "installer.yaml")
+	if err := os.WriteFile(installer, bytes.ReplaceAll(demo, []byte("1.36.3"), []byte(kubernetes)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r.run(t, "bundle", "-f", installer, "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"))
 	unpack := exec.CommandContext(t.Context(), "tar", "xzf", "cluster.tar.gz", "--occurrence=1", "install.sh")
 	unpack.Dir = r.usb
 	if out, err := unpack.CombinedOutput(); err != nil {
@@ -128,26 +139,27 @@ const (
 )
 
 func TestHostWithoutRouteInstallsItself(t *testing.T) {
-	r := build(t)
+	r := build(t, "1.36.3", "debian-12")
 	n := node{host.ForTest(t, host.Spec{Name: "airgap-test", USB: []string{r.usb}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
-	refusals(n, r)
+	refusals(n)
 	interrupted(n)
 	out := n.must(install)
 	if !strings.Contains(out, "done: ") {
 		t.Errorf("the install ended without saying so:\n%s", out)
 	}
 	t.Run("cluster", func(t *testing.T) { cluster(node{n.Host, t}) })
-	t.Run("second run", func(t *testing.T) {
-		n := node{n.Host, t}
-		if out := n.must(install); !strings.Contains(out, "nothing to do") {
-			t.Errorf("second run:\n%s", out)
-		}
-	})
+	t.Run("second run", func(t *testing.T) { secondRun(node{n.Host, t}) })
+}
+
+func secondRun(n node) {
+	if out := n.must(install); !strings.Contains(out, "nothing to do") {
+		n.t.Errorf("second run:\n%s", out)
+	}
 }
 
 // refusals looks at what must stop an install before it changes anything.
-func refusals(n node, r road) {
+func refusals(n node) {
 	before := n.must("dpkg-query -W; find /etc /usr/local /opt -xdev | sort")
 	n.refuses("systemd-run --quiet --unit=squatter systemd-socket-activate -l 6443 /bin/true; sleep 1; "+install, 3, "port 6443 is in use")
 	n.must("systemctl stop squatter")
@@ -158,7 +170,6 @@ func refusals(n node, r road) {
 	if after := n.must("dpkg-query -W; find /etc /usr/local /opt -xdev | sort"); after != before {
 		n.t.Errorf("a refused install changed the host:\nbefore\n%s\nafter\n%s", before, after)
 	}
-	_ = r
 }
 
 // interrupted kills an install in its middle: kubeadm is at work.
