@@ -10,17 +10,20 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/catalog/references"
+	"github.com/sealift/sealift/diag"
 )
 
 type buildOptions struct {
-	out       string
-	targets   []string
-	platforms []string
-	jobs      int
-	cacheDir  string
-	config    string
-	key       string
-	format    string
+	out        string
+	targets    []string
+	platforms  []string
+	jobs       int
+	cacheDir   string
+	config     string
+	key        string
+	references bool
+	format     string
 }
 
 func (a *app) buildCommand() *cobra.Command {
@@ -36,6 +39,7 @@ gives the same bytes, however many jobs there are. No root and no container engi
 Debian hosts need apt-get on the machine that builds.`,
 		Example: `  sealift build addons/kubernetes/1.36.3 --out dist
   sealift build addons/*/* --out dist --target debian-12 --jobs 8
+  sealift build addons/flannel/0.26.7 --out dist --check-images --key release.key
   sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
@@ -50,6 +54,7 @@ Debian hosts need apt-get on the machine that builds.`,
 	flags.StringVar(&o.cacheDir, "cache", "", "directory that keeps what was fetched (default: sealift in the user's cache directory)")
 	flags.StringVar(&o.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
+	flags.BoolVar(&o.references, "check-images", false, "refuse add-ons whose YAML needs an image that their Manifest lacks")
 	addOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -57,6 +62,11 @@ Debian hosts need apt-get on the machine that builds.`,
 func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 	if o.jobs < 0 {
 		return usageError("--jobs must not be negative")
+	}
+	if o.references {
+		if err := a.checkImages(dirs); err != nil {
+			return err
+		}
 	}
 	if o.cacheDir == "" {
 		dir, err := cache.DefaultDir()
@@ -105,4 +115,23 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 		return a.printJSON(results)
 	}
 	return nil
+}
+
+// checkImages holds the YAML of every add-on against its Manifest before any is built.
+func (a *app) checkImages(dirs []string) error {
+	var list diag.List
+	for _, dir := range dirs {
+		findings, err := references.Check(dir)
+		if err != nil {
+			return err
+		}
+		for _, f := range findings {
+			if f.Severity == diag.Warning {
+				fmt.Fprintln(a.errOut, f.Error())
+			} else {
+				list.Add(f)
+			}
+		}
+	}
+	return list.Err()
 }
