@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/manifest"
 )
@@ -20,6 +21,7 @@ import (
 // files by links to one another, such as ../template/install.sh, and no link leads further out.
 type addOn struct {
 	dir           string // absolute
+	named         string // as the user names it
 	name, version string // the last two elements of dir
 	manifest      *manifest.File
 	root          *os.Root // directory <name>
@@ -30,7 +32,7 @@ func openAddOn(dir string) (*addOn, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &addOn{dir: abs, version: filepath.Base(abs), name: filepath.Base(filepath.Dir(abs))}
+	a := &addOn{dir: abs, named: dir, version: filepath.Base(abs), name: filepath.Base(filepath.Dir(abs))}
 	for _, word := range []string{a.name, a.version} {
 		if word == string(filepath.Separator) || strings.HasPrefix(word, ".") {
 			return nil, fmt.Errorf("add-on %s: a directory <name>/<version> is needed, which name the package", abs)
@@ -52,15 +54,13 @@ func openAddOn(dir string) (*addOn, error) {
 
 func (a *addOn) close() { _ = a.root.Close() }
 
-// lockName is the file that pins what a Manifest names. It says how to build the package and is no part of it.
-const lockName = manifest.FileName + ".lock"
-
 // maxDepth bounds directories inside each other. Only a link to a directory above it gets there.
 const maxDepth = 32
 
-// files lists the add-on's own files, to be packed below to. Hidden files and the lock are left out. Modes are reduced to
-// whether a file is executable, since the rest depends on the umask of whoever checked it out. A symbolic link to a file
-// or directory of the same add-on, whichever version, is packed as what it leads to.
+// files lists the add-on's own files, to be packed below to. Hidden files are left out, and so is the lock, which says how
+// to build the package and is no part of it. Modes are reduced to whether a file is executable, since the rest depends on
+// the umask of whoever checked it out. A symbolic link to a file or directory of the same add-on, whichever version, is
+// packed as what it leads to.
 func (a *addOn) files(to string) ([]bundle.File, error) {
 	files, err := a.below(a.version, to, 0)
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *addOn) below(dir, to string, depth int) ([]bundle.File, error) {
 	var files []bundle.File
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || depth == 0 && name == lockName {
+		if strings.HasPrefix(name, ".") || depth == 0 && name == lock.FileName {
 			continue
 		}
 		found, err := a.entry(path.Join(dir, name), path.Join(to, name), depth)

@@ -44,6 +44,7 @@ type Options struct {
 	Progress  fetch.Progress // may be nil
 	Log       *slog.Logger   // nil means to log nothing
 	Key       *signature.Key // signs the packages; nil means not to
+	Locked    bool           // refuse to build what is not in Manifest.lock
 }
 
 // Builder builds packages. It keeps connections and knowledge of archives between them.
@@ -53,6 +54,7 @@ type Builder struct {
 	targets   []hostpkg.Target
 	jobs      int
 	key       *signature.Key
+	locked    bool
 	log       *slog.Logger
 	images    *image.Source
 	assets    *asset.Source
@@ -61,7 +63,7 @@ type Builder struct {
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, log: o.Log, targets: o.Config.Targets}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, log: o.Log, targets: o.Config.Targets}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -110,7 +112,7 @@ type Result struct {
 }
 
 // Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory
-// out, which is made if need be. The file appears when it is complete. What is wrong with the Manifest, and what it names
+// out, which is made if need be. What Manifest.lock has is taken from there. The file appears when it is complete. What is wrong with the Manifest, and what it names
 // that cannot be had, is a diag.Errors with every fault.
 func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	start := time.Now()
@@ -125,7 +127,11 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 		return Result{}, err
 	}
 	b.log.Info("resolving", "add-on", a.name, "version", a.version)
-	resolution, err := b.resolve(ctx, a)
+	pinned, err := b.pins(a)
+	if err != nil {
+		return Result{}, err
+	}
+	resolution, err := b.resolve(ctx, a, pinned)
 	if err != nil {
 		return Result{}, err
 	}

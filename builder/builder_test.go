@@ -42,7 +42,7 @@ func placed(t *testing.T, w *world) (dir, digestOfOne string) {
 	writeFile(t, filepath.Join(dir, "notes.txt"), "notes")
 	writeFile(t, filepath.Join(dir, "yaml/deployment.yaml"), "kind: Deployment\n")
 	writeFile(t, filepath.Join(dir, ".hidden"), "hidden")
-	writeFile(t, filepath.Join(dir, "Manifest.lock"), "{}")
+	writeFile(t, filepath.Join(dir, "Manifest.lock"), "format: sealift.dev/lock/v1\n")
 	return dir, digestOfOne
 }
 

@@ -85,6 +85,13 @@ func (b *Builder) transfers(a *addOn, r Resolution) []transfer {
 			}})
 		}
 	}
+	for i, one := range r.Assets {
+		if one.File == "" {
+			add(transfer{"sha256:" + one.SHA256, one.Size, r.assetsFrom[i], func(ctx context.Context) (fetch.Stored, error) {
+				return b.assets.Fetch(ctx, one)
+			}})
+		}
+	}
 	for _, p := range r.HostPackages {
 		add(transfer{"sha256:" + p.SHA256, p.Size, a.manifest.HostPackages()[0].Pos, func(ctx context.Context) (fetch.Stored, error) {
 			return b.packages.Fetch(ctx, p)

@@ -20,9 +20,12 @@ import (
 // Resolution is what the directives of a Manifest stand for: every name with a digest.
 type Resolution struct {
 	Images       []image.Resolved   `json:"images,omitempty"`       // in the order of the Manifest
-	Assets       []asset.Resolved   `json:"assets,omitempty"`       // in the order of the Manifest
+	Assets       []asset.Resolved   `json:"assets,omitempty"`       // as wantedAssets lists them
 	HostPackages []hostpkg.Resolved `json:"hostPackages,omitempty"` // in the order of targets and file names
 	Targets      []string           `json:"targets,omitempty"`      // those that a directive reaches
+
+	solutions  []solution // of which HostPackages is the union
+	assetsFrom []diag.Pos // of the directive that each of Assets is for
 }
 
 // faults collects what is wrong from several goroutines.
@@ -43,28 +46,42 @@ func (f *faults) add(pos diag.Pos, err error) {
 	f.list.Errorf(pos, hint, "%v", err)
 }
 
-// resolve finds out what every directive stands for, all of them at once, and reports all that cannot be resolved.
-func (b *Builder) resolve(ctx context.Context, a *addOn) (Resolution, error) {
-	images, assets := a.manifest.Images(), a.manifest.Assets()
+// resolve finds out what every directive stands for, all of them at once, and reports all that cannot be resolved. What
+// is pinned is not asked for.
+func (b *Builder) resolve(ctx context.Context, a *addOn, p pins) (Resolution, error) {
+	images := a.manifest.Images()
+	assets, err := b.wantedAssets(a.manifest.Assets())
+	if err != nil {
+		return Resolution{}, err
+	}
 	r := Resolution{Images: make([]image.Resolved, len(images)), Assets: make([]asset.Resolved, len(assets))}
 	var wrong faults
 	var group errgroup.Group
 	group.SetLimit(b.jobs)
-	collect := b.resolvePackages(ctx, &group, a.manifest.HostPackages(), &wrong)
+	r.solutions, r.Targets = b.wantedPackages(a.manifest.HostPackages())
+	for i := range r.solutions {
+		group.Go(func() error {
+			if err := b.solve(ctx, &r.solutions[i], p); err != nil {
+				blame(&wrong, r.solutions[i].wanted, err)
+			}
+			return nil
+		})
+	}
 	for i, d := range images {
 		group.Go(func() error {
 			var err error
-			if r.Images[i], err = b.resolveImage(ctx, d); err != nil {
+			if r.Images[i], err = b.resolveImage(ctx, d, p); err != nil {
 				wrong.add(d.Pos, err)
 			}
 			return nil
 		})
 	}
-	for i, d := range assets {
+	for i, w := range assets {
+		r.assetsFrom = append(r.assetsFrom, w.directive.Pos)
 		group.Go(func() error {
 			var err error
-			if r.Assets[i], err = b.assets.Resolve(ctx, a.dir, d.Name, d.Source); err != nil {
-				wrong.add(d.Pos, err)
+			if r.Assets[i], err = b.resolveAsset(ctx, a.dir, w, p); err != nil {
+				wrong.add(w.directive.Pos, err)
 			}
 			return nil
 		})
@@ -75,25 +92,18 @@ func (b *Builder) resolve(ctx context.Context, a *addOn) (Resolution, error) {
 	if err := wrong.list.Err(); err != nil {
 		return Resolution{}, err
 	}
-	r.HostPackages, r.Targets = collect()
+	for _, s := range r.solutions {
+		r.HostPackages = append(r.HostPackages, s.packages...)
+	}
+	slices.SortFunc(r.HostPackages, hostpkg.Compare)
+	// Packages for all architectures come with each of them.
+	r.HostPackages = slices.CompactFunc(r.HostPackages, func(a, b hostpkg.Resolved) bool { return hostpkg.Compare(a, b) == 0 })
 	return r, nil
 }
 
-func (b *Builder) resolveImage(ctx context.Context, d manifest.Image) (image.Resolved, error) {
-	ref, err := image.ParseReference(d.Ref)
-	if err != nil {
-		return image.Resolved{}, err
-	}
-	r, err := b.images.Resolve(ctx, ref, b.platforms)
-	r.ID, r.NoRemoteLoad = d.ID, d.NoRemoteLoad
-	return r, err
-}
-
-// resolvePackages starts the resolution for every target and architecture, each in one transaction. What it returns
-// collects the outcome when group is done.
-func (b *Builder) resolvePackages(ctx context.Context, group *errgroup.Group, directives []manifest.HostPackage, wrong *faults) func() ([]hostpkg.Resolved, []string) {
-	var targets []string
-	var parts [][]hostpkg.Resolved
+// wantedPackages lists the transactions that package directives ask for, one for each target and platform, and the names
+// of those targets.
+func (b *Builder) wantedPackages(directives []manifest.HostPackage) (list []solution, targets []string) {
 	for _, target := range b.targets {
 		wanted := reaching(directives, target)
 		if len(wanted) == 0 {
@@ -101,40 +111,14 @@ func (b *Builder) resolvePackages(ctx context.Context, group *errgroup.Group, di
 		}
 		targets = append(targets, target.Name)
 		for _, platform := range b.platforms {
-			i := len(parts)
-			parts = append(parts, nil)
-			group.Go(func() error {
-				found, err := b.resolveTarget(ctx, target, platform, wanted)
-				if err != nil {
-					blame(wrong, wanted, err)
-				}
-				parts[i] = found
-				return nil
-			})
+			list = append(list, newSolution(target, platform, wanted))
 		}
 	}
-	return func() ([]hostpkg.Resolved, []string) {
-		all := slices.Concat(parts...)
-		slices.SortFunc(all, hostpkg.Compare)
-		// Packages for all architectures come with each of them.
-		return slices.CompactFunc(all, func(a, b hostpkg.Resolved) bool { return hostpkg.Compare(a, b) == 0 }), targets
-	}
+	return list, targets
 }
 
 func reaching(directives []manifest.HostPackage, target hostpkg.Target) []manifest.HostPackage {
 	return slices.DeleteFunc(slices.Clone(directives), func(d manifest.HostPackage) bool { return !target.Reaches(d.Keyword()) })
-}
-
-func (b *Builder) resolveTarget(ctx context.Context, target hostpkg.Target, platform string, wanted []manifest.HostPackage) ([]hostpkg.Resolved, error) {
-	arch, err := target.Architecture(platform)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, d := range wanted {
-		names = append(names, d.Name)
-	}
-	return b.packages.Resolve(ctx, target, arch, names)
 }
 
 // blame puts an error at the lines of the packages that it is about, or else at the first line of all.

@@ -126,7 +126,7 @@ func (c *checker) image(d Image) {
 }
 
 func (c *checker) asset(d Asset) {
-	if !fileName.MatchString(d.Name) {
+	if !fileName.MatchString(strings.ReplaceAll(d.Name, ArchWord, "arch")) {
 		c.Errorf(d.word(0), "a plain file name: letters, digits, '.', '_', '+' and '-', no folders", "bad asset name %q", d.Name)
 	}
 	c.duplicate(diag.Error, "asset", d.Name, d.word(0), "give each asset a name of its own")

@@ -22,7 +22,7 @@ func lint(t testing.TB, text string) string {
 func TestLintFinds(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"nothing in a good file": {"image a quay.io/x/y:1\nimage b postgres:10.7\nimage c a@sha256:" + strings.Repeat("0", 64) +
-			"\nimage d localhost:5000/x:1\nasset f https://example.com/f\nasset g files/g\nasset h /srv/h\napt g++\nyum NetworkManager\n" +
+			"\nimage d localhost:5000/x:1\nasset f https://example.com/f\nasset e-{arch} https://example.com/{arch}/e\nasset g files/g\nasset h /srv/h\napt g++\nyum NetworkManager\n" +
 			"dockerout rhel-7-force a/Dockerfile 1\n", ""},
 		"an image id twice": {"image a a:1\nimage b b:1\nimage a c:1", `m:3:7: error: image id "a" is already on line 1 (give each image an id of its own)`},
 		"an image id with a slash": {"image a/b a:1",

@@ -75,6 +75,9 @@ type Image struct {
 // Keyword is "image".
 func (Image) Keyword() string { return KeywordImage }
 
+// ArchWord in the name or the source of an asset stands for the architecture that is built for, such as amd64.
+const ArchWord = "{arch}"
+
 // Asset is `asset <name> <source>` or `asset <source>`: a file to carry.
 type Asset struct {
 	Origin

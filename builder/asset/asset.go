@@ -1,8 +1,9 @@
 // Package asset brings single files into a package as they are: from a URL, through mirrors, or from the file system.
 // Nothing is unpacked, renamed by its server, or made executable.
 //
-// An asset from a URL is asked for again in every build, since a URL promises nothing about tomorrow; what the server
-// said of its version (ETag, Last-Modified) is remembered, so that an unchanged file is not transferred again.
+// Unless it is locked to its content, an asset from a URL is asked for again in every build, since a URL promises nothing
+// about tomorrow; what the server said of its version (ETag, Last-Modified) is remembered, so that an unchanged file is
+// not transferred again.
 package asset
 
 import (
@@ -32,7 +33,7 @@ const maxSize = 64 << 30
 // Resolved is an asset whose content is known.
 type Resolved struct {
 	Name   string `json:"name"`
-	Source string `json:"source"` // as the Manifest has it
+	Source string `json:"source"` // the URL that upstream has it at, or a path as the Manifest has it
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"` // bytes
 	// File is the absolute path of a source on the file system; empty for a URL, whose content is in the cache.
@@ -95,31 +96,59 @@ func (e *Error) Hint() string {
 		return "check the URL, and that the mirror in sealift.yaml has the file"
 	case errors.As(e.Err, &status) && status.Code < 500:
 		return "check the URL"
+	case errors.Is(e.Err, cache.ErrMismatch):
+		return "the URL no longer has what it was locked to: use a mirror that keeps it, or lock the add-on anew with sealift lock --update"
 	case fetch.Transient(e.Err):
 		return "check the network, or name a mirror in sealift.yaml"
 	}
 	return ""
 }
 
+// IsURL tells a source on the web from one on the file system.
+func IsURL(source string) bool {
+	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
+}
+
 // Resolve makes the content of an asset known: that of a URL is then in the cache, that of a file is hashed in place. A
 // path that is not absolute is taken from dir, the directory of the Manifest. Failures are *Error.
 func (s *Source) Resolve(ctx context.Context, dir, name, source string) (Resolved, error) {
 	r := Resolved{Name: name, Source: source}
-	if !strings.HasPrefix(source, "https://") && !strings.HasPrefix(source, "http://") {
+	if !IsURL(source) {
 		if err := r.fromFile(dir); err != nil {
 			return Resolved{}, &Error{Source: source, Err: err}
 		}
 		return r, nil
 	}
-	address := s.options.Mirrors.URL(source)
-	if err := s.fromURL(ctx, address, &r); err != nil {
-		e := &Error{Source: source, Err: err}
-		if address != source {
-			e.Asked = address
-		}
-		return Resolved{}, e
+	if err := s.fromURL(ctx, &r); err != nil {
+		return Resolved{}, s.wrap(source, err)
 	}
 	return r, nil
+}
+
+// Fetch brings the content of an asset into the cache that a URL had when it was locked. Failures are *Error; when the URL
+// has other content by now, the error wraps cache.ErrMismatch.
+func (s *Source) Fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
+	if r.File != "" {
+		return fetch.Stored{SHA256: r.SHA256, Size: r.Size, Cached: true}, nil
+	}
+	stored, err := s.options.Fetcher.Fetch(ctx, fetch.Blob{
+		Name: r.Name, SHA256: r.SHA256, Size: r.Size,
+		From: func(context.Context) (fetch.Location, error) {
+			return fetch.Location{Client: s.options.Client, URL: s.options.Mirrors.URL(r.Source)}, nil
+		},
+	})
+	if err != nil {
+		return fetch.Stored{}, s.wrap(r.Source, err)
+	}
+	return stored, nil
+}
+
+func (s *Source) wrap(source string, err error) error {
+	e := &Error{Source: source, Err: err}
+	if address := s.options.Mirrors.URL(source); address != source {
+		e.Asked = address
+	}
+	return e
 }
 
 func (r *Resolved) fromFile(dir string) error {
@@ -174,7 +203,8 @@ func (s *Source) known(address string) known {
 	return k
 }
 
-func (s *Source) fromURL(ctx context.Context, address string, r *Resolved) error {
+func (s *Source) fromURL(ctx context.Context, r *Resolved) error {
+	address := s.options.Mirrors.URL(r.Source)
 	if u, err := url.Parse(address); err != nil {
 		return err
 	} else if u.Host == "" {

@@ -123,7 +123,10 @@ func sizeLimit(b Blob, announced int64) (int64, error) {
 	if limit == 0 {
 		limit = unlimited
 	}
-	if announced > limit {
+	switch {
+	case b.Size > 0 && announced >= 0 && announced != b.Size:
+		return 0, fmt.Errorf("%d bytes are offered, %d expected: %w", announced, b.Size, cache.ErrMismatch)
+	case announced > limit:
 		return 0, fmt.Errorf("%d bytes are offered, at most %d expected: %w", announced, limit, cache.ErrMismatch)
 	}
 	return limit, nil

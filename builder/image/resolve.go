@@ -82,6 +82,8 @@ func (e *Error) Unwrap() error { return e.Err }
 // Hint says what to do next, or is empty.
 func (e *Error) Hint() string {
 	switch status := statusOf(e.Err); {
+	case status == http.StatusNotFound && strings.Contains(e.Ref, "@"):
+		return "the registry no longer has what the name is pinned to: use a mirror that keeps it, or pin it anew with sealift lock --update"
 	case status == http.StatusNotFound && e.Asked != "":
 		return "check the spelling and the tag, and that the mirror in sealift.yaml has the image"
 	case status == http.StatusNotFound:
@@ -121,15 +123,20 @@ func (s *Source) resolve(ctx context.Context, ref Reference, platforms []string,
 		return err
 	}
 	r.Root = root
+	r.Manifests, err = s.manifests(ctx, ref, root, data, platforms)
+	return err
+}
+
+// manifests takes what a reference points to apart.
+func (s *Source) manifests(ctx context.Context, ref Reference, root Descriptor, data []byte, platforms []string) ([]Manifest, error) {
 	switch mediaType := types.MediaType(root.MediaType); {
 	case mediaType.IsIndex():
-		r.Manifests, err = s.fromIndex(ctx, ref, data, platforms)
+		return s.fromIndex(ctx, ref, data, platforms)
 	case mediaType.IsImage():
-		r.Manifests, err = s.single(ctx, ref, root, data, platforms)
+		return s.single(ctx, ref, root, data, platforms)
 	default:
-		err = fmt.Errorf("manifest of type %s is not supported; push the image again with a current tool", mediaType)
+		return nil, fmt.Errorf("manifest of type %s is not supported; push the image again with a current tool", mediaType)
 	}
-	return err
 }
 
 // pointer is what is remembered of a tag: with it one request without a body tells that nothing has changed.

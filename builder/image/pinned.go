@@ -1,0 +1,39 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/sealift/sealift/builder/cache"
+)
+
+// ResolvePinned is Resolve for a reference of which a lock says what it pointed to. Its tag is not asked for, only the
+// content by its digest, and not even that when the cache has it. Failures are *Error.
+func (s *Source) ResolvePinned(ctx context.Context, ref Reference, root Descriptor, platforms []string) (Resolved, error) {
+	if err := check(root); err != nil {
+		return Resolved{}, s.wrap(ref, err)
+	}
+	pinned, err := ref.pin(root.Digest)
+	if err != nil {
+		return Resolved{}, s.wrap(ref, err)
+	}
+	r := Resolved{Ref: ref.String(), Root: root}
+	data, err := s.options.Cache.Read(root.hex(), maxManifest)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, cache.ErrMismatch) {
+		_, data, err = s.manifest(ctx, pinned, root.Digest)
+	}
+	if err == nil {
+		r.Manifests, err = s.manifests(ctx, pinned, root, data, platforms)
+	}
+	return r, s.wrap(pinned, err)
+}
+
+// pin returns the reference with a digest in place of its tag.
+func (r Reference) pin(to string) (Reference, error) {
+	named, err := reference.WithDigest(reference.TrimNamed(r.named), digest.Digest(to))
+	return Reference{named: named}, err
+}
