@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # Debian packages that the lab and the tests need.
-DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev libseccomp-dev gpg skopeo
+DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev libseccomp-dev gpg skopeo time
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 PACKAGES ?= ./...
@@ -47,7 +47,7 @@ lint: ## static checks, and the floors of the house
 
 .PHONY: bench
 bench: build deps ## measure against the peers, side by side
-	go test -run '^$$' -bench . -benchtime 3x ./...
+	go run ./testgrid/bench -sealift bin/sealift
 
 .PHONY: fuzz
 fuzz: ## fuzz every parser for a minute each

@@ -42,6 +42,9 @@ const RegistryServer = "registry-v3.1.2"
 // add-on, but a store to publish to.
 const ObjectServer = "versitygw-v1.8.0"
 
+// Crane is go-containerregistry's command, a peer to be measured against.
+const Crane = "crane-v0.22.1"
+
 // Components lists everything that the lab can make.
 func Components() []Component {
 	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents())
@@ -131,6 +134,10 @@ func runtimeComponents() []Component {
 			Path:     "github.com/distribution/distribution/v3",
 			Commands: commandsIn("cmd", "registry"),
 			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.2"},
+		}),
+		goModule("crane", "v0.22.1", GoModule{
+			Path:     "github.com/google/go-containerregistry",
+			Commands: commandsIn("cmd", "crane"),
 		}),
 		goModule("versitygw", "v1.8.0", GoModule{
 			Path:     "github.com/versity/versitygw",

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/scratch"
+)
+
+// images share layers by pairs: those of kube-proxy and flannel are one base.
+var images = []string{
+	"registry.k8s.io/kube-proxy:v1.36.3", "ghcr.io/flannel-io/flannel:v0.26.7", "registry.k8s.io/kube-apiserver:v1.36.3",
+	"registry.k8s.io/kube-controller-manager:v1.36.3",
+}
+
+// bench is the registry, the tools and a folder to work in.
+type bench struct {
+	sealift, crane string
+	registry, slow string // host:port
+	rounds         int
+	dir            *scratch.Dir
+	mirror         *mirror.Mirror
+	proxy          *slowProxy
+}
+
+func newBench(ctx context.Context, sealift string, rounds int) (_ *bench, err error) {
+	b := &bench{rounds: rounds}
+	defer func() {
+		if err != nil {
+			b.close()
+		}
+	}()
+	if b.sealift, err = filepath.Abs(sealift); err != nil {
+		return nil, err
+	}
+	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
+	if err != nil {
+		return nil, err
+	}
+	if b.crane, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Crane, Name: "crane"}); err != nil {
+		return nil, err
+	}
+	wanted := slices.DeleteFunc(upstream.Images("v1.36.3"), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
+	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: wanted, Progress: say}); err != nil {
+		return nil, err
+	}
+	b.registry = b.mirror.Registry()
+	if b.proxy, err = newSlowProxy(b.registry); err != nil {
+		return nil, err
+	}
+	b.slow = b.proxy.address()
+	b.dir, err = scratch.NewIn("/var/tmp")
+	return b, err
+}
+
+func (b *bench) close() {
+	if b.proxy != nil {
+		b.proxy.close()
+	}
+	if b.mirror != nil {
+		_ = b.mirror.Close()
+	}
+	if b.dir != nil {
+		_ = b.dir.Remove()
+	}
+}
+
+// benchCase is one command line of the shell, run in an empty folder; what it leaves as out* counts as its result.
+type benchCase struct {
+	name    string
+	prepare func(dir string) error
+	script  string
+}
+
+type measure struct {
+	wall, cpu float64 // seconds
+	peak      int64   // bytes, of the largest process
+	bytes     int64   // of the result
+}
+
+func median(all []measure) measure {
+	sorted := slices.SortedFunc(slices.Values(all), func(a, b measure) int { return cmp.Compare(a.wall, b.wall) })
+	return sorted[len(sorted)/2]
+}
+
+func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
+	dir, err := os.MkdirTemp(b.dir.Path(), "case-")
+	if err != nil {
+		return measure{}, err
+	}
+	defer os.RemoveAll(dir)
+	if c.prepare != nil {
+		if err := c.prepare(dir); err != nil {
+			return measure{}, err
+		}
+	}
+	syscall.Sync()
+	// time(1) asks for the peak, since a child of this process would begin with this process's own.
+	peak := filepath.Join(dir, "peak")
+	cmd := exec.CommandContext(ctx, "time", "--format=%M", "--output="+peak, "bash", "-euo", "pipefail", "-c", c.script)
+	cmd.Dir = dir
+	var said strings.Builder
+	cmd.Stderr = &said
+	begin := time.Now()
+	if err := cmd.Run(); err != nil {
+		return measure{}, fmt.Errorf("%w: %s", err, said.String())
+	}
+	m := measure{wall: time.Since(begin).Seconds(), cpu: (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()}
+	text, err := os.ReadFile(peak)
+	if err != nil {
+		return measure{}, err
+	}
+	kib, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return measure{}, err
+	}
+	m.peak = kib << 10
+	m.bytes, err = results(dir)
+	return m, err
+}
+
+// shell runs a script that is not measured.
+func (b *bench) shell(dir, script string) error {
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
+	cmd.Dir = dir
+	return cmd.Run()
+}
+
+// results adds up the files that a case made.
+func results(dir string) (int64, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "out*"))
+	if err != nil {
+		return 0, err
+	}
+	var total int64
+	for _, name := range names {
+		err = errors.Join(err, filepath.WalkDir(name, func(_ string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			info, err := entry.Info()
+			if err == nil {
+				total += info.Size()
+			}
+			return err
+		}))
+	}
+	return total, err
+}

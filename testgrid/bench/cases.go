@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// builds are the ways to get the images out of a registry into one archive.
+func (b *bench) builds(registry, kind string) []benchCase {
+	crane, skopeo, kurl := "mkdir oci images\n", "mkdir oci\n", "mkdir images\n"
+	for n, ref := range images {
+		from := registry + "/" + ref
+		crane += fmt.Sprintf("%s pull --insecure --platform linux/amd64 --format=oci %s oci\n", b.crane, from)
+		skopeo += fmt.Sprintf("skopeo copy --quiet --src-tls-verify=false docker://%s oci:oci:%d\n", from, n)
+		kurl += fmt.Sprintf("%s pull --insecure --platform linux/amd64 --format=tarball %s image.tar && gzip <image.tar >images/%d.tar.gz && rm image.tar\n", b.crane, from, n)
+	}
+	return []benchCase{
+		{"crane pull --format=oci, tar", nil, crane + "tar cf out.tar oci"},
+		{"sealift build", func(dir string) error { return b.addOn(dir, registry) },
+			fmt.Sprintf("%s build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out . >/dev/null && mv bench-1.0.tar.gz out.tar.gz", b.sealift)},
+		{"skopeo copy, tar", nil, skopeo + "tar cf out.tar oci"},
+		{"kURL's pipeline, " + kind, nil, kurl + "tar cf - images | gzip >out.tar.gz"},
+	}
+}
+
+// addOn writes an add-on with the images, and the mirrors of a registry.
+func (b *bench) addOn(dir, registry string) error {
+	var manifest, mirrors strings.Builder
+	mirrors.WriteString("mirrors:\n")
+	hosts := map[string]bool{}
+	for n, ref := range images {
+		fmt.Fprintf(&manifest, "image image-%d %s\n", n, ref)
+		if host, _, _ := strings.Cut(ref, "/"); !hosts[host] {
+			hosts[host] = true
+			fmt.Fprintf(&mirrors, "  %s: http://%s/%s\n", host, registry, host)
+		}
+	}
+	for name, text := range map[string]string{
+		"addons/bench/1.0/Manifest": manifest.String(), "addons/bench/1.0/install.sh": "", "sealift.yaml": mirrors.String(),
+		"installer.yaml": "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n  bench: {version: '1.0'}\n",
+	} {
+		name = filepath.Join(dir, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// bundles compare the assembly of a bundle with copying its bytes.
+func (b *bench) bundles() []benchCase {
+	built := b.dir.File("built")
+	prepare := func(dir string) error {
+		if err := b.addOn(dir, b.registry); err != nil {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(built, "bench-1.0.tar.gz")); err == nil {
+			return nil
+		}
+		return b.shell(dir, fmt.Sprintf("mkdir -p %s && %s build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out %s", built, b.sealift, built))
+	}
+	return []benchCase{
+		{"cat of the same bytes", prepare, fmt.Sprintf("cat %s/bench-1.0.tar.gz >out.tar.gz && sync out.tar.gz", built)},
+		{"sealift bundle", prepare, fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz >/dev/null", b.sealift, built)},
+	}
+}

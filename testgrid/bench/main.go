@@ -1,0 +1,70 @@
+// Command bench measures Sealift against the tools that people use today, on the same images from the same registry, in one
+// run on one machine. It prints wall time, CPU time, peak memory and bytes; it decides nothing.
+//
+//	go run ./testgrid/bench -sealift bin/sealift
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"text/tabwriter"
+)
+
+func main() {
+	sealift := flag.String("sealift", "bin/sealift", "the sealift to measure")
+	rounds := flag.Int("rounds", 3, "how often each case runs; the median counts")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *sealift, *rounds); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, sealift string, rounds int) error {
+	b, err := newBench(ctx, sealift, rounds)
+	if err != nil {
+		return err
+	}
+	defer b.close()
+	for _, table := range []struct {
+		title string
+		cases []benchCase
+	}{
+		{"build: a package of 4 images with shared layers, warm registry, cold cache", b.builds(b.registry, "plain")},
+		{"build: the same, 50 ms latency and 20 MB/s per connection", b.builds(b.slow, "slow")},
+		{"bundle: the package assembled from a folder", b.bundles()},
+	} {
+		if err := b.table(ctx, table.title, table.cases); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table runs the cases in turn, round by round so that all meet the same weather, and prints their medians.
+func (b *bench) table(ctx context.Context, title string, cases []benchCase) error {
+	results := make([][]measure, len(cases))
+	for range b.rounds {
+		for i, c := range cases {
+			m, err := b.measure(ctx, c)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			results[i] = append(results[i], m)
+		}
+	}
+	fmt.Printf("\n%s\n", title)
+	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\twall s\tcpu s\tpeak MiB\tMB\ttimes the first's wall\t")
+	first := median(results[0]).wall
+	for i, c := range cases {
+		m := median(results[i])
+		fmt.Fprintf(t, "%s\t%.2f\t%.2f\t%d\t%.1f\t%.2f\t\n", c.name, m.wall, m.cpu, m.peak>>20, float64(m.bytes)/1e6, m.wall/first)
+	}
+	return t.Flush()
+}
