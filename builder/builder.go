@@ -37,7 +37,7 @@ const DefaultPlatform = "linux/amd64"
 // Options says how packages are built.
 type Options struct {
 	Config    config.Config
-	Targets   []string // names of targets; empty means all of Config
+	Targets   []string // names of targets; empty means the default ones of Config
 	Platforms []string // empty means DefaultPlatform
 	Jobs      int      // transfers at once, and files compressed at once; 0 means one for each CPU but at least four
 	Retry     fetch.Retry
@@ -79,10 +79,14 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 			errs = append(errs, err)
 		}
 	}
-	if len(o.Targets) > 0 {
+	wanted := o.Targets
+	if len(wanted) == 0 {
+		wanted = o.Config.DefaultTargets
+	}
+	if len(wanted) > 0 {
 		b.targets = nil
 	}
-	for _, name := range distinct(o.Targets) {
+	for _, name := range distinct(wanted) {
 		t, err := o.Config.Target(name)
 		errs = append(errs, err)
 		b.targets = append(b.targets, t)

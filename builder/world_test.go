@@ -58,7 +58,8 @@ func newWorld(t *testing.T, targets ...string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, w.config, fmt.Sprintf(`mirrors:
+	writeFile(t, w.config, fmt.Sprintf(`defaultTargets: [debian-12, debian-13]
+mirrors:
   registry.example.io: %s/mirrored
   https://files.example.com/: %s/
   http://ftp.debian.org/debian: %s

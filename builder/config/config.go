@@ -4,6 +4,7 @@
 //	mirrors:                                  # longest prefix wins
 //	  registry.k8s.io: 127.0.0.1:5000/registry.k8s.io
 //	  https://dl.k8s.io/: http://127.0.0.1:5080/dl.k8s.io/
+//	defaultTargets: [debian-12, rhel-9]       # what is built for without --target; all that are known
 //	targets:                                  # replaces the built-in target of the same name
 //	  debian-12:
 //	    directives: [apt]
@@ -13,6 +14,15 @@
 //	      suites: [bookworm, bookworm-updates]
 //	      components: [main]
 //	      signedBy: /usr/share/keyrings/debian-archive-keyring.gpg
+//	  rhel-9:
+//	    platform: platform:el9                # of modules
+//	    modules: [nginx:1.24]                 # streams beside the default ones
+//	    sources:
+//	    - url: https://dl.rockylinux.org/pub/rocky/9/BaseOS/$basearch/os/
+//	      signedBy: https://dl.rockylinux.org/pub/rocky/RPM-GPG-KEY-Rocky-9
+//	      signedMetadata: false               # whether the index is signed, too
+//	      mirrorList: false                   # whether the URL is a list of places
+//	      architectures: [x86_64]             # default: whichever is asked for
 package config
 
 import (
@@ -21,6 +31,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -30,6 +41,7 @@ import (
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/strictyaml"
 )
 
@@ -43,6 +55,8 @@ const maxSize = 1 << 20
 type Config struct {
 	Mirrors mirror.Set
 	Targets []hostpkg.Target // in order of their names
+	// DefaultTargets names those that are built for when nobody says; empty means all.
+	DefaultTargets []string
 }
 
 // Default is the configuration without a file: no mirrors, the built-in targets.
@@ -91,12 +105,15 @@ func Parse(name string, r io.Reader) (Config, error) {
 	}
 	c := Default()
 	if root := p.Mapping(data); root != nil {
-		fields := p.Fields(root, "the configuration", "mirrors", "targets")
+		fields := p.Fields(root, "the configuration", "mirrors", "defaultTargets", "targets")
 		if n := fields["mirrors"]; n != nil {
 			c.Mirrors = p.mirrors(n)
 		}
 		if n := fields["targets"]; n != nil {
 			c.Targets = p.targets(n, c.Targets)
+		}
+		if n := fields["defaultTargets"]; n != nil {
+			c.DefaultTargets = p.defaultTargets(n, c)
 		}
 	}
 	if err := p.Err(); err != nil {
@@ -158,14 +175,38 @@ func (p *parser) targets(n *yaml.Node, targets []hostpkg.Target) []hostpkg.Targe
 	return targets
 }
 
+func (p *parser) defaultTargets(n *yaml.Node, c Config) []string {
+	names := p.texts(n, "defaultTargets")
+	for i, name := range names {
+		if _, err := c.Target(name); err != nil {
+			p.Errorf(p.Pos(n.Content[i]), "", "%v", err)
+		}
+	}
+	return names
+}
+
 func (p *parser) target(name, what string, n *yaml.Node) hostpkg.Target {
-	t := hostpkg.Target{Name: name, Directives: directivesFor(name), Base: minimalServer()}
-	fields := p.Fields(n, what, "directives", "base", "sources")
+	t := hostpkg.Target{Name: name, Directives: directivesFor(name)}
+	fields := p.Fields(n, what, "directives", "base", "platform", "modules", "sources")
 	if n := fields["directives"]; n != nil {
 		t.Directives = p.directives(n)
 	}
+	ok := true
+	if t.Manager, ok = managerOf(t.Directives); !ok {
+		p.Errorf(p.Pos(n), "make two targets of it", "%s has directives of both %s and %s", what, manifest.ManagerApt, manifest.ManagerYum)
+	}
+	t.Base = mergedServer()
+	if t.Manager == manifest.ManagerYum {
+		t.Base = minimalYumServer()
+	}
 	if n := fields["base"]; n != nil {
 		t.Base = p.texts(n, "base")
+	}
+	if n := fields["platform"]; n != nil {
+		t.Platform = p.Text(n, "platform")
+	}
+	if n := fields["modules"]; n != nil {
+		t.Modules = p.texts(n, "modules")
 	}
 	if n := fields["sources"]; n != nil {
 		t.Sources = p.sources(n)
@@ -174,11 +215,11 @@ func (p *parser) target(name, what string, n *yaml.Node) hostpkg.Target {
 }
 
 func (p *parser) directives(n *yaml.Node) []string {
-	known := aptDirectives()
+	known := directives("")
 	list := p.texts(n, "directives")
 	for i, word := range list {
 		if !slices.Contains(known, word) {
-			p.Errorf(p.Pos(n.Content[i]), diag.DidYouMean(word, known, "known: "), "%q is not a directive that apt resolves", word)
+			p.Errorf(p.Pos(n.Content[i]), diag.DidYouMean(word, known, "known: "), "%q is not a directive that names packages", word)
 		}
 	}
 	return list
@@ -191,22 +232,34 @@ func (p *parser) sources(n *yaml.Node) []hostpkg.Archive {
 			continue
 		}
 		var a hostpkg.Archive
-		fields := p.Fields(item, "a source", "url", "suites", "components", "signedBy")
-		if n := fields["url"]; n != nil {
-			a.URL = p.Text(n, "url")
-		}
-		if n := fields["suites"]; n != nil {
-			a.Suites = p.texts(n, "suites")
-		}
-		if n := fields["components"]; n != nil {
-			a.Components = p.texts(n, "components")
-		}
-		if n := fields["signedBy"]; n != nil {
-			a.SignedBy = p.Text(n, "signedBy")
+		lists := map[string]*[]string{"suites": &a.Suites, "components": &a.Components, "architectures": &a.Architectures}
+		texts := map[string]*string{"url": &a.URL, "signedBy": &a.SignedBy}
+		switches := map[string]*bool{"mirrorList": &a.MirrorList, "signedMetadata": &a.SignedMetadata}
+		fields := p.Fields(item, "a source", slices.Concat(keys(lists), keys(texts), keys(switches))...)
+		for name, n := range fields {
+			switch {
+			case n == nil:
+			case lists[name] != nil:
+				*lists[name] = p.texts(n, name)
+			case texts[name] != nil:
+				*texts[name] = p.Text(n, name)
+			case switches[name] != nil:
+				*switches[name] = p.truth(n, name)
+			}
 		}
 		list = append(list, a)
 	}
 	return list
+}
+
+func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// truth reads what YAML 1.2 takes for a boolean.
+func (p *parser) truth(n *yaml.Node, what string) bool {
+	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
+		p.Errorf(p.Pos(n), "", "%s must be true or false", what)
+	}
+	return n.Value == "true"
 }
 
 func (p *parser) items(n *yaml.Node, what string) []*yaml.Node {

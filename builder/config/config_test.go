@@ -79,7 +79,7 @@ func TestParse(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := hostpkg.Target{
-		Name: "debian-12", Directives: []string{"apt", "apt24"}, Base: []string{"apt"},
+		Name: "debian-12", Manager: "apt", Directives: []string{"apt", "apt24"}, Base: []string{"apt"},
 		Sources: []hostpkg.Archive{{URL: "http://archive.example/debian", Suites: []string{"bookworm"}, Components: []string{"main", "contrib"}, SignedBy: "/keys/example.gpg"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -99,8 +99,8 @@ func TestUnknownTargetNamesTheNearest(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `did you mean "debian-12"?`) {
 		t.Errorf("got %v", err)
 	}
-	_, err = config.Default().Target("rhel-9")
-	if err == nil || !strings.Contains(err.Error(), "there are debian-12, debian-13") {
+	_, err = config.Default().Target("solaris-11")
+	if err == nil || !strings.Contains(err.Error(), "there are amazon-2023, debian-12, debian-13") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -110,16 +110,23 @@ func TestEveryFaultIsNamedWithItsPlace(t *testing.T) {
 		text string
 		want []string // beginnings of the findings, in order
 	}{
-		"an unknown section":        {"mirors: {}\n", []string{`sealift.yaml:1:1: error: unknown key "mirors" in the configuration (did you mean "mirrors"?)`}},
-		"a key given twice":         {"mirrors: {}\nmirrors: {}\n", []string{"sealift.yaml:2:1: error:"}},
-		"a bad rule beside another": {"mirrors:\n  https://a/: b\n  quay.io/: c\n", []string{"sealift.yaml:2:3: error: mirror \"https://a/\"", "sealift.yaml:3:3: error: mirror \"quay.io/\""}},
-		"an unknown field":          {"targets:\n  a-1:\n    base: [apt]\n    source: []\n", []string{"sealift.yaml:2:3: error: target a-1 has no sources", `sealift.yaml:4:5: error: unknown key "source" in target a-1`}},
-		"an unknown directive":      {strings.Replace(whole, "apt24]", "yum]", 1), []string{`sealift.yaml:6:23: error: "yum" is not a directive that apt resolves`}},
-		"a target that is no name":  {"targets:\n  ../x: {sources: [{url: http://a, suites: [a], components: [a], signedBy: /a}]}\n", []string{`sealift.yaml:2:3: error: target "../x": a name has`}},
-		"a source that is no URL":   {strings.Replace(whole, "http://archive.example/debian", "file:/debian", 1), []string{"sealift.yaml:5:3: error: target debian-12: source"}},
-		"a relative keyring":        {strings.Replace(whole, "/keys/example.gpg", "example.gpg", 1), []string{"sealift.yaml:5:3: error: target debian-12: source"}},
-		"not YAML":                  {"mirrors: [\n", []string{"sealift.yaml:"}},
-		"an alias":                  {"mirrors: &a {}\ntargets: *a\n", []string{"sealift.yaml:1:"}},
+		"an unknown section":         {"mirors: {}\n", []string{`sealift.yaml:1:1: error: unknown key "mirors" in the configuration (did you mean "mirrors"?)`}},
+		"a key given twice":          {"mirrors: {}\nmirrors: {}\n", []string{"sealift.yaml:2:1: error:"}},
+		"a bad rule beside another":  {"mirrors:\n  https://a/: b\n  quay.io/: c\n", []string{"sealift.yaml:2:3: error: mirror \"https://a/\"", "sealift.yaml:3:3: error: mirror \"quay.io/\""}},
+		"an unknown field":           {"targets:\n  a-1:\n    base: [apt]\n    source: []\n", []string{"sealift.yaml:2:3: error: target a-1 has no sources", `sealift.yaml:4:5: error: unknown key "source" in target a-1`}},
+		"an unknown directive":       {strings.Replace(whole, "apt24]", "apt25]", 1), []string{`sealift.yaml:6:23: error: "apt25" is not a directive that names packages (did you mean "apt24"`}},
+		"directives of two managers": {strings.Replace(whole, "apt24]", "yum]", 1), []string{`sealift.yaml:6:5: error: target debian-12 has directives of both apt and yum (make two targets of it)`}},
+		"modules of apt":             {strings.Replace(whole, "    sources:", "    modules: [a:b]\n    sources:", 1), []string{"sealift.yaml:5:3: error: target debian-12: only yum has modules"}},
+		"suites of yum":              {"targets:\n  rhel-9:\n    sources: [{url: https://a/, suites: [a], signedBy: /a}]\n", []string{"sealift.yaml:2:3: error: target rhel-9: source \"https://a/\": suites and components are for apt"}},
+		"keys over plain http":       {"targets:\n  rhel-9:\n    sources: [{url: https://a/, signedBy: http://a/key}]\n", []string{"sealift.yaml:2:3: error: target rhel-9: source \"https://a/\": signedBy must be"}},
+		"a module without a stream":  {"targets:\n  rhel-9:\n    modules: [nginx]\n    sources: [{url: https://a/, signedBy: /a}]\n", []string{"sealift.yaml:2:3: error: target rhel-9: \"nginx\" is not a stream of a module"}},
+		"a switch that is no truth":  {"targets:\n  rhel-9:\n    sources: [{url: https://a/, signedBy: /a, mirrorList: yes}]\n", []string{"sealift.yaml:3:59: error: mirrorList must be true or false"}},
+		"a default that is unknown":  {"defaultTargets: [debian-12, debian-9]\n", []string{"sealift.yaml:1:29: error: target debian-9 is not known"}},
+		"a target that is no name":   {"targets:\n  ../x: {sources: [{url: http://a, suites: [a], components: [a], signedBy: /a}]}\n", []string{`sealift.yaml:2:3: error: target "../x": a name has`}},
+		"a source that is no URL":    {strings.Replace(whole, "http://archive.example/debian", "file:/debian", 1), []string{"sealift.yaml:5:3: error: target debian-12: source"}},
+		"a relative keyring":         {strings.Replace(whole, "/keys/example.gpg", "example.gpg", 1), []string{"sealift.yaml:5:3: error: target debian-12: source"}},
+		"not YAML":                   {"mirrors: [\n", []string{"sealift.yaml:"}},
+		"an alias":                   {"mirrors: &a {}\ntargets: *a\n", []string{"sealift.yaml:1:"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -155,7 +162,7 @@ func TestLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		c, err := config.Load("")
-		if err != nil || len(c.Targets) != 3 {
+		if err != nil || len(c.Targets) != len(config.Default().Targets) {
 			t.Errorf("got %d targets, %v", len(c.Targets), err)
 		}
 	})
@@ -182,4 +189,65 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestBuiltinTargetsAreWhole(t *testing.T) {
+	directives := map[string]string{
+		"amazon-2023": "yum yum2023", "debian-12": "apt", "debian-13": "apt", "rhel-10": "yum", "rhel-8": "yum yum8", "rhel-9": "yum yum9",
+		"ubuntu-22.04": "apt", "ubuntu-24.04": "apt apt24", "ubuntu-26.04": "apt apt26",
+	}
+	c := config.Default()
+	if len(c.Targets) != len(directives) {
+		t.Errorf("there are %d targets, want %d", len(c.Targets), len(directives))
+	}
+	for _, target := range c.Targets {
+		if err := target.Check(); err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(target.Directives, " "); got != directives[target.Name] {
+			t.Errorf("%s is reached by %q, want %q", target.Name, got, directives[target.Name])
+		}
+		for _, platform := range []string{"linux/amd64", "linux/arm64"} {
+			if _, err := target.Architecture(platform); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestAYumTarget(t *testing.T) {
+	const text = `defaultTargets: [rocky-9]
+targets:
+  rocky-9:
+    directives: [yum, yum9]
+    platform: platform:el9
+    modules: [nginx:1.24]
+    sources:
+    - url: https://mirror.example/$basearch/
+      signedBy: https://mirror.example/KEY
+      mirrorList: true
+      signedMetadata: true
+      architectures: [x86_64]
+`
+	c, err := config.Parse("sealift.yaml", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Target("rocky-9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := hostpkg.Target{
+		Name: "rocky-9", Manager: "yum", Directives: []string{"yum", "yum9"}, Base: []string{"bash", "dnf", "rpm", "systemd"},
+		Platform: "platform:el9", Modules: []string{"nginx:1.24"},
+		Sources: []hostpkg.Archive{{
+			URL: "https://mirror.example/$basearch/", SignedBy: "https://mirror.example/KEY", MirrorList: true, SignedMetadata: true, Architectures: []string{"x86_64"},
+		}},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Equal(c.DefaultTargets, []string{"rocky-9"}) {
+		t.Errorf("the default is %v", c.DefaultTargets)
+	}
 }

@@ -38,7 +38,7 @@ func newAptSolver(o Options, target Target, arch string) (*aptSolver, error) {
 	s := &aptSolver{target: target, arch: arch, upstream: make(map[string]string), sources: sourcesFile(target.Sources, o.Mirrors.URL)}
 	for _, archive := range target.Sources {
 		if _, err := os.Stat(archive.SignedBy); err != nil {
-			return nil, fmt.Errorf("keyring of %s: %w; install the package that has it (debian-archive-keyring, ubuntu-archive-keyring), or name another with signedBy in sealift.yaml", archive.URL, err)
+			return nil, fmt.Errorf("keyring of %s: %w; install the package that has it (debian-archive-keyring, ubuntu-keyring), or name another with signedBy in sealift.yaml", archive.URL, err)
 		}
 		s.upstream[o.Mirrors.URL(archive.base())] = archive.base()
 	}

@@ -85,6 +85,14 @@ func (t Target) Check() error {
 	if !yum && (t.Platform != "" || len(t.Modules) > 0) {
 		return fmt.Errorf("target %s: only yum has modules", t.Name)
 	}
+	if t.Platform != "" && !isPair(t.Platform) {
+		return fmt.Errorf("target %s: %q is not a platform of modules such as platform:el9", t.Name, t.Platform)
+	}
+	for _, m := range t.Modules {
+		if !isPair(m) {
+			return fmt.Errorf("target %s: %q is not a stream of a module such as nginx:1.24", t.Name, m)
+		}
+	}
 	if len(t.Sources) == 0 {
 		return fmt.Errorf("target %s has no sources", t.Name)
 	}
@@ -103,6 +111,12 @@ func (t Target) Check() error {
 		}
 	}
 	return nil
+}
+
+// isPair takes two names with a colon between them.
+func isPair(s string) bool {
+	name, stream, found := strings.Cut(s, ":")
+	return found && validRPMName(name) && validRPMName(stream)
 }
 
 // checkName holds the name of a package against what its manager takes for one.
