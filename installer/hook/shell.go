@@ -193,6 +193,7 @@ func (s *Shell) request(ctx context.Context, verb string, fields ...string) ([]s
 // ended makes the error of a hook after which the shell is gone.
 func (s *Shell) ended(ctx context.Context, name, status, place string) error {
 	_ = s.Close()
+	place, _, _ = strings.Cut(place, "\n") // not the rest of a here document
 	err := &Error{Hook: name, Status: status, Place: place, Output: s.output.String()}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)

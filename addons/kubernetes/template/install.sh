@@ -30,6 +30,7 @@ kubernetes_service_route() {
 # kubernetes_kernel: modules and settings that pods need, now and after a restart. In a container the modules belong to
 # the machine below, and only what they offer can be asked for.
 kubernetes_kernel() {
+    mkdir -p /etc/modules-load.d /etc/sysctl.d
     printf '%s\n' overlay br_netfilter >/etc/modules-load.d/sealift-kubernetes.conf
     if [ -d "/lib/modules/$(uname -r)" ]; then
         modprobe -a overlay br_netfilter
