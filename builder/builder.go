@@ -45,7 +45,18 @@ type Options struct {
 	Log       *slog.Logger   // nil means to log nothing
 	Key       *signature.Key // signs the packages; nil means not to
 	Locked    bool           // refuse to build what is not in Manifest.lock
+	// ImageFormat is how images lie in packages; empty means OCILayout.
+	ImageFormat ImageFormat
 }
+
+// ImageFormat is how images lie in a package.
+type ImageFormat string
+
+// The formats of images.
+const (
+	OCILayout     ImageFormat = "oci"            // one layout, each layer once, as the registry has them
+	DockerArchive ImageFormat = "docker-archive" // one file for each image, as kURL's packages have them
+)
 
 // Builder builds packages. It keeps connections and knowledge of archives between them.
 type Builder struct {
@@ -55,6 +66,7 @@ type Builder struct {
 	jobs      int
 	key       *signature.Key
 	locked    bool
+	format    ImageFormat
 	log       *slog.Logger
 	images    *image.Source
 	assets    *asset.Source
@@ -63,7 +75,7 @@ type Builder struct {
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, log: o.Log, targets: o.Config.Targets}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, targets: o.Config.Targets}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -78,6 +90,14 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 		if _, err := image.ParsePlatform(p); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	switch {
+	case b.format == "":
+		b.format = OCILayout
+	case b.format != OCILayout && b.format != DockerArchive:
+		errs = append(errs, fmt.Errorf("image format %q is neither %s nor %s", b.format, OCILayout, DockerArchive))
+	case b.format == DockerArchive && len(b.platforms) > 1:
+		errs = append(errs, fmt.Errorf("image format %s holds one platform, not %d; build a package for each", b.format, len(b.platforms)))
 	}
 	wanted := o.Targets
 	if len(wanted) == 0 {
@@ -144,7 +164,7 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	if r.Fetched, err = b.fetch(ctx, a, resolution); err != nil {
 		return Result{}, err
 	}
-	p, err := b.assemble(a, own, resolution)
+	p, err := b.assemble(ctx, a, own, resolution)
 	if err != nil {
 		return Result{}, fmt.Errorf("pack %s %s: %w", a.name, a.version, err)
 	}

@@ -60,13 +60,19 @@ func (b *Builder) fetch(ctx context.Context, a *addOn, r Resolution) (int64, err
 	if found := wrong.list.Err(); found != nil {
 		return 0, found
 	}
+	return fetched.Load() + r.fetched(), err
+}
+
+// fetched is how many bytes were transferred to resolve.
+func (r Resolution) fetched() int64 {
+	var n int64
 	for _, one := range r.Assets {
-		fetched.Add(one.Fetched)
+		n += one.Fetched
 	}
 	for _, one := range r.HostPackages {
-		fetched.Add(one.Fetched)
+		n += one.Fetched
 	}
-	return fetched.Load(), err
+	return n
 }
 
 func (b *Builder) transfers(a *addOn, r Resolution) []transfer {
@@ -102,14 +108,14 @@ func (b *Builder) transfers(a *addOn, r Resolution) []transfer {
 }
 
 // assemble lists the files of the package, the add-on's own and those it carries, and describes the latter.
-func (b *Builder) assemble(a *addOn, own []bundle.File, r Resolution) (bundle.Package, error) {
+func (b *Builder) assemble(ctx context.Context, a *addOn, own []bundle.File, r Resolution) (bundle.Package, error) {
 	dir := bundle.AddOnDir(a.name, a.version)
 	p := bundle.Package{Name: a.name, Version: a.version, Platforms: b.platforms, Targets: r.Targets, Files: own}
-	layout, err := image.Layout(path.Join(dir, imagesDir), r.Images, b.cache)
+	images, err := b.packImages(ctx, path.Join(dir, imagesDir), r.Images)
 	if err != nil {
 		return bundle.Package{}, err
 	}
-	p.Files = append(p.Files, layout...)
+	p.Files = append(p.Files, images...)
 	for _, img := range r.Images {
 		p.Contents.Images = append(p.Contents.Images, img.Describe())
 	}
@@ -131,6 +137,23 @@ func (b *Builder) assemble(a *addOn, own []bundle.File, r Resolution) (bundle.Pa
 		}
 	}
 	return p, unambiguous(p.Files)
+}
+
+// packImages gives the files of images in the format that was asked for.
+func (b *Builder) packImages(ctx context.Context, dir string, images []image.Resolved) ([]bundle.File, error) {
+	if b.format == OCILayout {
+		return image.Layout(dir, images, b.cache)
+	}
+	files := make([]bundle.File, len(images))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(b.jobs)
+	for i, img := range images {
+		group.Go(func() (err error) {
+			files[i], err = image.DockerArchive(ctx, dir, img, b.cache)
+			return err
+		})
+	}
+	return files, group.Wait()
 }
 
 // unambiguous refuses two files of one path: a file of the add-on itself may have the place of one that is fetched.

@@ -1,0 +1,254 @@
+package image
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/bundle"
+)
+
+// dockerArchives is the kind of fact by which the cache knows an archive that was made before. Its number changes with
+// the way in which archives are made.
+const dockerArchives = "docker-archives-1"
+
+// madeArchive is what the cache remembers of an archive.
+type madeArchive struct {
+	SHA256 string `json:"sha256"`
+	Size   int64  `json:"size"` // bytes
+}
+
+// DockerArchive returns an image as one file <id>.tar.gz below dir, in the form of `docker save IMAGE | gzip` that kURL's
+// packages have (kURL §1.5) and `docker load` and `ctr images import` read: manifest.json, the configuration, and every
+// layer unpacked, in one gzip-compressed tar. The same image gives the same bytes; they are made once and kept in the
+// cache, from which all parts of the image are read.
+//
+// The form has no place for several platforms or for a name without a tag; either is refused. Nor has it one for the
+// registry's manifest, so that a digest of the image that a node shows is another than the registry's.
+func DockerArchive(ctx context.Context, dir string, r Resolved, c *cache.Cache) (bundle.File, error) {
+	file, err := dockerArchive(ctx, dir, r, c)
+	if err != nil {
+		return bundle.File{}, fmt.Errorf("docker-archive of image %s: %w", r.Ref, err)
+	}
+	return file, nil
+}
+
+func dockerArchive(ctx context.Context, dir string, r Resolved, c *cache.Cache) (bundle.File, error) {
+	ref, err := ParseReference(r.Ref)
+	if err != nil {
+		return bundle.File{}, err
+	}
+	switch {
+	case len(r.Manifests) != 1:
+		return bundle.File{}, fmt.Errorf("the format holds one platform, not %d; build a package for each", len(r.Manifests))
+	case ref.Tag() == "":
+		return bundle.File{}, errors.New("the format has no place for a digest; name the image with a tag, too")
+	}
+	a := &archiveMaker{cache: c, image: r.Manifests[0], name: ref.Repository() + ":" + ref.Tag()}
+	key := a.name + " " + a.image.Digest
+	var known madeArchive
+	if c.Recall(dockerArchives, key, &known) {
+		if size, ok := c.Use(known.SHA256); ok && size == known.Size {
+			return packfile.Cached(path.Join(dir, r.ID+".tar.gz"), c, known.SHA256, known.Size), nil
+		}
+	}
+	if known, err = a.make(ctx); err != nil {
+		return bundle.File{}, err
+	}
+	if err := c.Remember(dockerArchives, key, known); err != nil {
+		return bundle.File{}, err
+	}
+	return packfile.Cached(path.Join(dir, r.ID+".tar.gz"), c, known.SHA256, known.Size), nil
+}
+
+// archiveMaker writes one docker-archive.
+type archiveMaker struct {
+	cache *cache.Cache
+	image Manifest
+	name  string // with a tag
+}
+
+// layerTar is a layer of a docker-archive.
+type layerTar struct {
+	blob   Descriptor
+	diffID string // sha256 of the tar, hex
+	size   int64  // of the tar
+}
+
+func (l layerTar) path() string { return l.diffID + "/layer.tar" }
+
+func (a *archiveMaker) make(ctx context.Context) (madeArchive, error) {
+	config, err := a.cache.Read(a.image.Config.hex(), maxConfig)
+	if err != nil {
+		return madeArchive{}, err
+	}
+	layers, err := a.measure(ctx, config)
+	if err != nil {
+		return madeArchive{}, err
+	}
+	w, err := a.cache.Create()
+	if err != nil {
+		return madeArchive{}, err
+	}
+	defer w.Discard()
+	buffered := bufio.NewWriterSize(w, 256<<10)
+	gz := gzip.NewWriter(buffered)
+	if err := a.write(ctx, tar.NewWriter(gz), config, layers); err != nil {
+		return madeArchive{}, err
+	}
+	if err := errors.Join(gz.Close(), buffered.Flush()); err != nil {
+		return madeArchive{}, err
+	}
+	size := w.Size()
+	digest, err := w.Commit("")
+	return madeArchive{SHA256: digest, Size: size}, err
+}
+
+// measure unpacks every layer once, since a tar wants sizes first, and holds it against the configuration.
+func (a *archiveMaker) measure(ctx context.Context, config []byte) ([]layerTar, error) {
+	var parsed struct {
+		RootFS struct {
+			DiffIDs []string `json:"diff_ids"`
+		} `json:"rootfs"`
+	}
+	if err := json.Unmarshal(config, &parsed); err != nil {
+		return nil, fmt.Errorf("configuration: %w", err)
+	}
+	if len(parsed.RootFS.DiffIDs) != len(a.image.Layers) {
+		return nil, fmt.Errorf("the configuration has %d layers, the manifest %d", len(parsed.RootFS.DiffIDs), len(a.image.Layers))
+	}
+	var layers []layerTar
+	for i, blob := range a.image.Layers {
+		sum := sha256.New()
+		size, err := a.unpack(ctx, sum, blob)
+		if err != nil {
+			return nil, err
+		}
+		l := layerTar{blob: blob, diffID: hex.EncodeToString(sum.Sum(nil)), size: size}
+		if want := parsed.RootFS.DiffIDs[i]; want != "sha256:"+l.diffID {
+			return nil, fmt.Errorf("layer %s unpacks to sha256:%s, the configuration says %s", blob.Digest, l.diffID, want)
+		}
+		layers = append(layers, l)
+	}
+	return layers, nil
+}
+
+// unpack writes the tar of a layer, whatever the layer is compressed with, and returns its size in bytes.
+func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor) (int64, error) {
+	f, err := a.cache.Open(blob.hex())
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	r, closeReader, err := decompress(&contextReader{ctx, bufio.NewReaderSize(f, 256<<10)})
+	if err != nil {
+		return 0, fmt.Errorf("layer %s: %w", blob.Digest, err)
+	}
+	defer closeReader()
+	size, err := io.Copy(w, r)
+	if err != nil {
+		return 0, fmt.Errorf("unpack layer %s: %w", blob.Digest, err)
+	}
+	return size, nil
+}
+
+// maxWindow bounds what a zstd layer may ask for in memory, in bytes: the 8 MiB that RFC 8878 §3.1.1.1.2 wants every
+// decoder to have.
+const maxWindow = 8 << 20
+
+// decompress looks at the first bytes of a layer; media types are not always right.
+func decompress(in *contextReader) (r io.Reader, closeReader func(), err error) {
+	magic, err := in.r.Peek(4)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, nil, err
+	}
+	switch {
+	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+		gz, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, nil, err
+		}
+		return gz, func() { _ = gz.Close() }, nil
+	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+		zs, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, nil, err
+		}
+		return zs, zs.Close, nil
+	}
+	return in, func() {}, nil
+}
+
+// contextReader ends with its context.
+type contextReader struct {
+	ctx context.Context
+	r   *bufio.Reader
+}
+
+func (c *contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}
+
+// write puts manifest.json first: who wants to know what is inside reads no layer.
+func (a *archiveMaker) write(ctx context.Context, t *tar.Writer, config []byte, layers []layerTar) error {
+	names := []string{}
+	for _, l := range layers {
+		names = append(names, l.path())
+	}
+	configName := strings.TrimPrefix(a.image.Config.Digest, "sha256:") + ".json"
+	manifest, err := json.Marshal([]any{map[string]any{"Config": configName, "RepoTags": []string{a.name}, "Layers": names}})
+	if err != nil {
+		return fmt.Errorf("encode manifest.json: %w", err)
+	}
+	if err := writeTarFile(t, "manifest.json", manifest); err != nil {
+		return err
+	}
+	if err := writeTarFile(t, configName, config); err != nil {
+		return err
+	}
+	written := make(map[string]bool)
+	for _, l := range layers {
+		if written[l.diffID] {
+			continue
+		}
+		written[l.diffID] = true
+		if err := t.WriteHeader(tarHeader(l.path(), l.size)); err != nil {
+			return err
+		}
+		if _, err := a.unpack(ctx, t, l.blob); err != nil {
+			return err
+		}
+	}
+	return t.Close()
+}
+
+func writeTarFile(t *tar.Writer, name string, data []byte) error {
+	if err := t.WriteHeader(tarHeader(name, int64(len(data)))); err != nil {
+		return err
+	}
+	_, err := t.Write(data)
+	return err
+}
+
+// tarHeader has nothing in it that differs from one build to the next.
+func tarHeader(name string, size int64) *tar.Header {
+	return &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0)}
+}
