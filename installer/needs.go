@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// unpackedDeb is how many times larger than its file a .deb is once installed, at most, for what add-ons need.
-const unpackedDeb = 5
+// unpackedPackage is how many times larger than its file a .deb or .rpm is once installed, at most, for what add-ons need.
+const unpackedPackage = 5
 
 // clusterSpace is what etcd, logs and pods take in a new cluster's first days, and what the kubelet wants to stay free.
 const clusterSpace = 2 << 30
@@ -51,8 +51,8 @@ func (i *Install) needs() (preflight.Needs, error) {
 				switch {
 				case strings.HasPrefix(e.Path, path.Join(a.info.Dir(), "assets")+"/"):
 					system += uint64(e.Size)
-				case strings.HasSuffix(e.Path, ".deb"):
-					system += unpackedDeb * uint64(e.Size)
+				case strings.HasSuffix(e.Path, ".deb"), strings.HasSuffix(e.Path, ".rpm"):
+					system += unpackedPackage * uint64(e.Size)
 				}
 			}
 		}

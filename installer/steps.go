@@ -101,14 +101,16 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
-		apt := host.APT{Dir: filepath.Join(i.options.Root, "apt"), Output: i.log}
+		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Output: i.log}
 		for _, a := range i.addOns {
 			dir := path.Join(a.info.Dir(), "packages", i.facts.Target())
-			if _, ok := i.archive.Entry(path.Join(dir, "Packages")); ok {
-				apt.Repositories = append(apt.Repositories, filepath.Join(i.options.Root, dir))
+			for _, index := range []string{host.AptIndex, host.YumIndex} {
+				if _, ok := i.archive.Entry(path.Join(dir, index)); ok {
+					packages.Repositories = append(packages.Repositories, filepath.Join(i.options.Root, dir))
+				}
 			}
 		}
-		return nil, apt.Install(ctx, names)
+		return nil, packages.Install(ctx, names)
 	}
 }
 

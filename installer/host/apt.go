@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -47,26 +46,16 @@ func (a APT) Install(ctx context.Context, names []string) error {
 	return a.run(ctx, append([]string{"install", "--yes", "--no-install-recommends", "--no-remove", "--"}, names...)...)
 }
 
-// run calls apt-get once, bounded by ctx. It gets time to end by itself, since a killed dpkg leaves packages half done.
 func (a APT) run(ctx context.Context, args ...string) error {
-	options := map[string]string{
+	settings := map[string]string{
 		"Dir::Etc::SourceList": filepath.Join(a.Dir, "sources.list"), "Dir::Etc::SourceParts": "/dev/null",
 		"Dir::State::Lists": filepath.Join(a.Dir, "lists"), "Dir::Cache": filepath.Join(a.Dir, "cache"),
 		"APT::Sandbox::User": "root", "DPkg::Lock::Timeout": "120", "Dpkg::Options::": "--force-confold",
 		"Dpkg::Use-Pty": "0", "Acquire::Retries": "0",
 	}
-	var all []string
-	for name, value := range options {
-		all = append(all, "-o", name+"="+value)
+	var options []string
+	for name, value := range settings {
+		options = append(options, "-o", name+"="+value)
 	}
-	cmd := exec.CommandContext(ctx, "apt-get", append(all, args...)...)
-	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l", "LC_ALL=C.UTF-8")
-	var said strings.Builder
-	cmd.Stdout = a.Output
-	cmd.Stderr = io.MultiWriter(a.Output, &said)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("apt-get %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
-	}
-	return nil
+	return run(ctx, a.Output, []string{"DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l"}, "apt-get", args, options)
 }

@@ -32,8 +32,18 @@ type Facts struct {
 	CanLowerOOMScore bool `json:"canLowerOOMScore"`
 }
 
-// Target is the name under which packages are built for this host, such as debian-12.
-func (f Facts) Target() string { return f.Distribution + "-" + f.Version }
+// Target is the name under which packages are built for this host, such as debian-12. Distributions that are compatible
+// with Red Hat's share its packages, whatever their minor version.
+func (f Facts) Target() string {
+	switch f.Distribution {
+	case "rhel", "rocky", "almalinux", "centos", "ol":
+		major, _, _ := strings.Cut(f.Version, ".")
+		return "rhel-" + major
+	case "amzn":
+		return "amazon-" + f.Version
+	}
+	return f.Distribution + "-" + f.Version
+}
 
 // Discover looks at the host.
 func Discover() (Facts, error) {

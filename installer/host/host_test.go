@@ -64,3 +64,22 @@ func TestDiscoverThisHost(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 }
+
+func TestTargetIsTheFamilyThatPackagesAreBuiltFor(t *testing.T) {
+	for name, row := range map[string]struct{ id, version, want string }{
+		"Debian has one target for each release":        {"debian", "12", "debian-12"},
+		"so has Ubuntu":                                 {"ubuntu", "24.04", "ubuntu-24.04"},
+		"minor versions of Red Hat share a target":      {"rhel", "9.6", "rhel-9"},
+		"and so do those compatible with it":            {"rocky", "10.0", "rhel-10"},
+		"AlmaLinux":                                     {"almalinux", "8.10", "rhel-8"},
+		"CentOS Stream has no minor version":            {"centos", "9", "rhel-9"},
+		"Oracle Linux":                                  {"ol", "8.9", "rhel-8"},
+		"Amazon Linux goes by its own name in packages": {"amzn", "2023", "amazon-2023"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := (Facts{Distribution: row.id, Version: row.version}).Target(); got != row.want {
+				t.Errorf("got %s, want %s", got, row.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/atomicfile"
+)
+
+// DNF installs packages from repositories in folders with the host's own dnf, of which yum is another name.
+type DNF struct {
+	// Dir is where the lists and the cache of the repositories are kept, apart from the host's.
+	Dir string
+	// Repositories are folders with repodata and, in keys, the armored keys that signed the packages. dnf checks each
+	// package against both.
+	Repositories []string
+	// Root is the root of the system to change; empty means the host's own.
+	Root string
+	// Output receives what dnf prints.
+	Output io.Writer
+}
+
+// dnfMain is the part of dnf.conf(5) that is the same everywhere. Plugins would ask subscription services, which are on
+// the other side of the air gap.
+const dnfMain = `[main]
+reposdir=/dev/null
+plugins=0
+gpgcheck=1
+localpkg_gpgcheck=1
+install_weak_deps=0
+best=0
+skip_if_unavailable=0
+metadata_expire=0
+`
+
+// Install installs the named packages and what they depend on, with upgrades of what they depend on where those are
+// needed. It removes nothing.
+func (d DNF) Install(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	tool, err := exec.LookPath("dnf")
+	if err != nil {
+		if tool, err = exec.LookPath("yum"); err != nil {
+			return fmt.Errorf("install packages of the host: neither dnf nor yum is there: %w", err)
+		}
+	}
+	conf, err := d.configuration()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(d.Dir, 0o755); err != nil {
+		return err
+	}
+	file := filepath.Join(d.Dir, "dnf.conf")
+	if err := atomicfile.Write(file, []byte(conf)); err != nil {
+		return err
+	}
+	options := []string{"--config", file, "--assumeyes", "--noplugins"}
+	if d.Root != "" {
+		options = append(options, "--installroot", d.Root)
+	}
+	return run(ctx, d.Output, nil, tool, append([]string{"install", "--"}, names...), options)
+}
+
+func (d DNF) configuration() (string, error) {
+	var b strings.Builder
+	b.WriteString(dnfMain)
+	fmt.Fprintf(&b, "cachedir=%s\n", filepath.Join(d.Dir, "cache"))
+	for i, r := range d.Repositories {
+		keys, err := filepath.Glob(filepath.Join(r, "keys", "*.asc"))
+		if err != nil {
+			return "", err
+		}
+		slices.Sort(keys)
+		var urls []string
+		for _, key := range keys {
+			urls = append(urls, fileURL(key))
+		}
+		fmt.Fprintf(&b, "\n[sealift-%d]\nname=Sealift %s\nbaseurl=%s\ngpgkey=%s\n", i, filepath.Base(filepath.Dir(filepath.Dir(r))), fileURL(r), strings.Join(urls, " "))
+	}
+	return b.String(), nil
+}
+
+func fileURL(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }

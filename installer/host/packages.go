@@ -1,0 +1,77 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// Packages installs packages from repositories in folders with the host's own package manager. The host's own sources
+// are not asked: behind an air gap they do not answer.
+type Packages struct {
+	// Dir is where lists and caches of the repositories are kept, apart from the host's.
+	Dir string
+	// Repositories are folders, each with an index that AptIndex or YumIndex names. Their files were verified against the
+	// index of their archive.
+	Repositories []string
+	// Output receives what the package manager prints.
+	Output io.Writer
+}
+
+// The index of a repository, relative to its folder. It tells whose repository it is.
+const (
+	AptIndex = "Packages"
+	YumIndex = "repodata/repomd.xml"
+)
+
+// Install installs the named packages and what they depend on. It removes nothing and forces nothing.
+func (p Packages) Install(ctx context.Context, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	apt := APT{Dir: filepath.Join(p.Dir, "apt"), Output: p.Output}
+	dnf := DNF{Dir: filepath.Join(p.Dir, "dnf"), Output: p.Output}
+	for _, r := range p.Repositories {
+		switch {
+		case exists(filepath.Join(r, AptIndex)):
+			apt.Repositories = append(apt.Repositories, r)
+		case exists(filepath.Join(r, YumIndex)):
+			dnf.Repositories = append(dnf.Repositories, r)
+		default:
+			return fmt.Errorf("%s is no repository of packages: it has neither %s nor %s", r, AptIndex, YumIndex)
+		}
+	}
+	switch {
+	case len(apt.Repositories) > 0 && len(dnf.Repositories) > 0:
+		return errors.New("the packages for this host are of two kinds, .deb and .rpm; build them again for one target")
+	case len(dnf.Repositories) > 0:
+		return dnf.Install(ctx, names)
+	}
+	return apt.Install(ctx, names)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+// run calls a package manager once, bounded by ctx. It gets time to end by itself, since a killed one leaves packages
+// half done.
+func run(ctx context.Context, output io.Writer, environment []string, name string, args, options []string) error {
+	cmd := exec.CommandContext(ctx, name, append(options, args...)...)
+	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)
+	var said strings.Builder
+	cmd.Stdout = output
+	cmd.Stderr = io.MultiWriter(output, &said)
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}

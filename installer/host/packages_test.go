@@ -1,0 +1,169 @@
+package host
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// yumRepository makes a signed repository with tool, which needs libtool.
+func yumRepository(t *testing.T) (dir string) {
+	t.Helper()
+	work, dir := t.TempDir(), filepath.Join(t.TempDir(), "a folder", "1.0", "packages", "test-9")
+	gnupg, err := os.MkdirTemp("", "gnupg-") // gpg's sockets need a short path
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(name string, args ...string) []byte {
+		t.Helper()
+		cmd := exec.Command(name, args...)
+		cmd.Env = append(os.Environ(), "GNUPGHOME="+gnupg, "HOME="+work)
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s %v: %v: %s%s; apt-get install dnf rpm createrepo-c", name, args, err, out, stderr.String())
+		}
+		return out
+	}
+	t.Cleanup(func() {
+		run("gpgconf", "--kill", "all")
+		_ = os.RemoveAll(gnupg)
+	})
+	const spec = `Name: tool
+Version: 1.0
+Release: 1
+Summary: tool
+License: MIT
+BuildArch: noarch
+Requires: libtool = 1.0
+Recommends: extras
+%description
+tool
+%package -n libtool
+Summary: libtool
+%description -n libtool
+libtool
+%package -n extras
+Summary: extras
+%description -n extras
+extras
+%install
+mkdir -p %{buildroot}/etc
+echo tool > %{buildroot}/etc/tool.conf
+%files
+/etc/tool.conf
+%files -n libtool
+%files -n extras
+`
+	file := filepath.Join(work, "tool.spec")
+	if err := os.WriteFile(file, []byte(spec), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("rpmbuild", "-bb", "--quiet", "--define", "_topdir "+work, "--define", "_rpmdir "+filepath.Join(work, "out"), "--define", "_rpmfilename %%{NAME}.rpm", file)
+	if err := os.MkdirAll(filepath.Join(dir, "keys"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	gpg, err := exec.LookPath("gpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run("gpg", "--batch", "--passphrase", "", "--quick-generate-key", "host@example.com", "ed25519", "sign", "never")
+	for _, name := range []string{"tool", "libtool", "extras"} {
+		run("rpmsign", "--addsign", "--define", "_gpg_name host@example.com", "--define", "__gpg "+gpg, filepath.Join(work, "out", name+".rpm"))
+		run("mv", filepath.Join(work, "out", name+".rpm"), dir)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "keys", "key.asc"), run("gpg", "--export", "--armor"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run("createrepo_c", "--quiet", "--no-database", dir)
+	return dir
+}
+
+func installed(t *testing.T, root string) string {
+	t.Helper()
+	out, err := exec.Command("rpm", "--root", root, "-qa", "--qf", "%{NAME}\n").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, name := range []string{"extras", "libtool", "tool"} {
+		for line := range strings.Lines(string(out)) {
+			if strings.TrimSpace(line) == name {
+				names = append(names, name)
+			}
+		}
+	}
+	return strings.Join(names, " ")
+}
+
+func TestDNFInstallsFromAFolder(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("installing packages wants root")
+	}
+	repository := yumRepository(t)
+	t.Run("what is named, and what that depends on, checked against the keys", func(t *testing.T) {
+		var said bytes.Buffer
+		d := DNF{Dir: t.TempDir(), Repositories: []string{repository}, Root: t.TempDir(), Output: &said}
+		for range 2 { // the second time nothing is left to do
+			if err := d.Install(t.Context(), []string{"tool"}); err != nil {
+				t.Fatalf("%v\n%s", err, said.String())
+			}
+		}
+		if got := installed(t, d.Root); got != "libtool tool" {
+			t.Errorf("installed %s", got)
+		}
+		if data, err := os.ReadFile(filepath.Join(d.Root, "etc/tool.conf")); err != nil || string(data) != "tool\n" {
+			t.Errorf("its file is %q, %v", data, err)
+		}
+	})
+	t.Run("an unknown package is named", func(t *testing.T) {
+		d := DNF{Dir: t.TempDir(), Repositories: []string{repository}, Root: t.TempDir(), Output: &bytes.Buffer{}}
+		if err := d.Install(t.Context(), []string{"nope"}); err == nil || !strings.Contains(err.Error(), "nope") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("without the keys nothing is installed", func(t *testing.T) {
+		if err := os.RemoveAll(filepath.Join(repository, "keys")); err != nil {
+			t.Fatal(err)
+		}
+		d := DNF{Dir: t.TempDir(), Repositories: []string{repository}, Root: t.TempDir(), Output: &bytes.Buffer{}}
+		if err := d.Install(t.Context(), []string{"tool"}); err == nil || !strings.Contains(err.Error(), "GPG") {
+			t.Errorf("got %v", err)
+		}
+		if got := installed(t, d.Root); got != "" {
+			t.Errorf("installed %s", got)
+		}
+	})
+}
+
+func TestRepositoriesSayWhoseTheyAre(t *testing.T) {
+	folder := func(index string) string {
+		dir := t.TempDir()
+		file := filepath.Join(dir, index)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	for name, row := range map[string]struct {
+		repositories []string
+		want         string
+	}{
+		"one that has no index":    {[]string{t.TempDir()}, "is no repository of packages"},
+		"two of different systems": {[]string{folder(AptIndex), folder(YumIndex)}, "of two kinds"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Packages{Dir: t.TempDir(), Repositories: row.repositories, Output: &bytes.Buffer{}}.Install(t.Context(), []string{"tool"})
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+		})
+	}
+}
