@@ -23,8 +23,9 @@ const maxManifest = 4 << 20
 
 // Image is one image of a layout.
 type Image struct {
-	Ref    string
-	Target ocispec.Descriptor // an index or a manifest
+	Ref     string
+	Target  ocispec.Descriptor // an index or a manifest; zero for a docker-archive
+	archive bundle.Entry       // the docker-archive that holds it, if one does
 }
 
 // names are the records that the kubelet may ask for: the reference, and the repository with the digest.
@@ -40,17 +41,18 @@ func (i Image) names() []string {
 	return []string{i.Ref, byDigest}
 }
 
-// Layout is an OCI image layout inside an archive.
+// Layout is the images of a package: an OCI image layout inside an archive, or docker-archives (images/*.tar.gz), as kURL
+// has them, or both.
 type Layout struct {
 	Images  []Image
 	archive *bundle.Archive
 	dir     string
 }
 
-// OpenLayout reads the list of images of a layout, such as addons/flannel/0.26.7/images. A folder that the archive does
+// OpenLayout reads the list of images in a folder, such as addons/flannel/0.26.7/images. A folder that the archive does
 // not have is a layout without images.
 func OpenLayout(a *bundle.Archive, dir string) (*Layout, error) {
-	l := &Layout{archive: a, dir: dir}
+	l := &Layout{archive: a, dir: dir, Images: dockerArchives(a, dir)}
 	if _, ok := a.Entry(path.Join(dir, ocispec.ImageIndexFile)); !ok {
 		return l, nil
 	}
@@ -102,7 +104,8 @@ func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec
 }
 
 // UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer
-// once unpacked. A gzip layer tells its unpacked size in its last four bytes (RFC 1952 §2.3.1, modulo 4 GiB).
+// once unpacked. A gzip layer tells its unpacked size in its last four bytes (RFC 1952 §2.3.1, modulo 4 GiB). The layers
+// of a docker-archive are stored as they come out of it, so that they count twice.
 func UnpackedSize(layouts ...*Layout) (int64, error) {
 	sizes := make(map[string]int64)
 	for _, l := range layouts {
@@ -115,6 +118,16 @@ func UnpackedSize(layouts ...*Layout) (int64, error) {
 				return 0, err
 			}
 			sizes[e.SHA256] = e.Size + unpacked
+		}
+		for _, image := range l.Images {
+			if image.archive.Path == "" {
+				continue
+			}
+			unpacked, err := l.gzipSize(image.archive)
+			if err != nil {
+				return 0, err
+			}
+			sizes[image.archive.SHA256] = 2 * unpacked
 		}
 	}
 	var total int64

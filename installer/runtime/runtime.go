@@ -104,6 +104,9 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 
 // present says whether an image is there under its names, complete and unpacked.
 func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
+	if image.archive.Path != "" {
+		return r.archivePresent(ctx, image)
+	}
 	for _, name := range image.names() {
 		record, err := r.client.ImageService().Get(ctx, name)
 		if errdefs.IsNotFound(err) || err == nil && record.Target.Digest != image.Target.Digest {
@@ -113,6 +116,11 @@ func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
 			return false, fmt.Errorf("look up image %s: %w", name, err)
 		}
 	}
+	return r.complete(ctx, image)
+}
+
+// complete says whether everything of an image is in the content store, and unpacked.
+func (r *Runtime) complete(ctx context.Context, image Image) (bool, error) {
 	available, _, _, missing, err := images.Check(ctx, r.client.ContentStore(), image.Target, r.platform)
 	if err != nil || !available || len(missing) > 0 {
 		return false, err
@@ -126,6 +134,9 @@ func (r *Runtime) handle(image Image) containerd.Image {
 }
 
 func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
+	if image.archive.Path != "" {
+		return r.loadArchive(ctx, layout, image)
+	}
 	cs := r.client.ContentStore()
 	children := images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil)
 	children = images.LimitManifests(images.FilterPlatforms(children, r.platform), r.platform, 1)

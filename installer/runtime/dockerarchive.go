@@ -1,0 +1,142 @@
+package runtime
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/images/archive"
+	"github.com/containerd/errdefs"
+	"github.com/distribution/reference"
+	"github.com/klauspost/compress/gzip"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// archiveLabel marks an image record with the sha256 of the docker-archive that it came from, so that the next load knows
+// without reading it. The digest of the image itself is not known before: containerd makes up its manifest.
+const archiveLabel = "sealift.dev/docker-archive"
+
+// dockerArchives lists the docker-archives in a folder of images, with the names that the package's index has for them.
+func dockerArchives(a *bundle.Archive, dir string) []Image {
+	refs := make(map[string]string) // by file name
+	for _, p := range a.Index.Packages {
+		if path.Join(p.Dir(), "images") != dir {
+			continue
+		}
+		for _, image := range p.Images {
+			refs[image.ID+".tar.gz"] = image.Ref
+		}
+	}
+	var list []Image
+	for _, e := range a.Below(dir) {
+		name := strings.TrimPrefix(e.Path, dir+"/")
+		if strings.Contains(name, "/") || !strings.HasSuffix(name, ".tar.gz") {
+			continue
+		}
+		ref := refs[name]
+		if ref == "" {
+			ref = e.Path
+		}
+		list = append(list, Image{Ref: ref, archive: e})
+	}
+	return list
+}
+
+// tagged is the name that a docker-archive has for an image: without the digest that may be beside the tag.
+func tagged(ref string) string {
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil {
+		return ref
+	}
+	if t, ok := named.(reference.Tagged); ok {
+		return named.Name() + ":" + t.Tag()
+	}
+	return named.String()
+}
+
+// archivePresent says whether an image is there that this very archive was loaded as, complete and unpacked.
+func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error) {
+	name := tagged(image.Ref)
+	record, err := r.client.ImageService().Get(ctx, name)
+	if errdefs.IsNotFound(err) || err == nil && record.Labels[archiveLabel] != image.archive.SHA256 {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up image %s: %w", name, err)
+	}
+	return r.complete(ctx, Image{Ref: name, Target: record.Target})
+}
+
+// loadArchive streams a docker-archive into the content store. Its images get their names after the last byte of it is
+// verified; what was stored of an archive that fails is collected when the lease ends.
+func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) error {
+	index, err := r.importArchive(ctx, layout, image)
+	if err != nil {
+		return err
+	}
+	want, found := tagged(image.Ref), false
+	labels := map[string]string{archiveLabel: image.archive.SHA256}
+	for key, value := range pinned {
+		labels[key] = value
+	}
+	cs := r.client.ContentStore()
+	for _, target := range index.Manifests {
+		name := target.Annotations[images.AnnotationImageName]
+		if name == "" {
+			continue
+		}
+		if err := images.Walk(ctx, images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil), target); err != nil {
+			return err
+		}
+		if err := r.handle(Image{Ref: name, Target: target}).Unpack(ctx, ""); err != nil {
+			return fmt.Errorf("unpack: %w", err)
+		}
+		if err := r.name(ctx, images.Image{Name: name, Target: target, Labels: labels}); err != nil {
+			return err
+		}
+		found = found || name == want
+	}
+	if !found && image.Ref != image.archive.Path {
+		return fmt.Errorf("%s has no image of that name; build the package again", image.archive.Path)
+	}
+	return nil
+}
+
+// importArchive stores what a docker-archive holds and returns the list of its images.
+func (r *Runtime) importArchive(ctx context.Context, layout *Layout, image Image) (ocispec.Index, error) {
+	var index ocispec.Index
+	file, err := layout.archive.OpenEntry(image.archive.Path)
+	if err != nil {
+		return index, err
+	}
+	defer file.Close()
+	gz, err := gzip.NewReader(file)
+	if err != nil {
+		return index, fmt.Errorf("%s: %w", image.archive.Path, err)
+	}
+	defer gz.Close()
+	cs := r.client.ContentStore()
+	target, err := archive.ImportIndex(ctx, cs, gz)
+	if _, rest := io.Copy(io.Discard, gz); rest != nil || err != nil {
+		return index, fmt.Errorf("%s: %w", image.archive.Path, errors.Join(err, rest))
+	}
+	if _, err := io.Copy(io.Discard, file); err != nil { // the verdict on the whole file comes with its end
+		return index, err
+	}
+	data, err := content.ReadBlob(ctx, cs, target)
+	if err != nil {
+		return index, err
+	}
+	if err := json.Unmarshal(data, &index); err != nil {
+		return index, fmt.Errorf("%s: list of images: %w", image.archive.Path, err)
+	}
+	return index, nil
+}
