@@ -130,7 +130,8 @@ type Result struct {
 	Path     string         `json:"path"`
 	Size     int64          `json:"size"` // bytes
 	SHA256   string         `json:"sha256"`
-	Fetched  int64          `json:"fetched"` // bytes of layers, packages and assets that were transferred
+	UpToDate bool           `json:"upToDate"` // the package was there, of the same input, and is as it was
+	Fetched  int64          `json:"fetched"`  // bytes of layers, packages and assets that were transferred
 	Seconds  float64        `json:"seconds"`
 	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
@@ -159,6 +160,16 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r.Path = filepath.Join(out, a.name+"-"+a.version+".tar.gz")
+	input, err := b.input(a, own, resolution)
+	if err != nil {
+		return Result{}, err
+	}
+	if r.Size, r.SHA256, r.UpToDate = b.upToDate(r.Path, input); r.UpToDate {
+		r.Fetched = resolution.fetched()
+		r.Seconds = time.Since(start).Seconds()
+		return r, nil
+	}
 	b.log.Info("fetching", "add-on", a.name, "version", a.version, "images", len(resolution.Images),
 		"assets", len(resolution.Assets), "hostPackages", len(resolution.HostPackages))
 	if r.Fetched, err = b.fetch(ctx, a, resolution); err != nil {
@@ -168,8 +179,7 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	if err != nil {
 		return Result{}, fmt.Errorf("pack %s %s: %w", a.name, a.version, err)
 	}
-	r.Path = filepath.Join(out, a.name+"-"+a.version+".tar.gz")
-	if r.Size, r.SHA256, err = b.write(ctx, r.Path, p); err != nil {
+	if r.Size, r.SHA256, err = b.write(ctx, r.Path, p, input); err != nil {
 		return Result{}, fmt.Errorf("write %s: %w", r.Path, err)
 	}
 	r.Seconds = time.Since(start).Seconds()
@@ -177,7 +187,7 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 }
 
 // write writes a package under a temporary name beside path and renames it when all of it is on the disk.
-func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (size int64, digest string, err error) {
+func (b *Builder) write(ctx context.Context, path string, p bundle.Package, input string) (size int64, digest string, err error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, "", err
@@ -210,7 +220,8 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package) (siz
 	if err := f.Commit(path, 0o644); err != nil {
 		return 0, "", err
 	}
-	return info.Size(), hex.EncodeToString(h.Sum(nil)), nil
+	digest = hex.EncodeToString(h.Sum(nil))
+	return info.Size(), digest, b.remember(path, info, output{Input: input, SHA256: digest})
 }
 
 // explain looks for the reason why content was not what its digest promised. A damaged file of the cache is removed, so

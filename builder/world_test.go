@@ -3,6 +3,8 @@ package builder_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -34,7 +36,9 @@ type world struct {
 	registry string // host:port
 	files    string // directory that https://files.example.com/ is served from
 	config   string // path of the sealift.yaml that leads there
-	targets  []string
+
+	fileServer string // URL
+	targets    []string
 }
 
 const registryConfig = `version: 0.1
@@ -53,6 +57,7 @@ func newWorld(t *testing.T, targets ...string) *world {
 	}
 	server := httptest.NewServer(http.FileServer(http.Dir(w.files)))
 	t.Cleanup(server.Close)
+	w.fileServer = server.URL
 	w.registry = startRegistry(t, dir)
 	machine, err := debian.Machine()
 	if err != nil {
@@ -146,6 +151,19 @@ func (w *world) push(t *testing.T, repoAndTag string, layers ...v1.Layer) string
 	return hash.String()
 }
 
+// publish puts a file under https://files.example.com/. It is an hour old, so that its date tells its content.
+func (w *world) publish(t *testing.T, path, content string) {
+	t.Helper()
+	path = filepath.Join(w.files, path)
+	writeFile(t, path, content)
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(path, old, old); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func discardLog() *log.Logger { return log.New(io.Discard, "", 0) }
+
 func rootFS(t *testing.T, img v1.Image) v1.RootFS {
 	t.Helper()
 	config, err := img.ConfigFile()
@@ -174,7 +192,12 @@ func addOn(t *testing.T, name, manifest string) string {
 
 func openCache(t *testing.T) *cache.Cache {
 	t.Helper()
-	c, err := cache.Open(filepath.Join(t.TempDir(), "cache"))
+	return cacheAt(t, filepath.Join(t.TempDir(), "cache"))
+}
+
+func cacheAt(t *testing.T, dir string) *cache.Cache {
+	t.Helper()
+	c, err := cache.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,27 +3,27 @@ package main
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/cache"
-	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/diag"
 )
 
 type buildOptions struct {
-	out        string
-	targets    []string
-	platforms  []string
-	jobs       int
-	cacheDir   string
-	config     string
-	key        string
-	references bool
-	format     string
+	sources     sources
+	out         string
+	locked      bool
+	perPlatform bool
+	key         string
+	references  bool
+	imageFormat string
+	format      string
 }
 
 func (a *app) buildCommand() *cobra.Command {
@@ -34,11 +34,13 @@ func (a *app) buildCommand() *cobra.Command {
 		Long: `Build the package <name>-<version>.tar.gz of each add-on directory <name>/<version>: everything that its
 Manifest names, fetched and verified, with the add-on's own files.
 
-What was fetched before is taken from the cache. Mirrors and targets are read from sealift.yaml. The same input
-gives the same bytes, however many jobs there are. No root and no container engine is needed; packages of
+What Manifest.lock has is taken as it was locked, and the rest as it is now; with --locked there must be no rest. What
+was fetched before is taken from the cache, and a package that is up to date is left as it is. Mirrors and targets
+are read from sealift.yaml. The same input gives the same bytes, however many jobs there are. No root and no container engine is needed; packages of
 Debian hosts need apt-get on the machine that builds.`,
 		Example: `  sealift build addons/kubernetes/1.36.3 --out dist
   sealift build addons/*/* --out dist --target debian-12 --jobs 8
+  sealift build addons/*/* --out dist --locked --platform linux/amd64,linux/arm64 --per-platform
   sealift build addons/flannel/0.26.7 --out dist --check-images --key release.key
   sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
 		Args: cobra.MinimumNArgs(1),
@@ -48,73 +50,97 @@ Debian hosts need apt-get on the machine that builds.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.out, "out", ".", "directory that takes the packages")
-	flags.StringSliceVar(&o.targets, "target", nil, "operating systems to carry packages for (default: all that are known)")
-	flags.StringSliceVar(&o.platforms, "platform", []string{builder.DefaultPlatform}, "platforms to carry images for")
-	flags.IntVar(&o.jobs, "jobs", 0, "transfers at once (default: one for each CPU, at least 4)")
-	flags.StringVar(&o.cacheDir, "cache", "", "directory that keeps what was fetched (default: sealift in the user's cache directory)")
-	flags.StringVar(&o.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
+	flags.BoolVar(&o.locked, "locked", false, "take everything from Manifest.lock, and refuse to build what it lacks")
+	flags.BoolVar(&o.perPlatform, "per-platform", false, "build a package for each platform, in a directory of its own, such as linux-amd64")
+	o.sources.add(flags)
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
 	flags.BoolVar(&o.references, "check-images", false, "refuse add-ons whose YAML needs an image that their Manifest lacks")
+	o.imageFormat = string(builder.OCILayout)
+	flags.Var(&choice{value: &o.imageFormat, allowed: []string{string(builder.OCILayout), string(builder.DockerArchive)}}, "image-format",
+		"how images lie in the package: oci, or docker-archive for kURL's readers")
 	addOutputFlag(cmd, &o.format)
 	return cmd
 }
 
 func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
-	if o.jobs < 0 {
-		return usageError("--jobs must not be negative")
-	}
 	if o.references {
 		if err := a.checkImages(dirs); err != nil {
 			return err
 		}
 	}
-	if o.cacheDir == "" {
-		dir, err := cache.DefaultDir()
-		if err != nil {
-			return err
-		}
-		o.cacheDir = dir
-	}
-	store, err := cache.Open(o.cacheDir)
+	settings, err := o.sources.options(a)
 	if err != nil {
 		return err
 	}
-	settings, err := config.Load(o.config)
+	if settings.Key, err = a.signingKey(o.key); err != nil {
+		return err
+	}
+	store, err := o.sources.cache.open()
 	if err != nil {
 		return err
 	}
-	key, err := a.signingKey(o.key)
-	if err != nil {
-		return err
-	}
+	defer o.sources.cache.close(a, store)
 	watch := newTransferWatch(a.errOut, "fetched")
-	b, err := builder.New(store, builder.Options{
-		Config: settings, Targets: o.targets, Platforms: o.platforms, Jobs: o.jobs, Progress: watch, Log: a.log, Key: key,
-	})
+	settings.Progress, settings.Locked, settings.ImageFormat = watch, o.locked, builder.ImageFormat(o.imageFormat)
+	lines, err := o.lines(store, settings)
 	if err != nil {
 		return usageError("%v", err)
 	}
 	results := []builder.Result{}
 	for _, dir := range dirs {
 		fmt.Fprintf(a.errOut, "building %s\n", dir)
-		r, err := b.Build(ctx, dir, o.out)
-		watch.settle()
-		for _, w := range r.Warnings {
-			fmt.Fprintln(a.errOut, w.Error())
-		}
-		if err != nil {
-			return err
-		}
-		results = append(results, r)
-		if o.format != "json" {
-			fmt.Fprintf(a.out, "built %s: %s, sha256 %s, %s transferred, %s\n", r.Path, formatBytes(r.Size), r.SHA256,
-				formatBytes(r.Fetched), time.Duration(r.Seconds*float64(time.Second)).Round(10*time.Millisecond))
+		for _, line := range lines {
+			r, err := line.builder.Build(ctx, dir, line.out)
+			watch.settle()
+			for _, w := range r.Warnings {
+				fmt.Fprintln(a.errOut, w.Error())
+			}
+			if err != nil {
+				return err
+			}
+			results = append(results, r)
+			if o.format != "json" {
+				a.printBuilt(r)
+			}
 		}
 	}
 	if o.format == "json" {
 		return a.printJSON(results)
 	}
 	return nil
+}
+
+// line is a builder and where its packages go.
+type line struct {
+	builder *builder.Builder
+	out     string
+}
+
+// lines are one for all platforms, or one for each.
+func (o buildOptions) lines(store *cache.Cache, settings builder.Options) ([]line, error) {
+	if !o.perPlatform {
+		b, err := builder.New(store, settings)
+		return []line{{builder: b, out: o.out}}, err
+	}
+	var lines []line
+	for _, platform := range settings.Platforms {
+		settings.Platforms = []string{platform}
+		b, err := builder.New(store, settings)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line{builder: b, out: filepath.Join(o.out, strings.ReplaceAll(platform, "/", "-"))})
+	}
+	return lines, nil
+}
+
+func (a *app) printBuilt(r builder.Result) {
+	verb := "built"
+	if r.UpToDate {
+		verb = "up to date"
+	}
+	fmt.Fprintf(a.out, "%s %s: %s, sha256 %s, %s transferred, %s\n", verb, r.Path, formatBytes(r.Size), r.SHA256,
+		formatBytes(r.Fetched), time.Duration(r.Seconds*float64(time.Second)).Round(10*time.Millisecond))
 }
 
 // checkImages holds the YAML of every add-on against its Manifest before any is built.

@@ -116,8 +116,10 @@ func wrapArgErrors(cmd *cobra.Command) {
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.manifestCommand(),
+		a.lockCommand(),
 		a.buildCommand(),
 		a.keyCommand(),
+		a.cacheCommand(),
 		a.inspectCommand(),
 		a.verifyCommand(),
 		a.publishCommand(),

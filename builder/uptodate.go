@@ -1,0 +1,158 @@
+package builder
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// input is all that the bytes of a package follow from. What is added to Options and shows in packages belongs here.
+type input struct {
+	Program     fileState // another sealift may pack in another way
+	Name        string
+	Version     string
+	Platforms   []string
+	ImageFormat ImageFormat
+	Signer      string // fingerprint of the key, or empty
+	Own         []ownFile
+	Resolution  Resolution
+}
+
+type ownFile struct {
+	Path   string
+	Mode   fs.FileMode
+	SHA256 string
+}
+
+// input returns the digest of all that the bytes of a package follow from.
+func (b *Builder) input(a *addOn, own []bundle.File, r Resolution) (string, error) {
+	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Resolution: r}
+	program, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("look at this program: %w", err)
+	}
+	in.Program = stateOf(program)
+	if b.key != nil {
+		public, err := b.key.Public()
+		if err != nil {
+			return "", err
+		}
+		in.Signer = public.Fingerprint()
+	}
+	for _, f := range own {
+		in.Own = append(in.Own, ownFile{f.Path, f.Mode, f.SHA256})
+	}
+	data, err := json.Marshal(in)
+	if err != nil {
+		return "", fmt.Errorf("encode what %s %s is made of: %w", a.name, a.version, err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// output is what is remembered of a package that was written.
+type output struct {
+	Input  string    `json:"input"`  // digest of all that it was made of
+	SHA256 string    `json:"sha256"` // of the package
+	File   fileState `json:"file"`
+}
+
+const outputs = "outputs"
+
+// fileState is what the file system says of a file. While it stays the same the content does: every write changes the
+// time of change, which nobody can set.
+type fileState struct {
+	Size    int64  `json:"size"`
+	Inode   uint64 `json:"inode"`
+	Changed int64  `json:"changed"` // ns since 1970
+}
+
+func stateOf(info fs.FileInfo) fileState {
+	s := fileState{Size: info.Size()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.Inode, s.Changed = sys.Ino, sys.Ctim.Nano()
+	}
+	return s
+}
+
+// upToDate says whether the package at path is what a build of the input would write. A file that is not exactly as the
+// build left it, as after a copy, is read to find out.
+func (b *Builder) upToDate(path, input string) (size int64, digest string, ok bool) {
+	key, err := filepath.Abs(path)
+	if err != nil {
+		return 0, "", false
+	}
+	var known output
+	if !b.cache.Recall(outputs, key, &known) || known.Input != input {
+		return 0, "", false
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", false
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || info.Size() != known.File.Size {
+		return 0, "", false
+	}
+	if stateOf(info) == known.File {
+		return known.File.Size, known.SHA256, true
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil || hex.EncodeToString(h.Sum(nil)) != known.SHA256 {
+		return 0, "", false
+	}
+	if err := b.remember(path, info, known); err != nil {
+		b.log.Warn("the next build has to read the package again", "path", path, "error", err)
+	}
+	return info.Size(), known.SHA256, true
+}
+
+// remember notes that the file at path, as long as it is the one that was written, is the output of a build.
+func (b *Builder) remember(path string, written fs.FileInfo, o output) error {
+	key, err := filepath.Abs(path)
+	if err != nil {
+		return err
+	}
+	info, err := settled(path) // anew: putting it in its place was a change
+	if err != nil || info == nil || !os.SameFile(info, written) {
+		return err // another build may have put its own there
+	}
+	o.File = stateOf(info)
+	return b.cache.Remember(outputs, key, o)
+}
+
+// settled returns what the file system says of a file once its clock, which ticks every few milliseconds, has gone on
+// since the last change: a change in the same tick would not show. It returns nil if the clock does not go on.
+func settled(path string) (fs.FileInfo, error) {
+	for range 20 {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, err
+		}
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil {
+			return nil, err
+		}
+		if now.Nano() > stateOf(info).Changed {
+			// Asked again, since a change may have come between the two.
+			again, err := os.Stat(path)
+			if err != nil || stateOf(again) == stateOf(info) {
+				return again, err
+			}
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
+	return nil, nil
+}
