@@ -37,7 +37,7 @@ func placed(t *testing.T, w *world) (dir, digestOfOne string) {
 	shared := layer(1, 50_000)
 	digestOfOne = w.push(t, "group/one:1", shared, layer(2, 20_000))
 	w.push(t, "two:1", shared, layer(3, 30_000))
-	writeFile(t, filepath.Join(w.files, "v1/tool+x.bin"), strings.Repeat("binary", 10_000))
+	w.publish(t, "v1/tool+x.bin", strings.Repeat("binary", 10_000))
 	dir = addOn(t, "demo", everything)
 	writeFile(t, filepath.Join(dir, "notes.txt"), "notes")
 	writeFile(t, filepath.Join(dir, "yaml/deployment.yaml"), "kind: Deployment\n")

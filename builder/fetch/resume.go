@@ -32,7 +32,7 @@ type Location struct {
 // Version is what a server calls the content that a URL has (RFC 9110 §8.8).
 type Version struct {
 	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"lastModified,omitempty"`
+	LastModified string `json:"lastModified,omitempty"` // empty while it is too recent to be relied on
 }
 
 // cutError is a transfer that broke off.
@@ -119,7 +119,6 @@ func (t *transfer) key() string {
 // begun is what is remembered of a transfer whose digest nobody knows: with it the rest can be asked for, of exactly the
 // content that the first part is of.
 type begun struct {
-	Version
 	Validator string `json:"validator"` // for If-Range
 	Total     int64  `json:"total"`     // bytes
 	// Boot is the run of the operating system. After a crash of that, what a file seems to have may never have reached the
@@ -158,7 +157,7 @@ func (t *transfer) transfer(ctx context.Context, total int64, validator string) 
 	}
 	body := resp.Body
 	defer func() { _ = body.Close() }()
-	version := Version{ETag: resp.Header.Get("ETag"), LastModified: resp.Header.Get("Last-Modified")}
+	version := versionOf(resp.Header)
 	announced := resp.ContentLength
 	switch resp.StatusCode {
 	case http.StatusNotModified:
@@ -215,23 +214,29 @@ func (t *transfer) begin(resp *http.Response, version Version) error {
 		return nil
 	}
 	return t.cache.Remember(transfers, t.from.URL, begun{
-		Version: version, Validator: version.strong(resp.Header.Get("Date")), Total: resp.ContentLength, Boot: bootID(),
+		Validator: version.strong(), Total: resp.ContentLength, Boot: bootID(),
 	})
 }
 
-// strong is what identifies the content to the last byte, or empty: an ETag that is not weak, or a date of modification
-// that lies so far back that no later modification can have the same (RFC 9110 §8.8.2.2).
-func (v Version) strong(date string) string {
-	if v.ETag != "" && !strings.HasPrefix(v.ETag, "W/") {
-		return v.ETag
-	}
+// versionOf is what an answer says of its version. A date of modification counts only if it lies so far back that no
+// later modification can have the same (RFC 9110 §8.8.2.2): dates have no fractions of a second, and clocks differ.
+func versionOf(header http.Header) Version {
+	v := Version{ETag: header.Get("ETag"), LastModified: header.Get("Last-Modified")}
 	modified, err := http.ParseTime(v.LastModified)
 	if err != nil {
-		return ""
+		v.LastModified = ""
+		return v
 	}
-	sent, err := http.ParseTime(date)
-	if err != nil || sent.Sub(modified) < time.Minute {
-		return ""
+	if sent, err := http.ParseTime(header.Get("Date")); err != nil || sent.Sub(modified) < time.Minute {
+		v.LastModified = ""
+	}
+	return v
+}
+
+// strong is what identifies the content to the last byte: an ETag that is not weak, or the date, or nothing.
+func (v Version) strong() string {
+	if v.ETag != "" && !strings.HasPrefix(v.ETag, "W/") {
+		return v.ETag
 	}
 	return v.LastModified
 }

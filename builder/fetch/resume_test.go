@@ -286,3 +286,12 @@ func TestADigestIsTransferredOnceBySeveralProcesses(t *testing.T) {
 		t.Errorf("%d requests for %d bytes in all", len(o.asked), o.sent)
 	}
 }
+
+func TestADateOfJustNowIsNotRemembered(t *testing.T) {
+	c, o := openCache(t), newOrigin(t, size)
+	o.modified = time.Now()
+	stored, err := fetch.Into(c).Fetch(t.Context(), o.blob(false))
+	if err != nil || stored.Version != (fetch.Version{}) {
+		t.Errorf("Fetch = %+v, %v; want no version, since the next change may have the same date", stored, err)
+	}
+}

@@ -36,7 +36,6 @@ A build takes what a lock has from there, and 'sealift build --locked' takes not
 	flags := cmd.Flags()
 	flags.BoolVar(&o.check, "check", false, "change nothing; fail if a lock differs from what its Manifest stands for now")
 	flags.BoolVar(&o.update, "update", false, "lock anew what is locked already")
-	cmd.MarkFlagsMutuallyExclusive("check", "update")
 	o.sources.add(flags)
 	addOutputFlag(cmd, &o.format)
 	return cmd
@@ -53,6 +52,9 @@ func (o lockOptions) mode() builder.LockMode {
 }
 
 func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
+	if o.check && o.update {
+		return usageError("--check changes nothing and --update does; choose one")
+	}
 	settings, err := o.sources.options(a)
 	if err != nil {
 		return err

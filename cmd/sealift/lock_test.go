@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/builder"
+)
+
+// command runs a command line and returns its exit code, and what it wrote.
+func command(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestLock(t *testing.T) {
+	files := t.TempDir()
+	server := httptest.NewServer(http.FileServer(http.Dir(files)))
+	t.Cleanup(server.Close)
+	work := t.TempDir()
+	dir := filepath.Join(work, "demo", "1.0")
+	put := func(path, content string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(filepath.Join(files, "tool"), "first")
+	put(filepath.Join(dir, "Manifest"), "asset tool https://files.example.com/tool\n")
+	put(filepath.Join(dir, "install.sh"), "function demo() { :; }\n")
+	put(filepath.Join(work, "sealift.yaml"), "mirrors: {\"https://files.example.com/\": \""+server.URL+"/\"}\n")
+	lockFile := filepath.Join(dir, "Manifest.lock")
+	base := []string{"--cache", filepath.Join(work, "cache"), "--config", filepath.Join(work, "sealift.yaml"), dir}
+	sealift := func(args ...string) (int, string, string) { t.Helper(); return command(t, append(args, base...)...) }
+
+	steps := []struct {
+		name    string
+		before  func()
+		args    []string
+		code    int
+		out     string // the start of stdout
+		message string // in stderr
+	}{
+		{"a strict build without a lock", nil, []string{"build", "--locked", "--out", work}, exitFailed, "", "asset https://files.example.com/tool is not in " + lockFile},
+		{"a check without a lock", nil, []string{"lock", "--check"}, exitFailed, lockFile + ": asset https://files.example.com/tool: new, sha256:", "1 of 1 locks are not what their Manifests stand for now"},
+		{"locking", nil, []string{"lock"}, exitDone, lockFile + ": asset https://files.example.com/tool: new, sha256:", ""},
+		{"locking again", nil, []string{"lock"}, exitDone, lockFile + ": up to date\n", ""},
+		{"a check", nil, []string{"lock", "--check"}, exitDone, lockFile + ": up to date\n", ""},
+		{"a strict build", nil, []string{"build", "--locked", "--out", work}, exitDone, "built ", ""},
+		{"a strict build after upstream has changed", func() { put(filepath.Join(files, "tool"), "second version") }, []string{"build", "--locked", "--out", work}, exitDone, "up to date ", ""},
+		{"locking after upstream has changed", nil, []string{"lock"}, exitDone, lockFile + ": up to date\n", ""},
+		{"a check after upstream has changed", nil, []string{"lock", "--check"}, exitFailed, lockFile + ": asset https://files.example.com/tool: sha256:", "lock anew with sealift lock --update"},
+		{"an update", nil, []string{"lock", "--update"}, exitDone, lockFile + ": asset https://files.example.com/tool: sha256:", ""},
+		{"a build after the update", nil, []string{"build", "--locked", "--out", work}, exitDone, "built ", ""},
+		{"a check and an update at once", nil, []string{"lock", "--update", "--check"}, exitUsage, "", "choose one"},
+		{"no add-on", func() { base = base[:4] }, []string{"lock"}, exitUsage, "", "requires at least 1 arg"},
+	}
+	for _, step := range steps { // in this order: each starts from what the one before left
+		t.Run(step.name, func(t *testing.T) {
+			if step.before != nil {
+				step.before()
+			}
+			code, out, errOut := sealift(step.args...)
+			if code != step.code || !strings.HasPrefix(out, step.out) || !strings.Contains(errOut, step.message) {
+				t.Errorf("exit code %d, want %d\nstdout: %s\nstderr: %s", code, step.code, out, errOut)
+			}
+		})
+	}
+	t.Run("for programs", func(t *testing.T) {
+		put(filepath.Join(files, "tool"), "third")
+		base = append(base, dir)
+		code, out, _ := sealift("lock", "--check", "-o", "json")
+		var got []builder.Locked
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitFailed {
+			t.Fatalf("exit code %d, %v: %s", code, err, out)
+		}
+		if len(got) != 1 || len(got[0].Changes) != 1 || !strings.Contains(got[0].Changes[0].Was, "(14 bytes)") || !strings.Contains(got[0].Changes[0].Now, "(5 bytes)") {
+			t.Errorf("got %+v", got)
+		}
+	})
+}
+
+func TestSizes(t *testing.T) {
+	for in, want := range map[string]int64{"0": 0, "12": 12, "3KiB": 3 << 10, "500MiB": 500 << 20, "20GiB": 20 << 30, "1TiB": 1 << 40, "none": -1} {
+		var b byteSize
+		if err := b.Set(in); err != nil || int64(b) != want || b.String() != in {
+			t.Errorf("%s is %d bytes, written %s, %v", in, int64(b), b.String(), err)
+		}
+	}
+	for _, bad := range []string{"", "-1", "GiB", "1.5GiB", "5GB", "9000000TiB", "-2GiB"} {
+		var b byteSize
+		if err := b.Set(bad); err == nil {
+			t.Errorf("%q was taken for %d bytes", bad, int64(b))
+		}
+	}
+}
