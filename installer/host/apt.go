@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // APT installs packages from repositories in folders with the host's own apt-get. The host's own sources are not asked:
@@ -40,11 +41,36 @@ func (a APT) Install(ctx context.Context, names []string) error {
 	if err := os.WriteFile(list, []byte(sources.String()), 0o644); err != nil {
 		return err
 	}
+	if err := a.mend(ctx); err != nil {
+		return err
+	}
 	if err := a.run(ctx, "update"); err != nil {
 		return err
 	}
 	return a.run(ctx, append([]string{"install", "--yes", "--no-install-recommends", "--no-remove", "--"}, names...)...)
 }
+
+// lockPause is the time between two looks at whether another package manager has ended.
+const lockPause = 2 * time.Second
+
+// mend configures what an install that was killed left half configured, without which apt-get refuses to work. The
+// apt-get of that install may still be running: it is waited for.
+func (a APT) mend(ctx context.Context) error {
+	for {
+		err := run(ctx, a.Output, noninteractive, "dpkg", []string{"--configure", "-a"}, []string{"--force-confold"})
+		if err == nil || !strings.Contains(err.Error(), "lock") {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("another package manager does not end: %w", err)
+		case <-time.After(lockPause):
+		}
+	}
+}
+
+// noninteractive keeps dpkg from asking, and needrestart from restarting.
+var noninteractive = []string{"DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l"}
 
 func (a APT) run(ctx context.Context, args ...string) error {
 	settings := map[string]string{
@@ -57,5 +83,5 @@ func (a APT) run(ctx context.Context, args ...string) error {
 	for name, value := range settings {
 		options = append(options, "-o", name+"="+value)
 	}
-	return run(ctx, a.Output, []string{"DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_MODE=l"}, "apt-get", args, options)
+	return run(ctx, a.Output, noninteractive, "apt-get", args, options)
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Packages installs packages from repositories in folders with the host's own package manager. The host's own sources
@@ -61,6 +62,9 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// killDelay is how long a package manager that was told to end may take.
+const killDelay = time.Minute
+
 // run calls a package manager once, bounded by ctx. It gets time to end by itself, since a killed one leaves packages
 // half done.
 func run(ctx context.Context, output io.Writer, environment []string, name string, args, options []string) error {
@@ -70,6 +74,7 @@ func run(ctx context.Context, output io.Writer, environment []string, name strin
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = killDelay
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
 	}

@@ -157,7 +157,8 @@ func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 }
 
 // launch is the host's manager: it joins the control groups of version 1, mounts the host's root and runs systemd-nspawn, again
-// when the host reboots, which systemd-nspawn leaves to its caller by ending with 133. The mount namespace is this process's
+// when the host reboots, which systemd-nspawn leaves to its caller by ending with 133, and when the interface of a host that
+// had the same name is still there: the kernel removes it in its own time. The mount namespace is this process's
 // own, so that the mount ends with it, however it ends.
 const launch = `set -eu
 lower=$1 dir=$2 groups=$3
@@ -165,9 +166,15 @@ shift 3
 for group in $groups; do echo $$ > "$group/cgroup.procs"; done
 mount -t overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/work" overlay "$dir/root"
 code=133
+tries=0
 while [ $code = 133 ]; do
 	code=0
 	systemd-nspawn "$@" || code=$?
+	if [ $code = 1 ] && [ $tries -lt 50 ] && tail -n 5 "$dir/console.log" | grep -q 'veth interfaces.*File exists'; then
+		tries=$((tries + 1))
+		sleep 0.2
+		code=133
+	fi
 done
 exit $code`
 

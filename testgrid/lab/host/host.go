@@ -215,8 +215,13 @@ func (h *Host) dismantle(ctx context.Context) error {
 	if err := h.removeGroups(); err != nil {
 		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
 	}
-	if err := os.RemoveAll(h.dir); err != nil {
-		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
+	for _, dir := range []string{filepath.Join(nspawnPropagate, h.group()), h.dir} {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove host %s: %w", h.state.Name, err)
+		}
 	}
 	return nil
 }
+
+// nspawnPropagate is where systemd-nspawn keeps a folder for each container, which one that is killed leaves behind.
+const nspawnPropagate = "/run/systemd/nspawn/propagate"
