@@ -7,13 +7,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/builder/tool"
 )
 
 // toolError is what a tool itself said when it failed.
@@ -33,43 +32,14 @@ func (e *toolError) Error() string {
 func (e *toolError) Unwrap() error { return e.err }
 
 // execute runs a tool and passes its output to read, which may stop before the end. When the tool fails, messages picks
-// from what it wrote to standard error. Processes that it starts end with it.
+// from what it wrote to standard error.
 func execute(ctx context.Context, cmd *exec.Cmd, messages func(said []byte) []string, read func(io.Reader) error) error {
-	// It ends with us, also when we are killed: it would keep its locks and fail the next build. The kernel takes the end
-	// of the thread that forked for ours.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
-	said := &tail{limit: 64 << 10}
-	cmd.Stderr = said
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
+	err := tool.Run(ctx, cmd, read)
+	var failed *tool.Error
+	if errors.As(err, &failed) {
+		return &toolError{command: failed.Command, messages: messages(failed.Said), err: failed.Err}
 	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	readErr := read(stdout)
-	_, drainErr := io.Copy(io.Discard, stdout)
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err != nil {
-		return &toolError{command: command(cmd.Args), messages: messages(said.buf), err: err}
-	}
-	return errors.Join(readErr, drainErr)
-}
-
-// command is what a tool was asked to do, without its options.
-func command(args []string) string {
-	words := []string{filepath.Base(args[0])}
-	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
-		words = append(words, args[1])
-	}
-	return strings.Join(words, " ")
+	return err
 }
 
 // environment keeps what a tool needs to reach the network and nothing that could change its answers.
@@ -83,20 +53,6 @@ func environment(all []string) []string {
 		}
 	}
 	return kept
-}
-
-// tail keeps the end of what a tool writes.
-type tail struct {
-	limit int
-	buf   []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf = append(t.buf, p...)
-	if extra := len(t.buf) - t.limit; extra > 0 {
-		t.buf = t.buf[extra:]
-	}
-	return len(p), nil
 }
 
 // find looks for a tool; of is the package that has it.

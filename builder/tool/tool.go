@@ -1,0 +1,93 @@
+// Package tool runs programs of the machine that builds, such as a package manager or a container engine: bounded, never
+// outliving the build, and with what they said when they fail. It knows nothing of what the programs do.
+package tool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Error says that a program failed.
+type Error struct {
+	Command string // the program and what it was asked to do, without options
+	Said    []byte // the end of what it wrote to standard error
+	Err     error
+}
+
+func (e *Error) Error() string {
+	said := strings.TrimSpace(string(e.Said))
+	if said == "" {
+		return fmt.Sprintf("%s: %v", e.Command, e.Err)
+	}
+	return fmt.Sprintf("%s: %v: %s", e.Command, e.Err, said)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// grace is how long a program has to end by itself when it is told to.
+const grace = 10 * time.Second
+
+// kept is how much of standard error is kept, in bytes.
+const kept = 64 << 10
+
+// Run runs a program made by exec.CommandContext with the same ctx, and passes its output to read, which may stop before
+// the end. Failures of the program are *Error. Processes that it starts end with it.
+func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
+	// It ends with us, also when we are killed: it would keep its locks and fail the next build. The kernel takes the end
+	// of the thread that forked for ours.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.WaitDelay = grace
+	said := &tail{limit: kept}
+	cmd.Stderr = said
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	readErr := read(stdout)
+	_, drainErr := io.Copy(io.Discard, stdout)
+	err = cmd.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		return &Error{Command: command(cmd.Args), Said: said.buf, Err: err}
+	}
+	return errors.Join(readErr, drainErr)
+}
+
+// command is what a program was asked to do, without its options.
+func command(args []string) string {
+	words := []string{filepath.Base(args[0])}
+	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
+		words = append(words, args[1])
+	}
+	return strings.Join(words, " ")
+}
+
+// tail keeps the end of what a program writes.
+type tail struct {
+	limit int
+	buf   []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p...)
+	if extra := len(t.buf) - t.limit; extra > 0 {
+		t.buf = t.buf[extra:]
+	}
+	return len(p), nil
+}
