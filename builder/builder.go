@@ -137,8 +137,9 @@ type Result struct {
 }
 
 // Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory
-// out, which is made if need be. What Manifest.lock has is taken from there. The file appears when it is complete. What is wrong with the Manifest, and what it names
-// that cannot be had, is a diag.Errors with every fault.
+// out, which is made if need be. What Manifest.lock has is taken from there. The file appears when it is complete; one
+// that is up to date stays. What is wrong with the Manifest, and what it names that cannot be had, is a diag.Errors with
+// every fault.
 func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	start := time.Now()
 	a, err := openAddOn(dir)

@@ -63,6 +63,7 @@ func TestAPackageThatIsUpToDateIsLeftAsItIs(t *testing.T) {
 		}, builder.Options{}, false},
 		{"not when it is gone", func(t *testing.T) { _ = os.Remove(first.Path) }, builder.Options{}, false},
 		{"not for another platform", func(*testing.T) {}, builder.Options{Platforms: []string{"linux/arm64"}}, false},
+		{"not with images in another format", func(*testing.T) {}, builder.Options{ImageFormat: builder.DockerArchive}, false},
 		{"not when it is to be signed", func(*testing.T) {}, builder.Options{Key: key}, false},
 		{"not when it is to be signed no more", func(*testing.T) {}, builder.Options{}, false},
 		{"not when a file of the add-on has changed", func(t *testing.T) { writeFile(t, filepath.Join(dir, "install.sh"), "changed\n") }, builder.Options{}, false},
