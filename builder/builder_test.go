@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/diag"
 )
@@ -95,6 +96,18 @@ func TestBuild(t *testing.T) {
 		for name, want := range map[string]bool{"Manifest": true, "install.sh": true, "yaml/deployment.yaml": true, ".hidden": false, "Manifest.lock": false} {
 			if _, ok := archive.Entry("addons/demo/1.0/" + name); ok != want {
 				t.Errorf("%s is in the package: %v, want %v", name, ok, want)
+			}
+		}
+	})
+	t.Run("has a bill of materials with layers and licenses", func(t *testing.T) {
+		text, err := archive.ReadFile("addons/demo/1.0/"+sbom.FileName, 1<<20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{`"spdxVersion": "SPDX-2.3"`, `"name": "registry.example.io/group/one:1"`, `"name": "layer sha256:`,
+			`"downloadLocation": "https://files.example.com/v1/tool%2Bx.bin"`, `pkg:deb/debian/socat@`, "LGPL-2.1-or-later"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("it lacks %s", want)
 			}
 		}
 	})
@@ -375,7 +388,7 @@ func TestFilesOfAnAddOn(t *testing.T) {
 			var got []string
 			for _, path := range entries(t, r.Path) {
 				path = strings.TrimPrefix(path, "addons/demo/1.0/")
-				if path != "Manifest" && path != "install.sh" && path != bundle.IndexName {
+				if path != "Manifest" && path != "install.sh" && path != bundle.IndexName && path != sbom.FileName {
 					got = append(got, path)
 				}
 			}

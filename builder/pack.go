@@ -136,6 +136,11 @@ func (b *Builder) assemble(ctx context.Context, a *addOn, own []bundle.File, r R
 			p.Contents.HostPackages = append(p.Contents.HostPackages, one.Describe(to))
 		}
 	}
+	list, err := b.materials(ctx, p, r.Images)
+	if err != nil {
+		return bundle.Package{}, fmt.Errorf("bill of materials: %w", err)
+	}
+	p.Files = append(p.Files, list)
 	return p, unambiguous(p.Files)
 }
 

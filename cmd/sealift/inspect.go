@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -35,15 +37,19 @@ func summarize(a *bundle.Archive, path string) (archiveSummary, error) {
 
 func (a *app) inspectCommand() *cobra.Command {
 	var format string
-	var entries bool
+	var entries, materials bool
 	cmd := &cobra.Command{
 		Use:   "inspect ARCHIVE",
 		Short: "Show what a package or bundle carries",
 		Long: `Show what a package or bundle carries: images with their digests, host packages and assets with versions, sizes and
-sha256, and with --entries every file. Only the index is read; 'sealift verify' reads everything.`,
+sha256, and with --entries every file. Only the index is read; 'sealift verify' reads everything.
+
+With --sbom, print the bill of materials instead, SPDX 2.3 in JSON: that of a package, or one made of those of all
+packages of a bundle.`,
 		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
   sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
-  sealift inspect cluster.tar.gz --entries`,
+  sealift inspect cluster.tar.gz --entries
+  sealift inspect cluster.tar.gz --sbom >cluster.spdx.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			archive, err := bundle.Open(args[0])
@@ -51,6 +57,9 @@ sha256, and with --entries every file. Only the index is read; 'sealift verify' 
 				return err
 			}
 			defer archive.Close()
+			if materials {
+				return a.printMaterials(archive, args[0])
+			}
 			summary, err := summarize(archive, args[0])
 			if err != nil {
 				return err
@@ -62,8 +71,33 @@ sha256, and with --entries every file. Only the index is read; 'sealift verify' 
 		},
 	}
 	cmd.Flags().BoolVar(&entries, "entries", false, "list every file, too")
+	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
 	addOutputFlag(cmd, &format)
 	return cmd
+}
+
+// maxMaterials bounds the bill of materials of one package, in bytes; each line of one has some hundred.
+const maxMaterials = 64 << 20
+
+func (a *app) printMaterials(archive *bundle.Archive, name string) error {
+	var documents [][]byte
+	for _, p := range archive.Index.Packages {
+		data, err := archive.ReadFile(path.Join(p.Dir(), sbom.FileName), maxMaterials)
+		if err != nil {
+			return fmt.Errorf("%s: bill of materials of %s %s: %w; build the package again", name, p.Name, p.Version, err)
+		}
+		documents = append(documents, data)
+	}
+	if archive.Index.Kind == bundle.KindPackage {
+		_, err := a.out.Write(documents[0])
+		return err
+	}
+	merged, err := sbom.Merge(archive.Digest, documents...)
+	if err != nil {
+		return err
+	}
+	_, err = a.out.Write(merged)
+	return err
 }
 
 func printSummary(out io.Writer, s archiveSummary, entries bool) error {

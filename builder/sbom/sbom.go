@@ -1,0 +1,236 @@
+// Package sbom writes the bill of materials of a package: an SPDX 2.3 document in JSON that names the images with the
+// digests of their layers, the packages of operating systems with their licenses, and the assets.
+//
+// The same package gives the same document: it has no time of its making and no random name. The package only puts down
+// what is known of digests and names; it looks into nothing.
+package sbom
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/spdx/tools-golang/spdx/v2/common"
+	"github.com/spdx/tools-golang/spdx/v2/v2_3"
+
+	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/license"
+	"github.com/sealift/sealift/bundle"
+)
+
+// FileName is what the document is called in an add-on's directory.
+const FileName = "sbom.spdx.json"
+
+const (
+	noAssertion = license.NoAssertion
+	// created is the time that SPDX asks for, the one that every file of an archive has.
+	created = "1980-01-01T00:00:00Z"
+	// namespace is below what documents are named; the digest of the content makes the name unique (SPDX 2.3 §6.5).
+	namespace = "https://sealift.dev/spdx/"
+)
+
+// The relationships that are used (SPDX 2.3 §11.1).
+const (
+	describes = "DESCRIBES"
+	contains  = "CONTAINS"
+)
+
+// Subject is a package whose document is written.
+type Subject struct {
+	Name, Version string
+	Images        []image.Resolved
+	Assets        []bundle.Asset
+	HostPackages  []HostPackage
+}
+
+// HostPackage is an operating system's package with what it says of its licenses.
+type HostPackage struct {
+	bundle.HostPackage
+	Licenses []string
+}
+
+// Document writes the document of a package.
+func Document(s Subject) ([]byte, error) {
+	w := newWriter()
+	root := w.add(&v2_3.Package{
+		PackageName: s.Name, PackageVersion: s.Version, PackageSPDXIdentifier: id("AddOn", s.Name+"-"+s.Version),
+		PrimaryPackagePurpose: "INSTALL",
+	})
+	w.relate("DOCUMENT", describes, root)
+	for _, r := range s.Images {
+		w.image(root, r)
+	}
+	for _, a := range s.Assets {
+		w.asset(root, s, a)
+	}
+	for _, p := range s.HostPackages {
+		w.hostPackage(root, p)
+	}
+	return w.document(s.Name + "-" + s.Version)
+}
+
+// writer collects the parts of a document, each once.
+type writer struct {
+	packages      map[common.ElementID]*v2_3.Package
+	relationships map[[3]string]*v2_3.Relationship
+	licenses      map[string]string // identifier to name
+}
+
+func newWriter() *writer {
+	return &writer{packages: make(map[common.ElementID]*v2_3.Package), relationships: make(map[[3]string]*v2_3.Relationship),
+		licenses: make(map[string]string)}
+}
+
+// add takes a package in and fills in what SPDX wants and nobody knows.
+func (w *writer) add(p *v2_3.Package) common.ElementID {
+	if p.PackageDownloadLocation == "" {
+		p.PackageDownloadLocation = noAssertion
+	}
+	p.PackageLicenseConcluded, p.PackageCopyrightText = noAssertion, noAssertion
+	if p.PackageLicenseDeclared == "" {
+		p.PackageLicenseDeclared = noAssertion
+	}
+	w.packages[p.PackageSPDXIdentifier] = p
+	return p.PackageSPDXIdentifier
+}
+
+func (w *writer) relate(from common.ElementID, how string, to common.ElementID) {
+	w.relationships[[3]string{string(from), how, string(to)}] = &v2_3.Relationship{
+		RefA: common.MakeDocElementID("", string(from)), RefB: common.MakeDocElementID("", string(to)), Relationship: how,
+	}
+}
+
+// image adds what a reference pointed to, its manifest for each platform, and their layers.
+func (w *writer) image(root common.ElementID, r image.Resolved) {
+	top := w.add(&v2_3.Package{
+		PackageName: r.Ref, PackageVersion: r.Root.Digest, PackageSPDXIdentifier: id("Image", r.Ref+"@"+r.Root.Digest),
+		PackageChecksums: checksum(r.Root.Digest), PackageExternalReferences: purl(imageURL(r.Ref, r.Root.Digest)), PrimaryPackagePurpose: "CONTAINER",
+	})
+	w.relate(root, contains, top)
+	for _, m := range r.Manifests {
+		owner := top
+		if m.Digest != r.Root.Digest {
+			owner = w.add(&v2_3.Package{
+				PackageName: r.Ref + " " + m.Platform, PackageVersion: m.Digest, PackageSPDXIdentifier: id("Manifest", r.Ref+"@"+m.Digest),
+				PackageChecksums: checksum(m.Digest), PackageExternalReferences: purl(imageURL(r.Ref, m.Digest)), PrimaryPackagePurpose: "CONTAINER",
+			})
+			w.relate(top, contains, owner)
+		}
+		for _, l := range m.Layers {
+			layer := w.add(&v2_3.Package{
+				PackageName: "layer " + l.Digest, PackageVersion: l.Digest, PackageSPDXIdentifier: id("Layer", l.Digest),
+				PackageChecksums: checksum(l.Digest), PrimaryPackagePurpose: "ARCHIVE",
+			})
+			w.relate(owner, contains, layer)
+		}
+	}
+}
+
+func (w *writer) asset(root common.ElementID, s Subject, a bundle.Asset) {
+	location := ""
+	if strings.HasPrefix(a.Source, "https://") || strings.HasPrefix(a.Source, "http://") {
+		location = a.Source
+	}
+	w.relate(root, contains, w.add(&v2_3.Package{
+		PackageName: a.Name, PackageVersion: s.Version, PackageFileName: a.Name, PackageSPDXIdentifier: id("Asset", a.Path),
+		PackageDownloadLocation: location, PackageChecksums: checksum("sha256:" + a.SHA256), PrimaryPackagePurpose: "FILE",
+	}))
+}
+
+func (w *writer) hostPackage(root common.ElementID, p HostPackage) {
+	declared, refs := license.Expression(p.Licenses)
+	maps.Copy(w.licenses, refs)
+	w.relate(root, contains, w.add(&v2_3.Package{
+		PackageName: p.Name, PackageVersion: p.Version, PackageFileName: p.Path[strings.LastIndexByte(p.Path, '/')+1:],
+		PackageSPDXIdentifier: id("HostPackage", p.Target+"/"+p.Name+"/"+p.SHA256), PackageChecksums: checksum("sha256:" + p.SHA256),
+		PackageLicenseDeclared: declared, PackageExternalReferences: purl(hostPackageURL(p.HostPackage)), PrimaryPackagePurpose: "INSTALL",
+	}))
+}
+
+// id makes an identifier of SPDX (letters, digits, dots and dashes) that stands for one thing in all documents.
+func id(kind, name string) common.ElementID {
+	if kind == "Layer" || kind == "AddOn" {
+		if clean := strings.TrimPrefix(name, "sha256:"); strings.Trim(clean, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") == "" {
+			return common.ElementID(kind + "-" + clean)
+		}
+	}
+	return common.ElementID(kind + "-" + short(name))
+}
+
+// short is the first half of the sha256 of a text: enough to tell it from all others.
+func short(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:16])
+}
+
+func checksum(digest string) []common.Checksum {
+	return []common.Checksum{{Algorithm: common.SHA256, Value: strings.TrimPrefix(digest, "sha256:")}}
+}
+
+// purl is a reference to a package URL (https://github.com/package-url/purl-spec).
+func purl(locator string) []*v2_3.PackageExternalReference {
+	return []*v2_3.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: "purl", Locator: locator}}
+}
+
+func imageURL(ref, digest string) string {
+	named, err := reference.ParseNormalizedNamed(ref)
+	if err != nil {
+		return "pkg:oci/" + url.PathEscape(ref) + "@" + url.QueryEscape(digest)
+	}
+	name := named.Name()
+	query := url.Values{"repository_url": {name}}
+	if tagged, ok := named.(reference.Tagged); ok {
+		query.Set("tag", tagged.Tag())
+	}
+	return "pkg:oci/" + name[strings.LastIndexByte(name, '/')+1:] + "@" + url.QueryEscape(digest) + "?" + query.Encode()
+}
+
+func hostPackageURL(p bundle.HostPackage) string {
+	kind := "deb"
+	if strings.HasSuffix(p.Path, ".rpm") {
+		kind = "rpm"
+	}
+	vendor, _, _ := strings.Cut(p.Target, "-")
+	query := url.Values{"arch": {p.Arch}, "distro": {p.Target}}
+	return "pkg:" + kind + "/" + vendor + "/" + url.QueryEscape(p.Name) + "@" + url.QueryEscape(p.Version) + "?" + query.Encode()
+}
+
+// document puts everything in order.
+func (w *writer) document(name string) ([]byte, error) {
+	d := v2_3.Document{
+		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,
+		CreationInfo: &v2_3.CreationInfo{Created: created, Creators: []common.Creator{{CreatorType: "Tool", Creator: "sealift"}}},
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.packages)) {
+		d.Packages = append(d.Packages, w.packages[key])
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(w.relationships), func(a, b [3]string) int { return slices.Compare(a[:], b[:]) }) {
+		d.Relationships = append(d.Relationships, w.relationships[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(w.licenses)) {
+		d.OtherLicenses = append(d.OtherLicenses, &v2_3.OtherLicense{
+			LicenseIdentifier: key, LicenseName: w.licenses[key], ExtractedText: "As the package names it: " + w.licenses[key],
+		})
+	}
+	unnamed, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("encode the bill of materials: %w", err)
+	}
+	sum := sha256.Sum256(unnamed)
+	d.DocumentNamespace = namespace + url.PathEscape(name) + "-" + hex.EncodeToString(sum[:])
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", " ")
+	if err := encoder.Encode(d); err != nil {
+		return nil, fmt.Errorf("encode the bill of materials: %w", err)
+	}
+	return out.Bytes(), nil
+}
