@@ -46,14 +46,15 @@ func (w *web) Get(ctx context.Context, key string) (Object, error) {
 	}
 	at := &page{store: w, url: w.base.JoinPath(key)}
 	r := &remote{ctx: ctx, name: at.url.Redacted(), src: at, retry: w.retry, stall: w.stall}
-	err := w.retry.do(ctx, func() (err error) {
-		r.size, err = at.stat(ctx)
-		return err
+	err := w.retry.do(ctx, func() error {
+		g := newGuard(ctx, w.stall)
+		defer g.end()
+		return g.explain(at.stat(g))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", w.base.Redacted(), err)
 	}
-	r.version = at.version()
+	r.size, r.version = at.size, at.version()
 	return r, nil
 }
 
@@ -100,6 +101,7 @@ func (w *web) List(ctx context.Context, prefix string) ([]Info, error) {
 type page struct {
 	store *web
 	url   *url.URL
+	size  int64
 	etag  string // empty: the server tells none
 	date  string // Last-Modified
 }
@@ -147,17 +149,17 @@ func redacted(u *url.URL) string {
 	return shown.Redacted()
 }
 
-func (p *page) stat(ctx context.Context) (size int64, err error) {
+func (p *page) stat(ctx context.Context) error {
 	resp, err := p.ask(ctx, http.MethodHead, nil, http.StatusOK)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	_ = resp.Body.Close()
 	if resp.ContentLength < 0 {
-		return 0, fmt.Errorf("%s does not tell its length", redacted(p.url))
+		return fmt.Errorf("%s does not tell its length", redacted(p.url))
 	}
-	p.etag, p.date = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
-	return resp.ContentLength, nil
+	p.size, p.etag, p.date = resp.ContentLength, resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	return nil
 }
 
 // open implements ranges.
@@ -190,9 +192,8 @@ func (p *page) check(resp *http.Response, off, n int64) error {
 		}
 		return fmt.Errorf("%s answers no ranges; download the package and use a folder as store", redacted(p.url))
 	}
-	var first, last int64
-	if _, err := fmt.Sscanf(resp.Header.Get("Content-Range"), "bytes %d-%d/", &first, &last); err != nil || first != off || last != off+n-1 {
-		return fmt.Errorf("%s: asked for bytes %d-%d, got %q", redacted(p.url), off, off+n-1, resp.Header.Get("Content-Range"))
+	if err := checkRange(resp.Header.Get("Content-Range"), off, n, p.size); err != nil {
+		return fmt.Errorf("%s: %w", redacted(p.url), err)
 	}
 	return nil
 }

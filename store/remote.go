@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -14,6 +15,19 @@ import (
 type ranges interface {
 	// open asks for the n bytes from off on, of the one version that the object is about. Another version is ErrChanged.
 	open(ctx context.Context, off, n int64) (io.ReadCloser, error)
+}
+
+// checkRange compares the Content-Range of an answer with the range that was asked for, of a value of a known size. A server may
+// have told the size of one value and the identity of the next, when it was asked at the moment of a replacement.
+func checkRange(got string, off, n, size int64) error {
+	want := fmt.Sprintf("bytes %d-%d/%d", off, off+n-1, size)
+	if total := strings.TrimPrefix(got, fmt.Sprintf("bytes %d-%d/", off, off+n-1)); got != want && total != got {
+		return fmt.Errorf("%w: it had %d bytes, and has %s now; start again", ErrChanged, size, total)
+	}
+	if got != want {
+		return fmt.Errorf("asked for %q, got %q", want, got)
+	}
+	return nil
 }
 
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// answerTime is how long an S3 server may think before it answers: putting the parts of a large upload together takes time.
-const answerTime = 5 * time.Minute
+// patience is how much longer than other answers that to the end of an upload may take: the server puts the parts together.
+const patience = 5
 
 // bucket is a store in a bucket of an S3 server.
 type bucket struct {
@@ -37,7 +37,7 @@ func (o Opener) openS3(location string) (Store, error) {
 		return nil, fmt.Errorf("store %s: settings for AWS: %w", c, err)
 	}
 	client := s3.NewFromConfig(sdk, func(s *s3.Options) {
-		s.HTTPClient = &http.Client{Transport: newTransport(answerTime)}
+		s.HTTPClient = &http.Client{Transport: newTransport(patience * o.Stall)}
 		s.Retryer = aws.NopRetryer{} // Retry does that
 		s.UsePathStyle = c.PathStyle
 		s.DisableLogOutputChecksumValidationSkipped = true
@@ -99,14 +99,27 @@ func (b *bucket) Get(ctx context.Context, key string) (Object, error) {
 		return nil, fmt.Errorf("store %s: the server tells no length or no ETag of %s", b.config, key)
 	}
 	return &remote{
-		ctx: ctx, name: "store " + b.config.String() + ": " + key, src: &blob{bucket: b, key: key, version: bare(head.ETag)},
+		ctx: ctx, name: "store " + b.config.String() + ": " + key, src: &blob{bucket: b, key: key, version: bare(head.ETag), size: *head.ContentLength},
 		size: *head.ContentLength, version: bare(head.ETag), digest: head.Metadata[digestMetadata],
 		retry: b.opener.Retry, stall: b.opener.Stall,
 	}, nil
 }
 
+// ask makes a request without content whose answer is known at once.
+func (b *bucket) ask(ctx context.Context, request func(context.Context) error) error {
+	return b.askFor(ctx, b.opener.Stall, request)
+}
+
+func (b *bucket) askFor(ctx context.Context, most time.Duration, request func(context.Context) error) error {
+	return b.opener.Retry.do(ctx, func() error {
+		g := newGuard(ctx, most)
+		defer g.end()
+		return g.explain(request(g))
+	})
+}
+
 func (b *bucket) head(ctx context.Context, key string) (out *s3.HeadObjectOutput, err error) {
-	err = b.opener.Retry.do(ctx, func() (err error) {
+	err = b.ask(ctx, func(ctx context.Context) (err error) {
 		out, err = b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)})
 		return err
 	})
@@ -122,6 +135,7 @@ func quoted(version string) *string { return aws.String(`"` + version + `"`) }
 type blob struct {
 	bucket       *bucket
 	key, version string
+	size         int64
 }
 
 // open implements ranges.
@@ -137,9 +151,13 @@ func (o *blob) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 		return nil, err
 	}
 	// Servers exist that pay no heed to conditions.
-	if bare(out.ETag) != o.version || aws.ToInt64(out.ContentLength) != n {
-		return nil, errors.Join(fmt.Errorf("%w: asked for %d bytes of %s, got %d of %s", ErrChanged, n, o.version,
-			aws.ToInt64(out.ContentLength), bare(out.ETag)), out.Body.Close())
+	if version := bare(out.ETag); version != o.version {
+		err = fmt.Errorf("%w: its ETag was %s, and is %s now; start again", ErrChanged, o.version, version)
+	} else {
+		err = checkRange(aws.ToString(out.ContentRange), off, n, o.size)
+	}
+	if err != nil {
+		return nil, errors.Join(err, out.Body.Close())
 	}
 	return out.Body, nil
 }
@@ -150,7 +168,7 @@ func (b *bucket) List(ctx context.Context, prefix string) ([]Info, error) {
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: b.key(prefix)})
 	for pages.HasMorePages() {
 		var page *s3.ListObjectsV2Output
-		err := b.opener.Retry.do(ctx, func() (err error) {
+		err := b.ask(ctx, func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})

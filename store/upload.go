@@ -188,7 +188,7 @@ func (u *upload) resume(ctx context.Context) error {
 	if u.config.Checksum == ChecksumWhenSupported {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmSha256
 	}
-	err := u.opener.Retry.do(ctx, func() error {
+	err := u.ask(ctx, func(ctx context.Context) error {
 		out, err := u.client.CreateMultipartUpload(ctx, in)
 		if err == nil {
 			u.id = aws.ToString(out.UploadId)
@@ -209,7 +209,7 @@ func (u *upload) listParts(ctx context.Context, id string) (map[int32]string, er
 	pages := s3.NewListPartsPaginator(u.client, &s3.ListPartsInput{Bucket: &u.config.Bucket, Key: u.bucket.key(u.key), UploadId: &id})
 	for pages.HasMorePages() {
 		var page *s3.ListPartsOutput
-		err := u.opener.Retry.do(ctx, func() (err error) {
+		err := u.ask(ctx, func(ctx context.Context) (err error) {
 			page, err = pages.NextPage(ctx)
 			return err
 		})
@@ -290,7 +290,7 @@ func (u *upload) complete(ctx context.Context) (version string, err error) {
 		parts = append(parts, types.CompletedPart{PartNumber: &n, ETag: quoted(etag), ChecksumSHA256: u.checksum(u.value.parts[n-1])})
 	}
 	slices.SortFunc(parts, func(a, b types.CompletedPart) int { return cmp.Compare(*a.PartNumber, *b.PartNumber) })
-	err = u.opener.Retry.do(ctx, func() error {
+	err = u.askFor(ctx, patience*u.opener.Stall, func(ctx context.Context) error {
 		out, err := u.client.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
 			Bucket: &u.config.Bucket, Key: u.bucket.key(u.key), UploadId: &u.id, MultipartUpload: &types.CompletedMultipartUpload{Parts: parts},
 		})
@@ -346,7 +346,11 @@ func (u *upload) abort(ctx context.Context, id string) {
 func (u *upload) abortStale(ctx context.Context) {
 	pages := s3.NewListMultipartUploadsPaginator(u.client, &s3.ListMultipartUploadsInput{Bucket: &u.config.Bucket, Prefix: u.bucket.key(u.key)})
 	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+		var page *s3.ListMultipartUploadsOutput
+		err := u.ask(ctx, func(ctx context.Context) (err error) {
+			page, err = pages.NextPage(ctx)
+			return err
+		})
 		if err != nil {
 			u.opener.Log.Info("the server does not list unfinished uploads", "store", u.config.String(), "error", err)
 			return
