@@ -8,17 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // aptSolver answers for one target and architecture of the Debian family.
 type aptSolver struct {
-	target Target
-	arch   string
-	apt    apt
+	options Options
+	target  Target
+	arch    string
+	apt     apt
 	// upstream maps the URL of each archive as it is asked back to the one that the target names.
 	upstream map[string]string
 	sources  string
@@ -35,7 +39,7 @@ func newAptSolver(o Options, target Target, arch string) (*aptSolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &aptSolver{target: target, arch: arch, upstream: make(map[string]string), sources: sourcesFile(target.Sources, o.Mirrors.URL)}
+	s := &aptSolver{options: o, target: target, arch: arch, upstream: make(map[string]string), sources: sourcesFile(target.Sources, o.Mirrors.URL)}
 	for _, archive := range target.Sources {
 		if _, err := os.Stat(archive.SignedBy); err != nil {
 			return nil, fmt.Errorf("keyring of %s: %w; install the package that has it (debian-archive-keyring, ubuntu-keyring), or name another with signedBy in sealift.yaml", archive.URL, err)
@@ -56,12 +60,12 @@ func (s *aptSolver) directory() string { return s.apt.dir }
 // ready brings the archive's indexes up to date, once per run, and makes sure of the database of a minimal host, which
 // another process may have made anew in the meantime.
 func (s *aptSolver) ready(ctx context.Context) error {
-	if !s.updated {
+	if !s.updated && !s.current(ctx) {
 		if err := s.update(ctx); err != nil {
 			return err
 		}
-		s.updated = true
 	}
+	s.updated = true
 	status, err := s.base(ctx)
 	if err != nil {
 		return fmt.Errorf("find out what a minimal host has: %w", err)
@@ -74,11 +78,16 @@ func (s *aptSolver) update(ctx context.Context) error {
 	if err := s.apt.prepare(s.arch, s.sources); err != nil {
 		return fmt.Errorf("prepare a directory for apt: %w", err)
 	}
+	began := time.Now()
+	// Until it is read as a whole nothing is known of it.
+	if err := os.Remove(filepath.Join(s.apt.dir, readingFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	// apt asks with If-Modified-Since, so lists that are current cost one request each.
 	if err := s.apt.run(ctx, s.apt.get, drain, "update", "-q"); err != nil {
 		return fmt.Errorf("read the archive's indexes: %w; check the network, the mirrors in sealift.yaml and the keyrings", err)
 	}
-	return nil
+	return s.noteReading(began)
 }
 
 func drain(r io.Reader) error {
@@ -87,13 +96,23 @@ func drain(r io.Reader) error {
 }
 
 func (s *aptSolver) solve(ctx context.Context, names []string) ([]Resolved, error) {
+	question, err := s.question(names)
+	if err != nil {
+		return nil, err
+	}
+	if resolved, ok := s.remembered(question); ok {
+		return resolved, nil
+	}
 	if err := s.known(ctx, names); err != nil {
 		return nil, err
 	}
 	resolved, err := s.install(ctx, s.status, names)
+	if err == nil {
+		return resolved, s.options.Cache.Remember(solutions, question, resolved)
+	}
 	var refused *toolError
 	if !errors.As(err, &refused) {
-		return resolved, err
+		return nil, err
 	}
 	// Which of them is to blame? apt stops at the first.
 	alone := make(map[string]string)

@@ -1,0 +1,150 @@
+package hostpkg
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/atomicfile"
+)
+
+// maxUnread is how long indexes that have not changed are used without reading them again: reading also checks that their
+// signatures are still valid, and that they are not older than their signer allows (Valid-Until).
+const maxUnread = time.Hour
+
+// reading is what is noted when apt has read and verified the indexes of a target.
+type reading struct {
+	At       time.Time `json:"at"` // when it began
+	Keyrings string    `json:"keyrings"`
+}
+
+const readingFile = "reading.json"
+
+// noteReading says that apt has read the indexes.
+func (s *aptSolver) noteReading(began time.Time) error {
+	data, err := json.Marshal(reading{At: began, Keyrings: s.keyrings()})
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(s.apt.dir, readingFile), data)
+}
+
+// keyrings stands for the content of all keyrings.
+func (s *aptSolver) keyrings() string {
+	h := sha256.New()
+	for _, a := range s.target.Sources {
+		data, err := os.ReadFile(a.SignedBy)
+		fmt.Fprintf(h, "%s %x %v\n", a.SignedBy, sha256.Sum256(data), err)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// current says whether the archives still have the signed indexes that apt read last, all others being named by those
+// with their hashes. It asks what apt would ask, but without the time that apt takes to verify what it has verified
+// before. Any doubt counts as no.
+func (s *aptSolver) current(ctx context.Context) bool {
+	var last reading
+	data, err := os.ReadFile(filepath.Join(s.apt.dir, readingFile))
+	if err != nil || json.Unmarshal(data, &last) != nil || last.Keyrings != s.keyrings() {
+		return false
+	}
+	if age := time.Since(last.At); age < 0 || age > maxUnread {
+		return false
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, a := range s.target.Sources {
+		for _, suite := range a.Suites {
+			address := s.options.Mirrors.URL(a.base()) + indexOf(suite)
+			group.Go(func() error { return s.unchanged(ctx, address, last.At) })
+		}
+	}
+	return group.Wait() == nil
+}
+
+// indexOf is where the signed index of a suite lies below its archive, in the terms of sources.list(5).
+func indexOf(suite string) string {
+	if strings.HasSuffix(suite, "/") { // a flat repository
+		return strings.TrimPrefix(suite, "./") + "InRelease"
+	}
+	return "dists/" + suite + "/InRelease"
+}
+
+var errChanged = errors.New("the index may have changed")
+
+// unchanged asks whether a signed index is the one that apt has. apt gives its file the date that the server gave.
+func (s *aptSolver) unchanged(ctx context.Context, address string, read time.Time) error {
+	info, err := os.Stat(filepath.Join(s.apt.dir, "state/lists", listName(address)))
+	if err != nil {
+		return err
+	}
+	if read.Sub(info.ModTime()) < time.Minute { // the next version may have the same date
+		return errChanged
+	}
+	header := http.Header{"If-Modified-Since": {info.ModTime().UTC().Format(http.TimeFormat)}}
+	resp, err := s.options.Client.Get(ctx, address, header)
+	if err != nil {
+		return err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusNotModified {
+		return errChanged
+	}
+	return nil
+}
+
+// listName is the name under which apt keeps what it read from a URL: without scheme and credentials, some characters
+// escaped, slashes as underscores.
+func listName(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, c := range []byte(u.Host + u.EscapedPath()) {
+		switch {
+		case c == '/':
+			b.WriteByte('_')
+		case strings.IndexByte(`\|{}[]<>"^~_=!@#$%&*`, c) >= 0, c <= ' ', c >= 0x7f:
+			fmt.Fprintf(&b, "%%%02x", c)
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// solutions is the kind of fact that the cache keeps of what apt answered.
+const solutions = "apt-solutions"
+
+// question stands for all that an answer of apt follows from: its program, and the database of a minimal host, whose name
+// stands for the indexes.
+func (s *aptSolver) question(names []string) (string, error) {
+	program, err := os.Stat(s.apt.get)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s %d %s %q", s.status, program.Size(), program.ModTime().UTC().Format(time.RFC3339Nano), names), nil
+}
+
+// remembered returns what apt answered to the same question before.
+func (s *aptSolver) remembered(question string) (resolved []Resolved, ok bool) {
+	if _, err := os.Stat(s.status); errors.Is(err, fs.ErrNotExist) {
+		return nil, false
+	}
+	ok = s.options.Cache.Recall(solutions, question, &resolved)
+	return resolved, ok
+}
