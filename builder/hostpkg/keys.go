@@ -51,7 +51,7 @@ func (o Options) key(ctx context.Context, from string) (string, error) {
 
 // fetchKey makes sure that the cache has the keys of a package, which a lock names by their digest only.
 func (o Options) fetchKey(ctx context.Context, r Resolved) error {
-	if _, ok := o.Cache.Stat(r.Key); ok {
+	if _, ok := o.Cache.Use(r.Key); ok {
 		return nil
 	}
 	var errs []error

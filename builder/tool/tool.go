@@ -55,6 +55,9 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 		return err
 	}
 	if err := cmd.Start(); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		return err
 	}
 	readErr := read(stdout)

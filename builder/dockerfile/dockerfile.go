@@ -1,0 +1,229 @@
+// Package dockerfile runs Dockerfiles whose images write files to /out, which is how an add-on makes packages that no
+// archive has. The engine is whichever of buildah, podman, docker and buildctl is there.
+//
+// Base images are asked for through mirrors and by digest, so that a build is from exactly what was resolved. A build
+// sees no files of the machine. Its results go into the cache and are taken from there as long as the Dockerfile, its
+// arguments and its base images are the same. What the build itself downloads is beyond this package's control.
+package dockerfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/bundle"
+)
+
+// Build is one Dockerfile to run for one platform, with everything that its result follows from.
+type Build struct {
+	Target     string            `json:"target"`     // the folder that takes the files, such as rhel-9
+	Dockerfile string            `json:"dockerfile"` // as the Manifest names it
+	Platform   string            `json:"platform"`   // such as linux/amd64
+	Args       map[string]string `json:"args,omitempty"`
+	Bases      []Base            `json:"bases,omitempty"`
+	SHA256     string            `json:"sha256"` // of the Dockerfile with its base images pinned
+
+	plan *Plan
+}
+
+// Base is an image that a Dockerfile names.
+type Base struct {
+	Written    string `json:"-"`          // as the Dockerfile has it
+	Repository string `json:"repository"` // full name, such as docker.io/library/busybox
+	Digest     string `json:"digest"`     // sha256:<hex>
+}
+
+// New starts a build of a settled Dockerfile whose base images are known.
+func New(target, name, platform string, args map[string]string, plan *Plan, bases []Base) (Build, error) {
+	b := Build{Target: target, Dockerfile: name, Platform: platform, Args: args, Bases: bases, plan: plan}
+	content, err := plan.Render(pins(bases, func(repository string) string { return repository }))
+	if err != nil {
+		return Build{}, err
+	}
+	sum := sha256.Sum256(content)
+	b.SHA256 = hex.EncodeToString(sum[:])
+	return b, nil
+}
+
+func pins(bases []Base, place func(repository string) string) map[string]string {
+	pinned := make(map[string]string)
+	for _, b := range bases {
+		pinned[b.Written] = place(b.Repository) + "@" + b.Digest
+	}
+	return pinned
+}
+
+// Output is a file that a build wrote to /out.
+type Output struct {
+	Path       string `json:"path"` // relative to /out
+	SHA256     string `json:"sha256"`
+	Size       int64  `json:"size"` // bytes
+	Executable bool   `json:"executable,omitempty"`
+}
+
+// Pack is the file as it lies below dir in a package.
+func (f Output) Pack(dir string, c *cache.Cache) bundle.File {
+	packed := packfile.Cached(path.Join(dir, f.Path), c, f.SHA256, f.Size)
+	if f.Executable {
+		packed.Mode = 0o755
+	}
+	return packed
+}
+
+// DefaultTimeout bounds one build.
+const DefaultTimeout = time.Hour
+
+// Options says how Dockerfiles are built.
+type Options struct {
+	Cache   *cache.Cache
+	Mirrors mirror.Set
+	Engine  string        // one of Engines; empty means the first that is there
+	Timeout time.Duration // of one build; 0 means DefaultTimeout
+}
+
+// Source builds Dockerfiles. It may be used from several goroutines; builds run one at a time.
+type Source struct {
+	options Options
+
+	mu     sync.Mutex
+	engine string // once it is found
+}
+
+// NewSource returns a source of files that Dockerfiles make.
+func NewSource(o Options) *Source {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	return &Source{options: o}
+}
+
+// results is the kind of fact that the cache keeps of a build.
+const results = "dockerout"
+
+// Files returns what a build wrote, in order of the paths, from the cache or by running it.
+func (s *Source) Files(ctx context.Context, b Build) ([]Output, error) {
+	key, err := json.Marshal(b)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var files []Output
+	if s.options.Cache.Recall(results, string(key), &files) && s.cached(files) {
+		return files, nil
+	}
+	if files, err = s.build(ctx, b); err != nil {
+		return nil, fmt.Errorf("build %s for %s on %s: %w", b.Dockerfile, b.Target, b.Platform, err)
+	}
+	return files, s.options.Cache.Remember(results, string(key), files)
+}
+
+func (s *Source) cached(files []Output) bool {
+	return len(files) > 0 && !slices.ContainsFunc(files, func(f Output) bool {
+		size, ok := s.options.Cache.Use(f.SHA256)
+		return !ok || size != f.Size
+	})
+}
+
+func (s *Source) build(ctx context.Context, b Build) (files []Output, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.Timeout, fmt.Errorf("not done after %s", s.options.Timeout))
+	defer cancel()
+	if s.engine == "" {
+		if s.engine, err = FindEngine(ctx, s.options.Engine); err != nil {
+			return nil, err
+		}
+	}
+	j := job{engine: s.engine, args: b.Args, platform: b.Platform}
+	if j.content, err = b.plan.Render(pins(b.Bases, func(repository string) string {
+		place, plainHTTP := s.options.Mirrors.Repository(repository)
+		j.plainHTTP = j.plainHTTP || plainHTTP
+		return place
+	})); err != nil {
+		return nil, err
+	}
+	parent, err := s.options.Cache.Sub("engine")
+	if err != nil {
+		return nil, err
+	}
+	if j.directory, err = os.MkdirTemp(parent, "build-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if cleaned := j.clean(); err == nil {
+			err = cleaned
+		}
+	}()
+	out, err := j.run(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.store(out)
+}
+
+// store takes the files below dir into the cache.
+func (s *Source) store(dir string) ([]Output, error) {
+	var files []Output
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if strings.ContainsAny(name, "\\\n\r") || !filepath.IsLocal(name) {
+			return fmt.Errorf("it wrote a file named %q, which no package can have", name)
+		}
+		info, err := e.Info()
+		if err != nil {
+			return err
+		}
+		if !info.Mode().IsRegular() {
+			return fmt.Errorf("it wrote %s/%s, which is neither a file nor a directory", outDir, name)
+		}
+		f, err := s.take(root, name)
+		f.Executable = info.Mode()&0o111 != 0
+		files = append(files, f)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("it wrote no files to %s; the CMD of its last stage must copy them there", outDir)
+	}
+	return files, nil
+}
+
+func (s *Source) take(root *os.Root, name string) (Output, error) {
+	content, err := root.Open(name)
+	if err != nil {
+		return Output{}, err
+	}
+	defer func() { _ = content.Close() }()
+	w, err := s.options.Cache.Create()
+	if err != nil {
+		return Output{}, err
+	}
+	defer w.Discard()
+	if _, err := io.Copy(w, content); err != nil {
+		return Output{}, err
+	}
+	digest, err := w.Commit("")
+	return Output{Path: name, SHA256: digest, Size: w.Size()}, err
+}
