@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 )
 
 // noise is what deflate cannot shrink, looking like a gzip file.
@@ -332,6 +333,15 @@ func FuzzNewArchive(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(buf.Bytes())
+	key, err := signature.Generate()
+	if err != nil {
+		f.Fatal(err)
+	}
+	var signed bytes.Buffer
+	if _, err := bundle.WritePackage(context.Background(), &signed, small, bundle.WriteOptions{Key: key}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(signed.Bytes())
 	f.Add([]byte{0x1f, 0x8b, 8})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
@@ -339,5 +349,8 @@ func FuzzNewArchive(f *testing.F) {
 			return
 		}
 		_ = a.Verify(t.Context())
+		if _, err := a.VerifySignature(); err == nil && a.Index.Kind == bundle.KindPackage {
+			t.Error("trusted without a key")
+		}
 	})
 }
