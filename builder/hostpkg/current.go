@@ -1,12 +1,14 @@
 package hostpkg
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -81,26 +83,39 @@ func indexOf(suite string) string {
 	return "dists/" + suite + "/InRelease"
 }
 
-var errChanged = errors.New("the index may have changed")
+var errChanged = errors.New("the index has changed")
+
+// maxIndex bounds a signed index, in bytes; those of large archives have a few hundred thousand.
+const maxIndex = 16 << 20
 
 // unchanged asks whether a signed index is the one that apt has. apt gives its file the date that the server gave.
 func (s *aptSolver) unchanged(ctx context.Context, address string, read time.Time) error {
-	info, err := os.Stat(filepath.Join(s.apt.dir, "state/lists", listName(address)))
+	name := filepath.Join(s.apt.dir, "state/lists", listName(address))
+	info, err := os.Stat(name)
 	if err != nil {
 		return err
 	}
-	if read.Sub(info.ModTime()) < time.Minute { // the next version may have the same date
-		return errChanged
+	header := make(http.Header)
+	if read.Sub(info.ModTime()) >= time.Minute { // else the next version may have the same date
+		header.Set("If-Modified-Since", info.ModTime().UTC().Format(http.TimeFormat))
 	}
-	header := http.Header{"If-Modified-Since": {info.ModTime().UTC().Format(http.TimeFormat)}}
 	resp, err := s.options.Client.Get(ctx, address, header)
 	if err != nil {
 		return err
 	}
-	if err := resp.Body.Close(); err != nil {
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode == http.StatusNotModified {
+		return nil
+	}
+	known, err := os.ReadFile(name)
+	if err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusNotModified {
+	served, err := io.ReadAll(io.LimitReader(resp.Body, maxIndex))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(served, known) {
 		return errChanged
 	}
 	return nil
