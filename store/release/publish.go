@@ -100,7 +100,7 @@ func (r Release) put(ctx context.Context, c Candidate, index Index, stored map[s
 	return p, status, err
 }
 
-// How often the index is written anew because others write it, too, and the longest pause before that. With conditional writes
+// How often the index is read and written anew because others write it, too, and the longest pause before that. With conditional writes
 // one of all writers gets through each time.
 const (
 	maxRounds = 100

@@ -119,7 +119,17 @@ func parseIndex(data []byte) (Index, error) {
 	return index, nil
 }
 
+// readDocument reads a small value, again if it is replaced while it is read.
 func (r Release) readDocument(ctx context.Context, key string) (data []byte, version string, err error) {
+	for range maxRounds {
+		if data, version, err = r.readOnce(ctx, key); !errors.Is(err, store.ErrChanged) {
+			break
+		}
+	}
+	return data, version, err
+}
+
+func (r Release) readOnce(ctx context.Context, key string) (data []byte, version string, err error) {
 	o, err := r.store.Get(ctx, key)
 	if err != nil {
 		return nil, "", err

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/store/release"
+	"github.com/sealift/sealift/testgrid/objects"
+)
+
+// writePackage makes a package with a file of so many bytes that cannot be compressed.
+func writePackage(t *testing.T, dir, name string, size int) string {
+	t.Helper()
+	data := make([]byte, size)
+	r := rand.NewChaCha8([32]byte{1})
+	_, _ = r.Read(data)
+	copy(data, "\x1f\x8b\x08") // compressed already, so that it is stored
+	f, err := os.Create(filepath.Join(dir, name+"-1.0.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	p := bundle.Package{
+		Name: name, Version: "1.0", Platforms: []string{"linux/amd64"},
+		Files: []bundle.File{bundle.BytesFile("addons/"+name+"/1.0/assets/file", 0o644, data)},
+	}
+	if _, err := bundle.WritePackage(t.Context(), f, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return f.Name()
+}
+
+// sealift starts this program as a process of its own.
+func sealift(t *testing.T, out io.Writer, args ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), self)
+	cmd.Args = append([]string{"sealift"}, args...) // by this name TestMain knows it
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return cmd
+}
+
+func TestAKilledPublishIsContinued(t *testing.T) {
+	const kills, most = 10, 8 << 20 // an interruption may cost so many bytes
+	server := objects.Start(t)
+	line := server.Line(t)
+	dir := t.TempDir()
+	archive := writePackage(t, dir, "large", 48<<20)
+	info, err := os.Stat(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"publish", archive, "--store", line.URL("dist"), "--cache", filepath.Join(dir, "cache"), "-o", "json"}
+	var killed int
+	for range kills {
+		before, target := line.Sent(), rand.Int64N(7<<20)
+		cmd := sealift(t, io.Discard, args...)
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		for running := true; running; {
+			select {
+			case <-ended:
+				running = false
+			case <-time.After(time.Millisecond):
+				if line.Sent()-before >= target {
+					killed++
+					_ = cmd.Process.Kill()
+					<-ended
+					running = false
+				}
+			}
+		}
+		if lost := line.Sent() - info.Size(); lost > int64(killed)*most {
+			t.Errorf("after %d kills %d bytes have been sent of %d", killed, line.Sent(), info.Size())
+		}
+	}
+	before := line.Sent()
+	var out bytes.Buffer
+	if err := sealift(t, &out, args...).Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	last := line.Sent() - before
+	t.Logf("%d kills, %d bytes sent for %d, %d of them at last", killed, line.Sent(), info.Size(), last)
+	if again := line.Sent() - info.Size(); again > int64(killed)*most {
+		t.Errorf("%d bytes were sent again for %d kills", again, killed)
+	}
+	s, err := store.Open(server.URL("dist"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.Get(t.Context(), "large-1.0.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	a, err := bundle.NewArchive(o, o.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTwoPublishesAtOnceAreBothListed(t *testing.T) {
+	server := objects.Start(t)
+	dir := t.TempDir()
+	var group sync.WaitGroup
+	for _, name := range []string{"one", "two"} {
+		archive := writePackage(t, dir, name, 6<<20)
+		group.Go(func() {
+			var out bytes.Buffer
+			args := []string{"publish", archive, "--store", server.URL(""), "--cache", filepath.Join(dir, "cache"), "--layout", "kurl", "--release", "v1"}
+			if err := sealift(t, &out, args...).Wait(); err != nil {
+				t.Errorf("%v\n%s", err, out.String())
+			}
+		})
+	}
+	group.Wait()
+	data, err := os.ReadFile(filepath.Join(server.Dir, "dist", "v1", "index.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var index release.Index
+	if err := json.Unmarshal(data, &index); err != nil || len(index.Packages) != 2 || index.Packages[0].Name != "one" || index.Packages[1].Name != "two" {
+		t.Errorf("the index is %s, %v", data, err)
+	}
+}
+
+func TestPublishTellsWhatItDid(t *testing.T) {
+	dir, to := t.TempDir(), t.TempDir()
+	archive := writePackage(t, dir, "small", 100)
+	command := func(args ...string) (int, string, string) {
+		var out, errOut bytes.Buffer
+		code := run(context.Background(), append([]string{"publish", "--cache", filepath.Join(dir, "cache")}, args...), nil, &out, &errOut)
+		return code, out.String(), errOut.String()
+	}
+	for _, want := range []string{"published small-1.0.tar.gz: ", "present small-1.0.tar.gz: "} {
+		if code, out, errOut := command(archive, "--store", to); code != 0 || !strings.HasPrefix(out, want) {
+			t.Errorf("exit %d, %q, %q; want %q", code, out, errOut, want)
+		}
+	}
+	code, out, _ := command(archive, "--store", to, "-o", "json")
+	var told []publishResult
+	if err := json.Unmarshal([]byte(out), &told); err != nil || code != 0 || len(told) != 1 || told[0].Status != release.Present || told[0].Sent != 0 {
+		t.Errorf("exit %d, %s, %v", code, out, err)
+	}
+	for i, args := range [][]string{{archive}, {archive, archive, "--store", to}, {archive, "--store", to, "--release", "v1"}, {archive, "--store", to, "--layout", "kurl"}} {
+		if code, _, errOut := command(args...); code != exitUsage {
+			t.Errorf("%d: exit %d, %s", i, code, errOut)
+		}
+	}
+	broken := filepath.Join(dir, "broken.tar.gz")
+	if err := os.WriteFile(broken, fmt.Append(nil, "no archive"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errOut := command(broken, "--store", to); code != exitFailed || !strings.Contains(errOut, "not an archive made by sealift") {
+		t.Errorf("exit %d, %s", code, errOut)
+	}
+}
