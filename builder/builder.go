@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
@@ -47,6 +48,7 @@ type Options struct {
 	Locked    bool           // refuse to build what is not in Manifest.lock
 	// ImageFormat is how images lie in packages; empty means OCILayout.
 	ImageFormat ImageFormat
+	Engine      string // runs Dockerfiles, one of dockerfile.Engines; empty means the first that is there
 }
 
 // ImageFormat is how images lie in a package.
@@ -60,17 +62,19 @@ const (
 
 // Builder builds packages. It keeps connections and knowledge of archives between them.
 type Builder struct {
-	cache     *cache.Cache
-	platforms []string
-	targets   []hostpkg.Target
-	jobs      int
-	key       *signature.Key
-	locked    bool
-	format    ImageFormat
-	log       *slog.Logger
-	images    *image.Source
-	assets    *asset.Source
-	packages  *hostpkg.Source
+	cache       *cache.Cache
+	platforms   []string
+	targets     []hostpkg.Target
+	everything  bool // nobody chose targets
+	jobs        int
+	key         *signature.Key
+	locked      bool
+	format      ImageFormat
+	log         *slog.Logger
+	images      *image.Source
+	assets      *asset.Source
+	packages    *hostpkg.Source
+	dockerfiles *dockerfile.Source
 }
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
@@ -103,7 +107,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	if len(wanted) == 0 {
 		wanted = o.Config.DefaultTargets
 	}
-	if len(wanted) > 0 {
+	if b.everything = len(wanted) == 0; !b.everything {
 		b.targets = nil
 	}
 	for _, name := range distinct(wanted) {
@@ -117,6 +121,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	b.images = image.NewSource(image.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Retry: o.Retry, Transport: transport})
 	b.assets = asset.NewSource(asset.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
 	b.packages = hostpkg.NewSource(hostpkg.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client, Targets: o.Config.Targets})
+	b.dockerfiles = dockerfile.NewSource(dockerfile.Options{Cache: c, Mirrors: o.Config.Mirrors, Engine: o.Engine})
 	return b, errors.Join(errs...)
 }
 
@@ -174,6 +179,9 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	b.log.Info("fetching", "add-on", a.name, "version", a.version, "images", len(resolution.Images),
 		"assets", len(resolution.Assets), "hostPackages", len(resolution.HostPackages))
 	if r.Fetched, err = b.fetch(ctx, a, resolution); err != nil {
+		return Result{}, err
+	}
+	if err := b.runDockerouts(ctx, resolution); err != nil {
 		return Result{}, err
 	}
 	p, err := b.assemble(ctx, a, own, resolution)

@@ -66,6 +66,9 @@ func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, 
 	}
 	now := lockOf(r)
 	keep(&now, was, a.manifest)
+	if len(b.wantedDockerouts(a.manifest)) < len(a.manifest.Dockerouts()) {
+		keepImages(&now, was)
+	}
 	if result.Changes = lock.Diff(was, now); result.Changes == nil {
 		result.Changes = []lock.Change{}
 	}
@@ -97,7 +100,11 @@ func (b *Builder) pins(a *addOn) (pins, error) {
 func lockOf(r Resolution) lock.Lock {
 	var l lock.Lock
 	seen := make(map[string]bool)
-	for _, one := range r.Images {
+	images := r.Images
+	for _, d := range r.dockerouts {
+		images = append(slices.Clip(images), d.bases...)
+	}
+	for _, one := range images {
 		if seen[one.Ref] {
 			continue
 		}
@@ -148,6 +155,16 @@ func keep(now *lock.Lock, was lock.Lock, m *manifest.File) {
 		reached := func(d manifest.HostPackage) bool { return d.Kind.Reaches(t.Name) }
 		if _, ok := now.Target(t.Name, t.Platform); !ok && slices.ContainsFunc(m.HostPackages(), reached) {
 			now.Targets = append(now.Targets, t)
+		}
+	}
+}
+
+// keepImages adds the images that an earlier lock has beyond those of the Manifest: the base images of Dockerfiles which
+// are not read now.
+func keepImages(now *lock.Lock, was lock.Lock) {
+	for _, i := range was.Images {
+		if _, ok := now.Image(i.Ref); !ok {
+			now.Images = append(now.Images, i)
 		}
 	}
 }

@@ -141,6 +141,11 @@ func (b *Builder) assemble(ctx context.Context, a *addOn, own []bundle.File, r R
 		return bundle.Package{}, fmt.Errorf("bill of materials: %w", err)
 	}
 	p.Files = append(p.Files, list)
+	written, err := b.packDockerouts(dir, r)
+	if err != nil {
+		return bundle.Package{}, err
+	}
+	p.Files = append(p.Files, written...)
 	return p, unambiguous(p.Files)
 }
 

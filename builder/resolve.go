@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/builder/asset"
+	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/diag"
@@ -23,9 +24,11 @@ type Resolution struct {
 	Assets       []asset.Resolved   `json:"assets,omitempty"`       // as wantedAssets lists them
 	HostPackages []hostpkg.Resolved `json:"hostPackages,omitempty"` // in the order of targets and file names
 	Targets      []string           `json:"targets,omitempty"`      // those that a directive reaches
+	Dockerouts   []dockerfile.Build `json:"dockerouts,omitempty"`   // in the order of the Manifest, and of platforms
 
-	solutions  []solution // of which HostPackages is the union
-	assetsFrom []diag.Pos // of the directive that each of Assets is for
+	dockerouts []dockerout // more of each of Dockerouts
+	solutions  []solution  // of which HostPackages is the union
+	assetsFrom []diag.Pos  // of the directive that each of Assets is for
 }
 
 // faults collects what is wrong from several goroutines.
@@ -67,6 +70,7 @@ func (b *Builder) resolve(ctx context.Context, a *addOn, p pins) (Resolution, er
 			return nil
 		})
 	}
+	b.resolveDockerouts(ctx, &group, a, p, &r, &wrong)
 	for i, d := range images {
 		group.Go(func() error {
 			var err error
@@ -149,6 +153,9 @@ func (b *Builder) unreached(m *manifest.File) []diag.Finding {
 		}
 	}
 	for _, d := range m.Dockerouts() {
+		if slices.ContainsFunc(b.wantedDockerouts(m), func(w manifest.Dockerout) bool { return w.Pos == d.Pos }) {
+			continue
+		}
 		list.Warnf(d.Pos, "", "%s %s is left out: it is not for %s", d.Keyword(), d.Target, strings.Join(names, ", "))
 	}
 	for _, f := range manifest.Check(m) {

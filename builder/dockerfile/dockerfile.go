@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/builder/packfile"
@@ -48,8 +50,8 @@ type Base struct {
 }
 
 // New starts a build of a settled Dockerfile whose base images are known.
-func New(target, name, platform string, args map[string]string, plan *Plan, bases []Base) (Build, error) {
-	b := Build{Target: target, Dockerfile: name, Platform: platform, Args: args, Bases: bases, plan: plan}
+func New(target, file, platform string, args map[string]string, plan *Plan, bases []Base) (Build, error) {
+	b := Build{Target: target, Dockerfile: file, Platform: platform, Args: args, Bases: bases, plan: plan}
 	content, err := plan.Render(pins(bases, func(repository string) string { return repository }))
 	if err != nil {
 		return Build{}, err
@@ -150,6 +152,10 @@ func (s *Source) build(ctx context.Context, b Build) (files []Output, err error)
 	j := job{engine: s.engine, args: b.Args, platform: b.Platform}
 	if j.content, err = b.plan.Render(pins(b.Bases, func(repository string) string {
 		place, plainHTTP := s.options.Mirrors.Repository(repository)
+		// Registries on this machine need no TLS, by the same rule that images are fetched by.
+		if parsed, err := name.NewRepository(place); err == nil && parsed.Scheme() == "http" {
+			plainHTTP = true
+		}
 		j.plainHTTP = j.plainHTTP || plainHTTP
 		return place
 	})); err != nil {
@@ -182,21 +188,21 @@ func (s *Source) store(dir string) ([]Output, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }()
-	err = fs.WalkDir(root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(file string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
 		}
-		if strings.ContainsAny(name, "\\\n\r") || !filepath.IsLocal(name) {
-			return fmt.Errorf("it wrote a file named %q, which no package can have", name)
+		if strings.ContainsAny(file, "\\\n\r") || !filepath.IsLocal(file) {
+			return fmt.Errorf("it wrote a file named %q, which no package can have", file)
 		}
 		info, err := e.Info()
 		if err != nil {
 			return err
 		}
 		if !info.Mode().IsRegular() {
-			return fmt.Errorf("it wrote %s/%s, which is neither a file nor a directory", outDir, name)
+			return fmt.Errorf("it wrote %s/%s, which is neither a file nor a directory", outDir, file)
 		}
-		f, err := s.take(root, name)
+		f, err := s.take(root, file)
 		f.Executable = info.Mode()&0o111 != 0
 		files = append(files, f)
 		return err
@@ -210,8 +216,8 @@ func (s *Source) store(dir string) ([]Output, error) {
 	return files, nil
 }
 
-func (s *Source) take(root *os.Root, name string) (Output, error) {
-	content, err := root.Open(name)
+func (s *Source) take(root *os.Root, file string) (Output, error) {
+	content, err := root.Open(file)
 	if err != nil {
 		return Output{}, err
 	}
@@ -225,5 +231,5 @@ func (s *Source) take(root *os.Root, name string) (Output, error) {
 		return Output{}, err
 	}
 	digest, err := w.Commit("")
-	return Output{Path: name, SHA256: digest, Size: w.Size()}, err
+	return Output{Path: file, SHA256: digest, Size: w.Size()}, err
 }
