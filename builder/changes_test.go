@@ -1,0 +1,83 @@
+package builder_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+)
+
+func TestCompareTellsWhatABuildWouldChange(t *testing.T) {
+	key, err := signature.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	steps := []struct {
+		name    string
+		change  func(t *testing.T, dir string)
+		options builder.Options
+		want    []string
+	}{
+		{"nothing", func(*testing.T, string) {}, builder.Options{Jobs: 3}, nil},
+		{"an asset", func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, "notes.txt"), "other") }, builder.Options{},
+			[]string{"asset addons/demo/1.0/assets/notes: has changed", "file addons/demo/1.0/notes.txt: has changed"}},
+		{"a new file", func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, "new"), "") }, builder.Options{},
+			[]string{"file addons/demo/1.0/new: is new"}},
+		{"the mode of a file", func(t *testing.T, dir string) {
+			if err := os.Chmod(filepath.Join(dir, "notes.txt"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, builder.Options{}, []string{"file addons/demo/1.0/notes.txt: has changed"}},
+		{"a directive that is gone", func(t *testing.T, dir string) { writeFile(t, filepath.Join(dir, "Manifest"), "") }, builder.Options{},
+			[]string{"asset addons/demo/1.0/assets/notes: is gone", "file addons/demo/1.0/Manifest: has changed"}},
+		{"another platform", func(*testing.T, string) {}, builder.Options{Platforms: []string{"linux/arm64"}}, []string{"platforms: linux/amd64 → linux/arm64"}},
+		{"a key", func(*testing.T, string) {}, builder.Options{Key: key}, []string{"signature: not by this key"}},
+	}
+	for _, step := range steps {
+		t.Run(step.name, func(t *testing.T) {
+			dir := addOn(t, "demo", "asset notes ./notes.txt\n")
+			writeFile(t, filepath.Join(dir, "notes.txt"), "notes")
+			newBuilder := func(o builder.Options) *builder.Builder {
+				o.Config = config.Default()
+				b, err := builder.New(openCache(t), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return b
+			}
+			built, err := newBuilder(builder.Options{}).Build(t.Context(), dir, t.TempDir())
+			if err != nil {
+				t.Fatal(err)
+			}
+			step.change(t, dir)
+			c, err := newBuilder(step.options).Compare(t.Context(), dir, func(name, version string) (*bundle.Archive, error) { return bundle.Open(built.Path) })
+			if err != nil || c.Name != built.Name || c.Version != built.Version {
+				t.Fatalf("%+v, %v", c, err)
+			}
+			if got := strings.Join(c.Changes, "\n"); got != strings.Join(step.want, "\n") {
+				t.Errorf("changes are\n%s", got)
+			}
+		})
+	}
+}
+
+func TestCompareWithNothing(t *testing.T) {
+	dir := addOn(t, "demo", "")
+	b, err := builder.New(openCache(t), builder.Options{Config: config.Default()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Compare(t.Context(), dir, func(name, version string) (*bundle.Archive, error) {
+		return nil, fmt.Errorf("%s %s: %w", name, version, fs.ErrNotExist)
+	})
+	if err != nil || len(c.Changes) != 1 || c.Changes[0] != "there is no package yet" {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
