@@ -6,9 +6,9 @@ import (
 	"crypto/elliptic"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
-	"math/big"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -67,18 +67,17 @@ func TestOnlyTheSignedBytesAndTheSignersKeyVerify(t *testing.T) {
 
 // TestSignaturesAreThoseOfRFC6979 holds the signature of "sample" against RFC 6979 §A.2.5.
 func TestSignaturesAreThoseOfRFC6979(t *testing.T) {
-	number := func(hex string) *big.Int {
-		n, ok := new(big.Int).SetString(hex, 16)
-		if !ok {
-			t.Fatal(hex)
+	number := func(text string) []byte {
+		n, err := hex.DecodeString(text)
+		if err != nil {
+			t.Fatal(err)
 		}
 		return n
 	}
-	raw := &ecdsa.PrivateKey{D: number("C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721"), PublicKey: ecdsa.PublicKey{
-		Curve: elliptic.P256(),
-		X:     number("60FED4BA255A9D31C961EB74C6356D68C049B8923B61FA6CE669622E60F29FB6"),
-		Y:     number("7903FE1008B8BC99A41AE9E95628BC64F2F1B20C2D7E9F5177A3C294D4462299"),
-	}}
+	raw, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), number("C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	der, err := x509.MarshalPKCS8PrivateKey(raw)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +94,7 @@ func TestSignaturesAreThoseOfRFC6979(t *testing.T) {
 		"EFD48B2AACB6A8FD1140DD9CD45E81D69D2C877B56AAF991C34D0EA84EAF3716",
 		"F7CB1C942D657C41D436C7A1B6E29F65F3E900DBB9AFF4064DC4AB2F843ACDA8",
 	} {
-		if !bytes.Contains(got, number(part).Bytes()) {
+		if !bytes.Contains(got, number(part)) {
 			t.Errorf("signature %x lacks %s", got, part)
 		}
 	}

@@ -146,10 +146,10 @@ func (k *kustomization) takes() []string {
 	for _, p := range k.Patches {
 		names = append(names, p.Path)
 	}
-	for _, p := range k.PatchesJson6902 {
+	for _, p := range k.PatchesJson6902 { //nolint:staticcheck // kURL's add-ons have the old fields
 		names = append(names, p.Path)
 	}
-	for _, p := range k.PatchesStrategicMerge {
+	for _, p := range k.PatchesStrategicMerge { //nolint:staticcheck // as above
 		names = append(names, string(p))
 	}
 	return names
