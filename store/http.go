@@ -36,7 +36,11 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("store %q: a query or a fragment has no meaning here; leave it out", u.Redacted())
 	}
-	return &web{base: u, client: &http.Client{Transport: newTransport(o.Stall)}, retry: o.Retry, stall: o.Stall}, nil
+	w := &web{base: u, client: &http.Client{Transport: newTransport(o.Stall)}, retry: o.Retry, stall: o.Stall}
+	if o.Write {
+		return nil, w.readOnly()
+	}
+	return w, nil
 }
 
 // Get implements Store. The server has to answer HEAD with a length, and GET with the range that was asked for.

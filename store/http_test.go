@@ -76,6 +76,9 @@ func TestAWebServerIsAStoreToReadFrom(t *testing.T) {
 	if _, err := s.Put(t.Context(), "k", v); !errors.Is(err, store.ErrReadOnly) {
 		t.Errorf("put: %v", err)
 	}
+	if _, err := (store.Opener{Write: true}).Open(location); !errors.Is(err, store.ErrReadOnly) {
+		t.Errorf("opened for writing: %v", err)
+	}
 }
 
 func TestReadingInSequenceTakesFewRequests(t *testing.T) {

@@ -119,6 +119,8 @@ func (v Value) meter(sent, kept int64) {
 
 // Opener says how stores are opened.
 type Opener struct {
+	// Write says that values will be put: a store that takes none is not opened then, its error wraps ErrReadOnly.
+	Write bool
 	// Uploads is a folder that remembers uploads under way, so that an interrupted one is continued. Empty: not remembered.
 	Uploads string
 	// StaleAfter is the age from which an unfinished upload, of which nobody knows any more, is given up; 0 means 7 days.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/diag"
 )
@@ -23,6 +24,9 @@ type buildOptions struct {
 	key         string
 	references  bool
 	imageFormat string
+	engine      string
+	since       string
+	list        bool
 	format      string
 }
 
@@ -36,12 +40,16 @@ Manifest names, fetched and verified, with the add-on's own files.
 
 What Manifest.lock has is taken as it was locked, and the rest as it is now; with --locked there must be no rest. What
 was fetched before is taken from the cache, and a package that is up to date is left as it is. Mirrors and targets
-are read from sealift.yaml. The same input gives the same bytes, however many jobs there are. No root and no container engine is needed; packages of
-Debian hosts need apt-get on the machine that builds.`,
+are read from sealift.yaml. The same input gives the same bytes, however many jobs there are.
+
+No root is needed. The machine that builds needs apt-get for targets of Debian's family, dnf and rpm for those of Red
+Hat's, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
 		Example: `  sealift build addons/kubernetes/1.36.3 --out dist
   sealift build addons/*/* --out dist --target debian-12 --jobs 8
   sealift build addons/*/* --out dist --locked --platform linux/amd64,linux/arm64 --per-platform
   sealift build addons/flannel/0.26.7 --out dist --check-images --key release.key
+  sealift build addons/*/* --out dist --changed-since s3://packages/stable
+  sealift build addons/*/* --changed-since s3://packages/stable --list-changed -o json | jq -c '[.[].dir]'
   sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
@@ -58,11 +66,21 @@ Debian hosts need apt-get on the machine that builds.`,
 	o.imageFormat = string(builder.OCILayout)
 	flags.Var(&choice{value: &o.imageFormat, allowed: []string{string(builder.OCILayout), string(builder.DockerArchive)}}, "image-format",
 		"how images lie in the package: oci, or docker-archive for kURL's readers")
+	flags.Var(&choice{value: &o.engine, allowed: dockerfile.Engines()}, "engine",
+		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
+	flags.StringVar(&o.since, "changed-since", "", "build only what differs from its package in this store")
+	flags.BoolVar(&o.list, "list-changed", false, "with --changed-since: list the add-ons, and build nothing")
 	addOutputFlag(cmd, &o.format)
 	return cmd
 }
 
 func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
+	switch {
+	case o.list && o.since == "":
+		return usageError("--list-changed needs --changed-since")
+	case o.since != "" && o.perPlatform:
+		return usageError("--changed-since compares one package of each add-on; run it for each --platform instead of with --per-platform")
+	}
 	if o.references {
 		if err := a.checkImages(dirs); err != nil {
 			return err
@@ -81,11 +99,30 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 	}
 	defer o.sources.cache.close(a, store)
 	watch := newTransferWatch(a.errOut, "fetched")
-	settings.Progress, settings.Locked, settings.ImageFormat = watch, o.locked, builder.ImageFormat(o.imageFormat)
+	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked, builder.ImageFormat(o.imageFormat), o.engine
 	lines, err := o.lines(store, settings)
 	if err != nil {
 		return usageError("%v", err)
 	}
+	if o.since != "" {
+		changed, err := a.changed(ctx, lines[0].builder, o.since, dirs)
+		watch.settle()
+		if err != nil {
+			return err
+		}
+		if o.list {
+			return a.printChanged(changed, o.format)
+		}
+		dirs = nil
+		for _, c := range changed {
+			dirs = append(dirs, c.Dir)
+		}
+	}
+	return a.buildAll(ctx, dirs, lines, watch, o.format)
+}
+
+// buildAll builds every add-on in every line and tells of the packages.
+func (a *app) buildAll(ctx context.Context, dirs []string, lines []line, watch transferWatch, format string) error {
 	results := []builder.Result{}
 	for _, dir := range dirs {
 		fmt.Fprintf(a.errOut, "building %s\n", dir)
@@ -99,12 +136,12 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 				return err
 			}
 			results = append(results, r)
-			if o.format != "json" {
+			if format != "json" {
 				a.printBuilt(r)
 			}
 		}
 	}
-	if o.format == "json" {
+	if format == "json" {
 		return a.printJSON(results)
 	}
 	return nil

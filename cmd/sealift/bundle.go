@@ -46,7 +46,7 @@ the same bytes.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
-	flags.StringVar(&o.store, "store", "", "where the packages are: a folder, or its file:// URL")
+	flags.StringVar(&o.store, "store", "", "where the packages are: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.out, "out", "", "the archive to write")
 	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
 	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")

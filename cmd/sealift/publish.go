@@ -79,7 +79,7 @@ func (a *app) publish(ctx context.Context, archives []string, o publishOptions) 
 			return err
 		}
 	}
-	packages, err := store.Opener{Uploads: filepath.Join(o.cacheDir, "uploads"), Log: a.log}.Open(o.store)
+	packages, err := store.Opener{Write: true, Uploads: filepath.Join(o.cacheDir, "uploads"), Log: a.log}.Open(o.store)
 	if err != nil {
 		return err
 	}
