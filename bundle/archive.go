@@ -316,7 +316,7 @@ func (s storedContent) ReadAt(p []byte, off int64) (n int, err error) {
 		payload := s.skip + off + int64(n)
 		within := payload % maxStoredBlock
 		want := min(int64(len(p)-n), maxStoredBlock-within)
-		at := s.start + gzipHeader + (payload/maxStoredBlock+1)*storedHeader + payload
+		at := s.start + storedOffset(payload)
 		var k int
 		k, err = s.src.ReadAt(p[n:n+int(want)], at)
 		n += k

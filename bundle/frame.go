@@ -48,26 +48,46 @@ func (a *Archive) checkFrame(e Entry, content io.Reader, crc uint32) error {
 	if e.Encoding == Deflate {
 		return a.checkDeflated(e, header, pad, content)
 	}
-	var start bytes.Buffer
-	newMember(&start)
-	if err := a.matchesAt(e.Offset, start.Bytes()); err != nil {
-		return err
-	}
-	payload := int64(len(header)) + e.contentSize() + int64(len(pad))
-	for at := int64(0); at < payload; at += maxStoredBlock {
-		block := storedBlock(int(min(maxStoredBlock, payload-at)), at+maxStoredBlock >= payload)
-		if err := a.matchesAt(e.Offset+gzipHeader+at+at/maxStoredBlock*storedHeader, block[:]); err != nil {
+	for _, part := range storedFrame(e, header, pad, crc) {
+		if err := a.matchesAt(e.Offset+part.at, part.want); err != nil {
 			return err
 		}
 	}
-	inflated := storedContent{src: a.src, start: a.body + e.Offset}
-	for at, part := range map[int64][]byte{0: header, payload - int64(len(pad)): pad} {
-		got := make([]byte, len(part))
-		if _, err := inflated.ReadAt(got, at); err != nil || !bytes.Equal(got, part) {
-			return errors.Join(errFrame, err)
+	return nil
+}
+
+// span is a part of a member: where it begins, and the bytes that are due there.
+type span struct {
+	at   int64
+	want []byte
+}
+
+// storedFrame gives all of a stored member but its content, in few parts: each may be a request to a server.
+func storedFrame(e Entry, header, pad []byte, crc uint32) []span {
+	var parts []span
+	add := func(at int64, want []byte) {
+		if n := len(parts) - 1; n >= 0 && parts[n].at+int64(len(parts[n].want)) == at {
+			parts[n].want = append(parts[n].want, want...)
+		} else {
+			parts = append(parts, span{at, bytes.Clone(want)})
 		}
 	}
-	return a.matchesAt(e.Offset+e.Length-gzipTrailer, gzipSums(crc, uint32(payload)))
+	payload := int64(len(header)) + e.contentSize() + int64(len(pad))
+	padFrom := payload - int64(len(pad))
+	add(0, memberStart[:])
+	for at := int64(0); at < payload; at += maxStoredBlock {
+		end := min(at+maxStoredBlock, payload)
+		block := storedBlock(int(end-at), end == payload)
+		add(storedOffset(at)-storedHeader, block[:])
+		if at == 0 {
+			add(storedOffset(0), header)
+		}
+		if from := max(at, padFrom); from < end {
+			add(storedOffset(from), pad[from-padFrom:end-padFrom])
+		}
+	}
+	add(e.Length-gzipTrailer, gzipSums(crc, uint32(payload)))
+	return parts
 }
 
 // checkDeflated lets the inflater go on to the end of the member, where it checks the sums.

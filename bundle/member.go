@@ -36,6 +36,12 @@ var endOfArchive = func() []byte {
 	return buf.Bytes()
 }()
 
+// memberStart is the header of every gzip member: no name, no time, no system.
+var memberStart = [gzipHeader]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
+
+// storedOffset is where byte p of what a stored member inflates to lies in the member.
+func storedOffset(p int64) int64 { return gzipHeader + (p/maxStoredBlock+1)*storedHeader + p }
+
 // storedLength is the size of the gzip member of a stored file.
 func storedLength(header, size int64) int64 {
 	payload := header + size + padding(size)
@@ -75,7 +81,7 @@ type member struct {
 
 func newMember(w io.Writer) *member {
 	m := &member{w: w, crc: crc32.NewIEEE()}
-	m.raw([]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255})
+	m.raw(memberStart[:])
 	return m
 }
 
