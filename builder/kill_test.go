@@ -40,7 +40,8 @@ func newToll(t *testing.T, to string, bytes *atomic.Int64, paid func(total int64
 	proxy.ErrorLog = discardLog()
 	p.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { // the proxy panics when it is the one whom it serves who is gone
-			if gone := recover(); gone != nil && gone != http.ErrAbortHandler {
+			gone := recover()
+			if err, ok := gone.(error); gone != nil && (!ok || !errors.Is(err, http.ErrAbortHandler)) {
 				panic(gone)
 			}
 		}()

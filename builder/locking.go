@@ -21,6 +21,7 @@ import (
 // LockMode says what Lock does with a lock that is there.
 type LockMode int
 
+// The modes.
 const (
 	LockMissing LockMode = iota // keep what is locked, add what is not
 	LockUpdate                  // lock everything anew

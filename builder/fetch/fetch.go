@@ -27,7 +27,7 @@ type Blob struct {
 	Open func(ctx context.Context) (body io.ReadCloser, size int64, err error)
 
 	// watch is told of every attempt: how many bytes are still to come, or -1.
-	watch func(body io.ReadCloser, left int64) io.ReadCloser
+	watch func(body io.Reader, left int64) io.Reader
 }
 
 // Stored is a blob that the cache has.
@@ -76,7 +76,7 @@ func whole(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 		return Stored{}, err
 	}
 	defer w.Discard()
-	if body, err = take(b, w, body, announced); err != nil {
+	if err := take(b, w, body, announced); err != nil {
 		return Stored{}, err
 	}
 	digest, err := w.Commit(b.SHA256)
@@ -86,12 +86,11 @@ func whole(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	return Stored{SHA256: digest, Size: w.Size(), Transferred: w.Size()}, nil
 }
 
-// take writes what comes of a blob behind what w has of it. Announced is the size of the whole blob, or -1. The body
-// that it returns is the one to close.
-func take(b Blob, w *cache.Writer, body io.ReadCloser, announced int64) (io.ReadCloser, error) {
+// take writes what comes of a blob behind what w has of it. Announced is the size of the whole blob, or -1.
+func take(b Blob, w *cache.Writer, body io.Reader, announced int64) error {
 	limit, err := sizeLimit(b, announced)
 	if err != nil {
-		return body, err
+		return err
 	}
 	if b.Size > 0 {
 		announced = b.Size
@@ -101,15 +100,15 @@ func take(b Blob, w *cache.Writer, body io.ReadCloser, announced int64) (io.Read
 	}
 	// One byte beyond the limit is enough to know that there is more.
 	if _, err := io.Copy(w, io.LimitReader(body, limit+1-w.Size())); err != nil {
-		return body, fmt.Errorf("after %d bytes: %w", w.Size(), err)
+		return fmt.Errorf("after %d bytes: %w", w.Size(), err)
 	}
 	switch {
 	case w.Size() > limit:
-		return body, fmt.Errorf("more than the %d bytes expected: %w", limit, cache.ErrMismatch)
+		return fmt.Errorf("more than the %d bytes expected: %w", limit, cache.ErrMismatch)
 	case announced > 0 && w.Size() < announced:
-		return body, fmt.Errorf("ended after %d of %d bytes: %w", w.Size(), announced, io.ErrUnexpectedEOF)
+		return fmt.Errorf("ended after %d of %d bytes: %w", w.Size(), announced, io.ErrUnexpectedEOF)
 	}
-	return body, nil
+	return nil
 }
 
 // unlimited stands for no limit and leaves room for the one byte that is read beyond a limit.

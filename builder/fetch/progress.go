@@ -25,12 +25,12 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 	}
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
 		var transfer Transfer
-		b.watch = func(body io.ReadCloser, left int64) io.ReadCloser {
+		b.watch = func(body io.Reader, left int64) io.Reader {
 			if transfer != nil { // a continued transfer was of no use and has begun anew
 				transfer.Finish(errRestarted)
 			}
 			transfer = progress.Start(b.Name, left)
-			return &watchedBody{ReadCloser: body, transfer: transfer}
+			return &watchedBody{body: body, transfer: transfer}
 		}
 		stored, err := f.Fetch(ctx, b)
 		if transfer != nil {
@@ -43,12 +43,12 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 var errRestarted = errors.New("what had arrived before was of no use")
 
 type watchedBody struct {
-	io.ReadCloser
+	body     io.Reader
 	transfer Transfer
 }
 
 func (w *watchedBody) Read(p []byte) (int, error) {
-	n, err := w.ReadCloser.Read(p)
+	n, err := w.body.Read(p)
 	if n > 0 {
 		w.transfer.Add(n)
 	}

@@ -155,8 +155,7 @@ func (t *transfer) transfer(ctx context.Context, total int64, validator string) 
 	if err != nil {
 		return Version{}, err
 	}
-	body := resp.Body
-	defer func() { _ = body.Close() }()
+	defer func() { _ = resp.Body.Close() }()
 	version := versionOf(resp.Header)
 	announced := resp.ContentLength
 	switch resp.StatusCode {
@@ -169,8 +168,7 @@ func (t *transfer) transfer(ctx context.Context, total int64, validator string) 
 			return Version{}, err
 		}
 	}
-	body, err = take(t.blob, t.writer, body, announced)
-	return version, err
+	return version, take(t.blob, t.writer, resp.Body, announced)
 }
 
 // ask sends the request. Its answer is what was asked for, or the whole content.

@@ -25,12 +25,12 @@ func TestAPinnedImage(t *testing.T) {
 	t.Run("is what it was when its tag has moved", func(t *testing.T) {
 		r.setFault(nil)
 		other := newBench(t, r)
-		got, err := other.Source.ResolvePinned(t.Context(), ref, locked.Root, amd)
+		got, err := other.ResolvePinned(t.Context(), ref, locked.Root, amd)
 		if err != nil || got.Ref != locked.Ref || got.Root != locked.Root || got.Manifests[0].Digest != locked.Manifests[0].Digest {
 			t.Fatalf("resolved to %+v, %v; want %+v", got, err, locked)
 		}
 		for _, d := range got.Blobs() {
-			if _, err := other.Source.Fetch(t.Context(), got, d); err != nil {
+			if _, err := other.Fetch(t.Context(), got, d); err != nil {
 				t.Error(err)
 			}
 		}
@@ -40,7 +40,7 @@ func TestAPinnedImage(t *testing.T) {
 	})
 	t.Run("needs no registry when the cache has it", func(t *testing.T) {
 		r.setFault(nil)
-		if _, err := b.Source.ResolvePinned(t.Context(), ref, locked.Root, amd); err != nil {
+		if _, err := b.ResolvePinned(t.Context(), ref, locked.Root, amd); err != nil {
 			t.Error(err)
 		}
 		if n := r.count("", "/"); n != 0 {
@@ -48,7 +48,7 @@ func TestAPinnedImage(t *testing.T) {
 		}
 	})
 	t.Run("has every platform that it had", func(t *testing.T) {
-		got, err := newBench(t, r).Source.ResolvePinned(t.Context(), ref, locked.Root, []string{"linux/amd64", "linux/arm64"})
+		got, err := newBench(t, r).ResolvePinned(t.Context(), ref, locked.Root, []string{"linux/amd64", "linux/arm64"})
 		if err != nil || len(got.Manifests) != 2 {
 			t.Errorf("resolved to %+v, %v", got, err)
 		}
@@ -56,7 +56,7 @@ func TestAPinnedImage(t *testing.T) {
 	t.Run("that the registry has lost says what to do", func(t *testing.T) {
 		gone := locked.Root
 		gone.Digest = "sha256:" + strings.Repeat("a", 64)
-		_, err := newBench(t, r).Source.ResolvePinned(t.Context(), ref, gone, amd)
+		_, err := newBench(t, r).ResolvePinned(t.Context(), ref, gone, amd)
 		var typed *image.Error
 		if !errors.As(err, &typed) || !strings.Contains(err.Error(), "app@"+gone.Digest) || !strings.Contains(typed.Hint(), "sealift lock --update") {
 			t.Errorf("got %v", err)
@@ -65,7 +65,7 @@ func TestAPinnedImage(t *testing.T) {
 	t.Run("with a digest that is none is refused", func(t *testing.T) {
 		bad := locked.Root
 		bad.Digest = "sha256:../../etc"
-		if _, err := b.Source.ResolvePinned(t.Context(), ref, bad, amd); err == nil {
+		if _, err := b.ResolvePinned(t.Context(), ref, bad, amd); err == nil {
 			t.Error("accepted")
 		}
 	})
