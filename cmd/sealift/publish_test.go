@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -177,5 +180,59 @@ func TestPublishTellsWhatItDid(t *testing.T) {
 	}
 	if code, _, errOut := command(broken, "--store", to); code != exitFailed || !strings.Contains(errOut, "not an archive made by sealift") {
 		t.Errorf("exit %d, %s", code, errOut)
+	}
+}
+
+func TestABundleIsTheSameFromEveryStore(t *testing.T) {
+	server := objects.Start(t)
+	line := server.Line(t)
+	dir, folder := t.TempDir(), t.TempDir()
+	command := func(args ...string) {
+		t.Helper()
+		var out bytes.Buffer
+		if code := run(t.Context(), args, nil, &out, &out); code != 0 {
+			t.Fatalf("%q: exit %d\n%s", args, code, out.String())
+		}
+	}
+	for _, name := range []string{"one", "two"} {
+		archive := writePackage(t, dir, name, 3<<20)
+		command("publish", archive, "--store", folder, "--cache", filepath.Join(dir, "cache"))
+		command("publish", archive, "--store", server.URL("dist"), "--cache", filepath.Join(dir, "cache"))
+	}
+	installer, node := filepath.Join(dir, "installer.yaml"), filepath.Join(dir, "node")
+	for name, text := range map[string]string{
+		installer: "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: test}\nspec:\n  one: {version: '1.0'}\n  two: {version: '1.0'}\n",
+		node:      "#!/bin/sh\n",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var requests atomic.Int64
+	line.Plan(func(*http.Request) objects.Fault {
+		switch requests.Add(1) % 4 {
+		case 1:
+			return objects.Fault{CutAnswer: objects.After(100_000)}
+		case 3:
+			return objects.Fault{Status: http.StatusServiceUnavailable}
+		}
+		return objects.Fault{}
+	})
+	web := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(server.Dir, "dist"))))
+	t.Cleanup(web.Close)
+	var first []byte
+	for name, location := range map[string]string{"a folder": folder, "a bucket behind a bad line": line.URL("dist"), "a web server": web.URL} {
+		to := filepath.Join(t.TempDir(), "bundle.tar.gz")
+		command("bundle", "-f", installer, "--store", location, "--out", to, "--sealift", node, "--platform", "linux/amd64")
+		data, err := os.ReadFile(to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = data
+		}
+		if !bytes.Equal(data, first) {
+			t.Errorf("another bundle from %s", name)
+		}
 	}
 }
