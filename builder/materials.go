@@ -22,9 +22,10 @@ const licensesAtOnce = 2
 // way in which that is read.
 const licenses = "licenses-1"
 
-// materials writes the bill of materials of a package.
-func (b *Builder) materials(ctx context.Context, p bundle.Package, images []image.Resolved) (bundle.File, error) {
-	s := sbom.Subject{Name: p.Name, Version: p.Version, Images: images, Assets: p.Contents.Assets}
+// materials writes the bill of materials of a package. Its images are resolved; written are the files that Dockerfiles
+// made.
+func (b *Builder) materials(ctx context.Context, p bundle.Package, images []image.Resolved, written []bundle.File) (bundle.File, error) {
+	s := sbom.Subject{Name: p.Name, Version: p.Version, Images: images, Assets: p.Contents.Assets, Files: written}
 	s.HostPackages = make([]sbom.HostPackage, len(p.Contents.HostPackages))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(licensesAtOnce)

@@ -136,16 +136,16 @@ func (b *Builder) assemble(ctx context.Context, a *addOn, own []bundle.File, r R
 			p.Contents.HostPackages = append(p.Contents.HostPackages, one.Describe(to))
 		}
 	}
-	list, err := b.materials(ctx, p, r.Images)
-	if err != nil {
-		return bundle.Package{}, fmt.Errorf("bill of materials: %w", err)
-	}
-	p.Files = append(p.Files, list)
 	written, err := b.packDockerouts(dir, r)
 	if err != nil {
 		return bundle.Package{}, err
 	}
 	p.Files = append(p.Files, written...)
+	list, err := b.materials(ctx, p, r.Images, written)
+	if err != nil {
+		return bundle.Package{}, fmt.Errorf("bill of materials: %w", err)
+	}
+	p.Files = append(p.Files, list)
 	return p, unambiguous(p.Files)
 }
 

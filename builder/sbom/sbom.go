@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 
@@ -48,6 +49,7 @@ type Subject struct {
 	Images        []image.Resolved
 	Assets        []bundle.Asset
 	HostPackages  []HostPackage
+	Files         []bundle.File // of which nothing is known but the content, such as those that a Dockerfile wrote
 }
 
 // HostPackage is an operating system's package with what it says of its licenses.
@@ -72,6 +74,12 @@ func Document(s Subject) ([]byte, error) {
 	}
 	for _, p := range s.HostPackages {
 		w.hostPackage(root, p)
+	}
+	for _, f := range s.Files {
+		w.relate(root, contains, w.add(&v2_3.Package{
+			PackageName: path.Base(f.Path), PackageVersion: s.Version, PackageFileName: path.Base(f.Path),
+			PackageSPDXIdentifier: id("File", f.Path), PackageChecksums: checksum("sha256:" + f.SHA256), PrimaryPackagePurpose: "FILE",
+		}))
 	}
 	return w.document(s.Name + "-" + s.Version)
 }
@@ -148,7 +156,7 @@ func (w *writer) hostPackage(root common.ElementID, p HostPackage) {
 	declared, refs := license.Expression(p.Licenses)
 	maps.Copy(w.licenses, refs)
 	w.relate(root, contains, w.add(&v2_3.Package{
-		PackageName: p.Name, PackageVersion: p.Version, PackageFileName: p.Path[strings.LastIndexByte(p.Path, '/')+1:],
+		PackageName: p.Name, PackageVersion: p.Version, PackageFileName: path.Base(p.Path),
 		PackageSPDXIdentifier: id("HostPackage", p.Target+"/"+p.Name+"/"+p.SHA256), PackageChecksums: checksum("sha256:" + p.SHA256),
 		PackageLicenseDeclared: declared, PackageExternalReferences: purl(hostPackageURL(p.HostPackage)), PrimaryPackagePurpose: "INSTALL",
 	}))

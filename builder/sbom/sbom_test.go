@@ -40,6 +40,7 @@ func subject(name string) sbom.Subject {
 				Licenses: []string{"GPL-2+", "public domain"}},
 			{HostPackage: bundle.HostPackage{Target: "rhel-9", Name: "socat", Version: "1.7-1.el9", Arch: "x86_64", Path: "addons/x/socat.rpm", SHA256: strings.Repeat("8", 64)}},
 		},
+		Files: []bundle.File{bundle.BytesFile("addons/"+name+"/1.0/packages/rhel-9/made.rpm", 0o644, []byte("made"))},
 	}
 }
 
@@ -85,6 +86,7 @@ func TestDocumentNamesEverything(t *testing.T) {
 docker.io/library/single:1 | sha256:dd | ? | ? | CONTAINER | SHA256 dd | pkg:oci/single@sha256%3Add?repository_url=docker.io%2Flibrary%2Fsingle&tag=1
 layer sha256:11 | sha256:11 | ? | ? | ARCHIVE | SHA256 11
 layer sha256:22 | sha256:22 | ? | ? | ARCHIVE | SHA256 22
+made.rpm | 1.0 | ? | ? | FILE | SHA256 ea
 notes | 1.0 | ? | ? | FILE | SHA256 ff
 registry.k8s.io/group/app:v1 linux/amd64 | sha256:bb | ? | ? | CONTAINER | SHA256 bb | pkg:oci/app@sha256%3Abb?repository_url=registry.k8s.io%2Fgroup%2Fapp&tag=v1
 registry.k8s.io/group/app:v1 linux/arm64 | sha256:cc | ? | ? | CONTAINER | SHA256 cc | pkg:oci/app@sha256%3Acc?repository_url=registry.k8s.io%2Fgroup%2Fapp&tag=v1
@@ -153,8 +155,8 @@ func TestMergeHasWhatPackagesShareOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := read(t, merged)
-	// All but the add-ons and their assets are the same.
-	if want := len(read(t, one).Packages) + 3; len(d.Packages) != want || d.DocumentName != "cluster" {
+	// All but the add-ons, their two assets and their file are the same.
+	if want := len(read(t, one).Packages) + 4; len(d.Packages) != want || d.DocumentName != "cluster" {
 		t.Errorf("%s has %d packages, want %d", d.DocumentName, len(d.Packages), want)
 	}
 	described := 0
