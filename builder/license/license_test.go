@@ -1,6 +1,7 @@
 package license
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -111,6 +112,21 @@ func FuzzExpression(f *testing.F) {
 			if !strings.Contains(got, id) {
 				t.Errorf("%q gives %q without %s", s, got, id)
 			}
+		}
+	})
+}
+
+func FuzzOfDeb(f *testing.F) {
+	member := func(name, content string) string {
+		return fmt.Sprintf("%-16s%-12d%-6d%-6d%-8s%-10d`\n%s", name, 0, 0, 0, "100644", len(content), content)
+	}
+	f.Add("!<arch>\n" + member("debian-binary", "2.0\n") + member("data.tar", strings.Repeat("\x00", 1024)))
+	f.Add("!<arch>\n" + member("data.tar.gz", "\x1f\x8b"))
+	f.Add("!<arch>\n")
+	f.Fuzz(func(t *testing.T, data string) {
+		names, err := OfDeb(t.Context(), strings.NewReader(data))
+		if err != nil && len(names) > 0 {
+			t.Errorf("%v with the error %v", names, err)
 		}
 	})
 }

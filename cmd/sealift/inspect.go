@@ -20,6 +20,7 @@ type archiveSummary struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // of the index
 	Size   int64  `json:"size"`   // bytes of the archive; zero for an unpacked one
+	Signed bool   `json:"signed"` // by whomever
 	bundle.Index
 }
 
@@ -28,7 +29,7 @@ func summarize(a *bundle.Archive, path string) (archiveSummary, error) {
 	if err != nil {
 		return archiveSummary{}, err
 	}
-	s := archiveSummary{Path: path, Digest: a.Digest, Index: a.Index}
+	s := archiveSummary{Path: path, Digest: a.Digest, Signed: a.Signed(), Index: a.Index}
 	if info.Mode().IsRegular() {
 		s.Size = info.Size()
 	}
@@ -101,7 +102,11 @@ func (a *app) printMaterials(archive *bundle.Archive, name string) error {
 }
 
 func printSummary(out io.Writer, s archiveSummary, entries bool) error {
-	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n", s.Path, s.Kind, formatBytes(s.Size), len(s.Entries), s.Digest)
+	signed := "not signed"
+	if s.Signed {
+		signed = "signed ('sealift verify' tells by whom)"
+	}
+	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, formatBytes(s.Size), len(s.Entries), s.Digest, signed)
 	for _, p := range s.Packages {
 		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
 		t := tabwriter.NewWriter(out, 2, 0, 2, ' ', 0)
