@@ -150,19 +150,20 @@ func TestBuild(t *testing.T) {
 func TestTheSameInputGivesTheSameBytesAtAnyNumberOfJobs(t *testing.T) {
 	w := newWorld(t, "debian-12")
 	dir, _ := placed(t, w)
-	one, eight := build(t, w.builder(t, openCache(t), 1), dir), build(t, w.builder(t, openCache(t), 8), dir)
+	c := openCache(t)
+	one, eight := build(t, w.builder(t, openCache(t), 1), dir), build(t, w.builder(t, c, 8), dir)
 	if one.SHA256 != eight.SHA256 || one.Size != eight.Size {
 		t.Errorf("with one job %s, with eight %s", one.SHA256, eight.SHA256)
 	}
 	w.targets = []string{"debian-12", "debian-12"}
-	if twice := build(t, w.builder(t, openCache(t), 8), dir); twice.SHA256 != one.SHA256 {
+	if twice := build(t, w.builder(t, c, 8), dir); twice.SHA256 != one.SHA256 {
 		t.Error("a target named twice changed the package")
 	}
 	// Modes that a umask left and times are not part of the package.
 	if err := os.Chmod(filepath.Join(dir, "notes.txt"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if other := build(t, w.builder(t, openCache(t), 8), dir); other.SHA256 != one.SHA256 {
+	if other := build(t, w.builder(t, c, 8), dir); other.SHA256 != one.SHA256 {
 		t.Error("the mode of a file changed the package")
 	}
 }
