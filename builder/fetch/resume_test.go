@@ -91,6 +91,13 @@ func (o *origin) set(change func()) {
 	change()
 }
 
+// seen is what the origin was asked and how many bytes it sent. It waits for the answer that is being given.
+func (o *origin) seen() (asked string, requests int, sent int64) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return strings.Join(o.asked, ", "), len(o.asked), o.sent
+}
+
 func (o *origin) digest() string {
 	sum := sha256.Sum256(o.data)
 	return hex.EncodeToString(sum[:])
@@ -144,11 +151,12 @@ func TestATransferThatWasCutIsContinued(t *testing.T) {
 				t.Fatalf("Fetch = %+v, %v", stored, err)
 			}
 			want := strings.ReplaceAll(test.asked, "<date>", o.modified.UTC().Format(http.TimeFormat))
-			if got := strings.Join(o.asked, ", "); got != want {
-				t.Errorf("asked for %q, want %q", got, want)
+			asked, _, sent := o.seen()
+			if asked != want {
+				t.Errorf("asked for %q, want %q", asked, want)
 			}
-			if stored.Transferred != o.sent || want != "" && o.sent != 200_000 {
-				t.Errorf("%d bytes were sent, %d said to be transferred", o.sent, stored.Transferred)
+			if stored.Transferred != sent || want != "" && sent != 200_000 {
+				t.Errorf("%d bytes were sent, %d said to be transferred", sent, stored.Transferred)
 			}
 		})
 	}
@@ -183,7 +191,7 @@ func TestAContinuedTransferNeverMixesVersions(t *testing.T) {
 			test.then(t, c, o)
 			stored, err := fetch.New(c, quick, nil).Fetch(t.Context(), o.blob(test.pinned))
 			if err != nil || stored.SHA256 != o.digest() {
-				t.Fatalf("Fetch = %+v, %v; asked for %q", stored, err, o.asked)
+				t.Fatalf("Fetch = %+v, %v", stored, err)
 			}
 			if err := c.Verify(stored.SHA256); err != nil {
 				t.Error(err)
@@ -217,8 +225,8 @@ func TestAServerThatSendsAnotherRangeIsNotBelieved(t *testing.T) {
 	if err != nil || stored.SHA256 != o.digest() {
 		t.Fatalf("Fetch = %+v, %v", stored, err)
 	}
-	if got := strings.Join(o.asked, ", "); got != "bytes=100000-299999, " {
-		t.Errorf("asked for %q, want the rest and then all of it", got)
+	if asked, _, _ := o.seen(); asked != "bytes=100000-299999, " {
+		t.Errorf("asked for %q, want the rest and then all of it", asked)
 	}
 }
 
@@ -230,8 +238,8 @@ func TestALargeBlobArrivesOverALineThatNeverHolds(t *testing.T) {
 	if err != nil || stored.SHA256 != o.digest() {
 		t.Fatalf("Fetch = %+v, %v", stored, err)
 	}
-	if o.sent != large {
-		t.Errorf("%d bytes were sent for a blob of %d", o.sent, large)
+	if _, _, sent := o.seen(); sent != large {
+		t.Errorf("%d bytes were sent for a blob of %d", sent, large)
 	}
 }
 
@@ -239,8 +247,8 @@ func TestALineThatNeverHoldsToAServerWithoutRangesIsGivenUp(t *testing.T) {
 	c, o := openCache(t), newOrigin(t, 12<<20)
 	o.cutAfter, o.noRanges = 3<<19, true
 	_, err := fetch.New(c, quick, nil).Fetch(t.Context(), o.blob(true))
-	if err == nil || len(o.asked) > quick.Attempts+1 {
-		t.Errorf("got %v after %d requests", err, len(o.asked))
+	if _, requests, _ := o.seen(); err == nil || requests > quick.Attempts+1 {
+		t.Errorf("got %v after %d requests", err, requests)
 	}
 }
 
@@ -282,8 +290,8 @@ func TestADigestIsTransferredOnceBySeveralProcesses(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if len(o.asked) != 1 || o.sent != 4<<20 {
-		t.Errorf("%d requests for %d bytes in all", len(o.asked), o.sent)
+	if _, requests, sent := o.seen(); requests != 1 || sent != 4<<20 {
+		t.Errorf("%d requests for %d bytes in all", requests, sent)
 	}
 }
 
