@@ -191,7 +191,7 @@ func (p *parser) target(name, what string, n *yaml.Node) hostpkg.Target {
 	if n := fields["directives"]; n != nil {
 		t.Directives = p.directives(n)
 	}
-	ok := true
+	var ok bool
 	if t.Manager, ok = managerOf(t.Directives); !ok {
 		p.Errorf(p.Pos(n), "make two targets of it", "%s has directives of both %s and %s", what, manifest.ManagerApt, manifest.ManagerYum)
 	}

@@ -114,7 +114,7 @@ func (s *dnfSolver) ready(ctx context.Context) error {
 				return err
 			}
 		}
-		key, err := s.options.key(ctx, a.SignedBy)
+		key, err := s.options.key(ctx, a.SignedBy, "")
 		if err != nil {
 			return err
 		}

@@ -20,10 +20,10 @@ import (
 // maxKeys bounds a file of keys, in bytes.
 const maxKeys = 1 << 20
 
-// key brings the keys at a path or URL into the cache and returns their digest.
-func (o Options) key(ctx context.Context, from string) (string, error) {
+// key brings the keys at a path or URL into the cache and returns their digest. With a digest only those are accepted.
+func (o Options) key(ctx context.Context, from, digest string) (string, error) {
 	stored, err := o.Fetcher.Fetch(ctx, fetch.Blob{
-		Name: "keys " + from, Limit: maxKeys,
+		Name: "keys " + from, Limit: maxKeys, SHA256: digest,
 		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
 			if !isHTTP(from) {
 				f, err := os.Open(from)
@@ -60,14 +60,14 @@ func (o Options) fetchKey(ctx context.Context, r Resolved) error {
 			if t.Name != r.Target {
 				continue
 			}
-			digest, err := o.key(ctx, a.SignedBy)
-			if digest == r.Key {
+			_, err := o.key(ctx, a.SignedBy, r.Key)
+			if err == nil {
 				return nil
 			}
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, fmt.Errorf("the keys of %s are not those that it was locked with, sha256 %s; lock the add-on again", r.Target, r.Key))...)
+	return errors.Join(append(errs, fmt.Errorf("the keys of %s are not those that it was locked with, sha256 %s; lock the add-on anew with sealift lock --update", r.Target, r.Key))...)
 }
 
 // checked is the kind of fact that the cache keeps of a package whose signature was good.

@@ -161,7 +161,8 @@ func (a Archive) checkYum() error {
 	if len(a.Suites) > 0 || len(a.Components) > 0 {
 		return fmt.Errorf("suites and components are for apt")
 	}
-	if !path.IsAbs(a.SignedBy) && !(isHTTP(a.SignedBy) && strings.HasPrefix(a.SignedBy, "https:")) {
+	isSafeURL := isHTTP(a.SignedBy) && strings.HasPrefix(a.SignedBy, "https:")
+	if !path.IsAbs(a.SignedBy) && !isSafeURL {
 		return fmt.Errorf("signedBy must be the absolute path of a file with armored keys, or its https URL")
 	}
 	return nil

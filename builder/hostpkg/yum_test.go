@@ -242,7 +242,7 @@ func TestKeysAndMirrorListsMayBeURLs(t *testing.T) {
 		changed := target
 		changed.Sources = []Archive{{URL: yumUpstream, SignedBy: newYumArchive(t).keys}}
 		source.options.Targets = []Target{changed}
-		if _, err := source.Fetch(t.Context(), locked); err == nil || !strings.Contains(err.Error(), "lock the add-on again") {
+		if _, err := source.Fetch(t.Context(), locked); err == nil || !strings.Contains(err.Error(), "sealift lock --update") {
 			t.Errorf("got %v", err)
 		}
 	})
