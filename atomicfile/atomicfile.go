@@ -50,17 +50,25 @@ func stillThere(f *os.File) bool {
 // Commit gives the file its mode and its place, replacing what is there. When it returns without an error the file
 // survives a loss of power.
 func (f *File) Commit(path string, mode os.FileMode) error {
-	if err := errors.Join(f.Chmod(mode), f.Sync()); err != nil {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Place(path, mode); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// Place is Commit for what is checked whenever it is read: after a loss of power the file may be there with other content.
+func (f *File) Place(path string, mode os.FileMode) error {
+	if err := f.Chmod(mode); err != nil {
 		return err
 	}
 	// Renamed before it is closed: until then it is locked, and nobody takes it for abandoned.
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return syncDir(filepath.Dir(path))
+	return f.Close()
 }
 
 // Discard drops the file; after Commit it does nothing.
