@@ -62,6 +62,7 @@ func TestWhatIsWrongWithADockerfileIsNamedWithItsLine(t *testing.T) {
 		"an image that is empty":          {"ARG image=\nFROM $image\n", "line 2: FROM $image names no image"},
 		"an expansion that is not known":  {"ARG a=1\nFROM x:${a#1}\n", `line 2: "x:${a#1}" is not understood`},
 		"a FROM with too many words":      {"FROM a b\n", "line 1: write: FROM <image> [AS <name>]"},
+		"a stage with an odd name":        {"FROM a AS $b\n", `line 1: "$b" is not the name of a stage`},
 		"a FROM with an option":           {"FROM --pull=always a\n", "line 1: FROM has no option --pull=always"},
 		"a document that does not end":    {"FROM a\nRUN <<EOF\nx\n", "line 2: the document <<EOF has no end"},
 		"what is no instruction":          {"FROM a\n<html>\n", `line 2: "<html>" is not an instruction`},

@@ -95,6 +95,9 @@ func global(rest string, given, known map[string]string) error {
 
 func (p *Plan) last() *stage { return &p.stages[len(p.stages)-1] }
 
+// stageName is what the Dockerfile reference allows.
+var stageName = regexp.MustCompile(`^[a-z][a-z0-9_.-]*$`)
+
 // from reads FROM [--platform=…] <image> [AS <name>].
 func (p *Plan) from(i int, known map[string]string) error {
 	words := strings.Fields(p.file.instructions[i].rest)
@@ -109,6 +112,9 @@ func (p *Plan) from(i int, known map[string]string) error {
 	switch {
 	case len(words) == 3 && strings.EqualFold(words[1], "AS"):
 		s.name = strings.ToLower(words[2])
+		if !stageName.MatchString(s.name) {
+			return fmt.Errorf("%q is not the name of a stage", words[2])
+		}
 	case len(words) != 1:
 		return errors.New("write: FROM <image> [AS <name>]")
 	}
