@@ -133,6 +133,22 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 	return m, err
 }
 
+// versions prints what is being compared.
+func (b *bench) versions(ctx context.Context) error {
+	for _, command := range [][]string{{b.sealift, "version"}, {b.crane, "version"}, {"skopeo", "--version"}, {"gzip", "--version"}} {
+		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
+		if err != nil {
+			return fmt.Errorf("version of %s: %w", command[0], err)
+		}
+		line, _, _ := strings.Cut(string(out), "\n")
+		if line == "" || !strings.Contains(line, " ") {
+			line = filepath.Base(command[0]) + " " + strings.TrimPrefix(upstream.Crane, "crane-")
+		}
+		fmt.Println(line)
+	}
+	return nil
+}
+
 // shell runs a script that is not measured.
 func (b *bench) shell(dir, script string) error {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // builds are the ways to get the images out of a registry into one archive.
@@ -18,11 +21,65 @@ func (b *bench) builds(registry, kind string) []benchCase {
 	}
 	return []benchCase{
 		{"crane pull --format=oci, tar", nil, crane + "tar cf out.tar oci"},
-		{"sealift build", func(dir string) error { return b.addOn(dir, registry) },
-			fmt.Sprintf("%s build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out . >/dev/null && mv bench-1.0.tar.gz out.tar.gz", b.sealift)},
+		{"sealift build", func(dir string) error { return b.addOn(dir, registry) }, b.buildScript() + " && mv bench-1.0.tar.gz out.tar.gz"},
 		{"skopeo copy, tar", nil, skopeo + "tar cf out.tar oci"},
 		{"kURL's pipeline, " + kind, nil, kurl + "tar cf - images | gzip >out.tar.gz"},
 	}
+}
+
+// buildScript builds the add-on of the folder that it runs in.
+func (b *bench) buildScript() string {
+	return b.sealift + " build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out . >/dev/null"
+}
+
+// rebuilds compare a build with the same build once more.
+func (b *bench) rebuilds() []benchCase {
+	first := func(dir string) error { return b.addOn(dir, b.registry) }
+	again := func(dir string) error {
+		if err := first(dir); err != nil {
+			return err
+		}
+		return b.shell(dir, b.buildScript())
+	}
+	return []benchCase{{"sealift build, cold", first, b.buildScript()}, {"again, nothing changed", again, b.buildScript()}}
+}
+
+// resume kills a build when half of its bytes have arrived and builds again. It tells how many bytes that took beyond
+// what an undisturbed build takes.
+func (b *bench) resume(ctx context.Context) error {
+	dir, err := os.MkdirTemp(b.dir.Path(), "resume-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := b.addOn(dir, b.slow); err != nil {
+		return err
+	}
+	start := b.proxy.passed.Load()
+	if err := b.shell(dir, b.buildScript()); err != nil {
+		return err
+	}
+	whole := b.proxy.passed.Load() - start
+	if err := b.shell(dir, "rm -rf cache bench-1.0.tar.gz"); err != nil {
+		return err
+	}
+	start = b.proxy.passed.Load()
+	build := exec.CommandContext(ctx, "bash", "-c", "exec "+b.buildScript())
+	build.Dir = dir
+	if err := build.Start(); err != nil {
+		return err
+	}
+	for b.proxy.passed.Load()-start < whole/2 && ctx.Err() == nil {
+		time.Sleep(time.Millisecond)
+	}
+	_ = build.Process.Kill()
+	_ = build.Wait()
+	if err := b.shell(dir, b.buildScript()); err != nil {
+		return err
+	}
+	again := b.proxy.passed.Load() - start - whole
+	fmt.Printf("\nkill -9 when half of %.1f MB had arrived, and build again: %.1f MB were fetched twice\n", float64(whole)/1e6, float64(max(again, 0))/1e6)
+	return nil
 }
 
 // addOn writes an add-on with the images, and the mirrors of a registry.

@@ -31,19 +31,23 @@ func run(ctx context.Context, sealift string, rounds int) error {
 		return err
 	}
 	defer b.close()
+	if err := b.versions(ctx); err != nil {
+		return err
+	}
 	for _, table := range []struct {
 		title string
 		cases []benchCase
 	}{
 		{"build: a package of 4 images with shared layers, warm registry, cold cache", b.builds(b.registry, "plain")},
 		{"build: the same, 50 ms latency and 20 MB/s per connection", b.builds(b.slow, "slow")},
+		{"rebuild", b.rebuilds()},
 		{"bundle: the package assembled from a folder", b.bundles()},
 	} {
 		if err := b.table(ctx, table.title, table.cases); err != nil {
 			return err
 		}
 	}
-	return nil
+	return b.resume(ctx)
 }
 
 // table runs the cases in turn, round by round so that all meet the same weather, and prints their medians.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type slowProxy struct {
 	listener net.Listener
 	target   string
 	wait     sync.WaitGroup
+	passed   atomic.Int64 // bytes from the server to clients
 }
 
 func newSlowProxy(target string) (*slowProxy, error) {
@@ -56,11 +58,11 @@ func (p *slowProxy) serve(client net.Conn) {
 		_, _ = io.Copy(server, client)
 		_ = server.(*net.TCPConn).CloseWrite()
 	}()
-	delayed(client, server)
+	p.delayed(client, server)
 }
 
 // delayed copies with a delay of the whole latency, in pieces that each leave no sooner than the bandwidth allows.
-func delayed(to io.Writer, from io.Reader) {
+func (p *slowProxy) delayed(to io.Writer, from io.Reader) {
 	type chunk struct {
 		data []byte
 		at   time.Time
@@ -91,6 +93,7 @@ func delayed(to io.Writer, from io.Reader) {
 			}
 			return
 		}
+		p.passed.Add(int64(len(c.data)))
 	}
 }
 
