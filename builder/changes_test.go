@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/bundle"
@@ -79,5 +81,28 @@ func TestCompareWithNothing(t *testing.T) {
 	})
 	if err != nil || len(c.Changes) != 1 || c.Changes[0] != "there is no package yet" {
 		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestAMovedTagIsAChange(t *testing.T) {
+	w := newWorld(t)
+	dir := addOn(t, "demo", "image one registry.example.io/one:1\n")
+	shared := layer(1, 1000)
+	w.push(t, "one:1", shared)
+	b := w.builder(t, openCache(t), 4)
+	built := build(t, b, dir)
+	for _, step := range []struct {
+		want   string
+		layers []v1.Layer
+	}{
+		{"", []v1.Layer{shared}},
+		{"image one registry.example.io/one:1: has changed", []v1.Layer{shared, layer(2, 1000)}},
+	} {
+		w.push(t, "one:1", step.layers...)
+		b := w.builder(t, openCache(t), 4) // a builder asks for each name once
+		c, err := b.Compare(t.Context(), dir, func(string, string) (*bundle.Archive, error) { return bundle.Open(built.Path) })
+		if err != nil || strings.Join(c.Changes, "; ") != step.want {
+			t.Errorf("%v, %v; want %q", c.Changes, err, step.want)
+		}
 	}
 }

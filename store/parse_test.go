@@ -29,6 +29,7 @@ func TestParseS3(t *testing.T) {
 		"a setting twice":      {location: "s3://b?region=x&region=y", wrong: "is there 2 times"},
 		"a way out":            {location: "s3://b/../x", wrong: "not a clean path"},
 		"a wrong endpoint":     {location: "s3://b?endpoint=h:9000", wrong: "not the URL of a server"},
+		"a wrong region":       {location: "s3://b?region=a/b", wrong: "not the name of a region"},
 		"a wrong number":       {location: "s3://b?parallel=0", wrong: "from 1 to 16"},
 		"a wrong checksum":     {location: "s3://b?checksum=md5", wrong: "when_required"},
 		"a wrong environment":  {location: "s3://b", env: map[string]string{"SEALIFT_S3_PATH_STYLE": "maybe"}, wrong: "environment variable SEALIFT_S3_PATH_STYLE"},

@@ -206,9 +206,9 @@ func TestATransferOutlastsABadLine(t *testing.T) {
 				}
 				return objects.Fault{}
 			})
-			o := store.Opener{}
-			if fault.Delay > 0 {
-				o.Stall = 200 * time.Millisecond
+			o, v := store.Opener{}, v
+			if fault.Delay > 0 { // each silence costs time: few requests
+				o.Stall, v = 300*time.Millisecond, valueOf(t, random(100))
 			}
 			s := open(t, o, line.URL(strings.ReplaceAll(name, " ", "-")))
 			if _, err := s.Put(t.Context(), "k", v); err != nil {

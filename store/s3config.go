@@ -112,6 +112,9 @@ func (c *S3Config) settings() map[string]func(string) error {
 			return nil
 		},
 		"region": func(s string) error {
+			if strings.Trim(strings.ToLower(s), "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+				return fmt.Errorf("%q is not the name of a region, such as eu-central-1", s)
+			}
 			c.Region = s
 			return nil
 		},

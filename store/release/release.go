@@ -199,7 +199,7 @@ func (r Release) record(ctx context.Context, key string, info store.Info) (Packa
 		return Package{}, false, err
 	}
 	var p Package
-	if err := json.Unmarshal(data, &p); err != nil || p.Key != key {
+	if json.Unmarshal(data, &p) != nil || p.Key != key {
 		return Package{}, false, nil // publishing the package again writes it anew
 	}
 	if p.is(info) {
