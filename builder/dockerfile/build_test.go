@@ -141,11 +141,22 @@ func withBuildah(t *testing.T) {
 	t.Setenv("BUILDAH_ISOLATION", "chroot")
 }
 
-func TestBuildahBuildsWhatTheDockerfileWritesToOut(t *testing.T) {
+func TestAnEngineBuildsWhatTheDockerfileWritesToOut(t *testing.T) {
+	for _, engine := range []string{"buildah", "podman"} {
+		t.Run(engine, func(t *testing.T) {
+			if _, err := exec.LookPath(engine); engine == "podman" && err != nil {
+				t.Skip("podman takes what buildah takes, and is not here")
+			}
+			buildsWhatIsWritten(t, engine)
+		})
+	}
+}
+
+func buildsWhatIsWritten(t *testing.T, engine string) {
 	withBuildah(t)
 	mirrors, base, requests := registryWithBase(t)
 	c := openCache(t)
-	source := dockerfile.NewSource(dockerfile.Options{Cache: c, Mirrors: mirrors, Engine: "buildah"})
+	source := dockerfile.NewSource(dockerfile.Options{Cache: c, Mirrors: mirrors, Engine: engine})
 	const text = `FROM example.com/base:1
 ARG VERSION
 ARG NOTE
@@ -154,6 +165,10 @@ RUN echo run > /packages/tool.sh && chmod 755 /packages/tool.sh
 CMD cp -r /packages/* /out/
 `
 	args := map[string]string{"VERSION": "1.6.33", "NOTE": `$(echo no) "; ls 'x`}
+	killed := filepath.Join(c.Dir(), "engine", "build-killed", "store")
+	if err := os.MkdirAll(killed, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	build := newBuild(t, base, text, args)
 	files, err := source.Files(t.Context(), build)
 	if err != nil {
@@ -179,8 +194,8 @@ CMD cp -r /packages/* /out/
 			t.Errorf("got %v, %v, %d requests", again, err, requests.Load()-before)
 		}
 	})
-	t.Run("nothing of a build is left behind", func(t *testing.T) {
-		left, err := os.ReadDir(filepath.Join(c.Dir(), "engine"))
+	t.Run("nothing of a build is left behind, nor of one that was killed", func(t *testing.T) {
+		left, err := filepath.Glob(filepath.Join(c.Dir(), "engine", "build-*"))
 		if err != nil || len(left) > 0 {
 			t.Errorf("left: %v, %v", left, err)
 		}

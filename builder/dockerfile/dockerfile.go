@@ -11,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -27,6 +28,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/builder/packfile"
+	"github.com/sealift/sealift/builder/tool"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -165,19 +167,38 @@ func (s *Source) build(ctx context.Context, b Build) (files []Output, err error)
 	if err != nil {
 		return nil, err
 	}
-	if j.directory, err = os.MkdirTemp(parent, "build-"); err != nil {
+	release, err := tool.Lock(ctx, filepath.Join(parent, "lock"))
+	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if cleaned := j.clean(); err == nil {
-			err = cleaned
-		}
-	}()
+	defer release()
+	if err := sweep(parent, s.engine); err != nil {
+		return nil, err
+	}
+	if j.directory, err = os.MkdirTemp(parent, directoryPrefix); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, j.clean()) }()
+	if j.running, err = os.MkdirTemp("", "sealift-"); err != nil {
+		return nil, err
+	}
 	out, err := j.run(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return s.store(out)
+}
+
+// directoryPrefix starts the names of builds' directories.
+const directoryPrefix = "build-"
+
+// sweep removes what killed builds left, while no other build runs.
+func sweep(parent, engine string) error {
+	left, err := filepath.Glob(filepath.Join(parent, directoryPrefix+"*"))
+	for _, directory := range left {
+		err = errors.Join(err, job{engine: engine, directory: directory, running: directory}.clean())
+	}
+	return err
 }
 
 // store takes the files below dir into the cache.

@@ -63,6 +63,7 @@ func discard(r io.Reader) error {
 type job struct {
 	engine    string
 	directory string // of its own, for all that the build needs besides its results
+	running   string // the same for what is there only while it runs; podman wants a path of at most 50 characters
 	content   []byte // of the Dockerfile
 	args      map[string]string
 	platform  string
@@ -103,7 +104,7 @@ func (j job) arguments(file, empty, out string) []string {
 		option = []string{"--build-arg", ""}
 	default:
 		// A store of its own keeps what is built apart from the user's images, and goes with the directory.
-		args = []string{"--root", filepath.Join(j.directory, "store"), "--runroot", filepath.Join(j.directory, "run"),
+		args = []string{"--root", filepath.Join(j.directory, "store"), "--runroot", j.running,
 			"build", "--no-cache", "--platform", j.platform, "--file", file, "--output", "type=local,dest=" + out}
 		if j.plainHTTP {
 			args = append(args, "--tls-verify=false")
@@ -119,11 +120,11 @@ func (j job) arguments(file, empty, out string) []string {
 	return args
 }
 
-// clean removes the directory of a job. Files of a store may belong to users that only the engine can act for.
+// clean removes the directories of a job. Files of a store may belong to users that only the engine can act for.
 func (j job) clean() error {
-	err := os.RemoveAll(j.directory)
+	err := errors.Join(os.RemoveAll(j.directory), os.RemoveAll(j.running))
 	if errors.Is(err, fs.ErrPermission) && (j.engine == "buildah" || j.engine == "podman") {
-		if out, failed := exec.Command(j.engine, "unshare", "rm", "-rf", "--", j.directory).CombinedOutput(); failed != nil {
+		if out, failed := exec.Command(j.engine, "unshare", "rm", "-rf", "--", j.directory, j.running).CombinedOutput(); failed != nil {
 			return fmt.Errorf("remove %s: %w: %s", j.directory, failed, out)
 		}
 		return nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/sealift/sealift/builder/tool"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -129,7 +130,7 @@ func (s *solvers) get(ctx context.Context, o Options, target Target, arch string
 	}
 	var unlock func()
 	if err == nil {
-		unlock, err = lock(ctx, filepath.Join(entry.solver.directory(), "lock"))
+		unlock, err = tool.Lock(ctx, filepath.Join(entry.solver.directory(), "lock"))
 	}
 	if err == nil {
 		if err = entry.solver.ready(ctx); err != nil {

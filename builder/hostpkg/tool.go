@@ -5,12 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"strings"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/builder/tool"
 )
@@ -65,28 +61,4 @@ func find(name, given, of string) (string, error) {
 		return "", fmt.Errorf("%s is needed to find out what packages depend on: %w; install the package %s, or leave the target out with --target", name, err, of)
 	}
 	return found, nil
-}
-
-// lock takes the private directory for this process; other processes wait for it.
-func lock(ctx context.Context, path string) (release func(), err error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	for {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { _ = f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			_ = f.Close()
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			_ = f.Close()
-			return nil, context.Cause(ctx)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
 }
