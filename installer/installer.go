@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/sealift/sealift/bundle"
@@ -97,6 +98,9 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, err
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
+	if err := i.checkNetworks(); err != nil {
+		return nil, err
+	}
 	i.plan, err = i.makePlan()
 	return i, err
 }
@@ -158,7 +162,15 @@ func (i *Install) LogFile() string { return i.log.name }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
-	return lifecycle.Run(ctx, i.plan, i.journal, observe)
+	return lifecycle.Run(ctx, i.plan, i.journal, func(e lifecycle.Event) {
+		if !e.Skipped {
+			fmt.Fprintf(i.log, "== %s step %s %s: %s\n", time.Now().UTC().Format(time.RFC3339), e.Step.ID, e.Outcome, e.Step.Title)
+		}
+		if e.Err != nil {
+			fmt.Fprintln(i.log, e.Err)
+		}
+		observe(e)
+	})
 }
 
 // Close ends the hooks' shell and gives the node free.
@@ -180,6 +192,7 @@ func (i *Install) Close() error {
 type runLog struct {
 	name string
 	also io.Writer
+	mu   sync.Mutex
 	file *os.File
 }
 
@@ -190,18 +203,23 @@ func newRunLog(dir string, also io.Writer) *runLog {
 	return &runLog{name: filepath.Join(dir, "install-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also}
 }
 
+// Write never fails: a log that cannot be written must not stop the work that it tells of.
 func (l *runLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _ = l.also.Write(p)
 	if l.file == nil {
 		if err := os.MkdirAll(filepath.Dir(l.name), 0o700); err != nil {
-			return 0, err
+			return len(p), nil //nolint:nilerr // as said above
 		}
-		var err error
-		if l.file, err = os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-			return 0, err
+		file, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return len(p), nil //nolint:nilerr // as said above
 		}
+		l.file = file
 	}
-	_, _ = l.also.Write(p)
-	return l.file.Write(p)
+	_, _ = l.file.Write(p)
+	return len(p), nil
 }
 
 func (l *runLog) close() error {

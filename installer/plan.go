@@ -41,8 +41,8 @@ func (i *Install) makePlan() (lifecycle.Plan, error) {
 	}
 	_, hasCluster := kubernetes(i.addOns)
 	if hasCluster {
-		p.add(lifecycle.Step{ID: "node/network", Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
-			Inputs: lifecycle.Digest("networks"), Run: i.chooseNetworks, Restore: i.hooks.restore})
+		p.add(lifecycle.Step{ID: networkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
+			Inputs: i.networkInputs(), Run: i.chooseNetworks, Restore: i.hooks.restore})
 	}
 	for _, a := range i.addOns {
 		p.hook(a, lifecycle.PreInit, "pre-init", a.name()+"_pre_init")

@@ -1,9 +1,12 @@
 package installer
 
 import (
+	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
@@ -23,6 +26,10 @@ func made(t *testing.T, addOns ...addOn) *Install {
 	}
 	i := &Install{options: Options{Root: "/root-of-install", Binary: "plan_test.go"}, spec: s, addOns: addOns,
 		facts: host.Facts{Distribution: "debian", Version: "12"}, log: newRunLog(t.TempDir(), nil)}
+	if i.journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.journal.Close() })
 	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.log)
 	if i.plan, err = i.makePlan(); err != nil {
 		t.Fatal(err)
@@ -102,8 +109,37 @@ func TestSpecDecidesNetworks(t *testing.T) {
 	if err != nil || state["POD_CIDR"] != "10.99.0.0/16" || state["SERVICE_CIDR"] != "10.96.0.0/22" {
 		t.Errorf("%v, %v", state, err)
 	}
-	i.hooks.variables["FLANNEL_POD_CIDR"] = "everything"
-	if _, err := i.chooseNetworks(t.Context()); err == nil || !strings.Contains(err.Error(), "FLANNEL_POD_CIDR") {
+	i.facts.Routes = []netip.Prefix{netip.MustParsePrefix("10.90.0.0/16")}
+	for given, want := range map[string]string{
+		"10.99.0.0/16": "", "everything": "not a network", "$(touch /tmp/x)": "not a network", "fd00::/48": "private IPv4", "0.0.0.0/0": "private IPv4",
+		"10.32.0.0/30": "too small", "10.32.0.1/20": "write 10.32.0.0/20", "10.90.4.0/24": "overlaps 10.90.0.0/16",
+	} {
+		i.hooks.variables["FLANNEL_POD_CIDR"] = given
+		if err := i.checkNetworks(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", given, err, want)
+		}
+	}
+}
+
+func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	before := i.networkInputs()
+	i.hooks.variables["FLANNEL_POD_CIDR"] = "10.98.0.0/16"
+	if i.networkInputs() == before {
+		t.Error("a corrected network is ignored")
+	}
+	done := func(s lifecycle.Step, state lifecycle.State) {
+		s.Timeout, s.Run = time.Minute, func(context.Context) (lifecycle.State, error) { return state, nil }
+		if _, err := lifecycle.Run(t.Context(), lifecycle.Plan{s}, i.journal, func(lifecycle.Event) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done(lifecycle.Step{ID: networkStep, Inputs: "then"}, lifecycle.State{"POD_CIDR": "10.99.0.0/16"})
+	done(lifecycle.Step{ID: initStep, Inputs: initInputs}, nil)
+	if got := i.networkInputs(); got != "then" {
+		t.Errorf("networks are chosen again: %s", got)
+	}
+	if err := i.checkNetworks(); err == nil || !strings.Contains(err.Error(), "keeps its networks") {
 		t.Errorf("got %v", err)
 	}
 }

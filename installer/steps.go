@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -112,56 +111,6 @@ func (i *Install) installPackages(names []string) func(context.Context) (lifecyc
 		}
 		return nil, packages.Install(ctx, names)
 	}
-}
-
-// Networks that kURL chooses from (kURL §3.1, step 29).
-const (
-	podNetworkSize     = 20
-	serviceNetworkSize = 22
-)
-
-// chooseNetworks settles the pod and service networks: as the spec says, or free ones. The choice is made once, since
-// the cluster's own routes would look taken later.
-func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
-	state := lifecycle.State{}
-	used := i.facts.Routes
-	for _, n := range []struct {
-		variable, given, sizes string
-		size                   int
-		ranges                 []string
-	}{
-		{"POD_CIDR", "FLANNEL_POD_CIDR", "FLANNEL_POD_CIDR_RANGE", podNetworkSize, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{"SERVICE_CIDR", "SERVICE_CIDR", "SERVICE_CIDR_RANGE", serviceNetworkSize, []string{"10.96.0.0/16", "10.0.0.0/8"}},
-	} {
-		chosen, err := i.chooseNetwork(n.given, n.sizes, n.size, n.ranges, used)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", n.variable, err)
-		}
-		used = append(used, chosen)
-		state[n.variable] = chosen.String()
-	}
-	return state, i.hooks.restore(ctx, state)
-}
-
-func (i *Install) chooseNetwork(given, sizeVariable string, size int, ranges []string, used []netip.Prefix) (netip.Prefix, error) {
-	if cidr := i.hooks.variables[given]; cidr != "" {
-		p, err := netip.ParsePrefix(cidr)
-		if err != nil {
-			return netip.Prefix{}, fmt.Errorf("the Installer's %s is not a network such as 10.32.0.0/20: %w", given, err)
-		}
-		return p.Masked(), nil
-	}
-	if text := strings.TrimPrefix(i.hooks.variables[sizeVariable], "/"); text != "" {
-		var err error
-		if size, err = strconv.Atoi(text); err != nil {
-			return netip.Prefix{}, fmt.Errorf("the Installer's %s is not a network size such as /20: %w", sizeVariable, err)
-		}
-	}
-	var prefixes []netip.Prefix
-	for _, r := range ranges {
-		prefixes = append(prefixes, netip.MustParsePrefix(r))
-	}
-	return host.FreeSubnet(size, prefixes, used)
 }
 
 func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {

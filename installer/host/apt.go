@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -47,17 +48,55 @@ func (a APT) Install(ctx context.Context, names []string) error {
 	if err := a.run(ctx, "update"); err != nil {
 		return err
 	}
+	if err := a.run(ctx, "install", "--fix-broken", "--yes", "--no-install-recommends", "--no-remove"); err != nil {
+		return err
+	}
 	return a.run(ctx, append([]string{"install", "--yes", "--no-install-recommends", "--no-remove", "--"}, names...)...)
 }
 
 // lockPause is the time between two looks at whether another package manager has ended.
 const lockPause = 2 * time.Second
 
-// mend configures what an install that was killed left half configured, without which apt-get refuses to work. The
-// apt-get of that install may still be running: it is waited for.
+// mend completes what an install that was killed left half done, without which apt-get refuses to work: packages that were
+// being unpacked are unpacked again from the repositories, then all are configured.
 func (a APT) mend(ctx context.Context) error {
+	if err := a.dpkg(ctx, "--configure", "-a"); err == nil {
+		return nil
+	}
+	out, err := exec.CommandContext(ctx, "dpkg-query", "--show", "--showformat=${db:Status-Abbrev} ${Package}\n").Output()
+	if err != nil {
+		return fmt.Errorf("list the packages of the host: %w", err)
+	}
+	var files []string
+	for line := range strings.Lines(string(out)) {
+		// want, state and error, see dpkg-query(1): i or n for state is whole, and not there
+		status, name, ok := strings.Cut(strings.TrimSpace(line), " ")
+		if ok && len(status) >= 2 && (status[1] != 'i' && status[1] != 'n' && status[1] != 'c' || len(status) > 2) {
+			files = append(files, a.carried(strings.TrimSpace(name))...)
+		}
+	}
+	if len(files) == 0 {
+		return a.dpkg(ctx, "--configure", "-a")
+	}
+	// apt-get configures them, in their order, with what they depend on
+	return a.dpkg(ctx, append([]string{"--unpack"}, files...)...)
+}
+
+// carried lists the files of a package in the repositories.
+func (a APT) carried(name string) (files []string) {
+	for _, r := range a.Repositories {
+		found, err := filepath.Glob(filepath.Join(r, name+"_*.deb"))
+		if err == nil {
+			files = append(files, found...)
+		}
+	}
+	return files
+}
+
+// dpkg calls dpkg, waiting for another package manager to end: the apt-get of an install that was killed may be running.
+func (a APT) dpkg(ctx context.Context, args ...string) error {
 	for {
-		err := run(ctx, a.Output, noninteractive, "dpkg", []string{"--configure", "-a"}, []string{"--force-confold"})
+		err := run(ctx, a.Output, noninteractive, "dpkg", args, []string{"--force-confold"})
 		if err == nil || !strings.Contains(err.Error(), "lock") {
 			return err
 		}

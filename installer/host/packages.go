@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -62,19 +63,20 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// killDelay is how long a package manager that was told to end may take.
-const killDelay = time.Minute
+// endDelay is how long a package manager may go on when it should have ended.
+const endDelay = 3 * time.Minute
 
-// run calls a package manager once, bounded by ctx. It gets time to end by itself, since a killed one leaves packages
-// half done.
+// run calls a package manager once. When ctx ends it may finish what it is doing, since one that is stopped leaves packages
+// half done; a signal to the terminal does not reach it.
 func run(ctx context.Context, output io.Writer, environment []string, name string, args, options []string) error {
 	cmd := exec.CommandContext(ctx, name, append(options, args...)...)
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)
 	var said strings.Builder
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = killDelay
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return nil }
+	cmd.WaitDelay = endDelay
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
 	}

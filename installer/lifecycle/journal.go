@@ -141,6 +141,15 @@ func (j *Journal) Finished(s Step) (Record, bool) {
 	return j.records[i], true
 }
 
+// Last gives the newest record of a step that was finished, with whatever inputs.
+func (j *Journal) Last(id string) (Record, bool) {
+	i, ok := j.last[id]
+	if !ok || j.records[i].Outcome != Finished {
+		return Record{}, false
+	}
+	return j.records[i], true
+}
+
 // Began says whether a step was ever started.
 func (j *Journal) Began(id string) bool {
 	_, ok := j.last[id]

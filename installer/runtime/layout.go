@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"path"
@@ -100,7 +101,20 @@ func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec
 		return err
 	}
 	defer blob.Close()
-	return content.WriteBlob(ctx, store, "sealift-"+desc.Digest.String(), blob, desc)
+	ingest := "sealift-" + desc.Digest.String()
+	if err := content.WriteBlob(ctx, store, ingest, blob, desc); err != nil {
+		// or what is wrong in it would be continued by the next run
+		return errors.Join(err, aborted(store.Abort(context.WithoutCancel(ctx), ingest)))
+	}
+	return nil
+}
+
+// aborted is the error of an abort, if it is one: there may have been nothing to abort.
+func aborted(err error) error {
+	if errdefs.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 // UnpackedSize is how many bytes the layouts take on a node: every distinct blob once as it is, and every distinct layer

@@ -12,6 +12,7 @@ import (
 
 	containerd "github.com/containerd/containerd/v2/client"
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -141,6 +142,9 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
 	children := images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil)
 	children = images.LimitManifests(images.FilterPlatforms(children, r.platform), r.platform, 1)
 	write := images.HandlerFunc(func(ctx context.Context, desc ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if err := r.hold(ctx, desc); err != nil {
+			return nil, err
+		}
 		return nil, layout.copyBlob(ctx, cs, desc)
 	})
 	if err := images.Dispatch(ctx, images.Handlers(write, children), nil, image.Target); err != nil {
@@ -153,6 +157,19 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
 		if err := r.name(ctx, images.Image{Name: name, Target: image.Target, Labels: pinned}); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// hold keeps a blob that may be there already, left by an install that was interrupted, from being collected meanwhile.
+func (r *Runtime) hold(ctx context.Context, desc ocispec.Descriptor) error {
+	id, ok := leases.FromContext(ctx)
+	if !ok {
+		return nil
+	}
+	err := r.client.LeasesService().AddResource(ctx, leases.Lease{ID: id}, leases.Resource{ID: desc.Digest.String(), Type: "content"})
+	if err != nil {
+		return fmt.Errorf("hold blob %s: %w", desc.Digest, err)
 	}
 	return nil
 }
