@@ -6,7 +6,6 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -80,20 +79,20 @@ func (f *File) Discard() {
 
 // Write writes a whole file with mode 0644.
 func Write(path string, data []byte) error {
-	return Fill(path, 0o644, func(w io.Writer) error {
+	return Fill(path, 0o644, func(w *os.File) error {
 		_, err := w.Write(data)
 		return err
 	})
 }
 
 // Fill writes a file with what fill writes. When fill fails, what was at path stays.
-func Fill(path string, mode os.FileMode, fill func(io.Writer) error) error {
+func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
 	f, err := Create(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
 	defer f.Discard()
-	if err := fill(f); err != nil {
+	if err := fill(f.File); err != nil {
 		return err
 	}
 	return f.Commit(path, mode)

@@ -2,7 +2,9 @@ package installer
 
 import (
 	"context"
+	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,7 +28,16 @@ func (i *Install) Preflight(ctx context.Context) (preflight.Report, error) {
 	if err != nil {
 		return preflight.Report{}, err
 	}
-	return preflight.Run(ctx, preflight.Builtin(h, needs))
+	return preflight.Run(ctx, append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}))
+}
+
+// address wants one that other nodes and the node itself reach the API server by.
+func (i *Install) address(_ context.Context, r *preflight.Reporter) {
+	if address := i.hooks.variables["PRIVATE_ADDRESS"]; address != "" {
+		r.Passf("%s", address)
+		return
+	}
+	r.Failf("give an interface an IPv4 address, or name one as kurl.privateAddress in the Installer", "no interface has an IPv4 address")
 }
 
 // needs computes from the index what the pending steps will take.
@@ -65,12 +76,33 @@ func (i *Install) needs() (preflight.Needs, error) {
 		return preflight.Needs{}, err
 	}
 	n.Space = []preflight.Space{
-		{Path: i.options.Root, Bytes: files}, {Path: "/usr", Bytes: system}, {Path: "/var/lib/containerd", Bytes: uint64(images)},
+		{Path: i.options.Root, Bytes: files}, {Path: "/usr", Bytes: system}, {Path: containerdDir, Bytes: i.imageSpace(uint64(images))},
 	}
 	if pending[initStep] {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
 	}
 	return n, nil
+}
+
+const containerdDir = "/var/lib/containerd"
+
+// imageSpace is what images still need: what an install that was interrupted has loaded is there already. The kubelet wants
+// some of the same disk to stay free.
+func (i *Install) imageSpace(all uint64) uint64 {
+	if all == 0 {
+		return 0
+	}
+	var there uint64
+	_ = filepath.WalkDir(containerdDir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // not there yet, or going away: then it takes no space
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			there += uint64(info.Size())
+		}
+		return nil
+	})
+	return all - min(all, there) + clusterSpace
 }
 
 // targets are those that every package with host packages has.

@@ -71,7 +71,7 @@ func (i *Install) keepBinary(context.Context) (lifecycle.State, error) {
 	if err := os.MkdirAll(filepath.Dir(installedBinary), 0o755); err != nil {
 		return nil, err
 	}
-	return nil, atomicfile.Fill(installedBinary, 0o755, func(w io.Writer) error {
+	return nil, atomicfile.Fill(installedBinary, 0o755, func(w *os.File) error {
 		_, err := io.Copy(w, src)
 		return err
 	})

@@ -3,7 +3,6 @@ package manifest
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -41,7 +40,7 @@ func (f *File) save(path string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Fill(path, info.Mode().Perm(), func(w io.Writer) error {
+	return atomicfile.Fill(path, info.Mode().Perm(), func(w *os.File) error {
 		_, err := w.Write(f.Format())
 		return err
 	})

@@ -203,7 +203,8 @@ func (p probes) otherCluster(_ context.Context, r *Reporter) {
 		r.Passf("a node of this cluster")
 		return
 	}
-	const hint = "remove the host from that cluster first, for instance with kubeadm reset"
+	const hint = "if that is the cluster that sealift made here, its journal is lost: put it back from a backup; " +
+		"to give the cluster up with all that is in it: kubeadm reset, and ip link delete cni0"
 	if config, err := fs.ReadFile(p.host.Root, "etc/kubernetes/kubelet.conf"); err == nil {
 		where := "another cluster"
 		if m := server.FindSubmatch(config); m != nil {
@@ -242,8 +243,13 @@ func (p probes) leftovers(_ context.Context, r *Reporter) {
 			}
 		}
 	}
+	for _, file := range []string{"etc/kubernetes/pki/ca.crt", "etc/kubernetes/admin.conf", "sys/class/net/cni0"} {
+		if _, err := fs.Stat(p.host.Root, file); err == nil {
+			found = append(found, "/"+file)
+		}
+	}
 	if len(found) > 0 {
-		r.Failf("remove them if nothing in them is needed, for instance with kubeadm reset", "an earlier cluster left %s", strings.Join(found, ", "))
+		r.Failf("if nothing in them is needed, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes", "an earlier cluster left %s", strings.Join(found, ", "))
 		return
 	}
 	r.Passf("none of an earlier cluster")

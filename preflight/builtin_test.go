@@ -150,7 +150,7 @@ func TestBuiltin(t *testing.T) {
 		"a node of another cluster": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    server: https://10.0.0.1:6443\n")
 		}, []preflight.Result{fail("other cluster", "this host is a node of the cluster at https://10.0.0.1:6443 (/etc/kubernetes/kubelet.conf)",
-			"remove the host from that cluster first, for instance with kubeadm reset")}},
+			"if that is the cluster that sealift made here, its journal is lost: put it back from a backup; to give the cluster up with all that is in it: kubeadm reset, and ip link delete cni0")}},
 		"a node of a cluster of another distribution": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "var/lib/rancher/k3s/agent/x", "x") },
 			[]preflight.Result{fail("other cluster", "another Kubernetes distribution is installed (/var/lib/rancher/k3s/agent)", "uninstall it first")}},
 		"a node of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
@@ -159,12 +159,16 @@ func TestBuiltin(t *testing.T) {
 		}, []preflight.Result{pass("other cluster", "a node of this cluster")}},
 
 		"nothing left over": {nil, []preflight.Result{pass("leftovers", "none of an earlier cluster")}},
+		"keys left over": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "etc/kubernetes/pki/ca.crt", "x")
+		}, []preflight.Result{fail("leftovers", "an earlier cluster left /etc/kubernetes/pki/ca.crt",
+			"if nothing in them is needed, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes")}},
 		"leftovers": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/kubernetes/manifests/etcd.yaml", "x")
 			with(h, "etc/kubernetes/manifests/.kubelet-keep", "x")
 			with(h, "var/lib/etcd/member/wal/0.wal", "x")
 		}, []preflight.Result{fail("leftovers", "an earlier cluster left /etc/kubernetes/manifests/etcd.yaml, /var/lib/etcd/member/wal",
-			"remove them if nothing in them is needed, for instance with kubeadm reset")}},
+			"if nothing in them is needed, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes")}},
 		"leftovers of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "etc/kubernetes/manifests/etcd.yaml", "x")
 			n.Resumed = true

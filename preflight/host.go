@@ -34,7 +34,7 @@ type Host struct {
 // Filesystem is one mounted file system.
 type Filesystem struct {
 	ID   uint64 // equal for paths that share the space
-	Free uint64 // bytes that root may still write
+	Free uint64 // bytes that anyone may still write, which is what the kubelet goes by
 }
 
 // ThisHost is the machine that this process runs on. Target is for the caller to say.
@@ -75,7 +75,7 @@ func disk(path string) (Filesystem, error) {
 		if !ok {
 			return Filesystem{}, fmt.Errorf("ask for the device of %s: not told by this system", path)
 		}
-		return Filesystem{ID: stat.Dev, Free: space.Bfree * uint64(space.Bsize)}, nil
+		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize)}, nil
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -95,10 +94,31 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	return a.writeBundle(ctx, plan, o)
 }
 
-func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
-	if err := atomicfile.Fill(o.out, 0o644, func(w io.Writer) error {
-		_, err := plan.Write(ctx, w)
+// verifyBundle finds damage in packages here, where they can still be built again.
+func verifyBundle(ctx context.Context, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
 		return err
+	}
+	archive, err := bundle.NewArchive(f, info.Size())
+	if err != nil {
+		return err
+	}
+	if err := archive.Verify(ctx); err != nil {
+		return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
+	}
+	return nil
+}
+
+func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
+		if _, err := plan.Write(ctx, w); err != nil {
+			return err
+		}
+		return verifyBundle(ctx, w)
 	}); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}

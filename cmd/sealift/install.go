@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/preflight"
@@ -122,12 +123,25 @@ func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
 		printEvent(a.out, e)
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; run the same command again to go on", err, in.LogFile())
+		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err))
 	}
 	phases.print(a.out)
 	fmt.Fprintf(a.out, "done: %d steps in %s, log %s\nuse the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes\n",
 		ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
 	return nil
+}
+
+// nextStep tells what to do after a failure.
+func nextStep(ctx context.Context, err error) string {
+	const again = "run the same command again to go on"
+	var damaged *bundle.DigestError
+	switch {
+	case errors.As(err, &damaged):
+		return "the bundle is damaged: copy it again, and " + again
+	case ctx.Err() != nil:
+		return "the install was interrupted: " + again
+	}
+	return again
 }
 
 // confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.

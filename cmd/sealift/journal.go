@@ -52,5 +52,11 @@ func (a *app) printJournal(records []lifecycle.Record) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), r.Phase, r.Step, r.Outcome, took)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if n := len(records); n > 0 && records[n-1].Outcome == lifecycle.Failed {
+		fmt.Fprintf(a.out, "\nstep %s failed: %s\n", records[n-1].Step, records[n-1].Error)
+	}
+	return nil
 }

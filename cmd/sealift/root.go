@@ -62,6 +62,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if errors.As(err, &exit) {
 		return exit.code
 	}
+	if strings.HasPrefix(err.Error(), "unknown command") { // cobra has no type for it
+		return exitUsage
+	}
 	return exitFailed
 }
 

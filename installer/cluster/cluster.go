@@ -13,8 +13,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -65,6 +67,9 @@ func (i Init) kubeadm(ctx context.Context, args ...string) error {
 	cmd.Stdout = i.Output
 	cmd.Stderr = io.MultiWriter(i.Output, &said)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or the next install would meet it at work
+	runtime.LockOSThread()                                             // the signal comes when this thread ends
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("kubeadm %s: %w\n%s", args[0], err, strings.TrimSpace(said.String()))
 	}

@@ -77,7 +77,7 @@ sealift_insert() {
 
 # restart_systemd_and_wait UNIT: restarts a unit and waits up to two minutes until it is active.
 restart_systemd_and_wait() {
-    systemctl restart "$1"
+    systemctl restart "$1" || bail "$1 did not start: $(systemctl status --no-pager --lines 20 "$1" 2>&1)"
     spinner_until 120 systemctl --quiet is-active "$1" || bail "$1 did not start: $(systemctl status --no-pager --lines 20 "$1" 2>&1)"
 }
 

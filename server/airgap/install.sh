@@ -52,6 +52,8 @@ main() {
     [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the bundle is for $platform"
     bundle=$(find_bundle)
     mkdir -p -m 0700 /var/lib/sealift
+    # what an install that was killed left
+    find /var/lib/sealift -maxdepth 1 -name '.install-*' -mmin +60 -exec rm -rf {} +
     folder=$(mktemp -d -p /var/lib/sealift .install-XXXXXX)
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'" EXIT
