@@ -4,7 +4,7 @@
 //	mirrors:                                  # longest prefix wins
 //	  registry.k8s.io: 127.0.0.1:5000/registry.k8s.io
 //	  https://dl.k8s.io/: http://127.0.0.1:5080/dl.k8s.io/
-//	defaultTargets: [debian-12, rhel-9]       # what is built for without --target; all that are known
+//	defaultTargets: [debian-12, rhel-9]       # what is built for without --target; without it Debian
 //	targets:                                  # replaces the built-in target of the same name
 //	  debian-12:
 //	    directives: [apt]
@@ -55,12 +55,15 @@ const maxSize = 1 << 20
 type Config struct {
 	Mirrors mirror.Set
 	Targets []hostpkg.Target // in order of their names
-	// DefaultTargets names those that are built for when nobody says; empty means all.
+	// DefaultTargets names those that are built for when nobody says.
 	DefaultTargets []string
 }
 
-// Default is the configuration without a file: no mirrors, the built-in targets.
-func Default() Config { return Config{Targets: builtinTargets()} }
+// Default is the configuration without a file: no mirrors, the built-in targets, and of these Debian's are built for: what
+// the others need is not on every machine that builds.
+func Default() Config {
+	return Config{Targets: builtinTargets(), DefaultTargets: []string{"debian-12", "debian-13"}}
+}
 
 // Target returns the target with this name.
 func (c Config) Target(name string) (hostpkg.Target, error) {
