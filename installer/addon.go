@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
@@ -21,6 +22,9 @@ const kubernetesCapability = "kubernetes"
 // maxScriptSize bounds install.sh and Manifest; the longest of kURL's has 80 KiB.
 const maxScriptSize = 4 << 20
 
+// maxTextSize bounds what is looked through for the names of variables; a larger file is data.
+const maxTextSize = 256 << 10
+
 // addOn is one package of the bundle with all that the plan needs of it.
 type addOn struct {
 	info     bundle.PackageInfo
@@ -28,6 +32,7 @@ type addOn struct {
 	manifest *manifest.File
 	layout   *runtime.Layout
 	hooks    []string // the functions that its install.sh declares
+	texts    [][]byte // its scripts and templates
 }
 
 func (a addOn) name() string { return a.info.Name }
@@ -36,6 +41,18 @@ func (a addOn) name() string { return a.info.Name }
 func (a addOn) provides(capability string) bool {
 	return a.name() == capability || slices.Contains(a.meta.Provides, capability) ||
 		capability == catalog.ContainerRuntime && a.name() == "containerd"
+}
+
+// reads gives those of the variables whose names stand in the add-on's scripts and templates. Others cannot change what its
+// hooks do.
+func (a addOn) reads(variables map[string]string) map[string]string {
+	read := make(map[string]string)
+	for name, value := range variables {
+		if slices.ContainsFunc(a.texts, func(text []byte) bool { return bytes.Contains(text, []byte(name)) }) {
+			read[name] = value
+		}
+	}
+	return read
 }
 
 func (a addOn) hasHook(function string) bool { return slices.Contains(a.hooks, function) }
@@ -105,8 +122,27 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	if text, err = a.ReadFile(script, maxScriptSize); err != nil {
 		return addOn{}, err
 	}
-	one.hooks, err = hook.Functions(script, bytes.NewReader(text))
+	if one.hooks, err = hook.Functions(script, bytes.NewReader(text)); err != nil {
+		return addOn{}, err
+	}
+	one.texts, err = readTexts(a, info)
 	return one, err
+}
+
+// readTexts reads what hooks may read variables in: the small files of an add-on that come from its directory.
+func readTexts(a *bundle.Archive, info bundle.PackageInfo) (texts [][]byte, err error) {
+	for _, e := range a.Below(info.Dir()) {
+		folder, _, inside := strings.Cut(strings.TrimPrefix(e.Path, info.Dir()+"/"), "/")
+		if inside && slices.Contains([]string{"images", "assets", "packages"}, folder) || e.Size > maxTextSize {
+			continue
+		}
+		text, err := a.ReadFile(e.Path, maxTextSize)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
 }
 
 // hostPackages are the packages that the Manifests name for a target, each once.

@@ -94,14 +94,13 @@ func (p *planner) addFor(a addOn, phase lifecycle.Phase, what, title string, tim
 		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target()), Run: run})
 }
 
-// hook adds the call of a function, if the add-on has it. It depends on the package and on all variables, since which of
-// them a hook reads is not known.
+// hook adds the call of a function, if the add-on has it. It depends on the package and on the variables that it reads.
 func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if !a.hasHook(function) {
 		return
 	}
 	p.add(lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
-		Inputs:  lifecycle.Digest(a.info.Index, p.hooks.variables),
+		Inputs:  lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)),
 		Run:     func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) },
 		Restore: p.hooks.restore})
 }

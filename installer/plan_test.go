@@ -2,6 +2,7 @@ package installer
 
 import (
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -100,6 +101,15 @@ func TestInputsFollowWhatAStepDependsOn(t *testing.T) {
 		if (before[id] == after[id]) != same {
 			t.Errorf("%s: inputs equal %t after flannel's package changed, want %t", id, before[id] == after[id], same)
 		}
+	}
+}
+
+func TestHooksDependOnTheVariablesThatTheyRead(t *testing.T) {
+	a := with(t, "kubernetes", "")
+	a.texts = [][]byte{[]byte("echo $POD_CIDR"), []byte("name: ${NODE_NAME}")}
+	got := a.reads(map[string]string{"POD_CIDR": "1", "NODE_NAME": "2", "METRICS_SERVER_VERSION": "3"})
+	if want := map[string]string{"POD_CIDR": "1", "NODE_NAME": "2"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
