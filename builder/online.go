@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distribution/reference"
+	"github.com/google/go-containerregistry/pkg/name"
 
 	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/fetch"
@@ -50,15 +51,15 @@ func hostsOf(mirrors mirror.Set, m *manifest.File) []string {
 			continue // is told when it is resolved
 		}
 		repository, plain := mirrors.Repository(named.Name())
-		host, _, _ := strings.Cut(repository, "/")
-		switch {
-		case plain:
-			urls = append(urls, "http://"+host)
-		case host == "docker.io": // whose registry lies elsewhere
-			urls = append(urls, "https://registry-1.docker.io")
-		default:
-			urls = append(urls, "https://"+host)
+		options := []name.Option{name.WeakValidation}
+		if plain {
+			options = append(options, name.Insecure)
 		}
+		r, err := name.NewRepository(repository, options...)
+		if err != nil {
+			continue // is told when it is resolved
+		}
+		urls = append(urls, r.Scheme()+"://"+r.RegistryStr())
 	}
 	for _, a := range m.Assets() {
 		if !asset.IsURL(a.Source) {

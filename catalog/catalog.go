@@ -63,7 +63,7 @@ func Scan(fsys fs.FS) ([]Meta, error) {
 		all = append(all, m)
 	}
 	slices.SortFunc(all, func(a, b Meta) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), compareVersions(a.Version, b.Version), cmp.Compare(a.Version, b.Version))
+		return cmp.Or(cmp.Compare(a.Name, b.Name), CompareVersions(a.Version, b.Version), cmp.Compare(a.Version, b.Version))
 	})
 	return all, errors.Join(errs...)
 }
@@ -90,8 +90,9 @@ func Read(fsys fs.FS, name, version string) (Meta, error) {
 	return m, nil
 }
 
-// compareVersions orders versions as people do: runs of digits by their number, everything else by its letters.
-func compareVersions(a, b string) int {
+// CompareVersions orders versions as people do: runs of digits by their number, everything else by its letters. It is
+// negative when a is older than b.
+func CompareVersions(a, b string) int {
 	for a != "" && b != "" {
 		runA, restA := run(a)
 		runB, restB := run(b)

@@ -119,6 +119,7 @@ func wrapArgErrors(cmd *cobra.Command) {
 func (a *app) commands() []*cobra.Command {
 	return []*cobra.Command{
 		a.manifestCommand(),
+		a.addonCommand(),
 		a.lockCommand(),
 		a.buildCommand(),
 		a.keyCommand(),

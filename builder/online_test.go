@@ -1,0 +1,47 @@
+package builder_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/manifest"
+)
+
+func TestOnline(t *testing.T) {
+	there := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(there.Close)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	mirrors, err := mirror.New(map[string]string{
+		"there.example.com": strings.TrimPrefix(there.URL, "http://"), "gone.example.com": strings.TrimPrefix(gone.URL, "http://"),
+		"https://there.example.com/": there.URL + "/", "https://gone.example.com/": gone.URL + "/",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		manifest string
+		want     bool
+	}{
+		"a registry that answers, whatever":    {"image a there.example.com/a:1\n", true},
+		"a file server that answers, whatever": {"asset a https://there.example.com/a\n", true},
+		"one of two that answers":              {"image a gone.example.com/a:1\nasset a https://there.example.com/a\n", true},
+		"none that answers":                    {"image a gone.example.com/a:1\nasset a https://gone.example.com/a\n", false},
+		"nothing to ask for":                   {"asset a ./a\n", true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			m, err := manifest.Parse("Manifest", strings.NewReader(test.manifest))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := builder.Online(t.Context(), mirrors, m); got != test.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

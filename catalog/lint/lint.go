@@ -1,0 +1,248 @@
+// Package lint says what an add-on lacks that a production add-on has: a Manifest and hooks without mistakes, a
+// description, checks of the host, a support bundle, one copy of what its versions share, and every image that it needs.
+//
+// It reads add-ons as they lie in a work tree. It runs nothing of them, fetches nothing and changes nothing. An add-on
+// without addon.yaml, such as kURL's, was written before these rules: what it lacks is a warning there.
+package lint
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/catalog/references"
+	"github.com/sealift/sealift/catalog/template"
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+const (
+	hooksFile       = "install.sh"
+	preflightFile   = "host-preflight.yaml"
+	supportFile     = "troubleshoot.yaml"
+	kurlGenerator   = "generate.sh" // writes versions from kURL's templates
+	maxFileSize     = 4 << 20       // bytes, of what is parsed; the largest install.sh of kURL has 60 KB
+	maxComparedSize = 16 << 20      // bytes, of files that are looked for in other versions
+)
+
+// Find returns the add-on directories that paths stand for: one with a Manifest is itself, any other is every directory
+// in its tree with a Manifest that sealift manifest lint would take. The error says that there is none.
+func Find(paths ...string) ([]string, error) {
+	var dirs []string
+	for _, path := range paths {
+		if info, err := os.Stat(filepath.Join(path, manifest.FileName)); err == nil && info.Mode().IsRegular() {
+			dirs = append(dirs, filepath.Clean(path))
+			continue
+		}
+		files, err := manifest.Find(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if filepath.Base(file) == manifest.FileName {
+				dirs = append(dirs, filepath.Dir(file))
+			}
+		}
+	}
+	slices.Sort(dirs)
+	return slices.Compact(dirs), nil
+}
+
+// AddOn says what is wrong with the add-on in dir, addons/<name>/<version>, file by file. The error is one of reading.
+func AddOn(dir string) ([]diag.Finding, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &checker{dir: dir, name: filepath.Base(filepath.Dir(abs)), version: filepath.Base(abs)}
+	_, err = os.Stat(filepath.Join(dir, catalog.MetaFile))
+	c.declared = err == nil
+	for _, check := range []func() error{c.manifest, c.meta, c.hooks, c.preflights, c.support, c.shared, c.template} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(c.findings, func(a, b diag.Finding) int {
+		return cmp.Or(cmp.Compare(a.Pos.File, b.Pos.File), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Col, b.Pos.Col))
+	})
+	return c.findings, nil
+}
+
+// checker is one add-on under review.
+type checker struct {
+	dir           string // as the user named it
+	name, version string
+	declared      bool // has an addon.yaml
+	findings      []diag.Finding
+}
+
+// path is a file of the add-on, as the user would name it.
+func (c *checker) path(name string) string { return filepath.Join(c.dir, name) }
+
+// pos is a file of the add-on as a whole.
+func (c *checker) pos(name string) diag.Pos { return diag.Pos{File: c.path(name)} }
+
+// take keeps what list has collected.
+func (c *checker) take(list *diag.List) { c.findings = append(c.findings, list.Findings()...) }
+
+// rule keeps a finding about what production add-ons have: an error, or a warning where the rules did not exist yet.
+func (c *checker) rule(pos diag.Pos, hint, format string, args ...any) {
+	var list diag.List
+	if c.declared {
+		list.Errorf(pos, hint, format, args...)
+	} else {
+		list.Warnf(pos, hint, format, args...)
+	}
+	c.take(&list)
+}
+
+// mistakes keeps what err names, if it names findings; any other error comes back.
+func (c *checker) mistakes(err error) error {
+	var found diag.Errors
+	if errors.As(err, &found) {
+		c.findings = append(c.findings, found...)
+		return nil
+	}
+	return err
+}
+
+// manifest checks the Manifest, and then that it has every image which the add-on refers to.
+func (c *checker) manifest() error {
+	file := c.path(manifest.FileName)
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	findings, err := manifest.Lint(file, f)
+	if err != nil {
+		return err
+	}
+	c.findings = append(c.findings, findings...)
+	if diag.Err(findings) != nil {
+		return nil
+	}
+	missing, err := references.Check(c.dir)
+	if err != nil {
+		return c.mistakes(err)
+	}
+	for _, f := range missing {
+		if name := filepath.Base(f.Pos.File); f.Pos.Line == 0 && (name == preflightFile || name == supportFile) {
+			continue // they are templates, and looked at for themselves
+		}
+		if !c.declared {
+			f.Severity = diag.Warning
+		}
+		c.findings = append(c.findings, f)
+	}
+	return nil
+}
+
+func (c *checker) meta() error {
+	if !c.declared {
+		c.rule(c.pos(catalog.MetaFile), "write one with description, provides, requires and options", "the add-on has no %s", catalog.MetaFile)
+		return nil
+	}
+	root, err := os.OpenRoot(filepath.Dir(c.absolute()))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	m, err := catalog.Read(inAddOns{root.FS(), c.name}, c.name, c.version)
+	if err != nil {
+		var found diag.Errors
+		if !errors.As(err, &found) {
+			return err
+		}
+		for _, f := range found {
+			f.Pos.File = c.path(catalog.MetaFile)
+			c.findings = append(c.findings, f)
+		}
+		return nil
+	}
+	if m.Description == "" {
+		c.rule(c.pos(catalog.MetaFile), "say in a line what the add-on brings", "description is missing")
+	}
+	return nil
+}
+
+func (c *checker) absolute() string {
+	abs, err := filepath.Abs(c.dir)
+	if err != nil {
+		return c.dir
+	}
+	return abs
+}
+
+// inAddOns shows the directory of one add-on where the catalogue has it, below addons/<name>.
+type inAddOns struct {
+	fs.FS
+	name string
+}
+
+// Open opens a file of the add-on.
+func (f inAddOns) Open(name string) (fs.File, error) {
+	below, err := filepath.Rel(filepath.Join("addons", f.name), filepath.FromSlash(name))
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return f.FS.Open(filepath.ToSlash(below))
+}
+
+// template holds the files that have parameters against the template, which would write them otherwise next time.
+func (c *checker) template() error {
+	addOn := filepath.Dir(c.dir)
+	if c.dir == "." || filepath.Base(c.dir) != c.version {
+		addOn = filepath.Dir(c.absolute())
+	}
+	t, err := template.Open(addOn)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.generated(addOn)
+	}
+	if err != nil {
+		return err
+	}
+	values, err := t.Values(c.version)
+	if err != nil {
+		return err
+	}
+	filled, err := t.Fill(values)
+	const hint = "change the template, or write the version anew with sealift addon new-version"
+	if err != nil {
+		c.rule(c.pos(manifest.FileName), hint, "is not what the template gives: %v", err)
+		return nil
+	}
+	for name, want := range filled {
+		have, err := os.ReadFile(c.path(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if line := firstDifference(string(have), want); line > 0 {
+			c.rule(diag.Pos{File: c.path(name), Line: line, Col: 1}, hint, "is not what the template gives")
+		}
+	}
+	return nil
+}
+
+// generated asks for what writes new versions, where there has been more than one or a template.
+func (c *checker) generated(addOn string) error {
+	others, err := filepath.Glob(filepath.Join(addOn, "*", manifest.FileName))
+	if err != nil {
+		return err
+	}
+	templateDir := filepath.Join(addOn, template.DirName)
+	_, noTemplate := os.Stat(templateDir)
+	if noTemplate != nil && len(others) < 2 {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(templateDir, kurlGenerator)); err == nil {
+		return nil
+	}
+	c.rule(c.pos(manifest.FileName), "write "+filepath.Join(templateDir, template.ManifestFile)+" with parameters such as ${VERSION}",
+		"nothing writes new versions of the add-on")
+	return nil
+}

@@ -1,0 +1,138 @@
+package lint
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/strictyaml"
+)
+
+// apiVersions are those by which Troubleshoot knows its kinds.
+func apiVersions() []string {
+	return []string{"troubleshoot.sh/v1beta2", "troubleshoot.sh/v1beta3", "troubleshoot.replicated.com/v1beta1"}
+}
+
+func (c *checker) preflights() error {
+	return c.spec(preflightFile, "HostPreflight", "what must a host have, or have free, for this add-on?",
+		[]string{"collectors", "remoteCollectors"}, []string{"analyzers"})
+}
+
+func (c *checker) support() error {
+	return c.spec(supportFile, "SupportBundle", "which logs and states tell why this add-on does not work?",
+		[]string{"collectors", "hostCollectors"}, []string{"analyzers", "hostAnalyzers"})
+}
+
+// spec checks one of Troubleshoot's specifications: that it is one, that it collects something and that every item has a
+// kind of its own. Which kinds and fields there are, Troubleshoot knows.
+func (c *checker) spec(file, kind, hint string, collect, analyze []string) error {
+	data, err := os.ReadFile(c.path(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		c.rule(c.pos(file), hint, "the add-on has no %s", file)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r := strictyaml.Reader{Name: c.path(file)}
+	if len(data) > maxFileSize {
+		r.Errorf(c.pos(file), "", "larger than %d bytes", maxFileSize)
+	} else if root := r.Mapping(withoutActions(data)); root != nil {
+		checkSpec(&r, root, kind, collect, analyze)
+	}
+	c.take(&r.List)
+	return nil
+}
+
+func checkSpec(r *strictyaml.Reader, root *yaml.Node, kind string, collect, analyze []string) {
+	if n := value(root, "apiVersion"); n == nil || !slices.Contains(apiVersions(), n.Value) {
+		r.Errorf(r.Pos(orNode(n, root)), "write "+apiVersions()[0], "apiVersion is none of Troubleshoot's")
+	}
+	if n := value(root, "kind"); n == nil || n.Value != kind {
+		r.Errorf(r.Pos(orNode(n, root)), "write "+kind, "kind is not %s", kind)
+	}
+	spec := value(root, "spec")
+	if spec == nil || spec.Kind != yaml.MappingNode {
+		r.Errorf(r.Pos(orNode(spec, root)), "", "spec is missing, or no mapping")
+		return
+	}
+	collected := 0
+	for i, key := range append(slices.Clone(collect), analyze...) {
+		items := value(spec, key)
+		if items == nil {
+			continue
+		}
+		if items.Kind != yaml.SequenceNode {
+			r.Errorf(r.Pos(items), "", "%s is no list", key)
+			continue
+		}
+		if i < len(collect) {
+			collected += len(items.Content)
+		}
+		for _, item := range items.Content {
+			if item.Kind != yaml.MappingNode || len(item.Content) != 2 || item.Content[1].Kind != yaml.MappingNode {
+				r.Errorf(r.Pos(item), "such as diskUsage: {...}", "an item of %s is one kind with its settings", key)
+			}
+		}
+	}
+	if collected == 0 {
+		r.Errorf(r.Pos(spec), "", "nothing is collected: %s", strings.Join(collect, " and ")+" are empty")
+	}
+}
+
+// value is what a mapping has under a key, or nil.
+func value(mapping *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key {
+			return mapping.Content[i+1]
+		}
+	}
+	return nil
+}
+
+func orNode(n, otherwise *yaml.Node) *yaml.Node {
+	if n != nil {
+		return n
+	}
+	return otherwise
+}
+
+var (
+	// A specification is a text template with the delimiters {{kurl and }} before it is YAML (kURL §7).
+	actionLine = regexp.MustCompile(`^\s*\{\{kurl.*\}\}\s*$`)
+	action     = regexp.MustCompile(`\{\{kurl[^}]*\}\}`)
+)
+
+// withoutActions lets the text of a specification be read as YAML: a line of nothing but an action becomes empty, any
+// other action a word of the same length, so that places stay.
+func withoutActions(data []byte) []byte {
+	lines := bytes.Split(data, []byte("\n"))
+	for i, line := range lines {
+		if actionLine.Match(line) {
+			lines[i] = nil
+			continue
+		}
+		lines[i] = action.ReplaceAllFunc(line, func(found []byte) []byte { return bytes.Repeat([]byte("x"), len(found)) })
+	}
+	return bytes.Join(lines, []byte("\n"))
+}
+
+// firstDifference is the number of the first line in which two texts differ, or 0.
+func firstDifference(a, b string) int {
+	if a == b {
+		return 0
+	}
+	linesA, linesB := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(linesA), len(linesB)) {
+		if linesA[i] != linesB[i] {
+			return i + 1
+		}
+	}
+	return min(len(linesA), len(linesB))
+}

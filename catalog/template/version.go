@@ -1,0 +1,269 @@
+package template
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+// Options says how a version is written.
+type Options struct {
+	// From is the version whose parameters are taken where Set has none; empty means the newest.
+	From string
+	// Set gives parameters, named as in the template or in lower case with dashes: ETCD_IMAGE, etcd-image.
+	Set map[string]string
+}
+
+// Version tells of a version that was written.
+type Version struct {
+	Name       string            `json:"name"`
+	Version    string            `json:"version"`
+	Dir        string            `json:"dir"`
+	From       string            `json:"from,omitempty"` // empty when the add-on had no version
+	Parameters map[string]string `json:"parameters"`
+	ComparedTo string            `json:"comparedTo,omitempty"` // the newest version that was there
+	Changes    []Change          `json:"changes"`              // of the Manifest, compared to that
+}
+
+// Change is one difference between the Manifests of two versions.
+type Change struct {
+	What string `json:"what"`          // such as "image etcd", "asset kubelet", "apt socat"
+	Was  string `json:"was,omitempty"` // empty when it is new
+	Now  string `json:"now,omitempty"` // empty when it is needed no more
+}
+
+// String is the change as a line of text.
+func (c Change) String() string {
+	switch {
+	case c.Was == "":
+		return fmt.Sprintf("%s: new, %s", c.What, c.Now)
+	case c.Now == "":
+		return fmt.Sprintf("%s: no longer needed, was %s", c.What, c.Was)
+	}
+	return fmt.Sprintf("%s: %s, was %s", c.What, c.Now, c.Was)
+}
+
+var (
+	versionName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]*$`)
+	oneWord     = regexp.MustCompile(`^[!-~]+$`)
+)
+
+// Write writes a version. Its directory appears when all of it is on the disk; one that is there is never changed. A
+// Manifest that does not pass its checks is a diag.Errors, and nothing is written.
+func (t *Template) Write(version string, o Options) (Version, error) {
+	if !versionName.MatchString(version) || version == DirName {
+		return Version{}, fmt.Errorf("%q is not the name of a version", version)
+	}
+	abs, err := filepath.Abs(t.addOn)
+	if err != nil {
+		return Version{}, err
+	}
+	v := Version{Name: filepath.Base(abs), Version: version, Dir: filepath.Join(t.addOn, version), From: o.From, Changes: []Change{}}
+	if _, err := os.Lstat(v.Dir); !errors.Is(err, fs.ErrNotExist) {
+		return Version{}, errors.Join(fmt.Errorf("%s is there already; remove it first to write it anew", v.Dir), err)
+	}
+	if v.ComparedTo, err = newest(t.addOn); err != nil {
+		return Version{}, err
+	}
+	if v.From == "" {
+		v.From = v.ComparedTo
+	}
+	if v.Parameters, err = t.choose(version, v.From, o.Set); err != nil {
+		return Version{}, err
+	}
+	filled, err := t.Fill(v.Parameters)
+	if err != nil {
+		return Version{}, fmt.Errorf("write %s: %w", v.Dir, err)
+	}
+	now, err := t.check(filled[manifest.FileName])
+	if err != nil {
+		return Version{}, err
+	}
+	if v.ComparedTo != "" {
+		was, err := manifest.Load(filepath.Join(t.addOn, v.ComparedTo, manifest.FileName))
+		if err != nil {
+			return Version{}, err
+		}
+		v.Changes = compare(was, now)
+	}
+	if err := t.write(v.Dir, filled); err != nil {
+		return Version{}, fmt.Errorf("write %s: %w", v.Dir, err)
+	}
+	return v, nil
+}
+
+// newest is the newest version of an add-on, or empty.
+func newest(addOn string) (string, error) {
+	manifests, err := filepath.Glob(filepath.Join(escapeGlob(addOn), "*", manifest.FileName))
+	if err != nil {
+		return "", err
+	}
+	var versions []string
+	for _, m := range manifests {
+		if v := filepath.Base(filepath.Dir(m)); v != DirName && !strings.HasPrefix(v, ".") {
+			versions = append(versions, v)
+		}
+	}
+	if len(versions) == 0 {
+		return "", nil
+	}
+	return slices.MaxFunc(versions, catalog.CompareVersions), nil
+}
+
+// escapeGlob lets a path stand for itself in a pattern.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// choose puts together the parameters of a version.
+func (t *Template) choose(version, from string, set map[string]string) (map[string]string, error) {
+	values := make(map[string]string)
+	if from != "" {
+		if _, err := os.Stat(filepath.Join(t.addOn, from, manifest.FileName)); err != nil {
+			return nil, fmt.Errorf("take parameters from version %s: %w", from, err)
+		}
+		var err error
+		if values, err = t.Values(from); err != nil {
+			return nil, err
+		}
+	}
+	known := t.Parameters()
+	for _, given := range slices.Sorted(maps.Keys(set)) {
+		name := strings.ToUpper(strings.ReplaceAll(given, "-", "_"))
+		switch {
+		case name == VersionParameter:
+			return nil, fmt.Errorf("parameter %s is the version itself and cannot be set", name)
+		case !slices.Contains(known, name):
+			return nil, fmt.Errorf("the template has no parameter %s (%s)", name, diag.DidYouMean(name, known, "known: "))
+		case !oneWord.MatchString(set[given]):
+			return nil, fmt.Errorf("parameter %s: %q is not one word", name, set[given])
+		}
+		values[name] = set[given]
+	}
+	values[VersionParameter] = version
+	return values, nil
+}
+
+// check reads a Manifest that was filled in. Its lines are those of the template, by whose name mistakes are told.
+func (t *Template) check(text string) (*manifest.File, error) {
+	name := filepath.Join(t.addOn, DirName, ManifestFile)
+	file, err := manifest.Parse(name, strings.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	return file, diag.Err(manifest.Check(file))
+}
+
+// compare says what changed from one Manifest to another, in the order of the new one; what is needed no more comes last.
+func compare(was, now *manifest.File) []Change {
+	before, order := contents(was)
+	after, names := contents(now)
+	changes := []Change{}
+	for _, what := range names {
+		if before[what] != after[what] {
+			changes = append(changes, Change{What: what, Was: before[what], Now: after[what]})
+		}
+	}
+	for _, what := range order {
+		if _, kept := after[what]; !kept {
+			changes = append(changes, Change{What: what, Was: before[what]})
+		}
+	}
+	return changes
+}
+
+// contents maps what a Manifest names to where it comes from.
+func contents(m *manifest.File) (from map[string]string, order []string) {
+	from = make(map[string]string)
+	for _, d := range m.Directives() {
+		var name, source string
+		switch d := d.(type) {
+		case manifest.Image:
+			name, source = d.ID, d.Ref
+		case manifest.Asset:
+			name, source = d.Name, d.Source
+		case manifest.HostPackage:
+			name, source = d.Name, "for "+strings.Join(d.Kind.Targets, ", ")
+		case manifest.Dockerout:
+			name, source = d.Target, d.Dockerfile
+			for _, arg := range d.BuildArgs {
+				source += " " + arg.Name + "=" + arg.Value
+			}
+		}
+		what := d.Keyword() + " " + name
+		from[what] = source
+		order = append(order, what)
+	}
+	return from, order
+}
+
+// write makes the directory under a hidden name and renames it when it is complete.
+func (t *Template) write(dir string, filled map[string]string) error {
+	work, err := os.MkdirTemp(t.addOn, "."+filepath.Base(dir)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(work)
+	if err := os.Chmod(work, 0o755); err != nil {
+		return err
+	}
+	if err := t.fill(work, "", filled); err != nil {
+		return err
+	}
+	return os.Rename(work, dir)
+}
+
+// fill writes the files of one directory, below being its path in the template. A directory in which nothing has
+// parameters is one link.
+func (t *Template) fill(work, below string, filled map[string]string) error {
+	entries, err := os.ReadDir(filepath.Join(t.addOn, DirName, below))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		path := filepath.Join(below, e.Name())
+		to := filepath.Join(work, strings.TrimSuffix(path, Suffix))
+		_, parameters := t.texts[path]
+		switch {
+		case strings.HasPrefix(e.Name(), ".") || below == "" && e.Name() == generator:
+			continue
+		case parameters:
+			err = atomicfile.Write(to, []byte(filled[strings.TrimSuffix(path, Suffix)]))
+		case e.IsDir() && t.hasParameters(path):
+			if err = os.Mkdir(to, 0o755); err == nil {
+				err = t.fill(work, path, filled)
+			}
+		default:
+			up := strings.Repeat("../", 1+strings.Count(path, string(filepath.Separator)))
+			err = os.Symlink(filepath.Join(up, DirName, path), to)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generator is the script by which kURL's templates write versions. It is no part of one.
+const generator = "generate.sh"
+
+// hasParameters tells whether a file below a directory of the template has parameters.
+func (t *Template) hasParameters(dir string) bool {
+	for path := range t.texts {
+		if strings.HasPrefix(path, dir+string(filepath.Separator)) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,222 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/catalog/lint"
+	"github.com/sealift/sealift/catalog/template"
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+func (a *app) addonCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "addon",
+		Short:   "Check add-ons and write new versions of them",
+		Long:    "Check that add-ons have what a production add-on has, and write new versions of them from their templates.",
+		Example: "  sealift addon lint addons\n  sealift addon new-version kubernetes 1.36.4",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.addonLintCommand(), a.addonNewVersionCommand())
+	return cmd
+}
+
+func (a *app) addonLintCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "lint [ADDON_DIR|TREE...]",
+		Short: "Name what add-ons lack that a production add-on has",
+		Long: `Name what add-ons lack that a production add-on has, as file:line:col, all of it in one go. Without arguments the
+tree is addons.
+
+An add-on has a Manifest without mistakes that names every image which its YAML needs; an install.sh in bash whose
+functions begin with the add-on's name; an addon.yaml; a host-preflight.yaml (Troubleshoot's HostPreflight) and a
+troubleshoot.yaml (its SupportBundle); and where it has several versions, a template that they follow and link to.
+
+For add-ons without addon.yaml, such as kURL's, what is missing is a warning. Errors end with exit code 1.`,
+		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
+		RunE: func(_ *cobra.Command, paths []string) error {
+			if len(paths) == 0 {
+				paths = []string{"addons"}
+			}
+			return a.lintAddOns(paths, format)
+		},
+	}
+	addOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) lintAddOns(paths []string, format string) error {
+	dirs, err := lint.Find(paths...)
+	if err != nil {
+		return err
+	}
+	all := []diag.Finding{}
+	for _, dir := range dirs {
+		findings, err := lint.AddOn(dir)
+		if err != nil {
+			return err
+		}
+		all = append(all, findings...)
+	}
+	if format == "json" {
+		if err := a.printJSON(all); err != nil {
+			return err
+		}
+	}
+	bad := 0
+	for _, finding := range all {
+		if format != "json" {
+			fmt.Fprintln(a.out, finding.Error())
+		}
+		if finding.Severity == diag.Error {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%s, %s", counted(len(dirs), "add-on"), counted(bad, "error"))
+	}
+	if format != "json" {
+		fmt.Fprintf(a.out, "%s, no errors, %s\n", counted(len(dirs), "add-on"), counted(len(all), "warning"))
+	}
+	return nil
+}
+
+type newVersionOptions struct {
+	sources      sources
+	addons       string
+	from         string
+	set          map[string]string
+	lock, noLock bool
+	format       string
+}
+
+// newVersion is the JSON of addon new-version.
+type newVersion struct {
+	template.Version
+	Lock *builder.Locked `json:"lock,omitempty"` // missing when the version was not locked
+}
+
+func (a *app) addonNewVersionCommand() *cobra.Command {
+	var o newVersionOptions
+	cmd := &cobra.Command{
+		Use:   "new-version NAME VERSION",
+		Short: "Write a new version of an add-on from its template",
+		Long: `Write addons/NAME/VERSION from addons/NAME/template, lock it, and tell what has changed since the newest version.
+
+A file of the template that ends in .tmpl, such as Manifest.tmpl, is written with its parameters filled in; all others
+are links. ${VERSION} is the version. Other parameters are given with --set; those that are not are as in --from. A
+version that is there is never changed.
+
+The new version is locked when the network answers, or left unlocked when it does not; --lock and --no-lock choose. When
+something cannot be resolved, no version is left behind.`,
+		Example: `  sealift addon new-version kubernetes 1.36.4
+  sealift addon new-version kubernetes 1.37.0 --set etcd=3.6.9-0 --set coredns=v1.14.3 --lock
+  sealift addon new-version kubernetes 1.35.5 --from 1.35.4 --no-lock -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.newVersion(cmd.Context(), args[0], args[1], o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.addons, "addons", "addons", "directory of the add-ons")
+	flags.StringVar(&o.from, "from", "", "version that has the parameters which are not given (default: the newest)")
+	flags.StringToStringVar(&o.set, "set", nil, "parameters of the template, such as etcd=3.6.9-0 for ${ETCD}")
+	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail when the network does not answer")
+	flags.BoolVar(&o.noLock, "no-lock", false, "do not lock the version")
+	cmd.MarkFlagsMutuallyExclusive("lock", "no-lock")
+	o.sources.add(flags)
+	addOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a *app) newVersion(ctx context.Context, name, version string, o newVersionOptions) error {
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return usageError("%q is not the name of an add-on", name)
+	}
+	dir := filepath.Join(o.addons, name)
+	t, err := template.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("add-on %s has no %s to write versions from: %w", name, filepath.Join(dir, template.DirName, template.ManifestFile), err)
+	}
+	if err != nil {
+		return err
+	}
+	v, err := t.Write(version, template.Options{From: o.from, Set: o.set})
+	var missing *template.MissingError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("%w; give each with --set NAME=VALUE", err)
+	}
+	if err != nil {
+		return err
+	}
+	locked, err := a.lockNewVersion(ctx, v.Dir, o)
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock %s: %w\nnothing was written", v.Dir, err), os.RemoveAll(v.Dir))
+	}
+	if o.format == "json" {
+		return a.printJSON(newVersion{Version: v, Lock: locked})
+	}
+	a.printNewVersion(v, locked)
+	return nil
+}
+
+// lockNewVersion locks a version, or returns nil when it is not to be locked or the network does not answer.
+func (a *app) lockNewVersion(ctx context.Context, dir string, o newVersionOptions) (*builder.Locked, error) {
+	if o.noLock {
+		return nil, nil
+	}
+	settings, err := o.sources.options(a)
+	if err != nil {
+		return nil, err
+	}
+	if !o.lock {
+		m, err := manifest.Load(filepath.Join(dir, manifest.FileName))
+		if err != nil {
+			return nil, err
+		}
+		if !builder.Online(ctx, settings.Config.Mirrors, m) {
+			fmt.Fprintf(a.errOut, "the network does not answer; lock the version later with: sealift lock %s\n", dir)
+			return nil, nil
+		}
+	}
+	store, err := o.sources.cache.open()
+	if err != nil {
+		return nil, err
+	}
+	defer o.sources.cache.close(a, store)
+	watch := newTransferWatch(a.errOut, "fetched")
+	settings.Progress = watch
+	b, err := builder.New(store, settings)
+	if err != nil {
+		return nil, usageError("%v", err)
+	}
+	locked, err := b.Lock(ctx, dir, builder.LockUpdate)
+	watch.settle()
+	return &locked, err
+}
+
+func (a *app) printNewVersion(v template.Version, locked *builder.Locked) {
+	fmt.Fprintf(a.out, "%s: written\n", v.Dir)
+	for _, name := range slices.Sorted(maps.Keys(v.Parameters)) {
+		fmt.Fprintf(a.out, "  with %s=%s\n", name, v.Parameters[name])
+	}
+	if v.ComparedTo != "" {
+		fmt.Fprintf(a.out, "compared to %s: %s\n", v.ComparedTo, counted(len(v.Changes), "change"))
+	}
+	for _, change := range v.Changes {
+		fmt.Fprintf(a.out, "  %s\n", change)
+	}
+	if locked != nil {
+		fmt.Fprintf(a.out, "%s: written, %s\n", locked.Path, counted(len(locked.Changes), "name"))
+	}
+}
