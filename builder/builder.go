@@ -19,6 +19,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/cache"
@@ -218,18 +220,27 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package, inpu
 		return 0, "", err
 	}
 	defer f.Discard()
-	h := sha256.New()
-	if _, err := bundle.WritePackage(ctx, io.MultiWriter(f, h), p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs, Key: b.key}); err != nil {
+	if _, err := bundle.WritePackage(ctx, f.File, p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs, Key: b.key}); err != nil {
 		return 0, "", b.explain(err, p)
 	}
 	info, err := f.Stat()
 	if err != nil {
 		return 0, "", err
 	}
+	var group errgroup.Group
+	group.Go(f.Sync) // the disk and the hash take their time side by side
+	group.Go(func() error {
+		h := sha256.New()
+		_, err := io.Copy(h, io.NewSectionReader(f, 0, info.Size()))
+		digest = hex.EncodeToString(h.Sum(nil))
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return 0, "", err
+	}
 	if err := f.Commit(path, 0o644); err != nil {
 		return 0, "", err
 	}
-	digest = hex.EncodeToString(h.Sum(nil))
 	return info.Size(), digest, b.remember(path, info, output{Input: input, SHA256: digest})
 }
 

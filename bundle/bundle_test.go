@@ -126,6 +126,21 @@ func TestSamePackageGivesSameBytes(t *testing.T) {
 	}
 }
 
+func TestFileIsWrittenSideBySide(t *testing.T) {
+	want := write(t, demo("app"), bundle.WriteOptions{})
+	f, err := os.Create(filepath.Join(t.TempDir(), "app.tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := bundle.WritePackage(t.Context(), f, demo("app"), bundle.WriteOptions{Jobs: 4}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(f.Name()); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v: %d bytes, want %d", err, len(got), len(want))
+	}
+}
+
 func TestEachByteTravelsOnce(t *testing.T) {
 	one := write(t, demo("one"), bundle.WriteOptions{})
 	if len(one) > len(layer)*11/10 {

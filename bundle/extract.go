@@ -9,6 +9,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced
@@ -67,19 +70,19 @@ func (a *Archive) extract(root *os.Root, e Entry) (err error) {
 // Verify reads every entry and reports all that are not what the index says. Of a bundle it also reports packages that are
 // not what their own indexes say.
 func (a *Archive) Verify(ctx context.Context) error {
-	errs := []error{a.verifyEnds()}
-	for _, e := range a.Index.Entries {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		r, err := a.OpenEntry(e.Path)
-		if err == nil {
-			_, err = io.Copy(io.Discard, r)
-			err = errors.Join(err, r.Close())
-		}
-		if err != nil {
-			errs = append(errs, err)
-		}
+	errs := make([]error, len(a.Index.Entries)+1)
+	errs[len(a.Index.Entries)] = a.verifyEnds()
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, e := range a.Index.Entries {
+		group.Go(func() error {
+			errs[i] = a.verifyEntry(ctx, e)
+			return nil
+		})
+	}
+	_ = group.Wait() // all errors count, in the order of the archive
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if a.Index.Kind == KindBundle && errors.Join(errs...) == nil {
 		for _, p := range a.Index.Packages {
@@ -88,4 +91,16 @@ func (a *Archive) Verify(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (a *Archive) verifyEntry(ctx context.Context, e Entry) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	r, err := a.OpenEntry(e.Path)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, r)
+	return errors.Join(err, r.Close())
 }

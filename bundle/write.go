@@ -31,7 +31,7 @@ type WriteOptions struct {
 	// Spool is a directory for the deflated forms of large files, kept by digest, so that the next archive with the same
 	// file need not compress it again. Empty: the system's temporary directory, nothing kept.
 	Spool string
-	// Jobs is how many files are compressed at once; zero means one.
+	// Jobs is how many files are compressed, and written where the archive goes into a file, at once; zero means one.
 	Jobs int
 	// Key signs the index, if it is not nil.
 	Key *signature.Key
@@ -222,15 +222,51 @@ func (p *packer) write(ctx context.Context, w io.Writer, index *Index, pieces []
 			return err
 		}
 	}
-	for _, piece := range pieces {
+	if f, ok := w.(*os.File); ok && p.options.Jobs > 1 {
+		err = writeSideBySide(ctx, f, pieces, p.options.Jobs)
+	} else {
+		err = writeInOrder(ctx, w, pieces)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(endOfArchive)
+	return err
+}
+
+func writeInOrder(ctx context.Context, w io.Writer, pieces []piece) error {
+	for _, p := range pieces {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := piece.write(w); err != nil {
-			return fmt.Errorf("%s: %w", piece.entry.Path, err)
+		if err := p.write(w); err != nil {
+			return fmt.Errorf("%s: %w", p.entry.Path, err)
 		}
 	}
-	_, err = w.Write(endOfArchive)
+	return nil
+}
+
+// writeSideBySide writes the members to the places in a file that layOut gave them, several at once, the longest first. The
+// file is left at their end.
+func writeSideBySide(ctx context.Context, f *os.File, pieces []piece, jobs int) error {
+	base, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	longest := slices.SortedStableFunc(slices.Values(pieces), func(a, b piece) int { return cmp.Compare(b.entry.Length, a.entry.Length) })
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(jobs)
+	end := base
+	for _, p := range longest {
+		end += p.entry.Length
+		group.Go(func() error {
+			return writeInOrder(ctx, io.NewOffsetWriter(f, base+p.entry.Offset), []piece{p})
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	_, err = f.Seek(end, io.SeekStart)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -144,7 +145,8 @@ func (r Request) files() ([]bundle.File, error) {
 
 // Write writes the bundle.
 func (p *Plan) Write(ctx context.Context, w io.Writer) (bundle.Index, error) {
-	return bundle.WriteBundle(ctx, w, bundle.Bundle{Files: p.files, Packages: p.packages}, bundle.WriteOptions{Spool: p.request.Spool, Key: p.request.Key})
+	return bundle.WriteBundle(ctx, w, bundle.Bundle{Files: p.files, Packages: p.packages}, bundle.WriteOptions{
+		Spool: p.request.Spool, Key: p.request.Key, Jobs: runtime.GOMAXPROCS(0)})
 }
 
 // Close releases the packages.
