@@ -32,6 +32,7 @@ type Version struct {
 	Dir        string            `json:"dir"`
 	From       string            `json:"from,omitempty"` // empty when the add-on had no version
 	Parameters map[string]string `json:"parameters"`
+	Kept       []string          `json:"kept,omitempty"`       // those that are as in From
 	ComparedTo string            `json:"comparedTo,omitempty"` // the newest version that was there
 	Changes    []Change          `json:"changes"`              // of the Manifest, compared to that
 }
@@ -82,6 +83,7 @@ func (t *Template) Write(version string, o Options) (Version, error) {
 	if v.Parameters, err = t.choose(version, v.From, o.Set); err != nil {
 		return Version{}, err
 	}
+	v.Kept = t.kept(o.Set)
 	filled, err := t.Fill(v.Parameters)
 	if err != nil {
 		return Version{}, fmt.Errorf("write %s: %w", v.Dir, err)
@@ -140,7 +142,7 @@ func (t *Template) choose(version, from string, set map[string]string) (map[stri
 	}
 	known := t.Parameters()
 	for _, given := range slices.Sorted(maps.Keys(set)) {
-		name := strings.ToUpper(strings.ReplaceAll(given, "-", "_"))
+		name := parameterName(given)
 		switch {
 		case name == VersionParameter:
 			return nil, fmt.Errorf("parameter %s is the version itself and cannot be set", name)
@@ -153,6 +155,18 @@ func (t *Template) choose(version, from string, set map[string]string) (map[stri
 	}
 	values[VersionParameter] = version
 	return values, nil
+}
+
+// parameterName is the name in the template of a parameter that was given.
+func parameterName(given string) string { return strings.ToUpper(strings.ReplaceAll(given, "-", "_")) }
+
+// kept lists the parameters that set does not give.
+func (t *Template) kept(set map[string]string) []string {
+	given := map[string]bool{VersionParameter: true}
+	for name := range set {
+		given[parameterName(name)] = true
+	}
+	return slices.DeleteFunc(t.Parameters(), func(name string) bool { return given[name] })
 }
 
 // check reads a Manifest that was filled in. Its lines are those of the template, by whose name mistakes are told.

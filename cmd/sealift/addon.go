@@ -133,7 +133,6 @@ something cannot be resolved, no version is left behind.`,
 	flags.StringToStringVar(&o.set, "set", nil, "parameters of the template, such as etcd=3.6.9-0 for ${ETCD}")
 	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail when the network does not answer")
 	flags.BoolVar(&o.noLock, "no-lock", false, "do not lock the version")
-	cmd.MarkFlagsMutuallyExclusive("lock", "no-lock")
 	o.sources.add(flags)
 	addOutputFlag(cmd, &o.format)
 	return cmd
@@ -142,6 +141,9 @@ something cannot be resolved, no version is left behind.`,
 func (a *app) newVersion(ctx context.Context, name, version string, o newVersionOptions) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return usageError("%q is not the name of an add-on", name)
+	}
+	if o.lock && o.noLock {
+		return usageError("--lock and --no-lock exclude each other; choose one")
 	}
 	dir := filepath.Join(o.addons, name)
 	t, err := template.Open(dir)
@@ -208,7 +210,11 @@ func (a *app) lockNewVersion(ctx context.Context, dir string, o newVersionOption
 func (a *app) printNewVersion(v template.Version, locked *builder.Locked) {
 	fmt.Fprintf(a.out, "%s: written\n", v.Dir)
 	for _, name := range slices.Sorted(maps.Keys(v.Parameters)) {
-		fmt.Fprintf(a.out, "  with %s=%s\n", name, v.Parameters[name])
+		from := ""
+		if slices.Contains(v.Kept, name) {
+			from = ", as in " + v.From
+		}
+		fmt.Fprintf(a.out, "  with %s=%s%s\n", name, v.Parameters[name], from)
 	}
 	if v.ComparedTo != "" {
 		fmt.Fprintf(a.out, "compared to %s: %s\n", v.ComparedTo, counted(len(v.Changes), "change"))
@@ -217,6 +223,6 @@ func (a *app) printNewVersion(v template.Version, locked *builder.Locked) {
 		fmt.Fprintf(a.out, "  %s\n", change)
 	}
 	if locked != nil {
-		fmt.Fprintf(a.out, "%s: written, %s\n", locked.Path, counted(len(locked.Changes), "name"))
+		fmt.Fprintf(a.out, "%s: written, %s\n", locked.Path, counted(len(locked.Changes), "change"))
 	}
 }
