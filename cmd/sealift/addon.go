@@ -226,3 +226,8 @@ func (a *app) printNewVersion(v template.Version, locked *builder.Locked) {
 		fmt.Fprintf(a.out, "%s: written, %s\n", locked.Path, counted(len(locked.Changes), "change"))
 	}
 }
+
+// withoutTemplates leaves out what addons/*/* names beside versions: the templates that they are written from.
+func withoutTemplates(dirs []string) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return filepath.Base(dir) == template.DirName })
+}

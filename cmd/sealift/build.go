@@ -53,7 +53,7 @@ Hat's, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
   sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			return a.build(cmd.Context(), dirs, o)
+			return a.build(cmd.Context(), withoutTemplates(dirs), o)
 		},
 	}
 	flags := cmd.Flags()

@@ -31,7 +31,7 @@ A build takes what a lock has from there, and 'sealift build --locked' takes not
   sealift lock addons/*/* --check
   sealift lock addons/flannel/0.26.7 --update --platform linux/amd64,linux/arm64 -o json`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, dirs []string) error { return a.lock(cmd.Context(), dirs, o) },
+		RunE: func(cmd *cobra.Command, dirs []string) error { return a.lock(cmd.Context(), withoutTemplates(dirs), o) },
 	}
 	flags := cmd.Flags()
 	flags.BoolVar(&o.check, "check", false, "change nothing; fail if a lock differs from what its Manifest stands for now")
