@@ -124,5 +124,6 @@ func (b *bench) bundles() []benchCase {
 	return []benchCase{
 		{"cat of the same bytes", prepare, fmt.Sprintf("cat %s/bench-1.0.tar.gz >out.tar.gz && sync out.tar.gz", built)},
 		{"sealift bundle", prepare, fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz >/dev/null", b.sealift, built)},
+		{"sealift bundle --verify=false", prepare, fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz --verify=false >/dev/null", b.sealift, built)},
 	}
 }
