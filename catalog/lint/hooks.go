@@ -58,7 +58,7 @@ func (c *checker) functions(script io.Reader) ([]*syntax.FuncDecl, error) {
 	case err != nil:
 		return nil, err
 	}
-	if c.take(&list); list.Err() != nil {
+	if c.take(&list); len(list.Findings()) > 0 {
 		return nil, nil
 	}
 	functions := []*syntax.FuncDecl{}

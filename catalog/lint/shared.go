@@ -2,11 +2,13 @@ package lint
 
 import (
 	"bytes"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/template"
@@ -70,7 +72,12 @@ func olderVersions(addOn, version string) ([]string, error) {
 // sameFile tells whether other is a copy of a file. It is none when it is not there, or itself a link.
 func sameFile(path string, info fs.FileInfo, other string) (bool, error) {
 	there, err := os.Lstat(other)
-	if err != nil || !there.Mode().IsRegular() || there.Size() != info.Size() {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+		return false, nil
+	case err != nil:
+		return false, err
+	case !there.Mode().IsRegular() || there.Size() != info.Size():
 		return false, nil
 	}
 	a, err := os.ReadFile(path)
