@@ -89,7 +89,7 @@ func TestAKilledPublishIsContinued(t *testing.T) {
 				if line.Sent()-before >= target {
 					killed++
 					_ = cmd.Process.Kill()
-					<-ended
+					_ = <-ended // killed
 					running = false
 				}
 			}

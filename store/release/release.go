@@ -200,7 +200,7 @@ func (r Release) record(ctx context.Context, key string, info store.Info) (Packa
 	}
 	var p Package
 	if json.Unmarshal(data, &p) != nil || p.Key != key {
-		return Package{}, false, nil // publishing the package again writes it anew
+		return Package{}, false, nil //nolint:nilerr // publishing the package again writes it anew
 	}
 	if p.is(info) {
 		return p, true, nil

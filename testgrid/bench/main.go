@@ -18,8 +18,9 @@ func main() {
 	rounds := flag.Int("rounds", 3, "how often each case runs; the median counts")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	defer stop()
-	if err := run(ctx, *sealift, *rounds); err != nil {
+	err := run(ctx, *sealift, *rounds)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}

@@ -13,11 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/scratch"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // DefaultVersion is the Kubernetes release that runs when none is asked for, and etcdVersion the etcd under it.

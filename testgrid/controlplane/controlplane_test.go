@@ -5,11 +5,12 @@ import (
 	"net/url"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/controlplane"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 func TestStoresObjectsAndSaysItsVersion(t *testing.T) {
