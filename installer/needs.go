@@ -28,7 +28,22 @@ func (i *Install) Preflight(ctx context.Context) (preflight.Report, error) {
 	if err != nil {
 		return preflight.Report{}, err
 	}
-	return preflight.Run(ctx, append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}))
+	return preflight.Run(ctx, append(preflight.Builtin(h, needs),
+		preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "bundle", Probe: i.whole}))
+}
+
+// whole reads all of the bundle, so that damage is found before anything is changed and not in the middle. What is used is
+// checked once more while it is being used: a disk may have been swapped.
+func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
+	if len(i.Pending()) == 0 {
+		r.Passf("not looked at: nothing of it is needed")
+		return
+	}
+	if err := i.archive.Verify(ctx); err != nil {
+		r.Failf("copy the bundle again", "damaged: %v", err)
+		return
+	}
+	r.Passf("%d files are as its index says", len(i.archive.Index.Entries))
 }
 
 // address wants one that other nodes and the node itself reach the API server by.

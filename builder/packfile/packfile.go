@@ -2,9 +2,6 @@
 package packfile
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"io/fs"
 
@@ -17,11 +14,7 @@ const Mode fs.FileMode = 0o644
 
 // Bytes is a file whose content the build made itself.
 func Bytes(path string, data []byte) bundle.File {
-	sum := sha256.Sum256(data)
-	return bundle.File{
-		Path: path, Mode: Mode, Size: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
-		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil },
-	}
+	return bundle.BytesFile(path, Mode, data)
 }
 
 // Cached is a file whose content the cache has.
