@@ -70,27 +70,7 @@ func (a *app) lintAddOns(paths []string, format string) error {
 		}
 		all = append(all, findings...)
 	}
-	if format == "json" {
-		if err := a.printJSON(all); err != nil {
-			return err
-		}
-	}
-	bad := 0
-	for _, finding := range all {
-		if format != "json" {
-			fmt.Fprintln(a.out, finding.Error())
-		}
-		if finding.Severity == diag.Error {
-			bad++
-		}
-	}
-	if bad > 0 {
-		return fmt.Errorf("%s, %s", counted(len(dirs), "add-on"), counted(bad, "error"))
-	}
-	if format != "json" {
-		fmt.Fprintf(a.out, "%s, no errors, %s\n", counted(len(dirs), "add-on"), counted(len(all), "warning"))
-	}
-	return nil
+	return a.printFindings(all, format, counted(len(dirs), "add-on"))
 }
 
 type newVersionOptions struct {

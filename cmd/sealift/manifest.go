@@ -64,6 +64,11 @@ func (a *app) lintManifests(paths []string, format string) error {
 		}
 		all = append(all, findings...)
 	}
+	return a.printFindings(all, format, counted(len(files), "Manifest"))
+}
+
+// printFindings prints what is wrong in what was looked at, and fails when there are errors among it.
+func (a *app) printFindings(all []diag.Finding, format, looked string) error {
 	if format == "json" {
 		if err := a.printJSON(all); err != nil {
 			return err
@@ -79,10 +84,10 @@ func (a *app) lintManifests(paths []string, format string) error {
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%s, %s", counted(len(files), "Manifest"), counted(bad, "error"))
+		return fmt.Errorf("%s, %s", looked, counted(bad, "error"))
 	}
 	if format != "json" {
-		fmt.Fprintf(a.out, "%s, no errors, %s\n", counted(len(files), "Manifest"), counted(len(all), "warning"))
+		fmt.Fprintf(a.out, "%s, no errors, %s\n", looked, counted(len(all), "warning"))
 	}
 	return nil
 }
