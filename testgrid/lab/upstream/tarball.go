@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
 
