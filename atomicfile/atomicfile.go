@@ -55,7 +55,7 @@ func (f *File) Commit(path string, mode os.FileMode) error {
 	if err := f.Place(path, mode); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return SyncDir(filepath.Dir(path))
 }
 
 // Place is Commit for what is checked whenever it is read: after a loss of power the file may be there with other content.
@@ -128,7 +128,8 @@ func removeAbandoned(path string) error {
 	return os.Remove(path)
 }
 
-func syncDir(dir string) error {
+// SyncDir makes the names in a directory survive a loss of power: of files made, renamed or removed there.
+func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err

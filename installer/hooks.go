@@ -44,12 +44,11 @@ func (h *hooks) set(ctx context.Context, variables map[string]string) error {
 	return nil
 }
 
-// value is a variable as the hooks see it.
-func (h *hooks) value(name string) string {
-	if v, ok := h.state[name]; ok {
-		return v
-	}
-	return h.variables[name]
+// values are the variables as the hooks see them.
+func (h *hooks) values() map[string]string {
+	all := maps.Clone(h.variables)
+	maps.Copy(all, h.state)
+	return all
 }
 
 // call calls one function and returns the variables that it changed.

@@ -130,16 +130,9 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 
 func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
-	vars := make(map[string]string)
-	for name := range i.hooks.variables {
-		vars[name] = i.hooks.value(name)
-	}
-	for name := range i.hooks.state {
-		vars[name] = i.hooks.value(name)
-	}
 	init := cluster.Init{
 		Base: filepath.Join(i.options.Root, k.info.Dir(), "kubeadm", "init"), Work: filepath.Join(i.options.Root, "kustomize", "kubeadm"),
-		Variables: vars, Output: i.log,
+		Variables: i.hooks.values(), Output: i.log,
 	}
 	if err := init.Run(ctx); err != nil {
 		return nil, err

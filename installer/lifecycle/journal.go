@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // Outcome is what a record says of its step.
@@ -84,7 +86,7 @@ func OpenJournal(dir string) (_ *Journal, err error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	j.setRecords(records)
-	return j, syncDir(dir)
+	return j, atomicfile.SyncDir(dir)
 }
 
 // ReadJournal reads the records in dir without locking: for showing them while work goes on. No journal is no records.
@@ -187,12 +189,4 @@ func (j *Journal) Close() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
