@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // journal remembers one upload on the disk: its id, and the parts that are done. It is a file of JSON lines, the first about
@@ -148,11 +150,7 @@ func (j *journal) start(head journalHead) error {
 	if err := j.write(head); err != nil {
 		return err
 	}
-	folder, err := os.Open(filepath.Dir(j.file.Name()))
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return atomicfile.SyncDir(filepath.Dir(j.file.Name()))
 }
 
 // forget drops what was remembered, until start.
