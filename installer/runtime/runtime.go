@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -68,6 +69,7 @@ type Result struct {
 }
 
 // Load brings all images of a layout into containerd, unpacked and pinned. Images that are there are left alone.
+// It calls progress before each image that it loads, one call at a time.
 func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref string)) (Result, error) {
 	ctx, release, err := r.client.WithLease(ctx) // nothing is collected before it has a name
 	if err != nil {
@@ -75,6 +77,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	}
 	defer func() { _ = release(context.WithoutCancel(ctx)) }()
 	present := make([]bool, len(layout.Images))
+	var reporting sync.Mutex
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelImages)
 	for i, image := range layout.Images {
@@ -82,7 +85,9 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 			if present[i], err = r.present(gctx, image); err != nil || present[i] {
 				return err
 			}
+			reporting.Lock()
 			progress(image.Ref)
+			reporting.Unlock()
 			if err := r.load(gctx, layout, image); err != nil {
 				return fmt.Errorf("load image %s: %w", image.Ref, err)
 			}
