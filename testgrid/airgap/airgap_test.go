@@ -4,134 +4,14 @@ package airgap_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
-
-const repository = "../.."
-
-// addOns are those of the demo's Installer, with a release of Kubernetes.
-func addOns(kubernetes string) []string {
-	return []string{"containerd/2.2.1", "kubernetes/" + kubernetes, "flannel/0.26.7", "local-path-provisioner/0.0.30", "metrics-server/0.9.0"}
-}
-
-// road is a bundle on a USB disk and all that led to it.
-type road struct {
-	sealift  string
-	config   string // sealift.yaml with the mirrors
-	cache    string
-	packages string
-	usb      string
-}
-
-// build goes from Manifests to the bundle, for one release of Kubernetes on one system.
-func build(t *testing.T, kubernetes, system string) road {
-	t.Helper()
-	dir := t.TempDir()
-	r := road{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(dir, "cache"),
-		packages: filepath.Join(dir, "packages"), usb: filepath.Join(dir, "usb")}
-	for _, d := range []string{r.packages, r.usb} {
-		if err := os.Mkdir(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	compile := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", r.sealift, "./cmd/sealift")
-	compile.Dir, compile.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	m, err := mirror.Serve(t.Context(), mirror.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
-	if err := m.WriteConfig(r.config); err != nil {
-		t.Fatal(err)
-	}
-	args := []string{"build", "--out", r.packages, "--target", system, "--config", r.config, "--cache", r.cache}
-	for _, a := range addOns(kubernetes) {
-		args = append(args, "addons/"+a)
-	}
-	r.run(t, args...)
-	demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installer := filepath.Join(dir, "installer.yaml")
-	if err := os.WriteFile(installer, bytes.ReplaceAll(demo, []byte("1.36.3"), []byte(kubernetes)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r.run(t, "bundle", "-f", installer, "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"))
-	unpack := exec.CommandContext(t.Context(), "tar", "xzf", "cluster.tar.gz", "--occurrence=1", "install.sh")
-	unpack.Dir = r.usb
-	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return r
-}
-
-// run runs sealift on the building machine and returns what it printed.
-func (r road) run(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), r.sealift, args...)
-	var out, errOut bytes.Buffer
-	cmd.Dir, cmd.Stdout, cmd.Stderr = repository, &out, &errOut
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("sealift %s: %v\n%s%s", strings.Join(args, " "), err, out.String(), errOut.String())
-	}
-	return out.String()
-}
-
-// node is a booted host.
-type node struct {
-	*host.Host
-	t *testing.T
-}
-
-// run runs a script in the host and returns its output and exit code.
-func (n node) run(script string) (string, int) {
-	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), 15*time.Minute)
-	defer cancel()
-	var out bytes.Buffer
-	err := n.Exec(ctx, host.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &out})
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return out.String(), exit.ExitCode()
-	}
-	if err != nil {
-		n.t.Fatalf("%s: %v\n%s", script, err, out.String())
-	}
-	return out.String(), 0
-}
-
-func (n node) must(script string) string {
-	n.t.Helper()
-	out, code := n.run(script)
-	if code != 0 {
-		n.t.Fatalf("%s: exit %d\n%s", script, code, out)
-	}
-	return out
-}
-
-// refuses wants a script to fail with a code and a reason.
-func (n node) refuses(script string, code int, reason string) {
-	n.t.Helper()
-	if out, got := n.run(script); got != code || !strings.Contains(out, reason) {
-		n.t.Errorf("%s: exit %d, want %d and %q in\n%s", script, got, code, reason, out)
-	}
-}
 
 const (
 	install = "cd /media/usb && cat install.sh | bash -s airgap"
@@ -140,7 +20,7 @@ const (
 
 func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{Name: "airgap-test", USB: []string{r.usb}}), t}
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	refusals(n)
 	interrupted(n)

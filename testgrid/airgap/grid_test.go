@@ -15,7 +15,7 @@ func TestEveryReleaseOnEverySystem(t *testing.T) {
 	for _, row := range []struct{ kubernetes, system string }{{"1.35.4", "debian-12"}, {"1.35.4", "debian-13"}, {"1.36.3", "debian-13"}} {
 		t.Run(row.kubernetes+" on "+row.system, func(t *testing.T) {
 			r := build(t, row.kubernetes, row.system)
-			n := node{host.ForTest(t, host.Spec{Name: "grid-test", OS: row.system, USB: []string{r.usb}}), t}
+			n := node{host.ForTest(t, host.Spec{OS: row.system, USB: []string{r.usb}}), t}
 			n.must(install)
 			cluster(n)
 			secondRun(n)
@@ -26,7 +26,7 @@ func TestEveryReleaseOnEverySystem(t *testing.T) {
 // TestKilledAtEveryStep kills the install at each of its steps, one after the other, and lets it go on.
 func TestKilledAtEveryStep(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{Name: "killed-test", USB: []string{r.usb}}), t}
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	var plan struct{ Steps []struct{ ID string } }
 	if err := json.Unmarshal([]byte(n.must("cd /media/usb && cat install.sh | bash -s airgap --plan --output=json 2>/dev/null")), &plan); err != nil {
 		t.Fatal(err)
