@@ -136,3 +136,27 @@ func SyncDir(dir string) error {
 	}
 	return errors.Join(d.Sync(), d.Close())
 }
+
+// MkdirAll is os.MkdirAll for folders that are to survive a loss of power.
+func MkdirAll(path string, mode os.FileMode) error {
+	missing := []string{}
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		_, err := os.Stat(dir)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		missing = append(missing, dir)
+	}
+	if err := os.MkdirAll(path, mode); err != nil {
+		return err
+	}
+	for _, dir := range missing {
+		if err := SyncDir(filepath.Dir(dir)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -128,7 +128,7 @@ func (p *planner) files() error {
 	}
 	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 {
 		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
-			Timeout: hookTime, Inputs: lifecycle.Digest(p.everything(), names), Run: p.installPackages(names)})
+			Timeout: hookTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)})
 	}
 	return nil
 }

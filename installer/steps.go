@@ -57,16 +57,29 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
 		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Output: i.log}
-		for _, a := range i.addOns {
-			dir := path.Join(a.info.Dir(), "packages", i.facts.Target())
-			for _, index := range []string{host.AptIndex, host.YumIndex} {
-				if _, ok := i.archive.Entry(path.Join(dir, index)); ok {
-					packages.Repositories = append(packages.Repositories, filepath.Join(i.options.Root, dir))
-				}
-			}
+		for _, index := range i.hostRepositories() {
+			packages.Repositories = append(packages.Repositories, filepath.Join(i.options.Root, index.folder))
 		}
 		return nil, packages.Install(ctx, names)
 	}
+}
+
+// hostRepository is a folder of the bundle with packages for this host.
+type hostRepository struct {
+	folder string // relative to the install root
+	Index  string `json:"index"` // digest of the list of its packages
+}
+
+func (i *Install) hostRepositories() (found []hostRepository) {
+	for _, a := range i.addOns {
+		folder := path.Join(a.info.Dir(), "packages", i.facts.Target())
+		for _, index := range []string{host.AptIndex, host.YumIndex} {
+			if e, ok := i.archive.Entry(path.Join(folder, index)); ok {
+				found = append(found, hostRepository{folder, e.SHA256})
+			}
+		}
+	}
+	return found
 }
 
 func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {

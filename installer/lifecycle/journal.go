@@ -42,9 +42,10 @@ type Record struct {
 // Journal is what a node has finished: one JSON record a line, each synced to disk before the work goes on. The file is
 // readable by root alone, since hooks may leave secrets in their state.
 type Journal struct {
+	dir     string
 	records []Record
 	last    map[string]int // the newest record of each step
-	file    *os.File
+	file    *os.File       // nil before the first record of a node that has none
 	lock    *os.File
 }
 
@@ -54,39 +55,56 @@ var ErrBusy = errors.New("another sealift is at work on this node")
 const journalName = "journal.jsonl"
 
 // OpenJournal opens the journal in dir for one process alone; the lock goes with the process. A last line that was cut
-// by a crash is dropped.
-func OpenJournal(dir string) (_ *Journal, err error) {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+// by a crash is dropped. Where there is no journal nothing is made until Begin, so that looking leaves no trace.
+func OpenJournal(dir string) (*Journal, error) {
+	j := &Journal{dir: dir, last: map[string]int{}}
+	if _, err := os.Stat(filepath.Join(dir, journalName)); errors.Is(err, os.ErrNotExist) {
+		return j, nil
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+	return j, j.open()
+}
+
+// Begin makes the journal's folder and takes the lock, if that is not done. Every Run begins with it.
+func (j *Journal) Begin() error {
+	if j.file != nil {
+		return nil
 	}
-	j := &Journal{lock: lock}
+	if err := atomicfile.MkdirAll(j.dir, 0o700); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := j.open(); err != nil {
+		return err
+	}
+	if len(j.records) > 0 {
+		return errors.Join(fmt.Errorf("%w: it began after the plan was made; run the command again", ErrBusy), j.Close())
+	}
+	return nil
+}
+
+func (j *Journal) open() (err error) {
 	defer func() {
 		if err != nil {
-			_ = j.Close()
+			err = errors.Join(err, j.Close())
 		}
 	}()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return nil, fmt.Errorf("%w; wait for it to end (%s is locked)", ErrBusy, lock.Name())
+	if j.lock, err = os.OpenFile(filepath.Join(j.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
-	if j.file, err = os.OpenFile(filepath.Join(dir, journalName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+	if err := unix.Flock(int(j.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return fmt.Errorf("%w; wait for it to end (%s is locked)", ErrBusy, j.lock.Name())
+	}
+	if j.file, err = os.OpenFile(filepath.Join(j.dir, journalName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return fmt.Errorf("journal: %w", err)
 	}
 	records, good, err := readRecords(j.file)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", j.file.Name(), err)
+		return fmt.Errorf("%s: %w", j.file.Name(), err)
 	}
 	if err := j.file.Truncate(good); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
-	if _, err := j.file.Seek(good, io.SeekStart); err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+		return fmt.Errorf("journal: %w", err)
 	}
 	j.setRecords(records)
-	return j, atomicfile.SyncDir(dir)
+	return atomicfile.SyncDir(j.dir)
 }
 
 // ReadJournal reads the records in dir without locking: for showing them while work goes on. No journal is no records.
@@ -188,5 +206,6 @@ func (j *Journal) Close() error {
 			errs = append(errs, f.Close())
 		}
 	}
+	j.file, j.lock = nil, nil
 	return errors.Join(errs...)
 }

@@ -135,15 +135,48 @@ func TestDamagedJournalIsNotGuessedAt(t *testing.T) {
 
 func TestOneRunAtATime(t *testing.T) {
 	dir := t.TempDir()
-	journal(t, dir)
+	first, tooLate := journal(t, dir), journal(t, dir)
+	if err := first.Begin(); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := lifecycle.OpenJournal(dir); !errors.Is(err, lifecycle.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+	var ran []string
+	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), tooLate, quiet); !errors.Is(err, lifecycle.ErrBusy) || len(ran) > 0 {
+		t.Errorf("got %v after %v", err, ran)
+	}
+}
+
+func TestPlanMadeBeforeAnotherRunIsNotRun(t *testing.T) {
+	dir := t.TempDir()
+	first, tooLate := journal(t, dir), journal(t, dir)
+	var ran []string
+	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), first, quiet); err != nil {
+		t.Fatal(err)
+	}
+	_ = first.Close()
+	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), tooLate, quiet); err == nil || len(ran) != 3 {
+		t.Errorf("got %v after %v", err, ran)
+	}
+}
+
+func TestLookingAtTheJournalLeavesNoTrace(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "root", "state")
+	var ran []string
+	if pending := plan(&ran, "").Pending(journal(t, dir)); len(pending) != 3 {
+		t.Errorf("%d steps pending", len(pending))
+	}
+	if _, err := os.Stat(filepath.Dir(dir)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestJournalIsForRootAlone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	journal(t, dir)
+	if err := journal(t, dir).Begin(); err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]os.FileMode{"": 0o700, "journal.jsonl": 0o600} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Mode().Perm() != want {
 			t.Errorf("%q: %v %v, want %v", name, info.Mode(), err, want)

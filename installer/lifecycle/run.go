@@ -30,6 +30,9 @@ func (e *StepError) Unwrap() error { return e.Err }
 // Run runs the steps that the journal does not have as finished, in order, and stops at the first failure. It returns
 // how many ran.
 func Run(ctx context.Context, plan Plan, j *Journal, observe func(Event)) (ran int, err error) {
+	if err := j.Begin(); err != nil {
+		return 0, err
+	}
 	for i, step := range plan {
 		event := Event{Step: step, Number: i + 1, Total: len(plan)}
 		if rec, done := j.Finished(step); done {
