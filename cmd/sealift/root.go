@@ -130,6 +130,7 @@ func (a *app) commands() []*cobra.Command {
 		a.specCommand(),
 		a.bundleCommand(),
 		a.installCommand(),
+		a.imagesCommand(),
 		a.journalCommand(),
 		a.applyCommand(),
 		a.testgridCommand(),

@@ -53,7 +53,7 @@ func dockerArchive(t *testing.T, named map[string]string, images map[string]v1.I
 }
 
 func TestDockerArchivesAreLoadedOnce(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	a := dockerArchive(t, map[string]string{"one": "example.org/one:1", "two": "example.org/two:1" + digest},
 		map[string]v1.Image{"one": image(t, 3), "two": image(t, 1)})
@@ -70,7 +70,7 @@ func TestDockerArchivesAreLoadedOnce(t *testing.T) {
 }
 
 func TestDockerArchiveThatTheIndexDoesNotNameIsLoaded(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	a := dockerArchive(t, nil, map[string]v1.Image{"own": image(t, 1)})
 	if got, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err != nil || got.Loaded != 1 {
 		t.Errorf("%+v, %v", got, err)
@@ -78,7 +78,7 @@ func TestDockerArchiveThatTheIndexDoesNotNameIsLoaded(t *testing.T) {
 }
 
 func TestDockerArchiveThatHoldsAnotherImageIsRefused(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	a := dockerArchive(t, map[string]string{"one": "example.org/other:1"}, map[string]v1.Image{"one": image(t, 1)})
 	if _, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err == nil || !strings.Contains(err.Error(), "no image of that name") {
 		t.Errorf("got %v", err)
@@ -86,7 +86,7 @@ func TestDockerArchiveThatHoldsAnotherImageIsRefused(t *testing.T) {
 }
 
 func TestDamagedDockerArchiveGetsNoName(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	named := map[string]string{"one": "example.org/one:1"}
 	a := dockerArchive(t, named, map[string]v1.Image{"one": image(t, 1)})
 	unpacked := t.TempDir()

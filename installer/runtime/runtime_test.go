@@ -3,7 +3,6 @@ package runtime_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -22,41 +21,17 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/testgrid/daemon"
-	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/containerd"
 )
 
-// containerd starts a real one with its own folders and socket.
-func containerd(t *testing.T) *runtime.Runtime {
+// connect connects to a containerd of the test's own.
+func connect(t *testing.T) *runtime.Runtime {
 	t.Helper()
-	w, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	binary, err := w.File(t.Context(), upstream.FileOf{Component: "containerd-v2.2.1", Name: "containerd"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("/var/tmp", "containerd-") // a socket's path is short, and overlayfs wants a plain folder
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	config := fmt.Sprintf("version = 3\nroot = %q\nstate = %q\ndisabled_plugins = ['io.containerd.grpc.v1.cri', 'io.containerd.cri.v1.images', 'io.containerd.cri.v1.runtime', 'io.containerd.nri.v1.nri']\n[grpc]\naddress = %q\n[ttrpc]\naddress = %q\n",
-		dir+"/root", dir+"/state", dir+"/c.sock", dir+"/t.sock")
-	if err := os.WriteFile(dir+"/config.toml", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d, err := daemon.Start(daemon.Command{Path: binary, Args: []string{"--config", dir + "/config.toml"}, Log: dir + "/log"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Stop() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := runtime.Connect(ctx, dir+"/c.sock")
+	r, err := runtime.Connect(ctx, containerd.ForTest(t))
 	if err != nil {
-		t.Fatalf("%v\n%s", err, d.LogTail())
+		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = r.Close() })
 	return r
@@ -130,7 +105,7 @@ func openLayout(t *testing.T, a *bundle.Archive) *runtime.Layout {
 }
 
 func TestImagesAreLoadedOnce(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	a := archive(t, map[string]v1.Image{"example.org/one:1": image(t, 3), "example.org:5000/two:2": image(t, 1)})
 	for n, want := range []runtime.Result{{Loaded: 2}, {Present: 2}} {
 		var loading []string
@@ -142,7 +117,7 @@ func TestImagesAreLoadedOnce(t *testing.T) {
 }
 
 func TestMovedTagIsLoadedAgain(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	for range 2 {
 		a := archive(t, map[string]v1.Image{"example.org/one:1": image(t, 1)})
 		if got, err := r.Load(t.Context(), openLayout(t, a), func(string) {}); err != nil || got.Loaded != 1 {
@@ -152,7 +127,7 @@ func TestMovedTagIsLoadedAgain(t *testing.T) {
 }
 
 func TestDamagedLayerIsRefused(t *testing.T) {
-	r := containerd(t)
+	r := connect(t)
 	a := archive(t, map[string]v1.Image{"example.org/one:1": image(t, 1)})
 	var largest bundle.Entry
 	for _, e := range a.Index.Entries {

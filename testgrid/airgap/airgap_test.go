@@ -30,6 +30,19 @@ func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	}
 	t.Run("cluster", func(t *testing.T) { cluster(node{n.Host, t}) })
 	t.Run("second run", func(t *testing.T) { secondRun(node{n.Host, t}) })
+	t.Run("lost image", func(t *testing.T) { lostImage(node{n.Host, t}) })
+}
+
+// lostImage loads what is missing on a node, and nothing else.
+func lostImage(n node) {
+	n.must("ctr --namespace k8s.io images rm --sync registry.k8s.io/metrics-server/metrics-server:v0.9.0")
+	const load = "sealift images load /media/usb/cluster.tar.gz"
+	if out := n.must(load + " 2>&1"); !strings.Contains(out, "loading registry.k8s.io/metrics-server/metrics-server:v0.9.0\n1 images loaded") {
+		n.t.Errorf("with an image lost:\n%s", out)
+	}
+	if out := n.must(load + " 2>&1"); !strings.HasPrefix(out, "0 images loaded") {
+		n.t.Errorf("with all there:\n%s", out)
+	}
 }
 
 func secondRun(n node) {

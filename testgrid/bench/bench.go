@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/testgrid/containerd"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/scratch"
@@ -29,7 +30,9 @@ var images = []string{
 // bench is the registry, the tools and a folder to work in.
 type bench struct {
 	sealift, crane string
-	registry, slow string // host:port
+	ctr            string
+	containerd     *containerd.Containerd // of the case that is being measured
+	registry, slow string                 // host:port
 	rounds         int
 	dir            *scratch.Dir
 	mirror         *mirror.Mirror
@@ -52,6 +55,9 @@ func newBench(ctx context.Context, sealift string, rounds int) (_ *bench, err er
 		return nil, err
 	}
 	if b.crane, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Crane, Name: "crane"}); err != nil {
+		return nil, err
+	}
+	if b.ctr, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "ctr"}); err != nil {
 		return nil, err
 	}
 	wanted := slices.DeleteFunc(upstream.Images("v1.36.3"), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
@@ -84,6 +90,7 @@ type benchCase struct {
 	name    string
 	prepare func(dir string) error
 	script  string
+	after   func()
 }
 
 type measure struct {
@@ -103,6 +110,9 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 		return measure{}, err
 	}
 	defer os.RemoveAll(dir)
+	if c.after != nil {
+		defer c.after()
+	}
 	if c.prepare != nil {
 		if err := c.prepare(dir); err != nil {
 			return measure{}, err

@@ -20,10 +20,10 @@ func (b *bench) builds(registry, kind string) []benchCase {
 		kurl += fmt.Sprintf("%s pull --insecure --platform linux/amd64 --format=tarball %s image.tar && gzip <image.tar >images/%d.tar.gz && rm image.tar\n", b.crane, from, n)
 	}
 	return []benchCase{
-		{"crane pull --format=oci, tar", nil, crane + "tar cf out.tar oci"},
-		{"sealift build", func(dir string) error { return b.addOn(dir, registry) }, b.buildScript() + " && mv bench-1.0.tar.gz out.tar.gz"},
-		{"skopeo copy, tar", nil, skopeo + "tar cf out.tar oci"},
-		{"kURL's pipeline, " + kind, nil, kurl + "tar cf - images | gzip >out.tar.gz"},
+		{name: "crane pull --format=oci, tar", script: crane + "tar cf out.tar oci"},
+		{name: "sealift build", prepare: func(dir string) error { return b.addOn(dir, registry) }, script: b.buildScript() + " && mv bench-1.0.tar.gz out.tar.gz"},
+		{name: "skopeo copy, tar", script: skopeo + "tar cf out.tar oci"},
+		{name: "kURL's pipeline, " + kind, script: kurl + "tar cf - images | gzip >out.tar.gz"},
 	}
 }
 
@@ -41,7 +41,9 @@ func (b *bench) rebuilds() []benchCase {
 		}
 		return b.shell(dir, b.buildScript())
 	}
-	return []benchCase{{"sealift build, cold", first, b.buildScript()}, {"again, nothing changed", again, b.buildScript()}}
+	return []benchCase{
+		{name: "sealift build, cold", prepare: first, script: b.buildScript()}, {name: "again, nothing changed", prepare: again, script: b.buildScript()},
+	}
 }
 
 // resume kills a build when half of its bytes have arrived and builds again. It tells how many bytes that took beyond
@@ -116,14 +118,22 @@ func (b *bench) bundles() []benchCase {
 		if err := b.addOn(dir, b.registry); err != nil {
 			return err
 		}
-		if _, err := os.Stat(filepath.Join(built, "bench-1.0.tar.gz")); err == nil {
-			return nil
-		}
-		return b.shell(dir, fmt.Sprintf("mkdir -p %s && %s build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out %s", built, b.sealift, built))
+		return b.packed(dir, built)
 	}
 	return []benchCase{
-		{"cat of the same bytes", prepare, fmt.Sprintf("cat %s/bench-1.0.tar.gz >out.tar.gz && sync out.tar.gz", built)},
-		{"sealift bundle", prepare, fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz >/dev/null", b.sealift, built)},
-		{"sealift bundle --verify=false", prepare, fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz --verify=false >/dev/null", b.sealift, built)},
+		{name: "cat of the same bytes", prepare: prepare, script: fmt.Sprintf("cat %s/bench-1.0.tar.gz >out.tar.gz && sync out.tar.gz", built)},
+		{name: "sealift bundle", prepare: prepare, script: fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz >/dev/null", b.sealift, built)},
+		{name: "sealift bundle --verify=false", prepare: prepare, script: fmt.Sprintf("%s bundle -f installer.yaml --store %s --sealift installer.yaml --out out.tar.gz --verify=false >/dev/null", b.sealift, built)},
 	}
+}
+
+// packed builds the package once, into a folder that all cases share.
+func (b *bench) packed(dir, built string) error {
+	if _, err := os.Stat(filepath.Join(built, "bench-1.0.tar.gz")); err == nil {
+		return nil
+	}
+	if err := b.addOn(dir, b.registry); err != nil {
+		return err
+	}
+	return b.shell(dir, fmt.Sprintf("mkdir -p %s && %s build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out %s", built, b.sealift, built))
 }

@@ -43,6 +43,7 @@ func run(ctx context.Context, sealift string, rounds int) error {
 		{"build: the same, 50 ms latency and 20 MB/s per connection", b.builds(b.slow, "slow")},
 		{"rebuild", b.rebuilds()},
 		{"bundle: the package assembled from a folder", b.bundles()},
+		{"images: the package into an empty containerd", b.loads(ctx)},
 	} {
 		if err := b.table(ctx, table.title, table.cases); err != nil {
 			return err

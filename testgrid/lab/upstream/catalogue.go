@@ -45,6 +45,9 @@ const ObjectServer = "versitygw-v1.8.0"
 // Crane is go-containerregistry's command, a peer to be measured against.
 const Crane = "crane-v0.22.1"
 
+// Containerd is the release that the catalogue ships, with its own client.
+const Containerd = "containerd-v2.2.1"
+
 // Components lists everything that the lab can make.
 func Components() []Component {
 	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents())
@@ -108,7 +111,7 @@ func runtimeComponents() []Component {
 		}),
 		{Name: "containerd-release", Version: "v2.2.1", Recipe: Tarball{
 			File:  "containerd-2.2.1-linux-amd64.tar.gz",
-			Files: filesOf("containerd-v2.2.1", "bin", "containerd", "containerd-shim-runc-v2", "ctr"),
+			Files: filesOf(Containerd, "bin", "containerd", "containerd-shim-runc-v2", "ctr"),
 		}},
 		goModule("runc", "v1.3.4", GoModule{
 			Path:     "github.com/opencontainers/runc",
