@@ -10,15 +10,17 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"text/tabwriter"
 )
 
 func main() {
 	sealift := flag.String("sealift", "bin/sealift", "the sealift to measure")
 	rounds := flag.Int("rounds", 3, "how often each case runs; the median counts")
+	only := flag.String("only", "", "measure only the tables whose titles begin with this")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *sealift, *rounds)
+	err := run(ctx, *sealift, *rounds, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -26,7 +28,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, sealift string, rounds int) error {
+func run(ctx context.Context, sealift string, rounds int, only string) error {
 	b, err := newBench(ctx, sealift, rounds)
 	if err != nil {
 		return err
@@ -45,9 +47,15 @@ func run(ctx context.Context, sealift string, rounds int) error {
 		{"bundle: the package assembled from a folder", b.bundles()},
 		{"images: the package into an empty containerd", b.loads(ctx)},
 	} {
+		if !strings.HasPrefix(table.title, only) {
+			continue
+		}
 		if err := b.table(ctx, table.title, table.cases); err != nil {
 			return err
 		}
+	}
+	if !strings.HasPrefix("resume", only) {
+		return nil
 	}
 	return b.resume(ctx)
 }
