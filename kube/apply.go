@@ -221,7 +221,7 @@ type application struct {
 	obj *unstructured.Unstructured
 	ref Ref
 
-	manager    string
+	as         string // the field manager to apply under
 	labels     map[string]string
 	sharedWith string // the set that the object is a member of, when it is not this one
 	looked     bool
@@ -304,7 +304,7 @@ func (a *application) look(ctx context.Context, res resource) (*metav1.PartialOb
 // this set says about it under a manager of this set's own, since to one manager the other set's fields would be
 // leftovers to remove.
 func (a *application) claim(live *metav1.PartialObjectMetadata) error {
-	a.manager, a.sharedWith = Manager, ""
+	a.as, a.sharedWith = a.manager, ""
 	a.labels = map[string]string{labelPartOf: a.id}
 	if live == nil || live.Labels[labelPartOf] == "" || live.Labels[labelPartOf] == a.id {
 		return nil
@@ -314,14 +314,14 @@ func (a *application) claim(live *metav1.PartialObjectMetadata) error {
 		return fmt.Errorf("it belongs to set %s: remove it from there first, or delete its label %s", other, labelPartOf)
 	}
 	// A name of a manager has at most 128 characters.
-	a.manager, a.sharedWith = Manager+"-"+a.set.Name[:min(len(a.set.Name), 100)], other
+	a.as, a.sharedWith = a.manager+"-"+a.set.Name[:min(len(a.set.Name), 100)], other
 	a.labels = nil
 	return nil
 }
 
 func (a *application) patch(ctx context.Context, res resource, body []byte) (*metav1.PartialObjectMetadata, error) {
 	return a.metaFor(res, a.ref.Namespace).Patch(ctx, a.ref.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: a.manager, Force: &a.options.Force})
+		metav1.PatchOptions{FieldManager: a.as, Force: &a.options.Force})
 }
 
 // recreate deletes an object, waits until it is gone, and makes it again.

@@ -133,7 +133,7 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 	var meta *metav1.PartialObjectMetadata
 	if live != nil {
 		meta = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Labels: live.GetLabels()}}
-		_, taken, err := mergeManagers(live.GetManagedFields(), r.takeOver)
+		_, taken, err := mergeManagers(live.GetManagedFields(), r.manager, r.takeOver)
 		if err != nil {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 		return nil, err
 	}
 	wanted, err := r.fullFor(res, ref.Namespace).Patch(ctx, ref.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: a.manager, Force: &force, DryRun: []string{metav1.DryRunAll}})
+		metav1.PatchOptions{FieldManager: a.as, Force: &force, DryRun: []string{metav1.DryRunAll}})
 	if conflict := conflictIn(err); conflict != nil {
 		return nil, conflict
 	}

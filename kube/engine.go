@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -10,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Manager is the field manager under which the engine owns what it applies.
+// Manager is the field manager under which an engine owns what it applies, unless its Options name another.
 const Manager = "sealift"
 
 // defaultConcurrency keeps the API server of a one-node cluster on two cores busy without starving its kubelet.
@@ -28,6 +29,9 @@ type Options struct {
 	Log *slog.Logger
 	// Concurrency is how many objects are in flight at once; 0 is 8.
 	Concurrency int
+	// Manager is the field manager to apply under, for records that another tool shall find as it would have written them.
+	// Empty is the constant Manager.
+	Manager string
 	// TakeOver lists the field managers whose fields the engine takes without asking. Nil is kubectl-client-side-apply,
 	// kubectl-edit and kops; an empty list is none.
 	TakeOver []string
@@ -37,6 +41,7 @@ type Options struct {
 type Engine struct {
 	log         *slog.Logger
 	concurrency int
+	manager     string
 	takeOver    map[string]bool
 
 	meta  metadata.Interface
@@ -66,7 +71,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
 	}
-	e := &Engine{log: log, concurrency: o.Concurrency, takeOver: map[string]bool{}}
+	e := &Engine{log: log, concurrency: o.Concurrency, manager: cmp.Or(o.Manager, Manager), takeOver: map[string]bool{}}
 	if e.concurrency <= 0 {
 		e.concurrency = defaultConcurrency
 	}
@@ -75,7 +80,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 		managers = defaultTakeOver()
 	}
 	for _, manager := range managers {
-		e.takeOver[manager] = true
+		e.takeOver[manager] = manager != e.manager
 	}
 	if e.meta, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)

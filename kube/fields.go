@@ -20,7 +20,7 @@ import (
 // replaces and removes them. Forcing alone would replace, and leave what they had added for ever. It returns the
 // metadata as it is afterwards.
 func (a *application) takeFields(ctx context.Context, res resource, live *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
-	fields, changed, err := mergeManagers(live.ManagedFields, a.takeOver)
+	fields, changed, err := mergeManagers(live.ManagedFields, a.manager, a.takeOver)
 	if err != nil || !changed {
 		return live, err
 	}
@@ -32,7 +32,7 @@ func (a *application) takeFields(ctx context.Context, res resource, live *metav1
 	if err != nil {
 		return nil, err
 	}
-	taken, err := a.metaFor(res, a.ref.Namespace).Patch(ctx, a.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	taken, err := a.metaFor(res, a.ref.Namespace).Patch(ctx, a.ref.Name, types.JSONPatchType, patch, metav1.PatchOptions{FieldManager: a.manager})
 	if err != nil {
 		return nil, fmt.Errorf("take over its fields: %w", err)
 	}
@@ -42,12 +42,12 @@ func (a *application) takeFields(ctx context.Context, res resource, live *metav1
 
 // mergeManagers folds the entries of the given managers into the engine's own. Entries of subresources stay, for a
 // status or a scale is not what the objects say.
-func mergeManagers(entries []metav1.ManagedFieldsEntry, takeOver map[string]bool) (merged []metav1.ManagedFieldsEntry, changed bool, err error) {
+func mergeManagers(entries []metav1.ManagedFieldsEntry, manager string, takeOver map[string]bool) (merged []metav1.ManagedFieldsEntry, changed bool, err error) {
 	set := &fieldpath.Set{}
 	var ours *metav1.ManagedFieldsEntry
 	var last metav1.ManagedFieldsEntry
 	for _, entry := range entries {
-		own := entry.Manager == Manager && entry.Operation == metav1.ManagedFieldsOperationApply
+		own := entry.Manager == manager && entry.Operation == metav1.ManagedFieldsOperationApply
 		if entry.Subresource != "" || entry.FieldsV1 == nil || !own && !takeOver[entry.Manager] {
 			merged = append(merged, entry)
 			continue
@@ -69,7 +69,7 @@ func mergeManagers(entries []metav1.ManagedFieldsEntry, takeOver map[string]bool
 	}
 	if ours == nil {
 		ours = &last
-		ours.Manager, ours.Operation = Manager, metav1.ManagedFieldsOperationApply
+		ours.Manager, ours.Operation = manager, metav1.ManagedFieldsOperationApply
 	}
 	raw, err := set.ToJSON()
 	if err != nil {

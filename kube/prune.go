@@ -38,7 +38,7 @@ func (e *Engine) listMembers(ctx context.Context, set Set, rec record) (map[Ref]
 				return err
 			}
 			ref.Version = res.gvr.Version
-			found, err = e.listKind(ctx, set, ref, res)
+			found, err = e.listKind(ctx, ref, res, metav1.NamespaceAll, metav1.ListOptions{LabelSelector: labelPartOf + "=" + set.ID()})
 			return err
 		})
 		var missing *noKindError
@@ -55,11 +55,11 @@ func (e *Engine) listMembers(ctx context.Context, set Set, rec record) (map[Ref]
 	return members, nil
 }
 
-func (e *Engine) listKind(ctx context.Context, set Set, kind Ref, res resource) ([]*member, error) {
+func (e *Engine) listKind(ctx context.Context, kind Ref, res resource, namespace string, options metav1.ListOptions) ([]*member, error) {
 	var found []*member
-	options := metav1.ListOptions{LabelSelector: labelPartOf + "=" + set.ID(), Limit: listPage}
+	options.Limit = listPage
 	for {
-		page, err := e.metaFor(res, metav1.NamespaceAll).List(ctx, options)
+		page, err := e.metaFor(res, namespace).List(ctx, options)
 		switch {
 		case apierrors.IsNotFound(err):
 			e.kinds.forget(kind.gvk())
@@ -109,14 +109,14 @@ func (e *Engine) madeHere(meta *metav1.PartialObjectMetadata) bool {
 		return false
 	}
 	return slices.ContainsFunc(meta.ManagedFields, func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == Manager && f.Operation == metav1.ManagedFieldsOperationApply
+		return f.Manager == e.manager && f.Operation == metav1.ManagedFieldsOperationApply
 	})
 }
 
 // coOwner names another manager that applies the same object, and so would miss it.
 func (e *Engine) coOwner(meta *metav1.PartialObjectMetadata) string {
 	for _, f := range meta.ManagedFields {
-		if f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" && f.Manager != Manager && !e.takeOver[f.Manager] {
+		if f.Operation == metav1.ManagedFieldsOperationApply && f.Subresource == "" && f.Manager != e.manager && !e.takeOver[f.Manager] {
 			return f.Manager
 		}
 	}
@@ -184,7 +184,7 @@ func (r *applyRun) release(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.metaFor(m.res, m.ref.Namespace).Patch(ctx, m.ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: Manager})
+	_, err = r.metaFor(m.res, m.ref.Namespace).Patch(ctx, m.ref.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: r.manager})
 	return err
 }
 

@@ -150,7 +150,7 @@ func (e *Engine) writeRecord(ctx context.Context, set Set, rec record) (record, 
 	}
 	force := true
 	parent, err := e.metaFor(secrets, set.Namespace).Patch(ctx, set.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: Manager, Force: &force})
+		metav1.PatchOptions{FieldManager: e.manager, Force: &force})
 	if err != nil {
 		return rec, err
 	}
@@ -193,7 +193,7 @@ func (e *Engine) ensureNamespace(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = e.metaFor(namespaces, "").Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: Manager})
+	_, err = e.metaFor(namespaces, "").Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: e.manager})
 	return err
 }
 

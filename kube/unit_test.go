@@ -144,7 +144,7 @@ func TestMergeManagersTakesFieldsOfPeopleAndLeavesThoseOfControllers(t *testing.
 		entry("kubectl-edit", "Update", "status", `{"f:status":{}}`),
 		entry(Manager, "Apply", "", `{"f:data":{"f:c":{}}}`),
 	}
-	merged, changed, err := mergeManagers(entries, map[string]bool{"kubectl-edit": true})
+	merged, changed, err := mergeManagers(entries, Manager, map[string]bool{"kubectl-edit": true})
 	if err != nil || !changed {
 		t.Fatal(changed, err)
 	}
@@ -160,7 +160,7 @@ func TestMergeManagersTakesFieldsOfPeopleAndLeavesThoseOfControllers(t *testing.
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, changed, _ = mergeManagers(merged, map[string]bool{"kubectl-edit": true}); changed {
+	if _, changed, _ = mergeManagers(merged, Manager, map[string]bool{"kubectl-edit": true}); changed {
 		t.Error("the fields are taken over a second time")
 	}
 }

@@ -1,0 +1,156 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Match names live objects by what they are, not by the set that they belong to (K-25).
+type Match struct {
+	Group, Kind                  string
+	Namespaces                   []string // none: all of them
+	LabelSelector, FieldSelector string
+}
+
+// selects says whether a Match narrows its kind down at all.
+func (m Match) selects() bool { return m.LabelSelector != "" || m.FieldSelector != "" }
+
+// PruneMatching deletes the objects that match and are not among keep, for sets whose author says what shall go instead
+// of leaving it to the record of the set. It deletes what is of the set; what carries all labels of own; and, where a
+// selector narrows the kind down, what the engine's manager has applied. An object of another set, of another manager or
+// of a person stays, and is told as Kept if a selector named it. Namespaces and the like are deleted if a Match names
+// their kind. The error joins the failures; a kind that the cluster does not serve is one.
+func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, own map[string]string, keep []*unstructured.Unstructured) (Result, error) {
+	set, err := set.withDefaults()
+	if err != nil {
+		return Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, DefaultApplyTimeout)
+	defer cancel()
+	result := Result{Set: set, Entries: []Entry{}}
+	run := e.newRun(set, nil, ApplyOptions{PruneProtected: true})
+	kept := map[Ref]bool{}
+	for _, obj := range keep {
+		ref := RefOf(obj).identity()
+		kept[ref] = true
+		if ref.Namespace == "" {
+			ref.Namespace = metav1.NamespaceDefault
+			kept[ref] = true
+		}
+	}
+	var errs []error
+	for _, match := range matches {
+		found, err := e.listMatching(ctx, match)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("list %s to prune: %w", groupKindString(schema.GroupKind{Group: match.Group, Kind: match.Kind}), err))
+			continue
+		}
+		for _, m := range found {
+			if kept[m.ref.identity()] {
+				continue
+			}
+			kept[m.ref.identity()] = true // two rules may match one object
+			if why := run.foreign(m.meta, match, own); why == "" {
+				result.Entries = append(result.Entries, run.pruneOne(ctx, m))
+			} else if match.selects() {
+				result.Entries = append(result.Entries, Entry{Object: m.ref, Action: Kept, Message: why})
+			}
+		}
+	}
+	if err := errors.Join(append(errs, result.Err())...); err != nil {
+		return result, fmt.Errorf("prune set %s: %w", set, err)
+	}
+	return result, nil
+}
+
+func (e *Engine) listMatching(ctx context.Context, match Match) (found []*member, err error) {
+	ref := Ref{Group: match.Group, Kind: match.Kind}
+	namespaces := match.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{metav1.NamespaceAll}
+	}
+	err = e.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+		res, err := e.kinds.findAny(ctx, ref.groupKind())
+		if err != nil {
+			return err
+		}
+		ref.Version, found = res.gvr.Version, nil
+		for _, namespace := range namespaces {
+			some, err := e.listKind(ctx, ref, res, namespace, metav1.ListOptions{LabelSelector: match.LabelSelector, FieldSelector: match.FieldSelector})
+			if err != nil {
+				return err
+			}
+			found = append(found, some...)
+		}
+		return nil
+	})
+	slices.SortFunc(found, func(a, b *member) int { return compareRefs(a.ref, b.ref) })
+	return found, err
+}
+
+// foreign says why an object is not the set's to prune, or nothing.
+func (r *applyRun) foreign(meta *metav1.PartialObjectMetadata, match Match, own map[string]string) string {
+	if other := meta.Labels[labelPartOf]; other != "" {
+		if other == r.id {
+			return ""
+		}
+		return "it belongs to set " + other
+	}
+	if len(own) > 0 {
+		carried := true
+		for key, value := range own {
+			if got, ok := meta.Labels[key]; ok && got != value {
+				return fmt.Sprintf("it belongs to %q by its label %s", got, key)
+			}
+			carried = carried && meta.Labels[key] == value
+		}
+		if carried {
+			return ""
+		}
+	}
+	if match.selects() && r.madeHere(meta) {
+		return ""
+	}
+	return "somebody else made it"
+}
+
+// Unplaced lists the objects that need a namespace and name none. What kind lives in a namespace the cluster says, or a
+// definition among objs; a kind that neither knows is not listed.
+func (e *Engine) Unplaced(ctx context.Context, objs []*unstructured.Unstructured) ([]Ref, error) {
+	ctx, cancel := context.WithTimeout(ctx, DefaultApplyTimeout)
+	defer cancel()
+	coming := map[schema.GroupKind]bool{}
+	for _, obj := range objs {
+		if RefOf(obj).groupKind() == definitionKind && text(obj.Object, "spec", "scope") == "Namespaced" {
+			coming[schema.GroupKind{Group: text(obj.Object, "spec", "group"), Kind: text(obj.Object, "spec", "names", "kind")}] = true
+		}
+	}
+	var found []Ref
+	for _, obj := range objs {
+		ref := RefOf(obj)
+		if ref.Namespace != "" {
+			continue
+		}
+		namespaced := coming[ref.groupKind()]
+		err := e.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+			res, err := e.kinds.find(ctx, ref.gvk())
+			namespaced = namespaced || err == nil && res.namespaced
+			return err
+		})
+		var missing *noKindError
+		if err != nil && !errors.As(err, &missing) {
+			return nil, err
+		}
+		if namespaced {
+			found = append(found, ref)
+		}
+	}
+	return found, nil
+}

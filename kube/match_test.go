@@ -1,0 +1,189 @@
+package kube_test
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sealift/sealift/kube"
+)
+
+func TestHealthyIsTheRuleOfKOps(t *testing.T) {
+	data, err := os.ReadFile("testdata/kops-health.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var table struct {
+		Cases []struct {
+			Name    string
+			Object  map[string]any
+			Healthy bool
+		}
+	}
+	if err := json.Unmarshal(data, &table); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range table.Cases {
+		t.Run(tt.Name, func(t *testing.T) {
+			if got, why := kube.Healthy(&unstructured.Unstructured{Object: tt.Object}); got != tt.Healthy {
+				t.Errorf("healthy is %v (%s), want %v", got, why, tt.Healthy)
+			}
+		})
+	}
+	t.Run("an object that is being deleted", func(t *testing.T) {
+		obj := parse(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}")[0]
+		if ok, _ := kube.Healthy(obj); ok {
+			t.Error("it counts as healthy")
+		}
+	})
+}
+
+func labelledMap(name, labels string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: NS, labels: {" + labels + "}}\n"
+}
+
+// applyAs applies a document server-side under the name of a field manager, as another tool would.
+func (c *cluster) applyAs(manager, doc string) {
+	c.t.Helper()
+	obj := c.objects(doc)[0]
+	_, err := c.resource("v1/configmaps", c.ns).Apply(c.t.Context(), obj.GetName(), obj, metav1.ApplyOptions{FieldManager: manager, Force: true})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
+	c := newCluster(t)
+	cfg := configFor(t)
+	engine, err := kube.New(cfg, kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := map[string]string{"addon": "a"}
+	docs := c.objects(labelledMap("stays", "addon: a"), labelledMap("left", "app: x"))
+	if _, err := engine.Apply(t.Context(), c.set, docs, kube.ApplyOptions{NoPrune: true}); err != nil {
+		t.Fatal(err)
+	}
+	c.applyAs("kops", labelledMap("from-kops", "app: x"))
+	c.applyAs("kops", labelledMap("from-kops-elsewhere", "app: z"))
+	c.applyAs("kops", labelledMap("labelled", "app: x, addon: a"))
+	c.applyAs("kops", labelledMap("of-another-add-on", "app: x, addon: b"))
+	c.applyAs("gitops", labelledMap("also-applied", "app: x, addon: a"))
+	c.create(labelledMap("by-hand", "app: x"))
+	c.create(labelledMap("by-hand-unlabelled", ""))
+	other := kube.Set{Name: c.set.Name + "-other"}
+	if _, err := engine.Apply(t.Context(), other, c.objects(labelledMap("of-another-set", "app: x")), kube.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	match := kube.Match{Kind: "ConfigMap", Namespaces: []string{c.ns}, LabelSelector: "app=x"}
+	result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{match, match}, own, docs[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := actions(result)
+	slices.Sort(got)
+	want := []string{"ConfigMap/also-applied kept", "ConfigMap/by-hand kept", "ConfigMap/from-kops pruned", "ConfigMap/labelled pruned",
+		"ConfigMap/left pruned", "ConfigMap/of-another-add-on kept", "ConfigMap/of-another-set kept"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	t.Run("a rule without a selector takes what the set or its labels say, and is silent of the rest", func(t *testing.T) {
+		match := kube.Match{Kind: "ConfigMap", Namespaces: []string{c.ns}}
+		if _, err := engine.Apply(t.Context(), c.set, docs, kube.ApplyOptions{NoPrune: true}); err != nil {
+			t.Fatal(err)
+		}
+		result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{match}, own, docs[:1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff([]string{"ConfigMap/left pruned"}, actions(result)); diff != "" {
+			t.Error(diff)
+		}
+	})
+	t.Run("a kind that is not served is an error", func(t *testing.T) {
+		_, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{{Group: "example.com", Kind: "Widget"}}, own, nil)
+		if err == nil || !strings.Contains(err.Error(), "list Widget.example.com to prune") {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestAnotherManagerIsWhatTheServerRecords(t *testing.T) {
+	c := newCluster(t)
+	engine, err := kube.New(configFor(t), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.apply(kube.ApplyOptions{}, labelledMap("a", "old: '1'"))
+	if _, err := engine.Apply(t.Context(), c.set, c.objects(labelledMap("a", "new: '2'")), kube.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	live := c.get("v1/configmaps", "a")
+	if live.GetLabels()["old"] != "" || live.GetLabels()["new"] != "2" {
+		t.Errorf("labels %v", live.GetLabels())
+	}
+	for _, entry := range live.GetManagedFields() {
+		if entry.Manager != "kops" {
+			t.Errorf("fields are still managed by %s", entry.Manager)
+		}
+	}
+}
+
+func TestUnplacedNamesWhatLacksANamespace(t *testing.T) {
+	c := newCluster(t)
+	definition := func(kind, scope string) string {
+		return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + strings.ToLower(kind) + "s.unplaced.io}\n" +
+			"spec: {group: unplaced.io, scope: " + scope + ", names: {kind: " + kind + "}}\n"
+	}
+	objs := c.objects("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}", labelledMap("b", ""),
+		"apiVersion: v1\nkind: Namespace\nmetadata: {name: c}", definition("Near", "Namespaced"), definition("Far", "Cluster"),
+		"apiVersion: unplaced.io/v1\nkind: Near\nmetadata: {name: d}", "apiVersion: unplaced.io/v1\nkind: Far\nmetadata: {name: e}",
+		"apiVersion: unheard.io/v1\nkind: Of\nmetadata: {name: f}")
+	found, err := c.Unplaced(t.Context(), objs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, ref := range found {
+		names = append(names, ref.String())
+	}
+	if diff := cmp.Diff([]string{"ConfigMap/a", "Near/d"}, names); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestUnhealthyLooksOnce(t *testing.T) {
+	c := newCluster(t)
+	c.apply(kube.ApplyOptions{}, labelledMap("a", ""))
+	c.create("apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: NS}\nspec: {containers: [{name: c, image: i}]}")
+	client, err := dynamic.NewForConfig(configFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(c.ns).Patch(t.Context(), "p", types.MergePatchType,
+		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Crashed"}]}}`), metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	objs := c.objects(labelledMap("a", ""), labelledMap("gone", ""), "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: NS}")
+	states, err := c.Unhealthy(t.Context(), objs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, s := range states {
+		got = append(got, s.Object.Name+": "+s.Reason)
+	}
+	if diff := cmp.Diff([]string{"gone: it does not exist", "p: condition Ready is False: Crashed"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
