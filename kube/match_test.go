@@ -96,7 +96,7 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	t.Run("a rule without a selector takes what the set or its labels say, and is silent of the rest", func(t *testing.T) {
+	t.Run("a rule without a selector takes what the set or its labels say", func(t *testing.T) {
 		match := kube.Match{Kind: "ConfigMap", Namespaces: []string{c.ns}}
 		if _, err := engine.Apply(t.Context(), c.set, docs, kube.ApplyOptions{NoPrune: true}); err != nil {
 			t.Fatal(err)
@@ -105,7 +105,7 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff([]string{"ConfigMap/left pruned"}, actions(result)); diff != "" {
+		if diff := cmp.Diff([]string{"ConfigMap/also-applied kept", "ConfigMap/left pruned"}, actions(result)); diff != "" {
 			t.Error(diff)
 		}
 	})
