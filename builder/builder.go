@@ -11,15 +11,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/asset"
@@ -220,22 +217,14 @@ func (b *Builder) write(ctx context.Context, path string, p bundle.Package, inpu
 		return 0, "", err
 	}
 	defer f.Discard()
-	if _, err := bundle.WritePackage(ctx, f.File, p, bundle.WriteOptions{Spool: spool, Jobs: b.jobs, Key: b.key}); err != nil {
+	sum := sha256.New()
+	options := bundle.WriteOptions{Spool: spool, Jobs: b.jobs, Key: b.key, Sum: sum}
+	if _, err := bundle.WritePackage(ctx, f.File, p, options); err != nil {
 		return 0, "", b.explain(err, p)
 	}
+	digest = hex.EncodeToString(sum.Sum(nil))
 	info, err := f.Stat()
 	if err != nil {
-		return 0, "", err
-	}
-	var group errgroup.Group
-	group.Go(f.Sync) // the disk and the hash take their time side by side
-	group.Go(func() error {
-		h := sha256.New()
-		_, err := io.Copy(h, io.NewSectionReader(f, 0, info.Size()))
-		digest = hex.EncodeToString(h.Sum(nil))
-		return err
-	})
-	if err := group.Wait(); err != nil {
 		return 0, "", err
 	}
 	if err := f.Commit(path, 0o644); err != nil {

@@ -18,6 +18,9 @@ type File struct {
 	Mode   fs.FileMode // permission bits only
 	Size   int64       // bytes
 	SHA256 string      // of the content, lower-case hex
+	// Checked says that this process has held the content against SHA256 and that it is still the same. It is not hashed
+	// once more then.
+	Checked bool
 	// Open gives the content from its start. It may be called more than once, and from several goroutines.
 	Open func() (io.ReadCloser, error)
 }

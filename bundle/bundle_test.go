@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -127,17 +128,38 @@ func TestSamePackageGivesSameBytes(t *testing.T) {
 }
 
 func TestFileIsWrittenSideBySide(t *testing.T) {
-	want := write(t, demo("app"), bundle.WriteOptions{})
-	f, err := os.Create(filepath.Join(t.TempDir(), "app.tar.gz"))
-	if err != nil {
-		t.Fatal(err)
+	big := demo("app")
+	big.Files = append(big.Files, bundle.BytesFile("addons/app/1.0.0/images/big", 0o644, noise(20_000_000)))
+	want := write(t, big, bundle.WriteOptions{})
+	for name, sum := range map[string]hash.Hash{"alone": nil, "with its sum": sha256.New()} {
+		t.Run(name, func(t *testing.T) {
+			f, err := os.Create(filepath.Join(t.TempDir(), "package.tar.gz"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			o := bundle.WriteOptions{Jobs: 4}
+			if sum != nil {
+				o.Sum = sum
+			}
+			if _, err := bundle.WritePackage(t.Context(), f, big, o); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(f.Name()); err != nil || !bytes.Equal(got, want) {
+				t.Errorf("got other bytes than one job writes, %v", err)
+			}
+			if total := sha256.Sum256(want); sum != nil && !bytes.Equal(sum.Sum(nil), total[:]) {
+				t.Errorf("summed up as %x, want %x", sum.Sum(nil), total)
+			}
+		})
 	}
-	defer f.Close()
-	if _, err := bundle.WritePackage(t.Context(), f, demo("app"), bundle.WriteOptions{Jobs: 4}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := os.ReadFile(f.Name()); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%v: %d bytes, want %d", err, len(got), len(want))
+}
+
+func TestASumOfAStreamIsThatOfItsBytes(t *testing.T) {
+	sum := sha256.New()
+	data := write(t, demo("app"), bundle.WriteOptions{Sum: sum})
+	if total := sha256.Sum256(data); !bytes.Equal(sum.Sum(nil), total[:]) {
+		t.Errorf("summed up as %x, want %x", sum.Sum(nil), total)
 	}
 }
 

@@ -35,6 +35,8 @@ type WriteOptions struct {
 	Jobs int
 	// Key signs the index, if it is not nil.
 	Key *signature.Key
+	// Sum, if it is not nil, is given every byte of the archive, in order, while they are still at hand.
+	Sum io.Writer
 }
 
 // piece is a file with all that is known of its member before it is written.
@@ -44,10 +46,12 @@ type piece struct {
 	open     func() (io.ReadCloser, error) // of the content, or of its deflated form
 	spooled  string                        // the file of the deflated form, if it has one
 	verbatim *io.SectionReader             // the whole member, copied out of another archive
+	checked  bool                          // the content is stored and is known to be the entry's
 }
 
 // WritePackage writes the archive of one add-on and returns its index. The same package and key give the same bytes,
-// whatever the other options. Each file's content is verified against its size and digest while it is written.
+// whatever the other options. Each file's content is verified against its size and digest while it is written, unless it has
+// been before.
 func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
 	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
 	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
@@ -123,6 +127,7 @@ func (p *packer) piece(f File) (piece, error) {
 		return piece{}, err
 	}
 	if f.Size == 0 || isCompressed(head[:n]) {
+		out.checked = f.Checked
 		return out, nil
 	}
 	return p.deflate(out, io.MultiReader(bytes.NewReader(head[:n]), content))
@@ -214,6 +219,10 @@ func (p *packer) write(ctx context.Context, w io.Writer, index *Index, pieces []
 	if err != nil {
 		return err
 	}
+	f, isFile := w.(*os.File)
+	if p.options.Sum != nil {
+		w = io.MultiWriter(w, p.options.Sum)
+	}
 	if err := writeIndex(w, index.ownPath(), data); err != nil {
 		return err
 	}
@@ -222,8 +231,8 @@ func (p *packer) write(ctx context.Context, w io.Writer, index *Index, pieces []
 			return err
 		}
 	}
-	if f, ok := w.(*os.File); ok && p.options.Jobs > 1 {
-		err = writeSideBySide(ctx, f, pieces, p.options.Jobs)
+	if isFile && p.options.Jobs > 1 {
+		err = writeSideBySide(ctx, f, pieces, p.options)
 	} else {
 		err = writeInOrder(ctx, w, pieces)
 	}
@@ -244,30 +253,6 @@ func writeInOrder(ctx context.Context, w io.Writer, pieces []piece) error {
 		}
 	}
 	return nil
-}
-
-// writeSideBySide writes the members to the places in a file that layOut gave them, several at once, the longest first. The
-// file is left at their end.
-func writeSideBySide(ctx context.Context, f *os.File, pieces []piece, jobs int) error {
-	base, err := f.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return err
-	}
-	longest := slices.SortedStableFunc(slices.Values(pieces), func(a, b piece) int { return cmp.Compare(b.entry.Length, a.entry.Length) })
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(jobs)
-	end := base
-	for _, p := range longest {
-		end += p.entry.Length
-		group.Go(func() error {
-			return writeInOrder(ctx, io.NewOffsetWriter(f, base+p.entry.Offset), []piece{p})
-		})
-	}
-	if err := group.Wait(); err != nil {
-		return err
-	}
-	_, err = f.Seek(end, io.SeekStart)
-	return err
 }
 
 func writeIndex(w io.Writer, name string, data []byte) error {
@@ -306,6 +291,9 @@ func (p piece) writeContent(w io.Writer) error {
 		return err
 	}
 	defer src.Close()
+	if p.checked {
+		return storeMember(w, p.header, io.LimitReader(src, p.entry.Size), p.entry.Size)
+	}
 	sum := sha256.New()
 	if p.entry.Encoding == Deflate {
 		err = deflateMember(w, p.header, src, p.entry.Size, sum)

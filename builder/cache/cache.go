@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"github.com/sealift/sealift/atomicfile"
 )
@@ -34,6 +35,7 @@ var ErrMismatch = errors.New("content does not match")
 type Cache struct {
 	dir   string
 	lease *atomicfile.File
+	taken sync.Map // digest to fs.FileInfo: blobs that this process hashed as they came in
 }
 
 // DefaultDir is where the cache lies unless the user says otherwise: sealift below the user's cache directory, which
@@ -107,6 +109,20 @@ func (c *Cache) Stat(digest string) (int64, bool) {
 		return 0, false
 	}
 	return info.Size(), true
+}
+
+// Fresh says whether this cache took in the blob itself, hashing it, and nobody has touched its file since.
+func (c *Cache) Fresh(digest string) bool {
+	value, ok := c.taken.Load(digest)
+	if !ok {
+		return false
+	}
+	was, ok := value.(fs.FileInfo)
+	if !ok {
+		return false
+	}
+	is, err := os.Stat(c.Path(digest))
+	return err == nil && os.SameFile(was, is) && is.Size() == was.Size() && is.ModTime().Equal(was.ModTime())
 }
 
 // Open opens a blob for reading. The caller verifies what it reads.

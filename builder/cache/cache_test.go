@@ -151,3 +151,43 @@ func TestAFactIsRecalledByItsKey(t *testing.T) {
 	}
 	assertNothingUnfinished(t, dir)
 }
+
+func TestABlobIsFreshUntilSomebodyTouchesIt(t *testing.T) {
+	c, dir := open(t)
+	for name, touch := range map[string]func(path string) error{
+		"another use":    func(string) error { c.Use(digestOf("content")); return nil },
+		"a changed byte": func(path string) error { return os.WriteFile(path, []byte("c0ntent"), 0o644) },
+		"a file in place": func(path string) error {
+			return errors.Join(os.Remove(path), os.WriteFile(path, []byte("content"), 0o644))
+		},
+		"a file that went": os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			digest, err := put(t, c, "content", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.Fresh(digest) {
+				t.Error("a blob that was just taken in is not fresh")
+			}
+			if err := touch(c.Path(digest)); err != nil {
+				t.Fatal(err)
+			}
+			if c.Fresh(digest) {
+				t.Error("it is still fresh")
+			}
+		})
+	}
+	digest, err := put(t, c, "content", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := cache.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if other.Fresh(digest) {
+		t.Error("a blob that somebody else took in is fresh")
+	}
+}

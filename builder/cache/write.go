@@ -126,11 +126,17 @@ func (w *Writer) Commit(want string) (string, error) {
 	if err := os.Chtimes(w.file.Name(), now, now); err != nil { // a partial may be older than this use
 		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
 	}
-	// Not synced: a blob is hashed again whenever it is packed, and one that a loss of power has damaged is fetched anew.
+	taken, err := w.file.Stat()
+	if err != nil {
+		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
+	}
+	// Not synced: another process hashes a blob again when it packs it, and one that a loss of power has damaged is fetched
+	// anew.
 	if err := w.file.Place(w.cache.Path(got), 0o644); err != nil {
 		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
 	}
 	w.ended = true
+	w.cache.taken.Store(got, taken)
 	return got, nil
 }
 

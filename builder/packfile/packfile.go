@@ -20,7 +20,7 @@ func Bytes(path string, data []byte) bundle.File {
 // Cached is a file whose content the cache has.
 func Cached(path string, c *cache.Cache, digest string, size int64) bundle.File {
 	return bundle.File{
-		Path: path, Mode: Mode, Size: size, SHA256: digest,
+		Path: path, Mode: Mode, Size: size, SHA256: digest, Checked: c.Fresh(digest),
 		Open: func() (io.ReadCloser, error) { return c.Open(digest) },
 	}
 }

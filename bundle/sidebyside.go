@@ -1,0 +1,105 @@
+package bundle
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+// writebackSize is how much of a member is written before the disk is told to begin with it. So the disk works while
+// the rest is packed, and there is little left to wait for when the file is synced.
+const writebackSize = 8 << 20
+
+// writeSideBySide writes the members to the places in a file that layOut gave them, several at once: in order, with the sum
+// close behind, or else the longest first. The file is left at their end.
+func writeSideBySide(ctx context.Context, f *os.File, pieces []piece, o WriteOptions) error {
+	base, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	order := make([]int, len(pieces))
+	for i := range order {
+		order[i] = i
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(o.Jobs + 1)
+	b := &besides{file: f, written: make([]atomic.Int64, len(pieces)), more: make(chan struct{}, 1)}
+	if o.Sum != nil {
+		group.Go(func() error { return b.follow(ctx, o.Sum, base, pieces) })
+	} else {
+		slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(pieces[j].entry.Length, pieces[i].entry.Length) })
+	}
+	end := base
+	for _, i := range order {
+		at := base + pieces[i].entry.Offset
+		end += pieces[i].entry.Length
+		group.Go(func() error {
+			return writeInOrder(ctx, &place{besides: b, piece: i, start: at, flushed: at}, pieces[i:i+1])
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	_, err = f.Seek(end, io.SeekStart)
+	return err
+}
+
+// besides is what the writers of members and the one who sums them up share.
+type besides struct {
+	file    *os.File
+	written []atomic.Int64 // bytes of each member that are in the file
+	more    chan struct{}  // has something whenever written has changed since it was empty
+}
+
+// follow gives sum the members in order, each byte soon after it was written.
+func (b *besides) follow(ctx context.Context, sum io.Writer, base int64, pieces []piece) error {
+	for i, p := range pieces {
+		for done := int64(0); done < p.entry.Length; {
+			ready := b.written[i].Load()
+			if ready == done {
+				select {
+				case <-ctx.Done():
+					return context.Cause(ctx)
+				case <-b.more:
+				}
+				continue
+			}
+			if _, err := io.Copy(sum, io.NewSectionReader(b.file, base+p.entry.Offset+done, ready-done)); err != nil {
+				return fmt.Errorf("%s: read what was written: %w", p.entry.Path, err)
+			}
+			done = ready
+		}
+	}
+	return nil
+}
+
+// place is where one member goes in the file.
+type place struct {
+	*besides
+	piece          int
+	start, flushed int64 // where it begins, and up to where the disk has been told of it
+}
+
+func (p *place) Write(data []byte) (int, error) {
+	at := p.start + p.written[p.piece].Load()
+	n, err := p.file.WriteAt(data, at)
+	at += int64(n)
+	p.written[p.piece].Add(int64(n))
+	select {
+	case p.more <- struct{}{}:
+	default:
+	}
+	if at-p.flushed >= writebackSize {
+		// Only a beginning: whether it succeeds is told by the sync at the end.
+		_ = unix.SyncFileRange(int(p.file.Fd()), p.flushed, at-p.flushed, unix.SYNC_FILE_RANGE_WRITE)
+		p.flushed = at
+	}
+	return n, err
+}
