@@ -30,6 +30,7 @@ type Archive struct {
 	dir     *os.Root    // nil when packed
 	entries map[string]Entry
 	closer  io.Closer
+	base    *Archive // nil, or the archive that has what is not here
 }
 
 // Open opens an archive file, or a folder into which tar unpacked a bundle. Only the index is read; a truncated file is
@@ -215,6 +216,13 @@ func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w in the archive", name, fs.ErrNotExist)
 	}
+	if e.Encoding == InBase {
+		base, at, err := a.inBase(e)
+		if err != nil {
+			return nil, err
+		}
+		return base.OpenEntry(at)
+	}
 	content, err := a.open(e)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -276,6 +284,13 @@ func (a *Archive) ReadAt(name string, p []byte, off int64) error {
 	e, ok := a.entries[name]
 	if !ok || off < 0 || off+int64(len(p)) > e.Size {
 		return fmt.Errorf("%s: no bytes %d to %d in the archive", name, off, off+int64(len(p)))
+	}
+	if e.Encoding == InBase {
+		base, at, err := a.inBase(e)
+		if err != nil {
+			return err
+		}
+		return base.ReadAt(at, p, off)
 	}
 	content, err := a.open(e)
 	if err != nil {

@@ -196,15 +196,30 @@ func TestEachByteTravelsOnce(t *testing.T) {
 
 func assemble(t *testing.T, packages ...[]byte) []byte {
 	t.Helper()
-	b := bundle.Bundle{Files: []bundle.File{bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n"))}}
+	b := bundle.Bundle{Members: render(t, bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n")))}
 	for _, p := range packages {
 		b.Packages = append(b.Packages, open(t, p))
 	}
 	var buf bytes.Buffer
-	if _, err := bundle.WriteBundle(t.Context(), &buf, b, bundle.WriteOptions{}); err != nil {
+	if _, err := bundle.WriteBundle(t.Context(), &buf, b); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()
+}
+
+// render makes members of files for as long as the test runs.
+func render(t *testing.T, files ...bundle.File) []*bundle.Member {
+	t.Helper()
+	members, err := bundle.Render(t.Context(), files, bundle.WriteOptions{Jobs: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, m := range members {
+			_ = m.Close()
+		}
+	})
+	return members
 }
 
 func TestBundleKeepsPackageIndexes(t *testing.T) {
@@ -222,7 +237,7 @@ func TestBundleKeepsPackageIndexes(t *testing.T) {
 
 func TestSameAddOnTwiceIsRefused(t *testing.T) {
 	one := open(t, write(t, demo("one"), bundle.WriteOptions{}))
-	_, err := bundle.WriteBundle(t.Context(), io.Discard, bundle.Bundle{Packages: []*bundle.Archive{one, one}}, bundle.WriteOptions{})
+	_, err := bundle.WriteBundle(t.Context(), io.Discard, bundle.Bundle{Packages: []*bundle.Archive{one, one}})
 	if err == nil || !strings.Contains(err.Error(), "one is there twice") {
 		t.Errorf("got %v", err)
 	}

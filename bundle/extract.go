@@ -68,13 +68,28 @@ func (a *Archive) extract(root *os.Root, e Entry) (err error) {
 }
 
 // Verify reads every entry and reports all that are not what the index says. Of a bundle it also reports packages that are
-// not what their own indexes say.
+// not what their own indexes say. What the archive leaves out is read where WithBase says that it is.
 func (a *Archive) Verify(ctx context.Context) error {
+	if err := a.CheckBase(); err != nil {
+		return err
+	}
+	return a.verify(ctx, func(Entry) bool { return true })
+}
+
+// VerifyHere does so for what the archive itself has.
+func (a *Archive) VerifyHere(ctx context.Context) error {
+	return a.verify(ctx, func(e Entry) bool { return e.Encoding != InBase })
+}
+
+func (a *Archive) verify(ctx context.Context, wanted func(Entry) bool) error {
 	errs := make([]error, len(a.Index.Entries)+1)
 	errs[len(a.Index.Entries)] = a.verifyEnds()
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, e := range a.Index.Entries {
+		if !wanted(e) {
+			continue
+		}
 		group.Go(func() error {
 			errs[i] = a.verifyEntry(ctx, e)
 			return nil
@@ -96,6 +111,12 @@ func (a *Archive) Verify(ctx context.Context) error {
 func (a *Archive) verifyEntry(ctx context.Context, e Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if e.Encoding == Link && a.dir == nil { // what it links to is an entry, too, and is read there
+		if err := a.checkLink(e); err != nil {
+			return fmt.Errorf("%s: %w", e.Path, err)
+		}
+		return nil
 	}
 	r, err := a.OpenEntry(e.Path)
 	if err != nil {

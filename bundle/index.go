@@ -33,6 +33,7 @@ const (
 	Stored  Encoding = "stored"  // deflate's stored blocks: the bytes as they are, five bytes before each 65,535
 	Deflate Encoding = "deflate" // compressed
 	Link    Encoding = "link"    // a tar hard link to an earlier entry: no bytes of its own
+	InBase  Encoding = "base"    // not here: the bundle named by Index.Base has it
 )
 
 // maxIndexSize bounds what is read into memory before anything is verified: 64 MiB is about 200,000 entries.
@@ -43,6 +44,8 @@ type Index struct {
 	Format    string   `json:"format"`
 	Kind      Kind     `json:"kind"`
 	Platforms []string `json:"platforms,omitempty"`
+	// Base is the digest of the index of an earlier bundle, which has what is not in this one.
+	Base string `json:"base,omitempty"`
 	// Packages has one element for a package; for a bundle all of its packages, in the order of the Installer.
 	Packages []PackageInfo `json:"packages"`
 	Entries  []Entry       `json:"entries"`
@@ -68,7 +71,7 @@ type Entry struct {
 	Size     int64    `json:"size"`
 	SHA256   string   `json:"sha256"`
 	Encoding Encoding `json:"encoding"`
-	Link     string   `json:"link,omitempty"` // the path of the entry that has the bytes
+	Link     string   `json:"link,omitempty"` // the path of the entry that has the bytes, here or in the base
 	Offset   int64    `json:"offset"`         // of the gzip member, from the end of the index's member
 	Length   int64    `json:"length"`         // of the gzip member
 	Header   int64    `json:"header"`         // bytes of tar header before the content, after inflating
@@ -142,6 +145,9 @@ func (x Index) validate() error {
 	case x.Kind == KindPackage && len(x.Packages) != 1:
 		return fmt.Errorf("a package describes itself, but %d packages are listed", len(x.Packages))
 	}
+	if x.Base != "" && (x.Kind != KindBundle || !validDigest(x.Base)) {
+		return fmt.Errorf("base %q is not the digest of a bundle that this one adds to", x.Base)
+	}
 	for _, p := range x.Packages {
 		if !validElement(p.Name) || !validElement(p.Version) {
 			return fmt.Errorf("package %q version %q: not usable as folder names", p.Name, p.Version)
@@ -154,6 +160,9 @@ func (x Index) validate() error {
 		if err := e.validate(end, seen); err != nil {
 			return fmt.Errorf("entry %q: %w", e.Path, err)
 		}
+		if e.Encoding == InBase && x.Base == "" {
+			return fmt.Errorf("entry %q: is in another bundle, and none is named", e.Path)
+		}
 		if e.Path == x.ownPath() || e.Path == x.ownPath()+signatureSuffix {
 			return fmt.Errorf("entry %q: has the place of the index or of its signature", e.Path)
 		}
@@ -164,6 +173,12 @@ func (x Index) validate() error {
 		end = e.Offset + e.Length
 	}
 	return nil
+}
+
+// validDigest says whether a string is a sha256 as it is written here.
+func validDigest(s string) bool {
+	digest, err := hex.DecodeString(s)
+	return err == nil && len(digest) == sha256.Size && strings.ToLower(s) == s
 }
 
 // validElement says whether a name from outside may become one element of a path.
@@ -178,8 +193,11 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 	if _, dup := seen[e.Path]; dup {
 		return errors.New("listed twice")
 	}
-	if digest, err := hex.DecodeString(e.SHA256); err != nil || len(digest) != sha256.Size || strings.ToLower(e.SHA256) != e.SHA256 {
+	if !validDigest(e.SHA256) {
 		return fmt.Errorf("sha256 %q is not 64 lower-case hex digits", e.SHA256)
+	}
+	if e.Encoding == InBase {
+		return e.validateInBase(end)
 	}
 	if e.Size < 0 || e.Length <= 0 || e.Offset != end || end+e.Length < end || e.Header < blockSize || e.Header%blockSize != 0 || e.Header > maxStoredBlock {
 		return fmt.Errorf("impossible extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
@@ -192,7 +210,7 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 	case Deflate:
 	case Link:
 		target := seen[e.Link]
-		if target == nil || target.Encoding == Link {
+		if target == nil || target.Encoding == Link || target.Encoding == InBase {
 			return fmt.Errorf("links to %q, which is not an earlier file of the archive", e.Link)
 		}
 		if target.SHA256 != e.SHA256 || target.Size != e.Size {
@@ -206,6 +224,14 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 		return errors.New("has bytes and is a link too")
 	}
 	return nil
+}
+
+// validateInBase checks an entry that has no member.
+func (e *Entry) validateInBase(end int64) error {
+	if e.Size < 0 || e.Offset != end || e.Length != 0 || e.Header != 0 {
+		return fmt.Errorf("is not here, but has an extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
+	}
+	return checkPath(e.Link)
 }
 
 // checkPath refuses whatever could leave an install root or hide in it.

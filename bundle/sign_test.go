@@ -38,12 +38,12 @@ func newSigner(t *testing.T) signer {
 // assembleWith makes a bundle of packages, signed unless key is nil.
 func assembleWith(t *testing.T, key *signature.Key, packages ...[]byte) []byte {
 	t.Helper()
-	b := bundle.Bundle{Files: []bundle.File{bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n"))}}
+	b := bundle.Bundle{Members: render(t, bundle.BytesFile("install.sh", 0o755, []byte("#!/bin/sh\n"))), Key: key}
 	for _, p := range packages {
 		b.Packages = append(b.Packages, open(t, p))
 	}
 	var buf bytes.Buffer
-	if _, err := bundle.WriteBundle(t.Context(), &buf, b, bundle.WriteOptions{Key: key}); err != nil {
+	if _, err := bundle.WriteBundle(t.Context(), &buf, b); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()

@@ -62,15 +62,21 @@ func (v *verifiedReader) verdict() error {
 	crc := crc32.Update(v.crc, crc32.IEEETable, make([]byte, padding(bearer.Size)))
 	err := v.archive.checkFrame(bearer, v.content, crc)
 	if v.entry.Encoding == Link && err == nil {
-		var header []byte
-		if header, _, err = frame(v.entry); err == nil {
-			err = v.archive.checkFrame(v.entry, nil, crc32.ChecksumIEEE(header))
-		}
+		err = v.archive.checkLink(v.entry)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", v.entry.Path, err)
 	}
 	return nil
+}
+
+// checkLink holds the member of a link against the index.
+func (a *Archive) checkLink(e Entry) error {
+	header, _, err := frame(e)
+	if err != nil {
+		return err
+	}
+	return a.checkFrame(e, nil, crc32.ChecksumIEEE(header))
 }
 
 func (v *verifiedReader) Close() error { return v.content.Close() }

@@ -41,12 +41,12 @@ type WriteOptions struct {
 
 // piece is a file with all that is known of its member before it is written.
 type piece struct {
-	entry    Entry
-	header   []byte
-	open     func() (io.ReadCloser, error) // of the content, or of its deflated form
-	spooled  string                        // the file of the deflated form, if it has one
-	verbatim *io.SectionReader             // the whole member, copied out of another archive
-	checked  bool                          // the content is stored and is known to be the entry's
+	entry   Entry
+	header  []byte
+	open    func() (io.ReadCloser, error) // of the content, or of its deflated form
+	spooled string                        // the file of the deflated form, if it has one
+	from    section                       // in a bundle: the whole member
+	checked bool                          // the content is stored and is known to be the entry's
 }
 
 // WritePackage writes the archive of one add-on and returns its index. The same package and key give the same bytes,
@@ -187,6 +187,11 @@ func layOut(pieces []piece) ([]Entry, error) {
 	var offset int64
 	for i := range pieces {
 		e := &pieces[i].entry
+		if e.Encoding == InBase {
+			e.Offset = offset
+			entries[i] = *e
+			continue
+		}
 		key := content{e.SHA256, e.Mode}
 		if target, dup := first[key]; dup && e.Size >= linkSize {
 			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Link, Link: target}
@@ -268,14 +273,7 @@ func writeIndex(w io.Writer, name string, data []byte) error {
 }
 
 func (p piece) write(w io.Writer) error {
-	switch {
-	case p.verbatim != nil:
-		n, err := io.Copy(w, io.NewSectionReader(p.verbatim, 0, p.verbatim.Size()))
-		if err == nil && n != p.entry.Length {
-			err = fmt.Errorf("copied %d of %d bytes: %w", n, p.entry.Length, io.ErrUnexpectedEOF)
-		}
-		return err
-	case p.entry.Encoding == Link:
+	if p.entry.Encoding == Link {
 		return storeMember(w, p.header, bytes.NewReader(nil), 0)
 	}
 	err := p.writeContent(w)

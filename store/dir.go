@@ -49,6 +49,15 @@ func (f fileObject) Size() int64     { return f.info.Size() }
 func (f fileObject) Version() string { return fileVersion(f.info) }
 func (f fileObject) SHA256() string  { return "" }
 
+// Reopen implements Object. The file may have lost its name meanwhile.
+func (f fileObject) Reopen(context.Context) (Object, error) {
+	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("open %s once more: %w", f.Name(), err)
+	}
+	return fileObject{again, f.info}, nil
+}
+
 // fileVersion tells files of one name apart: each Put makes a new one.
 func fileVersion(info fs.FileInfo) string {
 	var inode uint64

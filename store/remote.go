@@ -88,6 +88,11 @@ func (r *remote) Size() int64     { return r.size }
 func (r *remote) Version() string { return r.version }
 func (r *remote) SHA256() string  { return r.digest }
 
+// Reopen implements Object.
+func (r *remote) Reopen(ctx context.Context) (Object, error) {
+	return &remote{ctx: ctx, name: r.name, src: r.src, size: r.size, version: r.version, digest: r.digest, retry: r.retry, stall: r.stall}, nil
+}
+
 // ReadAt implements io.ReaderAt.
 func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {

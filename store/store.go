@@ -41,6 +41,9 @@ type Object interface {
 	// SHA256 is the digest that the value was verified against when it was put there, lower-case hex; empty when the store
 	// keeps none. Sum finds it out.
 	SHA256() string
+	// Reopen opens the same value once more, for reads that end with ctx. Nothing is asked of a server. It is a value of its
+	// own: reads on one do not slow down those on the other, and each is closed.
+	Reopen(ctx context.Context) (Object, error)
 }
 
 // Info describes one stored value.

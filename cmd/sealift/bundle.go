@@ -9,6 +9,7 @@ import (
 	"runtime"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/cache"
@@ -25,6 +26,7 @@ type bundleOptions struct {
 	binary   string
 	platform string
 	key      string
+	since    string
 	format   string
 	verify   bool
 }
@@ -38,9 +40,13 @@ func (a *app) bundleCommand() *cobra.Command {
 Installer itself, this sealift, and an install.sh that starts it.
 
 The packages are copied as they are, nothing is compressed again. The same Installer, packages and sealift give
-the same bytes.`,
+the same bytes. A version may be latest, or 1.36.x for the newest of a line.
+
+With --since, files that an earlier bundle has are left out. Such a bundle is installed with both:
+sealift install --bundle NEW --base OLD.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
-  sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json`,
+  sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
@@ -51,9 +57,10 @@ the same bytes.`,
 	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
 	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
+	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
 	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
 	addOutputFlag(cmd, &o.format)
-	for _, name := range []string{"file", "store", "out", "key"} {
+	for _, name := range []string{"file", "store", "out", "key", "since"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -77,23 +84,59 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	if o.binary == "" {
-		if o.binary, err = os.Executable(); err != nil {
-			return err
-		}
-	}
-	spool, err := cache.DefaultDir()
+	since, err := readSince(o.since)
 	if err != nil {
 		return err
 	}
+	from := airgap.Packages{Store: packages}
+	if installer, err = from.Resolve(ctx, installer); err != nil {
+		return err
+	}
+	binary, err := carriedBinary(ctx, o.binary)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, binary.Close()) }()
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Store: packages, Binary: o.binary, Platform: o.platform, Spool: filepath.Join(spool, "deflated"), Key: key,
+		Installer: installer, Packages: from, Binary: binary, Platform: o.platform, Since: since, Key: key,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	return a.writeBundle(ctx, plan, o)
+}
+
+// carriedBinary prepares the sealift for the nodes: this one, unless another is named. Its compressed form is kept in the cache.
+func carriedBinary(ctx context.Context, name string) (*bundle.Member, error) {
+	var err error
+	if name == "" {
+		if name, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := cache.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	return airgap.Binary(ctx, name, filepath.Join(dir, "deflated"))
+}
+
+// readSince looks at an earlier bundle, if one is named.
+func readSince(name string) (*bundle.Since, error) {
+	if name == "" {
+		return nil, nil
+	}
+	old, err := bundle.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--since: %w", err)
+	}
+	defer old.Close()
+	since, err := old.Since()
+	if err != nil {
+		return nil, fmt.Errorf("--since %s: %w", name, err)
+	}
+	return since, nil
 }
 
 // verifyBundle finds damage in packages here, where they can still be built again.
@@ -106,10 +149,15 @@ func verifyBundle(ctx context.Context, f *os.File) error {
 	if err != nil {
 		return err
 	}
-	if err := archive.Verify(ctx); err != nil {
-		return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
-	}
-	return nil
+	var group errgroup.Group
+	group.Go(f.Sync) // the disk has its time, too
+	group.Go(func() error {
+		if err := archive.VerifyHere(ctx); err != nil {
+			return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
+		}
+		return nil
+	})
+	return group.Wait()
 }
 
 func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
@@ -117,7 +165,7 @@ func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOption
 		return err
 	}
 	if err := atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
-		if _, err := plan.Write(ctx, w); err != nil {
+		if err := plan.Write(ctx, w); err != nil {
 			return err
 		}
 		if !o.verify {

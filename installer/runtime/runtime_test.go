@@ -170,7 +170,7 @@ func TestDamagedLayerIsRefused(t *testing.T) {
 func bundleOf(t *testing.T, a *bundle.Archive) []byte {
 	t.Helper()
 	var buf bytes.Buffer
-	if _, err := bundle.WriteBundle(t.Context(), &buf, bundle.Bundle{Packages: []*bundle.Archive{a}}, bundle.WriteOptions{}); err != nil {
+	if _, err := bundle.WriteBundle(t.Context(), &buf, bundle.Bundle{Packages: []*bundle.Archive{a}}); err != nil {
 		t.Fatal(err)
 	}
 	folder := t.TempDir()

@@ -6,14 +6,14 @@ package airgap
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime"
 	"slices"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
@@ -22,48 +22,67 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-//go:embed install.sh
-var installScript string
-
 // Request says what a bundle is made of.
 type Request struct {
-	Installer *spec.Installer
-	Store     store.Store
+	Installer *spec.Installer // with versions, not patterns: see Resolve
+	Packages  Packages
 	// Binary is the sealift for the nodes, and Platform the platform it was built for.
-	Binary   string
+	Binary   *bundle.Member
 	Platform string
-	// Spool is a folder for compressed forms of large files; see bundle.WriteOptions.
-	Spool string
+	// Since leaves out what an earlier bundle has; nil leaves out nothing.
+	Since *bundle.Since
 	// Key signs the bundle's index, if it is not nil.
 	Key *signature.Key
 }
 
-// Plan is a bundle whose parts are all there.
+// Plan is a bundle whose parts are all there, planned to its last byte.
 type Plan struct {
-	request  Request
-	files    []bundle.File
-	packages []*bundle.Archive
-	objects  []store.Object
+	*bundle.Layout
+	// Tag is the same for the same bytes, whoever assembles them.
+	Tag string
+
+	objects []store.Object
 }
+
+// part is the package of one add-on.
+type part struct {
+	object  store.Object
+	archive *bundle.Archive
+	meta    catalog.Meta
+}
+
+// opensAtOnce is how many packages are opened side by side: each costs some requests to the store.
+const opensAtOnce = 8
 
 // Prepare opens every package that the Installer names and checks that together they make a cluster. All that is missing
 // is in one error. Close must be called.
 func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
-	p := &Plan{request: r}
+	parts := make([]part, len(r.Installer.AddOns))
+	errs := make([]error, len(parts))
+	p := &Plan{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	var errs []error
+	var group errgroup.Group
+	group.SetLimit(opensAtOnce)
+	for i, wanted := range r.Installer.AddOns {
+		group.Go(func() error {
+			parts[i], errs[i] = r.open(ctx, wanted)
+			return nil
+		})
+	}
+	_ = group.Wait() // all errors count, in the order of the Installer
 	var metas []catalog.Meta
-	for _, wanted := range r.Installer.AddOns {
-		meta, err := p.open(ctx, wanted)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+	b := bundle.Bundle{Since: r.Since, Key: r.Key}
+	var words []string
+	for _, one := range parts {
+		if one.object != nil {
+			p.objects = append(p.objects, one.object)
+			words = append(words, one.object.SHA256())
 		}
-		metas = append(metas, meta)
+		metas, b.Packages = append(metas, one.meta), append(b.Packages, one.archive)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -74,85 +93,132 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if _, err := catalog.Order(metas); err != nil {
 		return nil, err
 	}
-	p.files, err = r.files()
-	return p, err
+	if b.Members, err = r.members(ctx); err != nil {
+		return nil, err
+	}
+	if p.Layout, err = bundle.NewLayout(b); err != nil {
+		return nil, err
+	}
+	p.Tag = p.Layout.Tag(words...)
+	return p, nil
+}
+
+// PrepareSupplement plans an archive with nothing but some packages, each <name>-<version>, for a cluster that needs more
+// than its bundle has: the releases between two of Kubernetes, for one.
+func PrepareSupplement(ctx context.Context, packages Packages, platform string, names []string) (_ *Plan, err error) {
+	p := &Plan{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	var b bundle.Bundle
+	var words []string
+	for _, name := range names {
+		object, archive, err := packages.open(ctx, packages.key(name+packageSuffix), platform)
+		if object != nil {
+			p.objects = append(p.objects, object)
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, &UnknownError{Message: fmt.Sprintf("the store has no package %s", name)}
+		}
+		if err != nil {
+			return nil, err
+		}
+		words, b.Packages = append(words, object.SHA256()), append(b.Packages, archive)
+	}
+	if p.Layout, err = bundle.NewLayout(b); err != nil {
+		return nil, err
+	}
+	p.Tag = p.Layout.Tag(words...)
+	return p, nil
 }
 
 // open finds the package of one add-on.
-func (p *Plan) open(ctx context.Context, wanted spec.AddOn) (catalog.Meta, error) {
-	key, err := store.PackageKey(wanted.Name, wanted.Version)
+func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
+	packages, key, err := r.Packages.place(wanted)
 	if err != nil {
-		return catalog.Meta{}, fmt.Errorf("%s: %w", wanted.Pos, err)
+		return part{}, fmt.Errorf("%s: %w", wanted.Pos, err)
 	}
-	object, err := p.request.Store.Get(ctx, key)
+	object, archive, err := packages.open(ctx, key, r.Platform)
+	one := part{object: object, archive: archive}
 	if errors.Is(err, fs.ErrNotExist) {
-		return catalog.Meta{}, fmt.Errorf("%s: the store has no package %s%s", wanted.Pos, key, p.others(ctx, wanted.Name))
+		return one, &UnknownError{Message: fmt.Sprintf("%s: the store has no package %s%s", wanted.Pos, key, packages.others(ctx, wanted.Name))}
 	}
 	if err != nil {
-		return catalog.Meta{}, err
-	}
-	p.objects = append(p.objects, object)
-	archive, err := bundle.NewArchive(object, object.Size())
-	if err != nil {
-		return catalog.Meta{}, fmt.Errorf("package %s: %w", key, err)
+		return one, err
 	}
 	if info := archive.Index.Packages[0]; info.Name != wanted.Name || info.Version != wanted.Version {
-		return catalog.Meta{}, fmt.Errorf("package %s says that it is %s %s; build and publish it again", key, info.Name, info.Version)
+		return one, fmt.Errorf("package %s says that it is %s %s; build and publish it again", key, info.Name, info.Version)
 	}
-	if !slices.Contains(archive.Index.Platforms, p.request.Platform) {
-		return catalog.Meta{}, fmt.Errorf("package %s is for %s, not for %s; build it with --platform %s",
-			key, strings.Join(archive.Index.Platforms, ", "), p.request.Platform, p.request.Platform)
+	if one.meta, err = catalog.Read(archive.FS(), wanted.Name, wanted.Version); err != nil {
+		return one, fmt.Errorf("package %s: %w", key, err)
 	}
-	p.packages = append(p.packages, archive)
-	meta, err := catalog.Read(archive.FS(), wanted.Name, wanted.Version)
-	if err != nil {
-		return catalog.Meta{}, fmt.Errorf("package %s: %w", key, err)
+	if err := one.meta.CheckOptions(wanted.Options); err != nil {
+		return one, &UnknownError{Message: fmt.Sprintf("%s: %v", wanted.Pos, err)}
 	}
-	if err := meta.CheckOptions(wanted.Options); err != nil {
-		return catalog.Meta{}, fmt.Errorf("%s: %w", wanted.Pos, err)
-	}
-	return meta, nil
+	return one, nil
 }
 
-// others names the versions that the store has instead.
-func (p *Plan) others(ctx context.Context, name string) string {
-	infos, err := p.request.Store.List(ctx, name+"-")
-	if err != nil || len(infos) == 0 {
-		return "; build it with 'sealift build' and put it there"
+// open opens a package. The object, if there is one, is to be closed also after an error.
+func (s Packages) open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
+	object, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return nil, nil, err
 	}
-	var keys []string
-	for _, info := range infos {
-		keys = append(keys, info.Key)
+	archive, err := bundle.NewArchive(object, object.Size())
+	if err == nil && archive.Index.Kind != bundle.KindPackage {
+		err = errors.New("is a bundle")
 	}
-	return "; it has " + strings.Join(keys, ", ")
+	if err != nil {
+		return object, nil, fmt.Errorf("package %s: %w", key, err)
+	}
+	if !slices.Contains(archive.Index.Platforms, platform) {
+		return object, nil, fmt.Errorf("package %s is for %s, not for %s; build it with --platform %s",
+			key, strings.Join(archive.Index.Platforms, ", "), platform, platform)
+	}
+	return object, archive, nil
 }
 
-// files are what lies at the root of the bundle.
-func (r Request) files() ([]bundle.File, error) {
-	binary, err := bundle.DiskFile(bundle.BinaryName, 0o755, r.Binary)
-	if err != nil {
-		return nil, fmt.Errorf("sealift for the nodes: %w", err)
-	}
-	text, err := r.Installer.Canonical()
-	if err != nil {
-		return nil, err
-	}
-	script := strings.NewReplacer("@PLATFORM@", r.Platform, "@SHA256@", binary.SHA256).Replace(installScript)
-	return []bundle.File{
-		bundle.BytesFile(bundle.ScriptName, 0o755, []byte(script)), bundle.BytesFile(bundle.InstallerName, 0o644, text), binary,
-	}, nil
+// Reader is a bundle, open for reading at any offset.
+type Reader struct {
+	io.ReaderAt
+	objects []store.Object
 }
+
+// Open opens the bundle for reads that end with ctx. Readers share nothing, and outlive the plan.
+func (p *Plan) Open(ctx context.Context) (*Reader, error) {
+	r := &Reader{}
+	var packages []io.ReaderAt
+	for _, o := range p.objects {
+		again, err := o.Reopen(ctx)
+		if err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+		r.objects, packages = append(r.objects, again), append(packages, again)
+	}
+	r.ReaderAt = p.Layout.Reader(packages)
+	return r, nil
+}
+
+// Close ends all reads.
+func (r *Reader) Close() error { return closeAll(r.objects) }
 
 // Write writes the bundle.
-func (p *Plan) Write(ctx context.Context, w io.Writer) (bundle.Index, error) {
-	return bundle.WriteBundle(ctx, w, bundle.Bundle{Files: p.files, Packages: p.packages}, bundle.WriteOptions{
-		Spool: p.request.Spool, Key: p.request.Key, Jobs: runtime.GOMAXPROCS(0)})
+func (p *Plan) Write(ctx context.Context, w io.Writer) error {
+	var packages []io.ReaderAt
+	for _, o := range p.objects {
+		packages = append(packages, o)
+	}
+	return p.Layout.Write(ctx, w, packages)
 }
 
 // Close releases the packages.
-func (p *Plan) Close() error {
+func (p *Plan) Close() error { return closeAll(p.objects) }
+
+func closeAll(objects []store.Object) error {
 	var errs []error
-	for _, o := range p.objects {
+	for _, o := range objects {
 		errs = append(errs, o.Close())
 	}
 	return errors.Join(errs...)

@@ -57,7 +57,12 @@ func request(t *testing.T, installer string) airgap.Request {
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return airgap.Request{Installer: i, Store: s, Binary: binary, Platform: platform}
+	member, err := airgap.Binary(t.Context(), binary, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = member.Close() })
+	return airgap.Request{Installer: i, Packages: airgap.Packages{Store: s}, Binary: member, Platform: platform}
 }
 
 const both = "  user: {version: '2.0'}\n  base: {version: '1.0'}\n"
@@ -70,7 +75,7 @@ func assemble(t *testing.T, r airgap.Request) []byte {
 	}
 	defer plan.Close()
 	var buf bytes.Buffer
-	if _, err := plan.Write(t.Context(), &buf); err != nil {
+	if err := plan.Write(t.Context(), &buf); err != nil {
 		t.Fatal(err)
 	}
 	return buf.Bytes()

@@ -1,0 +1,275 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sort"
+
+	"github.com/sealift/sealift/bundle/signature"
+)
+
+// Bundle is what an airgap archive is assembled from.
+type Bundle struct {
+	Members  []*Member  // at the root, before all packages: install.sh, the Installer, the binary
+	Packages []*Archive // in the order of the Installer
+	// Since leaves out what an earlier bundle has: whoever installs this one must have that one, too. Nil leaves out nothing.
+	Since *Since
+	// Key signs the index, if it is not nil.
+	Key *signature.Key
+}
+
+// Layout is a bundle planned to its last byte: how long it is, and out of which package each range of it comes. It is made
+// from indexes alone. The members of the packages are in it as they are, with their indexes; content that several packages
+// have is in it once.
+type Layout struct {
+	Index Index
+	// Digest is the sha256 of the index, hex: the identity of the bundle.
+	Digest string
+	// IndexData is the index as it lies in the bundle.
+	IndexData []byte
+
+	sections []section
+	size     int64
+}
+
+// section is a range of a bundle and where its bytes lie.
+type section struct {
+	at, size int64
+	pkg      int         // the package that has them, if src is nil
+	src      io.ReaderAt // elsewhere
+	off      int64       // in the package or in src
+}
+
+// NewLayout plans a bundle. Of the packages only the indexes are looked at.
+func NewLayout(b Bundle) (*Layout, error) {
+	l := &Layout{Index: Index{Format: Format, Kind: KindBundle}}
+	var pieces []piece
+	for _, m := range b.Members {
+		pieces = append(pieces, piece{entry: m.entry, from: section{src: m.data, size: m.entry.Length}})
+	}
+	for n, a := range b.Packages {
+		if err := l.Index.addPackage(a); err != nil {
+			return nil, err
+		}
+		own, err := packagePieces(a, n, b.Since)
+		if err != nil {
+			return nil, err
+		}
+		pieces = append(pieces, own...)
+	}
+	if b.Since != nil {
+		l.Index.Base = b.Since.digest
+	}
+	var err error
+	if l.Index.Entries, err = layOut(pieces); err != nil {
+		return nil, err
+	}
+	if err := l.Index.validate(); err != nil {
+		return nil, err
+	}
+	if l.IndexData, err = l.Index.marshal(); err != nil {
+		return nil, err
+	}
+	l.Digest = sha256Hex(l.IndexData)
+	return l, l.lay(pieces, b.Key)
+}
+
+// packagePieces are the members of a package in the order in which a bundle has them: its index, its signature, its files.
+func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
+	index, err := a.indexEntry()
+	if err != nil {
+		return nil, err
+	}
+	pieces := []piece{{entry: index, from: section{pkg: n, size: a.first}}}
+	if a.signature != nil {
+		e := Entry{
+			Path: a.Index.ownPath() + signatureSuffix, Mode: 0o644, Size: int64(len(a.signature)), SHA256: sha256Hex(a.signature),
+			Encoding: Stored, Length: a.body - a.first,
+		}
+		header, err := tarHeader(e)
+		if err != nil {
+			return nil, err
+		}
+		e.Header = int64(len(header))
+		pieces = append(pieces, piece{entry: e, from: section{pkg: n, off: a.first, size: e.Length}})
+	}
+	for _, e := range a.Index.Entries {
+		p := piece{entry: e, from: section{pkg: n, off: a.body + e.Offset, size: e.Length}}
+		if at, ok := since.has(e); ok {
+			p = piece{entry: Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: InBase, Link: at}}
+		}
+		pieces = append(pieces, p)
+	}
+	return pieces, nil
+}
+
+// lay puts the sections one behind the other. Ranges that are neighbours in their package stay one.
+func (l *Layout) lay(pieces []piece, key *signature.Key) error {
+	var front bytes.Buffer
+	if err := writeIndex(&front, IndexName, l.IndexData); err != nil {
+		return err
+	}
+	if key != nil {
+		if err := writeSignature(&front, IndexName, l.IndexData, key); err != nil {
+			return err
+		}
+	}
+	l.inline(front.Bytes())
+	for _, p := range pieces {
+		switch p.entry.Encoding {
+		case InBase:
+		case Link:
+			var member bytes.Buffer
+			if err := storeMember(&member, p.header, bytes.NewReader(nil), 0); err != nil {
+				return err
+			}
+			l.inline(member.Bytes())
+		default:
+			l.add(p.from)
+		}
+	}
+	l.inline(endOfArchive)
+	return nil
+}
+
+func (l *Layout) inline(data []byte) {
+	l.add(section{src: bytes.NewReader(data), size: int64(len(data))})
+}
+
+func (l *Layout) add(s section) {
+	s.at = l.size
+	l.size += s.size
+	if n := len(l.sections) - 1; n >= 0 && s.src == nil {
+		if last := &l.sections[n]; last.src == nil && last.pkg == s.pkg && last.off+last.size == s.off {
+			last.size += s.size
+			return
+		}
+	}
+	l.sections = append(l.sections, s)
+}
+
+// Size is the length of the bundle in bytes.
+func (l *Layout) Size() int64 { return l.size }
+
+// Tag identifies the bytes of the bundle. The index does so but for how compressed members are compressed; words, one for
+// each package, may tell more of them, such as the sha256 of the package's file.
+func (l *Layout) Tag(words ...string) string {
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s %d %q", l.Digest, l.size, words)
+	for _, s := range l.sections {
+		fmt.Fprintf(sum, " %d", s.size) // whether it is signed
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// Reader reads the bundle at any offset. It is given the bytes of the packages, in the order in which they were laid out:
+// these, or others that are the same.
+func (l *Layout) Reader(packages []io.ReaderAt) io.ReaderAt { return &layoutReader{l, packages} }
+
+type layoutReader struct {
+	*Layout
+	packages []io.ReaderAt
+}
+
+// source gives the bytes that a section is a range of.
+func (r *layoutReader) source(s section) io.ReaderAt {
+	if s.src != nil {
+		return s.src
+	}
+	return r.packages[s.pkg]
+}
+
+// ReadAt implements io.ReaderAt.
+func (r *layoutReader) ReadAt(p []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, fmt.Errorf("read of the bundle at %d", off)
+	}
+	for i := r.find(off); n < len(p); i++ {
+		if i == len(r.sections) {
+			return n, io.EOF
+		}
+		s := r.sections[i]
+		within := off + int64(n) - s.at
+		want := min(int64(len(p)-n), s.size-within)
+		k, err := r.source(s).ReadAt(p[n:n+int(want)], s.off+within)
+		n += k
+		if int64(k) < want {
+			if err == nil || errors.Is(err, io.EOF) {
+				err = fmt.Errorf("a package is shorter than it was: %w", io.ErrUnexpectedEOF)
+			}
+			return n, err
+		}
+	}
+	return n, nil
+}
+
+// find gives the section that has the byte at off, or their number.
+func (l *Layout) find(off int64) int {
+	return sort.Search(len(l.sections), func(i int) bool { return l.sections[i].at+l.sections[i].size > off })
+}
+
+// Write writes the whole bundle.
+func (l *Layout) Write(ctx context.Context, w io.Writer, packages []io.ReaderAt) error {
+	r := &layoutReader{l, packages}
+	buf := make([]byte, copyBuffer)
+	for _, s := range l.sections {
+		if err := copyRange(ctx, w, r.source(s), s.off, s.size, buf); err != nil {
+			if s.src == nil {
+				err = fmt.Errorf("copy out of the package %s %s: %w", l.Index.Packages[s.pkg].Name, l.Index.Packages[s.pkg].Version, err)
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteBundle writes the archive of one Installer and returns its index.
+func WriteBundle(ctx context.Context, w io.Writer, b Bundle) (Index, error) {
+	l, err := NewLayout(b)
+	if err != nil {
+		return Index{}, err
+	}
+	var packages []io.ReaderAt
+	for _, a := range b.Packages {
+		packages = append(packages, a.src)
+	}
+	return l.Index, l.Write(ctx, w, packages)
+}
+
+func (x *Index) addPackage(a *Archive) error {
+	if a.Index.Kind != KindPackage || a.src == nil {
+		return errors.New("only packages can be bundled")
+	}
+	info := a.Index.Packages[0]
+	for _, other := range x.Packages {
+		if other.Name == info.Name && other.Version == info.Version {
+			return fmt.Errorf("add-on %s is there twice, as %s", info.Name, info.Version)
+		}
+	}
+	if len(x.Packages) == 0 {
+		x.Platforms = slices.Clone(a.Index.Platforms)
+	}
+	x.Platforms = slices.DeleteFunc(x.Platforms, func(p string) bool { return !slices.Contains(a.Index.Platforms, p) })
+	if len(x.Platforms) == 0 {
+		return fmt.Errorf("package %s %s is for %v, the packages before it are not", info.Name, info.Version, a.Index.Platforms)
+	}
+	info.Index = a.Digest
+	x.Packages = append(x.Packages, info)
+	return nil
+}
+
+// indexEntry is the package's own index as an entry of a bundle: its first member, byte for byte.
+func (a *Archive) indexEntry() (Entry, error) {
+	e := Entry{
+		Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index)), SHA256: a.Digest, Encoding: Deflate, Length: a.first,
+	}
+	header, err := tarHeader(e)
+	e.Header = int64(len(header))
+	return e, err
+}

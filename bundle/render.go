@@ -1,0 +1,80 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// Member is a file as it lies in a bundle: compressed if that helps, framed, and verified. Any number of bundles may have
+// it, at once.
+type Member struct {
+	entry  Entry
+	data   io.ReaderAt // of entry.Length bytes
+	closer io.Closer
+}
+
+// Render makes members of files. Their bytes are held in memory, those of large ones in a file without a name. Close them.
+func Render(ctx context.Context, files []File, o WriteOptions) (_ []*Member, err error) {
+	p := &packer{options: o}
+	defer p.cleanup()
+	var members []*Member
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, closeAll(members))
+		}
+	}()
+	pieces, err := p.prepare(ctx, files)
+	if err != nil {
+		return nil, err
+	}
+	for _, piece := range pieces {
+		m, err := p.render(piece)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", piece.entry.Path, err)
+		}
+		members = append(members, m)
+	}
+	return members, nil
+}
+
+func closeAll(members []*Member) error {
+	var errs []error
+	for _, m := range members {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *packer) render(piece piece) (*Member, error) {
+	if piece.entry.Length < spoolSize {
+		var buf bytes.Buffer
+		err := piece.write(&buf)
+		return &Member{entry: piece.entry, data: bytes.NewReader(buf.Bytes()), closer: io.NopCloser(nil)}, err
+	}
+	f, err := os.CreateTemp(p.spool, "member-")
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.Remove(f.Name()), piece.write(f)); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &Member{entry: piece.entry, data: f, closer: f}, nil
+}
+
+// SHA256 is the digest of the file's content, lower-case hex.
+func (m *Member) SHA256() string { return m.entry.SHA256 }
+
+// Archive is a small archive of its own with nothing but the file: what tar unpacks.
+func (m *Member) Archive() (io.ReaderAt, int64) {
+	l := &Layout{}
+	l.add(section{src: m.data, size: m.entry.Length})
+	l.inline(endOfArchive)
+	return l.Reader(nil), l.size
+}
+
+// Close gives the bytes free.
+func (m *Member) Close() error { return m.closer.Close() }

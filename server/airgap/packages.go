@@ -1,0 +1,137 @@
+package airgap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/store/release"
+)
+
+// Packages is where packages come from.
+type Packages struct {
+	Store store.Store
+	// Folder is that of a release; empty means the store itself.
+	Folder string
+	// Overrides are the beginnings of URLs from which an Installer may take the package of an add-on, by s3Override. None
+	// means that it may not: whoever writes an Installer must not decide where a server sends requests.
+	Overrides []string
+	// Opener opens the places of overrides.
+	Opener store.Opener
+}
+
+// UnknownError says that an Installer asks for what is not there, or not allowed: it is the Installer that must change, or
+// the store.
+type UnknownError struct{ Message string }
+
+func (e *UnknownError) Error() string { return e.Message }
+
+// packageSuffix is what the keys of packages end with.
+const packageSuffix = ".tar.gz"
+
+func (s Packages) key(name string) string { return path.Join(s.Folder, name) }
+
+// place tells where the package of an add-on lies.
+func (s Packages) place(a spec.AddOn) (Packages, string, error) {
+	override, ok := a.Options["s3Override"].(string)
+	if !ok || override == "" {
+		key, err := store.PackageKey(a.Name, a.Version)
+		return s, s.key(key), err
+	}
+	u, err := url.Parse(override)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || path.Clean(u.Path) != u.Path {
+		return s, "", &UnknownError{fmt.Sprintf("%s: s3Override must be the URL of a package", a.Name)}
+	}
+	allowed := slices.ContainsFunc(s.Overrides, func(prefix string) bool {
+		return strings.HasPrefix(override, strings.TrimSuffix(prefix, "/")+"/")
+	})
+	if !allowed {
+		return s, "", &UnknownError{fmt.Sprintf("%s: packages may not be taken from %s://%s: leave out s3Override, or allow that address with --allow-override", a.Name, u.Scheme, u.Host)}
+	}
+	key := path.Base(u.Path)
+	u.Path = path.Dir(u.Path)
+	other, err := s.Opener.Open(u.String())
+	return Packages{Store: other}, key, err
+}
+
+// others names the versions that the store has instead.
+func (s Packages) others(ctx context.Context, name string) string {
+	infos, err := s.Store.List(ctx, s.key(name+"-"))
+	if err != nil || len(infos) == 0 {
+		return "; build it with 'sealift build' and put it there"
+	}
+	var keys []string
+	for _, info := range infos {
+		keys = append(keys, path.Base(info.Key))
+	}
+	return "; it has " + strings.Join(keys, ", ")
+}
+
+var (
+	// pattern is a version that stands for the newest of a line, 1.36.x.
+	pattern = regexp.MustCompile(`^([0-9A-Za-z.+-]*\.)x$`)
+	// unstable is what latest never stands for.
+	unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
+	// versionStart tells the version of an add-on from the rest of the name of another one: kubernetes-1.36.3 and
+	// kubernetes-conformance-1.36.3.
+	versionStart = regexp.MustCompile(`^v?[0-9]`)
+)
+
+// latest is the version that stands for the newest of all.
+const latest = "latest"
+
+// Resolve gives the Installer with versions in place of patterns, latest and 1.36.x, as the packages of the store have
+// them. All that none is found for is in one error.
+func (s Packages) Resolve(ctx context.Context, i *spec.Installer) (*spec.Installer, error) {
+	resolved := *i
+	resolved.AddOns = slices.Clone(i.AddOns)
+	var errs []error
+	for n, a := range resolved.AddOns {
+		line := pattern.FindStringSubmatch(a.Version)
+		if a.Version != latest && line == nil {
+			continue
+		}
+		have, err := s.versions(ctx, a.Name)
+		if err != nil {
+			return nil, fmt.Errorf("find the versions of %s: %w", a.Name, err)
+		}
+		have = slices.DeleteFunc(have, func(v string) bool {
+			return unstable.MatchString(v) || line != nil && !strings.HasPrefix(v, line[1])
+		})
+		if len(have) == 0 {
+			errs = append(errs, &UnknownError{fmt.Sprintf("%s: the store has no package %s of version %s%s", a.Pos, a.Name, a.Version, s.others(ctx, a.Name))})
+			continue
+		}
+		resolved.AddOns[n].Version = slices.MaxFunc(have, catalog.CompareVersions)
+	}
+	return &resolved, errors.Join(errs...)
+}
+
+// versions lists those that the store has of an add-on.
+func (s Packages) versions(ctx context.Context, name string) ([]string, error) {
+	infos, err := s.Store.List(ctx, s.key(name+"-"))
+	if err != nil {
+		return nil, err
+	}
+	var versions []string
+	for _, info := range infos {
+		file := strings.TrimPrefix(info.Key, s.key(name+"-"))
+		if version, ok := strings.CutSuffix(file, packageSuffix); ok && !strings.Contains(file, "/") && versionStart.MatchString(version) {
+			versions = append(versions, version)
+		}
+	}
+	return versions, nil
+}
+
+// List gives the index of the packages that were published here.
+func (s Packages) List(ctx context.Context) (release.Index, error) {
+	return release.In(s.Store, s.Folder).Index(ctx)
+}
