@@ -34,14 +34,14 @@ func (b *bench) loads(ctx context.Context) []benchCase {
 			b.containerd = nil
 		}
 	}
-	load := fmt.Sprintf("%s images load %s/bench-1.0.tar.gz --containerd socket 2>/dev/null", b.sealift, built)
+	load := fmt.Sprintf("%s images load %s/bench-1.0.tar.gz --containerd $PWD/socket 2>/dev/null", b.sealift, built)
 	again := func(dir string) error {
 		if err := fresh(dir); err != nil {
 			return err
 		}
 		return b.shell(dir, load)
 	}
-	kurl := fmt.Sprintf("for f in %s/*.tar.gz; do gunzip -c $f | %s -a socket -n k8s.io images import - >/dev/null; done", archives, b.ctr)
+	kurl := fmt.Sprintf("for f in %s/*.tar.gz; do gunzip -c $f | %s -a $PWD/socket -n k8s.io images import - >/dev/null; done", archives, b.ctr)
 	return []benchCase{
 		{name: "gunzip | ctr images import, one by one", prepare: fresh, script: kurl, after: stop},
 		{name: "sealift images load", prepare: fresh, script: load, after: stop},
