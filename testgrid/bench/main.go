@@ -54,10 +54,19 @@ func run(ctx context.Context, sealift string, rounds int, only string) error {
 			return err
 		}
 	}
-	if !strings.HasPrefix("resume", only) {
+	if strings.HasPrefix("resume", only) {
+		if err := b.resume(ctx); err != nil {
+			return err
+		}
+	}
+	if !strings.HasPrefix("install", only) {
 		return nil
 	}
-	return b.resume(ctx)
+	network := []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7"}
+	if err := b.install(ctx, "a node with its network", network...); err != nil {
+		return err
+	}
+	return b.install(ctx, "the whole catalogue", append(network, "local-path-provisioner/0.0.30", "metrics-server/0.9.0")...)
 }
 
 // table runs the cases in turn, round by round so that all meet the same weather, and prints their medians.

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+)
+
+// bareInit is kubeadm on a host that has everything: what is asked for is the configuration that the install wrote. What the
+// install made is taken away first, and is not measured.
+const (
+	takeAway = `kubeadm reset --force >/dev/null 2>&1; rm -rf /etc/cni/net.d /var/lib/etcd; systemctl restart containerd; ip link delete cni0 2>/dev/null; ip link delete flannel.1 2>/dev/null; true`
+	bareInit = `kubeadm init --config "$(find /var/lib/sealift/kustomize -name kubeadm.yaml | head -n 1)" --skip-token-print >/tmp/bare.log 2>&1 || { tail -n 20 /tmp/bare.log; exit 1; }`
+	airgap   = `cd /media/usb && cat install.sh | bash -s airgap`
+)
+
+// install measures a whole install from a bundle on a lab host, and kubeadm alone on the same host afterwards.
+func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
+	usb := b.dir.File("usb-" + strings.ReplaceAll(title, " ", "-"))
+	if err := b.usb(ctx, usb, addOns); err != nil {
+		return err
+	}
+	rack, err := host.OpenRack(ctx, host.Options{})
+	if err != nil {
+		return err
+	}
+	h, err := rack.Boot(ctx, host.Spec{USB: []string{usb}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rack.Remove(context.WithoutCancel(ctx), h.Name()) }()
+	whole, err := timed(ctx, h, "/media/usb/time --format='peak of the installer %M KiB' bash -c '"+airgap+"'")
+	if err != nil {
+		return err
+	}
+	if _, err := timed(ctx, h, takeAway); err != nil {
+		return err
+	}
+	bare, err := timed(ctx, h, bareInit)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\ninstall: %s, on a host without a network\n", title)
+	t := tabwriter.NewWriter(os.Stdout, 2, 0, 3, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "\twall s\ttimes the first's wall\t")
+	fmt.Fprintf(t, "kubeadm init alone, images present\t%.1f\t1.00\t\n", bare.seconds)
+	fmt.Fprintf(t, "whole install from the bundle\t%.1f\t%.2f\t\n", whole.seconds, whole.seconds/bare.seconds)
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(whole.said) {
+		if strings.HasPrefix(line, "phase ") || strings.HasPrefix(line, "peak ") {
+			fmt.Print("   ", line)
+		}
+	}
+	return nil
+}
+
+type outcome struct {
+	seconds float64
+	said    string
+}
+
+// timed runs a script in a host.
+func timed(ctx context.Context, h *host.Host, script string) (outcome, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Minute)
+	defer cancel()
+	var out bytes.Buffer
+	begin := time.Now()
+	err := h.Exec(ctx, host.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &out})
+	if err != nil {
+		return outcome{}, fmt.Errorf("%s: %w\n%s", script, err, out.String())
+	}
+	return outcome{time.Since(begin).Seconds(), out.String()}, nil
+}
+
+// usb builds the add-ons' packages and a bundle of them, and puts it into a folder with what the measuring needs.
+func (b *bench) usb(ctx context.Context, usb string, addOns []string) error {
+	m, err := mirror.Serve(ctx, mirror.Options{})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	if err := os.MkdirAll(usb, 0o755); err != nil {
+		return err
+	}
+	config, packages := b.dir.File("install.yaml"), b.dir.File("packages")
+	if err := m.WriteConfig(config); err != nil {
+		return err
+	}
+	installer := "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: bench}\nspec:\n"
+	build := []string{"build", "--out", packages, "--target", "debian-12", "--config", config, "--cache", b.dir.File("install-cache")}
+	for _, a := range addOns {
+		build = append(build, "addons/"+a)
+		name, version, _ := strings.Cut(a, "/")
+		installer += fmt.Sprintf("  %s: {version: %q}\n", name, version)
+	}
+	if err := os.WriteFile(filepath.Join(usb, "installer.yaml"), []byte(installer), 0o600); err != nil {
+		return err
+	}
+	bundle := filepath.Join(usb, "cluster.tar.gz")
+	for _, args := range [][]string{
+		append([]string{b.sealift}, build...),
+		{b.sealift, "bundle", "-f", filepath.Join(usb, "installer.yaml"), "--store", packages, "--out", bundle},
+		{"tar", "xzf", bundle, "-C", usb, "--occurrence=1", "install.sh"},
+		{"cp", "/usr/bin/time", usb},
+	} {
+		if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
+			return errors.Join(fmt.Errorf("%s: %w", strings.Join(args, " "), err), errors.New(string(out)))
+		}
+	}
+	return nil
+}
