@@ -5,15 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/aws/smithy-go"
-	"golang.org/x/net/http2"
+
+	"github.com/sealift/sealift/outage"
 )
 
 // Retry says how often and how patiently a transient failure is tried again. It is the only place that does so: the AWS
@@ -94,31 +93,18 @@ func transient(err error) bool {
 		}
 	}
 	if code := statusOf(err); code != 0 && code/100 != 2 {
-		return transientStatus(code)
+		return outage.StatusPasses(code)
 	}
-	var wrong *tls.CertificateVerificationError
-	var send interface{ ConnectionError() bool } // what the AWS client says of a request that got no answer
-	var network net.Error
+	if errors.Is(err, errStalled) || outage.Passes(err) {
+		return true
+	}
+	var certificate *tls.CertificateVerificationError
 	var dns *net.DNSError
-	var stream http2.StreamError
-	switch {
-	case errors.As(err, &wrong):
+	if errors.As(err, &certificate) || errors.As(err, &dns) {
 		return false
-	case errors.As(err, &stream): // the server broke off one answer of a connection that several share
-		return true
-	case errors.As(err, &dns):
-		return dns.IsTemporary || dns.IsTimeout
-	case errors.As(err, &network) && network.Timeout():
-		return true
-	case errors.As(err, &send) && send.ConnectionError():
-		return true
 	}
-	for _, target := range []error{io.ErrUnexpectedEOF, io.EOF, errStalled, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
+	var send interface{ ConnectionError() bool } // what the AWS client says of a request that got no answer
+	return errors.As(err, &send) && send.ConnectionError()
 }
 
 // statusOf is the status of the answer that an error is about, or 0.
@@ -128,15 +114,6 @@ func statusOf(err error) int {
 		return answered.HTTPStatusCode()
 	}
 	return 0
-}
-
-func transientStatus(code int) bool {
-	switch code {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
 }
 
 // guard is a context that ends when nothing has moved for too long.

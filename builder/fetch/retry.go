@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"syscall"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"golang.org/x/net/http2"
+
+	"github.com/sealift/sealift/outage"
 )
 
 // Retry says how often and how patiently a transient failure is tried again. It is the only place that retries, so that
@@ -78,36 +75,11 @@ func Retrying(f Fetcher, r Retry) Fetcher {
 func Transient(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {
-		return transientStatus(status.Code)
+		return outage.StatusPasses(status.Code)
 	}
 	var registry *transport.Error
 	if errors.As(err, &registry) {
-		return transientStatus(registry.StatusCode)
+		return outage.StatusPasses(registry.StatusCode)
 	}
-	var network net.Error
-	var dns *net.DNSError
-	var stream http2.StreamError
-	switch {
-	case errors.As(err, &stream): // the server broke off one answer of a connection that several share
-		return true
-	case errors.As(err, &dns):
-		return dns.IsTemporary || dns.IsTimeout
-	case errors.As(err, &network) && network.Timeout():
-		return true
-	}
-	for _, target := range []error{io.ErrUnexpectedEOF, io.EOF, ErrStalled, errRange, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
-}
-
-func transientStatus(code int) bool {
-	switch code {
-	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return true
-	}
-	return false
+	return errors.Is(err, ErrStalled) || errors.Is(err, errRange) || outage.Passes(err)
 }

@@ -31,8 +31,8 @@ func Repository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File,
 }
 
 // aptRepository makes a flat repository: the packages, Packages with what their control files say, and Release with its
-// hash. A host uses it through a source such as "deb [trusted=yes] file:/… ./"; it is not signed, since the archive that
-// carries it is.
+// hash. A host uses it through a source such as "deb [trusted=yes] file:/… ./": the signature that covers it is that of the
+// index of the archive that carries it.
 func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.File, error) {
 	var index bytes.Buffer
 	var files []bundle.File
@@ -55,6 +55,10 @@ func aptRepository(dir string, packages []Resolved, c *cache.Cache) ([]bundle.Fi
 	return append(files, packfile.Bytes(path.Join(dir, "Packages"), index.Bytes()), packfile.Bytes(path.Join(dir, "Release"), release)), nil
 }
 
+// releaseDate is the date of every repository, without which apt warns. It is long past, as that of every file of an archive
+// is: apt refuses a repository of tomorrow, and on a host without a network any clock may be behind.
+const releaseDate = "Tue, 01 Jan 1980 00:00:00 UTC"
+
 func releaseFile(index []byte, archs map[string]bool) []byte {
 	var list []string
 	for arch := range archs {
@@ -62,7 +66,7 @@ func releaseFile(index []byte, archs map[string]bool) []byte {
 	}
 	slices.Sort(list)
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Origin: Sealift\nLabel: Sealift\nSuite: ./\nArchitectures: %s\n", strings.Join(append(list, "all"), " "))
+	fmt.Fprintf(&b, "Origin: Sealift\nLabel: Sealift\nSuite: ./\nDate: %s\nArchitectures: %s\n", releaseDate, strings.Join(append(list, "all"), " "))
 	fmt.Fprintf(&b, "SHA256:\n %x %d Packages\n", sha256.Sum256(index), len(index))
 	return b.Bytes()
 }
