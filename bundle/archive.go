@@ -55,6 +55,23 @@ func Open(name string) (*Archive, error) {
 	return a, nil
 }
 
+// Source is an archive that is read where it lies, such as a value of a store.
+type Source interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64 // bytes
+}
+
+// OpenSource opens an archive wherever it lies, and closes it with the Archive, or at once if it is none.
+func OpenSource(src Source) (*Archive, error) {
+	a, err := NewArchive(src, src.Size())
+	if err != nil {
+		return nil, errors.Join(err, src.Close())
+	}
+	a.closer = src
+	return a, nil
+}
+
 func openDir(name string) (*Archive, error) {
 	dir, err := os.OpenRoot(name)
 	if err != nil {
@@ -185,12 +202,15 @@ func (c *countingReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// Close releases the file. Readers of entries end with it.
+// Close releases the file, and that of the base. Readers of entries end with it.
 func (a *Archive) Close() error {
-	if a.closer == nil {
-		return nil
+	var errs []error
+	for _, one := range []*Archive{a, a.base} {
+		if one != nil && one.closer != nil {
+			errs = append(errs, one.closer.Close())
+		}
 	}
-	return a.closer.Close()
+	return errors.Join(errs...)
 }
 
 // Entry gives what the index says of a path.

@@ -46,6 +46,7 @@ func (s *Since) has(e Entry) (string, bool) {
 var ErrNoBase = errors.New("the bundle leaves out what an earlier one has")
 
 // WithBase gives an archive the earlier one that has what it leaves out. Whether that has the bytes, Verify finds out.
+// The base is closed with the archive.
 func (a *Archive) WithBase(base *Archive) error {
 	if a.Index.Base == "" {
 		return errors.New("the bundle is complete and needs no other")

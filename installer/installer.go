@@ -36,6 +36,11 @@ const (
 // Options says what is installed where. The zero value of a folder is its default.
 type Options struct {
 	Bundle string // an archive, or the folder into which it was unpacked
+	// Open opens the bundle, in place of Bundle, which then is only its name. Nil means to open that file or folder.
+	Open func() (*bundle.Archive, error)
+	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
+	// used, and what the host has is not fetched.
+	Remote bool
 	Root   string
 	LogDir string
 	// Binary is the sealift to leave on the node: the running one.
@@ -76,7 +81,10 @@ func Prepare(o Options) (_ *Install, err error) {
 			err = errors.Join(err, i.Close())
 		}
 	}()
-	if i.archive, err = bundle.Open(o.Bundle); err != nil {
+	if o.Open == nil {
+		o.Open = func() (*bundle.Archive, error) { return bundle.Open(o.Bundle) }
+	}
+	if i.archive, err = o.Open(); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
 	}
 	if err := i.checkTrust(); err != nil {

@@ -37,8 +37,8 @@ const (
 	maxWindow = 32 << 20
 	// maxGap is what is read and dropped to get forward, rather than asking anew.
 	maxGap = 128 << 10
-	// maxStreams is how many places are read in sequence side by side.
-	maxStreams = 4
+	// maxStreams is how many places are read in sequence side by side: the layers of the images that a node loads at once.
+	maxStreams = 16
 )
 
 // remote is an object behind a network. It is read by closed ranges that grow while reads go on in sequence; the bytes flow

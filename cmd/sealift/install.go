@@ -21,7 +21,7 @@ import (
 )
 
 type installOptions struct {
-	bundle  string
+	source  bundleSource
 	keys    []string
 	root    string
 	plan    bool
@@ -33,15 +33,17 @@ type installOptions struct {
 func (a *app) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
-		Use:   "install --bundle FILE",
+		Use:   "install --bundle FILE | --from URL",
 		Short: "Make this host a Kubernetes node out of a bundle",
 		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
-network. First the host is looked at, and what would go wrong is reported before anything is changed.
+network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and what would go wrong is reported before anything is changed.
 
 Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
 it stopped; a second run does nothing.`,
 		Example: `  sealift install --bundle /media/usb/cluster.tar.gz --plan
-  sealift install --bundle /media/usb/cluster.tar.gz --yes`,
+  sealift install --bundle /media/usb/cluster.tar.gz --yes
+  sealift install --bundle /media/usb/update.tar.gz --base /media/usb/cluster.tar.gz
+  sealift install --from https://sealift.example.com/abc1234`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
@@ -49,13 +51,12 @@ it stopped; a second run does nothing.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.bundle, "bundle", "", "the bundle: an archive, or the folder into which it was unpacked")
+	o.source.add(cmd)
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addOutputFlag(cmd, &o.format)
-	_ = cmd.MarkFlagFilename("bundle")
 	return cmd
 }
 
@@ -69,8 +70,8 @@ func refuse(err error) error {
 }
 
 func (a *app) install(ctx context.Context, o installOptions) (err error) {
-	if o.bundle == "" {
-		return usageError("--bundle is missing; see 'sealift install --help'")
+	if err := o.source.check("install"); err != nil {
+		return err
 	}
 	binary, err := os.Executable()
 	if err != nil {
@@ -80,10 +81,11 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: o.bundle, Root: o.root, Binary: binary, Trusted: trusted}
+	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != ""}
 	if o.verbose {
 		options.Output = a.errOut
 	}
+	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a) }
 	in, err := installer.Prepare(options)
 	if err != nil {
 		return err
