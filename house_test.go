@@ -28,7 +28,6 @@ var floors = [][]string{
 
 // fences keep heavy trees where they belong: what may not be reached from which packages.
 var fences = []struct{ from, what, why string }{
-	{"cmd/sealift", "github.com/replicatedhq/troubleshoot", "1,500 packages; only cmd/sealift-preflight links it"},
 	{"cmd/sealift", "github.com/google/go-containerregistry/pkg/v1/daemon", "pulls in a Docker client"},
 	{"cmd/sealift", "github.com/distribution/distribution/v3", "the registry of the lab is a program of its own"},
 	{"manifest", "k8s.io/", "reading a Manifest needs no cluster"},
@@ -103,6 +102,24 @@ func TestHeavyTreesStayFenced(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestOnlyOneProgramLinksTroubleshoot keeps out what is larger than everything else together.
+func TestOnlyOneProgramLinksTroubleshoot(t *testing.T) {
+	linked := false
+	for _, p := range packages(t) {
+		if !slices.ContainsFunc(p.Deps, func(dep string) bool { return strings.HasPrefix(dep, "github.com/replicatedhq/troubleshoot/") }) {
+			continue
+		}
+		if p.ImportPath == module+"cmd/sealift-preflight" {
+			linked = true
+		} else {
+			t.Errorf("%s links Troubleshoot; only cmd/sealift-preflight may, which sealift runs as a program", p.ImportPath)
+		}
+	}
+	if !linked {
+		t.Error("cmd/sealift-preflight does not link Troubleshoot")
 	}
 }
 

@@ -1,0 +1,74 @@
+// Command sealift-preflight runs Troubleshoot's collectors and analyzers for sealift, which does not link them: they are
+// larger than everything else together.
+//
+//	sealift-preflight check   [FILE...]                               HostPreflight specifications
+//	sealift-preflight collect --dir DIR [--kubeconfig FILE] [FILE...] SupportBundle specifications
+//
+// The specifications come from files or standard input, templates already filled in. Results go to standard output as
+// one JSON document, a preflight.Report; what collectors say meanwhile goes to standard error. Nothing on the host is
+// changed but DIR, and nothing is sent anywhere.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/preflight"
+)
+
+// collectorTime is how long one collector may take. The slowest, which measures a disk, takes two minutes.
+const collectorTime = 5 * time.Minute
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	out := os.Stdout
+	os.Stdout = os.Stderr // some collectors print
+	err := run(ctx, os.Args[1:], os.Stdin, out)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "sealift-preflight: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
+	if len(args) == 0 {
+		return errors.New("say check or collect")
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	var dir, kubeconfig string
+	switch args[0] {
+	case "check":
+	case "collect":
+		flags.StringVar(&dir, "dir", "", "folder for what is collected; all files in it are redacted")
+		flags.StringVar(&kubeconfig, "kubeconfig", "", "the cluster to ask, if there is one")
+	default:
+		return fmt.Errorf("unknown command %q; say check or collect", args[0])
+	}
+	if err := flags.Parse(args[1:]); err != nil {
+		return err
+	}
+	texts, err := read(flags.Args(), in)
+	if err != nil {
+		return err
+	}
+	specs, bad := load(ctx, texts)
+	var found []preflight.Result
+	if args[0] == "check" {
+		found, err = check(ctx, specs.HostPreflightsV1Beta2)
+	} else {
+		found, err = gather(ctx, dir, kubeconfig, specs.SupportBundlesV1Beta2)
+	}
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(preflight.Report{Results: append(bad, found...)})
+}

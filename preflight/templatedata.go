@@ -1,0 +1,41 @@
+package preflight
+
+import (
+	"strings"
+
+	"github.com/sealift/sealift/spec"
+)
+
+// templateData is what kURL's templates see: .Installer.Spec.Rook.Version and so on, by the names of kURL's Go types.
+func templateData(n Node, i *spec.Installer) map[string]any {
+	specification := map[string]any{}
+	for key, options := range i.Values() {
+		fields := map[string]any{}
+		for option, value := range options {
+			for _, name := range goNames(option) {
+				fields[name] = value
+			}
+		}
+		for _, name := range goNames(key) {
+			specification[name] = fields
+		}
+	}
+	return map[string]any{
+		"Installer": map[string]any{"Name": i.Name, "ObjectMeta": map[string]any{"Name": i.Name}, "Spec": specification},
+		"IsPrimary": n.Primary, "IsJoin": n.Join, "IsUpgrade": n.Upgrade,
+		"PrimaryHosts": n.PrimaryHosts, "SecondaryHosts": n.SecondaryHosts,
+		"RemoteHosts": append(append([]string{}, n.PrimaryHosts...), n.SecondaryHosts...),
+	}
+}
+
+// goNames are the names that a key of the spec may have in kURL's Go types: with a capital, and where the type spells an
+// abbreviation out in capitals, so too.
+func goNames(key string) []string {
+	names := []string{strings.ToUpper(key[:1]) + key[1:]}
+	for abbreviation, capitals := range map[string]string{"ui": "UI", "aws": "AWS", "ufw": "UFW", "rke2": "RKE2", "k3s": "K3S", "openebs": "OpenEBS", "ipv6": "IPv6"} {
+		if rest, ok := strings.CutPrefix(key, abbreviation); ok && (rest == "" || rest[0] >= 'A' && rest[0] <= 'Z') {
+			names = append(names, capitals+rest)
+		}
+	}
+	return names
+}
