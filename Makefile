@@ -19,6 +19,10 @@ build: ## build bin/sealift and bin/sealift-preflight
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/sealift
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
+.PHONY: image
+image: build ## make the server's container image, bin/sealift-image.tar
+	go run ./deploy/image -binary bin/sealift -out bin/sealift-image.tar
+
 .PHONY: deps
 deps: ## install the Debian packages that the lab and the tests need
 	@missing=$$(for p in $(DEBIAN_PACKAGES); do dpkg-query -W -f '$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || echo $$p; done); \

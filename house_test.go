@@ -23,7 +23,7 @@ var floors = [][]string{
 	{"manifest", "spec", "bundle", "store", "kube"},
 	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid"},
 	{"builder", "installer", "server"},
-	{"cmd"},
+	{"cmd", "deploy"},
 }
 
 // fences keep heavy trees where they belong: what may not be reached from which packages.

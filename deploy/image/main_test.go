@@ -1,0 +1,121 @@
+package main
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+// settings are an image of this test's own files.
+func settings(t *testing.T) options {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{"sealift": "a program", "authorities": "a certificate"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return options{binary: filepath.Join(dir, "sealift"), certificates: filepath.Join(dir, "authorities"), out: filepath.Join(dir, "image.tar"), arch: "amd64"}
+}
+
+// read unpacks an image, with tar as people have it, and checks it through and through.
+func read(t *testing.T, name string, digest v1.Hash) v1.Image {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("tar", "xf", name, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	path, err := layout.FromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := path.Image(digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Image(image); err != nil {
+		t.Error(err)
+	}
+	return image
+}
+
+func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
+	o := settings(t)
+	digest, err := o.make()
+	if err != nil {
+		t.Fatal(err)
+	}
+	image := read(t, o.out, digest)
+	files := map[string]string{}
+	content := mutate.Extract(image)
+	defer content.Close()
+	for r := tar.NewReader(content); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(text)
+	}
+	for name, want := range map[string]string{"usr/local/bin/sealift": "a program", "etc/ssl/certs/ca-certificates.crt": "a certificate"} {
+		if files[name] != want {
+			t.Errorf("%s is %q", name, files[name])
+		}
+	}
+	if !strings.Contains(files["etc/passwd"], "sealift:x:65532:") || len(files) != 4 {
+		t.Errorf("files: %v", files)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Config.User != user || config.Architecture != "amd64" || config.OS != "linux" {
+		t.Errorf("user %q, %s/%s", config.Config.User, config.OS, config.Architecture)
+	}
+}
+
+func TestTheSameBinaryGivesTheSameImage(t *testing.T) {
+	o := settings(t)
+	var seen []string
+	for range 2 {
+		if _, err := o.make(); err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(o.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, string(data))
+	}
+	if seen[0] != seen[1] {
+		t.Error("two images differ")
+	}
+}
+
+func TestWhatIsMissingIsNamed(t *testing.T) {
+	o := settings(t)
+	o.binary += "-absent"
+	if _, err := o.make(); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := os.Stat(o.out); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an image was left: %v", err)
+	}
+}
