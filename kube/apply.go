@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -39,10 +40,10 @@ type ApplyOptions struct {
 // Apply makes the cluster hold objs as the set, and prunes what the set held before and holds no longer.
 //
 // An object that fails does not stop the others: the result has an entry for each, and the error joins the failures.
-// After a failure nothing is pruned. Namespaced objects without a namespace go to "default", as kubectl does. What a
-// starting or busy control plane answers is tried again until the bound, and so is a kind that a definition in objs is
-// about to bring. An object that belongs to another set fails; a Namespace may be shared by several sets, and then
-// belongs to the first.
+// After a failure nothing is pruned. Objects that the cluster holds as given are not sent. Namespaced objects without a
+// namespace go to "default", as kubectl does. What a starting or busy control plane answers is tried again until the
+// bound, and so is a kind that a definition in objs is about to bring. An object that belongs to another set fails; a
+// Namespace may be shared by several sets, and then belongs to the first.
 //
 // Fields last set by kubectl edit, client-side kubectl apply or kops (Options.TakeOver) become the engine's own: their
 // values are replaced, and additions that objs do not have are removed. A field held by any other manager with another
@@ -89,8 +90,10 @@ type applyRun struct {
 	options ApplyOptions
 	passing retryable
 
-	now     record          // the parent as this run has written it
-	members map[Ref]*member // what carried the set's label when the run began, by identity
+	now      record                             // the parent as this run has written it
+	members  map[Ref]*member                    // what carried the set's label when the run began, by identity
+	wanted   map[Ref]*unstructured.Unstructured // what Apply is about to apply, by identity
+	versions map[schema.GroupKind]string        // of the kinds in wanted
 
 	mu sync.Mutex // serialises Progress
 }
@@ -115,21 +118,31 @@ func passes(coming, failed []*unstructured.Unstructured) retryable {
 
 func (e *Engine) startRun(ctx context.Context, set Set, objs []*unstructured.Unstructured, o ApplyOptions) (*applyRun, error) {
 	run := e.newRun(set, objs, o)
-	wanted := newRecord(set)
+	run.wanted = make(map[Ref]*unstructured.Unstructured, len(objs))
+	run.versions = map[schema.GroupKind]string{}
+	places := newRecord(set)
+	found := map[schema.GroupVersionKind]resource{}
 	for _, obj := range objs {
 		ref := RefOf(obj)
-		// A kind that is not served yet counts as namespaced: too wide a record does no harm.
-		res, err := e.kinds.find(ctx, ref.gvk())
-		ref.Namespace = placeOf(obj, resource{namespaced: err != nil || res.namespaced})
-		wanted.add(ref)
+		res, known := found[ref.gvk()]
+		if !known {
+			var err error
+			if res, err = e.kinds.find(ctx, ref.gvk()); err != nil {
+				res.namespaced = true // not served yet, perhaps: too wide a record does no harm
+			}
+			found[ref.gvk()] = res
+		}
+		ref.Namespace = placeOf(obj, res)
+		places.add(ref)
+		run.wanted[ref.identity()] = obj
+		run.versions[ref.groupKind()] = ref.Version
 	}
-	before, now, err := e.openSet(ctx, set, wanted)
+	before, now, err := e.openSet(ctx, set, places)
 	if err != nil {
 		return nil, err
 	}
 	run.now = now
-	run.members, err = e.listMembers(ctx, set, before)
-	return run, err
+	return run, run.listMembers(ctx, before)
 }
 
 // applyStages applies all objects and returns their entries in the order of the objects.
@@ -235,6 +248,10 @@ func (a *application) try(ctx context.Context) error {
 		return err
 	}
 	a.ref.Namespace = placeOf(a.obj, res)
+	if m := a.members[a.ref.identity()]; m != nil && m.held && !a.looked {
+		a.entry = Entry{Object: a.ref, Action: Unchanged, uid: string(m.meta.UID)}
+		return nil
+	}
 	live, err := a.look(ctx, res)
 	if err != nil {
 		return err

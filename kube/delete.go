@@ -44,7 +44,7 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 		return err
 	})
 	if err == nil {
-		run.members, err = e.listMembers(ctx, set, run.now)
+		err = run.listMembers(ctx, run.now)
 	}
 	if err != nil {
 		return result, fmt.Errorf("delete set %s: %w", set, err)

@@ -50,7 +50,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 		return err
 	})
 	if err == nil {
-		run.members, err = e.listMembers(ctx, set, run.now)
+		err = run.listMembers(ctx, run.now)
 	}
 	if err != nil {
 		return result, fmt.Errorf("diff set %s: %w", set, err)

@@ -13,6 +13,9 @@
 // object that belongs to another set, never takes a field from a manager it was not told to take over, and never prunes
 // a Namespace, a CustomResourceDefinition or a PersistentVolumeClaim unless told.
 //
+// What the cluster holds already is not sent again: an unchanged set costs one list of each of its kinds. Drift is seen
+// all the same, by the values and by who owns the fields.
+//
 // It fetches nothing from the network but the API server, runs no plugins, and holds no object longer than it needs to:
-// after Build it works on metadata, not on whole live objects.
+// of live objects it keeps the metadata alone.
 package kube

@@ -16,9 +16,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// flaky stands before the control plane and fails the first two requests of every method and path, each in another
-// way, as a control plane does that comes up, restarts or is out of breath.
-func flaky(t *testing.T) *rest.Config {
+// behind reaches the control plane through a handler, which passes on what it likes.
+func behind(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) *rest.Config {
 	t.Helper()
 	cfg := configFor(t)
 	transport, err := rest.TransportFor(cfg)
@@ -31,10 +30,19 @@ func flaky(t *testing.T) *rest.Config {
 	}
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport = transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+// flaky fails the first two requests of every method and path, each in another way, as a control plane does that comes
+// up, restarts or is out of breath.
+func flaky(t *testing.T) *rest.Config {
+	t.Helper()
 	var mu sync.Mutex
 	seen := map[string]int{}
 	total := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return behind(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		mu.Lock()
 		key := r.Method + " " + r.URL.Path
 		seen[key]++
@@ -43,7 +51,7 @@ func flaky(t *testing.T) *rest.Config {
 		mu.Unlock()
 		switch {
 		case !fails:
-			proxy.ServeHTTP(w, r)
+			pass.ServeHTTP(w, r)
 		case way == 0:
 			panic(http.ErrAbortHandler) // the connection closes under the request
 		case way == 1:
@@ -54,9 +62,7 @@ func flaky(t *testing.T) *rest.Config {
 		default:
 			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"etcdserver: leader changed","code":500}`, http.StatusInternalServerError)
 		}
-	}))
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}
+	})
 }
 
 func TestEngineOutlastsAControlPlaneThatComesUp(t *testing.T) {

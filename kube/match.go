@@ -83,7 +83,7 @@ func (e *Engine) listMatching(ctx context.Context, match Match) (found []*member
 		}
 		ref.Version, found = res.gvr.Version, nil
 		for _, namespace := range namespaces {
-			some, err := e.listKind(ctx, ref, res, namespace, metav1.ListOptions{LabelSelector: match.LabelSelector, FieldSelector: match.FieldSelector})
+			some, err := e.listResource(ctx, ref, res, namespace, metav1.ListOptions{LabelSelector: match.LabelSelector, FieldSelector: match.FieldSelector}, nil)
 			if err != nil {
 				return err
 			}

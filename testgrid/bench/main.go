@@ -59,6 +59,11 @@ func run(ctx context.Context, sealift string, rounds int, only string) error {
 			return err
 		}
 	}
+	if strings.HasPrefix("apply", only) {
+		if err := b.applies(ctx); err != nil {
+			return err
+		}
+	}
 	if !strings.HasPrefix("install", only) {
 		return nil
 	}
