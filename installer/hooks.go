@@ -2,10 +2,13 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
@@ -17,84 +20,101 @@ type hooks struct {
 	root      string
 	addOns    []addOn
 	variables map[string]string // from the spec and the host
-	state     map[string]string // from earlier steps
+	state     hook.Variables    // from earlier steps
+	verbs     map[string]hook.Verb
 	output    io.Writer
 	shell     *hook.Shell
 }
 
 func newHooks(root string, addOns []addOn, variables map[string]string, output io.Writer) *hooks {
-	return &hooks{root: root, addOns: addOns, variables: variables, state: map[string]string{}, output: output}
+	return &hooks{root: root, addOns: addOns, variables: variables, state: hook.Variables{}, output: output}
 }
 
-// restore puts back variables that an earlier step set.
+// restore puts back what an earlier step left in the shell.
 func (h *hooks) restore(ctx context.Context, state lifecycle.State) error {
-	maps.Copy(h.state, state)
+	h.state.Add(hook.Variables(state))
 	if h.shell == nil {
 		return nil
 	}
-	return h.set(ctx, state)
-}
-
-func (h *hooks) set(ctx context.Context, variables map[string]string) error {
-	for name, value := range variables {
-		if err := h.shell.Set(ctx, name, value); err != nil {
-			return err
-		}
-	}
-	return nil
+	return h.shell.Restore(ctx, hook.Variables(state))
 }
 
 // values are the variables as the hooks see them.
 func (h *hooks) values() map[string]string {
 	all := maps.Clone(h.variables)
-	maps.Copy(all, h.state)
+	maps.Copy(all, h.state.Scalars())
 	return all
 }
 
-// call calls one function and returns the variables that it changed.
+// call calls one function and returns what it changed in the shell.
 func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, error) {
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
 	before, err := h.shell.Variables(ctx)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = h.shell.Call(ctx, h.words(function)[0], h.words(function)[1:]...)
 	}
-	if err := h.shell.Call(ctx, function); err != nil {
+	var after hook.Variables
+	if err == nil {
+		after, err = h.shell.Variables(ctx)
+	}
+	if err != nil {
 		h.shell = nil // it ended with the failure
 		return nil, err
 	}
-	after, err := h.shell.Variables(ctx)
-	if err != nil {
-		return nil, err
-	}
-	changed := lifecycle.State{}
-	for name, value := range after {
-		if old, known := before[name]; !known || old != value {
-			changed[name] = value
+	changed := after.Since(before)
+	h.state.Add(changed)
+	return lifecycle.State(changed), nil
+}
+
+// words are what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the
+// same preparations.
+func (h *hooks) words(function string) []string {
+	for _, a := range h.addOns {
+		if function == a.name() || function == a.name()+"_install" && !a.hasHook(a.name()) {
+			return []string{"addon_install", a.name(), a.info.Version}
 		}
 	}
-	maps.Copy(h.state, changed)
-	return changed, nil
+	return []string{function}
 }
 
 func (h *hooks) start(ctx context.Context) (err error) {
 	if h.shell != nil {
 		return nil
 	}
-	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output}); err != nil {
+	if err := layOut(h.root); err != nil {
 		return err
 	}
-	if err := h.set(ctx, h.variables); err != nil {
+	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output, Verbs: h.verbs}); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err, h.shell = errors.Join(err, h.shell.Close()), nil
+		}
+	}()
+	given := hook.Variables{}
+	given.Add(h.variables)
+	for _, a := range h.addOns {
+		given[optionsVariable(a.name())] = lifecycle.Digest(a.info.Index, a.reads(h.variables))
+	}
+	if err := h.shell.Restore(ctx, given); err != nil {
 		return err
 	}
 	for _, a := range h.addOns {
 		if err := h.shell.Source(ctx, filepath.Join(h.root, a.info.Dir(), "install.sh")); err != nil {
-			h.shell = nil
 			return err
 		}
 	}
-	return h.set(ctx, h.state)
+	return h.shell.Restore(ctx, h.state)
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
+// optionsVariable tells the shell what an add-on is applied with: addon_install does not apply the same twice.
+func optionsVariable(addOn string) string {
+	return "SEALIFT_OPTIONS_" + notInNames.ReplaceAllString(addOn, "_")
 }
 
 // environment is all that hooks inherit: nothing of what the caller's shell had set may change an install.
@@ -105,9 +125,10 @@ func environment() []string {
 	}
 }
 
+// hostname is the name that the node has in the cluster, which is lower-case.
 func hostname() string {
 	name, _ := os.Hostname()
-	return name
+	return strings.ToLower(name)
 }
 
 func (h *hooks) close() error {

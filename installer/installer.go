@@ -106,6 +106,7 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, err
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
+	i.hooks.verbs = i.verbs()
 	if err := i.checkNetworks(); err != nil {
 		return nil, err
 	}

@@ -133,6 +133,7 @@ func (a *app) commands() []*cobra.Command {
 		a.imagesCommand(),
 		a.journalCommand(),
 		a.applyCommand(),
+		a.hookCommand(),
 		a.testgridCommand(),
 		a.versionCommand(),
 	}

@@ -1,44 +1,74 @@
 // Package hook runs the hooks of add-ons: shell functions of their install.sh files, all in one long-lived bash, since
 // add-ons pass globals to one another. Values reach the shell as data over a pipe; none is ever evaluated.
 //
+// The shell has the functions that kURL's core has for add-ons (kURL §4.2), in prelude/. What has structure, such as YAML, they
+// ask Go for: a Verb.
+//
 // The package knows the shell. Which hooks there are and when they run is the caller's.
 package hook
 
 import (
 	"bufio"
 	"context"
-	_ "embed"
+	"embed"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
-	"regexp"
 	"runtime"
+	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-//go:embed prelude.sh
-var prelude string
+//go:embed prelude/*.sh
+var prelude embed.FS
+
+// script is all of the prelude, in an order in which the loop comes last.
+func script() (string, error) {
+	var b strings.Builder
+	for _, name := range []string{"start", "log", "wait", "text", "kustomize", "objects", "node", "packages", "addons", "objectstore", "rook", "loop"} {
+		text, err := prelude.ReadFile("prelude/" + name + ".sh")
+		if err != nil {
+			return "", err
+		}
+		b.Write(text)
+	}
+	return b.String(), nil
+}
+
+// Verb does something that a hook asks for. What it writes is what the shell function prints; NUL bytes are no text.
+type Verb func(ctx context.Context, args []string, out io.Writer) error
+
+// errNo is the failure of a verb that is a plain no: nothing is printed.
+var errNo = errors.New("no")
 
 // Options says how the shell is started.
 type Options struct {
 	Dir string   // working directory of the hooks: the install root
 	Env []string // the whole environment, as NAME=value
 	Log io.Writer
+	// Verbs are what hooks can ask for beyond the package's own: host-packages NAME…, host-package-files DIR NAME…, and
+	// load-images DIR, an images folder below the install root.
+	Verbs map[string]Verb
 }
 
 // Shell is the running bash. Its methods are not for use from several goroutines at once.
 type Shell struct {
 	cmd      *exec.Cmd
-	requests *os.File
+	requests *os.File // to the shell
+	answers  *os.File // to the shell, of what it asks
+	said     *os.File // from the shell
 	replies  *bufio.Reader
+	verbs    map[string]Verb
 	output   *tail
 	copied   chan struct{} // closed when all output is in
 	exited   chan struct{} // closed when the process has ended
-	answers  *os.File
 }
 
 // Error is the failure of a hook.
@@ -62,33 +92,46 @@ func (e *Error) Error() string {
 }
 
 // Start starts the shell. It ends with Close, or when a hook fails or is cancelled.
-func Start(o Options) (*Shell, error) {
-	requestRead, requestWrite, err := os.Pipe()
+func Start(o Options) (_ *Shell, err error) {
+	text, err := script()
 	if err != nil {
 		return nil, err
 	}
-	replyRead, replyWrite, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	var ours, theirs []*os.File
+	pipe := func() (r, w *os.File) {
+		if err == nil {
+			r, w, err = os.Pipe()
+		}
+		return r, w
 	}
-	outRead, outWrite, err := os.Pipe()
-	if err != nil {
-		return nil, err
+	requestRead, requestWrite := pipe()
+	saidRead, saidWrite := pipe()
+	answerRead, answerWrite := pipe()
+	outRead, outWrite := pipe()
+	turn, turnErr := unix.MemfdCreate("sealift-hooks", unix.MFD_CLOEXEC)
+	theirs = []*os.File{requestRead, saidWrite, answerRead, outWrite}
+	ours = []*os.File{requestWrite, saidRead, answerWrite, outRead}
+	if turnErr == nil {
+		theirs = append(theirs, os.NewFile(uintptr(turn), "turn"))
+	}
+	if err = errors.Join(err, turnErr); err != nil {
+		closeAll(append(ours, theirs...))
+		return nil, fmt.Errorf("start the shell of the hooks: %w", err)
 	}
 	s := &Shell{
-		cmd:      exec.Command("bash", "--noprofile", "--norc", "-c", prelude, "sealift"),
-		requests: requestWrite, replies: bufio.NewReader(replyRead), answers: replyRead,
+		cmd:      exec.Command("bash", "--noprofile", "--norc", "-c", text, "sealift"),
+		requests: requestWrite, answers: answerWrite, said: saidRead, replies: bufio.NewReader(saidRead), verbs: verbs(),
 		output: &tail{}, copied: make(chan struct{}), exited: make(chan struct{}),
 	}
+	maps.Copy(s.verbs, o.Verbs)
 	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
 	s.cmd.Stdout, s.cmd.Stderr = outWrite, outWrite
-	s.cmd.ExtraFiles = []*os.File{requestRead, replyWrite}
+	s.cmd.ExtraFiles = []*os.File{requestRead, saidWrite, answerRead, theirs[4]}
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = s.run()
-	for _, f := range []*os.File{requestRead, replyWrite, outWrite} {
-		_ = f.Close()
-	}
+	closeAll(theirs)
 	if err != nil {
+		closeAll(ours)
 		return nil, fmt.Errorf("start the shell of the hooks: %w", err)
 	}
 	go func() {
@@ -97,6 +140,12 @@ func Start(o Options) (*Shell, error) {
 		_ = outRead.Close()
 	}()
 	return s, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // a pipe that was not made is nil, and says so
+	}
 }
 
 // run starts the process from a thread that lives as long as the process does: the kernel sends the signal that ends the
@@ -115,84 +164,111 @@ func (s *Shell) run() error {
 	return <-started
 }
 
-var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
-// Set gives a shell variable a value, whatever characters are in it but NUL.
-func (s *Shell) Set(ctx context.Context, name, value string) error {
-	if !variableName.MatchString(name) {
-		return fmt.Errorf("%q cannot be a shell variable", name)
-	}
-	if strings.ContainsRune(value, 0) {
-		return fmt.Errorf("the value of %s has a NUL byte, which no shell can hold", name)
-	}
-	_, err := s.request(ctx, "set", name, value)
-	return err
-}
-
 // Source reads a script into the shell.
 func (s *Shell) Source(ctx context.Context, path string) error {
-	_, err := s.request(ctx, "source", path)
+	_, err := s.request(ctx, "source "+path, "source", path)
 	return err
 }
 
-// Call calls a shell function. Its failure, or a call of exit in it, ends the shell and is returned as an *Error.
-func (s *Shell) Call(ctx context.Context, function string) error {
+// Call calls a shell function with arguments. Its failure, or a call of exit in it, ends the shell and is returned as an
+// *Error.
+func (s *Shell) Call(ctx context.Context, function string, args ...string) error {
 	s.output.reset()
-	_, err := s.request(ctx, "call", function)
+	words := append([]string{"call", strconv.Itoa(len(args) + 1), function}, args...)
+	_, err := s.request(ctx, strings.Join(append([]string{function}, args...), " "), words...)
 	return err
 }
 
-// unsettled are the variables of bash's own that change by themselves.
-var unsettled = regexp.MustCompile(`^(BASH.*|_|EPOCH.*|RANDOM|SRANDOM|SECONDS|LINENO|PIPESTATUS|FUNCNAME|OPT(ARG|ERR|IND)|COMP_.*|PPID|E?UID|SHELLOPTS|SHLVL|IFS|PWD|OLDPWD|HOST(NAME|TYPE)|MACHTYPE|OSTYPE|DIRSTACK|GROUPS|sealift_.*)$`)
-
-// Variables gives the global variables of the shell that are not arrays.
-func (s *Shell) Variables(ctx context.Context) (map[string]string, error) {
-	fields, err := s.request(ctx, "variables")
-	if err != nil {
-		return nil, err
-	}
-	vars := make(map[string]string, len(fields)/2)
-	for i := 0; i+1 < len(fields); i += 2 {
-		if !unsettled.MatchString(fields[i]) {
-			vars[fields[i]] = fields[i+1]
-		}
-	}
-	return vars, nil
+// message is what the shell says: what kind of thing, and its fields.
+type message struct {
+	kind   string
+	fields []string
 }
 
-// request sends one request and collects the fields of its answer up to "done".
-func (s *Shell) request(ctx context.Context, verb string, fields ...string) ([]string, error) {
-	name := strings.Join(append([]string{verb}, fields...), " ")
-	if verb == "call" {
-		name = fields[0]
+// maxFields bounds what is believed of a message: an array of a hook is shorter.
+const maxFields = 1 << 20
+
+func (s *Shell) read() (m message, err error) {
+	if m.kind, err = s.field(); err != nil {
+		return m, err
 	}
+	text, err := s.field()
+	if err != nil {
+		return m, err
+	}
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 0 || count > maxFields {
+		return m, fmt.Errorf("the shell of the hooks said %q of length %q", m.kind, text)
+	}
+	for range count {
+		field, err := s.field()
+		if err != nil {
+			return m, err
+		}
+		m.fields = append(m.fields, field)
+	}
+	return m, nil
+}
+
+func (s *Shell) field() (string, error) {
+	text, err := s.replies.ReadString(0)
+	return strings.TrimSuffix(text, "\x00"), err
+}
+
+// request sends one request, answers what the shell asks meanwhile, and collects what it says until it is done.
+func (s *Shell) request(ctx context.Context, name string, fields ...string) (said []message, err error) {
 	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
-	message := verb + "\x00" + strings.Join(append(fields, ""), "\x00")
-	if _, err := io.WriteString(s.requests, message); err != nil {
+	if _, err := io.WriteString(s.requests, strings.Join(fields, "\x00")+"\x00"); err != nil {
 		return nil, s.ended(ctx, name, "the shell of the hooks is gone", "")
 	}
-	var answer []string
 	for {
-		field, err := s.replies.ReadString(0)
-		if err != nil {
-			return nil, s.ended(ctx, name, "killed", "")
+		m, err := s.read()
+		switch {
+		case err != nil:
+			return nil, s.ended(ctx, name, "", "")
+		case m.kind == "done":
+			return said, nil
+		case m.kind == "exit" && len(m.fields) == 2:
+			return nil, s.ended(ctx, name, "exit status "+m.fields[0], m.fields[1])
+		case m.kind == "ask" && len(m.fields) > 0:
+			if err := s.answer(ctx, m.fields); err != nil {
+				return nil, s.ended(ctx, name, err.Error(), "")
+			}
+		default:
+			said = append(said, m)
 		}
-		field = strings.TrimSuffix(field, "\x00")
-		if field == "done" {
-			return answer, nil
-		}
-		if status, ok := strings.CutPrefix(field, "exit "); ok {
-			place, _ := s.replies.ReadString(0)
-			return nil, s.ended(ctx, name, "exit status "+status, strings.TrimSuffix(place, "\x00"))
-		}
-		answer = append(answer, field)
 	}
+}
+
+// answer does what the shell asks for. A failure is the hook's to handle.
+func (s *Shell) answer(ctx context.Context, fields []string) error {
+	var out strings.Builder
+	status, complaint := "0", ""
+	verb, known := s.verbs[fields[0]]
+	if !known {
+		status, complaint = "1", "sealift: hooks cannot ask for "+fields[0]
+	} else if err := verb(ctx, fields[1:], &out); err != nil {
+		status, complaint = "1", err.Error()
+		if errors.Is(err, errNo) {
+			complaint = ""
+		}
+	}
+	if strings.ContainsRune(out.String(), 0) {
+		status, complaint = "1", fields[0]+": the answer has a NUL byte, which no shell can hold"
+		out.Reset()
+	}
+	complaint = strings.ReplaceAll(complaint, "\x00", "")
+	_, err := io.WriteString(s.answers, status+"\x00"+out.String()+"\x00"+complaint+"\x00")
+	return err
 }
 
 // ended makes the error of a hook after which the shell is gone.
 func (s *Shell) ended(ctx context.Context, name, status, place string) error {
 	_ = s.Close()
+	if status == "" {
+		status = s.cmd.ProcessState.String()
+	}
 	place, _, _ = strings.Cut(place, "\n") // not the rest of a here document
 	err := &Error{Hook: name, Status: status, Place: place, Output: s.output.String()}
 	if ctx.Err() != nil {
@@ -217,51 +293,5 @@ func (s *Shell) Close() error {
 	case <-time.After(time.Second): // a background process of a hook holds the pipe
 		s.kill()
 	}
-	return s.answers.Close()
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-// What is kept of a hook's output, and what of that an error shows.
-const (
-	tailSize  = 16 << 10
-	tailLines = 12
-	tailWidth = 400 // bytes of a line
-)
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, p...)
-	if extra := len(t.buf) - tailSize; extra > 0 {
-		t.buf = append(t.buf[:0], t.buf[extra:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = t.buf[:0]
-}
-
-// String gives the last whole lines, each cut where it is too long to be read.
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.Split(strings.TrimRight(string(t.buf), "\n"), "\n")
-	if len(t.buf) == tailSize && len(lines) > 1 {
-		lines = lines[1:] // its beginning is gone
-	}
-	lines = lines[max(0, len(lines)-tailLines):]
-	for i, line := range lines {
-		if len(line) > tailWidth {
-			lines[i] = strings.ToValidUTF8(line[:tailWidth], "") + "…"
-		}
-	}
-	return strings.Join(lines, "\n")
+	return errors.Join(s.said.Close(), s.answers.Close())
 }

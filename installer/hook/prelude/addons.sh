@@ -1,0 +1,104 @@
+# shellcheck shell=bash
+# Add-ons that call add-ons, and what the installer calls.
+
+# sealift_add_on NAME VERSION: sets REPLY to the add-on's folder, or ends the hook.
+sealift_add_on() {
+    REPLY=$DIR/addons/$1/$2
+    [ -f "$REPLY/install.sh" ] || bail "the bundle has no add-on $1 $2: name it in the Installer and make the bundle again"
+}
+
+# addon_fetch NAME VERSION: reads its functions; its files are on the node.
+addon_fetch() {
+    local REPLY
+    sealift_add_on "$1" "$2"
+    # shellcheck disable=SC1091
+    . "$REPLY/install.sh"
+}
+
+# addon_load NAME VERSION: brings its images into containerd.
+addon_load() { load_images "$DIR/addons/$1/$2/images"; }
+
+# load_images DIR: the images of an add-on are read from the bundle; others from files.
+load_images() {
+    local REPLY sealift_file
+    local -a sealift_files
+    sealift_absolute "$1"
+    if [[ $REPLY == "$DIR"/addons/*/*/images ]]; then
+        sealift_ask load-images "${REPLY#"$DIR"/}"
+        return
+    fi
+    [ -d "$REPLY" ] || return 0
+    mapfile -d '' -t sealift_files < <(find "$REPLY" -type f -print0)
+    for sealift_file in "${sealift_files[@]}"; do
+        case $sealift_file in
+        *.gz) (set -o pipefail && gunzip -c "$sealift_file" | ctr --namespace k8s.io images import -) ;;
+        *) ctr --namespace k8s.io images import "$sealift_file" ;;
+        esac
+    done
+}
+
+# sealift_is_function NAME: there may be a program of that name, such as containerd.
+sealift_is_function() { declare -F "$1" >/dev/null; }
+
+# sealift_applied NAME: prints the variable that says with which version and options an add-on was applied.
+sealift_applied() { printf 'SEALIFT_APPLIED_%s' "${1//[^A-Za-z0-9_]/_}"; }
+sealift_options() { printf 'SEALIFT_OPTIONS_%s' "${1//[^A-Za-z0-9_]/_}"; }
+
+# addon_has_been_applied NAME, addon_set_has_been_applied NAME VERSION
+addon_has_been_applied() {
+    local sealift_done sealift_with sealift_version
+    sealift_done=$(sealift_applied "$1") sealift_with=$(sealift_options "$1")
+    sealift_version=${1//-/_}_VERSION
+    sealift_version=${sealift_version^^}
+    [ "${!sealift_done-}" = "${2:-${!sealift_version-}} ${!sealift_with-}" ]
+}
+
+addon_set_has_been_applied() {
+    local sealift_with sealift_version
+    sealift_with=$(sealift_options "$1")
+    sealift_version=${1//-/_}_VERSION
+    sealift_version=${sealift_version^^}
+    printf -v "$(sealift_applied "$1")" '%s' "${2:-${!sealift_version-}} ${!sealift_with-}"
+}
+
+# addon_install NAME VERSION: applies an add-on now. Where another add-on asked for the same before, with the same options, the
+# add-on's _already_applied hook runs instead, if it has one.
+addon_install() {
+    local REPLY
+    sealift_add_on "$1" "$2"
+    addon_fetch "$1" "$2"
+    if addon_has_been_applied "$1" "$2"; then
+        log "add-on $1 $2 has been applied before"
+        ! sealift_is_function "$1_already_applied" || "$1_already_applied"
+        return
+    fi
+    rm -rf "${DIR:?}/kustomize/$1"
+    mkdir -p "$DIR/kustomize/$1"
+    report_addon_start "$1" "$2"
+    if sealift_is_function "$1"; then
+        "$1"
+    elif sealift_is_function "$1_install"; then
+        "$1_install"
+    fi
+    addon_set_has_been_applied "$1" "$2"
+    # shellcheck disable=SC2034
+    ! sealift_is_function "$1_join" || ADDONS_HAVE_HOST_COMPONENTS=1
+    report_addon_success "$1" "$2"
+}
+
+addon_pre_init() { ! sealift_is_function "$1_pre_init" || "$1_pre_init"; }
+addon_post_init() { ! sealift_is_function "$1_post_init" || "$1_post_init"; }
+
+# addon_join NAME VERSION: on a node that joins.
+addon_join() {
+    addon_fetch "$1" "$2"
+    addon_load "$1" "$2"
+    ! sealift_is_function "$1_join" || "$1_join"
+}
+
+# addon_preflight NAME VERSION: prints where its preflight checks are, and those that its hook writes.
+addon_preflight() {
+    local sealift_file=$DIR/addons/$1/$2/host-preflight.yaml
+    ! sealift_is_function "$1_preflights" || "$1_preflights"
+    [ ! -f "$sealift_file" ] || printf '%s\n' "$sealift_file"
+}

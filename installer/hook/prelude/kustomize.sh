@@ -1,0 +1,41 @@
+# shellcheck shell=bash
+# Editing kustomizations.
+
+# sealift_edit VERB FILE [ARG…]: Go edits the file.
+sealift_edit() {
+    local REPLY sealift_verb=$1
+    sealift_absolute "$2"
+    shift 2
+    sealift_ask "$sealift_verb" "$REPLY" "$@"
+}
+
+# insert_resources KUSTOMIZATION FILE: puts a file first among the resources.
+insert_resources() { sealift_edit kustomization-insert "$1" resources "$2"; }
+
+# insert_patches_strategic_merge KUSTOMIZATION FILE: puts a patch first.
+insert_patches_strategic_merge() { sealift_edit kustomization-insert "$1" patchesStrategicMerge "$2"; }
+
+# insert_bases KUSTOMIZATION DIR: a base is a resource for every kubectl that Sealift installs.
+insert_bases() { sealift_edit kustomization-insert "$1" resources "$2"; }
+
+# insert_patches_json_6902 KUSTOMIZATION FILE GROUP VERSION KIND NAME NAMESPACE: puts a JSON patch with its target first.
+insert_patches_json_6902() { sealift_edit kustomization-json-patch "$@"; }
+
+# kubernetes_kustomize_config_migrate DIR: rewrites bases and patches as current kustomize wants them.
+kubernetes_kustomize_config_migrate() {
+    local sealift_file
+    for sealift_file in "$1"/kustomization.yaml "$1"/kustomization.yml "$1"/Kustomization; do
+        [ ! -f "$sealift_file" ] || sealift_edit kustomization-fix "$sealift_file"
+    done
+}
+
+# sealift_add_on_dir NAME: prints the folder that kustomize builds for an add-on, made empty.
+sealift_add_on_dir() {
+    local dir="$DIR/kustomize/$1"
+    rm -rf "$dir"
+    mkdir -p "$dir"
+    printf '%s' "$dir"
+}
+
+# sealift_apply NAME DIR: applies a kustomization, prunes what the add-on no longer has, and waits until all of it is well.
+sealift_apply() { "$SEALIFT_BIN" apply -k "$2" --set "$1" --wait "${SEALIFT_WAIT:-5m}"; }

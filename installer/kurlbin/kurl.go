@@ -1,0 +1,179 @@
+package kurlbin
+
+import (
+	"bufio"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host"
+)
+
+func kurl(ctx context.Context, args []string, s Streams) error {
+	run, rest, err := command(map[string]program{
+		"netutil format-ip-address":            formatAddress,
+		"format-address":                       formatAddress,
+		"netutil iface-from-ip":                interfaceOf,
+		"netutil default-gateway-iface":        defaultInterface,
+		"rook health":                          rookHealth,
+		"rook wait-for-health":                 rookWaitForHealth,
+		"rook wait-for-rook-version":           rookWaitForVersion("rook-version"),
+		"rook wait-for-ceph-version":           rookWaitForVersion("ceph-version"),
+		"rook flexvolume-to-csi":               noMigration("rook flexvolume-to-csi"),
+		"rook hostpath-to-block":               noMigration("rook hostpath-to-block"),
+		"longhorn prepare-for-migration":       noMigration("longhorn prepare-for-migration"),
+		"longhorn rollback-migration-replicas": noMigration("longhorn rollback-migration-replicas"),
+		"cluster migrate-multinode-storage":    noMigration("cluster migrate-multinode-storage"),
+		"cluster check-free-disk-space":        noMigration("cluster check-free-disk-space"),
+		"object-store sync":                    noMigration("object-store sync"),
+		"sync-object-store":                    noMigration("sync-object-store"),
+		"netutil nodes-connectivity":           nodesConnectivity,
+	}, args)
+	if err != nil {
+		return err
+	}
+	return run(ctx, rest, s)
+}
+
+// formatAddress prints an address as it stands before the port of a URL: an IPv6 address in brackets.
+func formatAddress(_ context.Context, args []string, s Streams) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%w: give one address", ErrUsage)
+	}
+	text := args[0]
+	if a, err := netip.ParseAddr(text); err == nil && a.Is6() {
+		text = "[" + text + "]"
+	}
+	_, err := fmt.Fprintln(s.Out, text)
+	return err
+}
+
+// interfaceOf prints the name of the interface that has an address.
+func interfaceOf(_ context.Context, args []string, s Streams) error {
+	if len(args) != 1 {
+		return fmt.Errorf("%w: give one address", ErrUsage)
+	}
+	want, err := netip.ParseAddr(args[0])
+	if err != nil {
+		return err
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, i := range interfaces {
+		addresses, err := i.Addrs()
+		if err != nil {
+			return err
+		}
+		for _, a := range addresses {
+			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == want {
+				_, err := fmt.Fprintln(s.Out, i.Name)
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("no interface has the address %s", want)
+}
+
+// defaultInterface prints the interface of the default route.
+func defaultInterface(_ context.Context, args []string, s Streams) error {
+	set := flags(s)
+	six := set.Bool("ipv6", false, "")
+	if err := parse(set, args); err != nil {
+		return err
+	}
+	table := routes4
+	if *six {
+		table = routes6
+	}
+	name, err := table.defaultRoute()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.Out, name)
+	return err
+}
+
+// routeTable is a file of the kernel's routes, see proc(5): which columns have the destination, its length and the interface.
+type routeTable struct {
+	file                      string
+	destination, length, name int
+	zero                      string // length of a default route
+}
+
+var (
+	routes4 = routeTable{"/proc/net/route", 1, 7, 0, "00000000"}
+	routes6 = routeTable{"/proc/net/ipv6_route", 0, 1, 9, "00"}
+)
+
+func (t routeTable) defaultRoute() (string, error) {
+	f, err := os.Open(t.file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		columns := strings.Fields(lines.Text())
+		if len(columns) <= max(t.destination, t.length, t.name) || columns[t.length] != t.zero || columns[t.name] == "lo" {
+			continue
+		}
+		if destination, err := hex.DecodeString(columns[t.destination]); err == nil && allZero(destination) {
+			return columns[t.name], nil
+		}
+	}
+	return "", errors.New("this host has no default route")
+}
+
+func allZero(b []byte) bool {
+	for _, v := range b {
+		if v != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// subnet prints a network that no route of this host overlaps.
+func subnet(_ context.Context, args []string, s Streams) error {
+	set := flags(s)
+	within := set.String("subnet-alloc-range", "10.32.0.0/16", "")
+	size := set.Int("cidr-range", 20, "")
+	exclude := set.String("exclude-subnet", "", "")
+	set.Bool("debug", false, "")
+	if err := parse(set, args); err != nil {
+		return err
+	}
+	r, err := netip.ParsePrefix(*within)
+	if err != nil {
+		return err
+	}
+	facts, err := host.Discover()
+	if err != nil {
+		return err
+	}
+	used := facts.Routes
+	if *exclude != "" {
+		p, err := netip.ParsePrefix(*exclude)
+		if err != nil {
+			return err
+		}
+		used = append(used, p)
+	}
+	free, err := host.FreeSubnet(*size, []netip.Prefix{r}, used)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(s.Out, free)
+	return err
+}
+
+// nodesConnectivity is for changing the pod network of a running cluster, which Sealift does not do.
+func nodesConnectivity(context.Context, []string, Streams) error {
+	return errors.New("Sealift does not test ports between nodes; a node whose pod network does not work does not become Ready")
+}
