@@ -64,7 +64,6 @@ type Builder struct {
 	cache       *cache.Cache
 	platforms   []string
 	targets     []hostpkg.Target
-	everything  bool // nobody chose targets
 	jobs        int
 	key         *signature.Key
 	locked      bool
@@ -106,7 +105,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	if len(wanted) == 0 {
 		wanted = o.Config.DefaultTargets
 	}
-	if b.everything = len(wanted) == 0; !b.everything {
+	if len(wanted) > 0 {
 		b.targets = nil
 	}
 	for _, name := range distinct(wanted) {

@@ -27,11 +27,10 @@ type dockerout struct {
 	outputs []dockerfile.Output
 }
 
-// wantedDockerouts lists the directives to run: those for targets that are built for and, when everything is built for,
-// those whose target is none that packages are resolved for, such as rhel-7-force.
+// wantedDockerouts lists the directives to run: those for targets that are built for.
 func (b *Builder) wantedDockerouts(m *manifest.File) []manifest.Dockerout {
 	return slices.DeleteFunc(m.Dockerouts(), func(d manifest.Dockerout) bool {
-		return !b.everything && !slices.ContainsFunc(b.targets, func(t hostpkg.Target) bool { return t.Name == d.Target })
+		return !slices.ContainsFunc(b.targets, func(t hostpkg.Target) bool { return t.Name == d.Target })
 	})
 }
 
@@ -72,11 +71,27 @@ func (b *Builder) resolveDockerout(ctx context.Context, a *addOn, d manifest.Doc
 		out.bases = append(out.bases, resolved)
 		bases = append(bases, dockerfile.Base{Written: written, Repository: ref.Repository(), Digest: resolved.Root.Digest})
 	}
-	*build, err = dockerfile.New(d.Target, d.Dockerfile, platform, argsOf(d), plan, bases)
+	files, err := contextOf(ctx, a, d)
+	if err != nil {
+		return err
+	}
+	*build, err = dockerfile.New(d.Target, d.Dockerfile, platform, argsOf(d), plan, bases, files)
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Dockerfile, err)
 	}
 	return nil
+}
+
+// contextOf reads the files that a Dockerfile may see, nil when there are none.
+func contextOf(ctx context.Context, a *addOn, d manifest.Dockerout) (*dockerfile.Context, error) {
+	if d.Context == "" {
+		return nil, nil
+	}
+	root, err := repositoryRoot(a.dir)
+	if err != nil {
+		return nil, err
+	}
+	return dockerfile.ReadContext(ctx, root, d.Context)
 }
 
 func argsOf(d manifest.Dockerout) map[string]string {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/url"
 	"path"
+	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -171,9 +172,11 @@ func (c *checker) dockerout(d Dockerout) {
 	case !targetName.MatchString(d.Target):
 		c.Warnf(d.word(0), "name an operating system, such as rhel-9", "no host looks for its packages in %q", d.Target)
 	}
-	clean := path.Clean(d.Dockerfile)
-	if path.IsAbs(clean) || clean == "." || clean == ".." || strings.HasPrefix(clean, "../") {
+	if clean := path.Clean(d.Dockerfile); !filepath.IsLocal(clean) || clean == "." {
 		c.Errorf(d.word(1), "give a path from the root of the repository", "Dockerfile %q is outside the repository", d.Dockerfile)
+	}
+	if d.Context != "" && !filepath.IsLocal(d.Context) {
+		c.Errorf(d.word(2+len(d.BuildArgs)), "give a path from the root of the repository", "context %q is outside the repository", d.Context)
 	}
 	for i, arg := range d.BuildArgs {
 		if !argName.MatchString(arg.Name) {

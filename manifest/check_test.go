@@ -52,6 +52,7 @@ func TestLintFinds(t *testing.T) {
 			`m:1:11: warning: no host looks for its packages in "output" (name an operating system, such as rhel-9)`},
 		"a Dockerfile outside":   {"dockerout rhel-9 a/../../D 1", `m:1:18: error: Dockerfile "a/../../D" is outside the repository (give a path from the root of the repository)`},
 		"an absolute Dockerfile": {"dockerout rhel-9 /D 1", `m:1:18: error: Dockerfile "/D" is outside the repository (give a path from the root of the repository)`},
+		"a context outside":      {"dockerout rhel-9 D 1 --context=../a", `m:1:22: error: context "../a" is outside the repository (give a path from the root of the repository)`},
 		"a bad build argument":   {"dockerout rhel-9 D --build-arg=a-b=1", `m:1:20: error: bad name of a build argument "a-b" (letters, digits and '_')`},
 		"an unresolved placeholder": {"image a a:__A_VERSION__\nasset __NAME__ x",
 			"m:1:9: error: unresolved placeholder __A_VERSION__ (fill it in, or keep the file in a folder called template)\n" +

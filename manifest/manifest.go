@@ -102,13 +102,15 @@ type HostPackage struct {
 func (p HostPackage) Keyword() string { return p.Kind.Keyword }
 
 // Dockerout is `dockerout <target> <dockerfile> <version>` or, instead of the version, any number of
-// --build-arg=NAME=value: a Dockerfile whose image writes files for one target to /out.
+// --build-arg=NAME=value: a Dockerfile whose image writes files for one target to /out. With --context=DIR as the
+// last word it sees the files of that directory, and else none.
 type Dockerout struct {
 	Origin
 
 	Target     string // folder of the package that takes the output, such as rhel-9
 	Dockerfile string // path relative to the root of the repository, not to the Manifest (kURL §1.2)
 	BuildArgs  []BuildArg
+	Context    string // directory, relative to the root of the repository as well; empty for none
 }
 
 // Keyword is "dockerout".

@@ -205,26 +205,22 @@ func hostPackage(kind HostPackageKind, args []string, at Origin, problems *diag.
 	return HostPackage{Origin: at, Kind: kind, Name: args[0]}
 }
 
+const dockeroutForm = "write: dockerout <target> <dockerfile> <version>, or --build-arg=NAME=value in place of the version"
+
 func dockerout(args []string, at Origin, problems *diag.List) Directive {
-	const form = "write: dockerout <target> <dockerfile> <version>, or --build-arg=NAME=value in place of the version"
 	if len(args) < 3 {
-		problems.Errorf(at.Pos, form, "dockerout needs a target, a Dockerfile and a version")
+		problems.Errorf(at.Pos, dockeroutForm, "dockerout needs a target, a Dockerfile and a version")
 		return nil
 	}
 	d := Dockerout{Origin: at, Target: args[0], Dockerfile: args[1]}
+	words := args[2:]
+	if dir, ok := strings.CutPrefix(words[len(words)-1], "--context="); ok && dir != "" {
+		d.Context, words = dir, words[:len(words)-1]
+	}
 	seen := map[string]bool{}
-	for i, word := range args[2:] {
-		arg := BuildArg{Name: "VERSION", Value: word}
-		if option, ok := strings.CutPrefix(word, "--"); ok {
-			assignment, isArg := strings.CutPrefix(option, "build-arg=")
-			name, value, assigned := strings.Cut(assignment, "=")
-			if !isArg || !assigned || name == "" {
-				problems.Errorf(at.word(2+i), form, "%q is not a build argument", word)
-				return nil
-			}
-			arg = BuildArg{Name: name, Value: value}
-		} else if i > 0 {
-			unexpected(at.word(2+i), word, "", form, problems)
+	for i, word := range words {
+		arg, ok := buildArg(i, word, at, problems)
+		if !ok {
 			return nil
 		}
 		if seen[arg.Name] {
@@ -235,6 +231,31 @@ func dockerout(args []string, at Origin, problems *diag.List) Directive {
 		d.BuildArgs = append(d.BuildArgs, arg)
 	}
 	return d
+}
+
+// buildArg reads a word behind the Dockerfile; i counts them from 0.
+func buildArg(i int, word string, at Origin, problems *diag.List) (BuildArg, bool) {
+	option, ok := strings.CutPrefix(word, "--")
+	if !ok {
+		if i > 0 {
+			unexpected(at.word(2+i), word, "", dockeroutForm, problems)
+		}
+		return BuildArg{Name: "VERSION", Value: word}, i == 0
+	}
+	assignment, isArg := strings.CutPrefix(option, "build-arg=")
+	name, value, assigned := strings.Cut(assignment, "=")
+	switch {
+	case option == "context=":
+		problems.Errorf(at.word(2+i), "give a path from the root of the repository", "%q names no directory", word)
+		return BuildArg{}, false
+	case strings.HasPrefix(option, "context="):
+		problems.Errorf(at.word(2+i), "give one, as the last word", "%q is not the last word", word)
+		return BuildArg{}, false
+	case !isArg || !assigned || name == "":
+		problems.Errorf(at.word(2+i), dockeroutForm, "%q is not a build argument", word)
+		return BuildArg{}, false
+	}
+	return BuildArg{Name: name, Value: value}, true
 }
 
 // unexpected reports a word that a directive has no place for.

@@ -56,6 +56,11 @@ func TestParseReadsEveryForm(t *testing.T) {
 		"dockerout with a version and more": {"dockerout rhel-9 Dockerfile 1.2 --build-arg=BASE=x",
 			manifest.Dockerout{Target: "rhel-9", Dockerfile: "Dockerfile",
 				BuildArgs: []manifest.BuildArg{{Name: "VERSION", Value: "1.2"}, {Name: "BASE", Value: "x"}}}},
+		"dockerout with files of the repository": {"dockerout rhel-9 Dockerfile 1.2 --context=addons/a/files",
+			manifest.Dockerout{Target: "rhel-9", Dockerfile: "Dockerfile", Context: "addons/a/files",
+				BuildArgs: []manifest.BuildArg{{Name: "VERSION", Value: "1.2"}}}},
+		"dockerout with files of the repository and no version": {"dockerout rhel-9 Dockerfile --context=.",
+			manifest.Dockerout{Target: "rhel-9", Dockerfile: "Dockerfile", Context: "."}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -93,12 +98,14 @@ func TestParseReportsWhatIsWrongWithALine(t *testing.T) {
 			`(write: dockerout <target> <dockerfile> <version>, or --build-arg=NAME=value in place of the version)`},
 		"build argument without a value": {"dockerout rhel-9 D --build-arg=VERSION", `m:1:20: error: "--build-arg=VERSION" is not a build argument ` +
 			`(write: dockerout <target> <dockerfile> <version>, or --build-arg=NAME=value in place of the version)`},
-		"build argument given twice": {"dockerout rhel-9 D 1 --build-arg=VERSION=2", `m:1:22: error: build argument VERSION is given twice (keep one of them)`},
-		"control character":          {"apt fi\x00o", `m:1:7: error: unreadable character U+0000 (write plain UTF-8 text)`},
-		"carriage return inside":     {"apt a\rapt b", `m:1:6: error: unreadable character U+000D (write plain UTF-8 text)`},
-		"not UTF-8":                  {"apt \xff", `m:1:5: error: unreadable character U+FFFD (write plain UTF-8 text)`},
-		"line too long":              {"apt " + strings.Repeat("a", manifest.MaxLineSize), `m:1:1: error: line longer than 8192 bytes`},
-		"file too large":             {strings.Repeat("\n", manifest.MaxFileSize+1), `m: error: larger than 1048576 bytes (a Manifest lists what to fetch; is this the right file?)`},
+		"a context that is not the last word": {"dockerout rhel-9 D --context=a 1", `m:1:20: error: "--context=a" is not the last word (give one, as the last word)`},
+		"a context without a directory":       {"dockerout rhel-9 D 1 --context=", `m:1:22: error: "--context=" names no directory (give a path from the root of the repository)`},
+		"build argument given twice":          {"dockerout rhel-9 D 1 --build-arg=VERSION=2", `m:1:22: error: build argument VERSION is given twice (keep one of them)`},
+		"control character":                   {"apt fi\x00o", `m:1:7: error: unreadable character U+0000 (write plain UTF-8 text)`},
+		"carriage return inside":              {"apt a\rapt b", `m:1:6: error: unreadable character U+000D (write plain UTF-8 text)`},
+		"not UTF-8":                           {"apt \xff", `m:1:5: error: unreadable character U+FFFD (write plain UTF-8 text)`},
+		"line too long":                       {"apt " + strings.Repeat("a", manifest.MaxLineSize), `m:1:1: error: line longer than 8192 bytes`},
+		"file too large":                      {strings.Repeat("\n", manifest.MaxFileSize+1), `m: error: larger than 1048576 bytes (a Manifest lists what to fetch; is this the right file?)`},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

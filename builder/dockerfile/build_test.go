@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -114,7 +116,7 @@ func newBuild(t *testing.T, base dockerfile.Base, text string, args map[string]s
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := dockerfile.New("rhel-9", "Dockerfile", "linux/amd64", args, plan, []dockerfile.Base{base})
+	b, err := dockerfile.New("rhel-9", "Dockerfile", "linux/amd64", args, plan, []dockerfile.Base{base}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,8 +146,8 @@ func withBuildah(t *testing.T) {
 func TestAnEngineBuildsWhatTheDockerfileWritesToOut(t *testing.T) {
 	for _, engine := range []string{"buildah", "podman"} {
 		t.Run(engine, func(t *testing.T) {
-			if _, err := exec.LookPath(engine); engine == "podman" && err != nil {
-				t.Skip("podman takes what buildah takes, and is not here")
+			if _, err := exec.LookPath(engine); err != nil {
+				t.Fatalf("%v; apt-get install %s", err, engine)
 			}
 			buildsWhatIsWritten(t, engine)
 		})
@@ -200,6 +202,89 @@ CMD cp -r /packages/* /out/
 			t.Errorf("left: %v, %v", left, err)
 		}
 	})
+}
+
+func TestABuildSeesTheFilesOfItsContextAndNoOthers(t *testing.T) {
+	withBuildah(t)
+	mirrors, base, _ := registryWithBase(t)
+	repository := t.TempDir()
+	write := func(name, content string, mode os.FileMode) {
+		t.Helper()
+		path := filepath.Join(repository, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), mode)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("files/src/tool", "echo one", 0o700)
+	write("files/.git/config", "secret", 0o600)
+	write("shared/notice", "by many", 0o600)
+	write("other", "not for the build", 0o600)
+	if err := os.Symlink("../shared/notice", filepath.Join(repository, "files", "notice")); err != nil {
+		t.Fatal(err)
+	}
+	c := openCache(t)
+	run := func(t *testing.T) (string, error) {
+		t.Helper()
+		files, err := dockerfile.ReadContext(t.Context(), repository, "files")
+		if err != nil {
+			t.Fatal(err)
+		}
+		build := newBuild(t, base, "FROM example.com/base:1\nCOPY . /seen/\nRUN ls -aR /seen > /list\nCMD cp -r /list /seen/src/tool /seen/notice /out/\n", nil)
+		build.Context = files
+		outputs, err := dockerfile.NewSource(dockerfile.Options{Cache: c, Mirrors: mirrors, Engine: "buildah"}).Files(t.Context(), build)
+		var said []string
+		for _, f := range outputs {
+			data, err := c.Read(f.SHA256, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			said = append(said, fmt.Sprintf("%s %v: %s", f.Path, f.Executable, strings.Join(strings.Fields(string(data)), " ")))
+		}
+		return strings.Join(said, "; "), err
+	}
+	const want = "list false: /seen: . .. notice src /seen/src: . .. tool; notice false: by many; tool true: echo "
+	if got, err := run(t); err != nil || got != want+"one" {
+		t.Fatalf("got  %s, %v\nwant %sone", got, err, want)
+	}
+	t.Run("what changes there is built anew", func(t *testing.T) {
+		write("files/src/tool", "echo two", 0o700)
+		if got, err := run(t); err != nil || got != want+"two" {
+			t.Errorf("got  %s, %v\nwant %stwo", got, err, want)
+		}
+	})
+	t.Run("what changes between reading and building is refused", func(t *testing.T) {
+		files, err := dockerfile.ReadContext(t.Context(), repository, "files")
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("files/src/tool", "echo three", 0o700)
+		build := newBuild(t, base, "FROM example.com/base:1\nCOPY . /out/\nCMD echo\n", nil)
+		build.Context = files
+		_, err = dockerfile.NewSource(dockerfile.Options{Cache: openCache(t), Mirrors: mirrors, Engine: "buildah"}).Files(t.Context(), build)
+		if err == nil || !strings.Contains(err.Error(), "changed during the build") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestWhatIsNoContext(t *testing.T) {
+	repository := t.TempDir()
+	elsewhere := t.TempDir()
+	if err := errors.Join(
+		os.MkdirAll(filepath.Join(repository, "leaves"), 0o755), os.Symlink(elsewhere, filepath.Join(repository, "leaves", "out")),
+		os.MkdirAll(filepath.Join(repository, "pipe"), 0o755), syscall.Mkfifo(filepath.Join(repository, "pipe", "fifo"), 0o644),
+		os.Symlink(elsewhere, filepath.Join(repository, "link")), os.WriteFile(filepath.Join(repository, "file"), nil, 0o644),
+	); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{
+		"none": "no directory of the repository", "file": "no directory of the repository", "../x": "no directory of the repository",
+		"link": "no directory of the repository", "leaves": "path escapes", "pipe": "neither a file nor a link to one",
+	} {
+		if c, err := dockerfile.ReadContext(t.Context(), repository, dir); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, %v, want %q", dir, c, err, want)
+		}
+	}
 }
 
 func TestABuildThatFailsSaysWhy(t *testing.T) {

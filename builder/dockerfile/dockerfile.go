@@ -2,8 +2,8 @@
 // archive has. The engine is whichever of buildah, podman, docker and buildctl is there.
 //
 // Base images are asked for through mirrors and by digest, so that a build is from exactly what was resolved. A build
-// sees no files of the machine. Its results go into the cache and are taken from there as long as the Dockerfile, its
-// arguments and its base images are the same. What the build itself downloads is beyond this package's control.
+// sees no files of the machine but those of a context, which it gets as a copy. Its results go into the cache and are taken from there as long as the Dockerfile, its
+// arguments, its base images and its context are the same. What the build itself downloads is beyond this package's control.
 package dockerfile
 
 import (
@@ -40,6 +40,7 @@ type Build struct {
 	Args       map[string]string `json:"args,omitempty"`
 	Bases      []Base            `json:"bases,omitempty"`
 	SHA256     string            `json:"sha256"` // of the Dockerfile with its base images pinned
+	Context    *Context          `json:"context,omitempty"`
 
 	plan *Plan
 }
@@ -51,9 +52,9 @@ type Base struct {
 	Digest     string `json:"digest"`     // sha256:<hex>
 }
 
-// New starts a build of a settled Dockerfile whose base images are known.
-func New(target, file, platform string, args map[string]string, plan *Plan, bases []Base) (Build, error) {
-	b := Build{Target: target, Dockerfile: file, Platform: platform, Args: args, Bases: bases, plan: plan}
+// New starts a build of a settled Dockerfile whose base images are known; files may be nil.
+func New(target, file, platform string, args map[string]string, plan *Plan, bases []Base, files *Context) (Build, error) {
+	b := Build{Target: target, Dockerfile: file, Platform: platform, Args: args, Bases: bases, Context: files, plan: plan}
 	content, err := plan.Render(pins(bases, func(repository string) string { return repository }))
 	if err != nil {
 		return Build{}, err
@@ -151,7 +152,7 @@ func (s *Source) build(ctx context.Context, b Build) (files []Output, err error)
 			return nil, err
 		}
 	}
-	j := job{engine: s.engine, args: b.Args, platform: b.Platform}
+	j := job{engine: s.engine, args: b.Args, platform: b.Platform, context: b.Context}
 	if j.content, err = b.plan.Render(pins(b.Bases, func(repository string) string {
 		place, plainHTTP := s.options.Mirrors.Repository(repository)
 		// Registries on this machine need no TLS, by the same rule that images are fetched by.

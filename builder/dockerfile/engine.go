@@ -67,19 +67,25 @@ type job struct {
 	content   []byte // of the Dockerfile
 	args      map[string]string
 	platform  string
+	context   *Context
 	plainHTTP bool // a base image comes from a registry without TLS; it is pinned by digest
 }
 
 // run builds and returns the directory with the files of the result.
 func (j job) run(ctx context.Context) (string, error) {
-	file, empty, out := filepath.Join(j.directory, "Dockerfile"), filepath.Join(j.directory, "context"), filepath.Join(j.directory, "out")
-	if err := os.MkdirAll(empty, 0o755); err != nil {
+	file, files, out := filepath.Join(j.directory, "Dockerfile"), filepath.Join(j.directory, "context"), filepath.Join(j.directory, "out")
+	if err := os.MkdirAll(files, 0o755); err != nil {
 		return "", err
+	}
+	if j.context != nil {
+		if err := j.context.copyTo(ctx, files); err != nil {
+			return "", fmt.Errorf("context %s: %w", j.context.Dir, err)
+		}
 	}
 	if err := os.WriteFile(file, j.content, 0o644); err != nil {
 		return "", err
 	}
-	args := j.arguments(file, empty, out)
+	args := j.arguments(file, files, out)
 	cmd := exec.CommandContext(ctx, j.engine, args...)
 	cmd.Dir = j.directory
 	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=1", "BUILDX_NO_DEFAULT_ATTESTATIONS=1")
@@ -92,11 +98,11 @@ func (j job) run(ctx context.Context) (string, error) {
 	return out, err
 }
 
-func (j job) arguments(file, empty, out string) []string {
+func (j job) arguments(file, files, out string) []string {
 	var args, option []string
 	switch j.engine {
 	case "buildctl":
-		args = []string{"build", "--frontend", "dockerfile.v0", "--progress", "plain", "--no-cache", "--local", "context=" + empty,
+		args = []string{"build", "--frontend", "dockerfile.v0", "--progress", "plain", "--no-cache", "--local", "context=" + files,
 			"--local", "dockerfile=" + filepath.Dir(file), "--opt", "platform=" + j.platform, "--output", "type=local,dest=" + out}
 		option = []string{"--opt", "build-arg:"}
 	case "docker":
@@ -115,7 +121,7 @@ func (j job) arguments(file, empty, out string) []string {
 		args = append(args, option[0], option[1]+name+"="+j.args[name])
 	}
 	if j.engine != "buildctl" {
-		args = append(args, empty)
+		args = append(args, files)
 	}
 	return args
 }

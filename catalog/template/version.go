@@ -214,6 +214,9 @@ func contents(m *manifest.File) (from map[string]string, order []string) {
 			for _, arg := range d.BuildArgs {
 				source += " " + arg.Name + "=" + arg.Value
 			}
+			if d.Context != "" {
+				source += " with the files of " + d.Context
+			}
 		}
 		what := d.Keyword() + " " + name
 		from[what] = source

@@ -213,6 +213,7 @@ type shownDirective struct {
 	Targets      []string          `json:"targets,omitempty"`
 	Dockerfile   string            `json:"dockerfile,omitempty"`
 	BuildArgs    map[string]string `json:"buildArgs,omitempty"`
+	Context      string            `json:"context,omitempty"`
 
 	from string // for the table: where it comes from, or whom it reaches
 }
@@ -261,6 +262,9 @@ func shownOf(d manifest.Directive) shownDirective {
 		for _, arg := range d.BuildArgs {
 			s.BuildArgs[arg.Name] = arg.Value
 			s.from += " " + arg.Name + "=" + arg.Value
+		}
+		if s.Context = d.Context; s.Context != "" {
+			s.from += " with the files of " + s.Context
 		}
 	}
 	return s
