@@ -175,15 +175,12 @@ func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOption
 	}); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
-	archive, err := bundle.Open(o.out)
+	archive, size, err := a.openArchive(ctx, o.out)
 	if err != nil {
 		return err
 	}
 	defer archive.Close()
-	summary, err := summarize(archive, o.out)
-	if err != nil {
-		return err
-	}
+	summary := summarize(archive, o.out, size)
 	if o.format == "json" {
 		return a.printJSON(summary)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"strings"
 	"text/tabwriter"
@@ -24,36 +23,30 @@ type archiveSummary struct {
 	bundle.Index
 }
 
-func summarize(a *bundle.Archive, path string) (archiveSummary, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return archiveSummary{}, err
-	}
-	s := archiveSummary{Path: path, Digest: a.Digest, Signed: a.Signed(), Index: a.Index}
-	if info.Mode().IsRegular() {
-		s.Size = info.Size()
-	}
-	return s, nil
+func summarize(a *bundle.Archive, path string, size int64) archiveSummary {
+	return archiveSummary{Path: path, Digest: a.Digest, Size: size, Signed: a.Signed(), Index: a.Index}
 }
 
 func (a *app) inspectCommand() *cobra.Command {
 	var format string
 	var entries, materials bool
 	cmd := &cobra.Command{
-		Use:   "inspect ARCHIVE",
+		Use:   "inspect ARCHIVE|URL",
 		Short: "Show what a package or bundle carries",
 		Long: `Show what a package or bundle carries: images with their digests, host packages and assets with versions, sizes and
-sha256, and with --entries every file. Only the index is read; 'sealift verify' reads everything.
+sha256, and with --entries every file. Only the index is read, also of one that lies in a store and is named by its
+URL; 'sealift verify' reads everything.
 
 With --sbom, print the bill of materials instead, SPDX 2.3 in JSON: that of a package, or one made of those of all
 packages of a bundle.`,
 		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
+  sealift inspect s3://packages/stable/flannel-0.26.7.tar.gz
   sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
   sealift inspect cluster.tar.gz --entries
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			archive, err := bundle.Open(args[0])
+		RunE: func(cmd *cobra.Command, args []string) error {
+			archive, size, err := a.openArchive(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -61,10 +54,7 @@ packages of a bundle.`,
 			if materials {
 				return a.printMaterials(archive, args[0])
 			}
-			summary, err := summarize(archive, args[0])
-			if err != nil {
-				return err
-			}
+			summary := summarize(archive, args[0], size)
 			if format == "json" {
 				return a.printJSON(summary)
 			}
@@ -143,10 +133,10 @@ type verifyOptions struct {
 func (a *app) verifyCommand() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
-		Use:   "verify ARCHIVE",
+		Use:   "verify ARCHIVE|URL",
 		Short: "Check every byte of a package or bundle against its index and signature",
-		Long: `Read every file of a package or bundle, packed or unpacked, and check it against the digests of the index. All files
-that differ are named. The packages inside a bundle are checked against their own indexes, too.
+		Long: `Read every file of a package or bundle, packed, unpacked or in a store, and check it against the digests of the index. All
+files that differ are named. The packages inside a bundle are checked against their own indexes, too.
 
 With --key, an archive must also be signed with the private half of that key, or of one of several keys. Who signed a
 bundle vouches for all that is in it. A bundle that is not signed itself is refused, since its Installer, its
@@ -185,7 +175,7 @@ func (a *app) verify(ctx context.Context, path string, o verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	archive, err := bundle.Open(path)
+	archive, _, err := a.openArchive(ctx, path)
 	if err != nil {
 		return err
 	}

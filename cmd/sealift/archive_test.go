@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/objects"
+)
+
+// call runs a command line in this process.
+func call(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run(t.Context(), args, nil, &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
+	server := objects.Start(t)
+	line := server.Line(t)
+	dir := t.TempDir()
+	archive := writePackage(t, dir, "large", 48<<20)
+	if code, _, said := call(t, "publish", archive, "--store", server.URL("stable"), "--cache", filepath.Join(dir, "cache")); code != 0 {
+		t.Fatal(said)
+	}
+	web := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(archive))))
+	t.Cleanup(web.Close)
+	for name, location := range map[string]string{
+		"a bucket": strings.Replace(line.URL("stable"), "?", "/large-1.0.tar.gz?", 1), "a web server": web.URL + "/large-1.0.tar.gz",
+		"a folder": "file://" + archive, "a path": archive,
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := line.Received()
+			code, out, said := call(t, "inspect", location, "-o", "json")
+			var got archiveSummary
+			if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+				t.Fatalf("exit %d, %v: %s", code, err, said)
+			}
+			if got.Size < 48<<20 || len(got.Packages) != 1 || got.Packages[0].Name != "large" {
+				t.Errorf("got %+v", got)
+			}
+			if read := line.Received() - before; read > 1<<20 {
+				t.Errorf("%d bytes were read for an index", read)
+			}
+			if code, out, said := call(t, "verify", location); code != 0 || !strings.Contains(out, "are as the index says") {
+				t.Errorf("verify: exit %d, %s%s", code, out, said)
+			}
+		})
+	}
+	t.Run("damage in it is named", func(t *testing.T) {
+		data, err := os.ReadFile(archive)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data[len(data)/2] ^= 1
+		if err := os.WriteFile(archive, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		code, _, said := call(t, "verify", web.URL+"/large-1.0.tar.gz")
+		if code != exitFailed || !strings.Contains(said, "addons/large/1.0/") {
+			t.Errorf("exit %d: %s", code, said)
+		}
+	})
+}
+
+func TestWhatIsNoArchiveInAStore(t *testing.T) {
+	web := httptest.NewServer(http.FileServer(http.Dir(t.TempDir())))
+	t.Cleanup(web.Close)
+	for location, row := range map[string]struct {
+		code int
+		want string
+	}{
+		web.URL + "/":               {exitUsage, "names no file"},
+		web.URL + "/absent.tar.gz":  {exitFailed, "does not exist"},
+		"ftp://host/a.tar.gz":       {exitFailed, `scheme "ftp" is not known`},
+		"http://[::1/a.tar.gz":      {exitUsage, "is not a URL"},
+		"https://user:p@host/a/b/#": {exitUsage, "user:xxxxx@host"},
+	} {
+		if code, _, said := call(t, "inspect", location); code != row.code || !strings.Contains(said, row.want) {
+			t.Errorf("%s: exit %d, %s, want %q", location, code, said, row.want)
+		}
+	}
+}
