@@ -151,13 +151,16 @@ func newArchive(x Index, data []byte) *Archive {
 	return a
 }
 
+// ErrForeign says that an archive was not made by Sealift.
+var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, 'sealift import' makes packages of it")
+
 // readIndexMember inflates the first gzip member and returns the index in it.
 func readIndexMember(in *countingReader) ([]byte, error) {
 	notOurs := func(err error) error {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return errors.New("truncated within its index; copy or download it again")
 		}
-		return fmt.Errorf("not an archive made by sealift: %w", err)
+		return fmt.Errorf("%w: %w", ErrForeign, err)
 	}
 	gz, err := gzip.NewReader(in)
 	if err != nil {
@@ -170,7 +173,7 @@ func readIndexMember(in *countingReader) ([]byte, error) {
 		return nil, notOurs(err)
 	}
 	if path.Base(header.Name) != IndexName {
-		return nil, fmt.Errorf("not an archive made by sealift: its first entry is %q, not %s", header.Name, IndexName)
+		return nil, fmt.Errorf("%w: its first entry is %q, not %s", ErrForeign, header.Name, IndexName)
 	}
 	data, err := readIndexBytes(entry)
 	if err != nil {

@@ -145,10 +145,19 @@ func readTexts(a *bundle.Archive, info bundle.PackageInfo) (texts [][]byte, err 
 	return texts, nil
 }
 
+// carriesHostPackages says whether the package has repositories for what its Manifest names. One that kURL built has not: its hooks
+// install them from files, where it has those.
+func (a addOn) carriesHostPackages() bool {
+	return len(a.manifest.HostPackages()) > 0 && len(a.info.Targets) > 0
+}
+
 // hostPackages are the packages that the Manifests name for a target, each once.
 func hostPackages(addOns []addOn, target string) []string {
 	var names []string
 	for _, a := range addOns {
+		if !a.carriesHostPackages() {
+			continue
+		}
 		for _, p := range a.manifest.HostPackages() {
 			if p.Kind.Reaches(target) && !slices.Contains(names, p.Name) {
 				names = append(names, p.Name)

@@ -2,12 +2,14 @@ package installer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -96,6 +98,7 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	}()
 	given := hook.Variables{}
 	given.Add(h.variables)
+	given["KOTSADM_APPLICATION_NAMESPACES_ARRAY[]"] = words(h.variables["KOTSADM_APPLICATION_NAMESPACES"])
 	for _, a := range h.addOns {
 		given[optionsVariable(a.name())] = lifecycle.Digest(a.info.Index, a.reads(h.variables))
 	}
@@ -108,6 +111,16 @@ func (h *hooks) start(ctx context.Context) (err error) {
 		}
 	}
 	return h.shell.Restore(ctx, h.state)
+}
+
+// words are the elements of an array of the shell, from a text that has them parted by blanks or commas.
+func words(text string) string {
+	elements := map[string]string{}
+	for i, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		elements[strconv.Itoa(i)] = word
+	}
+	data, _ := json.Marshal(elements) // of strings: cannot fail
+	return string(data)
 }
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)

@@ -129,7 +129,7 @@ func (i *Install) targets() []string {
 	var common []string
 	first := true
 	for _, a := range i.addOns {
-		if len(a.manifest.HostPackages()) == 0 {
+		if !a.carriesHostPackages() {
 			continue
 		}
 		if first {

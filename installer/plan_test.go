@@ -44,7 +44,7 @@ func with(t *testing.T, name, text string, hooks ...string) addOn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return addOn{info: bundle.PackageInfo{Name: name, Version: "1", Index: name}, meta: catalog.Meta{Name: name, Version: "1"},
+	return addOn{info: bundle.PackageInfo{Name: name, Version: "1", Index: name, Targets: []string{"debian-12"}}, meta: catalog.Meta{Name: name, Version: "1"},
 		manifest: m, layout: &runtime.Layout{}, hooks: hooks}
 }
 

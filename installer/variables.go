@@ -1,13 +1,15 @@
 package installer
 
 import (
+	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
 )
 
-// variables are what hooks see before any of them ran: the spec's options, then what the host is.
+// variables are what hooks see before any of them ran: the spec's options, then what the host is. Whatever an Installer says,
+// those of the host are the host's.
 func (i *Install) variables() map[string]string {
 	vars := make(map[string]string)
 	for _, v := range i.spec.Variables() {
@@ -21,10 +23,11 @@ func (i *Install) variables() map[string]string {
 	if name == "" {
 		name = "kubernetes"
 	}
+	major, minor, _ := strings.Cut(i.facts.Version, ".")
 	for name, value := range map[string]string{
 		"DIR": i.options.Root, "SEALIFT_BIN": installedBinary, "KUBECONFIG": cluster.AdminKubeconfig,
 		"AIRGAP": "1", "MASTER": "1", "K8S_DISTRO": "kubeadm",
-		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": strings.Split(i.facts.Version, ".")[0],
+		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
 		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
 		"KUBERNETES_API_ENDPOINT": netJoin(address, 6443),
 		"SEALIFT_CGROUP_VERSION":  strconv.Itoa(i.facts.CgroupVersion),
@@ -32,7 +35,38 @@ func (i *Install) variables() map[string]string {
 	} {
 		vars[name] = value
 	}
+	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
+		if vars[name] == "" {
+			vars[name] = value
+		}
+	}
 	return vars
+}
+
+// kurlVariables are what add-ons of kURL read besides (kURL §4.4), where no option of the Installer says otherwise. Those of
+// servers that nobody reaches behind an air gap are empty.
+func kurlVariables(root, installer string, vars map[string]string) map[string]string {
+	all := map[string]string{
+		"INSTALLER_ID": installer, "INSTALLATION_ID": "", "KURL_URL": "", "KURL_VERSION": "", "KURL_UTIL_IMAGE": "", "REPLICATED_APP_URL": "",
+		"KURL_INSTALL_DIRECTORY": root, "KUBECTL_PLUGINS_PATH": "/usr/local/bin", "KUBEADM_CONF_DIR": "/opt/replicated",
+		"KUBEADM_CONF_FILE": "/opt/replicated/kubeadm.conf", "KUBERNETES_UPGRADE": "", "CURRENT_KUBERNETES_VERSION": "",
+		"PROXY_HTTPS_ADDRESS": vars["PROXY_ADDRESS"], "NO_PROXY_ADDRESSES": vars["ADDITIONAL_NO_PROXY_ADDRESSES"],
+		"OBJECT_STORE_ACCESS_KEY": "", "OBJECT_STORE_SECRET_KEY": "", "OBJECT_STORE_CLUSTER_IP": "", "OBJECT_STORE_CLUSTER_HOST": "",
+		"NODELESS_VERSION": "", "DID_MIGRATE_ROOK_PVCS": "", "DID_MIGRATE_ROOK_OBJECT_STORE": "",
+	}
+	for at, name := range []string{"KUBERNETES_TARGET_VERSION_MAJOR", "KUBERNETES_TARGET_VERSION_MINOR", "KUBERNETES_TARGET_VERSION_PATCH"} {
+		all[name] = ""
+		if numbers := strings.SplitN(strings.TrimPrefix(vars["KUBERNETES_VERSION"], "v"), ".", 3); at < len(numbers) {
+			all[name], _, _ = strings.Cut(numbers[at], "-")
+		}
+	}
+	for name, program := range map[string]string{
+		"BIN_KURL": "kurl", "BIN_BCRYPT": "bcrypt", "BIN_HTPASSWD": "htpasswd", "BIN_PVMIGRATE": "pvmigrate", "BIN_SUBNET": "subnet",
+		"BIN_TOML": "toml", "BIN_YAMLUTIL": "yamlutil",
+	} {
+		all[name] = filepath.Join(root, "bin", program)
+	}
+	return all
 }
 
 func netJoin(address string, port int) string {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
@@ -39,7 +40,8 @@ func (a *app) bundleCommand() *cobra.Command {
 		Long: `Assemble everything that an Installer needs into one archive: the packages of its add-ons, each byte once, the
 Installer itself, this sealift, and an install.sh that starts it.
 
-The packages are copied as they are, nothing is compressed again. The same Installer, packages and sealift give
+The packages are copied as they are, nothing is compressed again. Packages that kURL built are taken in first,
+as 'sealift import' does it. The same Installer, packages and sealift give
 the same bytes. A version may be latest, or 1.36.x for the newest of a line.
 
 With --since, files that an earlier bundle has are left out. Such a bundle is installed with both:
@@ -88,7 +90,11 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	from := airgap.Packages{Store: packages}
+	made, err := cache.DefaultDir()
+	if err != nil {
+		return err
+	}
+	from := airgap.Packages{Store: kurl.NewStore(packages, filepath.Join(made, "kurl"))}
 	if installer, err = from.Resolve(ctx, installer); err != nil {
 		return err
 	}

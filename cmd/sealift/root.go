@@ -126,6 +126,7 @@ func (a *app) commands() []*cobra.Command {
 		a.cacheCommand(),
 		a.inspectCommand(),
 		a.verifyCommand(),
+		a.importCommand(),
 		a.publishCommand(),
 		a.specCommand(),
 		a.bundleCommand(),

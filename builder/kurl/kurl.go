@@ -1,0 +1,286 @@
+// Package kurl takes in what kURL made: packages that its CI built and airgap bundles of its server (kURL §1.5, §6.1), which are
+// plain tars. It makes a package of Sealift's of each add-on in one, with an index, so that everything after it is checked.
+//
+// The files stay as they are: images are docker-archives, packages of the host lie in folders by kURL's names. What kURL keeps
+// beside add-ons (Kubernetes, whose hooks are in kURL's own scripts, and its programs) is left out and named.
+package kurl
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/store"
+)
+
+// Platform is what everything of kURL's is for.
+const Platform = "linux/amd64"
+
+// maxEntries bounds how many files an archive is believed to have.
+const maxEntries = 200_000
+
+// Options says where packages go.
+type Options struct {
+	Dir   string         // of the packages, each <name>-<version>.tar.gz
+	Spool string         // for the files of one archive while it is read; "" for Dir
+	Key   *signature.Key // signs the packages, if it is not nil
+}
+
+// Result is what was found in an archive.
+type Result struct {
+	Packages []Made   `json:"packages"`
+	LeftOut  []string `json:"leftOut,omitempty"` // folders that hold no add-ons
+}
+
+// Made is a package that was written.
+type Made struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	File    string `json:"file"`
+	Index   string `json:"index"` // sha256 of its index
+	Images  int    `json:"images"`
+}
+
+// Import reads an archive of kURL's and writes the packages that are in it.
+func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
+	if o.Spool == "" {
+		o.Spool = o.Dir
+	}
+	for _, dir := range []string{o.Dir, o.Spool} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return Result{}, err
+		}
+	}
+	spool, err := os.MkdirTemp(o.Spool, ".kurl-")
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(spool)) }()
+	u := &unpacked{spool: spool, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}}
+	if err := u.read(ctx, r); err != nil {
+		return Result{}, err
+	}
+	if len(u.addOns) == 0 {
+		return Result{}, errors.New("has no add-on: a package or a bundle of kURL has folders addons/<name>/<version>")
+	}
+	result := Result{LeftOut: slices.Sorted(maps.Keys(u.leftOut))}
+	for _, dir := range slices.Sorted(maps.Keys(u.addOns)) {
+		made, err := o.write(ctx, dir, u.addOns[dir])
+		if err != nil {
+			return Result{}, fmt.Errorf("%s: %w", dir, err)
+		}
+		result.Packages = append(result.Packages, made)
+	}
+	return result, nil
+}
+
+// unpacked is what was read of an archive.
+type unpacked struct {
+	spool   string
+	addOns  map[string]map[string]bundle.File // by folder, addons/<name>/<version>, and path
+	links   []link
+	leftOut map[string]bool
+	entries int
+}
+
+// link is an entry that has the content of another.
+type link struct{ dir, path, target string }
+
+func (u *unpacked) read(ctx context.Context, r io.Reader) error {
+	gz, err := gzip.NewReader(r)
+	if err != nil {
+		return fmt.Errorf("not an archive of kURL's: %w", err)
+	}
+	defer gz.Close()
+	for entries := tar.NewReader(gz); ; {
+		if err := ctx.Err(); err != nil {
+			return context.Cause(ctx)
+		}
+		header, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("damaged, or not an archive of kURL's: %w", err)
+		}
+		if u.entries++; u.entries > maxEntries {
+			return fmt.Errorf("has more than %d files", maxEntries)
+		}
+		if err := u.entry(header, entries); err != nil {
+			return fmt.Errorf("%s: %w", header.Name, err)
+		}
+	}
+	if _, err := io.Copy(io.Discard, gz); err != nil { // the checksum comes at the end
+		return fmt.Errorf("damaged: %w", err)
+	}
+	return u.resolve()
+}
+
+// errorFile is what kURL's server leaves in a bundle that it could not finish (kURL §6.1).
+const errorFile = "ERROR.txt"
+
+func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
+	name := path.Clean(strings.TrimPrefix(h.Name, "./"))
+	name = strings.TrimPrefix(name, "kurl/") // of a bundle
+	if name == errorFile {
+		return errors.New("the bundle is incomplete: kURL's server failed while it made it; download it again")
+	}
+	words := strings.SplitN(name, "/", 4)
+	if len(words) < 4 || words[0] != "addons" {
+		if h.Typeflag == tar.TypeReg {
+			u.leftOut[folder(name)] = true
+		}
+		return nil
+	}
+	if !fs.ValidPath(name) || strings.ContainsAny(name, "\\\x00\n") {
+		return errors.New("has a path that leads out of its folder")
+	}
+	dir := path.Join(words[:3]...)
+	switch h.Typeflag {
+	case tar.TypeDir:
+		return nil
+	case tar.TypeReg:
+		file, err := u.keep(name, h.FileInfo().Mode().Perm(), content)
+		if err != nil {
+			return err
+		}
+		if u.addOns[dir] == nil {
+			u.addOns[dir] = map[string]bundle.File{}
+		}
+		u.addOns[dir][name] = file
+		return nil
+	case tar.TypeSymlink:
+		u.links = append(u.links, link{dir, name, path.Join(path.Dir(name), h.Linkname)})
+		return nil
+	case tar.TypeLink:
+		u.links = append(u.links, link{dir, name, strings.TrimPrefix(path.Clean(h.Linkname), "kurl/")})
+		return nil
+	}
+	return errors.New("is neither a file nor a link to one")
+}
+
+// folder is what of a path outside of add-ons is told to a person.
+func folder(name string) string {
+	words := strings.Split(name, "/")
+	if words[0] == "packages" && len(words) > 3 {
+		return path.Join(words[:3]...)
+	}
+	return words[0]
+}
+
+// keep writes the content of an entry to the spool.
+func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bundle.File, err error) {
+	kept := filepath.Join(u.spool, fmt.Sprint(u.entries))
+	w, err := os.Create(kept)
+	if err != nil {
+		return bundle.File{}, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }()
+	sum := sha256.New()
+	size, err := io.Copy(io.MultiWriter(w, sum), content)
+	if err != nil {
+		return bundle.File{}, err
+	}
+	return bundle.File{Path: name, Mode: mode, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
+		Open: func() (io.ReadCloser, error) { return os.Open(kept) }}, nil
+}
+
+// resolve gives links the content of what they point to, which must be a file of the same add-on.
+func (u *unpacked) resolve() error {
+	for range 1 + len(u.links) { // a link may point to a link
+		var open []link
+		for _, l := range u.links {
+			file, ok := u.addOns[l.dir][l.target]
+			if !ok {
+				open = append(open, l)
+				continue
+			}
+			file.Path = l.path
+			u.addOns[l.dir][l.path] = file
+		}
+		if len(open) == 0 {
+			return nil
+		}
+		if len(open) == len(u.links) {
+			return fmt.Errorf("%s: links to %s, which is no file of its add-on", open[0].path, open[0].target)
+		}
+		u.links = open
+	}
+	return nil
+}
+
+// maxManifest bounds what is read of a Manifest.
+const maxManifest = 1 << 20
+
+func (o Options) write(ctx context.Context, dir string, files map[string]bundle.File) (Made, error) {
+	words := strings.Split(dir, "/")
+	p := bundle.Package{Name: words[1], Version: words[2], Platforms: []string{Platform}, Files: slices.Collect(maps.Values(files))}
+	for _, needed := range []string{"Manifest", "install.sh"} {
+		if _, ok := files[path.Join(dir, needed)]; !ok {
+			return Made{}, fmt.Errorf("has no %s; a package of kURL has one", needed)
+		}
+	}
+	var err error
+	if p.Contents.Images, err = images(dir, files); err != nil {
+		return Made{}, err
+	}
+	key, err := store.PackageKey(p.Name, p.Version)
+	if err != nil {
+		return Made{}, err
+	}
+	made := Made{Name: p.Name, Version: p.Version, File: filepath.Join(o.Dir, key), Images: len(p.Contents.Images)}
+	err = atomicfile.Fill(made.File, 0o644, func(w *os.File) error {
+		_, err := bundle.WritePackage(ctx, w, p, bundle.WriteOptions{Key: o.Key, Jobs: runtime.GOMAXPROCS(0)})
+		return err
+	})
+	if err != nil {
+		return Made{}, err
+	}
+	archive, err := bundle.Open(made.File)
+	if err != nil {
+		return Made{}, err
+	}
+	made.Index = archive.Digest
+	return made, archive.Close()
+}
+
+// images are those of the Manifest: the docker-archives do not say which of their names is meant. There are no digests: kURL does
+// not keep those that the registry had.
+func images(dir string, files map[string]bundle.File) ([]bundle.Image, error) {
+	content, err := files[path.Join(dir, "Manifest")].Open()
+	if err != nil {
+		return nil, err
+	}
+	defer content.Close()
+	m, err := manifest.Parse(path.Join(dir, "Manifest"), io.LimitReader(content, maxManifest))
+	if err != nil {
+		return nil, err
+	}
+	var list []bundle.Image
+	for _, image := range m.Images() {
+		archive, ok := files[path.Join(dir, "images", image.ID+".tar.gz")]
+		if !ok {
+			return nil, fmt.Errorf("%s: the package has no images/%s.tar.gz; have it built again", image.Position(), image.ID)
+		}
+		list = append(list, bundle.Image{ID: image.ID, Ref: image.Ref, NoRemoteLoad: image.NoRemoteLoad, Size: archive.Size})
+	}
+	return list, nil
+}

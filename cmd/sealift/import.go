@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder/kurl"
+)
+
+type importOptions struct {
+	out    string
+	key    string
+	format string
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var o importOptions
+	cmd := &cobra.Command{
+		Use:   "import ARCHIVE… --out DIR",
+		Short: "Make packages of what kURL built",
+		Long: `Read packages that kURL's CI built, or airgap bundles of kURL's server, and write a package of each add-on in
+them: with an index, so that every byte is checked from then on, and with a signature if there is a key.
+
+The files stay as they are. Kubernetes itself and kURL's own programs are left out: Sealift has its own.`,
+		Example: `  sealift import minio-2025-10-15T17-29-55Z.tar.gz registry-3.1.1.tar.gz --out packages
+  sealift import kurl-bundle.tar.gz --out packages --key site.key -o json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.importArchives(cmd.Context(), args, o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.out, "out", "", "folder for the packages")
+	flags.StringVar(&o.key, "key", "", "private key that signs the packages")
+	addOutputFlag(cmd, &o.format)
+	_ = cmd.MarkFlagDirname("out")
+	_ = cmd.MarkFlagFilename("key")
+	return cmd
+}
+
+func (a *app) importArchives(ctx context.Context, archives []string, o importOptions) error {
+	if o.out == "" {
+		return usageError("--out is missing; see 'sealift import --help'")
+	}
+	key, err := a.signingKey(o.key)
+	if err != nil {
+		return err
+	}
+	results := []kurl.Result{}
+	for _, name := range archives {
+		result, err := importOne(ctx, name, kurl.Options{Dir: o.out, Key: key})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		results = append(results, result)
+		if o.format == "json" {
+			continue
+		}
+		for _, made := range result.Packages {
+			fmt.Fprintf(a.out, "made %s: %d images, index %s\n", made.File, made.Images, made.Index)
+		}
+		if len(result.LeftOut) > 0 {
+			fmt.Fprintf(a.out, "left out of %s: %s\n", name, strings.Join(result.LeftOut, ", "))
+		}
+	}
+	if o.format == "json" {
+		return a.printJSON(results)
+	}
+	return nil
+}
+
+func importOne(ctx context.Context, name string, o kurl.Options) (kurl.Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return kurl.Result{}, err
+	}
+	defer f.Close()
+	return kurl.Import(ctx, f, o)
+}
