@@ -75,7 +75,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errNotRoot
 	}
-	i := &Install{options: o, log: newRunLog(o.LogDir, o.Output)}
+	i := &Install{options: o, log: newRunLog(o.LogDir, "install", o.Output)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
@@ -101,6 +101,9 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	if i.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
 		return nil, err
+	}
+	if i.journal.Began(resetStep) {
+		return nil, errResetOpen
 	}
 	if err := i.checkVersion(); err != nil {
 		return nil, err
@@ -171,15 +174,12 @@ func (i *Install) LogFile() string { return i.log.name }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
-	return lifecycle.Run(ctx, i.plan, i.journal, func(e lifecycle.Event) {
-		if !e.Skipped {
-			fmt.Fprintf(i.log, "== %s step %s %s: %s\n", time.Now().UTC().Format(time.RFC3339), e.Step.ID, e.Outcome, e.Step.Title)
-		}
-		if e.Err != nil {
-			fmt.Fprintln(i.log, e.Err)
-		}
-		observe(e)
-	})
+	plan, err := i.recorded(ctx)
+	if err != nil {
+		return 0, i.explainFull(err)
+	}
+	ran, err = lifecycle.Run(ctx, plan, i.journal, i.log.narrate(observe))
+	return ran, i.explainFull(err)
 }
 
 // Close ends the hooks' shell and gives the node free.
@@ -205,11 +205,11 @@ type runLog struct {
 	file *os.File
 }
 
-func newRunLog(dir string, also io.Writer) *runLog {
+func newRunLog(dir, what string, also io.Writer) *runLog {
 	if also == nil {
 		also = io.Discard
 	}
-	return &runLog{name: filepath.Join(dir, "install-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also}
+	return &runLog{name: filepath.Join(dir, what+"-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also}
 }
 
 // Write never fails: a log that cannot be written must not stop the work that it tells of.
@@ -229,6 +229,19 @@ func (l *runLog) Write(p []byte) (int, error) {
 	}
 	_, _ = l.file.Write(p)
 	return len(p), nil
+}
+
+// narrate tells the log what it tells observe.
+func (l *runLog) narrate(observe func(lifecycle.Event)) func(lifecycle.Event) {
+	return func(e lifecycle.Event) {
+		if !e.Skipped {
+			fmt.Fprintf(l, "== %s step %s %s: %s\n", time.Now().UTC().Format(time.RFC3339), e.Step.ID, e.Outcome, e.Step.Title)
+		}
+		if e.Err != nil {
+			fmt.Fprintln(l, e.Err)
+		}
+		observe(e)
+	}
 }
 
 func (l *runLog) close() error {

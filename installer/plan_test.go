@@ -26,7 +26,7 @@ func made(t *testing.T, addOns ...addOn) *Install {
 		t.Fatal(err)
 	}
 	i := &Install{options: Options{Root: "/root-of-install", Binary: "plan_test.go"}, archive: &bundle.Archive{}, spec: s, addOns: addOns,
-		facts: host.Facts{Distribution: "debian", Version: "12"}, log: newRunLog(t.TempDir(), nil)}
+		facts: host.Facts{Distribution: "debian", Version: "12"}, log: newRunLog(t.TempDir(), "install", nil)}
 	if i.journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}

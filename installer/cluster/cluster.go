@@ -54,18 +54,18 @@ func (i Init) Run(ctx context.Context) error {
 		return err
 	}
 	if _, err := os.Stat(apiServerManifest); err == nil {
-		if err := i.kubeadm(ctx, "reset", "--force"); err != nil {
+		if err := kubeadm(ctx, i.Output, "reset", "--force"); err != nil {
 			return err
 		}
 	}
-	return i.kubeadm(ctx, "init", "--config", name, "--skip-token-print")
+	return kubeadm(ctx, i.Output, "init", "--config", name, "--skip-token-print")
 }
 
-func (i Init) kubeadm(ctx context.Context, args ...string) error {
+func kubeadm(ctx context.Context, output io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, "kubeadm", args...)
 	var said tail
-	cmd.Stdout = i.Output
-	cmd.Stderr = io.MultiWriter(i.Output, &said)
+	cmd.Stdout = output
+	cmd.Stderr = io.MultiWriter(output, &said)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or the next install would meet it at work
 	runtime.LockOSThread()                                             // the signal comes when this thread ends

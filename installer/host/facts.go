@@ -4,7 +4,6 @@
 package host
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -100,32 +99,17 @@ func hasCapability(capability uint) (bool, error) {
 	return false, errors.New("/proc/self/status names no capabilities")
 }
 
-// routes reads the IPv4 routes of the main table, proc_net(5): hexadecimal in the byte order of the host.
+// routes gives the networks that are in use. A default route says nothing of that.
 func routes() ([]netip.Prefix, error) {
-	f, err := os.Open("/proc/net/route")
+	list, err := routeList()
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
 	var found []netip.Prefix
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		if len(fields) < 8 || fields[0] == "Iface" {
-			continue
+	for _, r := range list {
+		if r.destination.Bits() > 0 {
+			found = append(found, r.destination)
 		}
-		destination, err := strconv.ParseUint(fields[1], 16, 32)
-		if err != nil {
-			return nil, fmt.Errorf("/proc/net/route: %w", err)
-		}
-		mask, err := strconv.ParseUint(fields[7], 16, 32)
-		if err != nil {
-			return nil, fmt.Errorf("/proc/net/route: %w", err)
-		}
-		if mask == 0 { // a default route says nothing of what is in use
-			continue
-		}
-		found = append(found, routePrefix(uint32(destination), uint32(mask)))
 	}
-	return found, lines.Err()
+	return found, nil
 }

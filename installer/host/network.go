@@ -1,19 +1,74 @@
 package host
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/bits"
 	"net"
 	"net/netip"
+	"os"
+	"strconv"
 	"strings"
 )
 
-func routePrefix(destination, mask uint32) netip.Prefix {
+// route is one line of /proc/net/route, proc_net(5).
+type route struct {
+	link        string
+	destination netip.Prefix
+	gateway     netip.Addr // 0.0.0.0 when there is none
+}
+
+// String is the route as ip-route(8) takes it.
+func (r route) String() string {
+	if r.gateway.IsUnspecified() {
+		return r.destination.String() + " dev " + r.link
+	}
+	return r.destination.String() + " via " + r.gateway.String() + " dev " + r.link
+}
+
+// parseRoute reads the fields of a line; ok is false for its heading.
+func parseRoute(fields []string) (r route, ok bool, err error) {
+	if len(fields) < 8 || fields[0] == "Iface" {
+		return route{}, false, nil
+	}
+	var numbers [3]uint32
+	for i, column := range []int{1, 2, 7} { // hexadecimal in the byte order of the host
+		n, err := strconv.ParseUint(fields[column], 16, 32)
+		if err != nil {
+			return route{}, false, err
+		}
+		numbers[i] = uint32(n)
+	}
+	return route{fields[0], netip.PrefixFrom(address(numbers[0]), bits.OnesCount32(numbers[2])), address(numbers[1])}, true, nil
+}
+
+// routeList reads the IPv4 routes of the main table.
+func routeList() ([]route, error) {
+	f, err := os.Open("/proc/net/route")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []route
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		r, ok, err := parseRoute(strings.Fields(lines.Text()))
+		if err != nil {
+			return nil, fmt.Errorf("/proc/net/route: %w", err)
+		}
+		if ok {
+			found = append(found, r)
+		}
+	}
+	return found, lines.Err()
+}
+
+func address(n uint32) netip.Addr {
 	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], destination)
-	return netip.PrefixFrom(netip.AddrFrom4(b), bits.OnesCount32(mask))
+	binary.NativeEndian.PutUint32(b[:], n)
+	return netip.AddrFrom4(b)
 }
 
 // virtual are the beginnings of interfaces that containers and pod networks make.

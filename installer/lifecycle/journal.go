@@ -52,7 +52,11 @@ type Journal struct {
 // ErrBusy says that another process works on the same node.
 var ErrBusy = errors.New("another sealift is at work on this node")
 
-const journalName = "journal.jsonl"
+// The files of a journal.
+const (
+	journalName = "journal.jsonl"
+	lockName    = "lock"
+)
 
 // OpenJournal opens the journal in dir for one process alone; the lock goes with the process. A last line that was cut
 // by a crash is dropped. Where there is no journal nothing is made until Begin, so that looking leaves no trace.
@@ -87,7 +91,7 @@ func (j *Journal) open() (err error) {
 			err = errors.Join(err, j.Close())
 		}
 	}()
-	if j.lock, err = os.OpenFile(filepath.Join(j.dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if j.lock, err = os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	if err := unix.Flock(int(j.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
@@ -105,6 +109,16 @@ func (j *Journal) open() (err error) {
 	}
 	j.setRecords(records)
 	return atomicfile.SyncDir(j.dir)
+}
+
+// Busy says whether another process has the journal in dir open.
+func Busy(dir string) bool {
+	f, err := os.Open(filepath.Join(dir, lockName))
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // ReadJournal reads the records in dir without locking: for showing them while work goes on. No journal is no records.
@@ -174,6 +188,14 @@ func (j *Journal) Last(id string) (Record, bool) {
 func (j *Journal) Began(id string) bool {
 	_, ok := j.last[id]
 	return ok
+}
+
+// Open gives the step that was running when the last run was killed, "" if none was.
+func (j *Journal) Open() string {
+	if n := len(j.records); n > 0 && j.records[n-1].Outcome == Started {
+		return j.records[n-1].Step
+	}
+	return ""
 }
 
 // append writes one record and returns when it is on the disk.

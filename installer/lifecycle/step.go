@@ -22,6 +22,8 @@ const (
 	Install  Phase = "install"
 	PostInit Phase = "post-init"
 	Outro    Phase = "outro"
+	// Reset takes everything back.
+	Reset Phase = "reset"
 )
 
 // State is what a step leaves behind in memory for later steps, such as the shell variables that a hook set. It is kept

@@ -56,7 +56,7 @@ main() {
     find /var/lib/sealift -maxdepth 1 -name '.install-*' -mmin +60 -exec rm -rf {} +
     folder=$(mktemp -d -p /var/lib/sealift .install-XXXXXX)
     # shellcheck disable=SC2064
-    trap "rm -rf '$folder'" EXIT
+    trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
     if [ -d "$bundle" ]; then
         cp "$bundle/bin/sealift" "$binary"

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+type resetOptions struct {
+	installer.ResetOptions
+	plan    bool
+	yes     bool
+	verbose bool
+	format  string
+}
+
+func (a *app) resetCommand() *cobra.Command {
+	var o resetOptions
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Take an install back: make this host what it was before",
+		Long: `Take an install or a join back, however far it came. Pods move to other nodes if there are any, the node leaves
+the cluster, and what the install changed on the host becomes what it was: packages, services, files, networks,
+firewall rules, settings of the kernel, swap. A file that someone else changed since is kept.
+
+The data of volumes on this host are removed, too, unless --keep-data is given. At the end stands what is not as
+it was before, and why. A reset that was interrupted is finished by the same command.`,
+		Example: `  sealift reset --plan
+  sealift reset --yes --keep-data`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.verbose, _ = cmd.Flags().GetBool("verbose")
+			return refuse(a.reset(cmd.Context(), o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Root, "root", installer.DefaultRoot, "folder that the install made for what the node keeps")
+	flags.BoolVar(&o.plan, "plan", false, "say what would be done, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the folders in which volumes have their data")
+	addOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a *app) reset(ctx context.Context, o resetOptions) (err error) {
+	if o.verbose {
+		o.Output = a.errOut
+	}
+	r, err := installer.PrepareReset(o.ResetOptions)
+	if errors.Is(err, installer.ErrNothingInstalled) {
+		fmt.Fprintln(a.errOut, err)
+		return a.printLeft(nil, o.format)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.plan {
+		return a.printResetPlan(r, o.format)
+	}
+	if !o.yes {
+		if f, ok := a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+			return usageError("nobody can be asked here: give --yes to reset this host, or --plan to see what that would do")
+		}
+		question := "Reset this host?"
+		if data := r.DataFolders(); len(data) > 0 && !o.KeepData {
+			question = fmt.Sprintf("Reset this host, and remove the data of volumes in %s? (--keep-data keeps them)", strings.Join(data, ", "))
+		}
+		if !a.confirm(question) {
+			return errors.New("not confirmed; nothing was changed")
+		}
+	}
+	begin := time.Now()
+	events := a.out
+	if o.format == "json" {
+		events = a.errOut
+	}
+	left, err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
+	if err != nil {
+		return fmt.Errorf("%w\nlog: %s\nrun 'sealift reset' again to go on", err, r.LogFile())
+	}
+	fmt.Fprintf(a.errOut, "this host is reset, in %s, log %s\n", time.Since(begin).Round(100*time.Millisecond), r.LogFile())
+	return a.printLeft(left, o.format)
+}
+
+func (a *app) printResetPlan(r *installer.Reset, format string) error {
+	if format == "json" {
+		return a.printJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
+	}
+	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tWHAT")
+	for _, s := range r.Plan() {
+		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "\n%s\n", strings.Join(r.Undoes(), "\n"))
+	return nil
+}
+
+func (a *app) printLeft(left []baseline.Left, format string) error {
+	if format == "json" {
+		if left == nil {
+			left = []baseline.Left{}
+		}
+		return a.printJSON(map[string]any{"left": left})
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LEFT\tWHY")
+	for _, l := range left {
+		fmt.Fprintf(t, "%s\t%s\n", l.What, l.Why)
+	}
+	return t.Flush()
+}

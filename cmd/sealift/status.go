@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/sealift/sealift/installer"
+)
+
+func (a *app) statusCommand() *cobra.Command {
+	var root, format string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far this node came, its add-ons, and the nodes of its cluster",
+		Long: `Show how far the install of this node came, with the last failure and its log; the add-ons with their versions and
+their health; and the nodes of the cluster. It works before there is a cluster, too, and when it does not answer.
+A worker sees nodes, and not how add-ons are.
+
+The exit code is 0 when all is well, and 1 otherwise.`,
+		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
+	}
+	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	addOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) status(ctx context.Context, root, format string) error {
+	s, err := installer.ReadStatus(ctx, root)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		err = a.printJSON(s)
+	} else {
+		err = a.printStatus(s)
+	}
+	if err == nil && !s.Healthy() {
+		err = fmt.Errorf("not all is well: this node is %s, its cluster %s", stateText(s.State), s.Cluster)
+	}
+	return err
+}
+
+// stateText says a state of installer.Status in words.
+func stateText(state string) string {
+	if state == "none" {
+		return "not installed"
+	}
+	return state
+}
+
+func (a *app) printStatus(s installer.Status) error {
+	fmt.Fprintf(a.out, "node     %s", stateText(s.State))
+	if s.Steps > 0 {
+		fmt.Fprintf(a.out, ", %d of %d steps finished", s.Finished, s.Steps)
+	}
+	fmt.Fprintln(a.out)
+	if s.Bundle != "" {
+		fmt.Fprintf(a.out, "bundle   %s\nlog      %s\n", s.Bundle, s.Log)
+	}
+	if s.Open != "" {
+		fmt.Fprintf(a.out, "open     step %s was begun and has not ended\n", s.Open)
+	}
+	if f := s.Failure; f != nil {
+		fmt.Fprintf(a.out, "failure  step %s, %s, log %s\n         %s\n", f.Step, f.Time.Format(time.RFC3339), f.Log,
+			strings.ReplaceAll(strings.TrimSpace(f.Error), "\n", "\n         "))
+	}
+	if s.State == "failed" || s.State == "interrupted" {
+		bundle, err := syntax.Quote(s.Bundle, syntax.LangBash)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "go on    sealift install --bundle %s\n", bundle)
+	}
+	fmt.Fprintf(a.out, "cluster  %s\n", s.Cluster)
+	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	if len(s.AddOns) > 0 {
+		fmt.Fprintln(t, "\nADD-ON\tVERSION\tSTATE\tHEALTH\tWHY")
+	}
+	for _, one := range s.AddOns {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", one.Name, one.Version, one.State, one.Health, firstLine(one.Why))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(s.Nodes) > 0 {
+		fmt.Fprintln(t, "\nNODE\tREADY\tROLES\tVERSION\tADDRESS\tWHY")
+	}
+	for _, n := range s.Nodes {
+		ready := "no"
+		if n.Ready {
+			ready = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, ready, strings.Join(n.Roles, ","), n.Version, n.Address, firstLine(n.Why))
+	}
+	return t.Flush()
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

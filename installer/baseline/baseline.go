@@ -1,0 +1,283 @@
+// Package baseline remembers what a host was like before it was changed, and what each step of an install changed, so that
+// all of it can be taken back.
+//
+// It compares states and does not ask who changed them: hooks are shell scripts, and kubeadm and package managers are
+// programs of others. It knows files, packages and the settings of a system; clusters and containers are not its business.
+package baseline
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/installer/host"
+)
+
+// State is what a host was like at one moment.
+type State struct {
+	Files    Files             `json:"files"`
+	Packages map[string]string `json:"packages"` // versions by name
+	System   host.State        `json:"system"`
+	// Folders are those that the caller asked about: whether they were there with something in them.
+	Folders map[string]bool `json:"folders"`
+	// Skipped are folders with too many files to be watched.
+	Skipped []string `json:"skipped,omitempty"`
+}
+
+// Change is what an install made of one file or package.
+type Change struct {
+	Step string `json:"step"`           // that changed it last
+	File *File  `json:"file,omitempty"` // as it was left; nil when it was removed
+	To   string `json:"to,omitempty"`   // the version of a package; empty when it was removed
+}
+
+// Changes are all of an install.
+type Changes struct {
+	Files    map[string]Change `json:"files"`
+	Packages map[string]Change `json:"packages"`
+}
+
+// Options says what is watched. The zero value watches this host.
+type Options struct {
+	Root    string   // of the host's file system, default /
+	Skip    []string // paths that are not watched, such as the install root
+	Folders []string // whose being there is to be remembered
+}
+
+// Record is the memory of one host, kept in a folder. Its methods are not for use from several goroutines at once.
+type Record struct {
+	dir     string
+	options Options
+	before  *State
+	seen    seen
+	changes Changes
+}
+
+// seen is what the last look found.
+type seen struct {
+	Files    Files             `json:"files"`
+	Packages map[string]string `json:"packages"`
+	Stamp    string            `json:"stamp"` // of the package manager's database
+}
+
+// The files of a Record. The first is written last: when it is there, so are the contents.
+const (
+	beforeName   = "before.json"
+	contentsName = "before.tar.gz"
+	changesName  = "changes.json"
+	seenName     = "seen.json"
+)
+
+// Open reads the record in dir. It is not an error that there is none.
+func Open(dir string, o Options) (*Record, error) {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	r := &Record{dir: dir, options: o, changes: Changes{Files: map[string]Change{}, Packages: map[string]Change{}}}
+	var before State
+	err := r.read(beforeName, &before)
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.before, r.seen = &before, seen{Files: before.Files, Packages: before.Packages}
+	var last seen // not decoded over r.seen, whose maps are those of the baseline
+	switch err := r.read(seenName, &last); {
+	case err == nil:
+		r.seen = last
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	if err := r.read(changesName, &r.changes); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Record) read(name string, into any) error {
+	data, err := os.ReadFile(filepath.Join(r.dir, name))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%s is damaged: %w", filepath.Join(r.dir, name), err)
+	}
+	return nil
+}
+
+func (r *Record) write(name string, value any) error {
+	return atomicfile.Fill(filepath.Join(r.dir, name), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(value) })
+}
+
+// Before gives the state before the first change, nil when it was never taken.
+func (r *Record) Before() *State { return r.before }
+
+// Changes gives what was changed, by path and by name.
+func (r *Record) Changes() Changes { return r.changes }
+
+// Begin is called before a run changes anything. The first time it takes the baseline. Later, what changed since the last
+// look is put down to the step that was open when the last run was killed; if none was, others changed it, and it is theirs.
+func (r *Record) Begin(ctx context.Context, open string) error {
+	if r.before == nil {
+		return r.take(ctx)
+	}
+	if open != "" {
+		return r.Note(ctx, open)
+	}
+	now, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	r.seen = now
+	return r.write(seenName, r.seen)
+}
+
+func (r *Record) take(ctx context.Context) error {
+	if err := atomicfile.MkdirAll(r.dir, 0o700); err != nil {
+		return err
+	}
+	before, err := Look(ctx, r.options)
+	if err != nil {
+		return fmt.Errorf("remember what the host is like: %w", err)
+	}
+	if err := keepContents(filepath.Join(r.dir, contentsName), r.options.Root, before.Files); err != nil {
+		return fmt.Errorf("remember what the host is like: %w", err)
+	}
+	if err := r.write(beforeName, before); err != nil {
+		return err
+	}
+	r.before, r.seen = &before, seen{Files: before.Files, Packages: before.Packages, Stamp: host.PackagesStamp()}
+	return nil
+}
+
+// Look takes the state of a host now.
+func Look(ctx context.Context, o Options) (s State, err error) {
+	if o.Root == "" {
+		o.Root = "/"
+	}
+	if s.Files, s.Skipped, err = scan(o.Root, o.Skip, nil); err != nil {
+		return s, err
+	}
+	if s.Packages, err = host.InstalledPackages(ctx); err != nil {
+		return s, err
+	}
+	s.Folders = make(map[string]bool)
+	for _, folder := range o.Folders {
+		entries, err := os.ReadDir(filepath.Join(o.Root, folder))
+		s.Folders[folder] = err == nil && len(entries) > 0
+	}
+	s.System, err = host.ReadState(ctx)
+	return s, err
+}
+
+func (r *Record) look(ctx context.Context) (seen, error) {
+	now := seen{Packages: r.seen.Packages, Stamp: host.PackagesStamp()}
+	var err error
+	if now.Files, _, err = scan(r.options.Root, r.options.Skip, r.seen.Files); err != nil {
+		return now, err
+	}
+	if now.Stamp != r.seen.Stamp || now.Stamp == "" {
+		now.Packages, err = host.InstalledPackages(ctx)
+	}
+	return now, err
+}
+
+// Note puts what changed since the last look down to a step, and returns when that, and what the step wrote, is on the disk.
+func (r *Record) Note(ctx context.Context, step string) error {
+	if err := r.sync(); err != nil {
+		return fmt.Errorf("write to the disk what step %s changed: %w", step, err)
+	}
+	now, err := r.look(ctx)
+	if err != nil {
+		return fmt.Errorf("note what step %s changed: %w", step, err)
+	}
+	changed := r.compare(now, step)
+	r.seen = now
+	if !changed {
+		return nil
+	}
+	if err := r.write(changesName, r.changes); err != nil {
+		return err
+	}
+	return r.write(seenName, r.seen)
+}
+
+// compare takes the differences to the last look into the changes.
+func (r *Record) compare(now seen, step string) (changed bool) {
+	for path := range union(r.seen.Files, now.Files) {
+		was, had := r.seen.Files[path]
+		is, has := now.Files[path]
+		if had == has && was.same(is) {
+			continue
+		}
+		changed = true
+		before, existed := r.before.Files[path]
+		switch {
+		case existed == has && before.same(is):
+			delete(r.changes.Files, path)
+		case has:
+			r.changes.Files[path] = Change{Step: step, File: &is}
+		default:
+			r.changes.Files[path] = Change{Step: step}
+		}
+	}
+	for name := range union(r.seen.Packages, now.Packages) {
+		if r.seen.Packages[name] == now.Packages[name] {
+			continue
+		}
+		changed = true
+		if r.before.Packages[name] == now.Packages[name] {
+			delete(r.changes.Packages, name)
+		} else {
+			r.changes.Packages[name] = Change{Step: step, To: now.Packages[name]}
+		}
+	}
+	return changed
+}
+
+func union[V any](a, b map[string]V) map[string]V {
+	all := maps.Clone(a)
+	if all == nil {
+		all = make(map[string]V)
+	}
+	maps.Copy(all, b)
+	return all
+}
+
+// sync writes the file systems that steps change to the disk. Shell scripts and the programs that they call do not.
+func (r *Record) sync() error {
+	done := make(map[uint64]bool)
+	for _, path := range append([]string{"/", r.dir, "/var/lib", "/usr", "/etc"}, watched()...) {
+		name := path
+		if path != r.dir {
+			name = filepath.Join(r.options.Root, path)
+		}
+		f, err := os.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		var stat unix.Stat_t
+		err = unix.Fstat(int(f.Fd()), &stat)
+		if err == nil && !done[stat.Dev] {
+			done[stat.Dev] = true
+			err = unix.Syncfs(int(f.Fd()))
+		}
+		if err := errors.Join(err, f.Close()); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// KubeletKubeconfig is where a node keeps its own credentials.
+const KubeletKubeconfig = "/etc/kubernetes/kubelet.conf"
+
+// How long a cluster is asked and waited for when a node leaves it: it may be gone, and then the node is cleaned all the same.
+const (
+	askTimeout   = 15 * time.Second
+	evictTimeout = 2 * time.Minute
+	evictPause   = 2 * time.Second
+)
+
+var (
+	nodesResource  = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	podsResource   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	slicesResource = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+)
+
+// Member is this node as a part of a cluster that it is about to leave.
+type Member struct {
+	Node string
+	// Others are the cluster's other nodes, as far as this node may know of them.
+	Others  []string
+	config  *rest.Config
+	servers []string // of the API, other than this node's
+	output  io.Writer
+}
+
+// Membership finds out what cluster this node is part of, with the best credentials that it has. A node without credentials gives
+// nil; one whose cluster does not answer, an error.
+func Membership(ctx context.Context, node string, output io.Writer) (*Member, error) {
+	for _, file := range []string{AdminKubeconfig, KubeletKubeconfig} {
+		if _, err := os.Stat(file); err != nil {
+			continue
+		}
+		config, err := clientcmd.BuildConfigFromFlags("", file)
+		if err == nil {
+			err = rest.LoadTLSFiles(config) // the files go before the node's last request
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", file, err)
+		}
+		config.Timeout = askTimeout
+		m := &Member{Node: node, config: config, output: output}
+		return m, m.look(ctx)
+	}
+	return nil, nil
+}
+
+func (m *Member) client(config *rest.Config) (dynamic.Interface, error) {
+	return dynamic.NewForConfig(config)
+}
+
+// look asks for the other nodes, and for where else the API is served. A worker may not know the former.
+func (m *Member) look(ctx context.Context) error {
+	client, err := m.client(m.config)
+	if err != nil {
+		return err
+	}
+	if _, err := client.Resource(nodesResource).Get(ctx, m.Node, metav1.GetOptions{}); err != nil {
+		return fmt.Errorf("the cluster does not know this node, or does not answer: %w", err)
+	}
+	nodes, err := client.Resource(nodesResource).List(ctx, metav1.ListOptions{})
+	if err == nil {
+		for _, n := range nodes.Items {
+			if n.GetName() != m.Node {
+				m.Others = append(m.Others, n.GetName())
+			}
+		}
+	}
+	served, err := client.Resource(slicesResource).Namespace("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
+	if err == nil {
+		m.servers = append(m.servers, apiServers(served.Items)...)
+	}
+	return nil
+}
+
+func apiServers(endpoints []unstructured.Unstructured) (servers []string) {
+	for _, slice := range endpoints {
+		ports, _, _ := unstructured.NestedSlice(slice.Object, "ports")
+		port := "6443"
+		if len(ports) > 0 {
+			if p, ok := ports[0].(map[string]any); ok {
+				port = fmt.Sprint(p["port"])
+			}
+		}
+		list, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
+		for _, one := range list {
+			e, ok := one.(map[string]any)
+			if !ok {
+				continue
+			}
+			addresses, _, _ := unstructured.NestedStringSlice(e, "addresses")
+			for _, a := range addresses {
+				servers = append(servers, "https://"+net.JoinHostPort(a, port))
+			}
+		}
+	}
+	return servers
+}
+
+// Drain keeps new pods from this node and moves those that it has, as their disruption budgets allow. Pods of DaemonSets and
+// of the node itself stay. What does not go in time is named in the error.
+func (m *Member) Drain(ctx context.Context) error {
+	client, err := m.client(m.config)
+	if err != nil {
+		return err
+	}
+	_, err = client.Resource(nodesResource).Patch(ctx, m.Node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	if err != nil {
+		fmt.Fprintf(m.output, "node %s cannot be marked as unschedulable: %v\n", m.Node, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	defer cancel()
+	for {
+		pods, err := client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.Node})
+		if err != nil {
+			return fmt.Errorf("list the pods of node %s: %w", m.Node, err)
+		}
+		var waiting []string
+		for _, pod := range pods.Items {
+			if !movable(pod) {
+				continue
+			}
+			name := pod.GetNamespace() + "/" + pod.GetName()
+			waiting = append(waiting, name)
+			if pod.GetDeletionTimestamp() == nil {
+				fmt.Fprintf(m.output, "evicting pod %s\n", name)
+				if err := evict(ctx, client, pod); err != nil {
+					fmt.Fprintf(m.output, "pod %s: %v\n", name, err)
+				}
+			}
+		}
+		if len(waiting) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("pods did not leave the node in %v and were ended: %s", evictTimeout, strings.Join(waiting, ", "))
+		case <-time.After(evictPause):
+		}
+	}
+}
+
+// movable says whether a pod would run elsewhere once it is gone here.
+func movable(pod unstructured.Unstructured) bool {
+	if _, mirror := pod.GetAnnotations()["kubernetes.io/config.mirror"]; mirror {
+		return false
+	}
+	phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase")
+	return phase != "Succeeded" && phase != "Failed" &&
+		!slices.ContainsFunc(pod.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" })
+}
+
+func evict(ctx context.Context, client dynamic.Interface, pod unstructured.Unstructured) error {
+	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
+		"metadata": map[string]any{"name": pod.GetName(), "namespace": pod.GetNamespace()}}}
+	_, err := client.Resource(podsResource).Namespace(pod.GetNamespace()).Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Forget removes the node from the cluster's list, when nothing runs on it any more: from an API server that is not on it.
+func (m *Member) Forget(ctx context.Context) error {
+	var errs []error
+	for _, server := range append([]string{m.config.Host}, m.servers...) {
+		config := rest.CopyConfig(m.config)
+		config.Host = server
+		client, err := m.client(config)
+		if err != nil {
+			return err
+		}
+		err = client.Resource(nodesResource).Delete(ctx, m.Node, metav1.DeleteOptions{})
+		if err == nil || apierrors.IsNotFound(err) {
+			return nil
+		}
+		errs = append(errs, err)
+		if apierrors.IsForbidden(err) { // a worker may not remove itself
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Reset undoes what kubeadm did to this node, and takes its etcd out of the cluster's. Where there is no kubeadm, or it did
+// nothing, nothing happens.
+func Reset(ctx context.Context, output io.Writer) error {
+	if _, err := exec.LookPath("kubeadm"); err != nil {
+		return nil //nolint:nilerr // then it has done nothing
+	}
+	if _, err := os.Stat("/etc/kubernetes"); err != nil {
+		return nil //nolint:nilerr // likewise
+	}
+	return kubeadm(ctx, output, "reset", "--force")
+}

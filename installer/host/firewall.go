@@ -1,0 +1,144 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// iptablesTools are the commands that may know rules, each with its table of its own in the kernel: for both versions of IP,
+// and for both ways in which kernels keep rules. What is not there is not asked.
+func iptablesTools() []string {
+	return []string{"iptables", "ip6tables", "iptables-legacy", "ip6tables-legacy", "iptables-nft", "ip6tables-nft"}
+}
+
+// savedTable is one table as iptables-save prints it.
+type savedTable struct {
+	name   string
+	chains []string // declared by users
+	rules  []string // as arguments
+}
+
+// savedTables asks one tool for everything; none when it is not there.
+func savedTables(ctx context.Context, tool string) ([]savedTable, error) {
+	save, err := exec.LookPath(tool + "-save")
+	if err != nil {
+		return nil, nil //nolint:nilerr // a host without the tool has none of its rules
+	}
+	out, err := exec.CommandContext(ctx, save).Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", save, err)
+	}
+	return parseSaved(string(out)), nil
+}
+
+func parseSaved(text string) (tables []savedTable) {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		name, isTable := strings.CutPrefix(line, "*")
+		switch {
+		case isTable:
+			tables = append(tables, savedTable{name: name})
+		case len(tables) == 0:
+		case strings.HasPrefix(line, ":"):
+			// built-in chains have a policy, others have "-"
+			if f := strings.Fields(line[1:]); len(f) > 1 && f[1] == "-" {
+				t := &tables[len(tables)-1]
+				t.chains = append(t.chains, f[0])
+			}
+		case strings.HasPrefix(line, "-A "):
+			t := &tables[len(tables)-1]
+			t.rules = append(t.rules, line)
+		}
+	}
+	return tables
+}
+
+// FirewallRules lists all rules and chains that are not built in, each with its tool and table. A tool that fails has none.
+func FirewallRules(ctx context.Context) (found []string) {
+	for _, tool := range []string{"iptables", "ip6tables"} {
+		tables, err := savedTables(ctx, tool)
+		if err != nil {
+			continue
+		}
+		for _, t := range tables {
+			for _, chain := range t.chains {
+				found = append(found, tool+" "+t.name+" chain "+chain)
+			}
+			for _, rule := range t.rules {
+				found = append(found, tool+" "+t.name+" "+rule)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+// RemoveChains removes the chains whose names begin with one of the prefixes, and the rules of others that lead into them.
+// Each table changes at once or not at all.
+func RemoveChains(ctx context.Context, output io.Writer, prefixes []string) error {
+	var errs []error
+	for _, tool := range iptablesTools() {
+		tables, err := savedTables(ctx, tool)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if script := removal(tables, prefixes); script != "" {
+			errs = append(errs, restoreRules(ctx, output, tool, script))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func restoreRules(ctx context.Context, output io.Writer, tool, script string) error {
+	var said strings.Builder
+	cmd := exec.CommandContext(ctx, tool+"-restore", "--noflush")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), output, io.MultiWriter(output, &said)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s-restore: %w: %s", tool, err, strings.TrimSpace(said.String()))
+	}
+	return nil
+}
+
+// removal is what iptables-restore is told.
+func removal(tables []savedTable, prefixes []string) string {
+	var script strings.Builder
+	for _, t := range tables {
+		going := slices.DeleteFunc(slices.Clone(t.chains), func(chain string) bool { return !hasPrefix(chain, prefixes) })
+		if len(going) == 0 {
+			continue
+		}
+		fmt.Fprintf(&script, "*%s\n", t.name)
+		for _, rule := range t.rules {
+			if !slices.Contains(going, strings.Fields(rule)[1]) && leadsInto(rule, going) {
+				fmt.Fprintf(&script, "-D%s\n", strings.TrimPrefix(rule, "-A"))
+			}
+		}
+		for _, verb := range []string{"-F", "-X"} {
+			for _, chain := range going {
+				fmt.Fprintf(&script, "%s %s\n", verb, chain)
+			}
+		}
+		script.WriteString("COMMIT\n")
+	}
+	return script.String()
+}
+
+func leadsInto(rule string, chains []string) bool {
+	f := strings.Fields(rule)
+	for i, word := range f[:len(f)-1] {
+		if (word == "-j" || word == "-g") && slices.Contains(chains, f[i+1]) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasPrefix(s string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(s, prefix) })
+}

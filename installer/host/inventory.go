@@ -1,0 +1,166 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// databases are where package managers write down what is installed; the first that is there is the host's.
+func databases() []string {
+	return []string{"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages"}
+}
+
+// PackagesStamp changes when packages do. It is empty when that cannot be told cheaply.
+func PackagesStamp() string {
+	var stamp strings.Builder
+	for _, name := range databases() {
+		for _, part := range []string{name, name + "-wal"} {
+			if info, err := os.Stat(part); err == nil {
+				fmt.Fprintf(&stamp, "%s %d %d\n", part, info.Size(), info.ModTime().UnixNano())
+			}
+		}
+	}
+	return stamp.String()
+}
+
+// InstalledPackages lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
+func InstalledPackages(ctx context.Context) (map[string]string, error) {
+	if _, err := exec.LookPath("dpkg-query"); err == nil {
+		return listed(ctx, parseDpkg, "dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\t${Version}\n")
+	}
+	if _, err := exec.LookPath("rpm"); err == nil {
+		return listed(ctx, parseRPM, "rpm", "--query", "--all", "--queryformat", "%{NAME}.%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")
+	}
+	return map[string]string{}, nil
+}
+
+func listed(ctx context.Context, parse func(line string, found map[string]string), name string, args ...string) (map[string]string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the packages of the host: %s: %w", name, err)
+	}
+	found := make(map[string]string)
+	for line := range strings.Lines(string(out)) {
+		parse(strings.TrimRight(line, "\n"), found)
+	}
+	return found, nil
+}
+
+// parseDpkg takes a package that is there, if only in part: want, state and error come first, see dpkg-query(1), and n and c
+// for state are not there, and settings alone.
+func parseDpkg(line string, found map[string]string) {
+	f := strings.Split(line, "\t")
+	if len(f) == 3 && len(f[0]) >= 2 && f[0][1] != 'n' && f[0][1] != 'c' {
+		found[f[1]] = f[2]
+	}
+}
+
+func parseRPM(line string, found map[string]string) {
+	name, version, ok := strings.Cut(line, "\t")
+	switch {
+	case !ok || strings.HasPrefix(name, "gpg-pubkey."):
+	case found[name] != "": // kernels may be there in several versions
+		found[name] += " " + version
+	default:
+		found[name] = version
+	}
+}
+
+// RemovePackages removes packages with their settings. One that another package needs stays, and is returned with the
+// reason.
+func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	if _, err := exec.LookPath("dpkg"); err == nil {
+		return purgeDpkg(ctx, output, names)
+	}
+	return eraseRPM(ctx, output, names)
+}
+
+// purgeDpkg lets dpkg decide, which goes on with the others when one is needed.
+func purgeDpkg(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
+	var said bytes.Buffer
+	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append([]string{"--purge", "--"}, names...)...)
+	if err == nil {
+		return nil, nil
+	}
+	there, listErr := InstalledPackages(ctx)
+	if listErr != nil {
+		return nil, listErr
+	}
+	kept := make(map[string]string)
+	for _, name := range names {
+		if there[name] != "" {
+			kept[name] = dpkgReason(said.String(), name)
+		}
+	}
+	if len(kept) == 0 {
+		return nil, err
+	}
+	return kept, nil
+}
+
+// dpkgReason finds what dpkg said of a package that it did not remove.
+func dpkgReason(said, name string) string {
+	short, _, _ := strings.Cut(name, ":")
+	for line := range strings.Lines(said) {
+		line = strings.TrimSpace(line)
+		if strings.Contains(line, "depends on "+short) && !strings.HasPrefix(line, short+" ") {
+			return strings.TrimSuffix(line, ".")
+		}
+	}
+	return "dpkg did not remove it; see the log"
+}
+
+// rpmNeeds is how rpm says that one cannot go: CAPABILITY is needed by (installed) PACKAGE.
+var rpmNeeds = regexp.MustCompile(`(?m)^\s*(\S.*?) is needed by \(installed\) (\S+)`)
+
+// eraseRPM leaves out of the transaction what rpm says is needed, until it agrees.
+func eraseRPM(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
+	going := make(map[string]bool)
+	for _, name := range names {
+		going[name] = true
+	}
+	kept := make(map[string]string)
+	for len(going) > 0 {
+		list := slices.Sorted(maps.Keys(going))
+		var said bytes.Buffer
+		err := run(ctx, io.MultiWriter(output, &said), nil, "rpm", append([]string{"--erase", "--test", "--"}, list...), nil)
+		if err == nil {
+			return kept, run(ctx, output, nil, "rpm", append([]string{"--erase", "--"}, list...), nil)
+		}
+		before := len(going)
+		for _, need := range rpmNeeds.FindAllStringSubmatch(said.String(), -1) {
+			for name := range rpmProviders(ctx, need[1]) {
+				if going[name] {
+					delete(going, name)
+					kept[name] = need[2] + " needs " + need[1]
+				}
+			}
+		}
+		if len(going) == before {
+			return kept, err
+		}
+	}
+	return kept, nil
+}
+
+// rpmProviders are the packages that provide a capability, which may have a version or be a file.
+func rpmProviders(ctx context.Context, capability string) map[string]string {
+	found, err := listed(ctx, parseRPM, "rpm", "--query", "--whatprovides", "--queryformat", "%{NAME}.%{ARCH}\t%{VERSION}\n", capability)
+	if err != nil {
+		return nil
+	}
+	return found
+}

@@ -1,0 +1,235 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// resetStep is the first step of a reset. When a journal has it the node is no longer what the journal says.
+const resetStep = "reset/leave"
+
+var (
+	errResetOpen = errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
+	// ErrNothingInstalled says that a reset has nothing to take back.
+	ErrNothingInstalled = errors.New("nothing to reset: sealift has not changed this host")
+)
+
+// ResetOptions says what is taken back. The zero value of a folder is its default.
+type ResetOptions struct {
+	Root   string
+	LogDir string
+	// KeepData leaves the folders in which volumes have their data.
+	KeepData bool
+	// Output receives what tools print, besides the log file; nil for nothing.
+	Output io.Writer
+}
+
+// Reset is an install that is about to be taken back. Nothing is changed before Run.
+type Reset struct {
+	options ResetOptions
+	journal *lifecycle.Journal
+	record  *baseline.Record
+	log     *runLog
+	node    string
+	member  *cluster.Member
+	left    []baseline.Left
+}
+
+// PrepareReset reads what was installed. Close must be called.
+func PrepareReset(o ResetOptions) (_ *Reset, err error) {
+	if o.Root == "" {
+		o.Root = DefaultRoot
+	}
+	if o.LogDir == "" {
+		o.LogDir = DefaultLogDir
+	}
+	if os.Geteuid() != 0 {
+		return nil, errNotRoot
+	}
+	facts, err := host.Discover()
+	if err != nil {
+		return nil, fmt.Errorf("look at the host: %w", err)
+	}
+	r := &Reset{options: o, node: facts.Hostname, log: newRunLog(o.LogDir, "reset", o.Output)}
+	if r.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	if r.record, err = openRecord(o.Root, o.LogDir); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	if r.record.Before() == nil {
+		return nil, errors.Join(r.nothing(), r.Close())
+	}
+	return r, nil
+}
+
+// nothing removes what an install leaves that was killed before it changed anything.
+func (r *Reset) nothing() error {
+	if len(r.journal.Records()) > 0 {
+		return fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back", StateDir(r.options.Root))
+	}
+	if _, err := os.Stat(StateDir(r.options.Root)); err == nil {
+		return errors.Join(ErrNothingInstalled, os.RemoveAll(r.options.Root))
+	}
+	return ErrNothingInstalled
+}
+
+// Close gives the node free.
+func (r *Reset) Close() error { return errors.Join(r.journal.Close(), r.log.close()) }
+
+// LogFile is where the output of this run goes.
+func (r *Reset) LogFile() string { return r.log.name }
+
+// Plan gives the steps of the reset, all of which run, however far an earlier one came.
+func (r *Reset) Plan() lifecycle.Plan {
+	inputs := lifecycle.Digest(time.Now())
+	var plan lifecycle.Plan
+	for _, s := range []struct {
+		id, title string
+		timeout   time.Duration
+		run       func(context.Context) error
+	}{
+		{resetStep, "move pods to other nodes", shortTime, r.leave},
+		{"reset/kubeadm", "undo what kubeadm did", 2 * shortTime, r.kubeadm},
+		{"reset/services", "stop services", shortTime, r.services},
+		{"reset/containers", "end containers", shortTime, r.containers},
+		{"reset/network", "remove pod networks", shortTime, r.network},
+		{"reset/packages", "remove host packages", hookTime, r.packages},
+		{"reset/folders", "remove the cluster's folders", hookTime, r.folders},
+		{"reset/files", "restore files", shortTime, r.files},
+		{"reset/system", "restore settings of the kernel, swap and services", shortTime, r.system},
+	} {
+		plan = append(plan, lifecycle.Step{ID: s.id, Phase: lifecycle.Reset, Title: s.title, Timeout: s.timeout, Inputs: inputs, Run: r.tolerant(s.title, s.run)})
+	}
+	return plan
+}
+
+// tolerant turns the failure of a step into something that is left: what comes after it is worth doing all the same. Only
+// an interruption ends the reset.
+func (r *Reset) tolerant(title string, run func(context.Context) error) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		err := run(ctx)
+		if errors.Is(context.Cause(ctx), context.Canceled) {
+			return nil, context.Canceled
+		}
+		if err != nil {
+			fmt.Fprintln(r.log, err)
+			r.leaves(title, "failed: %v", err)
+		}
+		return nil, nil
+	}
+}
+
+func (r *Reset) leaves(what, why string, args ...any) {
+	r.left = append(r.left, baseline.Left{What: what, Why: fmt.Sprintf(why, args...)})
+}
+
+// Run takes the install back. It returns what is not as it was before, with the reasons.
+func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
+	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.
+	for _, folder := range []string{"addons", "host-packages", "kustomize"} {
+		if err := os.RemoveAll(filepath.Join(r.options.Root, folder)); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.record.Begin(ctx, r.journal.Open()); err != nil {
+		return nil, err
+	}
+	if _, err := lifecycle.Run(ctx, r.Plan(), r.journal, r.log.narrate(observe)); err != nil {
+		return nil, err
+	}
+	now, err := baseline.Look(ctx, baseline.Options{Skip: []string{r.options.Root, r.options.LogDir}})
+	if err != nil {
+		return r.left, fmt.Errorf("compare the host with what it was: %w", err)
+	}
+	r.explain(r.record.Differences(now))
+	return r.left, r.removeRoot()
+}
+
+// removeRoot removes what remembers the install, last: until then a reset that was interrupted can be run again.
+func (r *Reset) removeRoot() error {
+	state := StateDir(r.options.Root)
+	entries, err := os.ReadDir(r.options.Root)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if path := filepath.Join(r.options.Root, e.Name()); path != state {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	if err := os.Remove(installedBinary); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(r.options.Root)
+}
+
+// explain adds differences that no step has explained. What comes and goes by itself is not worth a line.
+func (r *Reset) explain(different []baseline.Left) {
+	var explained []string
+	for _, l := range r.left {
+		explained = append(explained, l.What)
+	}
+	for _, d := range different {
+		kind, name, _ := strings.Cut(d.What, " ")
+		switch {
+		case d.What == installedBinary, slices.Contains(explained, d.What), kind == "service", kind == "route" && d.Why == "was there before":
+		case kind == "mount" && strings.HasPrefix(name, "/run/"):
+		case kind == "kernel":
+			r.leaves(d.What, "is still loaded and harmless; it is gone after the next restart")
+		default:
+			r.left = append(r.left, d)
+		}
+	}
+	if _, err := os.Stat(r.options.LogDir); err == nil {
+		r.leaves(r.options.LogDir, "logs are kept; remove them when nobody needs them any more")
+	}
+}
+
+// leave moves pods away. It is no use on the only node, where nothing could go.
+func (r *Reset) leave(ctx context.Context) error {
+	var err error
+	if r.member, err = cluster.Membership(ctx, r.node, r.log); err != nil {
+		fmt.Fprintln(r.log, err)
+		r.member = nil
+		r.leaves("node "+r.node, "the cluster did not answer; if it has other nodes, run there: kubectl delete node %s", r.node)
+		return nil
+	}
+	if r.member == nil || len(r.member.Others) == 0 {
+		return nil
+	}
+	if err := r.member.Drain(ctx); err != nil {
+		r.leaves("pods of this node", "%v", err)
+	}
+	return nil
+}
+
+func (r *Reset) kubeadm(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, shortTime)
+	defer cancel()
+	if err := cluster.Reset(bounded, r.log); err != nil { // what it left undone, the next steps do
+		fmt.Fprintln(r.log, err)
+	}
+	if r.member == nil || len(r.member.Others) == 0 {
+		return nil
+	}
+	if err := r.member.Forget(ctx); err != nil {
+		fmt.Fprintln(r.log, err)
+		r.leaves("node "+r.node, "is still in the cluster's list, from which it may not take itself; on a control plane run: kubectl delete node %s", r.node)
+	}
+	return nil
+}

@@ -1,0 +1,273 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/installer/host"
+)
+
+// clusterFolders are those that kubelet, containerd, etcd and pod networks make. They are removed with all that is in them,
+// unless something was there before the install.
+func clusterFolders() []string {
+	return []string{
+		"/etc/kubernetes", "/etc/cni", "/etc/containerd", "/etc/crictl.yaml", "/opt/cni", "/opt/containerd", "/usr/libexec/kubernetes",
+		"/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", containerdDir, "/var/lib/calico", "/var/lib/weave", "/var/log/containers",
+		"/var/log/pods", "/var/log/apiserver", "/run/flannel", "/run/containerd", "/run/kubernetes", "/run/calico", "/run/netns", "/run/nri",
+	}
+}
+
+// dataFolders are where volumes have their data.
+func dataFolders() []string {
+	return []string{"/opt/local-path-provisioner", "/var/openebs", "/var/lib/rook", "/var/lib/longhorn", "/opt/replicated"}
+}
+
+// chainPrefixes begin the names of the firewall's chains that kube-proxy, kubelet and pod networks make.
+func chainPrefixes() []string {
+	return []string{"KUBE-", "CNI-", "FLANNEL-", "cali-", "WEAVE", "CILIUM_"}
+}
+
+// DataFolders are the folders with data of volumes that a reset would remove.
+func (r *Reset) DataFolders() (found []string) {
+	for _, folder := range dataFolders() {
+		if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 && !r.record.Before().Folders[folder] {
+			found = append(found, folder)
+		}
+	}
+	return found
+}
+
+// units are those whose files the install made, the kubelet first: it would start again what the others end.
+func (r *Reset) units() (names []string) {
+	for path, change := range r.record.Changes().Files {
+		_, existed := r.record.Before().Files[path]
+		folder, name := filepath.Split(path)
+		isUnit := slices.Contains([]string{".service", ".socket", ".timer", ".path", ".mount"}, filepath.Ext(name))
+		folder = strings.TrimSuffix(folder, "/")
+		if !existed && change.File != nil && isUnit && slices.Contains([]string{"/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system"}, folder) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if first := a == "kubelet.service"; first != (b == "kubelet.service") {
+			if first {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(a, b)
+	})
+	return names
+}
+
+func (r *Reset) services(ctx context.Context) error {
+	var errs []error
+	for _, unit := range r.units() {
+		if err := exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", unit).Run(); err != nil && ctx.Err() == nil {
+			continue
+		}
+		errs = append(errs, host.Command(ctx, r.log, "systemctl", "stop", unit))
+	}
+	return errors.Join(errs...)
+}
+
+// ownContainers says whether containerd came with the install.
+func (r *Reset) ownContainers() bool { return !r.record.Before().Folders[containerdDir] }
+
+func (r *Reset) containers(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := host.KillContainers(bounded, "k8s.io")
+	folders := []string{"/var/lib/kubelet", "/run/netns"}
+	if r.ownContainers() {
+		folders = append(folders, "/run/containerd", containerdDir)
+	}
+	return errors.Join(err, host.Unmount(folders, r.record.Before().System.Mounts))
+}
+
+func (r *Reset) network(ctx context.Context) error {
+	before := r.record.Before().System
+	return errors.Join(host.RemoveLinks(ctx, r.log, before.Links), host.RemoveChains(ctx, r.log, chainPrefixes()), host.RemoveRoutes(ctx, r.log, before.Routes, r.networks()))
+}
+
+// networks are the cluster's, as the journal has them.
+func (r *Reset) networks() (found []string) {
+	for _, rec := range r.journal.Records() {
+		for _, n := range networks() {
+			if value := rec.State[n.variable]; value != "" && !slices.Contains(found, value) {
+				found = append(found, value)
+			}
+		}
+	}
+	return found
+}
+
+// newPackages are those that the install brought, and that nobody removed or replaced since.
+func (r *Reset) newPackages() (names []string) {
+	for name, change := range r.record.Changes().Packages {
+		if r.record.Before().Packages[name] == "" && change.To != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (r *Reset) packages(ctx context.Context) error {
+	there, err := host.InstalledPackages(ctx)
+	if err != nil {
+		return err
+	}
+	names := slices.DeleteFunc(r.newPackages(), func(name string) bool { return there[name] == "" })
+	if err := r.record.Begin(ctx, ""); err != nil {
+		return err
+	}
+	kept, err := host.RemovePackages(ctx, r.log, names)
+	// A package takes settings with it that it found here: those come back with the other files.
+	err = errors.Join(err, r.record.Note(ctx, "reset/packages"))
+	for _, name := range slices.Sorted(maps.Keys(kept)) {
+		r.leaves("package "+name, "is kept: %s", kept[name])
+	}
+	return err
+}
+
+func (r *Reset) folders(context.Context) error {
+	var errs []error
+	data := r.DataFolders()
+	for _, folder := range append(clusterFolders(), data...) {
+		if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		switch {
+		case r.record.Before().Folders[folder]:
+			r.leaves(folder, "had files before the install; it is kept with what is in it now")
+		case slices.Contains(data, folder) && r.options.KeepData:
+			r.leaves(folder, "has the data of volumes, which are kept as asked")
+		default:
+			_, watched := r.record.Before().Files[folder]
+			errs = append(errs, empty(folder, watched))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// empty removes what is in a folder, and the folder itself unless it was there before or is a mount point.
+func empty(folder string, keep bool) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return os.Remove(folder)
+	}
+	for _, e := range entries {
+		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+			return err
+		}
+	}
+	if keep {
+		return nil
+	}
+	if err := os.Remove(folder); err != nil && !errors.Is(err, syscall.EBUSY) {
+		return err
+	}
+	return nil
+}
+
+func (r *Reset) files(ctx context.Context) error {
+	left, err := r.record.UndoFiles(installedBinary)
+	r.left = append(r.left, left...)
+	return errors.Join(err, host.Command(ctx, r.log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
+}
+
+// resetFailed makes systemd forget units that are gone; it knows those alone that failed.
+func resetFailed(ctx context.Context, units []string) error {
+	for _, unit := range units {
+		if err := exec.CommandContext(ctx, "systemctl", "reset-failed", unit).Run(); err != nil && ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// system gives settings that no file holds their former values, and starts what ran before.
+func (r *Reset) system(ctx context.Context) error {
+	now, err := host.ReadState(ctx)
+	if err != nil {
+		return err
+	}
+	before := r.record.Before().System
+	var errs []error
+	for path, value := range now.Sysctls {
+		if was, known := before.Sysctls[path]; known && was != value {
+			if err := host.SetSysctl(path, was); err != nil {
+				r.leaves("sysctl "+strings.ReplaceAll(path, "/", "."), "is %s, and was %s before; it cannot be set back: %v", value, was, err)
+			}
+		}
+	}
+	for _, swap := range before.Swaps {
+		if !slices.Contains(now.Swaps, swap) {
+			errs = append(errs, host.Command(ctx, r.log, "swapon", swap))
+		}
+	}
+	for _, unit := range before.Units {
+		if !slices.Contains(now.Units, unit) && stillThere(ctx, unit) {
+			errs = append(errs, host.Command(ctx, r.log, "systemctl", "start", unit))
+		}
+	}
+	for _, module := range now.Modules {
+		if !slices.Contains(before.Modules, module) {
+			_ = host.Command(ctx, r.log, "modprobe", "--remove", "--quiet", module) // or something uses it, and it is named at the end
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stillThere says whether a unit is installed to run by itself: those of a session or a boot come and go.
+func stillThere(ctx context.Context, unit string) bool {
+	out, err := exec.CommandContext(ctx, "systemctl", "is-enabled", unit).Output()
+	return err == nil && strings.TrimSpace(string(out)) == "enabled"
+}
+
+// Undoes says what the reset will do to the host, as a person reads it.
+func (r *Reset) Undoes() (lines []string) {
+	if names := r.newPackages(); len(names) > 0 {
+		lines = append(lines, "packages removed: "+strings.Join(names, " "))
+	}
+	if units := r.units(); len(units) > 0 {
+		lines = append(lines, "services stopped and removed: "+strings.Join(units, " "))
+	}
+	var folders []string
+	for _, folder := range clusterFolders() {
+		if _, err := os.Lstat(folder); err == nil && !r.record.Before().Folders[folder] {
+			folders = append(folders, folder)
+		}
+	}
+	if len(folders) > 0 {
+		lines = append(lines, "folders removed: "+strings.Join(append(folders, r.options.Root), " "))
+	}
+	var restored, removed int
+	for path := range r.record.Changes().Files {
+		if _, existed := r.record.Before().Files[path]; existed {
+			restored++
+		} else {
+			removed++
+		}
+	}
+	lines = append(lines, fmt.Sprintf("files removed: %d, given their former content: %d", removed, restored))
+	if data := r.DataFolders(); len(data) > 0 {
+		verb := "data of volumes removed: "
+		if r.options.KeepData {
+			verb = "data of volumes kept: "
+		}
+		lines = append(lines, verb+strings.Join(data, " "))
+	}
+	return lines
+}

@@ -1,0 +1,202 @@
+package installer
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// runName is the file in the state folder that says what the last run was about.
+const runName = "run.json"
+
+// lastRun is what outlives a run besides its journal.
+type lastRun struct {
+	Installer string         `json:"installer"`
+	Bundle    string         `json:"bundle"`
+	Log       string         `json:"log"`
+	Began     time.Time      `json:"began"`
+	AddOns    []AddOnStatus  `json:"addOns"`
+	Plan      lifecycle.Plan `json:"plan"`
+}
+
+func (i *Install) writeRun() error {
+	run := lastRun{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.name, Began: time.Now().UTC(), Plan: i.plan}
+	if path, err := filepath.Abs(i.options.Bundle); err == nil {
+		run.Bundle = path
+	}
+	for _, a := range i.addOns {
+		run.AddOns = append(run.AddOns, AddOnStatus{Name: a.name(), Version: a.info.Version})
+	}
+	return atomicfile.Fill(filepath.Join(StateDir(i.options.Root), runName), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(run) })
+}
+
+// AddOnStatus is how far an add-on came on this node, and how it is in the cluster.
+type AddOnStatus struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	State   string `json:"state"`            // installed, installing, failed, pending
+	Health  string `json:"health,omitempty"` // ready, not ready, unknown; empty when it runs nothing in the cluster
+	Why     string `json:"why,omitempty"`
+}
+
+// Failure is the step at which the last run stopped.
+type Failure struct {
+	Step  string    `json:"step"`
+	Time  time.Time `json:"time"`
+	Error string    `json:"error"`
+	Log   string    `json:"log"`
+}
+
+// Status is what this node is and how far it came.
+type Status struct {
+	// State is none, running, interrupted, failed, installed, or resetting.
+	State     string         `json:"state"`
+	Installer string         `json:"installer,omitempty"`
+	Bundle    string         `json:"bundle,omitempty"`
+	Log       string         `json:"log,omitempty"`
+	Steps     int            `json:"steps"`
+	Finished  int            `json:"finished"`
+	Open      string         `json:"open,omitempty"` // the step that was begun and did not end
+	Failure   *Failure       `json:"failure,omitempty"`
+	AddOns    []AddOnStatus  `json:"addOns"`
+	Nodes     []cluster.Node `json:"nodes"`
+	Cluster   string         `json:"cluster"` // how the cluster answers
+}
+
+// clusterTime bounds how long a cluster is asked for its state.
+const clusterTime = 20 * time.Second
+
+// ReadStatus looks at this node and its cluster. It waits for nobody and changes nothing; a cluster that does not answer is
+// part of the status.
+func ReadStatus(ctx context.Context, root string) (Status, error) {
+	s := Status{State: "none", AddOns: []AddOnStatus{}, Nodes: []cluster.Node{}, Cluster: "this node is part of none"}
+	records, err := lifecycle.ReadJournal(StateDir(root))
+	if err != nil {
+		return s, fmt.Errorf("read the journal: %w", err)
+	}
+	var run lastRun
+	data, err := os.ReadFile(filepath.Join(StateDir(root), runName))
+	if err == nil {
+		err = json.Unmarshal(data, &run)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("read what the last run was: %w", err)
+	}
+	s.read(records, run, lifecycle.Busy(StateDir(root)))
+	asked, cancel := context.WithTimeout(ctx, clusterTime)
+	defer cancel()
+	s.askCluster(asked)
+	return s, ctx.Err()
+}
+
+// read makes the status of what the journal and the last run say.
+func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
+	s.Installer, s.Bundle, s.Log, s.Steps = run.Installer, run.Bundle, run.Log, len(run.Plan)
+	last := make(map[string]lifecycle.Record)
+	for _, rec := range records {
+		last[rec.Step] = rec
+	}
+	done := func(step lifecycle.Step) bool {
+		return last[step.ID].Outcome == lifecycle.Finished && last[step.ID].Inputs == step.Inputs
+	}
+	for _, step := range run.Plan {
+		if done(step) {
+			s.Finished++
+		}
+	}
+	for _, a := range run.AddOns {
+		a.State = addOnState(a.Name, run.Plan, last, done)
+		s.AddOns = append(s.AddOns, a)
+	}
+	s.State = "installed"
+	if len(records) == 0 {
+		s.State = "none"
+	} else if newest := records[len(records)-1]; newest.Outcome == lifecycle.Started {
+		s.Open = newest.Step
+	} else if newest.Outcome == lifecycle.Failed {
+		s.Failure = &Failure{newest.Step, newest.Time, newest.Error, run.Log}
+	}
+	_, resetting := last[resetStep]
+	switch {
+	case resetting:
+		s.State = "resetting"
+	case busy:
+		s.State = "running"
+	case s.Failure != nil:
+		s.State = "failed"
+	case s.Finished < s.Steps:
+		s.State = "interrupted"
+	}
+}
+
+func addOnState(name string, plan lifecycle.Plan, last map[string]lifecycle.Record, done func(lifecycle.Step) bool) string {
+	var all, finished int
+	for _, step := range plan {
+		if step.AddOn != name {
+			continue
+		}
+		all++
+		if last[step.ID].Outcome == lifecycle.Failed {
+			return "failed"
+		}
+		if done(step) {
+			finished++
+		}
+	}
+	switch finished {
+	case all:
+		return "installed"
+	case 0:
+		return "pending"
+	}
+	return "installing"
+}
+
+func (s *Status) askCluster(ctx context.Context) {
+	view, err := cluster.NewView()
+	if err == nil && view == nil {
+		return
+	}
+	s.Cluster = "answers"
+	if err == nil {
+		s.Nodes, err = view.Nodes(ctx)
+	}
+	if err != nil {
+		s.Cluster, s.Nodes = "does not answer: "+err.Error(), []cluster.Node{}
+		return
+	}
+	var names []string
+	for _, a := range s.AddOns {
+		names = append(names, a.Name)
+	}
+	health, err := view.Health(ctx, names)
+	for i := range s.AddOns {
+		a := &s.AddOns[i]
+		h, runs := health[a.Name]
+		switch {
+		case err != nil:
+			a.Health, a.Why = "unknown", err.Error()
+		case runs && h.Ready == h.Total:
+			a.Health = "ready"
+		case runs:
+			a.Health, a.Why = "not ready", h.Trouble
+		}
+	}
+}
+
+// Healthy says whether all that is known of the node and the cluster is well.
+func (s Status) Healthy() bool {
+	return s.State == "installed" && s.Cluster == "answers" &&
+		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return !n.Ready }) &&
+		!slices.ContainsFunc(s.AddOns, func(a AddOnStatus) bool { return a.Health == "not ready" })
+}
