@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -13,20 +12,12 @@ import (
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-// call runs a command line in this process.
-func call(t *testing.T, args ...string) (code int, out, errOut string) {
-	t.Helper()
-	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), args, nil, &stdout, &stderr)
-	return code, stdout.String(), stderr.String()
-}
-
 func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	dir := t.TempDir()
 	archive := writePackage(t, dir, "large", 48<<20)
-	if code, _, said := call(t, "publish", archive, "--store", server.URL("stable"), "--cache", filepath.Join(dir, "cache")); code != 0 {
+	if code, _, said := command(t, "publish", archive, "--store", server.URL("stable"), "--cache", filepath.Join(dir, "cache")); code != 0 {
 		t.Fatal(said)
 	}
 	web := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(archive))))
@@ -37,7 +28,7 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := line.Received()
-			code, out, said := call(t, "inspect", location, "-o", "json")
+			code, out, said := command(t, "inspect", location, "-o", "json")
 			var got archiveSummary
 			if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 				t.Fatalf("exit %d, %v: %s", code, err, said)
@@ -48,7 +39,7 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 			if read := line.Received() - before; read > 1<<20 {
 				t.Errorf("%d bytes were read for an index", read)
 			}
-			if code, out, said := call(t, "verify", location); code != 0 || !strings.Contains(out, "are as the index says") {
+			if code, out, said := command(t, "verify", location); code != 0 || !strings.Contains(out, "are as the index says") {
 				t.Errorf("verify: exit %d, %s%s", code, out, said)
 			}
 		})
@@ -62,7 +53,7 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 		if err := os.WriteFile(archive, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		code, _, said := call(t, "verify", web.URL+"/large-1.0.tar.gz")
+		code, _, said := command(t, "verify", web.URL+"/large-1.0.tar.gz")
 		if code != exitFailed || !strings.Contains(said, "addons/large/1.0/") {
 			t.Errorf("exit %d: %s", code, said)
 		}
@@ -82,7 +73,7 @@ func TestWhatIsNoArchiveInAStore(t *testing.T) {
 		"http://[::1/a.tar.gz":      {exitUsage, "is not a URL"},
 		"https://user:p@host/a/b/#": {exitUsage, "user:xxxxx@host"},
 	} {
-		if code, _, said := call(t, "inspect", location); code != row.code || !strings.Contains(said, row.want) {
+		if code, _, said := command(t, "inspect", location); code != row.code || !strings.Contains(said, row.want) {
 			t.Errorf("%s: exit %d, %s, want %q", location, code, said, row.want)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -71,6 +72,7 @@ func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
 		return usageError("%v", err)
 	}
 	results := []builder.Locked{}
+	var failed []error
 	drifted := 0
 	for _, dir := range dirs {
 		fmt.Fprintf(a.errOut, "resolving %s\n", dir)
@@ -79,8 +81,12 @@ func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
 		for _, w := range r.Warnings {
 			fmt.Fprintln(a.errOut, w.Error())
 		}
-		if err != nil {
-			return err
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil { // the others are none the worse for it
+			failed = append(failed, err)
+			continue
 		}
 		results = append(results, r)
 		if o.check && len(r.Changes) > 0 {
@@ -96,9 +102,9 @@ func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
 		}
 	}
 	if drifted > 0 {
-		return fmt.Errorf("%d of %d locks are not what their Manifests stand for now; see what changed, and lock anew with sealift lock --update", drifted, len(dirs))
+		failed = append(failed, fmt.Errorf("%d of %d locks are not what their Manifests stand for now; see what changed, and lock anew with sealift lock --update", drifted, len(dirs)))
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // printLocked writes one line for each change of a lock, and one for the lock.

@@ -89,6 +89,15 @@ func TestLock(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 	})
+	t.Run("an add-on that cannot be locked beside one that can", func(t *testing.T) {
+		broken := filepath.Join(work, "broken", "1.0")
+		put(filepath.Join(broken, "Manifest"), "asset tool https://files.example.com/absent\n")
+		base = append(base[:4], broken, dir)
+		code, out, errOut := sealift("lock", "--update")
+		if code != exitFailed || !strings.Contains(out, lockFile+": written, 1 changes") || !strings.Contains(errOut, "absent answered 404") {
+			t.Errorf("exit code %d\nstdout: %s\nstderr: %s", code, out, errOut)
+		}
+	})
 }
 
 func TestSizes(t *testing.T) {
