@@ -85,4 +85,5 @@ const (
 	InstallerName = "installer.yaml" // the Installer that the bundle is for
 	ScriptName    = "install.sh"     // starts BinaryName
 	BinaryName    = "bin/sealift"
+	PreflightName = "bin/sealift-preflight" // makes the checks of add-ons; a bundle may lack it
 )

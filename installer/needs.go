@@ -18,20 +18,6 @@ const unpackedPackage = 5
 // clusterSpace is what etcd, logs and pods take in a new cluster's first days, and what the kubelet wants to stay free.
 const clusterSpace = 2 << 30
 
-// Preflight looks at the host and changes nothing.
-func (i *Install) Preflight(ctx context.Context) (preflight.Report, error) {
-	h, err := preflight.ThisHost(i.facts.Target())
-	if err != nil {
-		return preflight.Report{}, err
-	}
-	needs, err := i.needs()
-	if err != nil {
-		return preflight.Report{}, err
-	}
-	return preflight.Run(ctx, append(preflight.Builtin(h, needs),
-		preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "bundle", Probe: i.whole}))
-}
-
 // whole reads all of the bundle, so that damage is found before anything is changed and not in the middle. What is used is
 // checked once more while it is being used: a disk may have been swapped.
 func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
@@ -44,7 +30,7 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 		return
 	}
 	if err := i.archive.Verify(ctx); err != nil {
-		r.Failf("copy the bundle again", "damaged: %v", err)
+		r.Refusef("copy the bundle again", "damaged: %v", err)
 		return
 	}
 	r.Passf("%d files are as its index says", len(i.archive.Index.Entries))
@@ -60,10 +46,10 @@ func (i *Install) address(_ context.Context, r *preflight.Reporter) {
 }
 
 // needs computes from the index what the pending steps will take.
-func (i *Install) needs() (preflight.Needs, error) {
-	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
+func (i *Install) needs() (n hostNeeds, err error) {
+	n.Needs = preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
-		n.Ports = preflight.ControlPlanePorts()
+		n.Role = preflight.ControlPlane
 	}
 	pending := make(map[string]bool)
 	for _, step := range i.Pending() {
@@ -92,7 +78,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	}
 	images, err := runtime.UnpackedSize(layouts...)
 	if err != nil {
-		return preflight.Needs{}, err
+		return n, err
 	}
 	n.Space = []preflight.Space{
 		{Path: i.options.Root, Bytes: files}, {Path: "/usr", Bytes: system}, {Path: containerdDir, Bytes: i.imageSpace(uint64(images))},

@@ -29,12 +29,18 @@ type Host struct {
 	Disk func(path string) (Filesystem, error)
 	// PortError says why a TCP port cannot be listened on; nil when it is free.
 	PortError func(ctx context.Context, port int) error
+	// Dial connects to an address host:port and hangs up.
+	Dial func(ctx context.Context, address string) error
+	// ClockSynced tells whether anything keeps the clock.
+	ClockSynced func() (bool, error)
 }
 
 // Filesystem is one mounted file system.
 type Filesystem struct {
 	ID   uint64 // equal for paths that share the space
 	Free uint64 // bytes that anyone may still write, which is what the kubelet goes by
+	// Total is its size in bytes.
+	Total uint64
 }
 
 // ThisHost is the machine that this process runs on. Target is for the caller to say.
@@ -53,6 +59,7 @@ func ThisHost(target string) (Host, error) {
 		Now:       time.Now,
 		Disk:      disk,
 		PortError: portError,
+		Dial:      dial, ClockSynced: clockSynced,
 	}, nil
 }
 
@@ -75,7 +82,7 @@ func disk(path string) (Filesystem, error) {
 		if !ok {
 			return Filesystem{}, fmt.Errorf("ask for the device of %s: not told by this system", path)
 		}
-		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize)}, nil
+		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), Total: space.Blocks * uint64(space.Bsize)}, nil
 	}
 }
 
@@ -87,4 +94,27 @@ func portError(ctx context.Context, port int) error {
 		return err
 	}
 	return listener.Close()
+}
+
+// dialTime is how long another node may take to answer, in a network that is slow.
+const dialTime = 10 * time.Second
+
+func dial(ctx context.Context, address string) error {
+	dialer := net.Dialer{Timeout: dialTime}
+	connection, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return connection.Close()
+}
+
+// clockSynced asks the kernel, adjtimex(2), which whoever keeps the clock tells.
+func clockSynced() (bool, error) {
+	var asked unix.Timex
+	state, err := unix.Adjtimex(&asked)
+	if err != nil {
+		return false, fmt.Errorf("ask the kernel about its clock: %w", err)
+	}
+	const unsynchronised = 5 // TIME_ERROR
+	return state != unsynchronised, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,8 +18,10 @@ func (p probes) memory(_ context.Context, r *Reporter) {
 	switch {
 	case err != nil:
 		r.unknown(err)
-	case total < minMemory:
-		r.Warnf("give the host more", "%d MiB of memory; a control plane wants %d", total>>20, minMemory>>20)
+	case p.needs.Role == ControlPlane && total < minMemory:
+		r.Failf("give the host more, or let it be a worker", "%d MiB; a control plane needs %d, and kubeadm refuses less", total>>20, minMemory>>20)
+	case p.needs.Role == ControlPlane && total < comfortableMemory:
+		r.Warnf("give the host more before it gets work to do", "%d MiB; a control plane takes most of it", total>>20)
 	default:
 		r.Passf("%d MiB", total>>20)
 	}
@@ -118,4 +121,94 @@ func (p probes) controllers() (version int, names []string, err error) {
 		}
 	}
 	return 1, names, nil
+}
+
+// modules looks for what containers and Services need of the kernel: built in, loaded, or on the disk to be loaded.
+func (p probes) modules(_ context.Context, r *Reporter) {
+	if p.needs.Role == NoNode {
+		r.Passf("none are needed")
+		return
+	}
+	release, err := fs.ReadFile(p.host.Root, "proc/sys/kernel/osrelease")
+	if err != nil {
+		r.unknown(err)
+		return
+	}
+	loadable := p.loadable("lib/modules/" + strings.TrimSpace(string(release)))
+	for _, m := range []struct{ name, sign, without string }{
+		{"overlay", "proc/filesystems", "containers have their file systems from it"},
+		{"br_netfilter", "proc/sys/net/bridge/bridge-nf-call-iptables", "Services cannot be reached from pods without it"},
+	} {
+		has := p.hasModule(m.name, m.sign)
+		switch {
+		case has:
+			r.Passf("%s is there", m.name)
+		case loadable == nil:
+			r.Warnf("see whether modprobe "+m.name+" works on the machine", "cannot tell whether the kernel has %s: /lib/modules has nothing of this kernel; %s", m.name, m.without)
+		case loadable(m.name):
+			r.Passf("%s can be loaded", m.name)
+		default:
+			r.Failf("install the package with the kernel's modules, such as linux-modules-extra or kernel-modules-extra", "the kernel has no module %s; %s", m.name, m.without)
+		}
+	}
+}
+
+// hasModule looks in /sys/module and for a sign of what the module does: a file, or a line of one.
+func (p probes) hasModule(name, sign string) bool {
+	if _, err := fs.Stat(p.host.Root, "sys/module/"+name); err == nil {
+		return true
+	}
+	text, err := fs.ReadFile(p.host.Root, sign)
+	return err == nil && (sign != "proc/filesystems" || slices.Contains(strings.Fields(string(text)), name))
+}
+
+// loadable reads the lists of depmod(8) and of what is built in, or gives nil when there are none. A module's file may be
+// compressed.
+func (p probes) loadable(dir string) func(name string) bool {
+	var paths []string
+	for _, list := range []string{"modules.dep", "modules.builtin"} {
+		text, err := fs.ReadFile(p.host.Root, dir+"/"+list)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			file, _, _ := strings.Cut(strings.TrimSpace(line), ":")
+			paths = append(paths, path.Base(file))
+		}
+	}
+	if paths == nil {
+		return nil
+	}
+	return func(name string) bool {
+		return slices.ContainsFunc(paths, func(file string) bool { return strings.HasPrefix(file, name+".ko") })
+	}
+}
+
+func (p probes) synchronised(_ context.Context, r *Reporter) {
+	synced, err := p.host.ClockSynced()
+	switch {
+	case err != nil:
+		r.unknown(err)
+	case !synced:
+		r.Warnf("let chrony or systemd-timesyncd follow a clock that all nodes share; one node alone does without", "nothing keeps the clock; nodes whose clocks differ refuse each other's certificates")
+	default:
+		r.Passf("the clock is kept")
+	}
+}
+
+func (p probes) selinux(_ context.Context, r *Reporter) {
+	text, err := fs.ReadFile(p.host.Root, "sys/fs/selinux/enforce")
+	const hint = "install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' tells what was denied"
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		r.Passf("off")
+	case err != nil:
+		r.unknown(err)
+	case strings.TrimSpace(string(text)) != "1":
+		r.Passf("permissive")
+	case p.needs.SELinux == WallHandled:
+		r.Passf("enforcing; the Installer sees to it")
+	default:
+		r.Warnf(hint, "enforcing; pods that use files of the host may be denied them")
+	}
 }

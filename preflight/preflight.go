@@ -33,6 +33,8 @@ type Result struct {
 	Status  Status `json:"status"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
+	// Final marks a failure that nobody can ignore: with it nothing at all would work.
+	Final bool `json:"final,omitempty"`
 }
 
 // Report is every answer, in the order of the checks.
@@ -54,6 +56,12 @@ func (r *Reporter) Warnf(hint, format string, args ...any) { r.add(Warn, hint, f
 
 // Failf reports something that will break the install; hint says what to do about it.
 func (r *Reporter) Failf(hint, format string, args ...any) { r.add(Fail, hint, format, args) }
+
+// Refusef reports a failure that nobody can ignore.
+func (r *Reporter) Refusef(hint, format string, args ...any) {
+	r.add(Fail, hint, format, args)
+	r.results[len(r.results)-1].Final = true
+}
 
 // unknown reports that the question could not be answered. It is a warning: the install may well work.
 func (r *Reporter) unknown(err error) {
@@ -90,30 +98,47 @@ func (r Report) Count(s Status) int {
 	return n
 }
 
-// Err is nil when nothing failed; otherwise it names every failure and what to do about it, one per line.
-func (r Report) Err() error {
-	if r.Count(Fail) == 0 {
+// Policy is what to do about answers that are not as they should be.
+type Policy struct {
+	Ignore          bool `json:"ignore"`          // go on in spite of failures, except those that are final
+	EnforceWarnings bool `json:"enforceWarnings"` // refuse for warnings too
+}
+
+// Err is nil when the host may be changed; otherwise it names all that is against it and what to do about that, one
+// per line.
+func (r Report) Err(p Policy) error {
+	var against []Result
+	for _, result := range r.Results {
+		switch {
+		case result.Status == Fail && (result.Final || !p.Ignore), result.Status == Warn && p.EnforceWarnings && !p.Ignore:
+			against = append(against, result)
+		}
+	}
+	if len(against) == 0 {
 		return nil
 	}
-	return &RefusedError{Report: r}
+	return &RefusedError{Against: against}
 }
 
 // RefusedError says that checks failed.
 type RefusedError struct {
-	Report Report
+	Against []Result
 }
 
 func (e *RefusedError) Error() string {
 	text := "this host is not ready:"
-	for _, result := range e.Report.Results {
-		if result.Status == Fail {
-			text += "\n  " + result.Check + ": " + result.Message
-			if result.Hint != "" {
-				text += "; " + result.Hint
-			}
-		}
+	for _, result := range e.Against {
+		text += "\n  " + result.String()
 	}
 	return text
+}
+
+// String is a result in one line.
+func (r Result) String() string {
+	if r.Hint == "" {
+		return r.Check + ": " + r.Message
+	}
+	return r.Check + ": " + r.Message + "; " + r.Hint
 }
 
 // WriteTable prints the report for people: a row per answer, and below it what to do about it.

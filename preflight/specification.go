@@ -189,7 +189,7 @@ func (s Specification) execute(n Node, i *spec.Installer) ([]byte, values, error
 			writeThrough(one.Root, write)
 		}
 	}
-	out := limited{left: maxRendered}
+	out := limitedBuffer{limit: maxRendered}
 	if err := t.Execute(&out, templateData(n, i)); err != nil {
 		return nil, nil, err
 	}
@@ -227,16 +227,4 @@ func writeThrough(n parse.Node, function string) {
 		writeThrough(n.List, function)
 		writeThrough(n.ElseList, function)
 	}
-}
-
-type limited struct {
-	bytes.Buffer
-	left int
-}
-
-func (l *limited) Write(p []byte) (int, error) {
-	if l.left -= len(p); l.left < 0 {
-		return 0, fmt.Errorf("becomes larger than %d bytes", maxRendered)
-	}
-	return l.Buffer.Write(p)
 }

@@ -1,0 +1,289 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// The files of an add-on that Troubleshoot reads.
+const (
+	preflightFile = "host-preflight.yaml"
+	supportFile   = "troubleshoot.yaml"
+)
+
+// PreflightOptions says which checks are made, and what becomes of their answers. The zero value is for the host that
+// makes a cluster.
+type PreflightOptions struct {
+	Node           preflight.Node // as what the host is looked at; a node that joins nothing has a control plane
+	Policy         preflight.Policy
+	ExcludeBuiltin bool // as in kURL, this leaves out the checks of add-ons too
+}
+
+// with adds what the Installer says (kURL §2.1): a flag and an option mean the same.
+func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
+	kurl := s.Section("kurl").Options
+	o.Policy.Ignore = o.Policy.Ignore || isTrue(kurl, "hostPreflightIgnore")
+	o.Policy.EnforceWarnings = o.Policy.EnforceWarnings || isTrue(kurl, "hostPreflightEnforceWarnings")
+	o.ExcludeBuiltin = o.ExcludeBuiltin || isTrue(kurl, "excludeBuiltinHostPreflights")
+	o.Node.Primary = o.Node.Primary || !o.Node.Join
+	return o
+}
+
+func isTrue(options spec.Options, key string) bool {
+	value, _ := options[key].(bool)
+	return value
+}
+
+// Preflight looks at the host and changes nothing.
+func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.Record, error) {
+	o = o.with(i.spec)
+	h, err := preflight.ThisHost(i.facts.Target())
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	needs, err := i.needs()
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	needs.take(o.Node, i.spec)
+	checks := preflight.Essential(h, needs.Needs)
+	var specs []preflight.Specification
+	if !o.ExcludeBuiltin {
+		checks = append(preflight.Builtin(h, needs.Needs), preflight.Check{Name: "address", Probe: i.address})
+		if specs, err = i.preflights(); err != nil {
+			return preflight.Record{}, err
+		}
+	}
+	own, err := installerPreflight(i.spec)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	checks = append(checks, preflight.Check{Name: "bundle", Probe: i.whole})
+	report, err := preflight.Run(ctx, checks)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	asked, err := i.external(ctx, o.Node, append(specs, own...))
+	report.Results = append(report.Results, asked...)
+	return preflight.NewRecord(o.Node, o.Policy, report), err
+}
+
+// KeepPreflight writes a record beside the journal.
+func (i *Install) KeepPreflight(r preflight.Record) error {
+	return r.Save(filepath.Join(StateDir(i.options.Root), "preflight"))
+}
+
+// preflights reads the specifications of the add-ons.
+func (i *Install) preflights() (specs []preflight.Specification, err error) {
+	for _, a := range i.addOns {
+		text, err := i.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		specs = append(specs, preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text})
+	}
+	return specs, nil
+}
+
+// installerPreflight is the specification that an Installer may have in itself, spec.kurl.hostPreflights.
+func installerPreflight(s *spec.Installer) ([]preflight.Specification, error) {
+	own, ok := s.Section("kurl").Options["hostPreflights"]
+	if !ok {
+		return nil, nil
+	}
+	text, err := yaml.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("kurl.hostPreflights: %w", err)
+	}
+	return []preflight.Specification{{Name: "installer", Kind: preflight.HostPreflight, Text: text}}, nil
+}
+
+// external asks Troubleshoot. Without its program the built-in checks are all there is, and the report says so.
+func (i *Install) external(ctx context.Context, n preflight.Node, specs []preflight.Specification) ([]preflight.Result, error) {
+	if len(specs) == 0 {
+		return nil, nil
+	}
+	program, remove, err := i.program(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	return askTroubleshoot(ctx, program, n, i.spec, specs)
+}
+
+func askTroubleshoot(ctx context.Context, program string, n preflight.Node, s *spec.Installer, specs []preflight.Specification) ([]preflight.Result, error) {
+	var results []preflight.Result
+	var texts [][]byte
+	for _, one := range specs {
+		text, err := one.Render(n, s)
+		if err != nil {
+			results = append(results, preflight.Result{Check: one.Name + ": specification", Status: preflight.Fail,
+				Message: "cannot be read: " + err.Error(), Hint: "mend it, and build the add-on again"})
+			continue
+		}
+		texts = append(texts, text)
+	}
+	if program == "" {
+		return append(results, preflight.Result{Check: "add-ons", Status: preflight.Warn, Message: "not asked for what they need: there is no " + preflight.ProgramName,
+			Hint: "make the bundle with it beside sealift, or with --sealift-preflight"}), nil
+	}
+	found, err := preflight.Program{Path: program}.Check(ctx, texts)
+	if ctx.Err() != nil {
+		return results, ctx.Err()
+	}
+	if err != nil {
+		return append(results, preflight.Result{Check: "add-ons", Status: preflight.Fail, Message: "their checks could not be made: " + err.Error(),
+			Hint: "see why; --exclude-builtin-host-preflights goes on without them"}), nil
+	}
+	return append(results, found...), nil
+}
+
+// program finds sealift-preflight: beside sealift, in the bundle, or kept by an install. One that is taken out of the
+// bundle is removed again by the function that is returned.
+func (i *Install) program(ctx context.Context) (name string, remove func(), err error) {
+	nothing := func() {}
+	beside := filepath.Join(filepath.Dir(i.options.Binary), preflight.ProgramName)
+	if isProgram(beside) {
+		return beside, nothing, nil
+	}
+	if _, ok := i.archive.Entry(bundle.PreflightName); !ok {
+		if kept := filepath.Join(i.options.Root, bundle.PreflightName); isProgram(kept) {
+			return kept, nothing, nil
+		}
+		return "", nothing, nil
+	}
+	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
+	if err != nil {
+		return "", nil, fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
+	}
+	remove = func() { _ = os.RemoveAll(dir) }
+	root, err := os.OpenRoot(dir)
+	if err == nil {
+		err = errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+	}
+	if err != nil {
+		remove()
+		return "", nil, fmt.Errorf("take %s out of the bundle: %w", preflight.ProgramName, err)
+	}
+	return filepath.Join(dir, bundle.PreflightName), remove, nil
+}
+
+// temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
+// where temporary files are.
+func (i *Install) temporary() string {
+	if dir := filepath.Dir(i.options.Binary); strings.HasPrefix(dir, i.options.Root+string(filepath.Separator)) {
+		return dir
+	}
+	return os.TempDir()
+}
+
+func isProgram(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// hostNeeds are preflight.Needs on their way.
+type hostNeeds struct{ preflight.Needs }
+
+// take adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control plane
+// the other members of etcd and every kubelet.
+func (n *hostNeeds) take(node preflight.Node, s *spec.Installer) {
+	n.Firewall, n.SELinux = walls(s)
+	if n.Role == preflight.NoNode {
+		return
+	}
+	n.Role, n.Ports = preflight.ControlPlane, preflight.ControlPlanePorts()
+	if !node.Primary {
+		n.Role, n.Ports = preflight.Worker, preflight.WorkerPorts()
+	}
+	n.Resumed = n.Resumed || node.Upgrade
+	if !node.Join {
+		return
+	}
+	reach := func(hosts []string, ports ...string) {
+		for _, host := range hosts {
+			for _, port := range ports {
+				n.Reach = append(n.Reach, net.JoinHostPort(host, port))
+			}
+		}
+	}
+	reach(node.PrimaryHosts, "6443")
+	if node.Primary {
+		reach(node.PrimaryHosts, "2379", "2380", "10250")
+		reach(node.SecondaryHosts, "10250")
+	}
+}
+
+// walls is what the Installer says about firewalls and SELinux.
+func walls(s *spec.Installer) (firewall, selinux preflight.Wall) {
+	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
+	switch {
+	case isTrue(firewalld, "bypassFirewalldWarning"), isTrue(firewalld, "disableFirewalld"), firewalld["firewalldCmds"] != nil,
+		isTrue(ufw, "bypassUFWWarning"), isTrue(ufw, "disableUFW"):
+		firewall = preflight.WallHandled
+	case isTrue(firewalld, "hardFailOnFirewalld"), isTrue(ufw, "hardFailOnUFW"):
+		firewall = preflight.WallFails
+	}
+	if len(s.Section("selinuxConfig").Options) > 0 {
+		selinux = preflight.WallHandled
+	}
+	return firewall, selinux
+}
+
+// CheckHost looks at this host for an Installer without its bundle: for room and for what add-ons need, the bundle is
+// wanted. beside is the running sealift.
+func CheckHost(ctx context.Context, s *spec.Installer, target, beside string, o PreflightOptions) (preflight.Record, error) {
+	o = o.with(s)
+	h, err := preflight.ThisHost(target)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	var needs hostNeeds
+	for _, a := range s.AddOns {
+		if a.Name == kubernetesCapability {
+			needs.Role = preflight.ControlPlane
+		}
+	}
+	needs.take(o.Node, s)
+	checks := preflight.Builtin(h, needs.Needs)
+	if o.ExcludeBuiltin {
+		checks = preflight.Essential(h, needs.Needs)
+	}
+	report, err := preflight.Run(ctx, checks)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	own, err := installerPreflight(s)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	if len(own) > 0 {
+		program := filepath.Join(filepath.Dir(beside), preflight.ProgramName)
+		if !isProgram(program) {
+			program = ""
+		}
+		found, err := askTroubleshoot(ctx, program, o.Node, s, own)
+		if err != nil {
+			return preflight.Record{}, err
+		}
+		report.Results = append(report.Results, found...)
+	}
+	return preflight.NewRecord(o.Node, o.Policy, report), nil
+}
+

@@ -1,0 +1,63 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+// minFreePercent is where the kubelet begins to evict: imagefs.available < 15%.
+const minFreePercent = 15
+
+// disk adds up what the paths on one file system need together.
+func (p probes) disk(_ context.Context, r *Reporter) {
+	type demand struct {
+		Filesystem
+		need  uint64
+		paths []string
+	}
+	var order []uint64
+	demands := map[uint64]*demand{}
+	for _, space := range p.needs.Space {
+		fs, err := p.host.Disk(space.Path)
+		if err != nil {
+			r.unknown(err)
+			continue
+		}
+		d := demands[fs.ID]
+		if d == nil {
+			d = &demand{Filesystem: fs}
+			demands[fs.ID] = d
+			order = append(order, fs.ID)
+		}
+		d.need += space.Bytes
+		d.paths = append(d.paths, space.Path)
+	}
+	for _, id := range order {
+		d := demands[id]
+		paths := strings.Join(d.paths, ", ")
+		if d.need > d.Free {
+			r.Failf("free "+size(d.need-d.Free)+", or mount a larger disk there", "%s: %s needed, %s free", paths, size(d.need), size(d.Free))
+			continue
+		}
+		if left := d.Free - d.need; d.need > 0 && left < d.Total/100*minFreePercent {
+			r.Warnf("mount a larger disk there, or free some of it", "%s: %s needed, %s free; less than %d%% would be left, and the kubelet begins to remove images and pods",
+				paths, size(d.need), size(d.Free), minFreePercent)
+			continue
+		}
+		r.Passf("%s: %s needed, %s free", paths, size(d.need), size(d.Free))
+	}
+}
+
+// size prints a size in the decimal units that disks are sold in.
+func size(n uint64) string {
+	units := []string{"B", "kB", "MB", "GB", "TB"}
+	value, unit := float64(n), 0
+	for value >= 1000 && unit < len(units)-1 {
+		value, unit = value/1000, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}

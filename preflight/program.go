@@ -1,0 +1,146 @@
+package preflight
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ProgramName is the file name of sealift-preflight, which has Troubleshoot in it.
+const ProgramName = "sealift-preflight"
+
+// Program is sealift-preflight. It runs as a process of its own, which may not take more time or memory than it is given:
+// what hangs or grows in a collector does not take the install with it.
+type Program struct {
+	Path   string
+	Time   time.Duration // for all specifications together; 0 is 15 minutes
+	Memory uint64        // bytes; 0 is 1 GiB
+	Log    io.Writer     // what the collectors say; nil for nothing
+}
+
+// maxReport bounds what is read from the program, in bytes.
+const maxReport = 16 << 20
+
+// Check runs HostPreflight specifications, as Render gives them.
+func (p Program) Check(ctx context.Context, specs [][]byte) ([]Result, error) {
+	return p.run(ctx, specs, "check")
+}
+
+// Collect runs SupportBundle specifications: files are left in dir, and every file there is redacted. kubeconfig is for
+// the cluster, if there is one.
+func (p Program) Collect(ctx context.Context, dir, kubeconfig string, specs [][]byte) ([]Result, error) {
+	args := []string{"collect", "--dir", dir}
+	if kubeconfig != "" {
+		args = append(args, "--kubeconfig", kubeconfig)
+	}
+	return p.run(ctx, specs, args...)
+}
+
+func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Result, error) {
+	limit := p.Time
+	if limit == 0 {
+		limit = 15 * time.Minute
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("took more than %s", limit))
+	defer cancel()
+	said := &tail{limit: 2 << 10}
+	out := &limitedBuffer{limit: maxReport}
+	cmd := exec.CommandContext(ctx, p.Path, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(bytes.Join(specs, []byte("\n---\n"))), out, said
+	if p.Log != nil {
+		cmd.Stderr = io.MultiWriter(said, p.Log)
+	}
+	cmd.Env = programEnvironment()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with what its collectors started
+	cmd.WaitDelay = 10 * time.Second
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.Path, err)
+	}
+	limitErr := p.limitMemory(cmd.Process.Pid)
+	if limitErr != nil {
+		cancel()
+	}
+	err := cmd.Wait()
+	switch {
+	case limitErr != nil:
+		return nil, limitErr
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: %w", ProgramName, context.Cause(ctx))
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w: %s", ProgramName, err, bytes.TrimSpace(said.bytes))
+	}
+	return readReport(out.Bytes())
+}
+
+// limitMemory bounds what the process may allocate. It has not read its input yet, so it has done nothing.
+func (p Program) limitMemory(pid int) error {
+	limit := p.Memory
+	if limit == 0 {
+		limit = 1 << 30
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("limit the memory of %s: %w", ProgramName, err)
+	}
+	return nil
+}
+
+// programEnvironment is what the program inherits: how to find commands, and how to reach what is outside.
+func programEnvironment() []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
+	for _, name := range []string{"TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"} {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	return env
+}
+
+// readReport reads what the program printed.
+func readReport(text []byte) ([]Result, error) {
+	var report Report
+	if err := json.Unmarshal(text, &report); err != nil {
+		return nil, fmt.Errorf("%s gave no report: %w", ProgramName, err)
+	}
+	for _, r := range report.Results {
+		if r.Status != Pass && r.Status != Warn && r.Status != Fail {
+			return nil, fmt.Errorf("%s gave no report: check %q has the status %q", ProgramName, r.Check, r.Status)
+		}
+	}
+	return report.Results, nil
+}
+
+type limitedBuffer struct {
+	bytes.Buffer
+	limit int
+}
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > b.limit {
+		return 0, fmt.Errorf("larger than %d bytes", b.limit)
+	}
+	return b.Buffer.Write(p)
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	bytes []byte
+	limit int
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.bytes = append(t.bytes, p...)
+	if over := len(t.bytes) - t.limit; over > 0 {
+		t.bytes = append([]byte(nil), t.bytes[over:]...)
+	}
+	return len(p), nil
+}
