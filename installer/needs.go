@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/preflight"
 )
@@ -46,8 +47,8 @@ func (i *Install) address(_ context.Context, r *preflight.Reporter) {
 }
 
 // needs computes from the index what the pending steps will take.
-func (i *Install) needs() (n hostNeeds, err error) {
-	n.Needs = preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
+func (i *Install) needs() (preflight.Needs, error) {
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
 	}
@@ -56,6 +57,9 @@ func (i *Install) needs() (n hostNeeds, err error) {
 		pending[step.ID] = true
 	}
 	var files, system uint64
+	if program, ok := i.archive.Entry(bundle.PreflightName); ok && pending["node/sealift"] {
+		files += uint64(program.Size)
+	}
 	var layouts []*runtime.Layout
 	for _, a := range i.addOns {
 		if pending[a.name()+"/files"] {

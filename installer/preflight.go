@@ -14,15 +14,13 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
-// The files of an add-on that Troubleshoot reads.
-const (
-	preflightFile = "host-preflight.yaml"
-	supportFile   = "troubleshoot.yaml"
-)
+// preflightFile is what an add-on has for Troubleshoot to check on a host.
+const preflightFile = "host-preflight.yaml"
 
 // PreflightOptions says which checks are made, and what becomes of their answers. The zero value is for the host that
 // makes a cluster.
@@ -58,11 +56,11 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	needs.take(o.Node, i.spec)
-	checks := preflight.Essential(h, needs.Needs)
+	addRole(&needs, o.Node, i.spec)
+	checks := preflight.Essential(h, needs)
 	var specs []preflight.Specification
 	if !o.ExcludeBuiltin {
-		checks = append(preflight.Builtin(h, needs.Needs), preflight.Check{Name: "address", Probe: i.address})
+		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address})
 		if specs, err = i.preflights(); err != nil {
 			return preflight.Record{}, err
 		}
@@ -184,6 +182,15 @@ func (i *Install) program(ctx context.Context) (name string, remove func(), err 
 	return filepath.Join(dir, bundle.PreflightName), remove, nil
 }
 
+// keepProgram leaves sealift-preflight on the node, for support bundles.
+func (i *Install) keepProgram(ctx context.Context) error {
+	root, err := os.OpenRoot(i.options.Root)
+	if err != nil {
+		return err
+	}
+	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+}
+
 // temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
 // where temporary files are.
 func (i *Install) temporary() string {
@@ -198,12 +205,9 @@ func isProgram(name string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// hostNeeds are preflight.Needs on their way.
-type hostNeeds struct{ preflight.Needs }
-
-// take adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control plane
-// the other members of etcd and every kubelet.
-func (n *hostNeeds) take(node preflight.Node, s *spec.Installer) {
+// addRole adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control
+// plane the other members of etcd and every kubelet.
+func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	n.Firewall, n.SELinux = walls(s)
 	if n.Role == preflight.NoNode {
 		return
@@ -248,22 +252,26 @@ func walls(s *spec.Installer) (firewall, selinux preflight.Wall) {
 
 // CheckHost looks at this host for an Installer without its bundle: for room and for what add-ons need, the bundle is
 // wanted. beside is the running sealift.
-func CheckHost(ctx context.Context, s *spec.Installer, target, beside string, o PreflightOptions) (preflight.Record, error) {
+func CheckHost(ctx context.Context, s *spec.Installer, beside string, o PreflightOptions) (preflight.Record, error) {
 	o = o.with(s)
-	h, err := preflight.ThisHost(target)
+	facts, err := host.Discover()
+	if err != nil {
+		return preflight.Record{}, fmt.Errorf("look at the host: %w", err)
+	}
+	h, err := preflight.ThisHost(facts.Target())
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	var needs hostNeeds
+	var needs preflight.Needs
 	for _, a := range s.AddOns {
 		if a.Name == kubernetesCapability {
 			needs.Role = preflight.ControlPlane
 		}
 	}
-	needs.take(o.Node, s)
-	checks := preflight.Builtin(h, needs.Needs)
+	addRole(&needs, o.Node, s)
+	checks := preflight.Builtin(h, needs)
 	if o.ExcludeBuiltin {
-		checks = preflight.Essential(h, needs.Needs)
+		checks = preflight.Essential(h, needs)
 	}
 	report, err := preflight.Run(ctx, checks)
 	if err != nil {
@@ -286,4 +294,3 @@ func CheckHost(ctx context.Context, s *spec.Installer, target, beside string, o 
 	}
 	return preflight.NewRecord(o.Node, o.Policy, report), nil
 }
-

@@ -17,8 +17,11 @@ import (
 	"github.com/sealift/sealift/installer/runtime"
 )
 
-// keepBinary copies the running sealift to where hooks and people find it.
-func (i *Install) keepBinary(context.Context) (lifecycle.State, error) {
+// keepBinary copies the running sealift to where hooks and people find it, and sealift-preflight to the install root.
+func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
+	if err := i.keepProgram(ctx); err != nil {
+		return nil, err
+	}
 	src, err := os.Open(i.options.Binary)
 	if err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func Builtin(h Host, n Needs) []Check {
 // Essential returns the checks without which nothing would work at all; they are made whatever is left out.
 func Essential(h Host, n Needs) []Check {
 	p := probes{host: h, needs: n}
-	return []Check{{"root", p.root}, {"architecture", p.architecture}, {"disk", p.disk}}
+	return []Check{{"root", p.root}, {"architecture", p.architecture}}
 }
 
 type probes struct {

@@ -22,20 +22,27 @@ func file(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(tex
 func goodHost() preflight.Host {
 	return preflight.Host{
 		Root: fstest.MapFS{
-			"proc/meminfo":                     file("MemTotal:        8000000 kB\nMemFree: 1 kB\n"),
-			"proc/swaps":                       file("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
-			"sys/fs/cgroup/cgroup.controllers": file("cpuset cpu io memory hugetlb pids rdma misc\n"),
+			"proc/meminfo":                           file("MemTotal:        8000000 kB\nMemFree: 1 kB\n"),
+			"proc/swaps":                             file("Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\n"),
+			"sys/fs/cgroup/cgroup.controllers":       file("cpuset cpu io memory hugetlb pids rdma misc\n"),
+			"proc/sys/kernel/osrelease":              file("6.1.0-18-amd64\n"),
+			"lib/modules/6.1.0-18-amd64/modules.dep": file("kernel/fs/overlayfs/overlay.ko:\nkernel/net/bridge/br_netfilter.ko.xz: kernel/net/bridge/bridge.ko.xz\n"),
+			"etc/resolv.conf":                        file("nameserver 10.0.0.53\n"),
 		},
 		UID: 0, Platform: "linux/amd64", Target: "debian-12", Hostname: "node-1.example.com", CPUs: 4,
-		Now:       func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) },
-		Disk:      func(string) (preflight.Filesystem, error) { return preflight.Filesystem{ID: 1, Free: 50e9}, nil },
-		PortError: func(context.Context, int) error { return nil },
+		Now: func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) },
+		Disk: func(string) (preflight.Filesystem, error) {
+			return preflight.Filesystem{ID: 1, Free: 50e9, Total: 100e9}, nil
+		},
+		PortError:   func(context.Context, int) error { return nil },
+		Dial:        func(context.Context, string) error { return nil },
+		ClockSynced: func() (bool, error) { return true, nil },
 	}
 }
 
 func goodNeeds() preflight.Needs {
 	return preflight.Needs{
-		Platforms: []string{"linux/amd64"}, Targets: []string{"debian-12", "debian-13"}, Ports: preflight.ControlPlanePorts(),
+		Platforms: []string{"linux/amd64"}, Targets: []string{"debian-12", "debian-13"}, Role: preflight.ControlPlane, Ports: preflight.ControlPlanePorts(),
 		Space: []preflight.Space{{Path: "/var/lib/containerd", Bytes: 3e9}},
 	}
 }
@@ -60,21 +67,27 @@ func TestBuiltin(t *testing.T) {
 	warn := func(check, message, hint string) preflight.Result {
 		return preflight.Result{Check: check, Status: preflight.Warn, Message: message, Hint: hint}
 	}
+	final := func(check, message, hint string) preflight.Result {
+		return preflight.Result{Check: check, Status: preflight.Fail, Message: message, Hint: hint, Final: true}
+	}
 	fail := func(check, message, hint string) preflight.Result {
 		return preflight.Result{Check: check, Status: preflight.Fail, Message: message, Hint: hint}
 	}
 	const rename, unreadable = "set another with hostnamectl set-hostname NAME", "see why it cannot be read"
+	const open = "open TCP 6443, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
+		"then say so with firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
+	const more = "give the host more, or let it be a worker"
 	tests := map[string]struct {
 		change change
 		want   []preflight.Result
 	}{
 		"root": {nil, []preflight.Result{pass("root", "running as root")}},
 		"an ordinary user": {func(h *preflight.Host, _ *preflight.Needs) { h.UID = 1000 },
-			[]preflight.Result{fail("root", "running as user 1000; an install changes packages and services", "run the command with sudo")}},
+			[]preflight.Result{final("root", "running as user 1000; an install changes packages and services", "run the command with sudo")}},
 
 		"the bundle's architecture": {nil, []preflight.Result{pass("architecture", "linux/amd64")}},
 		"another architecture": {func(h *preflight.Host, _ *preflight.Needs) { h.Platform = "linux/arm64" },
-			[]preflight.Result{fail("architecture", "this host is linux/arm64; the bundle is for linux/amd64", "build the bundle with --platform linux/arm64")}},
+			[]preflight.Result{final("architecture", "this host is linux/arm64; the bundle is for linux/amd64", "build the bundle with --platform linux/arm64")}},
 		"no architecture asked for": {func(_ *preflight.Host, n *preflight.Needs) { n.Platforms = nil },
 			[]preflight.Result{pass("architecture", "linux/amd64")}},
 
@@ -110,15 +123,21 @@ func TestBuiltin(t *testing.T) {
 		"no cgroups to be seen": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "sys/fs/cgroup/cgroup.controllers", "") },
 			[]preflight.Result{warn("cgroups", "cannot tell: open proc/cgroups: file does not exist", unreadable)}},
 
-		"enough CPUs": {nil, []preflight.Result{pass("cpu", "4 CPUs")}},
+		"enough CPUs": {nil, []preflight.Result{pass("cpu", "4")}},
 		"one CPU": {func(h *preflight.Host, _ *preflight.Needs) { h.CPUs = 1 },
-			[]preflight.Result{warn("cpu", "1 CPU; a control plane wants 2", "give the host more")}},
+			[]preflight.Result{fail("cpu", "1 CPU; a control plane needs 2, and kubeadm refuses less", more)}},
+		"one CPU for a worker": {func(h *preflight.Host, n *preflight.Needs) { h.CPUs, n.Role = 1, preflight.Worker },
+			[]preflight.Result{pass("cpu", "1")}},
 
 		"enough memory": {nil, []preflight.Result{pass("memory", "7812 MiB")}},
-		"exactly enough memory": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740800 kB\n") },
-			[]preflight.Result{pass("memory", "1700 MiB")}},
+		"memory for a control plane and nothing else": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740800 kB\n") },
+			[]preflight.Result{warn("memory", "1700 MiB; a control plane takes most of it", "give the host more before it gets work to do")}},
 		"too little memory": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740799 kB\n") },
-			[]preflight.Result{warn("memory", "1699 MiB of memory; a control plane wants 1700", "give the host more")}},
+			[]preflight.Result{fail("memory", "1699 MiB; a control plane needs 1700, and kubeadm refuses less", more)}},
+		"little memory for a worker": {func(h *preflight.Host, n *preflight.Needs) {
+			with(h, "proc/meminfo", "MemTotal: 1024000 kB\n")
+			n.Role = preflight.Worker
+		}, []preflight.Result{pass("memory", "1000 MiB")}},
 		"memory that is not told": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemFree: 1 kB\n") },
 			[]preflight.Result{warn("memory", "cannot tell: /proc/meminfo has no MemTotal", unreadable)}},
 
@@ -142,6 +161,10 @@ func TestBuiltin(t *testing.T) {
 				return map[string]preflight.Filesystem{"/a": {ID: 1, Free: 30e9}, "/b": {ID: 2, Free: 998}}[path], nil
 			}
 		}, []preflight.Result{pass("disk", "/a: 30.0 GB needed, 30.0 GB free"), fail("disk", "/b: 999 B needed, 998 B free", "free 1 B, or mount a larger disk there")}},
+		"a disk that would be nearly full": {func(h *preflight.Host, n *preflight.Needs) {
+			n.Space = []preflight.Space{{Path: "/a", Bytes: 36e9}}
+		}, []preflight.Result{warn("disk", "/a: 36.0 GB needed, 50.0 GB free; less than 15% would be left, and the kubelet begins to remove images and pods",
+			"mount a larger disk there, or free some of it")}},
 		"a disk that does not answer": {func(h *preflight.Host, _ *preflight.Needs) {
 			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{}, errors.New("stale handle") }
 		}, []preflight.Result{warn("disk", "cannot tell: stale handle", unreadable)}},
@@ -174,7 +197,7 @@ func TestBuiltin(t *testing.T) {
 			n.Resumed = true
 		}, []preflight.Result{pass("leftovers", "not looked at: they are this cluster's")}},
 
-		"free ports": {nil, []preflight.Result{pass("ports", "free: 6443, 2379, 2380, 10250, 10257, 10259")}},
+		"free ports": {nil, []preflight.Result{pass("ports", "free: 6443, 2379, 2380, 2381, 10248, 10250, 10257, 10259")}},
 		"ports in use": {func(h *preflight.Host, _ *preflight.Needs) {
 			h.PortError = func(_ context.Context, port int) error {
 				if port == 6443 || port == 10250 {
@@ -186,7 +209,7 @@ func TestBuiltin(t *testing.T) {
 			fail("ports", "port 6443 is in use", "stop what listens there; ss -ltnp 'sport = :6443' names it"),
 			fail("ports", "port 10250 is in use", "stop what listens there; ss -ltnp 'sport = :10250' names it")}},
 		"a port that may not be tried": {func(h *preflight.Host, n *preflight.Needs) {
-			n.Ports = preflight.WorkerPorts()
+			n.Ports = []int{10250}
 			h.PortError = func(context.Context, int) error { return fs.ErrPermission }
 		}, []preflight.Result{warn("ports", "cannot tell: port 10250: permission denied", unreadable)}},
 		"no ports needed": {func(_ *preflight.Host, n *preflight.Needs) { n.Ports = nil }, []preflight.Result{pass("ports", "none are needed")}},
@@ -194,6 +217,93 @@ func TestBuiltin(t *testing.T) {
 			n.Resumed = true
 			h.PortError = func(context.Context, int) error { return syscall.EADDRINUSE }
 		}, []preflight.Result{pass("ports", "not looked at: the cluster on this host may use them")}},
+
+		"modules that can be loaded, packed or not": {nil, []preflight.Result{pass("kernel modules", "overlay can be loaded"), pass("kernel modules", "br_netfilter can be loaded")}},
+		"modules that are there": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "proc/filesystems", "nodev\toverlay\n\text4\n")
+			with(h, "sys/module/br_netfilter/initstate", "live\n")
+		}, []preflight.Result{pass("kernel modules", "overlay is there"), pass("kernel modules", "br_netfilter is there")}},
+		"a kernel without one": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "lib/modules/6.1.0-18-amd64/modules.dep", "kernel/fs/overlayfs/overlay.ko:\n")
+		}, []preflight.Result{pass("kernel modules", "overlay can be loaded"), fail("kernel modules", "the kernel has no module br_netfilter; Services cannot be reached from pods without it",
+			"install the package with the kernel's modules, such as linux-modules-extra or kernel-modules-extra")}},
+		"a container, which does not see the kernel's files": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "lib/modules/6.1.0-18-amd64/modules.dep", "")
+			with(h, "proc/filesystems", "nodev\toverlay\n")
+		}, []preflight.Result{pass("kernel modules", "overlay is there"), warn("kernel modules", "cannot tell whether the kernel has br_netfilter: /lib/modules has nothing of this kernel; Services cannot be reached from pods without it",
+			"see whether modprobe br_netfilter works on the machine")}},
+
+		"a clock that is kept": {nil, []preflight.Result{pass("time synchronisation", "the clock is kept")}},
+		"a clock that nothing keeps": {func(h *preflight.Host, _ *preflight.Needs) {
+			h.ClockSynced = func() (bool, error) { return false, nil }
+		},
+			[]preflight.Result{warn("time synchronisation", "nothing keeps the clock; nodes whose clocks differ refuse each other's certificates",
+				"let chrony or systemd-timesyncd follow a clock that all nodes share; one node alone does without")}},
+
+		"a name server": {nil, []preflight.Result{pass("name servers", "10.0.0.53")}},
+		"no name server, as behind an air gap": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/resolv.conf", "search example.com\n") },
+			[]preflight.Result{pass("name servers", "none")}},
+		"no resolv.conf": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/resolv.conf", "") },
+			[]preflight.Result{warn("name servers", "there is no /etc/resolv.conf; the kubelet wants it for pods", "make one; it may be empty where there is no name server")}},
+		"a name server on loopback": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/resolv.conf", "nameserver 127.0.0.1\n") },
+			[]preflight.Result{warn("name servers", "the name server 127.0.0.1 is this host itself; from a pod it is the pod, and CoreDNS would ask itself for ever",
+				"name the servers behind it in /etc/resolv.conf")}},
+		"systemd-resolved, whose servers the kubelet knows": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "etc/resolv.conf", "nameserver 127.0.0.53\n")
+			with(h, "run/systemd/resolve/resolv.conf", "nameserver 10.0.0.53\n")
+		}, []preflight.Result{pass("name servers", "127.0.0.53")}},
+
+		"no SELinux": {nil, []preflight.Result{pass("selinux", "off")}},
+		"SELinux that only tells": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "sys/fs/selinux/enforce", "0") },
+			[]preflight.Result{pass("selinux", "permissive")}},
+		"SELinux that enforces": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "sys/fs/selinux/enforce", "1") },
+			[]preflight.Result{warn("selinux", "enforcing; pods that use files of the host may be denied them",
+				"install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' tells what was denied")}},
+		"SELinux that the Installer sees to": {func(h *preflight.Host, n *preflight.Needs) {
+			with(h, "sys/fs/selinux/enforce", "1")
+			n.SELinux = preflight.WallHandled
+		}, []preflight.Result{pass("selinux", "enforcing; the Installer sees to it")}},
+
+		"no firewall": {nil, []preflight.Result{pass("firewall", "none is active")}},
+		"ufw that is switched off": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "etc/ufw/ufw.conf", "# ENABLED=yes\nENABLED=no\n")
+		},
+			[]preflight.Result{pass("firewall", "none is active")}},
+		"ufw": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
+			[]preflight.Result{warn("firewall", "ufw is active; it may stop what nodes and pods have to say to each other", open)}},
+		"firewalld, which the Installer does not want": {func(h *preflight.Host, n *preflight.Needs) {
+			with(h, "sys/fs/cgroup/system.slice/firewalld.service/cgroup.procs", "1\n")
+			n.Firewall = preflight.WallFails
+		}, []preflight.Result{fail("firewall", "firewalld is active, and the Installer wants none", open)}},
+		"firewalld that the Installer sees to, with cgroup v1": {func(h *preflight.Host, n *preflight.Needs) {
+			with(h, "sys/fs/cgroup/systemd/system.slice/firewalld.service/cgroup.procs", "1\n")
+			n.Firewall = preflight.WallHandled
+		}, []preflight.Result{pass("firewall", "firewalld; the Installer sees to it")}},
+
+		"no containers of others": {nil, []preflight.Result{pass("container runtime", "none of somebody else's")}},
+		"Docker": {func(h *preflight.Host, _ *preflight.Needs) {
+			with(h, "sys/fs/cgroup/system.slice/docker.service/cgroup.procs", "1\n")
+		}, []preflight.Result{warn("container runtime", "Docker runs on this host; Kubernetes does not use it",
+			"move what runs in it to the cluster, then uninstall it; until then its rules for the firewall and those of the pod network share one table")}},
+		"containerd that somebody else has set up": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/containerd/config.toml", "version = 2\n") },
+			[]preflight.Result{warn("container runtime", "containerd is here already; its /etc/containerd/config.toml will be replaced", "keep a copy of what is yours in it")}},
+		"containerd of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
+			with(h, "etc/containerd/config.toml", "version = 2\n")
+			n.Resumed = true
+		}, []preflight.Result{pass("container runtime", "not looked at")}},
+
+		"other nodes that answer": {func(_ *preflight.Host, n *preflight.Needs) { n.Reach = []string{"10.0.0.1:6443"} },
+			[]preflight.Result{pass("other nodes", "10.0.0.1:6443 answers")}},
+		"another node behind a firewall": {func(h *preflight.Host, n *preflight.Needs) {
+			n.Reach = []string{"10.0.0.1:6443", "10.0.0.1:2379"}
+			h.Dial = func(_ context.Context, address string) error {
+				if address == "10.0.0.1:2379" {
+					return syscall.ETIMEDOUT
+				}
+				return nil
+			}
+		}, []preflight.Result{pass("other nodes", "10.0.0.1:6443 answers"), fail("other nodes", "10.0.0.1:2379 cannot be reached: connection timed out",
+			"see whether that node runs, and whether a firewall on it or between the two lets TCP through")}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

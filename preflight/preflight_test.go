@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,15 +60,74 @@ fail    bad    lost
 	}
 	const wantErr = "this host is not ready:\n  bad: broken; mend it\n  bad: lost"
 	var refused *preflight.RefusedError
-	if err := report.Err(); !errors.As(err, &refused) || err.Error() != wantErr {
+	if err := report.Err(preflight.Policy{}); !errors.As(err, &refused) || err.Error() != wantErr {
 		t.Errorf("got %v, want %s", err, wantErr)
 	}
 }
 
 func TestWarningsDoNotRefuse(t *testing.T) {
 	report, err := preflight.Run(t.Context(), mixed()[:2])
-	if err != nil || report.Err() != nil || report.Count(preflight.Warn) != 1 {
-		t.Errorf("got %v, %v, %+v", err, report.Err(), report)
+	if err != nil || report.Err(preflight.Policy{}) != nil || report.Count(preflight.Warn) != 1 {
+		t.Errorf("got %v, %v, %+v", err, report.Err(preflight.Policy{}), report)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	final := preflight.Check{Name: "hopeless", Probe: func(_ context.Context, r *preflight.Reporter) { r.Refusef("give up", "no") }}
+	tests := map[string]struct {
+		checks []preflight.Check
+		policy preflight.Policy
+		want   string // that the refusal names; "" for none
+	}{
+		"failures refuse":                            {mixed(), preflight.Policy{}, "bad: broken"},
+		"failures that are ignored":                  {mixed(), preflight.Policy{Ignore: true}, ""},
+		"what cannot be ignored":                     {append(mixed(), final), preflight.Policy{Ignore: true}, "hopeless: no; give up"},
+		"warnings that are enforced":                 {mixed()[:2], preflight.Policy{EnforceWarnings: true}, "odd: odd 1; look"},
+		"warnings that are enforced and ignored":     {mixed()[:2], preflight.Policy{EnforceWarnings: true, Ignore: true}, ""},
+		"good answers, whatever there is to enforce": {mixed()[:1], preflight.Policy{EnforceWarnings: true}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			report, err := preflight.Run(t.Context(), tt.checks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			record := preflight.NewRecord(preflight.Node{}, tt.policy, report)
+			err = record.Err()
+			if record.Refused != (tt.want != "") || (err != nil) != record.Refused || err != nil && !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("refused %v: %v", record.Refused, err)
+			}
+			if ignored := record.Ignored(); tt.policy.Ignore && report.Count(preflight.Fail) > 1 && len(ignored) != 2 {
+				t.Errorf("ignored %+v", ignored)
+			}
+		})
+	}
+}
+
+func TestRecordsAreKept(t *testing.T) {
+	report, err := preflight.Run(t.Context(), mixed())
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := preflight.NewRecord(preflight.Node{Primary: true}, preflight.Policy{Ignore: true}, report)
+	dir := filepath.Join(t.TempDir(), "state", "preflight")
+	if err := record.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	text, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept preflight.Record
+	if err := json.Unmarshal(text, &kept); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(record, kept); diff != "" {
+		t.Errorf("(-made +kept)\n%s", diff)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -25,6 +27,7 @@ type bundleOptions struct {
 	store    string
 	out      string
 	binary   string
+	checker  string
 	platform string
 	key      string
 	since    string
@@ -57,6 +60,7 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVar(&o.store, "store", "", "where the packages are: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.out, "out", "", "the archive to write")
 	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
+	flags.StringVar(&o.checker, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
 	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
@@ -103,8 +107,15 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, binary.Close()) }()
+	checker, err := a.carriedPreflight(ctx, o.checker, o.binary)
+	if err != nil {
+		return err
+	}
+	if checker != nil {
+		defer func() { err = errors.Join(err, checker.Close()) }()
+	}
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Packages: from, Binary: binary, Platform: o.platform, Since: since, Key: key,
+		Installer: installer, Packages: from, Binary: binary, Platform: o.platform, Preflight: checker, Since: since, Key: key,
 	})
 	if err != nil {
 		return err
@@ -126,6 +137,29 @@ func carriedBinary(ctx context.Context, name string) (*bundle.Member, error) {
 		return nil, err
 	}
 	return airgap.Binary(ctx, name, filepath.Join(dir, "deflated"))
+}
+
+// carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
+// that they get. Without it a bundle is complete but for the checks of its add-ons.
+func (a *app) carriedPreflight(ctx context.Context, name, beside string) (*bundle.Member, error) {
+	if name == "" {
+		var err error
+		if beside == "" {
+			if beside, err = os.Executable(); err != nil {
+				return nil, err
+			}
+		}
+		name = filepath.Join(filepath.Dir(beside), preflight.ProgramName)
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(a.errOut, "warning: there is no %s: the bundle will make sealift's own checks of a host, not those of its add-ons\n", name)
+			return nil, nil
+		}
+	}
+	dir, err := cache.DefaultDir()
+	if err != nil {
+		return nil, err
+	}
+	return airgap.Preflight(ctx, name, filepath.Join(dir, "deflated"))
 }
 
 // readSince looks at an earlier bundle, if one is named.

@@ -28,6 +28,7 @@ type installOptions struct {
 	yes     bool
 	verbose bool
 	format  string
+	checks  installer.PreflightOptions
 }
 
 func (a *app) installCommand() *cobra.Command {
@@ -93,26 +94,21 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	defer func() { err = errors.Join(err, in.Close()) }()
 	pending := in.Pending()
 	if o.plan {
-		return a.printPlan(ctx, in, o.format)
+		return a.printPlan(ctx, in, o)
 	}
 	if len(pending) == 0 {
 		fmt.Fprintf(a.out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
 		return nil
 	}
-	report, err := in.Preflight(ctx)
+	record, err := a.checkHost(ctx, in, o.checks)
 	if err != nil {
 		return err
 	}
-	if err := report.Err(); err != nil {
-		return err
-	}
-	for _, r := range report.Results {
-		if r.Status == preflight.Warn {
-			fmt.Fprintf(a.errOut, "warning: %s: %s; %s\n", r.Check, r.Message, r.Hint)
-		}
-	}
 	if !o.yes && !a.confirm(fmt.Sprintf("Run %d steps on this host?", len(pending))) {
 		return errors.New("not confirmed; nothing was changed")
+	}
+	if err := in.KeepPreflight(record); err != nil {
+		return err
 	}
 	return a.runInstall(ctx, in)
 }
@@ -199,8 +195,8 @@ type plannedStep struct {
 	Done bool `json:"done"`
 }
 
-func (a *app) printPlan(ctx context.Context, in *installer.Install, format string) error {
-	report, err := in.Preflight(ctx)
+func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOptions) error {
+	report, err := in.Preflight(ctx, o.checks)
 	if err != nil {
 		return err
 	}
@@ -212,7 +208,7 @@ func (a *app) printPlan(ctx context.Context, in *installer.Install, format strin
 	for _, s := range in.Plan() {
 		steps = append(steps, plannedStep{s, !pending[s.ID]})
 	}
-	if format == "json" {
+	if o.format == "json" {
 		if err := a.printJSON(map[string]any{"preflight": report.Results, "steps": steps}); err != nil {
 			return err
 		}

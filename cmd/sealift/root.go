@@ -130,6 +130,7 @@ func (a *app) commands() []*cobra.Command {
 		a.publishCommand(),
 		a.specCommand(),
 		a.bundleCommand(),
+		a.preflightCommand(),
 		a.installCommand(),
 		a.imagesCommand(),
 		a.statusCommand(),

@@ -29,6 +29,8 @@ type Request struct {
 	// Binary is the sealift for the nodes, and Platform the platform it was built for.
 	Binary   *bundle.Member
 	Platform string
+	// Preflight is the sealift-preflight for the nodes; nil leaves it out, and with it the checks of add-ons.
+	Preflight *bundle.Member
 	// Since leaves out what an earlier bundle has; nil leaves out nothing.
 	Since *bundle.Since
 	// Key signs the bundle's index, if it is not nil.

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"path"
 	"runtime"
 	"strings"
 
@@ -15,18 +16,27 @@ var installScript string
 
 // Binary makes a member of the sealift for the nodes. Spool is a folder for its compressed form; see bundle.WriteOptions.
 func Binary(ctx context.Context, name, spool string) (*bundle.Member, error) {
-	file, err := bundle.DiskFile(bundle.BinaryName, 0o755, name)
+	return program(ctx, bundle.BinaryName, name, spool)
+}
+
+// Preflight makes a member of the sealift-preflight for the nodes, as Binary does of sealift.
+func Preflight(ctx context.Context, name, spool string) (*bundle.Member, error) {
+	return program(ctx, bundle.PreflightName, name, spool)
+}
+
+func program(ctx context.Context, member, name, spool string) (*bundle.Member, error) {
+	file, err := bundle.DiskFile(member, 0o755, name)
 	if err != nil {
-		return nil, fmt.Errorf("sealift for the nodes: %w", err)
+		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(member), err)
 	}
 	members, err := bundle.Render(ctx, []bundle.File{file}, bundle.WriteOptions{Spool: spool, Jobs: runtime.GOMAXPROCS(0)})
 	if err != nil {
-		return nil, fmt.Errorf("sealift for the nodes: %w", err)
+		return nil, fmt.Errorf("%s for the nodes: %w", path.Base(member), err)
 	}
 	return members[0], nil
 }
 
-// members are what lies at the root of the bundle. All but the binary are in memory.
+// members are what lies at the root of the bundle. All but the programs are in memory.
 func (r Request) members(ctx context.Context) ([]*bundle.Member, error) {
 	text, err := r.Installer.Canonical()
 	if err != nil {
@@ -36,5 +46,9 @@ func (r Request) members(ctx context.Context) ([]*bundle.Member, error) {
 	members, err := bundle.Render(ctx, []bundle.File{
 		bundle.BytesFile(bundle.ScriptName, 0o755, []byte(script)), bundle.BytesFile(bundle.InstallerName, 0o644, text),
 	}, bundle.WriteOptions{})
-	return append(members, r.Binary), err
+	members = append(members, r.Binary)
+	if r.Preflight != nil {
+		members = append(members, r.Preflight)
+	}
+	return members, err
 }
