@@ -83,11 +83,8 @@ func build(t *testing.T, kubernetes, system string) road {
 			t.Fatal(err)
 		}
 	}
-	compile := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", r.sealift, "./cmd/sealift")
-	compile.Dir, compile.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	compile(t, dir, "-trimpath", "./cmd/sealift")
+	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-preflight")
 	m, err := mirror.Serve(t.Context(), mirror.Options{Progress: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatal(err)
@@ -117,6 +114,16 @@ func build(t *testing.T, kubernetes, system string) road {
 	}
 	roads.built[name] = r
 	return r
+}
+
+// compile builds a program into dir, with the flags of 'make build', which has compiled most of it.
+func compile(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", dir + "/"}, args...)...)
+	cmd.Dir, cmd.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // run runs sealift on the building machine and returns what it printed.
