@@ -32,7 +32,7 @@ func goodHost() preflight.Host {
 		UID: 0, Platform: "linux/amd64", Target: "debian-12", Hostname: "node-1.example.com", CPUs: 4,
 		Now: func() time.Time { return time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC) },
 		Disk: func(string) (preflight.Filesystem, error) {
-			return preflight.Filesystem{ID: 1, Free: 50e9, Total: 100e9}, nil
+			return preflight.Filesystem{ID: 1, Free: 50e9}, nil
 		},
 		PortError:   func(context.Context, int) error { return nil },
 		Dial:        func(context.Context, string) error { return nil },
@@ -161,10 +161,6 @@ func TestBuiltin(t *testing.T) {
 				return map[string]preflight.Filesystem{"/a": {ID: 1, Free: 30e9}, "/b": {ID: 2, Free: 998}}[path], nil
 			}
 		}, []preflight.Result{pass("disk", "/a: 30.0 GB needed, 30.0 GB free"), fail("disk", "/b: 999 B needed, 998 B free", "free 1 B, or mount a larger disk there")}},
-		"a disk that would be nearly full": {func(h *preflight.Host, n *preflight.Needs) {
-			n.Space = []preflight.Space{{Path: "/a", Bytes: 36e9}}
-		}, []preflight.Result{warn("disk", "/a: 36.0 GB needed, 50.0 GB free; less than 15% would be left, and the kubelet begins to remove images and pods",
-			"mount a larger disk there, or free some of it")}},
 		"a disk that does not answer": {func(h *preflight.Host, _ *preflight.Needs) {
 			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{}, errors.New("stale handle") }
 		}, []preflight.Result{warn("disk", "cannot tell: stale handle", unreadable)}},

@@ -6,9 +6,6 @@ import (
 	"strings"
 )
 
-// minFreePercent is where the kubelet begins to evict: imagefs.available < 15%.
-const minFreePercent = 15
-
 // disk adds up what the paths on one file system need together.
 func (p probes) disk(_ context.Context, r *Reporter) {
 	type demand struct {
@@ -38,11 +35,6 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 		paths := strings.Join(d.paths, ", ")
 		if d.need > d.Free {
 			r.Failf("free "+size(d.need-d.Free)+", or mount a larger disk there", "%s: %s needed, %s free", paths, size(d.need), size(d.Free))
-			continue
-		}
-		if left := d.Free - d.need; d.need > 0 && left < d.Total/100*minFreePercent {
-			r.Warnf("mount a larger disk there, or free some of it", "%s: %s needed, %s free; less than %d%% would be left, and the kubelet begins to remove images and pods",
-				paths, size(d.need), size(d.Free), minFreePercent)
 			continue
 		}
 		r.Passf("%s: %s needed, %s free", paths, size(d.need), size(d.Free))

@@ -39,8 +39,6 @@ type Host struct {
 type Filesystem struct {
 	ID   uint64 // equal for paths that share the space
 	Free uint64 // bytes that anyone may still write, which is what the kubelet goes by
-	// Total is its size in bytes.
-	Total uint64
 }
 
 // ThisHost is the machine that this process runs on. Target is for the caller to say.
@@ -82,7 +80,7 @@ func disk(path string) (Filesystem, error) {
 		if !ok {
 			return Filesystem{}, fmt.Errorf("ask for the device of %s: not told by this system", path)
 		}
-		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), Total: space.Blocks * uint64(space.Bsize)}, nil
+		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize)}, nil
 	}
 }
 

@@ -51,13 +51,14 @@ func TestPreflightNamesWhatIsWrongWithItsRemedy(t *testing.T) {
 
 	good := n.answers(look, 0)
 	wants(t, good, "cpu", "pass", "", "")
+	wants(t, good, "disk", "pass", "needed", "")
 	wants(t, good, "ports", "pass", "free: 6443", "")
 	wants(t, good, "containerd: Disk space for images", "pass", "room", "")
 	wants(t, good, "flannel: Port of the pod network", "pass", "8472 is free", "")
 
 	// One processor, a disk that is too small, another program on the API server's port, and swap.
 	swapOn(n)
-	defer n.must("swapoff -a")
+	defer func() { _, _ = n.run("swapoff " + swapFile) }()
 	n.must("mount -t tmpfs -o size=64m small /var/lib/containerd")
 	n.must("systemd-run --quiet --unit=squatter systemd-socket-activate -l 6443 /bin/true; " +
 		"for i in $(seq 600); do ss -ltn | grep -q :6443 && exit 0; sleep 0.1; done; exit 1")
