@@ -2,18 +2,15 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 // DefaultApplyTimeout bounds an Apply whose options name no bound.
@@ -95,7 +92,8 @@ type applyRun struct {
 	wanted   map[Ref]*unstructured.Unstructured // what Apply is about to apply, by identity
 	versions map[schema.GroupKind]string        // of the kinds in wanted
 
-	mu sync.Mutex // serialises Progress
+	occupied atomic.Bool // an object that is no member was there already
+	mu       sync.Mutex  // serialises Progress
 }
 
 func (e *Engine) newRun(set Set, objs []*unstructured.Unstructured, o ApplyOptions) *applyRun {
@@ -226,162 +224,6 @@ func (r *applyRun) applyObject(ctx context.Context, obj *unstructured.Unstructur
 		return failed(a.ref, err)
 	}
 	return a.entry
-}
-
-// application is the apply of one object.
-type application struct {
-	*applyRun
-	obj *unstructured.Unstructured
-	ref Ref
-
-	as         string // the field manager to apply under
-	labels     map[string]string
-	sharedWith string // the set that the object is a member of, when it is not this one
-	looked     bool
-	absent     bool // the object was not there when first looked for
-	entry      Entry
-}
-
-func (a *application) try(ctx context.Context) error {
-	res, err := a.kinds.find(ctx, a.ref.gvk())
-	if err != nil {
-		return err
-	}
-	a.ref.Namespace = placeOf(a.obj, res)
-	if m := a.members[a.ref.identity()]; m != nil && m.held && !a.looked {
-		a.entry = Entry{Object: a.ref, Action: Unchanged, uid: string(m.meta.UID)}
-		return nil
-	}
-	live, err := a.look(ctx, res)
-	if err != nil {
-		return err
-	}
-	if err := a.claim(live); err != nil {
-		return err
-	}
-	if live != nil && a.sharedWith == "" {
-		if live, err = a.takeFields(ctx, res, live); err != nil {
-			return err
-		}
-	}
-	object, err := desired(a.obj, a.ref.Namespace, a.labels)
-	if err != nil {
-		return err
-	}
-	body, err := json.Marshal(object.Object)
-	if err != nil {
-		return err
-	}
-	applied, err := a.patch(ctx, res, body)
-	if err != nil && a.options.Recreate && immutable(err) && live != nil && !protected(a.ref.groupKind()) {
-		if applied, err = a.recreate(ctx, res, live, body); err == nil {
-			a.entry.Message = "deleted and created again"
-		}
-	}
-	if err != nil {
-		return a.explain(err)
-	}
-	a.entry = Entry{Object: a.ref, Action: actionOf(a.absent, live, applied), Message: a.entry.Message, uid: string(applied.UID)}
-	if a.sharedWith != "" {
-		a.entry.Message = "shared with set " + a.sharedWith
-	}
-	return nil
-}
-
-// placeOf is the namespace that an object goes to: none for a cluster-scoped kind, "default" when it names none.
-func placeOf(obj *unstructured.Unstructured, res resource) string {
-	switch {
-	case !res.namespaced:
-		return ""
-	case obj.GetNamespace() == "":
-		return metav1.NamespaceDefault
-	}
-	return obj.GetNamespace()
-}
-
-// look finds the object in the cluster, or gives nil: at first among the members, which were all read with a few
-// requests. What the first look finds decides between created and configured, for a later one may find what a try made
-// whose answer was lost.
-func (a *application) look(ctx context.Context, res resource) (*metav1.PartialObjectMetadata, error) {
-	if m := a.members[a.ref.identity()]; m != nil && !a.looked {
-		a.looked = true
-		return m.meta, nil
-	}
-	live, err := a.metaFor(res, a.ref.Namespace).Get(ctx, a.ref.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		live, err = nil, nil
-	}
-	if err == nil && !a.looked {
-		a.looked, a.absent = true, live == nil
-	}
-	return live, err
-}
-
-// claim makes the object a member, unless it is one of another set. A Namespace of another set is shared: it gets what
-// this set says about it under a manager of this set's own, since to one manager the other set's fields would be
-// leftovers to remove.
-func (a *application) claim(live *metav1.PartialObjectMetadata) error {
-	a.as, a.sharedWith = a.manager, ""
-	a.labels = map[string]string{labelPartOf: a.id}
-	if live == nil || live.Labels[labelPartOf] == "" || live.Labels[labelPartOf] == a.id {
-		return nil
-	}
-	other := live.Labels[labelPartOf]
-	if a.ref.groupKind() != namespaceKind {
-		return fmt.Errorf("it belongs to set %s: remove it from there first, or delete its label %s", other, labelPartOf)
-	}
-	// A name of a manager has at most 128 characters.
-	a.as, a.sharedWith = a.manager+"-"+a.set.Name[:min(len(a.set.Name), 100)], other
-	a.labels = nil
-	return nil
-}
-
-func (a *application) patch(ctx context.Context, res resource, body []byte) (*metav1.PartialObjectMetadata, error) {
-	return a.metaFor(res, a.ref.Namespace).Patch(ctx, a.ref.Name, types.ApplyPatchType, body,
-		metav1.PatchOptions{FieldManager: a.as, Force: &a.options.Force})
-}
-
-// recreate deletes an object, waits until it is gone, and makes it again.
-func (a *application) recreate(ctx context.Context, res resource, live *metav1.PartialObjectMetadata, body []byte) (*metav1.PartialObjectMetadata, error) {
-	client := a.metaFor(res, a.ref.Namespace)
-	if err := client.Delete(ctx, a.ref.Name, deleteOptions(live)); err != nil && !apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("delete to create again: %w", err)
-	}
-	err := a.retry(ctx, a.ref, func(err error, _ time.Duration) bool { return errors.Is(err, errStillThere) || transient(err) },
-		func(ctx context.Context) error { return a.gone(ctx, res, a.ref, live) })
-	if err != nil {
-		return nil, fmt.Errorf("delete to create again: %w", err)
-	}
-	return a.patch(ctx, res, body)
-}
-
-// explain turns an answer of the server into what a person can act on.
-func (a *application) explain(err error) error {
-	if conflict := conflictIn(err); conflict != nil {
-		return conflict
-	}
-	if apierrors.IsNotFound(err) && !notFoundIsNamespace(err) {
-		a.kinds.forget(a.ref.gvk())
-		return &noKindError{a.ref.groupKind(), a.ref.Version}
-	}
-	if immutable(err) && !protected(a.ref.groupKind()) {
-		return fmt.Errorf("%w (recreating the object would apply the change)", err)
-	}
-	return err
-}
-
-// actionOf compares an object before and after. A server leaves the resourceVersion alone when an apply changes nothing;
-// when it moved, a status may have been written in between, which says nothing about us.
-func actionOf(absent bool, before, after *metav1.PartialObjectMetadata) Action {
-	switch {
-	case absent:
-		return Created
-	case before == nil || before.UID != after.UID:
-		return Configured
-	case before.ResourceVersion == after.ResourceVersion, onlyStatusMoved(before, after):
-		return Unchanged
-	}
-	return Configured
 }
 
 func orDefault(d, otherwise time.Duration) time.Duration {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/krusty"
+	kresource "sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
@@ -27,6 +28,14 @@ func Build(dir string) ([]*unstructured.Unstructured, error) {
 	if err := checkLocal(dir, map[string]bool{}); err != nil {
 		return nil, fmt.Errorf("build kustomization: %w", err)
 	}
+	if objs, ok := readPlain(dir); ok {
+		return objs, nil
+	}
+	return render(dir)
+}
+
+// render builds a kustomization by kustomize, whatever is in it.
+func render(dir string) ([]*unstructured.Unstructured, error) {
 	building.Lock()
 	defer building.Unlock()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -35,17 +44,21 @@ func Build(dir string) ([]*unstructured.Unstructured, error) {
 	}
 	objs := make([]*unstructured.Unstructured, 0, resources.Size())
 	for _, resource := range resources.Resources() {
-		data, err := resource.MarshalJSON()
-		if err != nil {
-			return nil, fmt.Errorf("build kustomization %s: %s: %w", dir, resource.CurId(), err)
-		}
-		found, err := decodeJSON(data)
+		found, err := objectsOf(resource)
 		if err != nil {
 			return nil, fmt.Errorf("build kustomization %s: %s: %w", dir, resource.CurId(), err)
 		}
 		objs = append(objs, found...)
 	}
 	return objs, nil
+}
+
+func objectsOf(r *kresource.Resource) ([]*unstructured.Unstructured, error) {
+	data, err := r.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	return decodeJSON(data)
 }
 
 // checkLocal walks a kustomization and those it includes. kustomize itself takes any name that is no file for a git
@@ -86,17 +99,21 @@ func checkLocal(dir string, seen map[string]bool) error {
 func readKustomization(dir string) (file string, k *types.Kustomization, err error) {
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		data, err := os.ReadFile(filepath.Join(dir, name))
-		if errors.Is(err, fs.ErrNotExist) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			continue
-		}
-		if err != nil {
+		case err != nil:
 			return "", nil, err
+		case k != nil:
+			return "", nil, fmt.Errorf("%s has both %s and %s: remove one of them", dir, filepath.Base(file), name)
 		}
 		file = filepath.Join(dir, name)
 		k = &types.Kustomization{}
 		if err := k.Unmarshal(data); err != nil {
 			return "", nil, fmt.Errorf("%s: %w", file, err)
 		}
+	}
+	if k != nil {
 		return file, k, nil
 	}
 	if _, err := os.Stat(dir); err != nil {

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -142,11 +141,7 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 	if err := a.claim(meta); err != nil {
 		return nil, err
 	}
-	object, err := desired(obj, ref.Namespace, a.labels)
-	if err != nil {
-		return nil, err
-	}
-	body, err := json.Marshal(object.Object)
+	body, err := a.body("")
 	if err != nil {
 		return nil, err
 	}

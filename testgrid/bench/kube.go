@@ -1,12 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -21,40 +23,40 @@ const (
 	kubeNamespaces = 10
 )
 
-// kubeGroup is what one part of an add-on brings along. %s is its name.
+// kubeGroup is what one part of an add-on brings along: its name and its namespace are given.
 const kubeGroup = `apiVersion: v1
 kind: ServiceAccount
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 ---
 apiVersion: v1
 kind: ConfigMap
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 data: {config.yaml: "listen: :8080\nlog: {level: info, format: json}\nfeatures: [metrics, tracing, profiling]\n", mode: standalone}
 ---
 apiVersion: v1
 kind: Secret
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 data: {password: c2VjcmV0LW9mLXRoZS1iZW5jaA==}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 rules: [{apiGroups: [""], resources: [configmaps, secrets], verbs: [get, list, watch]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: %[1]s}
-subjects: [{kind: ServiceAccount, name: %[1]s}]
+subjects: [{kind: ServiceAccount, name: %[1]s, namespace: %[2]s}]
 ---
 apiVersion: v1
 kind: Service
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 spec: {selector: {app: %[1]s}, clusterIP: None, ports: [{name: http, port: 80, targetPort: 8080}, {name: metrics, port: 9090}]}
 ---
 apiVersion: apps/v1
 kind: Deployment
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 spec:
   replicas: 2
   selector: {matchLabels: {app: %[1]s}}
@@ -75,13 +77,10 @@ spec:
 ---
 apiVersion: policy/v1
 kind: PodDisruptionBudget
-metadata: {name: %[1]s, labels: {app: %[1]s}}
+metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: %[1]s}}}
 ---
 `
-
-// kubeSide is a program that applies the kustomization of the folder it runs in to the cluster of ./kubeconfig.
-type kubeSide struct{ name, script string }
 
 // applies measures what it takes to apply one kustomization, first to a cluster that has none of it, then once more.
 func (b *bench) applies(ctx context.Context) error {
@@ -93,82 +92,87 @@ func (b *bench) applies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	sides := []kubeSide{
-		{"kubectl apply --server-side -k", kubectl + " --kubeconfig kubeconfig apply --server-side -k . >/dev/null"},
-		{"sealift apply -k", b.sealift + " apply --kubeconfig kubeconfig --set bench -k . >/dev/null"},
-	}
-	// Each case has a control plane to itself: the objects of the one before shall not be in its way.
-	var plane *controlplane.ControlPlane
-	defer func() {
-		if plane != nil {
-			_ = plane.Stop()
+	size := fmt.Sprintf("%d objects of 9 kinds in %d namespaces", kubeObjects, kubeNamespaces)
+	for _, table := range []struct {
+		title, transform string
+		again            bool
+	}{
+		{"apply: " + size, "", false},
+		{"apply: " + size + ", when nothing has changed", "", true},
+		{"apply: " + size + ", with a label that the kustomization adds", "labels: [{pairs: {part-of: bench}}]\n", false},
+		{"apply: " + size + ", with a label, when nothing has changed", "labels: [{pairs: {part-of: bench}}]\n", true},
+	} {
+		var cases []benchCase
+		for name, script := range map[string]string{
+			"kubectl apply --server-side -k": kubectl + " --kubeconfig kubeconfig apply --server-side -k . >/dev/null",
+			"sealift apply -k":               b.sealift + " apply --kubeconfig kubeconfig --set bench -k . >/dev/null",
+		} {
+			cases = append(cases, b.applyCase(ctx, name, script, table.transform, table.again))
 		}
-	}()
-	fresh := func(dir string) error {
-		if plane != nil {
-			if err := plane.Stop(); err != nil {
-				return err
-			}
-		}
-		if plane, err = controlplane.Start(ctx, controlplane.Options{}); err != nil {
+		slices.SortFunc(cases, func(a, b benchCase) int { return strings.Compare(a.name, b.name) })
+		if err := b.table(ctx, table.title, cases); err != nil {
 			return err
 		}
-		return writeKustomization(dir, plane)
 	}
-	var first, again []benchCase
-	for _, side := range sides {
-		first = append(first, benchCase{name: side.name, prepare: fresh, script: side.script})
-		again = append(again, benchCase{name: side.name + ", again", script: side.script, prepare: func(dir string) error {
-			if err := fresh(dir); err != nil {
-				return err
-			}
-			return b.shell(dir, side.script)
-		}})
-	}
-	title := fmt.Sprintf("apply: %d objects of 9 kinds in %d namespaces", kubeObjects, kubeNamespaces)
-	if err := b.table(ctx, title, first); err != nil {
-		return err
-	}
-	return b.table(ctx, title+", when nothing has changed", again)
+	return nil
 }
 
-// writeKustomization writes a kustomization for each namespace, one over them all, and how to reach the control plane.
-func writeKustomization(dir string, plane *controlplane.ControlPlane) error {
-	cfg := plane.Config()
+// applyCase is a script that applies the kustomization of the folder it runs in to the cluster of ./kubeconfig. Each run
+// has a control plane to itself: the objects of the one before shall not be in its way.
+func (b *bench) applyCase(ctx context.Context, name, script, transform string, again bool) benchCase {
+	var plane *controlplane.ControlPlane
+	return benchCase{
+		name: name, script: script,
+		prepare: func(dir string) (err error) {
+			if plane, err = controlplane.Start(ctx, controlplane.Options{}); err != nil {
+				return err
+			}
+			if err = writeObjects(dir, transform); err == nil {
+				err = writeKubeconfig(filepath.Join(dir, "kubeconfig"), plane.Config())
+			}
+			if err == nil && again {
+				err = b.shell(dir, script)
+			}
+			return err
+		},
+		after: func() {
+			if plane != nil {
+				_ = plane.Stop()
+			}
+		},
+	}
+}
+
+func writeKubeconfig(path string, cfg *rest.Config) error {
 	file := clientcmdapi.NewConfig()
 	file.Clusters["bench"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
 	file.AuthInfos["bench"] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
 	file.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
 	file.CurrentContext = "bench"
-	if err := clientcmd.WriteToFile(*file, filepath.Join(dir, "kubeconfig")); err != nil {
-		return err
-	}
-	perGroup := bytes.Count([]byte(kubeGroup), []byte("---\n"))
-	groups := (kubeObjects/kubeNamespaces - 1) / perGroup // the namespace itself is an object too
-	filler := kubeObjects/kubeNamespaces - 1 - groups*perGroup
-	var top bytes.Buffer
-	top.WriteString("resources:\n")
+	return clientcmd.WriteToFile(*file, path)
+}
+
+// writeObjects writes a file for each namespace, and a kustomization that lists them and may transform them.
+func writeObjects(dir, transform string) error {
+	const perNamespace = kubeObjects / kubeNamespaces
+	perGroup := strings.Count(kubeGroup, "---\n")
+	var top strings.Builder
+	top.WriteString(transform + "resources:\n")
 	for n := range kubeNamespaces {
 		name := fmt.Sprintf("bench-%d", n)
-		fmt.Fprintf(&top, "- %s\n", name)
-		var objects bytes.Buffer
+		var objects strings.Builder
 		fmt.Fprintf(&objects, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\n", name)
-		for g := range groups {
-			fmt.Fprintf(&objects, kubeGroup, fmt.Sprintf("part-%d", g))
+		written := 1
+		for ; written+perGroup <= perNamespace; written += perGroup {
+			fmt.Fprintf(&objects, kubeGroup, fmt.Sprintf("part-%d", written), name)
 		}
-		for f := range filler {
-			fmt.Fprintf(&objects, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: filler-%d}\ndata: {key: value}\n---\n", f)
+		for ; written < perNamespace; written++ {
+			fmt.Fprintf(&objects, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: more-%d, namespace: %s}\n---\n", written, name)
 		}
-		sub := filepath.Join(dir, name)
-		if err := os.Mkdir(sub, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(sub, "objects.yaml"), objects.Bytes(), 0o600); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(sub, "kustomization.yaml"), []byte("namespace: "+name+"\nresources: [objects.yaml]\n"), 0o600); err != nil {
+		fmt.Fprintf(&top, "- %s.yaml\n", name)
+		if err := os.WriteFile(filepath.Join(dir, name+".yaml"), []byte(objects.String()), 0o600); err != nil {
 			return err
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), top.Bytes(), 0o600)
+	return os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(top.String()), 0o600)
 }
