@@ -53,9 +53,10 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
+	command := h.command(function)
 	before, err := h.shell.Variables(ctx)
 	if err == nil {
-		err = h.shell.Call(ctx, h.words(function)[0], h.words(function)[1:]...)
+		err = h.shell.Call(ctx, command[0], command[1:]...)
 	}
 	var after hook.Variables
 	if err == nil {
@@ -70,12 +71,12 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	return lifecycle.State(changed), nil
 }
 
-// words are what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the
-// same preparations.
-func (h *hooks) words(function string) []string {
+// command is what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the same
+// preparations.
+func (h *hooks) command(function string) []string {
 	for _, a := range h.addOns {
 		if function == a.name() || function == a.name()+"_install" && !a.hasHook(a.name()) {
-			return []string{"addon_install", a.name(), a.info.Version}
+			return []string{"sealift_install", a.name(), a.info.Version}
 		}
 	}
 	return []string{function}
@@ -85,7 +86,7 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	if h.shell != nil {
 		return nil
 	}
-	if err := layOut(h.root); err != nil {
+	if err := layOut(h.root, h.variables["SEALIFT_BIN"]); err != nil {
 		return err
 	}
 	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output, Verbs: h.verbs}); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -62,6 +63,7 @@ type Install struct {
 	plan    lifecycle.Plan
 	hooks   *hooks
 	log     *runLog
+	socket  string // of containerd
 }
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
@@ -75,7 +77,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errNotRoot
 	}
-	i := &Install{options: o, log: newRunLog(o.LogDir, "install", o.Output)}
+	i := &Install{options: o, socket: runtime.Socket, log: newRunLog(o.LogDir, "install", o.Output)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())

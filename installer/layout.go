@@ -14,15 +14,16 @@ func folders() []string {
 	return []string{"addons", "assets", "bin", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
 }
 
-// layOut makes what add-ons of kURL expect below the install root: folders, and programs that are the sealift of this node.
-func layOut(root string) error {
+// layOut makes what add-ons of kURL expect below the install root: folders, and programs that are the sealift of this
+// node.
+func layOut(root, binary string) error {
 	for _, folder := range folders() {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			return err
 		}
 	}
 	for _, name := range kurlbin.Names() {
-		text := fmt.Sprintf("#!/bin/sh\nexec %s hook %s \"$@\"\n", installedBinary, name)
+		text := fmt.Sprintf("#!/bin/sh\nexec %q hook %s \"$@\"\n", binary, name)
 		if err := atomicfile.Fill(filepath.Join(root, "bin", name), 0o755, func(w *os.File) error {
 			_, err := w.WriteString(text)
 			return err

@@ -87,7 +87,7 @@ func (i *Install) hostRepositories() (found []hostRepository) {
 
 func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
-		r, err := runtime.Connect(ctx, runtime.Socket)
+		r, err := runtime.Connect(ctx, i.socket)
 		if err != nil {
 			return nil, err
 		}

@@ -61,17 +61,10 @@ addon_set_has_been_applied() {
     printf -v "$(sealift_applied "$1")" '%s' "${2:-${!sealift_version-}} ${!sealift_with-}"
 }
 
-# addon_install NAME VERSION: applies an add-on now. Where another add-on asked for the same before, with the same options, the
-# add-on's _already_applied hook runs instead, if it has one.
+# addon_install NAME VERSION: applies an add-on now.
 addon_install() {
     local REPLY
-    sealift_add_on "$1" "$2"
     addon_fetch "$1" "$2"
-    if addon_has_been_applied "$1" "$2"; then
-        log "add-on $1 $2 has been applied before"
-        ! sealift_is_function "$1_already_applied" || "$1_already_applied"
-        return
-    fi
     rm -rf "${DIR:?}/kustomize/$1"
     mkdir -p "$DIR/kustomize/$1"
     report_addon_start "$1" "$2"
@@ -84,6 +77,19 @@ addon_install() {
     # shellcheck disable=SC2034
     ! sealift_is_function "$1_join" || ADDONS_HAVE_HOST_COMPONENTS=1
     report_addon_success "$1" "$2"
+}
+
+# sealift_install NAME VERSION: the step of an add-on. Where another add-on had it applied before, just so, its _already_applied
+# hook runs instead, if it has one.
+sealift_install() {
+    local REPLY
+    if ! addon_has_been_applied "$1" "$2"; then
+        addon_install "$1" "$2"
+        return
+    fi
+    log "add-on $1 $2 has been applied by another add-on"
+    addon_fetch "$1" "$2"
+    ! sealift_is_function "$1_already_applied" || "$1_already_applied"
 }
 
 addon_pre_init() { ! sealift_is_function "$1_pre_init" || "$1_pre_init"; }
