@@ -1,0 +1,110 @@
+package page_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+
+	"github.com/sealift/sealift/atomicfile"
+)
+
+// browser starts a headless Chromium.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(5*time.Minute),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// screenshot keeps a picture for the documentation when UPDATE_SCREENSHOTS is set.
+func screenshot(name string) chromedp.Action {
+	return chromedp.ActionFunc(func(ctx context.Context) error {
+		if os.Getenv("UPDATE_SCREENSHOTS") == "" {
+			return nil
+		}
+		var png []byte
+		if err := chromedp.CaptureScreenshot(&png).Do(ctx); err != nil {
+			return err
+		}
+		return atomicfile.Write(filepath.Join("../../docs/images", name), png)
+	})
+}
+
+// choose sets a field as a person does, so that the page's script hears of it.
+func choose(selector, value string) chromedp.Action {
+	return chromedp.Tasks{
+		chromedp.SetValue(selector, value, chromedp.ByQuery),
+		chromedp.Evaluate(`document.querySelector('`+selector+`').dispatchEvent(new Event('input', {bubbles: true}))`, nil),
+	}
+}
+
+// TestAPersonComposesAnInstaller chooses versions and options, sees the result change, stores it and reads the commands.
+func TestAPersonComposesAnInstaller(t *testing.T) {
+	s := serve(t)
+	ctx := browser(t)
+	var problem, yaml, address, command string
+	err := chromedp.Run(ctx,
+		chromedp.Navigate(s.URL+"/"), chromedp.WaitVisible("table", chromedp.ByQuery), screenshot("packages.png"),
+		chromedp.Click(`nav a[href="/compose"]`, chromedp.ByQuery), chromedp.WaitVisible("#compose", chromedp.ByQuery),
+		choose("#version-engine", "2.2.1"), chromedp.WaitVisible("#yaml", chromedp.ByQuery),
+		chromedp.Click("fieldset details summary", chromedp.ByQuery),
+		choose(`[name="option.engine.mirrors"]`, "["), chromedp.WaitVisible(".problem", chromedp.ByQuery),
+		chromedp.Text(".problem", &problem, chromedp.ByQuery),
+		choose(`[name="option.engine.mirrors"]`, "[near.example]"), chromedp.WaitNotPresent(".problem", chromedp.ByQuery),
+		choose("#version-kubernetes", "1.36.x"),
+		chromedp.Poll(`document.querySelector("#yaml")?.textContent.includes("1.36.x")`, nil, chromedp.WithPollingTimeout(5*time.Minute)),
+		chromedp.Text("#yaml", &yaml, chromedp.ByQuery), chromedp.Location(&address), screenshot("compose.png"),
+		chromedp.Click("button.first", chromedp.ByQuery), chromedp.WaitVisible("#command-online", chromedp.ByQuery),
+		chromedp.Text("#command-online", &command, chromedp.ByQuery), screenshot("commands.png"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(problem, "option mirrors: this is no array") {
+		t.Errorf("problem %q", problem)
+	}
+	if !strings.Contains(yaml, "near.example") {
+		t.Errorf("Installer %q", yaml)
+	}
+	if !strings.Contains(address, "version.kubernetes=1.36.x") {
+		t.Errorf("address %q", address)
+	}
+	if !strings.HasPrefix(command, "curl -fsSL "+s.URL+"/") || !strings.HasSuffix(command, " | sudo bash") {
+		t.Errorf("command %q", command)
+	}
+}
+
+// scriptsOff is what a careful reader sets.
+func scriptsOff() chromedp.Action { return emulation.SetScriptExecutionDisabled(true) }
+
+// TestThePagesNeedNoScript composes with scripts switched off.
+func TestThePagesNeedNoScript(t *testing.T) {
+	s := serve(t)
+	ctx := browser(t)
+	var yaml string
+	err := chromedp.Run(ctx,
+		scriptsOff(), chromedp.Navigate(s.URL+"/compose"), chromedp.WaitVisible("#compose", chromedp.ByQuery),
+		chromedp.SetAttributeValue(`#version-kubernetes option:nth-child(4)`, "selected", "", chromedp.ByQuery),
+		chromedp.Click("#compose button:not(.first)", chromedp.ByQuery),
+		chromedp.WaitVisible("#yaml", chromedp.ByQuery), chromedp.Text("#yaml", &yaml, chromedp.ByQuery),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(yaml, "version: 1.36.3") {
+		t.Errorf("Installer %q", yaml)
+	}
+}

@@ -1,0 +1,177 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/store/release"
+)
+
+// maxForm bounds what is read of a form that is sent.
+const maxForm = 1 << 20
+
+// composed is the form and what comes of it.
+type composed struct {
+	Choices []choice
+	Further string
+	Result  result
+}
+
+// result is what comes of a form.
+type result struct {
+	Empty    bool // nothing is chosen yet
+	Wrong    []string
+	YAML     string
+	Size     int64 // of the bundle
+	Resolved []string
+	// ID, Script and Bundle are there once the Installer is stored.
+	ID, Script, Bundle string
+}
+
+// compose shows the form; what was chosen is in the query, so that a link to it can be sent to somebody. With a header of
+// the script it answers with the result alone.
+func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.read(r, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	s.preview(r, &c)
+	if r.Header.Get("X-Part") == "result" {
+		w.Header().Set("Vary", "X-Part")
+		return s.show(w, "result", http.StatusOK, c.Result)
+	}
+	return s.show(w, "compose.html", http.StatusOK, c)
+}
+
+// create stores what was chosen and shows the commands for it.
+func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		return err
+	}
+	c, err := s.read(r, r.PostForm)
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if s.preview(r, &c) {
+		if err := s.store(r, &c); err != nil {
+			c.Result.Wrong = strings.Split(err.Error(), "\n")
+		}
+	}
+	if c.Result.ID == "" {
+		status = http.StatusUnprocessableEntity
+	}
+	return s.show(w, "compose.html", status, c)
+}
+
+// read makes the form as it was sent.
+func (s *Site) read(r *http.Request, sent url.Values) (composed, error) {
+	index, err := s.source.List(r)
+	if err != nil {
+		return composed{}, err
+	}
+	c := composed{Further: sent.Get(furtherField)}
+	for _, a := range byName(index) {
+		one := choice{Name: a.Name, Version: sent.Get(versionField + a.Name), Versions: patterns(a)}
+		meta, err := s.meta(r, meant(a, one.Version))
+		if err != nil {
+			one.Description = "not readable: " + err.Error()
+		} else {
+			one.Description, one.Provides, one.Requires = meta.Description, meta.Provides, meta.Requires
+			one.Options = fields(meta, sent)
+		}
+		c.Choices = append(c.Choices, one)
+	}
+	return c, nil
+}
+
+// patterns are the versions of an add-on, and what stands for the newest of a line, where there is a line.
+func patterns(a addOn) []string {
+	all := []string{"latest"}
+	seen := map[string]int{}
+	for _, p := range a.Versions {
+		seen[line(p.Version)]++
+	}
+	for _, p := range a.Versions {
+		if l := line(p.Version); l != "" && seen[l] > 1 && !slices.Contains(all, l) {
+			all = append(all, l)
+		}
+		all = append(all, p.Version)
+	}
+	return all
+}
+
+// line is the pattern of a version's minor release: 1.36.x for 1.36.3.
+func line(version string) string {
+	parts := strings.Split(version, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	return parts[0] + "." + parts[1] + ".x"
+}
+
+// meant is the package that a version or pattern stands for, as far as the form needs to know.
+func meant(a addOn, version string) release.Package {
+	prefix, isLine := strings.CutSuffix(version, ".x")
+	for _, p := range a.Versions {
+		if p.Version == version || isLine && strings.HasPrefix(p.Version, prefix+".") {
+			return p
+		}
+	}
+	return a.Versions[0]
+}
+
+// preview fills in what comes of the form, and says whether it is an Installer.
+func (s *Site) preview(r *http.Request, c *composed) bool {
+	c.Result.Empty = c.Further == "" && !slices.ContainsFunc(c.Choices, func(one choice) bool { return one.Version != "" })
+	if c.Result.Empty {
+		return false
+	}
+	i, err := installer(c.Choices, c.Further)
+	if err != nil {
+		c.Result.Wrong = strings.Split(err.Error(), "\n")
+		return false
+	}
+	text, err := i.Canonical()
+	if err != nil {
+		c.Result.Wrong = []string{err.Error()}
+		return false
+	}
+	c.Result.YAML = string(text)
+	plan, err := s.source.Plan(r, i)
+	if err != nil {
+		c.Result.Wrong = strings.Split(err.Error(), "\n")
+		return false
+	}
+	c.Result.Size = plan.Size
+	for n, a := range plan.Installer.AddOns {
+		if was := i.AddOns[n].Version; was != a.Version {
+			c.Result.Resolved = append(c.Result.Resolved, fmt.Sprintf("%s %s is %s today", a.Name, was, a.Version))
+		}
+	}
+	return true
+}
+
+// store stores the Installer of a form that has been looked at.
+func (s *Site) store(r *http.Request, c *composed) error {
+	i, err := installer(c.Choices, c.Further)
+	if err != nil {
+		return err
+	}
+	id, err := s.source.Create(r, i)
+	if err != nil {
+		return err
+	}
+	c.Result.Script, c.Result.Bundle, err = s.source.Links(r, id)
+	if err == nil {
+		c.Result.ID = id
+	}
+	return err
+}
+
+// Chosen says whether the add-on is part of the Installer.
+func (c choice) Chosen() bool { return c.Version != "" }

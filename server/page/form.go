@@ -1,0 +1,160 @@
+package page
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/spec"
+)
+
+// The fields of the form: version.<add-on> and option.<add-on>.<option>, and one for whatever else a spec may have.
+const (
+	versionField = "version."
+	optionField  = "option."
+	furtherField = "further"
+)
+
+// choice is one add-on in the form.
+type choice struct {
+	Name        string
+	Description string
+	Versions    []string // to choose from; the first is for people who don't mind
+	Version     string   // chosen; empty for none
+	Options     []field
+	Provides    []string
+	Requires    []string
+}
+
+// field is an option in the form.
+type field struct {
+	Name   string // of the form's field
+	Key    string
+	Help   string
+	Type   catalog.OptionType
+	Enum   []string
+	Value  string // as it was sent
+	Unset  string // what the option is if nothing is sent
+	Wrong  string // what is wrong with the value
+	parsed any
+}
+
+// Is compares the type with a name, for the template.
+func (f field) Is(kind string) bool { return string(f.Type) == kind }
+
+// fields makes the fields of an add-on's options, with the values that were sent.
+func fields(meta catalog.Meta, sent url.Values) []field {
+	var all []field
+	for _, key := range slices.Sorted(maps.Keys(meta.Options)) {
+		option := meta.Options[key]
+		f := field{Name: optionField + meta.Name + "." + key, Key: key, Help: option.Description, Type: option.Type}
+		for _, allowed := range option.Enum {
+			f.Enum = append(f.Enum, fmt.Sprint(allowed))
+		}
+		if option.Type == catalog.Boolean {
+			f.Enum = []string{"true", "false"}
+		}
+		if option.Default != nil {
+			f.Unset = fmt.Sprint(option.Default)
+		}
+		f.Value = strings.ReplaceAll(sent.Get(f.Name), "\r\n", "\n")
+		if f.Value != "" {
+			f.parse()
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+// parse reads the value as the option's type. Text stays text: it is never read as YAML.
+func (f *field) parse() {
+	var err error
+	value := strings.TrimSpace(f.Value)
+	switch f.Type {
+	case catalog.String:
+		f.parsed = f.Value
+	case catalog.Boolean:
+		f.parsed, err = strconv.ParseBool(value)
+	case catalog.Integer:
+		f.parsed, err = strconv.ParseInt(value, 10, 64)
+	case catalog.Number:
+		f.parsed, err = strconv.ParseFloat(value, 64)
+	default:
+		err = yaml.Unmarshal([]byte(f.Value), &f.parsed)
+	}
+	if err != nil {
+		f.Wrong = fmt.Sprintf("this is no %s", f.Type)
+	}
+}
+
+// installer makes the Installer that the form asks for.
+func installer(choices []choice, further string) (*spec.Installer, error) {
+	var errs []error
+	body := map[string]any{}
+	for _, c := range choices {
+		if c.Version == "" {
+			continue
+		}
+		addOn := map[string]any{"version": c.Version}
+		for _, f := range c.Options {
+			switch {
+			case f.Wrong != "":
+				errs = append(errs, fmt.Errorf("%s: option %s: %s", c.Name, f.Key, f.Wrong))
+			case f.Value != "":
+				addOn[f.Key] = f.parsed
+			}
+		}
+		body[c.Name] = addOn
+	}
+	more, err := parseFurther(further)
+	errs = append(errs, err, merge(body, more))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	text, err := yaml.Marshal(map[string]any{"apiVersion": spec.APIVersion, "kind": spec.Kind, "spec": body})
+	if err != nil {
+		return nil, err
+	}
+	return spec.Parse("the Installer", bytes.NewReader(text))
+}
+
+// merge puts further settings beside what was chosen: other keys of the spec, and other options of a chosen add-on.
+func merge(body, more map[string]any) error {
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(more)) {
+		chosen, isChosen := body[key].(map[string]any)
+		options, isMapping := more[key].(map[string]any)
+		switch {
+		case !isChosen:
+			body[key] = more[key]
+		case !isMapping:
+			errs = append(errs, fmt.Errorf("further settings: %s must be a mapping", key))
+		default:
+			for _, name := range slices.Sorted(maps.Keys(options)) {
+				if _, twice := chosen[name]; twice {
+					errs = append(errs, fmt.Errorf("further settings: %s: %s is set above, too; keep one of them", key, name))
+					continue
+				}
+				chosen[name] = options[name]
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// parseFurther reads the YAML that is to stand under spec beside what was chosen.
+func parseFurther(text string) (map[string]any, error) {
+	var more map[string]any
+	if err := yaml.Unmarshal([]byte(text), &more); err != nil {
+		return nil, fmt.Errorf("further settings are no YAML mapping, such as 'kurl: {proxyAddress: …}': %w", err)
+	}
+	return more, nil
+}

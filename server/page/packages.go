@@ -1,0 +1,144 @@
+package page
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/store/release"
+)
+
+// addOn is one add-on with its versions, the newest first.
+type addOn struct {
+	Name        string
+	Description string // of the newest version
+	Versions    []release.Package
+}
+
+// byName groups the packages of a release.
+func byName(index release.Index) []addOn {
+	by := map[string]*addOn{}
+	for _, p := range index.Packages {
+		if by[p.Name] == nil {
+			by[p.Name] = &addOn{Name: p.Name}
+		}
+		by[p.Name].Versions = append(by[p.Name].Versions, p)
+	}
+	var all []addOn
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		slices.SortFunc(by[name].Versions, func(a, b release.Package) int { return catalog.CompareVersions(b.Version, a.Version) })
+		all = append(all, *by[name])
+	}
+	return all
+}
+
+// packages lists what the store has.
+func (s *Site) packages(w http.ResponseWriter, r *http.Request) error {
+	index, err := s.source.List(r)
+	if err != nil {
+		return err
+	}
+	all := byName(index)
+	for n := range all {
+		meta, err := s.meta(r, all[n].Versions[0])
+		if err != nil {
+			all[n].Description = "not readable: " + err.Error()
+			continue
+		}
+		all[n].Description = meta.Description
+	}
+	return s.show(w, "packages.html", http.StatusOK, all)
+}
+
+// opened is a package as its page tells of it.
+type opened struct {
+	Meta      catalog.Meta
+	Index     bundle.Index
+	Info      bundle.PackageInfo
+	Digest    string
+	Signed    bool
+	Bytes     int64 // of the images, host packages and assets
+	Targets   []target
+	Materials bool // whether there is a bill of materials
+}
+
+// target is an operating system with the packages for it.
+type target struct {
+	Name     string
+	Packages []bundle.HostPackage
+}
+
+func (s *Site) onePackage(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.open(r)
+	if err != nil {
+		return s.absent(w, err)
+	}
+	defer func() { _ = p.Close() }()
+	info := p.Index.Packages[0]
+	view := opened{Index: p.Index, Info: info, Digest: p.Digest, Signed: p.Signed()}
+	if view.Meta, err = catalog.Read(p.FS(), info.Name, info.Version); err != nil {
+		return err
+	}
+	for _, e := range p.Index.Entries {
+		view.Bytes += e.Size
+	}
+	by := map[string][]bundle.HostPackage{}
+	for _, h := range info.HostPackages {
+		by[h.Target] = append(by[h.Target], h)
+	}
+	for _, name := range slices.Sorted(maps.Keys(by)) {
+		slices.SortFunc(by[name], func(a, b bundle.HostPackage) int { return cmp.Compare(a.Name, b.Name) })
+		view.Targets = append(view.Targets, target{name, by[name]})
+	}
+	_, view.Materials = p.Entry(path.Join(info.Dir(), materialsName))
+	return s.show(w, "package.html", http.StatusOK, view)
+}
+
+// open opens the package that the path names.
+func (s *Site) open(r *http.Request) (Package, error) {
+	name, version := r.PathValue("name"), r.PathValue("version")
+	p, err := s.source.Open(r.Context(), r, name, version)
+	if err != nil {
+		return Package{}, err
+	}
+	if info := p.Index.Packages[0]; info.Name != name || info.Version != version {
+		return Package{}, errors.Join(fmt.Errorf("the package says that it is %s %s; publish it again: %w", info.Name, info.Version, fs.ErrNotExist), p.Close())
+	}
+	return p, nil
+}
+
+// absent answers that a package is not there, if that is what the error says.
+func (s *Site) absent(w http.ResponseWriter, err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return s.show(w, "absent.html", http.StatusNotFound, nil)
+}
+
+// materialsName is what a bill of materials is called in the folder of its add-on, SPDX 2.3 in JSON.
+const materialsName = "sbom.spdx.json"
+
+// maxMaterials bounds a bill of materials; that of Kubernetes has a tenth of a MiB.
+const maxMaterials = 32 << 20
+
+func (s *Site) materials(w http.ResponseWriter, r *http.Request) error {
+	p, err := s.open(r)
+	if err != nil {
+		return s.absent(w, err)
+	}
+	defer func() { _ = p.Close() }()
+	data, err := p.ReadFile(path.Join(p.Index.Packages[0].Dir(), materialsName), maxMaterials)
+	if err != nil {
+		return s.absent(w, err)
+	}
+	w.Header().Set("Content-Type", "application/spdx+json")
+	_, _ = w.Write(data)
+	return nil
+}
