@@ -171,3 +171,12 @@ func included(k *types.Kustomization) []string {
 	}
 	return entries
 }
+
+// Included lists the files and folders that the text of a kustomization names, for who has to bring them together.
+func Included(kustomization []byte) ([]string, error) {
+	k := &types.Kustomization{}
+	if err := k.Unmarshal(kustomization); err != nil {
+		return nil, err
+	}
+	return included(k), nil
+}

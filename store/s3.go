@@ -41,6 +41,11 @@ func (o Opener) openS3(location string) (Store, error) {
 		s.Retryer = aws.NopRetryer{} // Retry does that
 		s.UsePathStyle = c.PathStyle
 		s.DisableLogOutputChecksumValidationSkipped = true
+		if key := o.AccessKey; key.ID != "" {
+			s.Credentials = aws.NewCredentialsCache(aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return aws.Credentials{AccessKeyID: key.ID, SecretAccessKey: key.Secret}, nil
+			}))
+		}
 		if c.Endpoint != "" {
 			s.BaseEndpoint = &c.Endpoint
 		}

@@ -132,9 +132,14 @@ type Opener struct {
 	// Stall is how long a transfer may make no progress; 0 means one minute.
 	Stall time.Duration
 	Log   *slog.Logger // nil means to log nothing
+	// AccessKey, where it has an ID, is used for buckets in place of what the AWS settings say.
+	AccessKey AccessKey
 	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(string) string
 }
+
+// AccessKey is a name and a secret for an S3 server.
+type AccessKey struct{ ID, Secret string }
 
 // Open opens the store at a URL, as Opener.Open does with an Opener that has nothing set.
 func Open(location string) (Store, error) { return Opener{}.Open(location) }

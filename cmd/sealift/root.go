@@ -45,15 +45,7 @@ type app struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	level := new(slog.LevelVar)
-	level.Set(slog.LevelWarn)
-	a := &app{in: in, out: out, errOut: errOut, log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))}
-	root := a.rootCommand(level)
-	root.SetArgs(args)
-	root.SetIn(in)
-	root.SetOut(out)
-	root.SetErr(errOut)
-	err := root.ExecuteContext(ctx)
+	err := execute(ctx, args, os.LookupEnv, in, out, errOut)
 	if err == nil {
 		return exitDone
 	}
@@ -68,7 +60,20 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return exitFailed
 }
 
-func (a *app) rootCommand(level *slog.LevelVar) *cobra.Command {
+// execute runs one command line; lookup gives the flags that it leaves to the environment.
+func execute(ctx context.Context, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelWarn)
+	a := &app{in: in, out: out, errOut: errOut, log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))}
+	root := a.rootCommand(level, lookup)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	return root.ExecuteContext(ctx)
+}
+
+func (a *app) rootCommand(level *slog.LevelVar, lookup func(string) (string, bool)) *cobra.Command {
 	var verbose bool
 	root := &cobra.Command{
 		Use:   "sealift",
@@ -82,7 +87,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flagsFromEnvironment(cmd.Flags(), os.LookupEnv); err != nil {
+			if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
 				return err
 			}
 			if verbose {
@@ -138,16 +143,22 @@ func (a *app) commands() []*cobra.Command {
 		a.resetCommand(),
 		a.applyCommand(),
 		a.hookCommand(),
+		a.channelCommand(),
 		a.testgridCommand(),
 		a.versionCommand(),
 	}
+}
+
+// environmentName is the variable that stands for a flag.
+func environmentName(flag string) string {
+	return "SEALIFT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // flagsFromEnvironment sets each flag that was not given from SEALIFT_<FLAG>, dashes as underscores.
 func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	var errs []error
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := "SEALIFT_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := environmentName(f.Name)
 		value, ok := lookup(name)
 		if !ok || f.Changed {
 			return

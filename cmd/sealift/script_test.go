@@ -7,9 +7,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// TestMain lets scripts run this binary as the command sealift.
+// TestMain lets scripts run this binary as the command sealift, and under the name of channels.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sealift": main})
+	testscript.Main(m, map[string]func(){"sealift": main, channelsName: main})
 }
 
 // TestScripts runs testdata/script: one script for each thing that a command promises. UPDATE_SCRIPTS=1 rewrites the

@@ -1,0 +1,235 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealift/sealift/kube"
+)
+
+// The labels by which kOps marks what is an add-on's (K-26).
+const (
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	labelAddon     = "addon.kops.k8s.io/name"
+)
+
+// ApplyOptions says how far Apply goes. The zero value deletes what the prune rules of an entry name, and nothing else.
+type ApplyOptions struct {
+	// Prune also deletes what left an add-on that has no prune rules: what its set held, and what its selector names.
+	Prune bool
+	// Done is called for each add-on that was brought up to date, in the order of the plan.
+	Done func(Decision)
+}
+
+// Apply carries out a plan, one add-on after the other. An add-on that fails does not stop the others; the error joins
+// the failures. Only one Apply works on a cluster at a time: others wait, and then find out anew what is left to do.
+func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOptions) error {
+	if len(plan.Updates()) == 0 {
+		return nil
+	}
+	held, err := c.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer held.release()
+	ctx = held.ctx
+	entries := make([]Entry, len(plan.Addons))
+	for i, d := range plan.Addons {
+		entries[i] = d.Entry
+	}
+	// Whoever had the lock before may have done some of it.
+	if plan, err = c.Plan(ctx, entries); err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range plan.Updates() {
+		if err := c.applyOne(ctx, source, d, o); err != nil {
+			if ctx.Err() != nil {
+				return errors.Join(append(errs, context.Cause(ctx))...)
+			}
+			errs = append(errs, fmt.Errorf("error updating %q: %w", d.Entry.Name, err))
+			continue
+		}
+		if o.Done != nil {
+			o.Done(d)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// applyOne brings one add-on up to date, in the order of K-24. What is recorded is applied; what was interrupted is not
+// recorded, and is applied again.
+func (c *Cluster) applyOne(ctx context.Context, source Source, d Decision, o ApplyOptions) error {
+	if _, err := nodeSelectors(d.Entry.NeedsRollingUpdate); err != nil {
+		return err
+	}
+	if d.Action != Issue {
+		if err := c.update(ctx, source, d.Entry, o); err != nil {
+			return err
+		}
+		if d.Action == Update {
+			if err := c.markNodes(ctx, d.Entry.NeedsRollingUpdate); err != nil {
+				return err
+			}
+		}
+		if err := c.writeRecord(ctx, d.Entry); err != nil {
+			return err
+		}
+	}
+	if d.PKI {
+		return c.issueKeys(ctx, d.Entry.Name)
+	}
+	return nil
+}
+
+// update applies the objects of an entry, and prunes.
+func (c *Cluster) update(ctx context.Context, source Source, e Entry, o ApplyOptions) error {
+	objs, err := source.Objects(ctx, e)
+	if err != nil {
+		return err
+	}
+	prunes := o.Prune || e.Prune != nil
+	if len(objs) == 0 && prunes {
+		// A file that was cut off is more often the cause than the wish to delete all of it.
+		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed", e.Location)
+	}
+	if err := c.checkNamespace(ctx, e.Namespace, objs); err != nil {
+		return err
+	}
+	run := &addonRun{Cluster: c, set: setOf(e), objs: objs, inventory: o.Prune && e.Prune == nil}
+	applied := run.apply(ctx)
+	if !prunes {
+		return applied
+	}
+	result, err := c.engine.PruneMatching(ctx, run.set, pruneRules(e), ownLabels(e), objs)
+	for _, entry := range result.Entries {
+		c.log.InfoContext(ctx, "pruning", "addon", e.Name, "object", entry.Object.String(), "action", entry.Action, "reason", entry.Message)
+	}
+	if err != nil {
+		return errors.Join(applied, err)
+	}
+	if applied != nil && result.Count(kube.Pruned) > 0 {
+		applied = run.apply(ctx) // what was in the way may be gone
+	}
+	return applied
+}
+
+// checkNamespace finds out before anything is changed whether the add-on can be recorded afterwards (K-18).
+func (c *Cluster) checkNamespace(ctx context.Context, name string, objs []*unstructured.Unstructured) error {
+	comes := slices.ContainsFunc(objs, func(obj *unstructured.Unstructured) bool {
+		return obj.GetKind() == "Namespace" && obj.GetAPIVersion() == "v1" && obj.GetName() == name
+	})
+	if comes {
+		return nil
+	}
+	there, err := c.exists(ctx, namespaceResource, "", name)
+	if err != nil {
+		return fmt.Errorf("error querying namespace %q: %w", name, err)
+	}
+	if !there {
+		return fmt.Errorf("error querying namespace %q: it does not exist, and the add-on does not bring it", name)
+	}
+	return nil
+}
+
+// setOf is the set that holds the objects of an add-on.
+func setOf(e Entry) kube.Set {
+	name := strings.ToLower("addon-" + e.Name)
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		name = "addon-" + ManifestHash([]byte(e.Name))[:16]
+	}
+	return kube.Set{Name: name, Namespace: e.Namespace}
+}
+
+// addonRun is one update of one add-on.
+type addonRun struct {
+	*Cluster
+	set       kube.Set
+	objs      []*unstructured.Unstructured
+	inventory bool // prune what left the set
+}
+
+// apply applies each object once, and looks once at what became of it (K-22, K-23).
+func (r *addonRun) apply(ctx context.Context) error {
+	unplaced, err := r.engine.Unplaced(ctx, r.objs)
+	if err != nil {
+		return err
+	}
+	objs := slices.DeleteFunc(slices.Clone(r.objs), func(obj *unstructured.Unstructured) bool {
+		return slices.Contains(unplaced, kube.RefOf(obj))
+	})
+	var errs []error
+	for _, ref := range unplaced {
+		errs = append(errs, fmt.Errorf("%s has no namespace", ref))
+	}
+	o := kube.ApplyOptions{Force: true, NoPrune: !r.inventory || len(unplaced) > 0}
+	if _, err := r.engine.Apply(ctx, r.set, objs, o); err != nil {
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("not all objects were applied: %w", err)
+	}
+	states, err := r.engine.Unhealthy(ctx, objs)
+	if err != nil {
+		return err
+	}
+	for _, s := range states {
+		errs = append(errs, fmt.Errorf("%s: %s", s.Object, s.Reason))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("not all objects were healthy: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// prunedKinds are those that kOps gives a rule by itself: never Namespaces, definitions or claims (K-26).
+func prunedKinds() []PruneKind {
+	return []PruneKind{
+		{Kind: "ConfigMap"}, {Kind: "Service"}, {Kind: "ServiceAccount"},
+		{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"},
+		{Group: "admissionregistration.k8s.io", Kind: "ValidatingWebhookConfiguration"},
+		{Group: "apps", Kind: "DaemonSet"}, {Group: "apps", Kind: "Deployment"}, {Group: "apps", Kind: "StatefulSet"},
+		{Group: "policy", Kind: "PodDisruptionBudget"},
+		{Group: "rbac.authorization.k8s.io", Kind: "ClusterRole"}, {Group: "rbac.authorization.k8s.io", Kind: "ClusterRoleBinding"},
+		{Group: "rbac.authorization.k8s.io", Kind: "Role"}, {Group: "rbac.authorization.k8s.io", Kind: "RoleBinding"},
+	}
+}
+
+// pruneRules are those of the entry, or else those that its selector stands for.
+func pruneRules(e Entry) []kube.Match {
+	kinds := []PruneKind{}
+	switch {
+	case e.Prune != nil:
+		kinds = e.Prune.Kinds
+	case len(e.Selector) > 0:
+		kinds = prunedKinds()
+		for i := range kinds {
+			kinds[i].LabelSelector = labelSelector(e.Selector)
+		}
+	}
+	rules := make([]kube.Match, len(kinds))
+	for i, k := range kinds {
+		rules[i] = kube.Match{Group: k.Group, Kind: k.Kind, Namespaces: k.Namespaces, LabelSelector: k.LabelSelector, FieldSelector: k.FieldSelector}
+	}
+	return rules
+}
+
+// ownLabels are what an object of the add-on carries that kOps has built.
+func ownLabels(e Entry) map[string]string {
+	return map[string]string{labelManagedBy: manager, labelAddon: e.Name}
+}
+
+func labelSelector(labels map[string]string) string {
+	terms := make([]string, 0, len(labels))
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		terms = append(terms, key+"="+labels[key])
+	}
+	return strings.Join(terms, ",")
+}

@@ -1,0 +1,266 @@
+package channel
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// DefaultNamespace holds the record of an add-on that names no namespace.
+const DefaultNamespace = "kube-system"
+
+// indexKind is what tells an index from any other manifest; an index has no apiVersion (K-1).
+const indexKind = "Addons"
+
+// Index is what one channel offers.
+type Index struct {
+	Name    string
+	Entries []Entry // in the order of the file
+}
+
+// Entry is one version of an add-on, as a channel offers it. Fields keep the names of kOps. Its Version may be missing, and
+// then other rules decide.
+type Entry struct {
+	Name               string            `json:"name" yaml:"name,omitempty"`
+	Namespace          string            `json:"namespace,omitempty" yaml:"namespace,omitempty"`
+	Version            *string           `json:"version,omitempty" yaml:"version,omitempty"`
+	ID                 string            `json:"id,omitempty" yaml:"id,omitempty"`
+	Selector           map[string]string `json:"selector,omitempty" yaml:"selector,omitempty"`
+	Manifest           string            `json:"manifest" yaml:"manifest,omitempty"` // relative to the index
+	ManifestHash       string            `json:"manifestHash,omitempty" yaml:"manifestHash,omitempty"`
+	KubernetesVersion  string            `json:"kubernetesVersion,omitempty" yaml:"kubernetesVersion,omitempty"`
+	NeedsRollingUpdate string            `json:"needsRollingUpdate,omitempty" yaml:"needsRollingUpdate,omitempty"`
+	NeedsPKI           bool              `json:"needsPKI,omitempty" yaml:"needsPKI,omitempty"`
+	Prune              *Prune            `json:"prune,omitempty" yaml:"prune,omitempty"`
+
+	// Channel is the channel as the user named it, and Location where the manifest is. They are no part of the file.
+	Channel  string `json:"channel,omitempty" yaml:"-"`
+	Location string `json:"location,omitempty" yaml:"-"`
+}
+
+// Prune names what a new version deletes when it no longer contains it (K-25).
+type Prune struct {
+	Kinds []PruneKind `json:"kinds,omitempty" yaml:"kinds,omitempty"`
+}
+
+// PruneKind names live objects of one kind.
+type PruneKind struct {
+	Group         string   `json:"group,omitempty" yaml:"group,omitempty"`
+	Kind          string   `json:"kind" yaml:"kind,omitempty"`
+	Namespaces    []string `json:"namespaces,omitempty" yaml:"namespaces,omitempty"`
+	LabelSelector string   `json:"labelSelector,omitempty" yaml:"labelSelector,omitempty"`
+	FieldSelector string   `json:"fieldSelector,omitempty" yaml:"fieldSelector,omitempty"`
+}
+
+// file is an index as it is written.
+type file struct {
+	APIVersion string `yaml:"apiVersion,omitempty"`
+	Kind       string `yaml:"kind"`
+	Metadata   struct {
+		Name string `yaml:"name,omitempty"`
+	} `yaml:"metadata"`
+	Spec struct {
+		Addons []*Entry `yaml:"addons"`
+	} `yaml:"spec"`
+}
+
+// Parse reads an index that was found at a location; channel is what the user called it. A file that is no index is taken
+// for the manifest of one add-on (K-5), and a file without objects for an index without add-ons (K-4).
+func Parse(data []byte, location *url.URL, channel string) (Index, error) {
+	docs, err := documents(data)
+	if err == nil && len(docs) > 0 {
+		var index *Index
+		if index, err = parseIndex(docs[0]); index != nil && err == nil {
+			return index.complete(location, channel)
+		}
+	}
+	if err == nil && len(docs) > 1 {
+		// What is applied as a manifest has to be YAML as a whole; of an index only the first document counts (K-3).
+		for _, doc := range docs[1:] {
+			if err = mapping(doc); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return Index{}, fmt.Errorf("error parsing addons or manifest %s: %w", location.Redacted(), err)
+	}
+	if len(docs) == 0 {
+		return Index{}, nil
+	}
+	return wrap(data, location, channel), nil
+}
+
+// documents splits a file at lines of three dashes, and leaves out what holds nothing but blanks and comments.
+func documents(data []byte) ([][]byte, error) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	data = bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
+	var docs [][]byte
+	var doc []byte
+	keep := func() {
+		if holds(doc) {
+			docs = append(docs, doc)
+		}
+		doc = nil
+	}
+	for line := range bytes.Lines(data) {
+		if bytes.Equal(bytes.TrimRight(line, " \t\n"), []byte("---")) {
+			keep()
+			continue
+		}
+		doc = append(doc, line...)
+	}
+	keep()
+	if bytes.IndexByte(data, 0) >= 0 {
+		return nil, errors.New("it holds a zero byte, so it is no text")
+	}
+	return docs, nil
+}
+
+func holds(doc []byte) bool {
+	for line := range bytes.Lines(doc) {
+		if text := bytes.TrimSpace(line); len(text) > 0 && text[0] != '#' {
+			return true
+		}
+	}
+	return false
+}
+
+func mapping(doc []byte) error {
+	var content map[string]yaml.Node
+	return yaml.Unmarshal(doc, &content)
+}
+
+// parseIndex gives nil for a document that is no index.
+func parseIndex(doc []byte) (*Index, error) {
+	if err := mapping(doc); err != nil {
+		return nil, err
+	}
+	var head struct {
+		APIVersion yaml.Node `yaml:"apiVersion"`
+		Kind       yaml.Node `yaml:"kind"`
+	}
+	if err := yaml.Unmarshal(doc, &head); err != nil {
+		return nil, err
+	}
+	if head.Kind.Value != indexKind || head.APIVersion.Value != "" {
+		return nil, nil
+	}
+	var f file
+	if err := yaml.Unmarshal(doc, &f); err != nil {
+		return nil, err
+	}
+	index := &Index{Name: f.Metadata.Name}
+	for _, entry := range f.Spec.Addons {
+		if entry != nil {
+			index.Entries = append(index.Entries, *entry)
+		}
+	}
+	return index, nil
+}
+
+// complete checks the entries and fills in what they leave to their index. One bad entry spoils the file: which of the
+// others it should have overridden is not known.
+func (x *Index) complete(location *url.URL, channel string) (Index, error) {
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		if e.Name == "" {
+			e.Name = x.Name
+		}
+		if e.Namespace == "" {
+			e.Namespace = DefaultNamespace
+		}
+		if err := e.check(); err != nil {
+			return Index{}, err
+		}
+		at, err := resolve(location, e.Manifest)
+		if err != nil {
+			return Index{}, fmt.Errorf("addon %q: %w", e.Name, err)
+		}
+		e.Channel, e.Location = channel, at.String()
+	}
+	return *x, nil
+}
+
+func (e *Entry) check() error {
+	if problems := validation.IsQualifiedName(recordPrefix + e.Name); len(problems) > 0 {
+		return fmt.Errorf("addon %q: the name cannot be part of an annotation: %s", e.Name, problems[0])
+	}
+	if problems := validation.IsDNS1123Label(e.Namespace); len(problems) > 0 {
+		return fmt.Errorf("addon %q: namespace %q: %s", e.Name, e.Namespace, problems[0])
+	}
+	if e.Version != nil {
+		if _, err := parseVersion(*e.Version); err != nil {
+			return fmt.Errorf("addon %q has unparseable version %q: %w", e.Name, *e.Version, err)
+		}
+	}
+	if e.Manifest == "" {
+		return fmt.Errorf("addon %q: %w", e.Name, field.Required(field.NewPath("spec", "manifest"), "where the objects of the add-on are"))
+	}
+	return nil
+}
+
+// resolve finds a manifest from its index (K-7). The settings in the query of an s3:// index are those of its manifests.
+func resolve(base *url.URL, ref string) (*url.URL, error) {
+	u, err := url.Parse(ref)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %q is not a location: %w", ref, err)
+	}
+	at := base.ResolveReference(u)
+	if u.Scheme == "" && u.RawQuery == "" && at.Scheme == "s3" {
+		at.RawQuery = base.RawQuery
+	}
+	return at, nil
+}
+
+// wrap makes an index of one entry out of a manifest.
+func wrap(data []byte, location *url.URL, channel string) Index {
+	hash := sha256.Sum256([]byte(location.String()))
+	name := "manifest-" + hex.EncodeToString(hash[:])[:12]
+	return Index{Name: name, Entries: []Entry{{
+		Name: name, Namespace: DefaultNamespace, Manifest: location.String(), ManifestHash: ManifestHash(data),
+		Channel: channel, Location: location.String(),
+	}}}
+}
+
+// ManifestHash is the hash of a manifest as indexes declare it: sha256 in hex, of the text without blanks around it (K-9).
+func ManifestHash(manifest []byte) string {
+	hash := sha256.Sum256(bytes.TrimSpace(manifest))
+	return hex.EncodeToString(hash[:])
+}
+
+// CheckBootstrap refuses what an index must not have that is written for one cluster, by its installer (K-10).
+func (x Index) CheckBootstrap() error {
+	var errs []error
+	for _, e := range x.Entries {
+		if e.KubernetesVersion != "" {
+			errs = append(errs, fmt.Errorf("bootstrap addon %q has a KubernetesVersion", e.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Marshal writes the index as a file that Parse reads.
+func (x Index) Marshal() ([]byte, error) {
+	f := file{Kind: indexKind}
+	f.Metadata.Name = x.Name
+	f.Spec.Addons = []*Entry{}
+	for _, e := range x.Entries {
+		f.Spec.Addons = append(f.Spec.Addons, &e)
+	}
+	var out strings.Builder
+	enc := yaml.NewEncoder(&out)
+	enc.SetIndent(2)
+	if err := enc.Encode(f); err != nil {
+		return nil, fmt.Errorf("write index %s: %w", x.Name, err)
+	}
+	return []byte(out.String()), enc.Close()
+}

@@ -1,0 +1,113 @@
+package channel
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Action is what a plan has for an add-on.
+type Action string
+
+// The actions. Issue makes the keys of an add-on that is otherwise up to date.
+const (
+	Install Action = "install"
+	Update  Action = "update"
+	Issue   Action = "issue"
+	Keep    Action = "keep"
+)
+
+// Decision is what a channel's entry means for one cluster.
+type Decision struct {
+	Action    Action  `json:"action"`
+	Reason    string  `json:"reason"`
+	Installed *Record `json:"installed,omitempty"`
+	// PKI says that the keys of the add-on are missing and will be made.
+	PKI   bool  `json:"pki,omitempty"`
+	Entry Entry `json:"entry"`
+}
+
+// Skipped is an entry that is not the one for this cluster.
+type Skipped struct {
+	Reason  string `json:"reason"`
+	Warning bool   `json:"warning,omitempty"` // whoever wrote the index should look at it
+	Entry   Entry  `json:"entry"`
+}
+
+// Plan is every decision about every entry.
+type Plan struct {
+	KubernetesVersion string     `json:"kubernetesVersion"`
+	Addons            []Decision `json:"addons"`  // in the order of the channels
+	Skipped           []Skipped  `json:"skipped"` // in the order of the channels
+}
+
+// Updates are the decisions that change something.
+func (p Plan) Updates() []Decision {
+	var updates []Decision
+	for _, d := range p.Addons {
+		if d.Action != Keep {
+			updates = append(updates, d)
+		}
+	}
+	return updates
+}
+
+// NewPlan decides what the entries of some channels, in their order, mean for a cluster of a version that has these
+// records. It asks nobody.
+func NewPlan(entries []Entry, gitVersion string, records []Installed) (Plan, error) {
+	server, err := serverVersion(gitVersion)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan := Plan{KubernetesVersion: gitVersion, Addons: []Decision{}, Skipped: []Skipped{}}
+	var selected []Entry
+	for _, e := range entries {
+		in, err := matches(e.KubernetesVersion, server)
+		switch {
+		case err != nil:
+			plan.skip(e, fmt.Sprintf("its kubernetesVersion %q is no range: %v", e.KubernetesVersion, err), true)
+			continue
+		case !in:
+			plan.skip(e, fmt.Sprintf("Kubernetes %s is not in %q", server, e.KubernetesVersion), false)
+			continue
+		}
+		i := slices.IndexFunc(selected, func(s Entry) bool { return s.Name == e.Name })
+		if i < 0 {
+			selected = append(selected, e)
+			continue
+		}
+		replace, why := selected[i].record().ReplacedBy(e.record())
+		if !replace {
+			plan.skip(e, "an entry before it is preferred: "+why, false)
+			continue
+		}
+		plan.skip(selected[i], "an entry after it is preferred: "+why, false)
+		selected[i] = e
+	}
+	known := make(map[string]Record, len(records))
+	for _, r := range records {
+		known[r.Namespace+":"+r.Name] = r.Record
+	}
+	for _, e := range selected {
+		plan.Addons = append(plan.Addons, decide(e, known))
+	}
+	return plan, nil
+}
+
+func (p *Plan) skip(e Entry, reason string, warning bool) {
+	p.Skipped = append(p.Skipped, Skipped{Entry: e, Reason: reason, Warning: warning})
+}
+
+// decide compares an entry with what is recorded under its name in its namespace; other namespaces do not count (K-19).
+func decide(e Entry, known map[string]Record) Decision {
+	d := Decision{Entry: e, Action: Install, Reason: "it is not installed"}
+	before, ok := known[e.Namespace+":"+e.Name]
+	if !ok {
+		return d
+	}
+	d.Action, d.Installed = Keep, &before
+	var replace bool
+	if replace, d.Reason = before.ReplacedBy(e.record()); replace {
+		d.Action = Update
+	}
+	return d
+}

@@ -1,0 +1,210 @@
+package channel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"time"
+
+	"github.com/sealift/sealift/store"
+)
+
+// maxDocument bounds an index or a manifest: ten times the largest that etcd would take an object of.
+const maxDocument = 32 << 20
+
+// fetchTries and fetchTimeout bound one read over HTTP (K-11).
+const (
+	fetchTries    = 5
+	fetchTimeout  = time.Minute
+	fetchPause    = 500 * time.Millisecond
+	fetchRedirect = 10
+)
+
+// Source reads indexes and manifests from where they are. The zero value is ready.
+type Source struct {
+	// Log gets what is odd but no error. Nil is silence.
+	Log *slog.Logger
+	// Verify refuses a manifest that is not what its index declares (K-9). Without it such a manifest is a warning, for
+	// indexes of old have hashes of another kind.
+	Verify bool
+	// Pause is the wait before the second try of an answer 404 or 5xx, doubled before each further one; 0 is 500 ms.
+	Pause time.Duration
+	// Getenv reads the environment; nil is os.Getenv.
+	Getenv func(string) string
+}
+
+// Index reads the index at a location; channel is what the user called it.
+func (s Source) Index(ctx context.Context, location *url.URL, channel string) (Index, error) {
+	data, err := s.read(ctx, location)
+	if err != nil {
+		return Index{}, fmt.Errorf("read channel %s: %w", channel, err)
+	}
+	index, err := Parse(data, location, channel)
+	if err != nil {
+		return Index{}, fmt.Errorf("read channel %s: %w", channel, err)
+	}
+	return index, nil
+}
+
+func (s Source) log() *slog.Logger {
+	return cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+}
+
+// read gets a small file. Its error wraps fs.ErrNotExist when there is none.
+func (s Source) read(ctx context.Context, at *url.URL) ([]byte, error) {
+	if err := knownScheme(at); err != nil {
+		return nil, err
+	}
+	switch at.Scheme {
+	case "http", "https":
+		return s.readHTTP(ctx, at)
+	case "s3":
+		return s.readStore(ctx, at)
+	}
+	f, err := os.Open(at.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return readBounded(f, at.Path)
+}
+
+func readBounded(r io.Reader, name string) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, maxDocument+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(data) > maxDocument {
+		return nil, fmt.Errorf("read %s: more than %d MiB, too much for an index or a manifest", name, maxDocument>>20)
+	}
+	return data, nil
+}
+
+// readStore reads through a store, which tries again by itself.
+func (s Source) readStore(ctx context.Context, at *url.URL) ([]byte, error) {
+	o, err := s.open(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	return readBounded(io.NewSectionReader(o, 0, o.Size()), redacted(at))
+}
+
+// open opens what may be large, such as a package, for reading in place.
+func (s Source) open(ctx context.Context, at *url.URL) (store.Object, error) {
+	dir, key := path.Split(at.Path)
+	folder := *at
+	folder.Path, folder.RawPath = dir, ""
+	if isLocal(at) {
+		folder = url.URL{Scheme: "file", Path: dir}
+	}
+	opener, err := s.opener(at)
+	if err != nil {
+		return nil, err
+	}
+	packages, err := opener.Open(folder.String())
+	if err != nil {
+		return nil, err
+	}
+	return packages.Get(ctx, key)
+}
+
+// opener gives the settings of a bucket that kOps reads from the environment (K-11) to those that stores know.
+func (s Source) opener(at *url.URL) (store.Opener, error) {
+	getenv := s.Getenv
+	if getenv == nil {
+		getenv = os.Getenv
+	}
+	o := store.Opener{Log: s.log(), Getenv: func(name string) string {
+		switch name {
+		case "SEALIFT_S3_ENDPOINT":
+			return cmp.Or(getenv(name), getenv("S3_ENDPOINT"))
+		case "SEALIFT_S3_REGION":
+			return cmp.Or(getenv(name), getenv("S3_REGION"))
+		}
+		return getenv(name)
+	}}
+	if at.Scheme != "s3" || getenv("S3_ENDPOINT") == "" {
+		return o, nil
+	}
+	o.AccessKey = store.AccessKey{ID: getenv("S3_ACCESS_KEY_ID"), Secret: getenv("S3_SECRET_ACCESS_KEY")}
+	if o.AccessKey.ID == "" || o.AccessKey.Secret == "" {
+		return o, errors.New("S3_ENDPOINT is set, so S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY must be set as well")
+	}
+	return o, nil
+}
+
+// readHTTP tries up to five times while the server says 404 or 5xx: a mirror may still be filling up (K-11).
+func (s Source) readHTTP(ctx context.Context, at *url.URL) ([]byte, error) {
+	pause := cmp.Or(s.Pause, fetchPause)
+	for try := 1; ; try++ {
+		data, status, err := s.getHTTP(ctx, at)
+		again := status == http.StatusNotFound || status >= http.StatusInternalServerError
+		if err == nil || !again {
+			return data, err
+		}
+		if try == fetchTries {
+			return nil, fmt.Errorf("%w (tried %d times)", err, fetchTries)
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(ctx)
+		}
+		pause *= 2
+	}
+}
+
+func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), err)
+	}
+	req.Header.Set("User-Agent", "sealift")
+	client := http.Client{CheckRedirect: checkRedirect}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode == http.StatusNotFound:
+		return nil, resp.StatusCode, fmt.Errorf("%s does not exist: %w", redacted(at), fs.ErrNotExist)
+	case resp.StatusCode != http.StatusOK:
+		return nil, resp.StatusCode, fmt.Errorf("%s answered %s", redacted(at), resp.Status)
+	}
+	data, err = readBounded(resp.Body, redacted(at))
+	return data, resp.StatusCode, err
+}
+
+// checkRedirect ends a walk that goes in a circle, or on and on.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	for _, before := range via {
+		if before.URL.String() == req.URL.String() {
+			return fmt.Errorf("redirects go in a circle by way of %s", redacted(req.URL))
+		}
+	}
+	if len(via) >= fetchRedirect {
+		return fmt.Errorf("more than %d redirects", fetchRedirect)
+	}
+	return nil
+}
+
+// redacted leaves out what may be secret in a URL: the password, and the query of a signed address.
+func redacted(u *url.URL) string {
+	shown := *u
+	shown.RawQuery = ""
+	return shown.Redacted()
+}
