@@ -92,6 +92,17 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 		p.section(i, key, body)
 	}
 	p.collisions(i)
+	p.noNUL(n)
+}
+
+// noNUL refuses what no variable of a shell can hold.
+func (p *parser) noNUL(n *yaml.Node) {
+	if strings.ContainsRune(n.Value, 0) {
+		p.Errorf(p.Pos(n), "leave it out", "a NUL byte in a value, which no hook could be given")
+	}
+	for _, child := range n.Content {
+		p.noNUL(child)
+	}
 }
 
 // section reads what stands under one key of the spec.

@@ -129,19 +129,6 @@ func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
 	return nil
 }
 
-// nextStep tells what to do after a failure.
-func nextStep(ctx context.Context, err error) string {
-	const again = "run the same command again to go on"
-	var damaged *bundle.DigestError
-	switch {
-	case errors.As(err, &damaged):
-		return "the bundle is damaged: copy it again, and " + again
-	case ctx.Err() != nil:
-		return "the install was interrupted: " + again
-	}
-	return again
-}
-
 // confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.
 func (a *app) confirm(question string) bool {
 	f, ok := a.in.(*os.File)

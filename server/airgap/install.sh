@@ -38,7 +38,9 @@ find_bundle() {
 }
 
 main() {
-    local bundle binary folder code=0 options=()
+    local bundle binary folder code=0 options=() resume
+    resume="cd $(printf %q "$PWD") && cat install.sh | sudo ${SEALIFT_BUNDLE:+SEALIFT_BUNDLE=$(printf %q "$SEALIFT_BUNDLE") }bash -s"
+    [ $# = 0 ] || resume+=$(printf ' %q' "$@")
     while [ $# -gt 0 ]; do
         case $1 in
         airgap) ;;
@@ -65,7 +67,7 @@ main() {
     fi
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status || die "bin/sealift of $bundle is not the one that this install.sh was made with; copy the bundle again"
     chmod 0700 "$binary"
-    "$binary" install --bundle "$bundle" "${options[@]}" || code=$?
+    SEALIFT_RESUME=$resume "$binary" install --bundle "$bundle" "${options[@]}" || code=$?
     exit "$code"
 }
 
