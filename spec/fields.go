@@ -286,6 +286,15 @@ func (s section) all() []field {
 	return append(fields, s.fields...)
 }
 
+// keys are those of all fields.
+func (s section) keys() []string {
+	var keys []string
+	for _, f := range s.all() {
+		keys = append(keys, f.key)
+	}
+	return keys
+}
+
 func (s section) field(key string) (field, bool) {
 	for _, f := range s.all() {
 		if f.key == key {

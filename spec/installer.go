@@ -134,7 +134,7 @@ func (p *parser) section(i *Installer, key, body *yaml.Node) {
 		i.Sections = append(i.Sections, Section{Key: canonical, Options: options, Pos: p.Pos(key)})
 		return
 	}
-	if !hasVersion {
+	if !hasVersion && !p.partial {
 		p.Errorf(p.Pos(key), "write "+key.Value+": {version: …}, or remove it", "%s has no version", key.Value)
 	}
 	i.AddOns = append(i.AddOns, AddOn{
@@ -155,11 +155,7 @@ func (p *parser) version(key string, n *yaml.Node) string {
 func (p *parser) listedOption(s section, name, n *yaml.Node) any {
 	f, ok := s.field(name.Value)
 	if !ok {
-		var keys []string
-		for _, f := range s.all() {
-			keys = append(keys, f.key)
-		}
-		p.Errorf(p.Pos(name), diag.DidYouMean(name.Value, keys, "known: "), "%s has no option %q", s.key, name.Value)
+		p.Errorf(p.Pos(name), diag.DidYouMean(name.Value, s.keys(), "known: "), "%s has no option %q", s.key, name.Value)
 		return nil
 	}
 	if n.ShortTag() == "!!null" || f.is == anything {

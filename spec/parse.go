@@ -24,12 +24,15 @@ func Load(path string) (*Installer, error) {
 
 // Parse reads an Installer; name stands for the document in positions. Whatever is wrong with the document is a
 // diag.Errors with every mistake in it; any other error is one of reading.
-func Parse(name string, r io.Reader) (*Installer, error) {
+func Parse(name string, r io.Reader) (*Installer, error) { return read(name, r, false) }
+
+// read reads an Installer or, if it is partial, a patch of one.
+func read(name string, r io.Reader, partial bool) (*Installer, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("read installer %s: %w", name, err)
 	}
-	p := parser{strictyaml.Reader{Name: name}}
+	p := parser{Reader: strictyaml.Reader{Name: name}, partial: partial}
 	if len(data) > MaxSize {
 		p.Errorf(diag.Pos{File: name}, "", "larger than %d bytes", MaxSize)
 		return nil, p.Err()
@@ -47,4 +50,5 @@ func Parse(name string, r io.Reader) (*Installer, error) {
 
 type parser struct {
 	strictyaml.Reader
+	partial bool // add-ons need no version
 }

@@ -1,0 +1,182 @@
+package spec
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/diag"
+)
+
+// Flag is a word that a command line may have to set an option of the Installer, alone or with a value.
+type Flag struct {
+	Name   string `json:"name"`
+	Key    string `json:"key"`    // of the spec
+	Option string `json:"option"` // below the key
+	// Value says what its value is, such as "a whole number"; empty for a flag that needs none.
+	Value string `json:"value,omitempty"`
+}
+
+// Flags lists kURL's flags that set an option, in order of their names (kURL §2.3).
+func Flags() []Flag {
+	var flags []Flag
+	for key, options := range kurlFlags() {
+		for option, names := range options {
+			f, _ := sectionOf(key).field(option)
+			for _, name := range names {
+				flag := Flag{Name: name, Key: key, Option: option}
+				if f.is != boolean {
+					flag.Value = string(f.is)
+				}
+				flags = append(flags, flag)
+			}
+		}
+	}
+	slices.SortFunc(flags, func(a, b Flag) int { return strings.Compare(a.Name, b.Name) })
+	return flags
+}
+
+// kurlFlags are the flags by the option that they set. What is not here is not about the Installer.
+func kurlFlags() map[string]map[string][]string {
+	return map[string]map[string][]string{
+		"kubernetes": {
+			"version":   {"kubernetes-version"},
+			"HACluster": {"ha"}, "controlPlane": {"control-plane"}, "masterAddress": {"kubernetes-master-address"},
+			"kubeadmToken": {"kubeadm-token"}, "kubeadmTokenCAHash": {"kubeadm-token-ca-hash"}, "certKey": {"cert-key"},
+			"loadBalancerAddress": {"load-balancer-address"}, "loadBalancerUseFirstPrimary": {"kubernetes-load-balancer-use-first-primary"},
+			"containerLogMaxSize": {"container-log-max-size"}, "containerLogMaxFiles": {"container-log-max-files"},
+			"maxPodsPerNode": {"kubernetes-max-pods-per-node"}, "cisCompliance": {"kubernetes-cis-compliance"},
+			"clusterName": {"kubernetes-cluster-name"}, "initIgnorePreflightErrors": {"kubernetes-init-ignore-preflight-errors"},
+			"upgradeIgnorePreflightErrors": {"kubernetes-upgrade-ignore-preflight-errors"},
+		},
+		"kurl": {
+			"airgap": {"airgap"}, "publicAddress": {"public-address"}, "privateAddress": {"private-address"}, "ipv6": {"ipv6"},
+			"additionalNoProxyAddresses": {"additional-no-proxy-addresses"}, "skipSystemPackageInstall": {"skip-system-package-install"},
+			"hostPreflightIgnore": {"host-preflight-ignore", "preflight-ignore"}, "hostPreflightEnforceWarnings": {"host-preflight-enforce-warnings"},
+			"excludeBuiltinHostPreflights": {"exclude-builtin-host-preflights", "exclude-builtin-preflights"},
+			"ignoreRemoteLoadImagesPrompt": {"ignore-remote-load-images-prompt"}, "ignoreRemoteUpgradePrompt": {"ignore-remote-upgrade-prompt"},
+		},
+		"ekco":            {"enableInternalLoadBalancer": {"ekco-enable-internal-load-balancer"}},
+		"docker":          {"dockerRegistryIP": {"docker-registry-ip"}, "preserveConfig": {"preserve-docker-config"}},
+		"aws":             {"excludeStorageClass": {"aws-exclude-storage-class"}},
+		"velero":          {"resticTimeout": {"velero-restic-timeout"}, "serverFlags": {"velero-server-flags"}},
+		"kotsadm":         {"applicationVersionLabel": {"app-version-label"}},
+		"firewalldConfig": {"preserveConfig": {"preserve-firewalld-config"}},
+		"iptablesConfig":  {"preserveConfig": {"preserve-iptables-config"}},
+		"selinuxConfig":   {"preserveConfig": {"preserve-selinux-config"}},
+	}
+}
+
+func sectionOf(key string) section {
+	s, _ := known(key)
+	return s
+}
+
+// Override returns the Installer with what words of a command line set: kURL's flags, name or name=value, and
+// key.option=value for each option of the Installer. Dashes in front of a word mean nothing. Rest are the words that are
+// not about the Installer, as they were given. Every mistake is in the error.
+func (i *Installer) Override(words ...string) (_ *Installer, rest []string, err error) {
+	changed := i.clone()
+	var p parser
+	for n, word := range words {
+		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
+		flag, ok := flagOf(name)
+		if !ok {
+			rest = append(rest, word)
+			continue
+		}
+		if err := changed.override(flag, value, hasValue); err != nil {
+			p.Errorf(diag.Pos{File: "argument " + strconv.Itoa(n+1)}, "", "%s: %v", name, err)
+		}
+	}
+	p.collisions(changed)
+	if err := p.Err(); err != nil {
+		return nil, nil, err
+	}
+	return changed, rest, nil
+}
+
+// flagOf finds what a word sets.
+func flagOf(name string) (Flag, bool) {
+	flags := Flags()
+	if at := slices.IndexFunc(flags, func(f Flag) bool { return f.Name == name }); at >= 0 {
+		return flags[at], true
+	}
+	key, option, dotted := strings.Cut(name, ".")
+	if !dotted || !addOnKey.MatchString(key) || !optionKey.MatchString(option) {
+		return Flag{}, false
+	}
+	if s, listed := known(key); listed {
+		key = s.key
+	}
+	return Flag{Name: name, Key: key, Option: option}, true
+}
+
+func (i *Installer) override(flag Flag, value string, hasValue bool) error {
+	s, listed := known(flag.Key)
+	f := field{key: flag.Option, is: text}
+	if listed {
+		var ok bool
+		if f, ok = s.field(flag.Option); !ok {
+			return fmt.Errorf("%s has no option %q (%s)", s.key, flag.Option, diag.DidYouMean(flag.Option, s.keys(), "known: "))
+		}
+	}
+	v, err := f.is.parse(value, hasValue)
+	if err != nil {
+		return err
+	}
+	if s.versionless {
+		i.set(s.key, diag.Pos{}, Options{f.key: v})
+		return nil
+	}
+	at := slices.IndexFunc(i.AddOns, func(a AddOn) bool { return a.Name == AddOnName(flag.Key) })
+	switch version, isText := v.(string); {
+	case at < 0:
+		return fmt.Errorf("the Installer has no %s", flag.Key)
+	case flag.Option != "version":
+		i.AddOns[at].Options = over(i.AddOns[at].Options, Options{f.key: v})
+	case !isText || !addOnVersion.MatchString(version):
+		return fmt.Errorf("bad version %q of %s", value, flag.Key)
+	default:
+		i.AddOns[at].Version = version
+	}
+	return nil
+}
+
+// parse reads a value off a command line.
+func (t fieldType) parse(value string, has bool) (any, error) {
+	switch {
+	case t == boolean && !has:
+		return true, nil
+	case t == commands || t == anything:
+		return nil, fmt.Errorf("is %s, which a command line cannot say; use a patch", t)
+	case !has || value == "":
+		return nil, fmt.Errorf("needs a value, %s", t)
+	}
+	switch t {
+	case boolean:
+		b, err := strconv.ParseBool(value)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not %s", value, t)
+		}
+		return b, nil
+	case integer:
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not %s", value, t)
+		}
+		return n, nil
+	case list:
+		var values []any
+		for word := range strings.SplitSeq(value, ",") {
+			values = append(values, word)
+		}
+		return values, nil
+	case cidrSize:
+		if !slashSize.MatchString(value) {
+			return nil, fmt.Errorf("%q is not %s", value, t)
+		}
+	}
+	return value, nil
+}

@@ -1,0 +1,105 @@
+package spec
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+
+	"github.com/sealift/sealift/diag"
+)
+
+// Patch is a part of an Installer that changes another one. It is written like an Installer, but its add-ons need no
+// version.
+type Patch struct {
+	installer *Installer
+}
+
+// LoadPatch reads the patch at path.
+func LoadPatch(path string) (*Patch, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read patch: %w", err)
+	}
+	defer f.Close()
+	return ParsePatch(path, f)
+}
+
+// ParsePatch reads a patch as Parse reads an Installer.
+func ParsePatch(name string, r io.Reader) (*Patch, error) {
+	i, err := read(name, r, true)
+	if err != nil {
+		return nil, err
+	}
+	return &Patch{i}, nil
+}
+
+// Merge returns the Installer with what patches say, each over what stands before it: an option that a patch has replaces
+// the one that is there, and one that it lacks, or has as null, stays (kURL §2.2). Add-ons that are new come last. The
+// Installer itself is not changed. The error is a diag.Errors.
+func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
+	merged := i.clone()
+	for _, p := range patches {
+		for _, a := range p.installer.AddOns {
+			merged.mergeAddOn(a)
+		}
+		for _, s := range p.installer.Sections {
+			merged.set(s.Key, s.Pos, s.Options)
+		}
+	}
+	var p parser
+	for _, a := range merged.AddOns {
+		if a.Version == "" {
+			p.Errorf(a.Pos, "write "+a.Key+": {version: …}", "%s is new and has no version", a.Key)
+		}
+	}
+	p.collisions(merged)
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	return merged, nil
+}
+
+func (i *Installer) clone() *Installer {
+	c := *i
+	c.AddOns, c.Sections = slices.Clone(i.AddOns), slices.Clone(i.Sections)
+	for n := range c.AddOns {
+		c.AddOns[n].Options = maps.Clone(c.AddOns[n].Options)
+	}
+	for n := range c.Sections {
+		c.Sections[n].Options = maps.Clone(c.Sections[n].Options)
+	}
+	return &c
+}
+
+func (i *Installer) mergeAddOn(a AddOn) {
+	at := slices.IndexFunc(i.AddOns, func(b AddOn) bool { return b.Name == a.Name })
+	if at < 0 {
+		a.Options = maps.Clone(a.Options)
+		i.AddOns = append(i.AddOns, a)
+		return
+	}
+	if a.Version != "" {
+		i.AddOns[at].Version = a.Version
+	}
+	i.AddOns[at].Options = over(i.AddOns[at].Options, a.Options)
+}
+
+// set gives options to a key without a version, which is made if it is not there.
+func (i *Installer) set(key string, pos diag.Pos, options Options) {
+	at := slices.IndexFunc(i.Sections, func(s Section) bool { return s.Key == key })
+	if at < 0 {
+		i.Sections = append(i.Sections, Section{Key: key, Options: maps.Clone(options), Pos: pos})
+		return
+	}
+	i.Sections[at].Options = over(i.Sections[at].Options, options)
+}
+
+func over(base, options Options) Options {
+	if base == nil {
+		base = Options{}
+	}
+	maps.Copy(base, options)
+	return base
+}

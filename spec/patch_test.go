@@ -1,0 +1,191 @@
+package spec_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+func patch(t *testing.T, body string) *spec.Patch {
+	t.Helper()
+	p, err := spec.ParsePatch("patch.yaml", strings.NewReader(document(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+const base = `  kubernetes: {version: 1.36.3, HACluster: true, maxPodsPerNode: 110}
+  flannel: {version: 0.26.7}
+  kurl: {airgap: true, additionalNoProxyAddresses: [a, b]}
+`
+
+func TestAPatchSaysWhatIsOtherwise(t *testing.T) {
+	for name, row := range map[string]struct {
+		patches []string
+		want    string
+	}{
+		"an option": {[]string{"  kubernetes: {maxPodsPerNode: 50}\n"}, `  kubernetes: {version: 1.36.3, HACluster: true, maxPodsPerNode: 50}
+  flannel: {version: 0.26.7}
+  kurl: {airgap: true, additionalNoProxyAddresses: [a, b]}
+`},
+		"a version":                  {[]string{"  flannel: {version: 0.27.0}\n"}, strings.Replace(base, "0.26.7", "0.27.0", 1)},
+		"false":                      {[]string{"  kubernetes: {HACluster: false}\n"}, strings.Replace(base, "true", "false", 1)},
+		"null changes nothing":       {[]string{"  kubernetes: {HACluster: null}\n  flannel:\n"}, base},
+		"a list as a whole":          {[]string{"  kurl: {additionalNoProxyAddresses: [c]}\n"}, strings.Replace(base, "[a, b]", "[c]", 1)},
+		"an add-on that is new":      {[]string{"  metricsServer: {version: 0.9.0}\n"}, base + "  metricsServer: {version: 0.9.0}\n"},
+		"settings that are new":      {[]string{"  ufw: {disableUFW: true}\n"}, base + "  ufwConfig: {disableUFW: true}\n"},
+		"another spelling":           {[]string{"  Flannel: {version: \"1\"}\n"}, strings.Replace(base, "0.26.7", "\"1\"", 1)},
+		"several, the last one wins": {[]string{"  flannel: {version: a, podCIDR: x}\n", "  flannel: {version: b}\n"}, strings.Replace(base, "{version: 0.26.7}", "{version: b, podCIDR: x}", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			original := parse(t, document(base))
+			var patches []*spec.Patch
+			for _, body := range row.patches {
+				patches = append(patches, patch(t, body))
+			}
+			got, err := original.Merge(patches...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(parse(t, document(row.want)), got, cmpopts.IgnoreTypes(diag.Pos{})); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(parse(t, document(base)), original); diff != "" {
+				t.Errorf("the Installer itself changed (-want +got)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMistakesOfAPatchHavePlaces(t *testing.T) {
+	for name, row := range map[string]struct{ body, want string }{
+		"an option that there is not":  {"  flannel: {podCIRD: x}\n", `patch.yaml:4:13: error: flannel has no option "podCIRD" (did you mean "podCIDR"?)`},
+		"a new add-on without version": {"  contour: {httpPort: 80}\n", `patch.yaml:4:3: error: contour is new and has no version (write contour: {version: …})`},
+		"a variable of another's":      {"  pod: {version: 1, CIDR: x}\n", `patch.yaml:4:3: error: pod.CIDR and weave.podCIDR are both the variable POD_CIDR (rename one of them)`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := spec.ParsePatch("patch.yaml", strings.NewReader(document(row.body)))
+			if err == nil {
+				_, err = parse(t, document(base)).Merge(p)
+			}
+			if err == nil || err.Error() != row.want {
+				t.Errorf("got  %v\nwant %s", err, row.want)
+			}
+		})
+	}
+	if _, err := spec.LoadPatch(t.TempDir() + "/absent"); err == nil || !strings.Contains(err.Error(), "read patch") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWordsOfACommandLineSetOptions(t *testing.T) {
+	for name, row := range map[string]struct {
+		words []string
+		want  string // the variables that differ
+		rest  []string
+	}{
+		"kURL's flag":                  {[]string{"kubernetes-max-pods-per-node=50"}, "KUBERNETES_MAX_PODS_PER_NODE=50", nil},
+		"one without a value":          {[]string{"ipv6"}, "IPV6_ONLY=1", nil},
+		"one with dashes":              {[]string{"--private-address=10.0.0.1"}, "PRIVATE_ADDRESS=10.0.0.1", nil},
+		"one that is switched off":     {[]string{"ha=false"}, "HA_CLUSTER=", nil},
+		"a list":                       {[]string{"additional-no-proxy-addresses=c,d"}, "ADDITIONAL_NO_PROXY_ADDRESSES=c,d", nil},
+		"a value with an equals sign":  {[]string{"kubernetes-cluster-name=a=b"}, "KUBERNETES_CLUSTER_NAME=a=b", nil},
+		"what a shell would evaluate":  {[]string{"load-balancer-address=$(id)`id`"}, "LOAD_BALANCER_ADDRESS=$(id)`id`", nil},
+		"any option of the Installer":  {[]string{"flannel.podCIDR=10.1.0.0/16"}, "FLANNEL_POD_CIDR=10.1.0.0/16", nil},
+		"one of somebody else's":       {[]string{"my-thing.size=5"}, "MY_THING_SIZE=5", nil},
+		"a version":                    {[]string{"kubernetes-version=1.36.4", "flannel.version=2"}, "FLANNEL_VERSION=2 KUBERNETES_VERSION=1.36.4", nil},
+		"what is not about Installers": {[]string{"yes", "airgap", "labels=a=b", "primary-host=10.0.0.1", "ha=0"}, "HA_CLUSTER=", []string{"yes", "labels=a=b", "primary-host=10.0.0.1"}},
+		"the last one wins":            {[]string{"public-address=a", "public-address=b"}, "PUBLIC_ADDRESS=b", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			original := parse(t, document(base+"  my-thing: {version: 1}\n"))
+			before := map[string]string{}
+			for _, v := range original.Variables() {
+				before[v.Name] = v.Value
+			}
+			changed, rest, err := original.Override(row.words...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var differ []string
+			for _, v := range changed.Variables() {
+				if old, ok := before[v.Name]; !ok || old != v.Value {
+					differ = append(differ, v.Name+"="+v.Value)
+				}
+			}
+			if got := strings.Join(differ, " "); got != row.want {
+				t.Errorf("got %s, want %s", got, row.want)
+			}
+			if diff := cmp.Diff(row.rest, rest); diff != "" {
+				t.Errorf("rest (-want +got)\n%s", diff)
+			}
+			for _, v := range original.Variables() {
+				if before[v.Name] != v.Value {
+					t.Errorf("the Installer itself changed: %s=%s", v.Name, v.Value)
+				}
+			}
+		})
+	}
+}
+
+func TestWordsThatSetNothing(t *testing.T) {
+	for word, want := range map[string]string{
+		"kubernetes-max-pods-per-node=many": `argument 1: error: kubernetes-max-pods-per-node: "many" is not a whole number`,
+		"kubernetes-cluster-name":           `argument 1: error: kubernetes-cluster-name: needs a value, a string`,
+		"ha=perhaps":                        `argument 1: error: ha: "perhaps" is not true or false`,
+		"flannel.podCIRD=x":                 `argument 1: error: flannel.podCIRD: flannel has no option "podCIRD" (did you mean "podCIDR"?)`,
+		"velero-restic-timeout=1h":          `argument 1: error: velero-restic-timeout: the Installer has no velero`,
+		"thing.size=1":                      `argument 1: error: thing.size: the Installer has no thing`,
+		"kubernetes-version=../x":           `argument 1: error: kubernetes-version: bad version "../x" of kubernetes`,
+		"iptablesConfig.iptablesCmds=a":     `argument 1: error: iptablesConfig.iptablesCmds: is a list of commands, each a list of words, which a command line cannot say; use a patch`,
+		"flannel.podCIDRRange=10.0.0.0/8":   `argument 1: error: flannel.podCIDRRange: "10.0.0.0/8" is not a prefix length such as /20`,
+	} {
+		if _, _, err := parse(t, document(base)).Override(word); err == nil || err.Error() != want {
+			t.Errorf("%s\ngot  %v\nwant %s", word, err, want)
+		}
+	}
+}
+
+// Every flag of kURL that sets an option is about one that is there.
+func TestFlagsSetOptionsThatThereAre(t *testing.T) {
+	all := parse(t, document("  kubernetes: {version: 1}\n  ekco: {version: 1}\n  docker: {version: 1}\n  aws: {version: 1}\n  velero: {version: 1}\n  kotsadm: {version: 1}\n"))
+	if n := len(spec.Flags()); n < 39 {
+		t.Errorf("%d flags", n)
+	}
+	for _, f := range spec.Flags() {
+		word := f.Name
+		switch f.Value {
+		case "":
+		case "a whole number":
+			word += "=7"
+		default:
+			word += "=x"
+		}
+		if _, rest, err := all.Override(word); err != nil || len(rest) > 0 {
+			t.Errorf("%s: %v, left %v", word, err, rest)
+		}
+	}
+}
+
+func FuzzOverride(f *testing.F) {
+	for _, seed := range []string{"ha", "--flannel.podCIDR=x", "kubernetes-version=$(id)", "a.b=c", "=", "velero.serverFlags=a,,b", "kurl.hostPreflights=x"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, word string) {
+		original := parse(t, document(base))
+		changed, rest, err := original.Override(word)
+		if err != nil || len(rest) > 0 {
+			return
+		}
+		text := canonical(t, changed)
+		if again := canonical(t, parse(t, text)); again != text {
+			t.Errorf("%q gives an Installer that is read otherwise\n%s\n%s", word, text, again)
+		}
+	})
+}
