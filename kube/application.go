@@ -34,8 +34,8 @@ func (a *application) try(ctx context.Context) error {
 		return err
 	}
 	a.ref.Namespace = placeOf(a.obj, res)
-	if m := a.members[a.ref.identity()]; m != nil && m.held && !a.looked {
-		a.entry = Entry{Object: a.ref, Action: Unchanged, uid: string(m.meta.UID)}
+	if entry, ok := a.unchanged(a.ref); ok && !a.looked {
+		a.entry = entry
 		return nil
 	}
 	if created, err := a.create(ctx, res); created || err != nil {
@@ -53,11 +53,18 @@ func (a *application) try(ctx context.Context) error {
 			return err
 		}
 	}
-	body, err := a.body("")
+	version := ""
+	if live == nil {
+		version = nowhere
+	}
+	body, err := a.body(version)
 	if err != nil {
 		return err
 	}
 	applied, err := a.patch(ctx, res, body)
+	if live == nil && apierrors.IsConflict(err) {
+		a.absent = false // somebody else was quicker
+	}
 	if err != nil && a.options.Recreate && immutable(err) && live != nil && !protected(a.ref.groupKind()) {
 		if applied, err = a.recreate(ctx, res, live, body); err == nil {
 			a.entry.Message = "deleted and created again"

@@ -89,7 +89,7 @@ type applyRun struct {
 
 	now      record                             // the parent as this run has written it
 	members  map[Ref]*member                    // what carried the set's label when the run began, by identity
-	wanted   map[Ref]*unstructured.Unstructured // what Apply is about to apply, by identity
+	wanted   map[Ref]*unstructured.Unstructured // what is to be applied, by identity
 	versions map[schema.GroupKind]string        // of the kinds in wanted
 
 	occupied atomic.Bool // an object that is no member was there already
@@ -116,31 +116,36 @@ func passes(coming, failed []*unstructured.Unstructured) retryable {
 
 func (e *Engine) startRun(ctx context.Context, set Set, objs []*unstructured.Unstructured, o ApplyOptions) (*applyRun, error) {
 	run := e.newRun(set, objs, o)
-	run.wanted = make(map[Ref]*unstructured.Unstructured, len(objs))
-	run.versions = map[schema.GroupKind]string{}
-	places := newRecord(set)
+	before, now, err := e.openSet(ctx, set, run.survey(ctx))
+	if err != nil {
+		return nil, err
+	}
+	run.now = now
+	return run, run.listMembers(ctx, before)
+}
+
+// survey notes what the objects are and where they go, and returns it as a record.
+func (r *applyRun) survey(ctx context.Context) record {
+	r.wanted = make(map[Ref]*unstructured.Unstructured, len(r.objs))
+	r.versions = map[schema.GroupKind]string{}
+	places := newRecord(r.set)
 	found := map[schema.GroupVersionKind]resource{}
-	for _, obj := range objs {
+	for _, obj := range r.objs {
 		ref := RefOf(obj)
 		res, known := found[ref.gvk()]
 		if !known {
 			var err error
-			if res, err = e.kinds.find(ctx, ref.gvk()); err != nil {
+			if res, err = r.kinds.find(ctx, ref.gvk()); err != nil {
 				res.namespaced = true // not served yet, perhaps: too wide a record does no harm
 			}
 			found[ref.gvk()] = res
 		}
 		ref.Namespace = placeOf(obj, res)
 		places.add(ref)
-		run.wanted[ref.identity()] = obj
-		run.versions[ref.groupKind()] = ref.Version
+		r.wanted[ref.identity()] = obj
+		r.versions[ref.groupKind()] = ref.Version
 	}
-	before, now, err := e.openSet(ctx, set, places)
-	if err != nil {
-		return nil, err
-	}
-	run.now = now
-	return run, run.listMembers(ctx, before)
+	return places
 }
 
 // applyStages applies all objects and returns their entries in the order of the objects.

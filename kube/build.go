@@ -42,13 +42,16 @@ func render(dir string) ([]*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build kustomization %s: %w", dir, err)
 	}
-	objs := make([]*unstructured.Unstructured, 0, resources.Size())
-	for _, resource := range resources.Resources() {
-		found, err := objectsOf(resource)
+	list := resources.Resources()
+	resources.Clear()
+	objs := make([]*unstructured.Unstructured, 0, len(list))
+	for i, r := range list {
+		found, err := objectsOf(r)
 		if err != nil {
-			return nil, fmt.Errorf("build kustomization %s: %s: %w", dir, resource.CurId(), err)
+			return nil, fmt.Errorf("build kustomization %s: %s: %w", dir, r.CurId(), err)
 		}
 		objs = append(objs, found...)
+		list[i] = nil // a tree of nodes takes several times the memory of its object
 	}
 	return objs, nil
 }

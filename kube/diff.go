@@ -44,6 +44,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultApplyTimeout))
 	defer cancel()
 	run := e.newRun(set, objs, o)
+	run.survey(ctx)
 	err = e.retry(ctx, set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
 		run.now, err = e.readRecord(ctx, set)
 		return err
@@ -99,8 +100,10 @@ func (r *applyRun) diffObject(ctx context.Context, obj *unstructured.Unstructure
 		return Entry{}, err
 	}
 	ref.Namespace = placeOf(obj, res)
-	client := r.fullFor(res, ref.Namespace)
-	live, err := client.Get(ctx, ref.Name, metav1.GetOptions{})
+	if entry, ok := r.unchanged(ref); ok {
+		return entry, nil
+	}
+	live, err := r.fullFor(res, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		live, err = nil, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ var shared struct {
 	once  sync.Once
 	plane *controlplane.ControlPlane
 	err   error
+	tests atomic.Int32
 }
 
 func TestMain(m *testing.M) {
@@ -63,14 +65,14 @@ func newCluster(t testing.TB) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	name := strings.ToLower(strings.NewReplacer("/", "-", "_", "-", " ", "-").Replace(t.Name()))
-	if len(name) > 60 {
-		name = name[:60]
-	}
+	// The number keeps runs of one test apart (-count).
+	name = fmt.Sprintf("%s-%d", name[:min(len(name), 50)], shared.tests.Add(1))
 	c := &cluster{Engine: engine, t: t, client: client, ns: name, set: kube.Set{Name: name}}
 	c.create(fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}", name))
 	return c

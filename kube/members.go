@@ -152,3 +152,12 @@ func (r *applyRun) holds(ref Ref, live *unstructured.Unstructured) bool {
 	want, err := desired(obj, ref.Namespace, map[string]string{labelPartOf: r.id})
 	return err == nil && held(want, live, r.manager, r.takeOver)
 }
+
+// unchanged is the entry of an object that was held when the run began.
+func (r *applyRun) unchanged(ref Ref) (Entry, bool) {
+	m := r.members[ref.identity()]
+	if m == nil || !m.held {
+		return Entry{}, false
+	}
+	return Entry{Object: ref, Action: Unchanged, uid: string(m.meta.UID)}, true
+}

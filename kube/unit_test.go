@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 func TestTransient(t *testing.T) {
@@ -163,4 +166,42 @@ func TestMergeManagersTakesFieldsOfPeopleAndLeavesThoseOfControllers(t *testing.
 	if _, changed, _ = mergeManagers(merged, Manager, map[string]bool{"kubectl-edit": true}); changed {
 		t.Error("the fields are taken over a second time")
 	}
+}
+
+// When an object is held, every leaf of what was asked for is in it.
+func FuzzHeld(f *testing.F) {
+	f.Add(`{"f:data":{"f:a":{}}}`, `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":"2"}}`)
+	f.Add(`{"f:l":{"k:{\"n\":\"x\"}":{".":{},"f:n":{},"f:v":{}}}}`, `{"l":[{"n":"x","v":1}]}`, `{"l":[{"n":"w"},{"n":"x","v":1}]}`)
+	f.Add(`{"f:s":{"v:\"a\"":{},"v:\"b\"":{}}}`, `{"s":["a","b"]}`, `{"s":["b","a"]}`)
+	f.Add(`{"f:m":{".":{},"f:e":{}}}`, `{"m":{"e":{}}}`, `{"m":{"e":{"x":null}}}`)
+	f.Fuzz(func(t *testing.T, fields, want, live string) {
+		var maps [3]map[string]any
+		for i, text := range []string{fields, want, live} {
+			if utiljson.Unmarshal([]byte(text), &maps[i]) != nil {
+				t.Skip()
+			}
+		}
+		if holdsMap(maps[0], maps[1], maps[2]) && !contains(maps[2], maps[1]) {
+			t.Errorf("%s does not hold %s", live, want)
+		}
+	})
+}
+
+// contains says whether live has every leaf of want, in lists anywhere.
+func contains(live, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		live, ok := live.(map[string]any)
+		for key, value := range want {
+			ok = ok && contains(live[key], value)
+		}
+		return ok
+	case []any:
+		live, ok := live.([]any)
+		for _, value := range want {
+			ok = ok && slices.ContainsFunc(live, func(l any) bool { return contains(l, value) })
+		}
+		return ok
+	}
+	return reflect.DeepEqual(live, want)
 }

