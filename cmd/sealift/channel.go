@@ -167,9 +167,9 @@ func dash(s string) string {
 	return s
 }
 
-// printTable writes rows separated by tabs, as many as line the columns up.
+// printTable writes rows separated by tabs: at least one, also behind a cell that is as wide as a tab stop.
 func printTable(w io.Writer, rows [][]string) error {
-	tabs := tabwriter.NewWriter(w, 0, 8, 0, '\t', tabwriter.TabIndent)
+	tabs := tabwriter.NewWriter(w, 0, 8, 1, '\t', tabwriter.TabIndent)
 	for _, row := range rows {
 		if _, err := fmt.Fprintln(tabs, strings.Join(row, "\t")); err != nil {
 			return err
