@@ -1,18 +1,18 @@
 # shellcheck shell=bash
 # Add-ons that call add-ons, and what the installer calls.
 
-# sealift_add_on NAME VERSION: sets REPLY to the add-on's folder, or ends the hook.
+# sealift_add_on NAME VERSION: sets sealift_reply to the add-on's folder, or ends the hook.
 sealift_add_on() {
-    REPLY=$DIR/addons/$1/$2
-    [ -f "$REPLY/install.sh" ] || bail "the bundle has no add-on $1 $2: name it in the Installer and make the bundle again"
+    sealift_reply=$DIR/addons/$1/$2
+    [ -f "$sealift_reply/install.sh" ] || bail "the bundle has no add-on $1 $2: name it in the Installer and make the bundle again"
 }
 
 # addon_fetch NAME VERSION: reads its functions; its files are on the node.
 addon_fetch() {
-    local REPLY
+    local sealift_reply
     sealift_add_on "$1" "$2"
     # shellcheck disable=SC1091
-    . "$REPLY/install.sh"
+    . "$sealift_reply/install.sh"
 }
 
 # addon_load NAME VERSION: brings its images into containerd.
@@ -20,15 +20,15 @@ addon_load() { load_images "$DIR/addons/$1/$2/images"; }
 
 # load_images DIR: the images of an add-on are read from the bundle; others from files.
 load_images() {
-    local REPLY sealift_file
+    local sealift_reply sealift_file
     local -a sealift_files
     sealift_absolute "$1"
-    if [[ $REPLY == "$DIR"/addons/*/*/images ]]; then
-        sealift_ask load-images "${REPLY#"$DIR"/}"
+    if [[ $sealift_reply == "$DIR"/addons/*/*/images ]]; then
+        sealift_ask load-images "${sealift_reply#"$DIR"/}"
         return
     fi
-    [ -d "$REPLY" ] || return 0
-    mapfile -d '' -t sealift_files < <(find "$REPLY" -type f -print0)
+    [ -d "$sealift_reply" ] || return 0
+    mapfile -d '' -t sealift_files < <(find "$sealift_reply" -type f -print0)
     for sealift_file in "${sealift_files[@]}"; do
         case $sealift_file in
         *.gz) (set -o pipefail && gunzip -c "$sealift_file" | ctr --namespace k8s.io images import -) ;;
@@ -63,7 +63,7 @@ addon_set_has_been_applied() {
 
 # addon_install NAME VERSION: applies an add-on now.
 addon_install() {
-    local REPLY
+    local sealift_reply
     addon_fetch "$1" "$2"
     rm -rf "${DIR:?}/kustomize/$1"
     mkdir -p "$DIR/kustomize/$1"
@@ -82,7 +82,7 @@ addon_install() {
 # sealift_install NAME VERSION: the step of an add-on. Where another add-on had it applied before, just so, its _already_applied
 # hook runs instead, if it has one.
 sealift_install() {
-    local REPLY
+    local sealift_reply
     if ! addon_has_been_applied "$1" "$2"; then
         addon_install "$1" "$2"
         return

@@ -3,10 +3,10 @@
 
 # sealift_edit VERB FILE [ARG…]: Go edits the file.
 sealift_edit() {
-    local REPLY sealift_verb=$1
+    local sealift_reply sealift_verb=$1
     sealift_absolute "$2"
     shift 2
-    sealift_ask "$sealift_verb" "$REPLY" "$@"
+    sealift_ask "$sealift_verb" "$sealift_reply" "$@"
 }
 
 # insert_resources KUSTOMIZATION FILE: puts a file first among the resources.

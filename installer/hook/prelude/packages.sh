@@ -46,7 +46,7 @@ sealift_kurl_targets() {
 # sealift_install_files DIR SUBDIR NAME…: installs the packages that an add-on of kURL carries for this OS. An add-on that
 # Sealift built has none there: its packages were installed with all others.
 sealift_install_files() {
-    local REPLY sealift_target sealift_need sealift_dir=$1 sealift_below=$2
+    local sealift_reply sealift_target sealift_need sealift_dir=$1 sealift_below=$2
     local -a sealift_targets sealift_needs
     shift 2
     if [ "${SKIP_SYSTEM_PACKAGE_INSTALL:-}" = 1 ]; then
@@ -57,7 +57,7 @@ sealift_install_files() {
     for sealift_target in "${sealift_targets[@]}"; do
         if compgen -G "$sealift_dir/$sealift_target$sealift_below/*.deb" >/dev/null || compgen -G "$sealift_dir/$sealift_target$sealift_below/*.rpm" >/dev/null; then
             sealift_absolute "$sealift_dir/$sealift_target$sealift_below"
-            sealift_ask host-package-files "$REPLY" "$@"
+            sealift_ask host-package-files "$sealift_reply" "$@"
         elif [ -f "$sealift_dir/$sealift_target/Deps" ]; then
             mapfile -t sealift_needs < <(grep . "$sealift_dir/$sealift_target/Deps")
             for sealift_need in "${sealift_needs[@]}"; do

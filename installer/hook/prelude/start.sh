@@ -6,6 +6,7 @@
 exec </dev/null
 
 sealift_failed_at=''
+sealift_home=$PWD
 
 # sealift_settle: what a hook may have changed of the shell itself is as it was before each call.
 sealift_settle() {
@@ -16,7 +17,7 @@ sealift_settle() {
     trap 'sealift_failed "$LINENO" "$BASH_COMMAND"' ERR
     trap 'sealift_exited "$?"' EXIT
     trap - DEBUG RETURN
-    cd "${DIR:-.}"
+    cd "${DIR:-$sealift_home}"
 }
 
 # sealift_failed LINE COMMAND: notes where a command failed: in the script of an add-on, if one is on the stack.

@@ -1,24 +1,24 @@
 # shellcheck shell=bash
 # Texts: templates, YAML, versions.
 
-# sealift_absolute PATH: sets REPLY. Go does not follow the shell's cd.
+# sealift_absolute PATH: sets sealift_reply. Go does not follow the shell's cd.
 sealift_absolute() {
-    REPLY=$1
-    [[ $1 == /* ]] || REPLY=$PWD/$1
+    sealift_reply=$1
+    [[ $1 == /* ]] || sealift_reply=$PWD/$1
 }
 
 # sealift_render STYLE FILE: prints a template with the values of the variables that it names, local ones too. The values are
 # data: nothing in them or in the file is run.
 sealift_render() {
     local -a sealift_pairs=()
-    local REPLY sealift_names sealift_name
+    local sealift_reply sealift_names sealift_name
     [ -f "$2" ] || return 1
     sealift_absolute "$2"
-    sealift_names=$(sealift_ask template-names "$REPLY") || return 1
+    sealift_names=$(sealift_ask template-names "$sealift_reply") || return 1
     while IFS= read -r sealift_name; do
-        [ -z "$sealift_name" ] || sealift_pairs+=("$sealift_name" "${!sealift_name-}")
+        [ -z "$sealift_name" ] || [[ $sealift_name == sealift_* ]] || sealift_pairs+=("$sealift_name" "${!sealift_name-}")
     done <<<"$sealift_names"
-    sealift_ask template-render "$1" "$REPLY" "${sealift_pairs[@]}"
+    sealift_ask template-render "$1" "$sealift_reply" "${sealift_pairs[@]}"
 }
 
 # render_yaml_file_2 FILE: as a here document would be.
@@ -46,9 +46,9 @@ yaml_newline_to_literal() { awk 'NR > 1 { printf "%s", "\\n" } { printf "%s", $0
 
 # get_yaml_from_multidoc_yaml FILE NAME: prints the document of that name.
 get_yaml_from_multidoc_yaml() {
-    local REPLY
+    local sealift_reply
     sealift_absolute "$1"
-    sealift_ask document "$REPLY" "$2"
+    sealift_ask document "$sealift_reply" "$2"
 }
 
 canonical_image_name() { sealift_ask image-name "$1"; }
