@@ -80,8 +80,11 @@ func (r *Reset) nothing() error {
 	if len(r.journal.Records()) > 0 {
 		return fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back", StateDir(r.options.Root))
 	}
-	if _, err := os.Stat(StateDir(r.options.Root)); err == nil {
-		return errors.Join(ErrNothingInstalled, os.RemoveAll(r.options.Root))
+	if _, err := os.Stat(StateDir(r.options.Root)); err != nil {
+		return ErrNothingInstalled
+	}
+	if err := r.removeRoot(); err != nil {
+		return err
 	}
 	return ErrNothingInstalled
 }
@@ -158,7 +161,8 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	return r.left, r.removeRoot()
 }
 
-// removeRoot removes what remembers the install, last: until then a reset that was interrupted can be run again.
+// removeRoot removes the sealift that an install left, and what remembers the install last: until then a reset that was
+// interrupted can be run again.
 func (r *Reset) removeRoot() error {
 	state := StateDir(r.options.Root)
 	entries, err := os.ReadDir(r.options.Root)
@@ -172,10 +176,14 @@ func (r *Reset) removeRoot() error {
 			}
 		}
 	}
-	if err := os.Remove(installedBinary); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
+	if before := r.record.Before(); before != nil {
+		if _, there := before.Files[installedBinary]; !there {
+			if err := os.Remove(installedBinary); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+		}
 	}
-	return os.RemoveAll(r.options.Root)
+	return empty(r.options.Root, false)
 }
 
 // explain adds differences that no step has explained. What comes and goes by itself is not worth a line.

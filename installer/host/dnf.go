@@ -95,4 +95,7 @@ func (d DNF) configuration() (string, error) {
 	return b.String(), nil
 }
 
-func fileURL(path string) string { return (&url.URL{Scheme: "file", Path: path}).String() }
+// fileURL escapes commas, too: dnf splits lists of addresses at them.
+func fileURL(path string) string {
+	return strings.ReplaceAll((&url.URL{Scheme: "file", Path: path}).String(), ",", "%2C")
+}

@@ -34,12 +34,24 @@ func PackagesStamp() string {
 // InstalledPackages lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
 func InstalledPackages(ctx context.Context) (map[string]string, error) {
 	if _, err := exec.LookPath("dpkg-query"); err == nil {
-		return listed(ctx, parseDpkg, "dpkg-query", "--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\t${Version}\n")
+		return dpkgDatabase{}.installed(ctx)
 	}
 	if _, err := exec.LookPath("rpm"); err == nil {
-		return listed(ctx, parseRPM, "rpm", "--query", "--all", "--queryformat", "%{NAME}.%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")
+		return rpmDatabase{}.installed(ctx)
 	}
 	return map[string]string{}, nil
+}
+
+// RemovePackages removes packages with their settings. One that another package needs stays, and is returned with the
+// reason.
+func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	if _, err := exec.LookPath("dpkg"); err == nil {
+		return dpkgDatabase{}.remove(ctx, output, names)
+	}
+	return rpmDatabase{}.remove(ctx, output, names)
 }
 
 func listed(ctx context.Context, parse func(line string, found map[string]string), name string, args ...string) (map[string]string, error) {
@@ -56,6 +68,20 @@ func listed(ctx context.Context, parse func(line string, found map[string]string
 	return found, nil
 }
 
+// dpkgDatabase is what dpkg knows of the system below root; "" is the host's own.
+type dpkgDatabase struct{ root string }
+
+func (d dpkgDatabase) options() []string {
+	if d.root == "" {
+		return nil
+	}
+	return []string{"--root=" + d.root}
+}
+
+func (d dpkgDatabase) installed(ctx context.Context) (map[string]string, error) {
+	return listed(ctx, parseDpkg, "dpkg-query", append(d.options(), "--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\t${Version}\n")...)
+}
+
 // parseDpkg takes a package that is there, if only in part: want, state and error come first, see dpkg-query(1), and n and c
 // for state are not there, and settings alone.
 func parseDpkg(line string, found map[string]string) {
@@ -65,37 +91,14 @@ func parseDpkg(line string, found map[string]string) {
 	}
 }
 
-func parseRPM(line string, found map[string]string) {
-	name, version, ok := strings.Cut(line, "\t")
-	switch {
-	case !ok || strings.HasPrefix(name, "gpg-pubkey."):
-	case found[name] != "": // kernels may be there in several versions
-		found[name] += " " + version
-	default:
-		found[name] = version
-	}
-}
-
-// RemovePackages removes packages with their settings. One that another package needs stays, and is returned with the
-// reason.
-func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
-	if len(names) == 0 {
-		return nil, nil
-	}
-	if _, err := exec.LookPath("dpkg"); err == nil {
-		return purgeDpkg(ctx, output, names)
-	}
-	return eraseRPM(ctx, output, names)
-}
-
-// purgeDpkg lets dpkg decide, which goes on with the others when one is needed.
-func purgeDpkg(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
+// remove lets dpkg decide, which goes on with the others when one is needed.
+func (d dpkgDatabase) remove(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
 	var said bytes.Buffer
-	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append([]string{"--purge", "--"}, names...)...)
+	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append(append(d.options(), "--purge", "--"), names...)...)
 	if err == nil {
 		return nil, nil
 	}
-	there, listErr := InstalledPackages(ctx)
+	there, listErr := d.installed(ctx)
 	if listErr != nil {
 		return nil, listErr
 	}
@@ -116,18 +119,43 @@ func dpkgReason(said, name string) string {
 	short, _, _ := strings.Cut(name, ":")
 	for line := range strings.Lines(said) {
 		line = strings.TrimSpace(line)
-		if strings.Contains(line, "depends on "+short) && !strings.HasPrefix(line, short+" ") {
-			return strings.TrimSuffix(line, ".")
+		if user, needed, ok := strings.Cut(line, " depends on "); ok && strings.TrimSuffix(needed, ".") == short {
+			return user + " depends on it"
 		}
 	}
 	return "dpkg did not remove it; see the log"
 }
 
+// rpmDatabase is what rpm knows of the system below root; "" is the host's own.
+type rpmDatabase struct{ root string }
+
+func (d rpmDatabase) options() []string {
+	if d.root == "" {
+		return nil
+	}
+	return []string{"--root", d.root}
+}
+
+func (d rpmDatabase) installed(ctx context.Context) (map[string]string, error) {
+	return listed(ctx, parseRPM, "rpm", append(d.options(), "--query", "--all", "--queryformat", "%{NAME}.%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")...)
+}
+
+func parseRPM(line string, found map[string]string) {
+	name, version, ok := strings.Cut(line, "\t")
+	switch {
+	case !ok || strings.HasPrefix(name, "gpg-pubkey."):
+	case found[name] != "": // kernels may be there in several versions
+		found[name] += " " + version
+	default:
+		found[name] = version
+	}
+}
+
 // rpmNeeds is how rpm says that one cannot go: CAPABILITY is needed by (installed) PACKAGE.
 var rpmNeeds = regexp.MustCompile(`(?m)^\s*(\S.*?) is needed by \(installed\) (\S+)`)
 
-// eraseRPM leaves out of the transaction what rpm says is needed, until it agrees.
-func eraseRPM(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
+// remove leaves out of the transaction what rpm says is needed, until it agrees.
+func (d rpmDatabase) remove(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
 	going := make(map[string]bool)
 	for _, name := range names {
 		going[name] = true
@@ -136,13 +164,13 @@ func eraseRPM(ctx context.Context, output io.Writer, names []string) (map[string
 	for len(going) > 0 {
 		list := slices.Sorted(maps.Keys(going))
 		var said bytes.Buffer
-		err := run(ctx, io.MultiWriter(output, &said), nil, "rpm", append([]string{"--erase", "--test", "--"}, list...), nil)
+		err := run(ctx, io.MultiWriter(output, &said), nil, "rpm", append([]string{"--erase", "--test", "--"}, list...), d.options())
 		if err == nil {
-			return kept, run(ctx, output, nil, "rpm", append([]string{"--erase", "--"}, list...), nil)
+			return kept, run(ctx, output, nil, "rpm", append([]string{"--erase", "--"}, list...), d.options())
 		}
 		before := len(going)
 		for _, need := range rpmNeeds.FindAllStringSubmatch(said.String(), -1) {
-			for name := range rpmProviders(ctx, need[1]) {
+			for name := range d.providers(ctx, need[1]) {
 				if going[name] {
 					delete(going, name)
 					kept[name] = need[2] + " needs " + need[1]
@@ -156,9 +184,10 @@ func eraseRPM(ctx context.Context, output io.Writer, names []string) (map[string
 	return kept, nil
 }
 
-// rpmProviders are the packages that provide a capability, which may have a version or be a file.
-func rpmProviders(ctx context.Context, capability string) map[string]string {
-	found, err := listed(ctx, parseRPM, "rpm", "--query", "--whatprovides", "--queryformat", "%{NAME}.%{ARCH}\t%{VERSION}\n", capability)
+// providers are the packages that provide a capability. It may come with a version, after which rpm cannot be asked.
+func (d rpmDatabase) providers(ctx context.Context, capability string) map[string]string {
+	capability, _, _ = strings.Cut(capability, " ")
+	found, err := listed(ctx, parseRPM, "rpm", append(d.options(), "--query", "--whatprovides", "--queryformat", "%{NAME}.%{ARCH}\t%{VERSION}\n", capability)...)
 	if err != nil {
 		return nil
 	}

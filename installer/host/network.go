@@ -46,7 +46,7 @@ func parseRoute(fields []string) (r route, ok bool, err error) {
 
 // routeList reads the IPv4 routes of the main table.
 func routeList() ([]route, error) {
-	f, err := os.Open("/proc/net/route")
+	f, err := os.Open("/proc/thread-self/net/route") // the thread's network, which is not always that of the process
 	if err != nil {
 		return nil, err
 	}

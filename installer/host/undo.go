@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -55,22 +56,23 @@ func Unmount(folders, keep []string) error {
 }
 
 // podLinks are the beginnings of interfaces that pod networks make for the node. Those of pods go with them.
-var podLinks = []string{"cni", "flannel", "kube-", "nodelocaldns", "cali", "vxlan.calico", "weave", "antrea", "cilium"}
+func podLinks() []string {
+	return []string{"cni", "flannel", "kube-", "nodelocaldns", "cali", "vxlan.calico", "weave", "antrea", "cilium"}
+}
 
 // RemoveLinks removes the network interfaces of pod networks but those that keep names.
 func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
-	links, err := filepath.Glob("/sys/class/net/*")
+	links, err := net.Interfaces()
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, link := range links {
-		name := filepath.Base(link)
-		if !hasPrefix(name, podLinks) || slices.Contains(keep, name) {
+		if !hasPrefix(link.Name, podLinks()) || slices.Contains(keep, link.Name) {
 			continue
 		}
-		err := Command(ctx, output, "ip", "link", "delete", "dev", name)
-		if _, gone := os.Stat(link); gone == nil { // the other end of a pair goes with the first
+		err := Command(ctx, output, "ip", "link", "delete", "dev", link.Name)
+		if _, gone := net.InterfaceByName(link.Name); gone == nil { // the other end of a pair goes with the first
 			errs = append(errs, err)
 		}
 	}

@@ -22,6 +22,7 @@ func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
+	before := n.state()
 	refusals(n)
 	interrupted(n)
 	out := n.must(install)
@@ -31,6 +32,7 @@ func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	t.Run("cluster", func(t *testing.T) { cluster(node{n.Host, t}) })
 	t.Run("second run", func(t *testing.T) { secondRun(node{n.Host, t}) })
 	t.Run("lost image", func(t *testing.T) { lostImage(node{n.Host, t}) })
+	t.Run("reset", func(t *testing.T) { reset(node{n.Host, t}, before) })
 }
 
 // lostImage loads what is missing on a node, and nothing else.

@@ -80,6 +80,8 @@ type Command struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
+	// NetworkOnly runs a program of this machine with the host's network, to look at what the host has no program for.
+	NetworkOnly bool
 	// Terminal leaves the program in the foreground of the caller's terminal, for people.
 	Terminal bool
 }
@@ -100,7 +102,11 @@ func (h *Host) Exec(ctx context.Context, c Command) error {
 	if len(c.Args) == 0 {
 		c.Args = []string{"/bin/bash", "--login"}
 	}
-	args := []string{"--all", "--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
+	namespaces := "--all"
+	if c.NetworkOnly {
+		namespaces = "--net"
+	}
+	args := []string{namespaces, "--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"}
 	cmd := exec.CommandContext(ctx, "nsenter", append(append(args, c.Env...), c.Args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr

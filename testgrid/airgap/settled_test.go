@@ -1,0 +1,83 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// looksOfNode is what an install makes on a host besides what looks has: what it keeps, and the images.
+const looksOfNode = looks + `
+find /var/lib/sealift/addons /var/lib/sealift/kustomize -type f -exec sha256sum {} + | sed 's/^/kept /'
+ctr -n k8s.io images list -q | grep -v '^sha256:' | sed 's/^/image /'
+`
+
+// settled is the state in which an install ends: packages, files, units, images and the objects of the cluster, without what
+// differs between any two installs: keys and certificates, what runs at this moment, and names that are made up.
+func (n node) settled() []string {
+	n.t.Helper()
+	var lines []string
+	for line := range strings.Lines(n.must(looksOfNode)) {
+		line = strings.TrimSpace(line)
+		volatile := slices.ContainsFunc([]string{"link veth", "mount ", "route ", "running "}, func(p string) bool { return strings.HasPrefix(line, p) }) ||
+			strings.HasPrefix(line, "content ") && strings.Contains(line, " /etc/kubernetes/") ||
+			slices.ContainsFunc([]string{"/root/.kube/cache", "kubeadm.yaml", "/kustomize/kubeadm/"}, func(p string) bool { return strings.Contains(line, p) })
+		if !volatile {
+			lines = append(lines, line)
+		}
+	}
+	for _, object := range n.objects() {
+		lines = append(lines, "object "+object)
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// kinds are those whose objects have names that nobody makes up.
+const kinds = "namespaces,deployments.apps,daemonsets.apps,services,configmaps,secrets,serviceaccounts,clusterroles,clusterrolebindings,roles,rolebindings," +
+	"storageclasses,apiservices,priorityclasses,customresourcedefinitions,nodes"
+
+func (n node) objects() (found []string) {
+	n.t.Helper()
+	var list struct{ Items []map[string]any }
+	if err := json.Unmarshal([]byte(n.must(kubectl+"get -A -o json "+kinds)), &list); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, object := range list.Items {
+		metadata := field(object, "metadata")
+		name := fmt.Sprint(object["kind"], " ", metadata["namespace"], "/", metadata["name"])
+		if strings.HasPrefix(name, "Secret ") && strings.Contains(name, "bootstrap-token-") {
+			continue
+		}
+		for _, volatile := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"} {
+			delete(metadata, volatile)
+		}
+		// what controllers and clocks write
+		maps.DeleteFunc(field(metadata, "annotations"), func(key string, _ any) bool { return !strings.Contains(key, "sealift") })
+		delete(object, "status")
+		spec := field(object, "spec")
+		for _, volatile := range []string{"clusterIP", "clusterIPs", "caBundle", "podCIDR", "podCIDRs"} {
+			delete(spec, volatile)
+		}
+		switch object["kind"] {
+		case "Secret", "ConfigMap": // certificates and counters are among their values
+			object["data"] = slices.Sorted(maps.Keys(field(object, "data")))
+		}
+		text, err := json.Marshal(object)
+		if err != nil {
+			n.t.Fatal(err)
+		}
+		found = append(found, name+" "+string(text))
+	}
+	return found
+}
+
+// field is a map below an object, which may not be there.
+func field(object map[string]any, name string) map[string]any {
+	m, _ := object[name].(map[string]any)
+	return m
+}
