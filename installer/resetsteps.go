@@ -23,7 +23,7 @@ func clusterFolders() []string {
 	return []string{
 		"/etc/kubernetes", "/etc/cni", "/etc/containerd", "/etc/crictl.yaml", "/opt/cni", "/opt/containerd", "/usr/libexec/kubernetes",
 		"/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", containerdDir, "/var/lib/calico", "/var/lib/weave", "/var/log/containers",
-		"/var/log/pods", "/var/log/apiserver", "/run/flannel", "/run/containerd", "/run/kubernetes", "/run/calico", "/run/netns", "/run/nri",
+		"/var/log/pods", "/var/log/apiserver", "/run/flannel", "/run/containerd", "/run/kubernetes", "/run/calico", "/run/netns", "/run/nri", "/root/.kube/cache",
 	}
 }
 

@@ -255,3 +255,23 @@ func TestFoldersAreRememberedByWhatTheyHad(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 }
+
+func TestDifferencesNameTheTopmostNewFolder(t *testing.T) {
+	h := newHost(t)
+	r := h.begin("")
+	h.write("/etc/new/folder/file", "new")
+	h.write("/etc/kept", "otherwise")
+	h.remove("/etc/removed")
+	now, err := baseline.Look(t.Context(), baseline.Options{Root: h.root, Skip: []string{"/opt/install"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now.System = r.Before().System
+	var got []string
+	for _, d := range r.Differences(now) {
+		got = append(got, d.What+" "+d.Why)
+	}
+	if want := []string{"/etc/kept differs from before", "/etc/new was not there before", "/etc/removed was there before"}; !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+}

@@ -93,6 +93,11 @@ func (r *Record) Differences(now State) (different []Left) {
 		switch {
 		case existed == there && before.same(is):
 		case !existed:
+			if parent, known := r.before.Files[filepath.Dir(path)]; !known || !parent.Mode.IsDir() {
+				if _, shown := now.Files[filepath.Dir(path)]; shown { // its folder is named
+					continue
+				}
+			}
 			different = append(different, Left{path, "was not there before"})
 		case !there:
 			different = append(different, Left{path, "was there before"})

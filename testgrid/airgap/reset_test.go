@@ -53,6 +53,9 @@ func differences(before, after []string, explained ...string) (lines []string) {
 	return lines
 }
 
+// notTakenBack are the logs of the install and of the package manager.
+func notTakenBack() []string { return []string{"/var/log/sealift", "/var/log/alternatives.log", "/var/log/dpkg.log"} }
+
 // reset takes the install back, with two things that someone else changed: they are named and kept.
 func reset(n node, before []string) {
 	n.refuses("sealift reset", 2, "--yes")
@@ -65,7 +68,7 @@ func reset(n node, before []string) {
 		}
 	}
 	n.must("rm /etc/sysctl.d/99-sealift-kubernetes.conf; rm -r /usr/local/share/mine")
-	if diff := differences(before, n.state(), "/var/log/sealift"); len(diff) > 0 {
+	if diff := differences(before, n.state(), append(notTakenBack(), "first.service transient")...); len(diff) > 0 {
 		n.t.Errorf("the host is not what it was:\n%s\nreset said:\n%s", strings.Join(diff, "\n"), out)
 	}
 	if out := n.must("/tmp/sealift reset --yes 2>&1"); !strings.Contains(out, "nothing to reset") {
