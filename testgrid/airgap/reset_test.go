@@ -54,7 +54,9 @@ func differences(before, after []string, explained ...string) (lines []string) {
 }
 
 // notTakenBack are the logs of the install and of the package manager.
-func notTakenBack() []string { return []string{"/var/log/sealift", "/var/log/alternatives.log", "/var/log/dpkg.log"} }
+func notTakenBack() []string {
+	return []string{"/var/log/sealift", "/var/log/alternatives.log", "/var/log/dpkg.log"}
+}
 
 // reset takes the install back, with two things that someone else changed: they are named and kept.
 func reset(n node, before []string) {
