@@ -112,7 +112,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
 	i.hooks.verbs = i.verbs()
-	if err := i.checkNetworks(); err != nil {
+	if err := errors.Join(i.checkNetworks(), i.checkProxy()); err != nil {
 		return nil, err
 	}
 	i.plan, err = i.makePlan()

@@ -43,6 +43,7 @@ func (i *Install) makePlan() (lifecycle.Plan, error) {
 	if hasCluster {
 		p.add(lifecycle.Step{ID: networkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
 			Inputs: i.networkInputs(), Run: i.chooseNetworks, Restore: i.hooks.restore})
+		p.surroundings()
 	}
 	for _, a := range i.addOns {
 		p.hook(a, lifecycle.PreInit, "pre-init", a.name()+"_pre_init")

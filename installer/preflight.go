@@ -238,11 +238,11 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 func walls(s *spec.Installer) (firewall, selinux preflight.Wall) {
 	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
 	switch {
-	case isTrue(firewalld, "bypassFirewalldWarning"), isTrue(firewalld, "disableFirewalld"), firewalld["firewalldCmds"] != nil,
-		isTrue(ufw, "bypassUFWWarning"), isTrue(ufw, "disableUFW"):
-		firewall = preflight.WallHandled
 	case isTrue(firewalld, "hardFailOnFirewalld"), isTrue(ufw, "hardFailOnUFW"):
 		firewall = preflight.WallFails
+	case isTrue(firewalld, "preserveConfig"):
+	default: // step node/firewall opens it, or the Installer says that it is open
+		firewall = preflight.WallHandled
 	}
 	if len(s.Section("selinuxConfig").Options) > 0 {
 		selinux = preflight.WallHandled

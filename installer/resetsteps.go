@@ -222,9 +222,28 @@ func (r *Reset) system(ctx context.Context) error {
 			errs = append(errs, host.Command(ctx, r.log, "systemctl", "start", unit))
 		}
 	}
+	errs = append(errs, r.firewall(ctx))
 	for _, module := range now.Modules {
 		if !slices.Contains(before.Modules, module) {
 			_ = host.Command(ctx, r.log, "modprobe", "--remove", "--quiet", module) // or something uses it, and it is named at the end
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// firewall makes the host's walls do what their settings say, which have come back with the files.
+func (r *Reset) firewall(ctx context.Context) error {
+	if !r.journal.Began(firewallStep) {
+		return nil
+	}
+	var errs []error
+	active := host.ActiveWalls(ctx)
+	for _, w := range []host.Wall{host.Firewalld, host.UFW} {
+		switch {
+		case slices.Contains(active, w):
+			errs = append(errs, w.Reload(ctx, r.log))
+		case stillThere(ctx, string(w)): // it was taken down
+			errs = append(errs, w.Restore(ctx, r.log))
 		}
 	}
 	return errors.Join(errs...)
