@@ -39,6 +39,8 @@ type Options struct {
 	Bundle string // an archive, or the folder into which it was unpacked
 	// Open opens the bundle, in place of Bundle, which then is only its name. Nil means to open that file or folder.
 	Open func() (*bundle.Archive, error)
+	// Adjust changes the Installer of the bundle as whoever installs wants it; nil changes nothing.
+	Adjust func(*spec.Installer) (*spec.Installer, error)
 	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
 	// used, and what the host has is not fetched.
 	Remote bool
@@ -148,7 +150,10 @@ func (i *Install) readSpec() error {
 	if err != nil {
 		return err
 	}
-	i.spec, err = spec.Parse(bundle.InstallerName, bytes.NewReader(data))
+	if i.spec, err = spec.Parse(bundle.InstallerName, bytes.NewReader(data)); err != nil || i.options.Adjust == nil {
+		return err
+	}
+	i.spec, err = i.options.Adjust(i.spec)
 	return err
 }
 

@@ -29,24 +29,30 @@ type installOptions struct {
 	verbose bool
 	format  string
 	checks  installer.PreflightOptions
+	changes adjustment
 }
 
 func (a *app) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
-		Use:   "install --bundle FILE | --from URL",
+		Use:   "install --bundle FILE | --from URL [NAME=VALUE...]",
 		Short: "Make this host a Kubernetes node out of a bundle",
 		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
 network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and what would go wrong is reported before anything is changed.
 
 Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
-it stopped; a second run does nothing.`,
+it stopped; a second run does nothing.
+
+The Installer of the bundle says what is installed. --patch FILE goes over it, and then NAME=VALUE, which is one of kURL's
+flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lists the former.`,
 		Example: `  sealift install --bundle /media/usb/cluster.tar.gz --plan
   sealift install --bundle /media/usb/cluster.tar.gz --yes
   sealift install --bundle /media/usb/update.tar.gz --base /media/usb/cluster.tar.gz
+  sealift install --bundle /media/usb/cluster.tar.gz --patch site.yaml load-balancer-address=10.0.0.9:6443
   sealift install --from https://sealift.example.com/abc1234`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			o.yes = o.changes.take(words) || o.yes
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.install(cmd.Context(), o))
 		},
@@ -58,6 +64,7 @@ it stopped; a second run does nothing.`,
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addOutputFlag(cmd, &o.format)
+	o.changes.add(cmd)
 	return cmd
 }
 
@@ -87,6 +94,7 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 		options.Output = a.errOut
 	}
 	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a) }
+	options.Adjust = o.changes.apply
 	in, err := installer.Prepare(options)
 	if err != nil {
 		return err

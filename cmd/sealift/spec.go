@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -20,11 +22,11 @@ func (a *app) specCommand() *cobra.Command {
 		Long: `Check and show Installers, the YAML that says which add-ons at which versions with which options make a cluster.
 
 Both apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1 are read. FILE may be - for standard input.`,
-		Example: "  sealift spec validate installer.yaml\n  sealift spec show installer.yaml --variables",
+		Example: "  sealift spec validate installer.yaml\n  sealift spec show installer.yaml --variables\n  sealift spec schema >installer.schema.json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.specValidateCommand(), a.specShowCommand())
+	cmd.AddCommand(a.specValidateCommand(), a.specShowCommand(), a.specSchemaCommand(), a.specFlagsCommand())
 	return cmd
 }
 
@@ -45,15 +47,28 @@ func (a *app) loadSpec(path string) (*spec.Installer, error) {
 	return installer, err
 }
 
+// adjusted reads the Installer that a command line names first, with what else the command line says of it.
+func (a *app) adjusted(args []string, changes adjustment) (*spec.Installer, error) {
+	installer, err := a.loadSpec(args[0])
+	if err != nil {
+		return nil, err
+	}
+	changes.take(args[1:])
+	return changes.apply(installer)
+}
+
 func (a *app) specValidateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:     "validate FILE",
-		Short:   "Name every mistake in an Installer",
-		Long:    "Name every mistake in an Installer as file:line:col, all of them in one go. When there is none, say what it installs.",
-		Example: "  sealift spec validate installer.yaml",
-		Args:    cobra.ExactArgs(1),
+	var changes adjustment
+	cmd := &cobra.Command{
+		Use:   "validate FILE [NAME=VALUE...]",
+		Short: "Name every mistake in an Installer",
+		Long: `Name every mistake in an Installer as file:line:col, all of them in one go. When there is none, say what it installs.
+
+With --patch and with NAME=VALUE it is the Installer as an install with the same would have it.`,
+		Example: "  sealift spec validate installer.yaml\n  sealift spec validate installer.yaml --patch site.yaml",
+		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			installer, err := a.loadSpec(args[0])
+			installer, err := a.adjusted(args, changes)
 			if err != nil {
 				return err
 			}
@@ -72,22 +87,30 @@ func (a *app) specValidateCommand() *cobra.Command {
 			return err
 		},
 	}
+	changes.add(cmd)
+	return cmd
 }
 
 func (a *app) specShowCommand() *cobra.Command {
 	var format string
 	var variables bool
+	var changes adjustment
 	cmd := &cobra.Command{
-		Use:   "show FILE",
+		Use:   "show FILE [NAME=VALUE...]",
 		Short: "Print an Installer in its canonical form",
 		Long: `Print an Installer in its canonical form, or as JSON with its id.
 
 With --variables print what add-ons' hooks see of it. Every variable is printed, also empty ones; values with anything
-but plain characters are quoted.`,
-		Example: "  sealift spec show installer.yaml\n  sealift spec show installer.yaml --variables\n  sealift spec show installer.yaml -o json",
-		Args:    cobra.ExactArgs(1),
+but plain characters are quoted.
+
+With --patch, and with NAME=VALUE as kURL's flags are written, show what an install with the same would take.`,
+		Example: `  sealift spec show installer.yaml
+  sealift spec show installer.yaml --variables
+  sealift spec show installer.yaml --patch site.yaml load-balancer-address=10.0.0.9:6443 flannel.podCIDR=10.1.0.0/16
+  sealift spec show installer.yaml -o json`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			installer, err := a.loadSpec(args[0])
+			installer, err := a.adjusted(args, changes)
 			if err != nil {
 				return err
 			}
@@ -99,6 +122,50 @@ but plain characters are quoted.`,
 	}
 	addOutputFlag(cmd, &format)
 	cmd.Flags().BoolVar(&variables, "variables", false, "print the variables that hooks see")
+	changes.add(cmd)
+	return cmd
+}
+
+func (a *app) specSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON schema of an Installer",
+		Long:    "Print the JSON schema (2020-12) of an Installer, with which editors complete and check one while it is written.",
+		Example: "  sealift spec schema >installer.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, err := spec.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = a.out.Write(text)
+			return err
+		},
+	}
+}
+
+func (a *app) specFlagsCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "flags",
+		Short: "List the flags of an install that set an option of the Installer",
+		Long: `List the flags by which an install sets an option of the Installer: NAME or NAME=VALUE, as kURL has them, or --NAME VALUE.
+Every other option is set by KEY.OPTION=VALUE, as in flannel.podCIDR=10.1.0.0/16.`,
+		Example: "  sealift spec flags",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if format == "json" {
+				return a.printJSON(spec.Flags())
+			}
+			t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "FLAG\tSETS\tTO")
+			for _, f := range spec.Flags() {
+				fmt.Fprintf(t, "%s\t%s.%s\t%s\n", f.Name, f.Key, f.Option, cmp.Or(f.Value, "true"))
+			}
+			return t.Flush()
+		},
+	}
+	addOutputFlag(cmd, &format)
 	return cmd
 }
 

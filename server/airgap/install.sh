@@ -45,8 +45,7 @@ main() {
         case $1 in
         airgap) ;;
         yes) options+=(--yes) ;;
-        --*) options+=("$1") ;;
-        *) status=2 die "unknown flag '$1'; known are airgap, yes, and the flags of 'sealift install'" ;;
+        *) options+=("$1") ;; # sealift knows what it means
         esac
         shift
     done

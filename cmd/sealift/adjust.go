@@ -1,0 +1,109 @@
+package main
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+// adjustment is how a command line changes an Installer: by patches, and after them by words in kURL's form or flags of the
+// same names.
+type adjustment struct {
+	patches, words []string
+}
+
+// Words of kURL that are about the run, not about the Installer (kURL §2.3). The last two have no effect there either.
+const (
+	wordYes   = "yes"
+	wordPatch = "installer-spec-file"
+)
+
+func idleWords() []string { return []string{"auto-upgrades-enabled", "force-reapply-addons"} }
+
+// add gives a command the flags. Those of kURL are not shown: there are forty, and 'sealift spec flags' lists them.
+func (j *adjustment) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&j.patches, "patch", nil, "a part of an Installer that goes over that of the bundle; may be repeated")
+	_ = cmd.MarkFlagFilename("patch", "yaml", "yml")
+	for _, f := range spec.Flags() {
+		if flags.Lookup(f.Name) != nil {
+			continue
+		}
+		one := flags.VarPF(&wordFlag{to: &j.words, name: f.Name}, f.Name, "", "sets "+f.Key+"."+f.Option)
+		one.Hidden = true
+		if f.Value == "" {
+			one.NoOptDefVal = "true"
+		}
+	}
+}
+
+// wordFlag is a flag that stands for a word of kURL's.
+type wordFlag struct {
+	to          *[]string
+	name, value string
+}
+
+func (w *wordFlag) String() string { return w.value }
+func (w *wordFlag) Type() string   { return "value" }
+func (w *wordFlag) Set(value string) error {
+	w.value = value
+	*w.to = append(*w.to, w.name+"="+value)
+	return nil
+}
+
+// take reads the words of a command line and says whether one of them is yes.
+func (j *adjustment) take(words []string) (yes bool) {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		switch {
+		case name == wordYes:
+			yes = true
+		case name == wordPatch:
+			j.patches = append(j.patches, value)
+		case !slices.Contains(idleWords(), name):
+			j.words = append(j.words, word)
+		}
+	}
+	return yes
+}
+
+// apply changes an Installer.
+func (j *adjustment) apply(i *spec.Installer) (*spec.Installer, error) {
+	var patches []*spec.Patch
+	for _, path := range j.patches {
+		p, err := spec.LoadPatch(path)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	}
+	merged, err := i.Merge(patches...)
+	if err != nil {
+		return nil, err
+	}
+	merged, rest, err := merged.Override(j.words...)
+	if err != nil {
+		return nil, usageError("%v", err)
+	}
+	if len(rest) > 0 {
+		name, _, _ := strings.Cut(rest[0], "=")
+		return nil, usageError("unknown flag %q (%s)", name, meantWord(name))
+	}
+	return merged, nil
+}
+
+// meantWord is the hint for a word that nobody knows.
+func meantWord(name string) string {
+	words := []string{wordYes, wordPatch}
+	for _, f := range spec.Flags() {
+		words = append(words, f.Name)
+	}
+	if near := diag.Nearest(name, words); near != "" {
+		return `did you mean "` + near + `"?`
+	}
+	return "'sealift spec flags' lists what sets an option; besides there are " + wordYes + " and " + wordPatch
+}
