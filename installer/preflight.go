@@ -156,15 +156,9 @@ func askTroubleshoot(ctx context.Context, program string, n preflight.Node, s *s
 // bundle is removed again by the function that is returned.
 func (i *Install) program(ctx context.Context) (name string, remove func(), err error) {
 	nothing := func() {}
-	beside := filepath.Join(filepath.Dir(i.options.Binary), preflight.ProgramName)
-	if isProgram(beside) {
-		return beside, nothing, nil
-	}
-	if _, ok := i.archive.Entry(bundle.PreflightName); !ok {
-		if kept := filepath.Join(i.options.Root, bundle.PreflightName); isProgram(kept) {
-			return kept, nothing, nil
-		}
-		return "", nothing, nil
+	beside := filepath.Dir(i.options.Binary)
+	if _, ok := i.archive.Entry(bundle.PreflightName); !ok || isProgram(filepath.Join(beside, preflight.ProgramName)) {
+		return FindProgram(i.options.Root, beside), nothing, nil
 	}
 	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
 	if err != nil {
@@ -189,6 +183,16 @@ func (i *Install) keepProgram(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+}
+
+// FindProgram gives the sealift-preflight that lies in a folder, or else the one that an install has kept, or "".
+func FindProgram(root, beside string) string {
+	for _, name := range []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)} {
+		if isProgram(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
@@ -282,11 +286,7 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 		return preflight.Record{}, err
 	}
 	if len(own) > 0 {
-		program := filepath.Join(filepath.Dir(beside), preflight.ProgramName)
-		if !isProgram(program) {
-			program = ""
-		}
-		found, err := askTroubleshoot(ctx, program, o.Node, s, own)
+		found, err := askTroubleshoot(ctx, FindProgram(DefaultRoot, filepath.Dir(beside)), o.Node, s, own)
 		if err != nil {
 			return preflight.Record{}, err
 		}

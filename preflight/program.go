@@ -79,7 +79,7 @@ func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Res
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w: %s", ProgramName, err, bytes.TrimSpace(said.bytes))
 	}
-	return readReport(out.Bytes())
+	return readReport(out.buffer.Bytes())
 }
 
 // limitMemory bounds what the process may allocate. It has not read its input yet, so it has done nothing.
@@ -119,16 +119,17 @@ func readReport(text []byte) ([]Result, error) {
 	return report.Results, nil
 }
 
+// limitedBuffer refuses more than it is to hold. It has nothing of the buffer but Write: io.Copy would read past the limit.
 type limitedBuffer struct {
-	bytes.Buffer
-	limit int
+	buffer bytes.Buffer
+	limit  int
 }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.limit {
+	if b.buffer.Len()+len(p) > b.limit {
 		return 0, fmt.Errorf("larger than %d bytes", b.limit)
 	}
-	return b.Buffer.Write(p)
+	return b.buffer.Write(p)
 }
 
 // tail keeps the end of what is written to it.

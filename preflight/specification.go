@@ -193,13 +193,13 @@ func (s Specification) execute(n Node, i *spec.Installer) ([]byte, values, error
 	if err := t.Execute(&out, templateData(n, i)); err != nil {
 		return nil, nil, err
 	}
-	if !utf8.Valid(out.Bytes()) {
+	if !utf8.Valid(out.buffer.Bytes()) {
 		return nil, nil, errors.New("is no text")
 	}
-	if len(bytes.TrimSpace(out.Bytes())) == 0 { // which YAML has no word for
+	if len(bytes.TrimSpace(out.buffer.Bytes())) == 0 { // which YAML has no word for
 		return []byte("null"), nil, nil
 	}
-	return out.Bytes(), written, nil
+	return out.buffer.Bytes(), written, nil
 }
 
 // writeThrough lets every action that prints do so through a function, as html/template does.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -128,6 +129,9 @@ func analyzeHost(spec string, a *v1beta2.HostAnalyze, from collected) []prefligh
 	found, err := analyzer.Analyze(from.read, from.find)
 	if err != nil {
 		return []preflight.Result{undecided(title, err)}
+	}
+	if len(found) == 0 {
+		return []preflight.Result{undecided(title, errors.New("nothing was collected for it, or no outcome fits"))}
 	}
 	return results(spec, found)
 }

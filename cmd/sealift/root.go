@@ -140,6 +140,7 @@ func (a *app) commands() []*cobra.Command {
 		a.imagesCommand(),
 		a.statusCommand(),
 		a.journalCommand(),
+		a.supportBundleCommand(),
 		a.resetCommand(),
 		a.applyCommand(),
 		a.hookCommand(),

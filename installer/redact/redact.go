@@ -1,0 +1,242 @@
+// Package redact masks secrets in text that leaves a node: keys, tokens, passwords, kubeconfigs. It reads line by line and
+// knows the forms in which sealift, Kubernetes and shells write them. What only looks like a secret is masked too; a text
+// without secrets stays readable. It does not parse formats, so it works on logs and broken files alike.
+package redact
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"errors"
+	"io"
+	"regexp"
+)
+
+// Mask stands where a secret was. Troubleshoot's redactors write the same.
+const Mask = "***HIDDEN***"
+
+// maxLine is the longest line that is looked at, in bytes. Of a longer one nothing is let through.
+const maxLine = 1 << 20
+
+// maxKeyLines is how long a private key without an end goes on.
+const maxKeyLines = 200
+
+// secretWord is what the name of a secret ends with.
+const secretWord = `(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|access[_-]?key[_-]?id|private[_-]?key|secret[_-]?key|` +
+	`encryption[_-]?key|key-data|cert[_-]?key|certificate[_-]?key|credentials?|authorization|cookie)`
+
+// secretRoots are what the name of a secret has in it, in small letters.
+func secretRoots() []string {
+	return []string{"passw", "passphrase", "secret", "token", "key", "credential", "authorization", "cookie"}
+}
+
+// rule is a form of a secret within a line, and what becomes of it. It is only looked for in lines that have one of the
+// signs in them, in small letters: most lines of a log have none, and looking for a form takes its time.
+type rule struct {
+	signs   []string
+	form    *regexp.Regexp
+	becomes string
+}
+
+func lineRules() []rule {
+	const name = `(?i)([\w.-]*` + secretWord + `\\*["']?\s*[:=]+\s*)`
+	named := func(form, becomes string) rule { return rule{secretRoots(), regexp.MustCompile(form), becomes} }
+	return []rule{
+		{[]string{"bearer", "basic"}, regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`), `$1$2` + Mask},
+		named(name+`(\\+)"(?:[^"\\]|\\[^"])*\\+"`, `$1$2"`+Mask+`$2"`), // JSON within JSON
+		named(name+`"(?:[^"\\]|\\.)*(?:"|$)`, `$1"`+Mask+`"`),
+		named(name+`'[^']*(?:'|$)`, `$1'`+Mask+`'`),
+		named(name+`[^\s"',;&\\}\]|>][^\s,;&}\]]*`, `$1`+Mask),
+		named(`(?i)(\s-{1,2}[\w-]*`+secretWord+`[ =])\s*[^\s-]\S*`, `$1`+Mask),
+		{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`), Mask},
+		{[]string{"://"}, regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`), `$1` + Mask + `@`},
+	}
+}
+
+// Redactor masks one text after another. It is not for use by more than one goroutine.
+type Redactor struct {
+	rules                           []rule
+	joinToken, alone                *regexp.Regexp
+	keyBegin, keyEnd, encoded       *regexp.Regexp
+	blockBegin, nameLine, valueLine *regexp.Regexp
+}
+
+// New makes a Redactor.
+func New() *Redactor {
+	return &Redactor{
+		rules:     lineRules(),
+		joinToken: regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), // of kubeadm
+		alone:     regexp.MustCompile(`^(\s*)[0-9a-f]{64}\s*$`),        // how kubeadm prints the key of certificates
+		keyBegin:  regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`),
+		keyEnd:    regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`),
+		encoded:   regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*`), // "-----BEGIN" in base64
+		// a block of YAML under the name of a secret
+		blockBegin: regexp.MustCompile(`(?i)^(\s*)(?:- )?["']?[\w.-]*` + secretWord + `["']?\s*:\s*[|>][0-9+-]*\s*$`),
+		// an entry of an environment: its name, then its value
+		nameLine:  regexp.MustCompile(`(?i)["']?name["']?\s*:\s*["']?[\w.-]*` + secretWord + `["']?,?\s*$`),
+		valueLine: regexp.MustCompile(`^(\s*(?:- )?["']?value["']?\s*:\s*)(.+?)(,?\s*)$`),
+	}
+}
+
+// state is what earlier lines say about the next one.
+type state struct {
+	keyLines int  // lines of a private key so far; 0 outside of one
+	inBlock  bool // of YAML
+	indent   int  // of the line that began the block
+	named    bool // the line before named a secret
+}
+
+// Copy copies the text in r to w, masked.
+func (d *Redactor) Copy(w io.Writer, r io.Reader) error {
+	lines, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
+	var s state
+	for {
+		line, long, err := readLine(lines)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		ended := errors.Is(err, io.EOF)
+		if ended && len(line) == 0 && !long {
+			return out.Flush()
+		}
+		text, newline := bytes.CutSuffix(line, []byte("\n"))
+		if long {
+			text = []byte(Mask + " (a line of more than 1 MiB)")
+		} else {
+			text = d.line(&s, text)
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+		if newline || long {
+			if err := out.WriteByte('\n'); err != nil {
+				return err
+			}
+		}
+		if ended {
+			return out.Flush()
+		}
+	}
+}
+
+// readLine reads a line with its end. Of one that is too long it reads all and gives none.
+func readLine(r *bufio.Reader) (line []byte, long bool, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		if !long {
+			line = append(line, part...)
+		}
+		if len(line) > maxLine {
+			line, long = nil, true
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, long, err
+		}
+	}
+}
+
+// line masks one line.
+func (d *Redactor) line(s *state, text []byte) []byte {
+	if s.keyLines > 0 {
+		return d.insideKey(s, text)
+	}
+	if s.inBlock {
+		if len(bytes.TrimSpace(text)) == 0 {
+			return text
+		}
+		if indent := indentation(text); indent > s.indent {
+			if d.keyBegin.Match(text) && !d.keyEnd.Match(text) { // whose lines may stand further left
+				s.keyLines = 1
+			}
+			return append(bytes.Repeat([]byte(" "), indent), Mask...)
+		}
+		s.inBlock = false
+	}
+	named := s.named
+	s.named = false
+	if has(bytes.ToLower(text), secretRoots()) {
+		if m := d.blockBegin.FindSubmatch(text); m != nil {
+			s.inBlock, s.indent = true, len(m[1])
+			return text
+		}
+		s.named = d.nameLine.Match(text)
+	}
+	if named {
+		text = d.valueLine.ReplaceAll(text, []byte(`$1"`+Mask+`"$3`))
+	}
+	if at := d.keyBegin.FindIndex(text); at != nil {
+		if end := d.keyEnd.FindIndex(text[at[1]:]); end != nil { // with its line ends written out
+			rest := d.line(s, text[at[1]+end[1]:])
+			return append(append(d.words(text[:at[0]]), Mask...), rest...)
+		}
+		s.keyLines = 1
+		return append(d.words(text[:at[0]]), Mask...)
+	}
+	return d.words(text)
+}
+
+func (d *Redactor) insideKey(s *state, text []byte) []byte {
+	s.keyLines++
+	if end := d.keyEnd.FindIndex(text); end != nil {
+		s.keyLines = 0
+		return append([]byte(Mask), d.line(s, text[end[1]:])...)
+	}
+	if s.keyLines > maxKeyLines {
+		s.keyLines = 0
+	}
+	return []byte(Mask)
+}
+
+func indentation(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t")) }
+
+// words masks what a line gives away by itself.
+func (d *Redactor) words(text []byte) []byte {
+	text = d.encoded.ReplaceAllFunc(text, func(found []byte) []byte {
+		head := make([]byte, 96)
+		n, _ := base64.StdEncoding.Decode(head, found[:min(len(found), 96)/4*4])
+		if bytes.Contains(head[:n], []byte("PRIVATE KEY")) {
+			return []byte(Mask)
+		}
+		return found
+	})
+	small := bytes.ToLower(text)
+	for _, r := range d.rules {
+		if has(small, r.signs) {
+			text = r.form.ReplaceAll(text, []byte(r.becomes))
+		}
+	}
+	if likeJoinToken(text) {
+		text = d.joinToken.ReplaceAll(text, []byte(Mask))
+	}
+	if len(bytes.TrimSpace(text)) == 64 {
+		text = d.alone.ReplaceAll(text, []byte(`$1`+Mask))
+	}
+	return text
+}
+
+func has(text []byte, signs []string) bool {
+	for _, sign := range signs {
+		if bytes.Contains(text, []byte(sign)) {
+			return true
+		}
+	}
+	return false
+}
+
+// likeJoinToken tells whether a point in text has sixteen letters or digits after it.
+func likeJoinToken(text []byte) bool {
+	after := -1 // since the last point; -1 is before any
+	for _, c := range text {
+		switch {
+		case c == '.':
+			after = 0
+		case after >= 0 && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9'):
+			if after++; after == 16 {
+				return true
+			}
+		default:
+			after = -1
+		}
+	}
+	return false
+}

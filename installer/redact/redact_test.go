@@ -1,0 +1,95 @@
+package redact_test
+
+import (
+	"encoding/base64"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sealift/sealift/installer/redact"
+)
+
+func masked(t testing.TB, text string) string {
+	t.Helper()
+	var out strings.Builder
+	if err := redact.New().Copy(&out, strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+const key = "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKCAQEA\nq83vASNFZ4k=\n-----END RSA PRIVATE KEY-----\n"
+
+func TestSecretsAreMasked(t *testing.T) {
+	const m = redact.Mask
+	tests := map[string]struct{ text, want string }{
+		"a private key":                       {"before\n" + key + "after\n", "before\n" + m + "\n" + m + "\n" + m + "\n" + m + "\nafter\n"},
+		"a private key in one line":           {`{"key":"` + strings.ReplaceAll(key, "\n", `\n`) + `","a":1}`, `{"key":"` + m + `\n","a":1}`},
+		"a private key that is cut off":       {"-----BEGIN PRIVATE KEY-----\nMIIEowIBAAKCAQEA", m + "\n" + m},
+		"a private key in base64":             {"  data: " + base64.StdEncoding.EncodeToString([]byte(key)) + "\n", "  data: " + m + "\n"},
+		"the key of a kubeconfig":             {"    client-key-data: " + base64.StdEncoding.EncodeToString([]byte(key)) + "\n", "    client-key-data: " + m + "\n"},
+		"the token of a kubeconfig":           {"    token: abc.def\n", "    token: " + m + "\n"},
+		"a token of kubeadm in a sentence":    {"join with abcdef.0123456789abcdef now\n", "join with " + m + " now\n"},
+		"the command that joins":              {"kubeadm join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:12ab \\\n", "kubeadm join 10.0.0.1:6443 --token " + m + " --discovery-token-ca-cert-hash sha256:12ab \\\n"},
+		"the key of certificates, as a flag":  {"\t--control-plane --certificate-key " + strings.Repeat("0a", 32) + "\n", "\t--control-plane --certificate-key " + m + "\n"},
+		"the key of certificates, alone":      {"[upload-certs] Using certificate key:\n" + strings.Repeat("0a", 32) + "\n", "[upload-certs] Using certificate key:\n" + m + "\n"},
+		"a JSON Web Token":                    {"Got eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl from it\n", "Got " + m + " from it\n"},
+		"a header":                            {"Authorization: Bearer c2lnbmF0dXJl\n", "Authorization: " + m + " " + m + "\n"},
+		"an address with a password":          {"proxy http://ship:anchor@10.0.0.1:3128/ is used\n", "proxy http://ship:" + m + "@10.0.0.1:3128/ is used\n"},
+		"a variable":                          {"export REGISTRY_PASSWORD=anchor; run\n", "export REGISTRY_PASSWORD=" + m + "; run\n"},
+		"a variable in quotes":                {"declare -x MINIO_SECRET_KEY=\"a b c\"\n", "declare -x MINIO_SECRET_KEY=\"" + m + "\"\n"},
+		"an option of an Installer":           {"    kubeadmToken: 'a b'\n    certKey: abc\n", "    kubeadmToken: '" + m + "'\n    certKey: " + m + "\n"},
+		"JSON":                                {`{"user": "x", "password": "a\"b c", "more": 1}`, `{"user": "x", "password": "` + m + `", "more": 1}`},
+		"JSON within JSON":                    {`{"last": "{\"password\":\"a b\",\"x\":1}"}`, `{"last": "{\"password\":\"` + m + `\",\"x\":1}"}`},
+		"a block of YAML":                     {"password: |\n  one\n\n  two\nuser: x\n", "password: |\n  " + m + "\n\n  " + m + "\nuser: x\n"},
+		"an entry of an environment":          {"- name: DB_PASSWORD\n  value: anchor\n- name: DB\n  value: x\n", "- name: DB_PASSWORD\n  value: \"" + m + "\"\n- name: DB\n  value: x\n"},
+		"an entry of an environment, in JSON": {"\"name\": \"DB_PASSWORD\",\n\"value\": \"anchor\"\n", "\"name\": \"DB_PASSWORD\",\n\"value\": \"" + m + "\"\n"},
+		"a line that never ends":              {"a\n" + strings.Repeat("x", 2<<20) + "\nb\n", "a\n" + m + " (a line of more than 1 MiB)\nb\n"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := masked(t, tt.text)
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(got, masked(t, got)); diff != "" {
+				t.Errorf("masking twice changes it (-once +twice)\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatIsNoSecretStays(t *testing.T) {
+	for _, text := range []string{
+		"", "\n", "no end of line", "a\r\nb\n",
+		"image: registry.k8s.io/pause@sha256:" + strings.Repeat("0a", 32) + "\n",
+		"secretName: tls\ntokenTTL: 24h\nserviceAccountName: x\n",
+		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+		"certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n")) + "\n",
+		"Nov 20 12:00:00 node kubelet[1]: E1120 failed to pull: dial tcp 10.0.0.1:5000: connection refused\n",
+		"2026-11-20T12:00:00.123456Z container 1f3a.2b\n",
+	} {
+		if diff := cmp.Diff(text, masked(t, text)); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", text, diff)
+		}
+	}
+}
+
+func FuzzCopy(f *testing.F) {
+	f.Add("password: |\n", "x")
+	f.Add("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----")
+	f.Add("name: TOKEN", "value: x")
+	f.Fuzz(func(t *testing.T, before, after string) {
+		const secret = "Qm9hdHN3YWluQ2FwdGFpbg"
+		for _, planted := range []string{"-----BEGIN PRIVATE KEY-----\n" + secret + "\n-----END PRIVATE KEY-----", "token: " + secret, "--token " + secret} {
+			if strings.Contains(before+after, secret[:8]) {
+				return
+			}
+			text := before + "\n " + planted + "\n" + after
+			if got := masked(t, text); strings.Contains(got, secret) {
+				t.Fatalf("a secret shows in\n%s\nof\n%s", got, text)
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package support
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// finish writes down what came of the collection.
+func (c *collection) finish() {
+	if len(c.summary.Errors) > 0 {
+		c.put("errors.txt", strings.NewReader(strings.Join(c.summary.Errors, "\n")+"\n"))
+	}
+	if len(c.summary.Results) > 0 {
+		c.putJSON("analysis.json", c.summary.Results)
+	}
+}
+
+// pack writes what was collected as a compressed tar, under one folder, and counts the files. Each is masked on its way,
+// those of Troubleshoot for the first time by our rules. Links that Troubleshoot makes to its own files are left out.
+func (c *collection) pack(w io.Writer, top string) (err error) {
+	scratch, err := os.CreateTemp(c.dir, ".masked-")
+	if err != nil {
+		return err
+	}
+	defer scratch.Close()
+	packed := gzip.NewWriter(w)
+	archive := tar.NewWriter(packed)
+	err = filepath.WalkDir(c.dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || name == scratch.Name() {
+			return err
+		}
+		below, err := filepath.Rel(c.dir, name)
+		if err != nil {
+			return err
+		}
+		c.summary.Files++
+		return c.packFile(archive, scratch, name, path.Join(top, filepath.ToSlash(below)))
+	})
+	return errors.Join(err, archive.Close(), packed.Close())
+}
+
+func (c *collection) packFile(archive *tar.Writer, scratch *os.File, name, as string) error {
+	in, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := scratch.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := scratch.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := c.redactor.Copy(scratch, in); err != nil {
+		return err
+	}
+	size, err := scratch.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	if err := archive.WriteHeader(&tar.Header{Name: as, Mode: 0o600, Size: size, ModTime: info.ModTime().Truncate(time.Second), Format: tar.FormatPAX}); err != nil {
+		return err
+	}
+	_, err = io.Copy(archive, io.NewSectionReader(scratch, 0, size))
+	return err
+}

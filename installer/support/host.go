@@ -1,0 +1,212 @@
+package support
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+)
+
+const (
+	maxFile     = 8 << 20 // bytes of a file that are taken, from its end
+	maxTree     = 200     // files of a folder that are taken, the newest
+	maxOutput   = 8 << 20 // bytes of what a command prints
+	commandTime = time.Minute
+)
+
+// plainFiles are files of the host that say how it is set up. None holds keys.
+func plainFiles() []string {
+	return []string{
+		"etc/os-release", "etc/hosts", "etc/resolv.conf", "etc/fstab", "etc/containerd/config.toml", "var/lib/kubelet/config.yaml",
+		"etc/kubernetes/manifests/etcd.yaml", "etc/kubernetes/manifests/kube-apiserver.yaml",
+		"etc/kubernetes/manifests/kube-controller-manager.yaml", "etc/kubernetes/manifests/kube-scheduler.yaml",
+		"proc/cpuinfo", "proc/meminfo", "proc/swaps", "proc/mounts", "proc/cgroups", "proc/filesystems", "proc/cmdline", "proc/loadavg",
+	}
+}
+
+// files collects files of the host, and the logs of containers, which are there when no API server answers.
+func (c *collection) files() {
+	for _, name := range plainFiles() {
+		f, err := c.Host.Open(name)
+		if err != nil {
+			c.failed("/"+name, err)
+			continue
+		}
+		c.put("host/files/"+name, io.LimitReader(f, maxFile))
+		_ = f.Close()
+	}
+	pods, err := filepath.Glob("/var/log/pods/*")
+	c.failed("/var/log/pods", err)
+	for _, pod := range pods {
+		c.tree("pods/"+filepath.Base(pod), pod)
+	}
+}
+
+// tree collects the newest files below a folder of the host.
+func (c *collection) tree(into, dir string) {
+	type found struct {
+		path string
+		time time.Time
+	}
+	var all []found
+	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // a container's log may be a link
+			all = append(all, found{name, info.ModTime()})
+		}
+		return nil
+	})
+	c.failed(dir, err)
+	slices.SortFunc(all, func(a, b found) int { return cmp.Or(b.time.Compare(a.time), strings.Compare(a.path, b.path)) })
+	for _, one := range all[:min(len(all), maxTree)] {
+		below, err := filepath.Rel(dir, one.path)
+		if err == nil {
+			err = c.end(path.Join(into, filepath.ToSlash(below)), one.path)
+		}
+		c.failed(one.path, err)
+	}
+}
+
+// end collects the end of a file, from the beginning of a line.
+func (c *collection) end(into, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() <= maxFile {
+		c.put(into, io.LimitReader(f, maxFile))
+		return nil
+	}
+	if _, err := f.Seek(-maxFile, io.SeekEnd); err != nil {
+		return err
+	}
+	c.put(into, io.MultiReader(strings.NewReader(fmt.Sprintf("(the last %d of %d bytes)\n", maxFile, info.Size())), &fromNextLine{Reader: io.LimitReader(f, maxFile)}))
+	return nil
+}
+
+// fromNextLine leaves out what comes before the first end of a line: half of a secret would not be known as one.
+type fromNextLine struct {
+	io.Reader
+	begun bool
+}
+
+func (r *fromNextLine) Read(p []byte) (int, error) {
+	for {
+		n, err := r.Reader.Read(p)
+		if r.begun || err != nil {
+			return n, err
+		}
+		if _, rest, ok := bytes.Cut(p[:n], []byte("\n")); ok {
+			r.begun = true
+			return copy(p, rest), nil
+		}
+	}
+}
+
+// command is one that tells something about the host.
+type command struct {
+	name string // of the file
+	args []string
+}
+
+func hostCommands() []command {
+	journal := func(name string, args ...string) command {
+		return command{"host/journal/" + name, append([]string{"journalctl", "--no-pager", "--output=short-iso", "--lines=20000"}, args...)}
+	}
+	tell := func(name string, args ...string) command { return command{"host/" + name, args} }
+	return []command{
+		journal("kubelet", "--unit=kubelet"), journal("containerd", "--unit=containerd"), journal("kernel", "--dmesg"), journal("errors", "--priority=err"),
+		tell("uname", "uname", "-a"), tell("disks", "df", "-hT"), tell("inodes", "df", "-i"), tell("memory", "free", "-m"), tell("processes", "ps", "-eo", "pid,ppid,stat,pcpu,pmem,etime,args"),
+		tell("addresses", "ip", "-details", "address"), tell("routes", "ip", "route", "show", "table", "all"), tell("listeners", "ss", "-lntup"),
+		tell("iptables", "iptables-save"), tell("nftables", "nft", "list", "ruleset"), tell("modules", "lsmod"), tell("clock", "timedatectl"),
+		tell("services", "systemctl", "list-units", "--all", "--no-pager"), tell("failed-services", "systemctl", "--failed", "--no-pager"),
+		tell("kubelet", "systemctl", "status", "--no-pager", "--full", "kubelet"), tell("containerd", "systemctl", "status", "--no-pager", "--full", "containerd"),
+		tell("images", "ctr", "--namespace", "k8s.io", "images", "ls", "-q"), tell("containers", "ctr", "--namespace", "k8s.io", "containers", "ls"),
+		tell("tasks", "ctr", "--namespace", "k8s.io", "tasks", "ls"),
+	}
+}
+
+func clusterCommands() []command {
+	ask := func(name string, args ...string) command {
+		return command{"cluster/" + name, append([]string{"kubectl", "--kubeconfig", cluster.AdminKubeconfig, "--request-timeout=20s"}, args...)}
+	}
+	return []command{
+		ask("nodes", "get", "nodes", "-o", "wide"), ask("describe-nodes", "describe", "nodes"), ask("pods", "get", "pods", "-A", "-o", "wide"),
+		ask("events", "get", "events", "-A", "--sort-by=.lastTimestamp"), ask("workloads", "get", "deployments,daemonsets,statefulsets,jobs", "-A", "-o", "wide"),
+		ask("services", "get", "services,endpointslices", "-A", "-o", "wide"), ask("volumes", "get", "pv,pvc,storageclasses", "-A"),
+		ask("health", "get", "--raw", "/readyz?verbose"),
+	}
+}
+
+// commands collects what commands print. One that the host does not have is left out.
+func (c *collection) commands(ctx context.Context) {
+	all := hostCommands()
+	if _, err := os.Stat(cluster.AdminKubeconfig); err == nil {
+		all = append(all, clusterCommands()...)
+	}
+	for _, one := range all {
+		if ctx.Err() != nil {
+			return
+		}
+		program, err := exec.LookPath(one.args[0])
+		if err != nil {
+			continue
+		}
+		c.put(one.name+".txt", bytes.NewReader(c.run(ctx, program, one.args)))
+	}
+}
+
+// run gives what a command prints. How it ends is part of it: a status that is not 0 is often the answer.
+func (c *collection) run(ctx context.Context, program string, args []string) []byte {
+	ctx, cancel := context.WithTimeout(ctx, commandTime)
+	defer cancel()
+	out := &bounded{limit: maxOutput}
+	cmd := exec.CommandContext(ctx, program, args[1:]...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/root", "LANG=C.UTF-8", "SYSTEMD_COLORS=0"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 5 * time.Second
+	c.Log.Debug("collect", "command", strings.Join(args, " "))
+	err := cmd.Run()
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		fmt.Fprintf(&out.buffer, "\n(%s did not end within %s)\n", args[0], commandTime)
+	case err != nil:
+		fmt.Fprintf(&out.buffer, "\n(%s: %v)\n", args[0], err)
+	}
+	return out.buffer.Bytes()
+}
+
+// bounded keeps the beginning of what is written to it. It has nothing of the buffer but Write: io.Copy would read past the
+// limit.
+type bounded struct {
+	buffer bytes.Buffer
+	limit  int
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	room := max(b.limit-b.buffer.Len(), 0)
+	_, _ = b.buffer.Write(p[:min(len(p), room)])
+	return len(p), nil
+}
