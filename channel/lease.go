@@ -59,6 +59,8 @@ func (c *Cluster) lock(ctx context.Context) (*heldLock, error) {
 		switch {
 		case apierrors.IsNotFound(err):
 			lease = nil
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
 		case err != nil:
 			return nil, fmt.Errorf("look at the lease %s: %w", leaseName, err)
 		}

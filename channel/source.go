@@ -176,7 +176,11 @@ func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status i
 	client := http.Client{CheckRedirect: checkRedirect}
 	resp, err := client.Do(req)
 	if err != nil {
-		return nil, 0, err
+		var wrapped *url.Error // repeats the whole URL, with what is secret in it
+		if errors.As(err, &wrapped) {
+			err = wrapped.Err
+		}
+		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), err)
 	}
 	defer resp.Body.Close()
 	switch {

@@ -1,0 +1,128 @@
+package channel
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// answers runs a server that gives one status after the other, and the last one for ever.
+func answers(t *testing.T, statuses ...int) (url string, asked *atomic.Int64) {
+	t.Helper()
+	asked = &atomic.Int64{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		n := int(asked.Add(1))
+		w.WriteHeader(statuses[min(n, len(statuses))-1])
+		_, _ = w.Write([]byte("kind: Addons\nmetadata: {name: x}\n"))
+	}))
+	t.Cleanup(server.Close)
+	return server.URL + "/addons.yaml", asked
+}
+
+func TestReadingTheWebIsTriedAgain(t *testing.T) {
+	source := Source{Pause: time.Millisecond}
+	for _, tt := range []struct {
+		name     string
+		statuses []int
+		asked    int64
+		err      string
+	}{
+		{"an answer", []int{200}, 1, ""},
+		{"an answer that comes late", []int{404, 503, 500, 404, 200}, 5, ""},
+		{"nothing there", []int{404}, 5, "does not exist"},
+		{"a server that fails", []int{503}, 5, "answered 503 Service Unavailable (tried 5 times)"},
+		{"a refusal", []int{403}, 1, "answered 403 Forbidden"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			location, asked := answers(t, tt.statuses...)
+			_, err := source.Index(t.Context(), at(t, location), "c")
+			if asked.Load() != tt.asked {
+				t.Errorf("asked %d times, want %d", asked.Load(), tt.asked)
+			}
+			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.Contains(err.Error(), tt.err)) {
+				t.Errorf("%v, want %q", err, tt.err)
+			}
+			if missing := errors.Is(err, fs.ErrNotExist); missing != (tt.name == "nothing there") {
+				t.Errorf("counts as missing: %v", missing)
+			}
+		})
+	}
+	t.Run("until the command is ended", func(t *testing.T) {
+		location, _ := answers(t, 503)
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if _, err := (Source{Pause: time.Hour}).Index(ctx, at(t, location), "c"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestRedirectsEnd(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/once" {
+			http.Redirect(w, r, "/addons.yaml", http.StatusFound)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/on") {
+			http.Redirect(w, r, r.URL.Path+"n", http.StatusFound)
+		}
+	}))
+	t.Cleanup(server.Close)
+	if _, err := (Source{}).Index(t.Context(), at(t, server.URL+"/once"), "c"); err != nil {
+		t.Error(err)
+	}
+	if _, err := (Source{}).Index(t.Context(), at(t, server.URL+"/on"), "c"); err == nil || !strings.Contains(err.Error(), "more than 10 redirects") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestSecretsInURLsStayOutOfErrors(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	t.Cleanup(server.Close)
+	location := at(t, strings.Replace(server.URL, "http://", "http://user:hush@", 1)+"/addons.yaml?signature=hush")
+	if _, err := (Source{}).Index(t.Context(), location, "c"); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("%v", err)
+	}
+	server.Close()
+	if _, err := (Source{}).Index(t.Context(), location, "c"); err == nil || strings.Contains(err.Error(), "hush") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDocumentsAreBounded(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "addons.yaml")
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(name, maxDocument+1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Source{}).Index(t.Context(), at(t, name), "c"); err == nil || !strings.Contains(err.Error(), "more than 32 MiB") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestHashesOfManifests(t *testing.T) {
+	manifest := []byte("\napiVersion: v1\n\n")
+	for _, tt := range []struct{ name, declared, err string }{
+		{"sha256 without the blanks around", ManifestHash([]byte("apiVersion: v1")), ""},
+		{"sha1 of old indexes", "c0a550963fd5e81041b9eaca5adf04e3017a866d", ""},
+		{"another", "abc", "its index declares manifestHash abc, and it has "},
+		{"none", "", "its index declares no manifestHash"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := checkHash(manifest, tt.declared)
+			if tt.err == "" && err != nil || tt.err != "" && (err == nil || !strings.HasPrefix(err.Error(), tt.err)) {
+				t.Errorf("%v, want %q", err, tt.err)
+			}
+		})
+	}
+}
