@@ -110,7 +110,9 @@ func (c *Cluster) update(ctx context.Context, source Source, e Entry, o ApplyOpt
 	}
 	result, err := c.engine.PruneMatching(ctx, run.set, pruneRules(e), ownLabels(e), objs)
 	for _, entry := range result.Entries {
-		c.log.InfoContext(ctx, "pruning", "addon", e.Name, "object", entry.Object.String(), "action", entry.Action, "reason", entry.Message)
+		if entry.Action == kube.Kept {
+			c.log.WarnContext(ctx, "a prune rule names an object that is not the add-on's; it stays", "addon", e.Name, "object", entry.Object.String(), "reason", entry.Message)
+		}
 	}
 	if err != nil {
 		return errors.Join(applied, err)

@@ -110,6 +110,14 @@ func (s Source) open(ctx context.Context, at *url.URL) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	if at.Scheme == "s3" && opener.Getenv("SEALIFT_S3_ENDPOINT") == "" && opener.Getenv("SEALIFT_S3_REGION") == "" && at.RawQuery == "" {
+		// What stays unknown, the settings of AWS may know.
+		if region, err := opener.Region(ctx, at.Host); err == nil {
+			folder.RawQuery = url.Values{"region": {region}}.Encode()
+		} else {
+			s.log().DebugContext(ctx, "the region of a bucket was not found", "error", err)
+		}
+	}
 	packages, err := opener.Open(folder.String())
 	if err != nil {
 		return nil, err

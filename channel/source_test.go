@@ -126,3 +126,25 @@ func TestHashesOfManifests(t *testing.T) {
 		})
 	}
 }
+
+func TestABucketIsReadInItsRegion(t *testing.T) {
+	var signed atomic.Pointer[string]
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("location") {
+			_, _ = w.Write([]byte(`<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">eu-central-1</LocationConstraint>`))
+			return
+		}
+		signed.Store(new(r.Header.Get("Authorization")))
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	t.Cleanup(server.Close)
+	t.Setenv("AWS_ENDPOINT_URL", server.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	if _, err := (Source{}).Index(t.Context(), at(t, "s3://clusters/prod/addons.yaml"), "c"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+	if got := signed.Load(); got == nil || !strings.Contains(*got, "/eu-central-1/s3/") {
+		t.Errorf("the request was signed for %v", got)
+	}
+}

@@ -67,6 +67,15 @@ func testChannelPrune(c *channelCluster) {
 		c.Errorf("an empty manifest: exit code %d: %s\n%v", code, errOut, there())
 	}
 	c.write("v2.yaml", objects("prune-a"))
+	// The port is free once the old service is pruned, and so the second apply succeeds where the first cannot.
+	service := "apiVersion: v1\nkind: Service\nmetadata: {name: %s, namespace: kube-system, labels: {k8s-addon: ported}}\nspec: {type: NodePort, ports: [{port: 80, nodePort: 30080}]}\n"
+	for _, version := range []string{"1.0.0", "2.0.0"} {
+		c.write("port.yaml", fmt.Sprintf(service, "port-"+version[:1]))
+		c.must("apply", "--yes", "-f", c.index("port-addons.yaml", "{name: ported, version: "+version+", manifest: port.yaml, prune: {kinds: [{kind: Service, labelSelector: k8s-addon=ported}]}}"))
+	}
+	if c.get("v1/services", "kube-system", "port-1") != nil || c.get("v1/services", "kube-system", "port-2") == nil {
+		c.Error("the service with the port of the old one is not there")
+	}
 	unknown := entry("1.6.0", "v2", ", prune: {kinds: [{group: example.org, kind: Nothing}]}")
 	if code, _, errOut := c.sealift("apply", "--yes", "-f", unknown); code != exitFailed || !strings.Contains(errOut, "Nothing.example.org") {
 		c.Errorf("an unknown kind: exit code %d: %s", code, errOut)
