@@ -124,7 +124,11 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) error {
 		if u.entries++; u.entries > maxEntries {
 			return fmt.Errorf("has more than %d files", maxEntries)
 		}
-		if err := u.entry(header, entries); err != nil {
+		err = u.entry(header, entries)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("damaged: it ends before its end; copy it again")
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}

@@ -68,14 +68,17 @@ func imageName(_ context.Context, args []string, out io.Writer) error {
 	return err
 }
 
+// maxVersionParts is more than any version has.
+const maxVersionParts = 8
+
 // compareVersions compares the first numbers of two versions: how many, A, B. It prints -1, 0 or 1.
 func compareVersions(_ context.Context, args []string, out io.Writer) error {
 	if err := wants(args, 3, "compare versions"); err != nil {
 		return err
 	}
 	parts, err := strconv.Atoi(args[0])
-	if err != nil {
-		return err
+	if err != nil || parts < 1 || parts > maxVersionParts {
+		return fmt.Errorf("%q is not a number of parts of a version", args[0])
 	}
 	a, errA := versionNumbers(args[1], parts)
 	b, errB := versionNumbers(args[2], parts)

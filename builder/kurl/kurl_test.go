@@ -1,0 +1,236 @@
+package kurl_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/builder/kurl"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/store"
+)
+
+// entry is one of a plain tar. A body that begins with "->" is a symbolic link, with "=>" a hard link.
+type entry struct{ name, body string }
+
+func archive(t testing.TB, entries ...entry) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	gz := gzip.NewWriter(&out)
+	w := tar.NewWriter(gz)
+	for _, e := range entries {
+		h := &tar.Header{Name: e.name, Mode: 0o755, Size: int64(len(e.body)), Typeflag: tar.TypeReg}
+		if target, ok := strings.CutPrefix(e.body, "->"); ok {
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, target, 0
+		} else if target, ok := strings.CutPrefix(e.body, "=>"); ok {
+			h.Typeflag, h.Linkname, h.Size = tar.TypeLink, target, 0
+		}
+		if strings.HasSuffix(e.name, "/") {
+			h.Typeflag = tar.TypeDir
+		}
+		if strings.HasPrefix(e.body, "device") {
+			h.Typeflag, h.Size = tar.TypeBlock, 0
+		}
+		err := w.WriteHeader(h)
+		if err == nil && h.Size > 0 {
+			_, err = io.WriteString(w, e.body)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(w.Close(), gz.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+const manifest = "image one example.org/one:1\nimage two docker.io/library/two:2 no_remote_load\napt lvm2\n"
+
+func addOn(prefix, name, version string, more ...entry) []entry {
+	dir := prefix + "addons/" + name + "/" + version + "/"
+	entries := []entry{{dir, ""}, {dir + "Manifest", manifest}, {dir + "install.sh", "function " + name + "() { :; }\n"},
+		{dir + "images/one.tar.gz", "image 1"}, {dir + "images/two.tar.gz", "image 2"}}
+	for _, e := range more {
+		entries = append(entries, entry{dir + e.name, e.body})
+	}
+	return entries
+}
+
+func open(t *testing.T, made kurl.Made) *bundle.Archive {
+	t.Helper()
+	a, err := bundle.Open(made.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	if err := a.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestPackageOfKurlBecomesOneOfSealifts(t *testing.T) {
+	data := archive(t, addOn("./", "rook", "1.0.4-14.2.21", entry{"a.yaml", "a: 1\n"}, entry{"b.yaml", "->c.yaml"}, entry{"c.yaml", "->a.yaml"},
+		entry{"d.yaml", "=>./addons/rook/1.0.4-14.2.21/a.yaml"}, entry{"ubuntu-22.04/archives/x.deb", "deb"})...)
+	dir := t.TempDir()
+	result, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: dir})
+	if err != nil || len(result.Packages) != 1 || len(result.LeftOut) != 0 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	made := result.Packages[0]
+	if made.Name != "rook" || made.Version != "1.0.4-14.2.21" || made.Images != 2 || made.File != filepath.Join(dir, "rook-1.0.4-14.2.21.tar.gz") {
+		t.Errorf("%+v", made)
+	}
+	a := open(t, made)
+	for _, name := range []string{"a.yaml", "b.yaml", "c.yaml", "d.yaml"} {
+		if text, err := a.ReadFile("addons/rook/1.0.4-14.2.21/"+name, 100); err != nil || string(text) != "a: 1\n" {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+	}
+	info := a.Index.Packages[0]
+	if want := (bundle.Image{ID: "two", Ref: "docker.io/library/two:2", NoRemoteLoad: true, Size: 7}); info.Images[1].ID != want.ID || info.Images[1].Ref != want.Ref ||
+		!info.Images[1].NoRemoteLoad || info.Images[1].Size != want.Size {
+		t.Errorf("images %+v", info.Images)
+	}
+	if !slices.Equal(a.Index.Platforms, []string{"linux/amd64"}) || len(info.Targets) != 0 {
+		t.Errorf("platforms %v, targets %v", a.Index.Platforms, info.Targets)
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".kurl-*")); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	again, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: t.TempDir()})
+	if err != nil || again.Packages[0].Index != made.Index {
+		t.Errorf("another index of the same archive: %+v, %v", again, err)
+	}
+}
+
+func TestBundleOfKurlBecomesPackages(t *testing.T) {
+	entries := slices.Concat([]entry{{"install.sh", "x"}, {"kurl/bin/kurl", "x"}, {"kurl/packages/kubernetes/1.36.3/Manifest", ""}, {"kurl/packages/host/fio/ubuntu-22.04/x.deb", "x"}},
+		addOn("kurl/", "minio", "2025-10-15T17-29-55Z"), addOn("kurl/", "ekco", "0.28.14", entry{"x", "=>kurl/addons/ekco/0.28.14/Manifest"}))
+	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: t.TempDir()})
+	if err != nil || len(result.Packages) != 2 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	if want := []string{"bin", "install.sh", "packages/host/fio", "packages/kubernetes/1.36.3"}; !slices.Equal(result.LeftOut, want) {
+		t.Errorf("left out %v, want %v", result.LeftOut, want)
+	}
+	for _, made := range result.Packages {
+		open(t, made)
+	}
+}
+
+func TestWhatIsRefused(t *testing.T) {
+	good := addOn("", "x", "1")
+	whole := archive(t, good...)
+	for name, row := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"no archive":                       {[]byte("no archive"), "not an archive of kURL's"},
+		"one that was cut":                 {whole[:len(whole)-20], "damaged"},
+		"one without add-ons":              {archive(t, entry{"bin/kurl", "x"}), "has no add-on"},
+		"a bundle that kURL did not end":   {archive(t, append(good, entry{"ERROR.txt", "x"})...), "download it again"},
+		"an add-on without a Manifest":     {archive(t, entry{"addons/x/1/install.sh", ""}), "has no Manifest"},
+		"an add-on without hooks":          {archive(t, entry{"addons/x/1/Manifest", ""}), "has no install.sh"},
+		"a Manifest that is none":          {archive(t, entry{"addons/x/1/Manifest", "nonsense a b\n"}, entry{"addons/x/1/install.sh", ""}), "addons/x/1/Manifest:1:1"},
+		"an image that is not there":       {archive(t, entry{"addons/x/1/Manifest", "image a b:1\n"}, entry{"addons/x/1/install.sh", ""}), "no images/a.tar.gz"},
+		"a link out of the add-on":         {archive(t, addOn("", "x", "1", entry{"l", "->/etc/passwd"})...), "links to"},
+		"a link to another add-on":         {archive(t, addOn("", "x", "1", entry{"l", "->../../y/1/Manifest"})...), "links to"},
+		"links in a circle":                {archive(t, addOn("", "x", "1", entry{"l", "->m"}, entry{"m", "->l"})...), "links to"},
+		"a device":                         {archive(t, addOn("", "x", "1", entry{"d", "device"})...), "neither a file nor a link"},
+		"a file in the place of the index": {archive(t, addOn("", "x", "1", entry{"index.json", "{}"})...), "index"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			_, err := kurl.Import(t.Context(), bytes.NewReader(row.data), kurl.Options{Dir: dir})
+			if err == nil || !strings.Contains(err.Error(), row.want) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+func TestPathsThatLeadOutAreLeftOut(t *testing.T) {
+	root := t.TempDir()
+	entries := addOn("", "x", "1", entry{"../../../../../escaped", "x"})
+	result, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, entries...)), kurl.Options{Dir: filepath.Join(root, "a", "b")})
+	if err != nil || len(result.Packages) != 1 {
+		t.Fatalf("%+v, %v", result, err)
+	}
+	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Base(path) == "escaped" {
+			t.Errorf("there is %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestStoreTakesInWhatKurlBuilt(t *testing.T) {
+	dir, made := t.TempDir(), t.TempDir()
+	for name, data := range map[string][]byte{"x-1.tar.gz": archive(t, addOn("", "x", "1")...), "y-1.tar.gz": archive(t, addOn("", "x", "1")...), "junk-1.tar.gz": bytes.Repeat([]byte("junk"), 100), "index.json": []byte("{}")} {
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	inner, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := kurl.NewStore(inner, made)
+	for range 2 { // made, then kept
+		object, err := s.Get(t.Context(), "x-1.tar.gz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := bundle.NewArchive(object, object.Size())
+		if err != nil || a.Index.Packages[0].Name != "x" {
+			t.Errorf("%v", err)
+		}
+		_ = object.Close()
+	}
+	if _, err := s.Get(t.Context(), "y-1.tar.gz"); err == nil || !strings.Contains(err.Error(), "it has x 1 instead") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Get(t.Context(), "junk-1.tar.gz"); err == nil || !strings.Contains(err.Error(), "junk-1.tar.gz") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := s.Get(t.Context(), "none-1.tar.gz"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+	object, err := s.Get(t.Context(), "index.json")
+	if err != nil || object.Size() != 2 {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzImport(f *testing.F) {
+	f.Add(archive(f, addOn("", "x", "1", entry{"l", "->Manifest"})...))
+	f.Add(archive(f, entry{"kurl/addons/../x", "y"}, entry{"addons/x/1/a\nb", "y"}))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		dir := t.TempDir()
+		result, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: filepath.Join(dir, "out")})
+		if err == nil && len(result.Packages) == 0 {
+			t.Error("nothing was made, and nothing wrong")
+		}
+		entries, err := os.ReadDir(dir)
+		if err != nil || len(entries) > 1 {
+			t.Errorf("%v, %v", entries, err)
+		}
+	})
+}
