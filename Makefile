@@ -16,7 +16,7 @@ help: ## list the targets
 
 .PHONY: build
 build: ## build bin/sealift and bin/sealift-preflight
-	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/sealift
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
 .PHONY: image

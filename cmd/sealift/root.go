@@ -100,7 +100,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%v; see '%s --help'", err, cmd.CommandPath())
 	})
-	root.AddCommand(a.commands()...)
+	a.addCommands(root)
 	wrapArgErrors(root)
 	return root
 }
@@ -120,33 +120,39 @@ func wrapArgErrors(cmd *cobra.Command) {
 	}
 }
 
-// commands lists every command, in the order in which a package travels.
-func (a *app) commands() []*cobra.Command {
-	return []*cobra.Command{
-		a.manifestCommand(),
-		a.addonCommand(),
-		a.lockCommand(),
-		a.buildCommand(),
-		a.keyCommand(),
-		a.cacheCommand(),
-		a.inspectCommand(),
-		a.verifyCommand(),
-		a.importCommand(),
-		a.publishCommand(),
-		a.specCommand(),
-		a.bundleCommand(),
-		a.preflightCommand(),
-		a.installCommand(),
-		a.imagesCommand(),
-		a.statusCommand(),
-		a.journalCommand(),
-		a.supportBundleCommand(),
-		a.resetCommand(),
-		a.applyCommand(),
-		a.hookCommand(),
-		a.channelCommand(),
-		a.testgridCommand(),
-		a.versionCommand(),
+// group is commands that belong together.
+type group struct {
+	id, title string
+	commands  []*cobra.Command
+}
+
+// groups lists every command, in the order in which a package travels.
+func (a *app) groups() []group {
+	return []group{
+		{"build", "Build packages:", []*cobra.Command{
+			a.manifestCommand(), a.addonCommand(), a.lockCommand(), a.buildCommand(), a.keyCommand(), a.cacheCommand(),
+			a.inspectCommand(), a.verifyCommand(), a.importCommand(), a.publishCommand(),
+		}},
+		{"carry", "Carry them:", []*cobra.Command{a.specCommand(), a.bundleCommand()}},
+		{"install", "Install a node:", []*cobra.Command{
+			a.preflightCommand(), a.installCommand(), a.imagesCommand(), a.statusCommand(), a.journalCommand(),
+			a.supportBundleCommand(), a.resetCommand(),
+		}},
+		{"keep", "Keep a cluster right:", []*cobra.Command{a.applyCommand(), a.channelCommand()}},
+		{"", "", []*cobra.Command{a.hookCommand(), a.testgridCommand(), a.versionCommand()}},
+	}
+}
+
+// addCommands gives the root all commands, by groups.
+func (a *app) addCommands(root *cobra.Command) {
+	for _, g := range a.groups() {
+		if g.id != "" {
+			root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		}
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.id
+			root.AddCommand(cmd)
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func build(t *testing.T, kubernetes, system string) road {
 			t.Fatal(err)
 		}
 	}
-	compile(t, dir, "-trimpath", "./cmd/sealift")
+	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift")
 	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-preflight")
 	m, err := mirror.Serve(t.Context(), mirror.Options{Progress: func(line string) { t.Log(line) }})
 	if err != nil {
