@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/tail"
 )
 
 // ProgramName is the file name of sealift-preflight, which has Troubleshoot in it.
@@ -52,7 +54,7 @@ func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Res
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("took more than %s", limit))
 	defer cancel()
-	said := &tail{limit: 2 << 10}
+	said := &tail.Buffer{Limit: 2 << 10}
 	out := &limitedBuffer{limit: maxReport}
 	cmd := exec.CommandContext(ctx, p.Path, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(bytes.Join(specs, []byte("\n---\n"))), out, said
@@ -77,7 +79,7 @@ func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Res
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", ProgramName, context.Cause(ctx))
 	case err != nil:
-		return nil, fmt.Errorf("%s: %w: %s", ProgramName, err, bytes.TrimSpace(said.bytes))
+		return nil, fmt.Errorf("%s: %w: %s", ProgramName, err, said)
 	}
 	return readReport(out.buffer.Bytes())
 }
@@ -130,18 +132,4 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 		return 0, fmt.Errorf("larger than %d bytes", b.limit)
 	}
 	return b.buffer.Write(p)
-}
-
-// tail keeps the end of what is written to it.
-type tail struct {
-	bytes []byte
-	limit int
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.bytes = append(t.bytes, p...)
-	if over := len(t.bytes) - t.limit; over > 0 {
-		t.bytes = append([]byte(nil), t.bytes[over:]...)
-	}
-	return len(p), nil
 }

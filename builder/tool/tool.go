@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sealift/sealift/tail"
 )
 
 // Error says that a program failed.
@@ -48,7 +50,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
-	said := &tail{limit: kept}
+	said := &tail.Buffer{Limit: kept}
 	cmd.Stderr = said
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -67,7 +69,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		return &Error{Command: command(cmd.Args), Said: said.buf, Err: err}
+		return &Error{Command: command(cmd.Args), Said: []byte(said.String()), Err: err}
 	}
 	return errors.Join(readErr, drainErr)
 }
@@ -79,18 +81,4 @@ func command(args []string) string {
 		words = append(words, args[1])
 	}
 	return strings.Join(words, " ")
-}
-
-// tail keeps the end of what a program writes.
-type tail struct {
-	limit int
-	buf   []byte
-}
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.buf = append(t.buf, p...)
-	if extra := len(t.buf) - t.limit; extra > 0 {
-		t.buf = t.buf[extra:]
-	}
-	return len(p), nil
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/tail"
 )
 
 // AdminKubeconfig is where kubeadm leaves the administrator's credentials.
@@ -63,7 +64,7 @@ func (i Init) Run(ctx context.Context) error {
 
 func kubeadm(ctx context.Context, output io.Writer, args ...string) error {
 	cmd := exec.CommandContext(ctx, "kubeadm", args...)
-	var said tail
+	var said tail.Buffer
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
@@ -71,19 +72,9 @@ func kubeadm(ctx context.Context, output io.Writer, args ...string) error {
 	runtime.LockOSThread()                                             // the signal comes when this thread ends
 	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("kubeadm %s: %w\n%s", args[0], err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("kubeadm %s: %w\n%s", args[0], err, said.String())
 	}
 	return nil
-}
-
-// tail keeps the last part of an output that may be long.
-type tail struct{ strings.Builder }
-
-func (t *tail) Write(p []byte) (int, error) {
-	if t.Len()+len(p) > 8<<10 {
-		t.Reset()
-	}
-	return t.Builder.Write(p)
 }
 
 // config renders base and patches to the documents that kubeadm reads.
@@ -197,10 +188,10 @@ func WaitReady(ctx context.Context, output io.Writer) error {
 		{"--namespace=kube-system", "rollout", "status", "deployment/coredns", timeout},
 	} {
 		cmd := exec.CommandContext(ctx, "kubectl", append([]string{"--kubeconfig=" + AdminKubeconfig}, args...)...)
-		var said tail
+		var said tail.Buffer
 		cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, &said)
 		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+			return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, said.String())
 		}
 	}
 	return nil

@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/tail"
 )
 
 //go:embed prelude/*.sh
@@ -66,10 +68,16 @@ type Shell struct {
 	said     *os.File // from the shell
 	replies  *bufio.Reader
 	verbs    map[string]Verb
-	output   *tail
+	output   *tail.Buffer
 	copied   chan struct{} // closed when all output is in
 	exited   chan struct{} // closed when the process has ended
 }
+
+// What an error shows of a hook's output.
+const (
+	shownLines = 12
+	shownWidth = 400 // bytes of a line
+)
 
 // Error is the failure of a hook.
 type Error struct {
@@ -121,7 +129,7 @@ func Start(o Options) (_ *Shell, err error) {
 	s := &Shell{
 		cmd:      exec.Command("bash", "--noprofile", "--norc", "-c", text, "sealift"),
 		requests: requestWrite, answers: answerWrite, said: saidRead, replies: bufio.NewReader(saidRead), verbs: verbs(),
-		output: &tail{}, copied: make(chan struct{}), exited: make(chan struct{}),
+		output: &tail.Buffer{}, copied: make(chan struct{}), exited: make(chan struct{}),
 	}
 	maps.Copy(s.verbs, o.Verbs)
 	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
@@ -173,7 +181,7 @@ func (s *Shell) Source(ctx context.Context, path string) error {
 // Call calls a shell function with arguments. Its failure, or a call of exit in it, ends the shell and is returned as an
 // *Error.
 func (s *Shell) Call(ctx context.Context, function string, args ...string) error {
-	s.output.reset()
+	s.output.Reset()
 	words := append([]string{"call", strconv.Itoa(len(args) + 1), function}, args...)
 	_, err := s.request(ctx, strings.Join(append([]string{function}, args...), " "), words...)
 	return err
@@ -270,7 +278,7 @@ func (s *Shell) ended(ctx context.Context, name, status, place string) error {
 		status = s.cmd.ProcessState.String()
 	}
 	place, _, _ = strings.Cut(place, "\n") // not the rest of a here document
-	err := &Error{Hook: name, Status: status, Place: place, Output: s.output.String()}
+	err := &Error{Hook: name, Status: status, Place: place, Output: s.output.Last(shownLines, shownWidth)}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/tail"
 )
 
 // iptablesTools are the commands that may know rules, each with its table of its own in the kernel: for both versions of IP,
@@ -96,11 +98,11 @@ func RemoveChains(ctx context.Context, output io.Writer, prefixes []string) erro
 }
 
 func restoreRules(ctx context.Context, output io.Writer, tool, script string) error {
-	var said strings.Builder
+	var said tail.Buffer
 	cmd := exec.CommandContext(ctx, tool+"-restore", "--noflush")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(script), output, io.MultiWriter(output, &said)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s-restore: %w: %s", tool, err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("%s-restore: %w: %s", tool, err, said.String())
 	}
 	return nil
 }

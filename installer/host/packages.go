@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sealift/sealift/tail"
 )
 
 // Packages installs packages from repositories in folders with the host's own package manager. The host's own sources
@@ -71,14 +73,14 @@ const endDelay = 3 * time.Minute
 func run(ctx context.Context, output io.Writer, environment []string, name string, args, options []string) error {
 	cmd := exec.CommandContext(ctx, name, append(options, args...)...)
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)
-	var said strings.Builder
+	var said tail.Buffer
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return nil }
 	cmd.WaitDelay = endDelay
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, said.String())
 	}
 	return nil
 }

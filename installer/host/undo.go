@@ -16,16 +16,18 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/tail"
 )
 
 // Command runs a program of the host and gives the end of what it said when it fails.
 func Command(ctx context.Context, output io.Writer, name string, args ...string) error {
-	var said strings.Builder
+	var said tail.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
 	cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, &said)
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("%s: %w: %s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, said.String())
 	}
 	return nil
 }

@@ -96,7 +96,7 @@ func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) 
 		if err := images.Walk(ctx, images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil), target); err != nil {
 			return err
 		}
-		if err := r.handle(Image{Ref: name, Target: target}).Unpack(ctx, ""); err != nil {
+		if err := r.handle(Image{Ref: name, Target: target}).Unpack(ctx, "", durably); err != nil {
 			return fmt.Errorf("unpack: %w", err)
 		}
 		if err := r.name(ctx, images.Image{Name: name, Target: target, Labels: labels}); err != nil {

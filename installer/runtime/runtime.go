@@ -12,6 +12,7 @@ import (
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
@@ -155,7 +156,7 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
 	if err := images.Dispatch(ctx, images.Handlers(write, children), nil, image.Target); err != nil {
 		return err
 	}
-	if err := r.handle(image).Unpack(ctx, ""); err != nil {
+	if err := r.handle(image).Unpack(ctx, "", durably); err != nil {
 		return fmt.Errorf("unpack: %w", err)
 	}
 	for _, name := range image.names() {
@@ -163,6 +164,13 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// durably has containerd write each layer to the disk before it counts as unpacked: after a loss of power it would otherwise
+// pass for present with empty files.
+func durably(_ context.Context, c *containerd.UnpackConfig) error {
+	c.ApplyOpts = append(c.ApplyOpts, diff.WithSyncFs(true))
 	return nil
 }
 
