@@ -167,6 +167,25 @@ func TestCheckOptions(t *testing.T) {
 	})
 }
 
+func TestDefaultsFillWhatIsNotSet(t *testing.T) {
+	m, err := read(t, `options:
+  backend: {type: string, default: vxlan}
+  tls: {type: boolean, default: true}
+  mtu: {type: integer}
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	given := map[string]any{"tls": false}
+	want := map[string]any{"tls": false, "backend": "vxlan"}
+	if got := m.WithDefaults(given); !maps.Equal(got, want) || len(given) != 1 {
+		t.Errorf("got %v of %v, want %v", got, given, want)
+	}
+	if got := m.WithDefaults(nil); !maps.Equal(got, map[string]any{"tls": true, "backend": "vxlan"}) {
+		t.Errorf("of nothing: %v", got)
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add("description: x\nprovides: [a]\nrequires: [b]\nafter: [c]\noptions:\n  d: {type: integer, enum: [1, 2], default: 1}\n")
 	f.Add("options: {a: {type: object, default: {b: [null, 1.5]}}}\n")

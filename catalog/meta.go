@@ -67,6 +67,20 @@ func (m Meta) CheckOptions(options map[string]any) error {
 	return fmt.Errorf("add-on %s %s: %s", m.Name, m.Version, strings.Join(mistakes, "; "))
 }
 
+// WithDefaults gives an Installer's options for this add-on with the declared defaults of those that it does not set.
+func (m Meta) WithDefaults(options map[string]any) map[string]any {
+	all := maps.Clone(options)
+	for key, option := range m.Options {
+		if _, set := all[key]; !set && option.Default != nil {
+			if all == nil {
+				all = make(map[string]any)
+			}
+			all[key] = option.Default
+		}
+	}
+	return all
+}
+
 // holds tells whether a value is of the type. Text is what versions and numbers are often given as, so a number is no
 // string, but every integer is a number.
 func (t OptionType) holds(v any) bool {

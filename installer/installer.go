@@ -103,6 +103,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
 	}
+	i.setDefaults()
 	if i.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
 		return nil, err
 	}
@@ -155,6 +156,17 @@ func (i *Install) readSpec() error {
 	}
 	i.spec, err = i.options.Adjust(i.spec)
 	return err
+}
+
+// setDefaults gives add-ons the options that they declare with a default and that the Installer does not set.
+func (i *Install) setDefaults() {
+	for n, wanted := range i.spec.AddOns {
+		for _, a := range i.addOns {
+			if a.name() == wanted.Name {
+				i.spec.AddOns[n].Options = a.meta.WithDefaults(wanted.Options)
+			}
+		}
+	}
 }
 
 // checkVersion refuses to turn an install into an upgrade by the way.

@@ -81,3 +81,11 @@ func shown(text string) *regexp.Regexp {
 func TestTourOfChannels(t *testing.T) {
 	tour(t, "../../docs/channels.md", "KUBECONFIG="+kubeconfigFor(t))
 }
+
+func TestTourOfTheInstaller(t *testing.T) {
+	small, err := filepath.Abs("docs_test.go") // in place of the sealift that a bundle carries
+	if err != nil {
+		t.Fatal(err)
+	}
+	tour(t, "../../docs/installer.md", "SEALIFT_SEALIFT="+small)
+}
