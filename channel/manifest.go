@@ -35,6 +35,8 @@ func (s Source) Objects(ctx context.Context, e Entry) ([]*unstructured.Unstructu
 	}
 	var objs []*unstructured.Unstructured
 	switch {
+	case len(s.Trusted) > 0 && !isPackage(at):
+		err = fmt.Errorf("%w: only packages bear signatures", bundle.ErrUntrusted)
 	case isPackage(at):
 		objs, err = s.packaged(ctx, at, e)
 	case isKustomization(at):
@@ -187,6 +189,11 @@ func (s Source) packaged(ctx context.Context, at *url.URL, e Entry) ([]*unstruct
 	}
 	if s.Verify && e.ManifestHash == "" {
 		return nil, errors.New("its index declares no manifestHash")
+	}
+	if len(s.Trusted) > 0 {
+		if _, err := archive.VerifySignature(s.Trusted...); err != nil {
+			return nil, err
+		}
 	}
 	return buildPackage(ctx, archive)
 }

@@ -14,6 +14,7 @@ import (
 	"path"
 	"time"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/store"
 )
 
@@ -35,6 +36,8 @@ type Source struct {
 	// Verify refuses a manifest that is not what its index declares (K-9). Without it such a manifest is a warning, for
 	// indexes of old have hashes of another kind.
 	Verify bool
+	// Trusted are the keys that packages must be signed with; where there are any, nothing but packages is applied.
+	Trusted []signature.PublicKey
 	// Pause is the wait before the second try of an answer 404 or 5xx, doubled before each further one; 0 is 500 ms.
 	Pause time.Duration
 	// Getenv reads the environment; nil is os.Getenv.

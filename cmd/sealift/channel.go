@@ -182,6 +182,7 @@ type channelApplyOptions struct {
 	channelFlags
 	yes      bool
 	verify   bool
+	keys     []string
 	prune    bool
 	interval time.Duration
 	listen   string
@@ -215,6 +216,7 @@ With --interval the command stays, and says at http://127.0.0.1:3986/readyz whet
 	o.add(flags)
 	flags.BoolVar(&o.yes, "yes", false, "apply the updates; without it they are only shown")
 	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest that has not the manifestHash of its index")
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that every package must be signed with; nothing but packages is applied then; may be repeated")
 	flags.BoolVar(&o.prune, "prune", false, "delete what left an add-on without prune rules, too: by its set and its selector")
 	flags.DurationVar(&o.interval, "interval", 0, "apply again and again with this pause, until told to end, such as 1m")
 	flags.StringVar(&o.listen, "listen", channel.DefaultListen, "where /readyz is served with --interval")
@@ -233,7 +235,11 @@ func (a *app) channelApply(ctx context.Context, channels []string, o channelAppl
 	if err != nil {
 		return err
 	}
-	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, channels, o) }
+	source := channel.Source{Log: a.log, Verify: o.verify}
+	if source.Trusted, err = publicKeys(o.keys); err != nil {
+		return err
+	}
+	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, source, channels, o) }
 	if o.interval == 0 {
 		return pass(ctx)
 	}
@@ -243,8 +249,7 @@ func (a *app) channelApply(ctx context.Context, channels []string, o channelAppl
 	return loop.Run(ctx, pass)
 }
 
-func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, channels []string, o channelApplyOptions) error {
-	source := channel.Source{Log: a.log, Verify: o.verify}
+func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, channels []string, o channelApplyOptions) error {
 	entries, err := o.read(ctx, source, channels)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/objects"
@@ -101,14 +102,18 @@ func (c *channelCluster) upload(dir, location string) {
 }
 
 // packageOf writes the package of an add-on with the given files of its folder.
-func (c *channelCluster) packageOf(name, version string, files map[string]string) string {
+func (c *channelCluster) packageOf(name, version string, files map[string]string, keys ...*signature.Key) string {
 	c.Helper()
 	p := bundle.Package{Name: name, Version: version, Files: []bundle.File{}}
 	for file, text := range files {
 		p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir(name, version)+"/"+file, 0o644, []byte(text)))
 	}
+	var o bundle.WriteOptions
+	if len(keys) > 0 {
+		o.Key = keys[0]
+	}
 	var out bytes.Buffer
-	if _, err := bundle.WritePackage(c.Context(), &out, p, bundle.WriteOptions{}); err != nil {
+	if _, err := bundle.WritePackage(c.Context(), &out, p, o); err != nil {
 		c.Fatal(err)
 	}
 	return c.write("built/"+name+"-"+version+".tar.gz", out.String())
@@ -168,6 +173,39 @@ func testChannelPackages(c *channelCluster) {
 	_, out, _ := c.sealift("index", "--store", folder, "--absolute")
 	if !strings.Contains(out, "manifest: "+folder+"/packaged-1.9.0.tar.gz") {
 		c.Errorf("absolute:\n%s", out)
+	}
+	c.clear()
+}
+
+func testChannelSigned(c *channelCluster) {
+	key, err := signature.Generate()
+	if err != nil {
+		c.Fatal(err)
+	}
+	public, err := key.Public()
+	if err != nil {
+		c.Fatal(err)
+	}
+	trusted := c.write("vendor.pub", string(public.Marshal()))
+	files := map[string]string{"install.sh": "", "Manifest": "", "kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": configMap("signed", "1")}
+	c.packageOf("signed", "1.0.0", files, key)
+	c.packageOf("unsigned", "1.0.0", files)
+	for _, tt := range []struct {
+		manifest string
+		code     int
+		err      string
+	}{
+		{"built/unsigned-1.0.0.tar.gz", exitFailed, "not signed with a given key"},
+		{"plain.yaml", exitFailed, "only packages bear signatures"},
+		{"built/signed-1.0.0.tar.gz", exitDone, ""},
+	} {
+		index := c.index("addons.yaml", "{name: signed, version: 1.0.0, manifest: "+tt.manifest+"}")
+		if code, _, errOut := c.sealift("apply", "-f", index, "--yes", "--key", trusted); code != tt.code || !strings.Contains(errOut, tt.err) {
+			c.Errorf("%s: exit code %d: %s", tt.manifest, code, errOut)
+		}
+		if applied := c.value("signed") != ""; applied != (tt.code == exitDone) {
+			c.Errorf("%s: applied %v", tt.manifest, applied)
+		}
 	}
 	c.clear()
 }

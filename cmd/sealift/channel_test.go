@@ -248,6 +248,7 @@ func TestChannel(t *testing.T) {
 	c.in("several channels", testChannelMerge)
 	c.in("manifests of every form", testChannelForms)
 	c.in("packages of a store", testChannelPackages)
+	c.in("packages that are signed", testChannelSigned)
 	c.in("building", testChannelBuild)
 	c.in("the alias", testChannelsAlias)
 	c.in("kill -9", testChannelKills)
