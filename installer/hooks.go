@@ -24,6 +24,7 @@ type hooks struct {
 	variables map[string]string // from the spec and the host
 	state     hook.Variables    // from earlier steps
 	verbs     map[string]hook.Verb
+	yes       bool // to questions; no variable, since a step is the same whatever the answer
 	output    io.Writer
 	shell     *hook.Shell
 }
@@ -99,6 +100,7 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	}()
 	given := hook.Variables{}
 	given.Add(h.variables)
+	given["ASSUME_YES"] = flag(h.yes)
 	given["KOTSADM_APPLICATION_NAMESPACES_ARRAY[]"] = words(h.variables["KOTSADM_APPLICATION_NAMESPACES"])
 	for _, a := range h.addOns {
 		given[optionsVariable(a.name())] = lifecycle.Digest(a.info.Index, a.reads(h.variables))

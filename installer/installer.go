@@ -50,6 +50,8 @@ type Options struct {
 	Binary string
 	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
 	Trusted []signature.PublicKey
+	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
+	Yes bool
 	// Output receives what hooks and tools print, besides the log file; nil for nothing.
 	Output io.Writer
 }
@@ -114,7 +116,7 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, err
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
-	i.hooks.verbs = i.verbs()
+	i.hooks.verbs, i.hooks.yes = i.verbs(), o.Yes
 	if err := errors.Join(i.checkNetworks(), i.checkProxy()); err != nil {
 		return nil, err
 	}

@@ -89,3 +89,5 @@ func TestTourOfTheInstaller(t *testing.T) {
 	}
 	tour(t, "../../docs/installer.md", "SEALIFT_SEALIFT="+small)
 }
+
+func TestTourOfKurl(t *testing.T) { tour(t, "../../docs/kurl.md") }

@@ -89,7 +89,7 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != ""}
+	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Yes: o.yes}
 	if o.verbose {
 		options.Output = a.errOut
 	}

@@ -29,17 +29,7 @@ func (a APT) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
-		if err := os.MkdirAll(filepath.Join(a.Dir, sub), 0o755); err != nil {
-			return err
-		}
-	}
-	var sources strings.Builder
-	for _, r := range a.Repositories {
-		fmt.Fprintf(&sources, "deb [trusted=yes] file:%s ./\n", r)
-	}
-	list := filepath.Join(a.Dir, "sources.list")
-	if err := os.WriteFile(list, []byte(sources.String()), 0o644); err != nil {
+	if err := a.prepare(); err != nil {
 		return err
 	}
 	if err := a.mend(ctx); err != nil {
@@ -52,6 +42,21 @@ func (a APT) Install(ctx context.Context, names []string) error {
 		return err
 	}
 	return a.run(ctx, append([]string{"install", "--yes", "--no-install-recommends", "--no-remove", "--"}, names...)...)
+}
+
+// prepare makes the folders of the lists and the cache, and names the repositories.
+func (a APT) prepare() error {
+	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
+		if err := os.MkdirAll(filepath.Join(a.Dir, sub), 0o755); err != nil {
+			return err
+		}
+	}
+	var sources strings.Builder
+	for _, r := range a.Repositories {
+		fmt.Fprintf(&sources, "deb [trusted=yes] file:%s ./\n", r)
+	}
+	list := filepath.Join(a.Dir, "sources.list")
+	return os.WriteFile(list, []byte(sources.String()), 0o644)
 }
 
 // lockPause is the time between two looks at whether another package manager has ended.

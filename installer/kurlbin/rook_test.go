@@ -1,0 +1,120 @@
+package kurlbin_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+const rookObjects = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: cephclusters.ceph.rook.io}
+spec:
+  group: ceph.rook.io
+  scope: Namespaced
+  names: {kind: CephCluster, plural: cephclusters}
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: rook-ceph}
+---
+apiVersion: ceph.rook.io/v1
+kind: CephCluster
+metadata: {name: rook-ceph, namespace: rook-ceph}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: rook-ceph-mgr-a, namespace: rook-ceph, labels: {rook_cluster: rook-ceph, rook-version: v1.10.8, ceph-version: 17.2.5-0}}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: mgr}}
+  template:
+    metadata: {labels: {app: mgr}}
+    spec: {containers: [{name: mgr, image: example.org/mgr:1}]}
+`
+
+// useCluster makes a cluster the one of $KUBECONFIG.
+func useCluster(t *testing.T, c *rest.Config) {
+	t.Helper()
+	file := clientcmdapi.NewConfig()
+	file.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
+	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
+	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
+	file.CurrentContext = "test"
+	name := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*file, name); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", name)
+}
+
+func TestHealthAndVersionOfRook(t *testing.T) {
+	config := controlplane.ForTest(t)
+	useCluster(t, config)
+	engine, err := kube.New(config, kube.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	objects, err := kube.Decode(strings.NewReader(rookObjects))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := engine.Apply(t.Context(), kube.Set{Name: "rook"}, objects, kube.ApplyOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ceph := client.Resource(schema.GroupVersionResource{Group: "ceph.rook.io", Version: "v1", Resource: "cephclusters"}).Namespace("rook-ceph")
+	for _, row := range []struct{ status, flags, want string }{
+		{"", "", "not saying how it is"},
+		{"{ceph: {health: HEALTH_OK}}", "", ""},
+		{"{ceph: {health: HEALTH_WARN, details: {OSD_DOWN: {}, MON_CLOCK_SKEW: {}}}}", "", "HEALTH_WARN MON_CLOCK_SKEW, OSD_DOWN"},
+		{"{ceph: {health: HEALTH_WARN, details: {OSD_DOWN: {}, MON_CLOCK_SKEW: {}}}}", "--ignore-checks MON_CLOCK_SKEW", "HEALTH_WARN OSD_DOWN"},
+		{"{ceph: {health: HEALTH_WARN, details: {MON_CLOCK_SKEW: {}}}}", "--ignore-checks=MON_CLOCK_SKEW,OSD_DOWN", ""},
+	} {
+		cluster, err := ceph.Get(t.Context(), "rook-ceph", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		status := map[string]any{}
+		if err := yaml.Unmarshal([]byte(row.status), &status); err != nil {
+			t.Fatal(err)
+		}
+		unstructured.RemoveNestedField(cluster.Object, "status")
+		if len(status) > 0 {
+			cluster.Object["status"] = status
+		}
+		if _, err := ceph.Update(t.Context(), cluster, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err = run(t, "", append([]string{"kurl", "rook", "health"}, strings.Fields(row.flags)...)...)
+		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%s %s: %v, want %q", row.status, row.flags, err, row.want)
+		}
+	}
+	for words, want := range map[string]string{
+		"rook wait-for-rook-version 1.10.8 --timeout=300": "", "rook wait-for-ceph-version 17.2.5 --timeout 300": "",
+		"rook wait-for-rook-version 1.10.9 --timeout=1": "not within 1s", "rook wait-for-health 1": "not within 1s",
+	} {
+		_, err := run(t, "", append([]string{"kurl"}, strings.Fields(words)...)...)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", words, err, want)
+		}
+	}
+}
