@@ -5,7 +5,11 @@
 // add-ons exist or in what order they install, and never evaluates a value.
 package spec
 
-import "github.com/sealift/sealift/diag"
+import (
+	"fmt"
+
+	"github.com/sealift/sealift/diag"
+)
 
 // The API versions and the kind that an Installer may have.
 const (
@@ -52,4 +56,22 @@ func (i *Installer) Section(key string) Section {
 		}
 	}
 	return Section{Key: key}
+}
+
+// Check returns warnings: what may be meant, though it is likely to be a mistake.
+func (i *Installer) Check() []diag.Finding {
+	var keys []string
+	for _, s := range sections() {
+		keys = append(keys, s.key)
+	}
+	var found diag.List
+	for _, a := range i.AddOns {
+		if _, listed := known(a.Key); listed {
+			continue
+		}
+		if near := diag.Nearest(a.Key, keys); near != "" {
+			found.Warnf(a.Pos, fmt.Sprintf("did you mean %q?", near), "%s is an add-on of somebody else's", a.Key)
+		}
+	}
+	return found.Findings()
 }

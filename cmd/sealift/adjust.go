@@ -96,8 +96,29 @@ func (j *adjustment) apply(i *spec.Installer) (*spec.Installer, error) {
 	return merged, nil
 }
 
-// meantWord is the hint for a word that nobody knows.
+// foreignWords are kURL's flags for what is done in another way here, or not at all, with what to do instead.
+func foreignWords() map[string]string {
+	const without = "leave it out: "
+	return map[string]string{
+		"kurl-install-directory": "give the folder with --root",
+		"labels":                 "label the node when it is up: kubectl label node NAME KEY=VALUE",
+		"primary-host":           without + "nodes find one another through the cluster",
+		"secondary-host":         without + "nodes find one another through the cluster",
+		"kurl-registry-ip":       without + "images come from the bundle",
+		"ekco-address":           without + "storage is not moved by an install",
+		"ekco-auth-token":        without + "storage is not moved by an install",
+
+		"storage-migration-ready-timeout": without + "storage is not moved by an install",
+		"dismiss-host-packages-preflight": without + "the packages of the host are looked at before anything is changed",
+		"preflight-ignore-warnings":       without + "a warning stops nothing",
+	}
+}
+
+// meantWord is the hint for a word that is not known here.
 func meantWord(name string) string {
+	if hint, ok := foreignWords()[name]; ok {
+		return hint
+	}
 	words := []string{wordYes, wordPatch}
 	for _, f := range spec.Flags() {
 		words = append(words, f.Name)

@@ -72,6 +72,9 @@ With --patch and with NAME=VALUE it is the Installer as an install with the same
 			if err != nil {
 				return err
 			}
+			for _, finding := range installer.Check() {
+				fmt.Fprintln(a.errOut, finding.Error())
+			}
 			id, err := installer.ID()
 			if err != nil {
 				return err
