@@ -74,7 +74,10 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	if err != nil {
 		return preflight.Record{}, err
 	}
-	asked, err := i.external(ctx, o.Node, append(specs, own...))
+	// An install that is resumed finds what it has started itself, as an upgrade does.
+	node := o.Node
+	node.Upgrade = node.Upgrade || needs.Resumed
+	asked, err := i.external(ctx, node, append(specs, own...))
 	report.Results = append(report.Results, asked...)
 	return preflight.NewRecord(o.Node, o.Policy, report), err
 }
