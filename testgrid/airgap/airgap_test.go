@@ -25,11 +25,15 @@ func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	before := n.state()
 	refusals(n)
 	interrupted(n)
+	supportBundle(n, "sealift/journal.json", "sealift/logs/install-", "host/journal/kubelet.txt", "host-collectors/", "version.yaml")
 	out := n.must(install)
 	if !strings.Contains(out, "done: ") {
 		t.Errorf("the install ended without saying so:\n%s", out)
 	}
 	t.Run("cluster", func(t *testing.T) { cluster(node{n.Host, t}) })
+	t.Run("support bundle", func(t *testing.T) {
+		supportBundle(node{n.Host, t}, "cluster-resources/nodes.json", "flannel/kube-flannel", "cluster/events.txt", "analysis.json", "pods/kube-system_etcd")
+	})
 	t.Run("second run", func(t *testing.T) { secondRun(node{n.Host, t}) })
 	t.Run("lost image", func(t *testing.T) { lostImage(node{n.Host, t}) })
 	t.Run("reset", func(t *testing.T) { reset(node{n.Host, t}, before) })
