@@ -138,7 +138,7 @@ func hostCommands() []command {
 		journal("kubelet", "--unit=kubelet"), journal("containerd", "--unit=containerd"), journal("kernel", "--dmesg"), journal("errors", "--priority=err"),
 		tell("uname", "uname", "-a"), tell("disks", "df", "-hT"), tell("inodes", "df", "-i"), tell("memory", "free", "-m"), tell("processes", "ps", "-eo", "pid,ppid,stat,pcpu,pmem,etime,args"),
 		tell("addresses", "ip", "-details", "address"), tell("routes", "ip", "route", "show", "table", "all"), tell("listeners", "ss", "-lntup"),
-		tell("iptables", "iptables-save"), tell("nftables", "nft", "list", "ruleset"), tell("modules", "lsmod"), tell("clock", "timedatectl"),
+		tell("iptables", "iptables-save"), tell("nftables", "nft", "list", "ruleset"), tell("modules", "lsmod"), tell("clock", "date", "--utc", "--iso-8601=ns"),
 		tell("services", "systemctl", "list-units", "--all", "--no-pager"), tell("failed-services", "systemctl", "--failed", "--no-pager"),
 		tell("kubelet", "systemctl", "status", "--no-pager", "--full", "kubelet"), tell("containerd", "systemctl", "status", "--no-pager", "--full", "containerd"),
 		tell("images", "ctr", "--namespace", "k8s.io", "images", "ls", "-q"), tell("containers", "ctr", "--namespace", "k8s.io", "containers", "ls"),
