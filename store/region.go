@@ -15,7 +15,7 @@ func (o Opener) Region(ctx context.Context, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	b := found.(*bucket) //nolint:errcheck // s3:// gives no other
+	b := found.(*bucket) // s3:// gives no other
 	var region string
 	located := b.ask(ctx, func(ctx context.Context) error {
 		answer, err := b.client.GetBucketLocation(ctx, &s3.GetBucketLocationInput{Bucket: &name})
