@@ -68,6 +68,8 @@ addon_install() {
     rm -rf "${DIR:?}/kustomize/$1"
     mkdir -p "$DIR/kustomize/$1"
     report_addon_start "$1" "$2"
+    # kURL calls this one, which only its registry has, right after it made the cluster
+    ! sealift_is_function "$1_init" || "$1_init"
     if sealift_is_function "$1"; then
         "$1"
     elif sealift_is_function "$1_install"; then
