@@ -150,8 +150,8 @@ func fixKustomization(text []byte) ([]byte, error) {
 		return nil, err
 	}
 	k.FixKustomization()
-	files := filesys.MakeFsInMemory() // what is in the files does not matter, only that an entry is the name of one
-	for _, patch := range k.PatchesStrategicMerge {
+	files := filesys.MakeFsInMemory()               // what is in the files does not matter, only that an entry is the name of one
+	for _, patch := range k.PatchesStrategicMerge { //nolint:staticcheck // it is deprecated: that is why it is rewritten
 		if !strings.Contains(string(patch), "\n") {
 			if err := files.WriteFile(string(patch), nil); err != nil {
 				return nil, err

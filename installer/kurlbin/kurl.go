@@ -88,9 +88,9 @@ func defaultInterface(_ context.Context, args []string, s Streams) error {
 	if err := parse(set, args); err != nil {
 		return err
 	}
-	table := routes4
+	table := routes4()
 	if *six {
-		table = routes6
+		table = routes6()
 	}
 	name, err := table.defaultRoute()
 	if err != nil {
@@ -107,10 +107,8 @@ type routeTable struct {
 	zero                      string // length of a default route
 }
 
-var (
-	routes4 = routeTable{"/proc/net/route", 1, 7, 0, "00000000"}
-	routes6 = routeTable{"/proc/net/ipv6_route", 0, 1, 9, "00"}
-)
+func routes4() routeTable { return routeTable{"/proc/net/route", 1, 7, 0, "00000000"} }
+func routes6() routeTable { return routeTable{"/proc/net/ipv6_route", 0, 1, 9, "00"} }
 
 func (t routeTable) defaultRoute() (string, error) {
 	f, err := os.Open(t.file)
@@ -175,5 +173,5 @@ func subnet(_ context.Context, args []string, s Streams) error {
 
 // nodesConnectivity is for changing the pod network of a running cluster, which Sealift does not do.
 func nodesConnectivity(context.Context, []string, Streams) error {
-	return errors.New("Sealift does not test ports between nodes; a node whose pod network does not work does not become Ready")
+	return errors.New("ports between nodes are not tested; a node whose pod network does not work does not become Ready")
 }

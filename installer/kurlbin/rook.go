@@ -76,12 +76,12 @@ func healthOf(one unstructured.Unstructured, ignored []string) error {
 		return nil
 	}
 	slices.Sort(troubles)
-	return fmt.Errorf("Ceph is %s %s", orUnknown(health), strings.Join(troubles, ", "))
+	return fmt.Errorf("health of Ceph: %s %s", orUnknown(health), strings.Join(troubles, ", "))
 }
 
 func orUnknown(s string) string {
 	if s == "" {
-		return "not saying how it is"
+		return "unknown"
 	}
 	return s
 }
@@ -194,7 +194,7 @@ func atVersion(ctx context.Context, c dynamic.Interface, label, version string) 
 		return fmt.Errorf("look at Rook: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return errors.New("Rook has no deployments")
+		return errors.New("there are no deployments of Rook")
 	}
 	for _, item := range list.Items {
 		var d appsv1.Deployment

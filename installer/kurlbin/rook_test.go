@@ -82,7 +82,7 @@ func TestHealthAndVersionOfRook(t *testing.T) {
 	}
 	ceph := client.Resource(schema.GroupVersionResource{Group: "ceph.rook.io", Version: "v1", Resource: "cephclusters"}).Namespace("rook-ceph")
 	for _, row := range []struct{ status, flags, want string }{
-		{"", "", "not saying how it is"},
+		{"", "", "health of Ceph: unknown"},
 		{"{ceph: {health: HEALTH_OK}}", "", ""},
 		{"{ceph: {health: HEALTH_WARN, details: {OSD_DOWN: {}, MON_CLOCK_SKEW: {}}}}", "", "HEALTH_WARN MON_CLOCK_SKEW, OSD_DOWN"},
 		{"{ceph: {health: HEALTH_WARN, details: {OSD_DOWN: {}, MON_CLOCK_SKEW: {}}}}", "--ignore-checks MON_CLOCK_SKEW", "HEALTH_WARN OSD_DOWN"},
