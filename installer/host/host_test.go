@@ -83,3 +83,11 @@ func TestTargetIsTheFamilyThatPackagesAreBuiltFor(t *testing.T) {
 		})
 	}
 }
+
+func TestAddressesOfThisHostAreKnown(t *testing.T) {
+	for address, want := range map[string]bool{"127.0.0.1": true, "203.0.113.77": false, "": false, "eth0": false, "$(id)": false} {
+		if got := HasAddress(address); got != want {
+			t.Errorf("%q: %t, want %t", address, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,6 +96,19 @@ func nodeAddress() (netip.Addr, error) {
 		}
 	}
 	return netip.Addr{}, nil
+}
+
+// HasAddress says whether an interface of this host has an address.
+func HasAddress(address string) bool {
+	wanted, err := netip.ParseAddr(address)
+	if err != nil {
+		return false
+	}
+	have, err := net.InterfaceAddrs()
+	return err == nil && slices.ContainsFunc(have, func(a net.Addr) bool {
+		p, err := netip.ParsePrefix(a.String())
+		return err == nil && p.Addr() == wanted
+	})
 }
 
 func isVirtual(name string) bool {
