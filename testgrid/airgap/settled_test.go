@@ -23,9 +23,9 @@ func (n node) settled() []string {
 	var lines []string
 	for line := range strings.Lines(n.must(looksOfNode)) {
 		line = strings.TrimSpace(line)
-		volatile := slices.ContainsFunc([]string{"link veth", "mount ", "route ", "running "}, func(p string) bool { return strings.HasPrefix(line, p) }) ||
+		volatile := slices.ContainsFunc([]string{"link veth", "mount ", "route ", "running ", "time="}, func(p string) bool { return strings.HasPrefix(line, p) }) ||
 			strings.HasPrefix(line, "content ") && strings.Contains(line, " /etc/kubernetes/") ||
-			slices.ContainsFunc([]string{"/root/.kube/cache", "kubeadm.yaml", "/kustomize/kubeadm/"}, func(p string) bool { return strings.Contains(line, p) })
+			slices.ContainsFunc([]string{"/root/.kube", "kubeadm.yaml", "/kustomize/kubeadm/", " transient"}, func(p string) bool { return strings.Contains(line, p) })
 		if !volatile {
 			lines = append(lines, line)
 		}
@@ -64,8 +64,10 @@ func (n node) objects() (found []string) {
 			delete(spec, volatile)
 		}
 		switch object["kind"] {
-		case "Secret", "ConfigMap": // certificates and counters are among their values
-			object["data"] = slices.Sorted(maps.Keys(field(object, "data")))
+		case "Secret", "ConfigMap": // certificates and counters are among their values, and a token's name among the keys
+			data := field(object, "data")
+			maps.DeleteFunc(data, func(key string, _ any) bool { return strings.HasPrefix(key, "jws-kubeconfig-") })
+			object["data"] = slices.Sorted(maps.Keys(data))
 		}
 		text, err := json.Marshal(object)
 		if err != nil {
