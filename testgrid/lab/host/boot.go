@@ -170,8 +170,10 @@ tries=0
 while [ $code = 133 ]; do
 	code=0
 	systemd-nspawn "$@" || code=$?
-	if [ $code = 1 ] && [ $tries -lt 50 ] && tail -n 5 "$dir/console.log" | grep -q 'veth interfaces.*File exists'; then
+	left=$(tail -n 5 "$dir/console.log" | sed -n 's/.*veth interfaces (\([^:)]*\).*File exists.*/\1/p' | tail -n 1)
+	if [ $code = 1 ] && [ $tries -lt 50 ] && [ -n "$left" ]; then
 		tries=$((tries + 1))
+		[ $tries -lt 10 ] || ip link delete "$left" || true
 		sleep 0.2
 		code=133
 	fi

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -237,4 +239,39 @@ func killOwner(t *testing.T, state string) {
 		t.Fatal(err)
 	}
 	_ = owner.Wait()
+}
+
+// TestAnInterfaceThatStayedIsReplaced boots a host whose interface on the bridge is still there from the one before.
+func TestAnInterfaceThatStayedIsReplaced(t *testing.T) {
+	rack := openRack(t, stateDir(t))
+	h, err := rack.Boot(t.Context(), host.Spec{Name: "again"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	peer, err := h.Output(t.Context(), "cat", "/sys/class/net/host0/iflink")
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := strconv.Atoi(strings.TrimSpace(peer))
+	if err != nil {
+		t.Fatal(err)
+	}
+	link, err := net.InterfaceByIndex(index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rack.Remove(t.Context(), "again"); err != nil {
+		t.Fatal(err)
+	}
+	command := "for i in $(seq 600); do ip link add " + link.Name + " type veth peer name left-peer && exit 0; sleep 0.1; done; exit 1"
+	if out, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := rack.Boot(t.Context(), host.Spec{Name: "again"}); err != nil {
+		_ = exec.Command("ip", "link", "delete", link.Name).Run()
+		t.Fatal(err)
+	}
+	if err := rack.Remove(t.Context(), "again"); err != nil {
+		t.Error(err)
+	}
 }
