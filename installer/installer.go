@@ -50,6 +50,8 @@ type Options struct {
 	Binary string
 	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
 	Trusted []signature.PublicKey
+	// Resume is the command that goes on with this install, for people who look at the status of the node later.
+	Resume string
 	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
 	Yes bool
 	// Output receives what hooks and tools print, besides the log file; nil for nothing.

@@ -24,13 +24,14 @@ type lastRun struct {
 	Installer string         `json:"installer"`
 	Bundle    string         `json:"bundle"`
 	Log       string         `json:"log"`
+	Resume    string         `json:"resume,omitempty"`
 	Began     time.Time      `json:"began"`
 	AddOns    []AddOnStatus  `json:"addOns"`
 	Plan      lifecycle.Plan `json:"plan"`
 }
 
 func (i *Install) writeRun() error {
-	run := lastRun{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.name, Began: time.Now().UTC(), Plan: i.plan}
+	run := lastRun{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.name, Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan}
 	if path, err := filepath.Abs(i.options.Bundle); err == nil {
 		run.Bundle = path
 	}
@@ -64,6 +65,7 @@ type Status struct {
 	Installer string         `json:"installer,omitempty"`
 	Bundle    string         `json:"bundle,omitempty"`
 	Log       string         `json:"log,omitempty"`
+	Resume    string         `json:"resume,omitempty"` // the command that goes on, when there is something left to do
 	Steps     int            `json:"steps"`
 	Finished  int            `json:"finished"`
 	Open      string         `json:"open,omitempty"` // the step that was begun and did not end
@@ -136,6 +138,9 @@ func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
 		s.State = "failed"
 	case s.Finished < s.Steps:
 		s.State = "interrupted"
+	}
+	if s.State == "failed" || s.State == "interrupted" {
+		s.Resume = run.Resume
 	}
 }
 

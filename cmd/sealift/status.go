@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/installer"
 )
@@ -72,12 +71,8 @@ func (a *app) printStatus(s installer.Status) error {
 		fmt.Fprintf(a.out, "failure  step %s, %s, log %s\n         %s\n", f.Step, f.Time.Format(time.RFC3339), f.Log,
 			strings.ReplaceAll(strings.TrimSpace(f.Error), "\n", "\n         "))
 	}
-	if s.State == "failed" || s.State == "interrupted" {
-		bundle, err := syntax.Quote(s.Bundle, syntax.LangBash)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(a.out, "go on    sealift install --bundle %s\n", bundle)
+	if s.Resume != "" {
+		fmt.Fprintf(a.out, "go on    %s\n", s.Resume)
 	}
 	fmt.Fprintf(a.out, "cluster  %s\n", s.Cluster)
 	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
