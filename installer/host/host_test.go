@@ -91,3 +91,31 @@ func TestAddressesOfThisHostAreKnown(t *testing.T) {
 		}
 	}
 }
+
+func FuzzRoutesAndPackages(f *testing.F) {
+	f.Add("eth0\t0000600A\t00000000\t0001\t0\t0\t0\t00FCFFFF\t0\t0\t0")
+	f.Add("Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask")
+	f.Add("ii \tiptables\t1.8.9-2")
+	f.Fuzz(func(t *testing.T, line string) {
+		if r, ok, err := parseRoute(strings.Fields(line)); ok && err == nil && (!r.destination.IsValid() || r.String() == "") {
+			t.Errorf("%q is %+v", line, r)
+		}
+		found := map[string]string{}
+		parseDpkg(line, found)
+		parseRPM(line, found)
+		if len(found) > 2 {
+			t.Errorf("%q is %v", line, found)
+		}
+	})
+}
+
+func TestRoutesReadAsIpTakesThem(t *testing.T) {
+	for line, want := range map[string]string{
+		"eth0 0000600A 00000000 0001 0 0 0 00FCFFFF": "10.96.0.0/22 dev eth0",
+		"eth0 00000000 0100A8C0 0003 0 0 0 00000000": "0.0.0.0/0 via 192.168.0.1 dev eth0",
+	} {
+		if r, ok, err := parseRoute(strings.Fields(line)); err != nil || !ok || r.String() != want {
+			t.Errorf("%s: got %s, %t, %v; want %s", line, r, ok, err, want)
+		}
+	}
+}
