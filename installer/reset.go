@@ -143,7 +143,7 @@ func (r *Reset) leaves(what, why string, args ...any) {
 func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
 	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.
 	for _, folder := range []string{"addons", "host-packages", "kustomize"} {
-		if err := os.RemoveAll(filepath.Join(r.options.Root, folder)); err != nil {
+		if _, err := host.Empty(filepath.Join(r.options.Root, folder), false); err != nil { // what is mounted there is told at the end
 			return nil, err
 		}
 	}
@@ -158,7 +158,8 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 		return r.left, fmt.Errorf("compare the host with what it was: %w", err)
 	}
 	r.explain(r.record.Differences(now))
-	return r.left, r.removeRoot()
+	err = r.removeRoot()
+	return r.left, err
 }
 
 // removeRoot removes the sealift that an install left, and what remembers the install last: until then a reset that was
@@ -171,7 +172,12 @@ func (r *Reset) removeRoot() error {
 	}
 	for _, e := range entries {
 		if path := filepath.Join(r.options.Root, e.Name()); path != state {
-			if err := os.RemoveAll(path); err != nil {
+			if e.Type()&os.ModeSymlink != 0 {
+				err = os.Remove(path)
+			} else {
+				err = r.empty(path, false)
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -183,7 +189,7 @@ func (r *Reset) removeRoot() error {
 			}
 		}
 	}
-	return empty(r.options.Root, false)
+	return r.empty(r.options.Root, false)
 }
 
 // explain adds differences that no step has explained. What comes and goes by itself is not worth a line.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/sealift/sealift/installer/host"
@@ -148,37 +147,40 @@ func (r *Reset) folders(context.Context) error {
 		if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
+		target, err := os.Readlink(folder)
 		switch {
+		case err == nil && r.record.Before().Links[folder] != target:
+			r.leaves(folder, "is a link that was not there before the install; what is in %s is kept", target)
 		case r.record.Before().Folders[folder]:
 			r.leaves(folder, "had files before the install; it is kept with what is in it now")
 		case slices.Contains(data, folder) && r.options.KeepData:
 			r.leaves(folder, "has the data of volumes, which are kept as asked")
 		default:
 			_, watched := r.record.Before().Files[folder]
-			errs = append(errs, empty(folder, watched))
+			errs = append(errs, r.empty(folder, watched))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// empty removes what is in a folder, and the folder itself unless it was there before or is a mount point.
-func empty(folder string, keep bool) error {
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		return os.Remove(folder)
-	}
-	for _, e := range entries {
-		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+// empty removes what is in a folder, and the folder itself unless it was there before. What is mounted below is kept, and told.
+// Of a link, which the caller trusts, the folder that it leads to is emptied.
+func (r *Reset) empty(folder string, keep bool) error {
+	if _, err := os.Readlink(folder); err == nil {
+		resolved, err := filepath.EvalSymlinks(folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
+		folder, keep = resolved, true
 	}
-	if keep {
-		return nil
+	mounted, err := host.Empty(folder, keep)
+	for _, mount := range mounted {
+		r.leaves(mount, "something is mounted there, and is kept with what is in it")
 	}
-	if err := os.Remove(folder); err != nil && !errors.Is(err, syscall.EBUSY) {
-		return err
-	}
-	return nil
+	return err
 }
 
 func (r *Reset) files(ctx context.Context) error {

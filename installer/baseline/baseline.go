@@ -28,6 +28,8 @@ type State struct {
 	System   host.State        `json:"system"`
 	// Folders are those that the caller asked about: whether they were there with something in them.
 	Folders map[string]bool `json:"folders"`
+	// Links are those of the folders that were symbolic links, with what they led to.
+	Links map[string]string `json:"links,omitempty"`
 	// Skipped are folders with too many files to be watched.
 	Skipped []string `json:"skipped,omitempty"`
 }
@@ -171,8 +173,11 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 	if s.Packages, err = host.InstalledPackages(ctx); err != nil {
 		return s, err
 	}
-	s.Folders = make(map[string]bool)
+	s.Folders, s.Links = make(map[string]bool), make(map[string]string)
 	for _, folder := range o.Folders {
+		if target, err := os.Readlink(filepath.Join(o.Root, folder)); err == nil {
+			s.Links[folder] = target
+		}
 		entries, err := os.ReadDir(filepath.Join(o.Root, folder))
 		s.Folders[folder] = err == nil && len(entries) > 0
 	}

@@ -250,9 +250,15 @@ func TestDamagedMemoryRestoresNothing(t *testing.T) {
 func TestFoldersAreRememberedByWhatTheyHad(t *testing.T) {
 	h := newHost(t)
 	h.write("/var/lib/data/volume", "1")
-	got := h.begin("").Before().Folders
-	if !got["/var/lib/data"] || got["/var/lib/empty"] {
+	if err := os.Symlink("/srv/empty", filepath.Join(h.root, "/var/lib/empty")); err != nil {
+		t.Fatal(err)
+	}
+	before := h.begin("").Before()
+	if got := before.Folders; !got["/var/lib/data"] || got["/var/lib/empty"] {
 		t.Errorf("%v", got)
+	}
+	if got := before.Links; len(got) != 1 || got["/var/lib/empty"] != "/srv/empty" {
+		t.Errorf("links %v", got)
 	}
 }
 

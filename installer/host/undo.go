@@ -40,6 +40,12 @@ func Unmount(folders, keep []string) error {
 		return err
 	}
 	slices.Reverse(mounts) // sorted before, so that now what is below comes first
+	folders = slices.Clone(folders)
+	for i, folder := range folders { // the kernel's list has no links in it
+		if resolved, err := filepath.EvalSymlinks(folder); err == nil {
+			folders[i] = resolved
+		}
+	}
 	var errs []error
 	for _, mount := range mounts {
 		below := slices.ContainsFunc(folders, func(folder string) bool { return mount == folder || strings.HasPrefix(mount, folder+"/") })

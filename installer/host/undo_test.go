@@ -129,7 +129,11 @@ func TestMountsGoTheDeepestFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Close()
-	if err := Unmount([]string{dir + "/ours", dir + "/kept"}, []string{dir + "/kept"}); err != nil {
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir+"/ours", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := Unmount([]string{link, dir + "/kept"}, []string{dir + "/kept"}); err != nil {
 		t.Fatal(err)
 	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

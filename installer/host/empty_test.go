@@ -1,0 +1,73 @@
+package host
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestEmptyLeavesWhatOthersMounted has a volume that could not be unmounted, and links to what is elsewhere.
+func TestEmptyLeavesWhatOthersMounted(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("mounting takes root")
+	}
+	dir, elsewhere := t.TempDir(), t.TempDir()
+	volume := filepath.Join(dir, "pods", "a b", "volume")
+	for _, sub := range []string{volume, filepath.Join(dir, "pods", "other"), filepath.Join(dir, "plugins")} {
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := unix.Mount(elsewhere, volume, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(volume, unix.MNT_DETACH) })
+	data := filepath.Join(elsewhere, "data")
+	for _, name := range []string{data, filepath.Join(dir, "plugins", "x"), filepath.Join(dir, "pods", "other", "y")} {
+		if err := os.WriteFile(name, []byte("1"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	link := filepath.Join(t.TempDir(), "link")
+	for _, name := range []string{filepath.Join(dir, "link"), link} {
+		if err := os.Symlink(elsewhere, name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mounted, err := Empty(dir, false)
+	if err != nil || !slices.Equal(mounted, []string{volume}) {
+		t.Errorf("kept %q, %v", mounted, err)
+	}
+	if _, err := Empty(link, false); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(data); err != nil {
+		t.Errorf("what was mounted: %v", err)
+	}
+	for _, gone := range []string{filepath.Join(dir, "plugins"), filepath.Join(dir, "pods", "other"), filepath.Join(dir, "link"), link} {
+		if _, err := os.Lstat(gone); err == nil {
+			t.Errorf("%s is still there", gone)
+		}
+	}
+	if err := unix.Unmount(volume, 0); err != nil {
+		t.Fatal(err)
+	}
+	if mounted, err := Empty(dir, true); err != nil || len(mounted) > 0 {
+		t.Errorf("kept %q, %v", mounted, err)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if _, err := Empty(dir, false); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); err == nil {
+		t.Error("the folder is still there")
+	}
+	if _, err := Empty(dir, false); err != nil {
+		t.Errorf("a folder that is not there: %v", err)
+	}
+}
