@@ -91,10 +91,11 @@ func parseDpkg(line string, found map[string]string) {
 	}
 }
 
-// remove lets dpkg decide, which goes on with the others when one is needed.
+// remove lets dpkg decide, which goes on with the others when one is needed. A package whose unpacking was killed goes, too: dpkg
+// would rather have it unpacked again first.
 func (d dpkgDatabase) remove(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
 	var said bytes.Buffer
-	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append(append(d.options(), "--purge", "--"), names...)...)
+	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append(append(d.options(), "--force-remove-reinstreq", "--purge", "--"), names...)...)
 	if err == nil {
 		return nil, nil
 	}

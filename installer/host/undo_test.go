@@ -229,6 +229,27 @@ func debs(t *testing.T) (root string) {
 	return root
 }
 
+// killedDebs has c-alone as dpkg leaves it when it is killed while it unpacks.
+func killedDebs(t *testing.T) (root string) {
+	t.Helper()
+	root = debs(t)
+	name := filepath.Join(root, "var/lib/dpkg/status")
+	status, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := strings.Split(string(status), "\n\n")
+	for i, entry := range entries {
+		if strings.HasPrefix(strings.TrimSpace(entry), "Package: c-alone\n") {
+			entries[i] = strings.Replace(entry, "Status: install ok installed", "Status: install reinstreq half-installed", 1)
+		}
+	}
+	if err := os.WriteFile(name, []byte(strings.Join(entries, "\n\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
 func TestPackagesThatOthersNeedAreKept(t *testing.T) {
 	for name, row := range map[string]struct {
 		installed          func(*testing.T) string
@@ -236,11 +257,12 @@ func TestPackagesThatOthersNeedAreKept(t *testing.T) {
 		remove, kept, left []string
 		why                string
 	}{
-		"dpkg, one that is needed": {debs, dpkgIn, []string{"b-lib", "c-alone"}, []string{"b-lib"}, []string{"a-tool", "b-lib"}, "a-tool depends on it"},
-		"dpkg, all":                {debs, dpkgIn, []string{"b-lib", "c-alone", "a-tool"}, nil, nil, ""},
-		"dpkg, one that is gone":   {debs, dpkgIn, []string{"never-there"}, nil, []string{"a-tool", "b-lib", "c-alone"}, ""},
-		"rpm, one that is needed":  {rpms, rpmIn, []string{"libtool.noarch"}, []string{"libtool.noarch"}, []string{"libtool.noarch", "tool.noarch"}, "needs libtool"},
-		"rpm, all":                 {rpms, rpmIn, []string{"libtool.noarch", "tool.noarch"}, nil, nil, ""},
+		"dpkg, one that is needed":             {debs, dpkgIn, []string{"b-lib", "c-alone"}, []string{"b-lib"}, []string{"a-tool", "b-lib"}, "a-tool depends on it"},
+		"dpkg, all":                            {debs, dpkgIn, []string{"b-lib", "c-alone", "a-tool"}, nil, nil, ""},
+		"dpkg, one whose unpacking was killed": {killedDebs, dpkgIn, []string{"c-alone"}, nil, []string{"a-tool", "b-lib"}, ""},
+		"dpkg, one that is gone":               {debs, dpkgIn, []string{"never-there"}, nil, []string{"a-tool", "b-lib", "c-alone"}, ""},
+		"rpm, one that is needed":              {rpms, rpmIn, []string{"libtool.noarch"}, []string{"libtool.noarch"}, []string{"libtool.noarch", "tool.noarch"}, "needs libtool"},
+		"rpm, all":                             {rpms, rpmIn, []string{"libtool.noarch", "tool.noarch"}, nil, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := row.database(row.installed(t))
