@@ -28,9 +28,18 @@ func (i *Installer) Canonical() ([]byte, error) {
 	return encode(root)
 }
 
-// ID is the Installer's short name: the first seven hexadecimal digits of the SHA-256 of its canonical spec. Neither
-// the API version nor metadata nor the order of keys are part of it, so the same cluster has the same ID.
+// ID is the Installer's short name: the first seven digits of its Digest.
 func (i *Installer) ID() (string, error) {
+	digest, err := i.Digest()
+	if err != nil {
+		return "", err
+	}
+	return digest[:7], nil
+}
+
+// Digest is the SHA-256 of the canonical spec, 64 hexadecimal digits. Neither the API version nor metadata nor the order of
+// keys are part of it, so the same cluster has the same digest.
+func (i *Installer) Digest() (string, error) {
 	spec, err := i.specNode()
 	if err != nil {
 		return "", err
@@ -40,7 +49,7 @@ func (i *Installer) ID() (string, error) {
 		return "", err
 	}
 	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])[:7], nil
+	return hex.EncodeToString(sum[:]), nil
 }
 
 func (i *Installer) specNode() (*yaml.Node, error) {

@@ -133,7 +133,7 @@ func (a *app) groups() []group {
 			a.manifestCommand(), a.addonCommand(), a.lockCommand(), a.buildCommand(), a.keyCommand(), a.cacheCommand(),
 			a.inspectCommand(), a.verifyCommand(), a.importCommand(), a.publishCommand(),
 		}},
-		{"carry", "Carry them:", []*cobra.Command{a.specCommand(), a.bundleCommand()}},
+		{"carry", "Carry them:", []*cobra.Command{a.specCommand(), a.bundleCommand(), a.serveCommand()}},
 		{"install", "Install a node:", []*cobra.Command{
 			a.preflightCommand(), a.installCommand(), a.imagesCommand(), a.statusCommand(), a.journalCommand(),
 			a.supportBundleCommand(), a.resetCommand(),

@@ -44,10 +44,18 @@ type Plan struct {
 	Tag string
 
 	objects []store.Object
+	places  []place // of the objects
+}
+
+// place is where a package lies.
+type place struct {
+	packages Packages
+	key      string
 }
 
 // part is the package of one add-on.
 type part struct {
+	place   place
 	object  store.Object
 	archive *bundle.Archive
 	meta    catalog.Meta
@@ -81,7 +89,7 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	var words []string
 	for _, one := range parts {
 		if one.object != nil {
-			p.objects = append(p.objects, one.object)
+			p.objects, p.places = append(p.objects, one.object), append(p.places, one.place)
 			words = append(words, one.object.SHA256())
 		}
 		metas, b.Packages = append(metas, one.meta), append(b.Packages, one.archive)
@@ -90,10 +98,10 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 		return nil, err
 	}
 	if len(metas) == 0 {
-		return nil, errors.New("the Installer names no add-ons")
+		return nil, &UnknownError{Message: "the Installer names no add-ons"}
 	}
 	if _, err := catalog.Order(metas); err != nil {
-		return nil, err
+		return nil, &UnknownError{Message: err.Error()}
 	}
 	if b.Members, err = r.members(ctx); err != nil {
 		return nil, err
@@ -117,9 +125,10 @@ func PrepareSupplement(ctx context.Context, packages Packages, platform string, 
 	var b bundle.Bundle
 	var words []string
 	for _, name := range names {
-		object, archive, err := packages.open(ctx, packages.key(name+packageSuffix), platform)
+		at := place{packages, packages.key(name + packageSuffix)}
+		object, archive, err := packages.open(ctx, at.key, platform)
 		if object != nil {
-			p.objects = append(p.objects, object)
+			p.objects, p.places = append(p.objects, object), append(p.places, at)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, &UnknownError{Message: fmt.Sprintf("the store has no package %s", name)}
@@ -143,7 +152,7 @@ func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
 		return part{}, fmt.Errorf("%s: %w", wanted.Pos, err)
 	}
 	object, archive, err := packages.open(ctx, key, r.Platform)
-	one := part{object: object, archive: archive}
+	one := part{place: place{packages, key}, object: object, archive: archive}
 	if errors.Is(err, fs.ErrNotExist) {
 		return one, &UnknownError{Message: fmt.Sprintf("%s: the store has no package %s%s", wanted.Pos, key, packages.others(ctx, wanted.Name))}
 	}
@@ -205,6 +214,25 @@ func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 
 // Close ends all reads.
 func (r *Reader) Close() error { return closeAll(r.objects) }
+
+// Current says whether the store still has the packages of the plan. Nothing of them is read.
+func (p *Plan) Current(ctx context.Context) (bool, error) {
+	same := make([]bool, len(p.places))
+	var group errgroup.Group
+	group.SetLimit(opensAtOnce)
+	for i, at := range p.places {
+		group.Go(func() error {
+			o, err := at.packages.Store.Get(ctx, at.key)
+			if err != nil {
+				return err
+			}
+			same[i] = o.Version() == p.objects[i].Version()
+			return o.Close()
+		})
+	}
+	err := group.Wait()
+	return err == nil && !slices.Contains(same, false), err
+}
 
 // Write writes the bundle.
 func (p *Plan) Write(ctx context.Context, w io.Writer) error {

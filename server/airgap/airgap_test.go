@@ -180,7 +180,7 @@ func TestInstallScriptRefuses(t *testing.T) {
 		"another platform": {func(dir string) { replace(dir, platform+"'", "linux/s390x'") }, []string{"airgap"}, "the bundle is for linux/s390x", 3},
 		"no bundle":        {func(dir string) { _ = os.Remove(filepath.Join(dir, "cluster.tar.gz")) }, []string{"airgap"}, "no bundle here", 1},
 		"two bundles":      {func(dir string) { _ = os.WriteFile(filepath.Join(dir, "b.tar.gz"), nil, 0o600) }, []string{"airgap"}, "more than one archive", 1},
-		"another binary":   {func(dir string) { replace(dir, "digest='", "digest='0") }, []string{"airgap"}, "not the one that this install.sh was made with", 1},
+		"another binary":   {func(dir string) { replace(dir, "digest='", "digest='0") }, []string{"airgap"}, "not the one that this script was made with", 1},
 		"truncated bundle": {func(dir string) { _ = os.Truncate(filepath.Join(dir, "cluster.tar.gz"), 300) }, []string{"airgap"}, "copy it again", 1},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,11 +4,18 @@
 #     tar xzf BUNDLE.tar.gz install.sh
 #     cat install.sh | sudo bash -s airgap
 #
-# It takes the sealift that the bundle carries, checks it, and starts it.
+# or, as a server gives it out, what the server has:
+#
+#     curl -fsSL URL | sudo bash
+#
+# It takes the sealift of the bundle or of the server, checks it, and starts it.
 set -eu
 
 platform='@PLATFORM@'
 digest='@SHA256@'
+command='@COMMAND@'
+url='@URL@'       # of the Installer on a server; empty in a bundle
+archive='@BINARY@' # with the server's sealift
 
 die() {
     printf 'install.sh: %s\n' "$*" >&2
@@ -37,13 +44,53 @@ find_bundle() {
     fi
 }
 
+# download prints what a server answers.
+download() {
+    if command -v curl >/dev/null; then
+        curl -fsSL --retry 5 --connect-timeout 30 "$1"
+    else
+        wget -q -t 5 -T 30 -O - "$1"
+    fi
+}
+
+# take_binary: bin/sealift of the bundle $1, or of the server if that is empty.
+take_binary() {
+    if [ -z "$1" ]; then
+        download "$archive" | tar xzf - --no-same-owner -O bin/sealift || die "$archive could not be downloaded; run the same command again"
+    elif [ -d "$1" ]; then
+        cat "$1/bin/sealift"
+    else
+        tar xzf "$1" --occurrence=1 --no-same-owner -O bin/sealift || die "$1 has no bin/sealift, or is damaged; copy it again"
+    fi
+}
+
+# resume_command: how to run this script once more. $1 is its bundle, empty when it comes from a server.
+resume_command() {
+    local bundle=$1
+    shift
+    if [ -z "$bundle" ]; then
+        printf 'curl -fsSL %s/%s.sh | sudo bash -s --' "$url" "$command"
+    else
+        printf 'cd %q && cat install.sh | sudo ' "$PWD"
+        [ -z "${SEALIFT_BUNDLE:-}" ] || printf 'SEALIFT_BUNDLE=%q ' "$SEALIFT_BUNDLE"
+        printf 'bash -s'
+    fi
+    [ $# = 0 ] || printf ' %q' "$@"
+}
+
 main() {
-    local bundle binary folder code=0 options=() resume
-    resume="cd $(printf %q "$PWD") && cat install.sh | sudo ${SEALIFT_BUNDLE:+SEALIFT_BUNDLE=$(printf %q "$SEALIFT_BUNDLE") }bash -s"
-    [ $# = 0 ] || resume+=$(printf ' %q' "$@")
+    local bundle='' binary folder resume code=0 airgap='' given=("$@") options=()
+    if [ "$command" = tasks ]; then
+        [ $# -gt 0 ] || status=2 die "say what to do, such as: curl -fsSL $url/tasks.sh | sudo bash -s reset"
+        command=$1
+        given=("${@:2}")
+        options=("${given[@]}")
+        url=''
+        set --
+    fi
     while [ $# -gt 0 ]; do
         case $1 in
-        airgap) ;;
+        airgap) airgap=1 ;;
         yes) options+=(--yes) ;;
         *) options+=("$1") ;; # sealift knows what it means
         esac
@@ -51,7 +98,13 @@ main() {
     done
     [ "$(id -u)" = 0 ] || status=3 die "an install changes packages and services; run it with sudo"
     [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the bundle is for $platform"
-    bundle=$(find_bundle)
+    if [ -z "$archive" ] || [ -n "$airgap" ]; then
+        bundle=$(find_bundle)
+        options=(--bundle "$bundle" "${options[@]}")
+    elif [ -n "$url" ]; then
+        options=(--from "$url" "${options[@]}")
+    fi
+    resume=$(resume_command "$bundle" "${given[@]}")
     mkdir -p -m 0700 /var/lib/sealift
     # what an install that was killed left
     find /var/lib/sealift -maxdepth 1 -name '.install-*' -mmin +60 -exec rm -rf {} +
@@ -59,14 +112,10 @@ main() {
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
-    if [ -d "$bundle" ]; then
-        cp "$bundle/bin/sealift" "$binary"
-    else
-        tar xzf "$bundle" --occurrence=1 --no-same-owner -O bin/sealift >"$binary" || die "$bundle has no bin/sealift, or is damaged; copy it again"
-    fi
-    printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status || die "bin/sealift of $bundle is not the one that this install.sh was made with; copy the bundle again"
+    take_binary "$bundle" >"$binary"
+    printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status || die "bin/sealift of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
     chmod 0700 "$binary"
-    SEALIFT_RESUME=$resume "$binary" install --bundle "$bundle" "${options[@]}" || code=$?
+    SEALIFT_RESUME=$resume "$binary" "$command" "${options[@]}" || code=$?
     exit "$code"
 }
 

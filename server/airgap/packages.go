@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/spec"
@@ -131,7 +133,60 @@ func (s Packages) versions(ctx context.Context, name string) ([]string, error) {
 	return versions, nil
 }
 
-// List gives the index of the packages that were published here.
+// List gives the index of the packages that were published here. Where none were, it tells of those that lie here, without
+// their digests.
 func (s Packages) List(ctx context.Context) (release.Index, error) {
-	return release.In(s.Store, s.Folder).Index(ctx)
+	index, err := release.In(s.Store, s.Folder).Index(ctx)
+	if err != nil || len(index.Packages) > 0 {
+		return index, err
+	}
+	infos, err := s.Store.List(ctx, s.Folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return index, nil
+	}
+	index.Packages = []release.Package{}
+	for _, info := range infos {
+		file := strings.TrimPrefix(strings.TrimPrefix(info.Key, s.Folder), "/")
+		name, version, ok := splitName(strings.TrimSuffix(file, packageSuffix))
+		if ok && strings.HasSuffix(file, packageSuffix) && !strings.Contains(file, "/") {
+			index.Packages = append(index.Packages, release.Package{Name: name, Version: version, Key: file, Size: info.Size, Stored: info.Version})
+		}
+	}
+	return index, err
+}
+
+// splitName takes the version from the name of a package.
+func splitName(s string) (name, version string, ok bool) {
+	for i := range s {
+		if s[i] == '-' && i > 0 && versionStart.MatchString(s[i+1:]) {
+			return s[:i], s[i+1:], true
+		}
+	}
+	return "", "", false
+}
+
+// Get opens a package by the name of its file.
+func (s Packages) Get(ctx context.Context, file string) (store.Object, error) {
+	return s.Store.Get(ctx, s.key(file))
+}
+
+// Presign gives a URL at which the store itself gives out a package for some time, or nothing if it does not do that.
+func (s Packages) Presign(ctx context.Context, file string, valid time.Duration) (string, error) {
+	p, ok := s.Store.(store.Presigner)
+	if !ok {
+		return "", nil
+	}
+	return p.Presign(ctx, s.key(file), valid)
+}
+
+// Reachable says whether the store answers.
+func (s Packages) Reachable(ctx context.Context) error {
+	o, err := s.Get(ctx, store.ListingName)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return o.Close()
 }

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/server"
+	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/store"
+)
+
+type serveOptions struct {
+	store, listen    string
+	binary, platform string
+	url              string
+	tokenFile        string
+	key              string
+	cert, certKey    string
+	overrides        []string
+	closed           bool
+	redirect         bool
+	behindProxy      bool
+	rate             float64
+	grace            time.Duration
+}
+
+// serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
+const serveTokenVariable = "SEALIFT_TOKEN"
+
+func (a *app) serveCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve --store URL --listen ADDRESS",
+		Short: "Give out Installers, scripts and bundles by HTTP",
+		Long: `Serve what a store has: Installers that are sent to /installer, a script for each of them by which a host installs
+itself, and its bundle, which is made of ranges of packages while it is sent. Nothing is kept here; any number of
+servers may stand before one store, and give the same bytes.
+
+An Installer gets an id that follows from it. To give one a name, a request must bear the token, which is read from
+--token-file or the environment variable ` + serveTokenVariable + `.`,
+		Example: `  sealift serve --store /srv/packages --listen :8080
+  sealift serve --store 's3://packages/stable?region=eu-central-1' --listen :443 --tls-cert tls.crt --tls-key tls.key \
+      --url https://sealift.example.com --token-file token
+  curl -fsS --data-binary @installer.yaml http://127.0.0.1:8080/installer
+  curl -fsSL http://127.0.0.1:8080/abc1234 | sudo bash
+  curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), cmd.Root(), o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.store, "store", "", "where the packages are, and where Installers are kept: a folder, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.listen, "listen", "", "address to listen on, such as :8080 or 127.0.0.1:8080")
+	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
+	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
+	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
+	flags.StringVar(&o.key, "key", "", "private key that signs the indexes of bundles")
+	flags.StringVar(&o.cert, "tls-cert", "", "certificate, PEM, with its chain")
+	flags.StringVar(&o.certKey, "tls-key", "", "its private key, PEM")
+	flags.StringArrayVar(&o.overrides, "allow-override", nil, "beginning of URLs from which an Installer may take packages by s3Override; may be repeated")
+	flags.BoolVar(&o.closed, "closed", false, "take Installers only with the token, also those without a name")
+	flags.BoolVar(&o.redirect, "redirect", false, "send clients that ask for a single package to the bucket, by a URL that is valid for an hour")
+	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
+	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second; four times as many for a moment")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on when the server is told to end")
+	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key", "sealift"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	return cmd
+}
+
+func (o serveOptions) check() error {
+	switch {
+	case o.store == "":
+		return usageError("--store is missing; see 'sealift serve --help'")
+	case o.listen == "":
+		return usageError("--listen is missing; see 'sealift serve --help'")
+	case (o.cert == "") != (o.certKey == ""):
+		return usageError("--tls-cert and --tls-key go together")
+	case o.rate <= 0:
+		return usageError("--rate must be more than 0")
+	}
+	return nil
+}
+
+func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(a.errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	if a.log.Enabled(ctx, slog.LevelDebug) {
+		log = a.log
+	}
+	token, err := readToken(o.tokenFile)
+	if err != nil {
+		return err
+	}
+	key, err := a.signingKey(o.key)
+	if err != nil {
+		return err
+	}
+	opener := store.Opener{Log: log}
+	packages, err := opener.Open(o.store)
+	if err != nil {
+		return err
+	}
+	binary, err := carriedBinary(ctx, o.binary)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, binary.Close()) }()
+	// Transfers that may go on for a while when the server is told to end read the store for as long.
+	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s, err := server.New(reads, server.Options{
+		Packages: airgap.Packages{Store: packages, Overrides: o.overrides, Opener: opener},
+		Binary:   binary, Platform: o.platform, Commands: commandNames(root), URL: o.url, Token: token, Closed: o.closed,
+		Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy, Grace: o.grace, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
+	return s.Serve(ctx, l, o.cert, o.certKey)
+}
+
+// commandNames are the commands that scripts may start on a node.
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return names
+}
+
+// readToken reads the token from its file or the environment; there may be none.
+func readToken(file string) (string, error) {
+	if file == "" {
+		return os.Getenv(serveTokenVariable), nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < 16 {
+		return "", fmt.Errorf("the token in %s has less than 16 characters; make one with: openssl rand -hex 32", file)
+	}
+	return token, nil
+}

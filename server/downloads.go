@@ -1,0 +1,173 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/store"
+)
+
+// packageSuffix is what the names of packages and bundles end with.
+const packageSuffix = ".tar.gz"
+
+// maxNames is how many packages may be asked for at once.
+const maxNames = 64
+
+// packageForm is the name of a package without its suffix.
+var packageForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,254}$`)
+
+// getBundle sends the bundle of an Installer, or what has changed in it since another one.
+func (s *Server) getBundle(w http.ResponseWriter, r *http.Request) error {
+	id, ok := strings.CutSuffix(r.PathValue("file"), packageSuffix)
+	if !ok {
+		return problem(http.StatusNotFound, "a bundle is called <id>.tar.gz")
+	}
+	return s.sendBundle(w, r, id, nil, r.URL.Query().Get("since"))
+}
+
+// getSupplement sends some packages in one archive.
+func (s *Server) getSupplement(w http.ResponseWriter, r *http.Request) error {
+	list, ok := strings.CutSuffix(r.PathValue("file"), packageSuffix)
+	if !ok {
+		return problem(http.StatusNotFound, "packages are asked for as <name>-<version>,<name>-<version>.tar.gz")
+	}
+	wanted, err := names(list)
+	if err != nil {
+		return err
+	}
+	return s.sendBundle(w, r, r.PathValue("id"), wanted, "")
+}
+
+func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, wanted []string, since string) error {
+	installer, err := s.loadInstaller(r.Context(), id)
+	if err != nil {
+		return err
+	}
+	plan, err := s.plans.get(r.Context(), question{installer: installer, folder: folderOf(r), names: wanted, since: since})
+	if err != nil {
+		return err
+	}
+	reader, err := plan.Open(r.Context())
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	w.Header().Set("Sealift-Index", plan.Digest)
+	err = s.send(w, r, content{ReaderAt: reader, size: plan.Size(), tag: plan.Tag, name: id + packageSuffix})
+	if errors.Is(err, store.ErrChanged) {
+		s.plans.forget(plan)
+	}
+	return s.broken(w, r, err)
+}
+
+// getPackage sends a package as it is, or tells where the store itself gives it out.
+func (s *Server) getPackage(w http.ResponseWriter, r *http.Request) error {
+	file := r.PathValue("file")
+	if name, ok := strings.CutSuffix(file, packageSuffix); !ok || !packageForm.MatchString(name) {
+		return problem(http.StatusNotFound, "a package is called <name>-<version>.tar.gz")
+	}
+	packages := s.options.Packages
+	packages.Folder = folderOf(r)
+	if s.options.Redirect {
+		if at, err := packages.Presign(r.Context(), file, presignedFor); err != nil || at != "" {
+			if err == nil {
+				http.Redirect(w, r, at, http.StatusFound)
+			}
+			return err
+		}
+	}
+	object, err := packages.Get(r.Context(), file)
+	if err != nil {
+		return err
+	}
+	defer object.Close()
+	tag := object.SHA256()
+	if tag == "" {
+		tag = fmt.Sprintf("%x", sha256.Sum256([]byte(object.Version())))
+	}
+	return s.broken(w, r, s.send(w, r, content{ReaderAt: object, size: object.Size(), tag: tag, name: file}))
+}
+
+// presignedFor is how long a URL of the store may be used.
+const presignedFor = time.Hour
+
+// getBinary sends the sealift for the nodes, in an archive by itself.
+func (s *Server) getBinary(w http.ResponseWriter, r *http.Request) error {
+	if r.PathValue("digest") != s.options.Binary.SHA256() || r.PathValue("file") != binaryFile {
+		return problem(http.StatusNotFound, "the server has another sealift; ask for the script again")
+	}
+	data, size := s.options.Binary.Archive()
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	return s.broken(w, r, s.send(w, r, content{ReaderAt: data, size: size, tag: s.options.Binary.SHA256() + "-member", name: binaryFile}))
+}
+
+// getPackages lists the packages.
+func (s *Server) getPackages(w http.ResponseWriter, r *http.Request) error {
+	packages := s.options.Packages
+	packages.Folder = folderOf(r)
+	index, err := packages.List(r.Context())
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	writeJSON(w, http.StatusOK, "application/json", index)
+	return nil
+}
+
+// content is what is sent: some of it, if that is asked for.
+type content struct {
+	io.ReaderAt
+	size int64
+	tag  string // the same for the same bytes
+	name string // to keep it under
+}
+
+// send answers GET and HEAD with ranges and conditions (RFC 9110 §13, §14). The error is one of reading, after the answer has
+// begun.
+func (s *Server) send(w http.ResponseWriter, r *http.Request, c content) error {
+	h := w.Header()
+	h.Set("Content-Type", "application/gzip")
+	h.Set("ETag", `"`+c.tag+`"`)
+	h.Set("Content-Disposition", `attachment; filename="`+c.name+`"`)
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "no-cache") // ask whether it is still the same
+	}
+	t := &transfer{SectionReader: io.NewSectionReader(c, 0, c.size), control: http.NewResponseController(w)}
+	http.ServeContent(w, r, "", time.Time{}, t)
+	return t.err
+}
+
+// transfer is a content on its way. It remembers why it could not be read.
+type transfer struct {
+	*io.SectionReader
+	control *http.ResponseController
+	err     error
+}
+
+func (t *transfer) Read(p []byte) (int, error) {
+	_ = t.control.SetWriteDeadline(time.Now().Add(stallTime)) // not possible in tests without a connection
+	n, err := t.SectionReader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.err = err
+	}
+	return n, err
+}
+
+// broken ends the connection when an answer could not be finished, so that nobody takes it for complete.
+func (s *Server) broken(w http.ResponseWriter, r *http.Request, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		return nil
+	}
+	if seen, ok := w.(*observed); ok {
+		seen.aborted = true
+	}
+	s.log.Error("transfer aborted", "path", r.URL.Path, "client", s.client(r), "error", err)
+	panic(http.ErrAbortHandler)
+}

@@ -1,0 +1,169 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/store/release"
+)
+
+// ServeHTTP implements http.Handler: what every request goes through before it is looked at.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	if s.options.URL != "" && strings.HasPrefix(s.options.URL, "https:") || r.TLS != nil {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+	if r.URL.Path != "/healthz" && !s.limits.allow(s.client(r)) {
+		h.Set("Retry-After", "1")
+		s.metrics.refused.Inc()
+		writeProblem(w, problem(http.StatusTooManyRequests, "too many requests from this address; wait a second"))
+		return
+	}
+	clean := path.Clean(r.URL.Path)
+	if r.URL.Path != clean && r.URL.Path != clean+"/" || strings.ContainsAny(r.URL.Path, "\\\x00") {
+		writeProblem(w, problem(http.StatusBadRequest, "the path has empty parts, '.', '..' or characters that no name has; leave them out"))
+		return
+	}
+	r, err := withRelease(r, clean)
+	if err != nil {
+		writeProblem(w, asProblem(err))
+		return
+	}
+	s.mux.ServeHTTP(w, r)
+}
+
+type releaseKey struct{}
+
+// withRelease takes the release out of /version/<release>/… and /bundle/version/<release>/…, which are asked for as without.
+func withRelease(r *http.Request, clean string) (*http.Request, error) {
+	prefix, rest := "/", ""
+	switch {
+	case strings.HasPrefix(clean, "/version/"):
+		rest = strings.TrimPrefix(clean, "/version/")
+	case strings.HasPrefix(clean, "/bundle/version/"):
+		prefix, rest = "/bundle/", strings.TrimPrefix(clean, "/bundle/version/")
+	}
+	folder := ""
+	if rest != "" {
+		name, below, ok := strings.Cut(rest, "/")
+		if !ok {
+			return nil, problem(http.StatusNotFound, "after the release comes the id of an Installer")
+		}
+		var err error
+		if folder, err = release.KURLFolder("dist", name); err != nil {
+			return nil, problem(http.StatusBadRequest, err.Error())
+		}
+		clean = prefix + below
+	}
+	r = r.WithContext(context.WithValue(r.Context(), releaseKey{}, folder))
+	u := *r.URL
+	u.Path, u.RawPath = clean, ""
+	r.URL = &u
+	return r, nil
+}
+
+// folderOf is the folder of the release that is asked for; empty for that of the store itself.
+func folderOf(r *http.Request) string {
+	folder, _ := r.Context().Value(releaseKey{}).(string)
+	return folder
+}
+
+// client is the address that a request comes from.
+func (s *Server) client(r *http.Request) string {
+	if s.options.BehindProxy {
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		if last := strings.TrimSpace(hops[len(hops)-1]); net.ParseIP(last) != nil {
+			return last
+		}
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// handler measures and logs a route, and tells a client of its errors.
+func (s *Server) handler(route route) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		begin := time.Now()
+		seen := &observed{ResponseWriter: w, status: http.StatusOK}
+		s.metrics.busy.Inc()
+		defer func() {
+			s.metrics.busy.Dec()
+			s.metrics.observe(route, seen, time.Since(begin))
+			s.tell(route, r, seen, time.Since(begin))
+		}()
+		err := route.handle(seen, r)
+		if err == nil || r.Context().Err() != nil {
+			return
+		}
+		p := asProblem(err)
+		if p.Status >= http.StatusInternalServerError {
+			s.log.Error("request failed", "path", r.URL.Path, "error", err)
+		}
+		writeProblem(seen, p)
+	})
+}
+
+// tell logs a request: those that may change something as audit lines.
+func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Duration) {
+	words := []any{"method", r.Method, "path", r.URL.Path, "status", seen.status, "client", s.client(r), "bytes", seen.bytes, "took", took.Round(time.Millisecond)}
+	if folder := folderOf(r); folder != "" {
+		words = append(words, "release", path.Base(folder))
+	}
+	if route.audited {
+		s.log.Info("audit", append(words, "installer", seen.id, "token", r.Header.Get("Authorization") != "")...)
+		return
+	}
+	s.log.Debug("request", words...)
+}
+
+// observed is an answer of which status and size are remembered.
+type observed struct {
+	http.ResponseWriter
+	status  int
+	bytes   int64
+	aborted bool
+	id      string // of the Installer that was stored
+}
+
+func (o *observed) WriteHeader(status int) {
+	o.status = status
+	o.ResponseWriter.WriteHeader(status)
+}
+
+func (o *observed) Write(p []byte) (int, error) {
+	n, err := o.ResponseWriter.Write(p)
+	o.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
+
+// notFound answers what no route is for: another method of the same path, or nothing.
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := s.mux.Handler(other); pattern != "/" && pattern != "" {
+			allowed = append(allowed, method)
+		}
+	}
+	if len(allowed) == 0 || slices.Contains(allowed, r.Method) {
+		writeProblem(w, problem(http.StatusNotFound, "there is nothing at this path; /openapi.json tells what is"))
+		return
+	}
+	w.Header().Set("Allow", strings.Join(allowed, ", "))
+	writeProblem(w, problem(http.StatusMethodNotAllowed, fmt.Sprintf("%s is not possible here; possible: %s", r.Method, strings.Join(allowed, ", "))))
+}

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"container/list"
+	"sync"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxClients is how many addresses are remembered. Who is forgotten begins anew.
+	maxClients = 10_000
+	// burst is how many times the rate a client may make at once: a node fetches many ranges.
+	burst = 4
+)
+
+// limits bounds the requests of each client.
+type limits struct {
+	rate rate.Limit
+	mu   sync.Mutex
+	by   map[string]*list.Element // of *bucket
+	used *list.List               // the bucket used last in front
+}
+
+type bucket struct {
+	client  string
+	limiter *rate.Limiter
+}
+
+func newLimits(perSecond float64) *limits {
+	return &limits{rate: rate.Limit(perSecond), by: make(map[string]*list.Element), used: list.New()}
+}
+
+// allow counts a request, unless it is one too many.
+func (l *limits) allow(client string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, ok := l.by[client]; ok {
+		l.used.MoveToFront(e)
+		return e.Value.(*bucket).limiter.Allow()
+	}
+	if l.used.Len() == maxClients {
+		oldest := l.used.Back()
+		delete(l.by, oldest.Value.(*bucket).client)
+		l.used.Remove(oldest)
+	}
+	b := &bucket{client, rate.NewLimiter(l.rate, max(1, int(burst*float64(l.rate))))}
+	l.by[client] = l.used.PushFront(b)
+	return b.limiter.Allow()
+}

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics is what the server counts, in a registry of its own.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	sent     *prometheus.CounterVec
+	aborted  *prometheus.CounterVec
+	busy     prometheus.Gauge
+	refused  prometheus.Counter
+	planned  *prometheus.CounterVec
+	handler  http.Handler
+}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealift_http_requests_total", Help: "Requests that were answered."}, []string{"route", "method", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "sealift_http_request_duration_seconds", Help: "Time until a request was answered whole.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"route"}),
+		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealift_http_sent_bytes_total", Help: "Bytes of answers."}, []string{"route"}),
+		aborted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealift_transfers_aborted_total", Help: "Answers that were broken off because the store failed."}, []string{"route"}),
+		busy: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "sealift_http_requests_in_flight", Help: "Requests that are being answered."}),
+		refused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sealift_http_requests_refused_total", Help: "Requests beyond the rate of a client."}),
+		planned: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "sealift_bundle_plans_total", Help: "Plans of bundles that were needed, by whether one was remembered."}, []string{"remembered"}),
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.requests, m.duration, m.sent, m.aborted, m.busy, m.refused, m.planned,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+	return m
+}
+
+func (m *metrics) observe(r route, seen *observed, took time.Duration) {
+	m.requests.WithLabelValues(r.pattern, r.method, strconv.Itoa(seen.status)).Inc()
+	m.duration.WithLabelValues(r.pattern).Observe(took.Seconds())
+	m.sent.WithLabelValues(r.pattern).Add(float64(seen.bytes))
+	if seen.aborted {
+		m.aborted.WithLabelValues(r.pattern).Inc()
+	}
+}
+
+func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
+	m.handler.ServeHTTP(w, r)
+	return nil
+}

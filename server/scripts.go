@@ -1,0 +1,74 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/server/airgap"
+)
+
+// binaryFile is the name of the archive with the sealift for the nodes.
+const binaryFile = "sealift.tar.gz"
+
+var (
+	// plainHost and plainPath are what may stand in a script: nothing that a shell would take for more than text.
+	plainHost = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/?$`)
+)
+
+// getScript sends the script that makes a node by the Installer of an id: install.sh, also under the id alone, join.sh,
+// upgrade.sh, and tasks.sh, which is told by its first word what to do.
+func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
+	id, name := r.PathValue("id"), r.PathValue("script")
+	if name == "" {
+		name = "install.sh"
+	}
+	command, ok := strings.CutSuffix(name, ".sh")
+	if !ok || !slices.Contains([]string{"install", "join", "upgrade", "tasks"}, command) {
+		return problem(http.StatusNotFound, "there are install.sh, join.sh, upgrade.sh and tasks.sh")
+	}
+	if command != "tasks" && !slices.Contains(s.options.Commands, command) {
+		return problem(http.StatusNotFound, fmt.Sprintf("the sealift that this server gives to nodes has no command %s", command))
+	}
+	if _, err := s.loadInstaller(r.Context(), id); err != nil {
+		return err
+	}
+	base, err := s.baseURL(r)
+	if err != nil {
+		return err
+	}
+	script := airgap.Script{
+		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Command: command,
+		URL: base + releasePath(r) + "/" + id, BinaryURL: base + "/bin/" + s.options.Binary.SHA256() + "/" + binaryFile,
+	}
+	w.Header().Set("Content-Type", "text/x-shellscript; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-cache")
+	_, _ = w.Write(script.Text()) // a client that has gone gets nothing
+	return nil
+}
+
+// baseURL is how clients reach the server.
+func (s *Server) baseURL(r *http.Request) (string, error) {
+	if s.options.URL != "" {
+		return s.options.URL, nil
+	}
+	if !plainHost.MatchString(r.Host) {
+		return "", problem(http.StatusBadRequest, "the Host of the request is not the name or address of a server")
+	}
+	if r.TLS != nil {
+		return "https://" + r.Host, nil
+	}
+	return "http://" + r.Host, nil
+}
+
+// releasePath is the beginning of paths that are about a release.
+func releasePath(r *http.Request) string {
+	if folder := folderOf(r); folder != "" {
+		return "/version/" + path.Base(folder)
+	}
+	return ""
+}

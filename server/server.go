@@ -1,0 +1,187 @@
+// Package server gives Installers, scripts and bundles to whoever asks by HTTP. It keeps nothing: Installers are objects in the
+// store beside the packages, bundles are made of ranges of packages while they are sent, and every replica in front of the
+// same store gives the same bytes.
+//
+// The package never builds a package, never runs anything, and sends no request to an address that an Installer names, unless
+// its operator allows that address.
+package server
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/server/airgap"
+)
+
+// Options says what is served. Packages, Binary and Platform are needed.
+type Options struct {
+	Packages airgap.Packages // also where Installers are kept
+	// Binary is the sealift for the nodes, and Platform the platform it was built for, such as linux/amd64.
+	Binary   *bundle.Member
+	Platform string
+	// Commands are those of that sealift which scripts may start: install, join, upgrade.
+	Commands []string
+	// URL is how clients reach the server, such as https://sealift.example.com; empty: as the request says.
+	URL string
+	// Token is what a request must bear to give an Installer a name; empty: nobody can.
+	Token string
+	// Closed says that the token is needed for every Installer, not only for those with a name.
+	Closed bool
+	// Redirect lets clients fetch single packages from the store itself, where it can give out URLs for that.
+	Redirect bool
+	// Key signs the indexes of bundles, if it is not nil.
+	Key *signature.Key
+	// Rate is how many requests a client may make in a second, in the long run; 0 means 50. For a short time it may be four
+	// times as many.
+	Rate float64
+	// BehindProxy says that the last address of X-Forwarded-For is the client's.
+	BehindProxy bool
+	// Grace is how long transfers may go on when the server is told to end; 0 means 30 seconds.
+	Grace time.Duration
+	Log   *slog.Logger // nil means to log nothing
+}
+
+// Server answers requests.
+type Server struct {
+	options Options
+	mux     *http.ServeMux
+	plans   *plans
+	limits  *limits
+	metrics *metrics
+	log     *slog.Logger
+}
+
+// The patience with clients.
+const (
+	headerTime = 10 * time.Second // for the header of a request
+	bodyTime   = 30 * time.Second // for its body
+	stallTime  = time.Minute      // for the next piece of an answer to be taken
+	idleTime   = 2 * time.Minute  // for the next request
+	maxHeader  = 32 << 10         // bytes
+)
+
+// New makes a server. Plans of bundles that it remembers read the store until ctx ends.
+func New(ctx context.Context, o Options) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Grace == 0 {
+		o.Grace = 30 * time.Second
+	}
+	if o.Rate == 0 {
+		o.Rate = 50
+	}
+	if o.URL != "" {
+		u, err := url.Parse(o.URL)
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || !plainHost.MatchString(u.Host) || !plainPath.MatchString(u.Path) {
+			return nil, fmt.Errorf("%q is not the URL of a server, such as https://sealift.example.com", o.URL)
+		}
+		o.URL = strings.TrimSuffix(o.URL, "/")
+	}
+	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics()}
+	s.plans = newPlans(ctx, s)
+	s.mux = http.NewServeMux()
+	for _, r := range s.routes() {
+		s.mux.Handle(r.method+" "+r.pattern, s.handler(r))
+	}
+	s.mux.HandleFunc("/", s.notFound)
+	return s, nil
+}
+
+// route is one thing that can be asked for. Every handler returns what went wrong before it has answered anything.
+type route struct {
+	method  string // GET stands for HEAD, too
+	pattern string
+	handle  func(w http.ResponseWriter, r *http.Request) error
+	audited bool // whether it may change something
+}
+
+func (s *Server) routes() []route {
+	return []route{
+		{"POST", "/installer", s.postInstaller, true},
+		{"PUT", "/installer/{name}", s.putInstaller, true},
+		{"POST", "/installer/validate", s.validateInstaller, false},
+		{"GET", "/installer/{id}", s.getInstaller, false},
+		{"GET", "/{id}", s.getScript, false},
+		{"GET", "/{id}/{script}", s.getScript, false},
+		{"GET", "/bundle/{file}", s.getBundle, false},
+		{"GET", "/bundle/{id}/packages/{file}", s.getSupplement, false},
+		{"GET", "/dist/{file}", s.getPackage, false},
+		{"GET", "/bin/{digest}/{file}", s.getBinary, false},
+		{"GET", "/api/packages", s.getPackages, false},
+		{"GET", "/openapi.json", s.getOpenAPI, false},
+		{"GET", "/healthz", s.getHealth, false},
+		{"GET", "/readyz", s.getReady, false},
+		{"GET", "/metrics", s.metrics.serve, false},
+	}
+}
+
+// Serve answers the connections of l until ctx ends, and then those under way for as long as Grace says. With files for a
+// certificate it speaks TLS.
+func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
+	h := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan error, 1)
+	go func() {
+		if certFile != "" {
+			ended <- h.ServeTLS(l, certFile, keyFile)
+		} else {
+			ended <- h.Serve(l)
+		}
+	}()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	s.log.Info("ending", "grace", s.options.Grace)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
+	defer cancel()
+	err := h.Shutdown(grace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn("transfers were cut off", "after", s.options.Grace)
+		err = h.Close()
+	}
+	<-ended
+	return err
+}
+
+// Close gives free what remembered plans hold open.
+func (s *Server) Close() error { return s.plans.close() }
+
+func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
+	writeJSON(w, http.StatusOK, "application/json", map[string]string{"status": "ok"})
+	return nil
+}
+
+// getReady asks the store for something small.
+func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
+	ctx, cancel := context.WithTimeout(r.Context(), headerTime)
+	defer cancel()
+	if err := s.options.Packages.Reachable(ctx); err != nil {
+		s.log.Warn("not ready", "error", err)
+		return problem(http.StatusServiceUnavailable, "the store does not answer")
+	}
+	return s.getHealth(w, r)
+}
+
+//go:embed openapi.json
+var openAPI []byte
+
+func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(openAPI) // a client that has gone gets nothing
+	return nil
+}

@@ -1,0 +1,457 @@
+package server_test
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/server"
+	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/objects"
+)
+
+var platform = runtime.GOOS + "/" + runtime.GOARCH
+
+const token = "a-token-for-tests-only"
+
+// layer is what both packages have: large, and not to be compressed.
+var layer = func() []byte {
+	data := make([]byte, 8_000_000)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	copy(data, []byte{0x1f, 0x8b})
+	return data
+}()
+
+// pack makes the package of an add-on.
+func pack(t *testing.T, name, version string, files map[string]string) []byte {
+	t.Helper()
+	p := bundle.Package{Name: name, Version: version, Platforms: []string{platform}}
+	dir := bundle.AddOnDir(name, version)
+	for path, text := range files {
+		p.Files = append(p.Files, bundle.BytesFile(dir+"/"+path, 0o644, []byte(text)))
+	}
+	p.Files = append(p.Files, bundle.BytesFile(dir+"/layer", 0o644, layer))
+	var buf bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &buf, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
+func put(t *testing.T, s store.Store, key string, data []byte) {
+	t.Helper()
+	if _, err := s.Put(t.Context(), key, store.Bytes(data)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// fill puts the packages of two add-ons into a store.
+func fill(t *testing.T, s store.Store) {
+	t.Helper()
+	put(t, s, "base-1.0.tar.gz", pack(t, "base", "1.0", map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "provides: [thing]\n"}))
+	put(t, s, "base-1.1.tar.gz", pack(t, "base", "1.1", map[string]string{"Manifest": "", "install.sh": "base() { :; }\n", "addon.yaml": "provides: [thing]\n"}))
+	put(t, s, "user-2.0.tar.gz", pack(t, "user", "2.0", map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "requires: [thing]\noptions:\n  size: {type: integer}\n"}))
+	put(t, s, "dist/v9/base-1.0.tar.gz", pack(t, "base", "1.0", map[string]string{"Manifest": "", "install.sh": "released() { :; }\n", "addon.yaml": "provides: [thing]\n"}))
+}
+
+func open(t *testing.T, location string) store.Store {
+	t.Helper()
+	s, err := store.Opener{Retry: store.Retry{Attempts: 2, Wait: time.Millisecond}}.Open(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// serve runs a server before a store until the test ends.
+func serve(t *testing.T, s store.Store, change func(*server.Options)) *httptest.Server {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "sealift")
+	if err := os.WriteFile(name, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	binary, err := airgap.Binary(t.Context(), name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := server.Options{Packages: airgap.Packages{Store: s}, Binary: binary, Platform: platform,
+		Commands: []string{"install"}, Token: token, Rate: 1e6}
+	if change != nil {
+		change(&o)
+	}
+	h, err := server.New(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(h)
+	t.Cleanup(func() {
+		front.Close()
+		_ = h.Close()
+		_ = binary.Close()
+	})
+	return front
+}
+
+// folder is a server before a folder with the packages.
+func folder(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := open(t, t.TempDir())
+	fill(t, s)
+	return serve(t, s, nil)
+}
+
+func installer(addOns string) string {
+	return "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n" + addOns
+}
+
+const both = "  base: {version: '1.0'}\n  user: {version: '2.0'}\n"
+
+type answer struct {
+	*http.Response
+	body []byte
+	err  error // of reading the body
+}
+
+// ask sends a request; header has names and values in turn.
+func ask(t *testing.T, method, url, body string, header ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{&http.Response{Header: http.Header{}}, nil, err}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	return answer{resp, data, err}
+}
+
+// post stores an Installer and returns its id.
+func post(t *testing.T, base, text string) string {
+	t.Helper()
+	a := ask(t, "POST", base+"/installer", text, "Accept", "application/json")
+	var got struct{ ID string }
+	if err := json.Unmarshal(a.body, &got); err != nil || got.ID == "" {
+		t.Fatalf("%s: %s", a.Status, a.body)
+	}
+	return got.ID
+}
+
+func TestTheSameInstallerHasTheSameURL(t *testing.T) {
+	s := folder(t)
+	first := ask(t, "POST", s.URL+"/installer", installer(both))
+	second := ask(t, "POST", s.URL+"/installer", installer("  user: {version: '2.0'}\n  base: {version: '1.0'}\n"))
+	if first.StatusCode != http.StatusCreated || second.StatusCode != http.StatusOK || !bytes.Equal(first.body, second.body) {
+		t.Errorf("%s %s, then %s %s", first.Status, first.body, second.Status, second.body)
+	}
+	named := ask(t, "PUT", s.URL+"/installer/demo", installer(both), "Authorization", "Bearer "+token)
+	if named.StatusCode != http.StatusOK || !strings.HasSuffix(string(named.body), "/demo\n") {
+		t.Errorf("%s %s", named.Status, named.body)
+	}
+	if got := ask(t, "GET", s.URL+"/installer/demo", ""); !strings.Contains(string(got.body), "name: demo") {
+		t.Errorf("%s", got.body)
+	}
+	checked := ask(t, "POST", s.URL+"/installer/validate", installer("  base: {version: latest}\n"))
+	if checked.StatusCode != http.StatusOK || !strings.Contains(string(checked.body), `version: \"1.1\"`) {
+		t.Errorf("%s %s", checked.Status, checked.body)
+	}
+}
+
+func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
+	s := folder(t)
+	id := post(t, s.URL, installer(both))
+	for name, row := range map[string]struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		"no YAML":                {"POST", "/installer", "a: [", 422, "mistakes"},
+		"unknown key":            {"POST", "/installer", installer(both) + "more: 1\n", 422, "more"},
+		"unknown version":        {"POST", "/installer", installer("  base: {version: '7'}\n"), 422, "it has base-1.0.tar.gz, base-1.1.tar.gz"},
+		"unknown line":           {"POST", "/installer", installer("  base: {version: 7.x}\n"), 422, "no package base of version 7.x"},
+		"missing provider":       {"POST", "/installer", installer("  user: {version: '2.0'}\n"), 422, "requires thing"},
+		"wrong option":           {"POST", "/installer", installer("  base: {version: '1.0'}\n  user: {version: '2.0', size: big}\n"), 422, "size must be of type integer"},
+		"address of its own":     {"POST", "/installer", installer("  flannel: {version: '1.0', s3Override: 'http://169.254.169.254/x-1.0.tar.gz'}\n"), 422, "--allow-override"},
+		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "at most 1 MiB"},
+		"name without a token":   {"PUT", "/installer/demo", installer(both), 401, "Bearer"},
+		"name that is an id":     {"PUT", "/installer/abcdef1", installer(both), 400, "hexadecimal"},
+		"name of the server":     {"PUT", "/installer/bundle", installer(both), 400, "another meaning"},
+		"out of the folder":      {"GET", "/installer/..%2f..%2fetc%2fpasswd", "", 400, "leave them out"},
+		"dots":                   {"GET", "/bundle/../../x", "", 400, "leave them out"},
+		"dots in a release":      {"GET", "/version/../" + id, "", 400, "leave them out"},
+		"unknown release":        {"GET", "/bundle/version/v1/" + id + ".tar.gz", "", 422, "no package"},
+		"unknown Installer":      {"GET", "/abc1234", "", 404, "no Installer abc1234"},
+		"unknown bundle":         {"GET", "/bundle/abc1234.tar.gz", "", 404, "no Installer abc1234"},
+		"odd id":                 {"GET", "/bundle/A_b.tar.gz", "", 400, "no id"},
+		"unknown script":         {"GET", "/" + id + "/rm.sh", "", 404, "install.sh"},
+		"command that is not":    {"GET", "/" + id + "/upgrade.sh", "", 404, "no command upgrade"},
+		"unknown package":        {"GET", "/dist/none-1.tar.gz", "", 404, "nothing of that name"},
+		"Installer as package":   {"GET", "/dist/index.json", "", 404, "<name>-<version>.tar.gz"},
+		"unknown binary":         {"GET", "/bin/00/sealift.tar.gz", "", 404, "another sealift"},
+		"since what":             {"GET", "/bundle/" + id + ".tar.gz?since=x", "", 400, "sha256"},
+		"since an unknown one":   {"GET", "/bundle/" + id + ".tar.gz?since=" + strings.Repeat("0", 64), "", 404, "whole bundle"},
+		"packages without names": {"GET", "/bundle/" + id + "/packages/,.tar.gz", "", 400, "<name>-<version>"},
+		"no method":              {"DELETE", "/installer/" + id, "", 405, "possible: GET, PUT"},
+		"nothing":                {"GET", "/a/b/c/d", "", 404, "openapi.json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			auth := ""
+			if strings.HasPrefix(name, "name ") && row.status != 401 {
+				auth = "Bearer " + token
+			}
+			a := ask(t, row.method, s.URL+row.path, row.body, "Authorization", auth)
+			var p server.Problem
+			if err := json.Unmarshal(a.body, &p); err != nil {
+				t.Fatalf("%s: %s", a.Status, a.body)
+			}
+			if a.StatusCode != row.status || p.Status != row.status || !strings.Contains(p.Detail, row.want) || a.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%s %+v, want %d and %q", a.Status, p, row.status, row.want)
+			}
+		})
+	}
+}
+
+func TestReplicasGiveTheSameBytes(t *testing.T) {
+	s := open(t, t.TempDir())
+	fill(t, s)
+	one, two := serve(t, s, nil), serve(t, s, nil)
+	at := "/bundle/" + post(t, one.URL, installer(both)) + ".tar.gz"
+	a, b := ask(t, "GET", one.URL+at, ""), ask(t, "GET", two.URL+at, "")
+	if a.StatusCode != http.StatusOK || !bytes.Equal(a.body, b.body) || a.Header.Get("ETag") != b.Header.Get("ETag") || a.ContentLength != int64(len(a.body)) {
+		t.Fatalf("%s, %d and %d bytes, ETags %s and %s", a.Status, len(a.body), len(b.body), a.Header.Get("ETag"), b.Header.Get("ETag"))
+	}
+	if len(a.body) > len(layer)*3/2 {
+		t.Errorf("%d bytes of two packages that share %d", len(a.body), len(layer))
+	}
+	dir := t.TempDir()
+	tar := exec.CommandContext(t.Context(), "tar", "xzf", "-", "-C", dir)
+	tar.Stdin = bytes.NewReader(a.body)
+	if out, err := tar.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("tar: %v %s", err, out)
+	}
+	for _, name := range []string{"addons/base/1.0/layer", "addons/user/2.0/layer"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, layer) {
+			t.Errorf("%s: %v, %d bytes", name, err, len(got))
+		}
+	}
+	tag := a.Header.Get("ETag")
+	head := ask(t, "HEAD", two.URL+at, "")
+	part := ask(t, "GET", two.URL+at, "", "Range", "bytes=5000000-5999999", "If-Range", tag)
+	if head.ContentLength != int64(len(a.body)) || part.StatusCode != http.StatusPartialContent || !bytes.Equal(part.body, a.body[5_000_000:6_000_000]) {
+		t.Errorf("HEAD %d, range %s %d bytes", head.ContentLength, part.Status, len(part.body))
+	}
+	if whole := ask(t, "GET", two.URL+at, "", "Range", "bytes=5-", "If-Range", `"another"`); whole.StatusCode != http.StatusOK || len(whole.body) != len(a.body) {
+		t.Errorf("range of another bundle: %s", whole.Status)
+	}
+	if same := ask(t, "GET", two.URL+at, "", "If-None-Match", tag); same.StatusCode != http.StatusNotModified {
+		t.Errorf("unchanged: %s", same.Status)
+	}
+	if none := ask(t, "GET", two.URL+at, "", "Range", "bytes=99999999999-"); none.StatusCode != http.StatusRequestedRangeNotSatisfiable {
+		t.Errorf("behind the end: %s", none.Status)
+	}
+}
+
+func TestReleasesSupplementsAndUpdates(t *testing.T) {
+	s := folder(t)
+	id := post(t, s.URL, installer("  base: {version: '1.0'}\n"))
+	archive := func(path string) *bundle.Archive {
+		t.Helper()
+		a := ask(t, "GET", s.URL+path, "")
+		got, err := bundle.NewArchive(bytes.NewReader(a.body), int64(len(a.body)))
+		if err != nil {
+			t.Fatalf("%s: %s: %v", path, a.Status, err)
+		}
+		return got
+	}
+	whole := archive("/bundle/" + id + ".tar.gz")
+	if got, err := archive("/bundle/version/v9/"+id+".tar.gz").ReadFile("addons/base/1.0/install.sh", 100); err != nil || !strings.HasPrefix(string(got), "released()") {
+		t.Errorf("the package of the release has %q, %v", got, err)
+	}
+	if err := archive("/bundle/" + id + "/packages/base-1.0,base-1.1.tar.gz").Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := archive("/dist/base-1.1.tar.gz").Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	newer := post(t, s.URL, installer("  base: {version: 1.x}\n"))
+	update := archive("/bundle/" + newer + ".tar.gz?since=" + whole.Digest)
+	if err := update.WithBase(whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := update.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if e, ok := update.Entry("addons/base/1.1/layer"); !ok || e.Encoding != bundle.InBase {
+		t.Errorf("the update has the layer as %+v", e)
+	}
+	var index struct {
+		Packages []struct{ Name, Version string }
+	}
+	if a := ask(t, "GET", s.URL+"/api/packages", ""); json.Unmarshal(a.body, &index) != nil || len(index.Packages) != 3 {
+		t.Errorf("%s: %s", a.Status, a.body)
+	}
+}
+
+func TestScriptStartsTheServersSealift(t *testing.T) {
+	s := folder(t)
+	id := post(t, s.URL, installer(both))
+	run := func(path string, args ...string) (string, error) {
+		script := ask(t, "GET", s.URL+path, "")
+		cmd := exec.CommandContext(t.Context(), "bash", append([]string{"-s", "--"}, args...)...)
+		cmd.Stdin = bytes.NewReader(script.body)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := run("/"+id, "yes"); err != nil || !strings.Contains(out, "sealift got: install --from "+s.URL+"/"+id+" --yes\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := run("/version/v9/" + id + "/install.sh"); err != nil || !strings.Contains(out, "install --from "+s.URL+"/version/v9/"+id+"\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := run("/"+id+"/tasks.sh", "reset", "--yes"); err != nil || !strings.Contains(out, "sealift got: reset --yes\n") {
+		t.Errorf("%v: %s", err, out)
+	}
+	if a := ask(t, "GET", s.URL+"/"+id, "", "Host", "x"); a.StatusCode != http.StatusOK {
+		t.Errorf("%s", a.Status)
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), "GET", s.URL+"/"+id, nil)
+	req.Host = "x';reboot;'"
+	if resp, err := http.DefaultClient.Do(req); err == nil {
+		_ = resp.Body.Close()
+		if resp.StatusCode != http.StatusBadRequest {
+			t.Errorf("a Host that is shell code: %s", resp.Status)
+		}
+	}
+}
+
+func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
+	s := open(t, t.TempDir())
+	front := serve(t, s, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one, and nothing more for a quarter of an hour
+	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s", a.Status, a.body)
+	}
+	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%s", a.Status)
+	}
+}
+
+func TestOpenAPIDescribesEveryRoute(t *testing.T) {
+	s := folder(t)
+	var doc struct {
+		Paths map[string]map[string]json.RawMessage
+	}
+	if err := json.Unmarshal(ask(t, "GET", s.URL+"/openapi.json", "").body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	described := map[string]bool{}
+	for path, methods := range doc.Paths {
+		for method := range methods {
+			described[strings.ToUpper(method)+" "+path] = true
+		}
+	}
+	for _, route := range server.Routes() {
+		if !described[route] {
+			t.Errorf("%s is not described", route)
+		}
+		delete(described, route)
+	}
+	for route := range described {
+		t.Errorf("%s is described, but not there", route)
+	}
+}
+
+// line is a server before a bucket whose line can be made to fail.
+func line(t *testing.T) (*objects.Line, *httptest.Server) {
+	t.Helper()
+	o := objects.Start(t)
+	fill(t, open(t, o.URL("")))
+	l := o.Line(t)
+	return l, serve(t, open(t, l.URL("")), nil)
+}
+
+func TestFaultsOfTheStoreAbortATransfer(t *testing.T) {
+	l, s := line(t)
+	at := s.URL + "/bundle/" + post(t, s.URL, installer(both)) + ".tar.gz"
+	whole := ask(t, "GET", at, "")
+	if whole.err != nil || whole.StatusCode != http.StatusOK {
+		t.Fatalf("%s %v", whole.Status, whole.err)
+	}
+	large := func(r *http.Request) bool {
+		return r.Method == "GET" && strings.HasSuffix(r.URL.Path, "base-1.0.tar.gz")
+	}
+	for name, fault := range map[string]objects.Fault{
+		"answers 503":             {Status: http.StatusServiceUnavailable},
+		"connection breaks":       {CutAnswer: objects.After(100_000)},
+		"object vanishes":         {Status: http.StatusNotFound},
+		"object is another's now": {Status: http.StatusPreconditionFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.Plan(func(r *http.Request) objects.Fault {
+				if large(r) {
+					return fault
+				}
+				return objects.Fault{}
+			})
+			a := ask(t, "GET", at, "")
+			if a.StatusCode == http.StatusOK && a.err == nil && len(a.body) == len(whole.body) && !bytes.Equal(a.body, whole.body) {
+				t.Fatal("a wrong archive that looks complete")
+			}
+			if a.err == nil && a.StatusCode == http.StatusOK && fault.CutAnswer == nil {
+				t.Errorf("%s, %d bytes, no error", a.Status, len(a.body))
+			}
+			if !bytes.HasPrefix(whole.body, a.body) && a.StatusCode == http.StatusOK {
+				t.Error("what came is not the beginning of the bundle")
+			}
+			l.Plan(nil)
+			rest := ask(t, "GET", at, "", "Range", fmt.Sprintf("bytes=%d-", len(whole.body)/3), "If-Range", whole.Header.Get("ETag"))
+			if rest.StatusCode != http.StatusPartialContent || !bytes.Equal(rest.body, whole.body[len(whole.body)/3:]) {
+				t.Errorf("after that: %s, %d bytes, %v", rest.Status, len(rest.body), rest.err)
+			}
+		})
+	}
+	l.Plan(func(*http.Request) objects.Fault { return objects.Fault{Status: http.StatusServiceUnavailable} })
+	if a := ask(t, "GET", s.URL+"/readyz", ""); a.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("not ready: %s", a.Status)
+	}
+}
+
+func TestDownloadThatIsCutManyTimesIsResumedByCurl(t *testing.T) {
+	s := folder(t)
+	at := "/bundle/" + post(t, s.URL, installer(both)) + ".tar.gz"
+	want := sha256.Sum256(ask(t, "GET", s.URL+at, "").body)
+	out := filepath.Join(t.TempDir(), "bundle.tar.gz")
+	for n := range 20 {
+		// curl ends by itself after some more bytes, as if its connection had been cut
+		cut := exec.CommandContext(t.Context(), "bash", "-c",
+			`have=$(stat -c %s "$2" 2>/dev/null || echo 0); curl -fsS -r "$have-" "$1" | head -c "$3" >>"$2"`, "-", s.URL+at, out, fmt.Sprint(1000+n*12_347))
+		if msg, err := cut.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, msg)
+		}
+	}
+	if msg, err := exec.CommandContext(t.Context(), "curl", "-fsS", "-C", "-", "-o", out, s.URL+at).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, msg)
+	}
+	data, err := os.ReadFile(out)
+	if err != nil || sha256.Sum256(data) != want {
+		t.Errorf("%v: %d bytes with another digest", err, len(data))
+	}
+}
