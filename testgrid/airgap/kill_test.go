@@ -105,7 +105,7 @@ func killedAtRandom(n node) {
 func outOfDisk(n node) {
 	n.must("mkdir -p /var/lib/sealift && mount -t tmpfs -o size=700m none /var/lib/sealift && mount -t tmpfs -o size=6g none /var/lib/containerd")
 	for _, row := range []struct{ step, disk string }{
-		{"kubernetes/files", "/var/lib/sealift"}, {"node/packages", "/var/lib/sealift"}, {"kubernetes/images", "/var/lib/containerd"},
+		{"kubernetes/files", "/var/lib/sealift"}, {"kubernetes/images", "/var/lib/containerd"},
 	} {
 		filler := fmt.Sprintf("until "+started+"; do sleep 0.02; done; cat /dev/zero >%s/fill", row.step, row.disk)
 		out, code := n.run("(" + filler + ") 2>/dev/null & " + install + " 2>&1; code=$?; kill $! 2>/dev/null; wait; exit $code")
