@@ -98,7 +98,7 @@ func (c *Cluster) update(ctx context.Context, source Source, e Entry, o ApplyOpt
 	prunes := o.Prune || e.Prune != nil
 	if len(objs) == 0 && prunes {
 		// A file that was cut off is more often the cause than the wish to delete all of it.
-		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed", e.Location)
+		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed", shown(e.Location))
 	}
 	if err := c.checkNamespace(ctx, e.Namespace, objs); err != nil {
 		return err

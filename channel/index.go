@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -41,9 +42,17 @@ type Entry struct {
 	NeedsPKI           bool              `json:"needsPKI,omitempty" yaml:"needsPKI,omitempty"`
 	Prune              *Prune            `json:"prune,omitempty" yaml:"prune,omitempty"`
 
-	// Channel is the channel as the user named it, and Location where the manifest is. They are no part of the file.
+	// Channel is the channel as the user named it, without what is secret in it; Location is where the manifest is. They are no
+	// part of the file.
 	Channel  string `json:"channel,omitempty" yaml:"-"`
 	Location string `json:"location,omitempty" yaml:"-"`
+}
+
+// MarshalJSON leaves out what is secret in locations.
+func (e Entry) MarshalJSON() ([]byte, error) {
+	type plain Entry
+	e.Manifest, e.Location = shown(e.Manifest), shown(e.Location)
+	return json.Marshal(plain(e))
 }
 
 // Prune names what a new version deletes when it no longer contains it (K-25).
@@ -91,7 +100,7 @@ func Parse(data []byte, location *url.URL, channel string) (Index, error) {
 		}
 	}
 	if err != nil {
-		return Index{}, fmt.Errorf("error parsing addons or manifest %s: %w", location.Redacted(), err)
+		return Index{}, fmt.Errorf("error parsing addons or manifest %s: %w", redacted(location), err)
 	}
 	if len(docs) == 0 {
 		return Index{}, nil
@@ -185,7 +194,7 @@ func (x *Index) complete(location *url.URL, channel string) (Index, error) {
 		if err != nil {
 			return Index{}, fmt.Errorf("addon %q: %w", e.Name, err)
 		}
-		e.Channel, e.Location = channel, at.String()
+		e.Channel, e.Location = shown(channel), at.String()
 	}
 	return *x, nil
 }
@@ -208,6 +217,20 @@ func (e *Entry) check() error {
 	return nil
 }
 
+// reachable refuses what an index must not make this machine do when it came over a network: read a file of its own, or show
+// its credentials for buckets to a server that the index chose.
+func reachable(index, manifest, ref *url.URL) error {
+	switch {
+	case isLocal(index):
+		return nil
+	case isLocal(manifest):
+		return fmt.Errorf("manifest %q is a file of this machine, and the index is from elsewhere: put the manifest beside it", manifest.Path)
+	case manifest.Scheme == "s3" && ref.RawQuery != "":
+		return fmt.Errorf("manifest %q: an index from elsewhere cannot say how a bucket is reached: leave out the query, or give it with the channel", redacted(manifest))
+	}
+	return nil
+}
+
 // resolve finds a manifest from its index (K-7). The settings in the query of an s3:// index are those of its manifests.
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(ref)
@@ -215,6 +238,9 @@ func resolve(base *url.URL, ref string) (*url.URL, error) {
 		return nil, fmt.Errorf("manifest %q is not a location: %w", ref, err)
 	}
 	at := base.ResolveReference(u)
+	if err := reachable(base, at, u); err != nil {
+		return nil, err
+	}
 	if u.Scheme == "" && u.RawQuery == "" && at.Scheme == "s3" {
 		at.RawQuery = base.RawQuery
 	}
@@ -227,7 +253,7 @@ func wrap(data []byte, location *url.URL, channel string) Index {
 	name := "manifest-" + hex.EncodeToString(hash[:])[:12]
 	return Index{Name: name, Entries: []Entry{{
 		Name: name, Namespace: DefaultNamespace, Manifest: location.String(), ManifestHash: ManifestHash(data),
-		Channel: channel, Location: location.String(),
+		Channel: shown(channel), Location: location.String(),
 	}}}
 }
 

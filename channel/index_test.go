@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 	"testing"
@@ -92,6 +93,54 @@ spec:
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+func TestIndexFromElsewhereDoesNotReachThisMachine(t *testing.T) {
+	for _, tt := range []struct {
+		name, index, manifest string
+		refused               bool
+	}{
+		{"a file, named by a server", "https://example.com/addons.yaml", "file:///etc/kubernetes/admin.conf", true},
+		{"a file, named by a bucket", "s3://bucket/addons.yaml", "file:///etc/kubernetes/admin.conf", true},
+		{"a bucket on a server of its choice, named by a server", "https://example.com/addons.yaml", "s3://bucket/a.yaml?endpoint=http://192.0.2.1", true},
+		{"a bucket on a server of its choice, named by a bucket", "s3://bucket/addons.yaml?region=x", "a.yaml?endpoint=http://192.0.2.1", true},
+		{"a bucket", "https://example.com/addons.yaml", "s3://bucket/a.yaml", false},
+		{"another server", "https://example.com/addons.yaml", "https://example.org/a.yaml?b", false},
+		{"a bucket, named by a file", "/srv/addons.yaml", "s3://bucket/a.yaml?region=x", false},
+		{"a file, named by a file", "file:///srv/addons.yaml", "file:///srv/a.yaml", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Parse([]byte("kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: '"+tt.manifest+"'}]}\n"), at(t, tt.index), "c")
+			if (err != nil) != tt.refused {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}
+
+func TestSecretsOfLocationsAreNotShown(t *testing.T) {
+	location := "https://ship:anchor@example.com/addons.yaml?sig=anchor"
+	index, err := Parse([]byte("kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: a.yaml}, {manifest: '"+location+"'}]}\n"), at(t, location), location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, broken := Parse([]byte("just words\n"), at(t, location), location)
+	for _, e := range append(index.Entries, wrap([]byte("a: b"), at(t, location), location).Entries...) {
+		if !strings.Contains(e.Location, "ship:anchor@") {
+			t.Errorf("%s cannot be asked for", e.Location)
+		}
+		record, err := e.record().encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all := record + string(text) + broken.Error(); strings.Contains(all, "anchor") || !strings.Contains(all, "example.com") {
+			t.Errorf("shown: %s", all)
+		}
 	}
 }
 

@@ -23,8 +23,12 @@ import (
 // maxPackageFile bounds the files of a package that its objects may be made of. Images and the like are not among them.
 const maxPackageFile = 8 << 20
 
-// maxKustomizationFiles bounds what one kustomization may make a channel fetch.
-const maxKustomizationFiles = 500
+// maxKustomizationFiles and maxKustomizationSize, in bytes, bound what one kustomization may make a channel bring to this
+// machine, from a server or out of a package.
+const (
+	maxKustomizationFiles = 500
+	maxKustomizationSize  = 256 << 20
+)
 
 // Objects reads what an entry's manifest stands for: a file of YAML documents; a kustomization, which is a folder or a
 // location that ends in a slash or in kustomization.yaml; or a package of Sealift, which ends in .tar.gz.
@@ -107,7 +111,7 @@ func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstru
 	defer os.RemoveAll(root)
 	base := *at
 	base.Path, base.RawPath = dir, ""
-	f := &kustomizationFetch{Source: s, root: root, seen: map[string]bool{}}
+	f := &kustomizationFetch{Source: s, root: root, seen: map[string]bool{}, left: maxKustomizationSize}
 	if err := f.folder(ctx, &base); err != nil {
 		return nil, err
 	}
@@ -115,11 +119,16 @@ func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstru
 	return kube.Build(filepath.Join(root, filepath.FromSlash(dir)))
 }
 
+func errTooLarge() error {
+	return fmt.Errorf("its files have more than %d MiB together, too much for objects of a cluster", maxKustomizationSize>>20)
+}
+
 // kustomizationFetch copies a kustomization below root, at the paths that it has in its URLs.
 type kustomizationFetch struct {
 	Source
 	root string
 	seen map[string]bool
+	left int64 // bytes
 }
 
 func (f *kustomizationFetch) folder(ctx context.Context, at *url.URL) error {
@@ -143,7 +152,7 @@ func (f *kustomizationFetch) folder(ctx context.Context, at *url.URL) error {
 		next := at.JoinPath(name)
 		if path.Ext(strings.Trim(name, "./")) == "" {
 			err = f.folder(ctx, next)
-		} else {
+		} else if !f.seen[next.Path] {
 			_, err = f.file(ctx, next)
 		}
 		if err != nil {
@@ -161,6 +170,9 @@ func (f *kustomizationFetch) file(ctx context.Context, at *url.URL) ([]byte, err
 	data, err := f.read(ctx, at)
 	if err != nil {
 		return nil, err
+	}
+	if f.left -= int64(len(data)); f.left < 0 {
+		return nil, errTooLarge()
 	}
 	// An absolute path cannot climb above its root, so that a folder named ../.. ends there.
 	name := filepath.Join(f.root, filepath.FromSlash(path.Clean("/"+at.Path)))
@@ -220,10 +232,20 @@ func buildPackage(ctx context.Context, archive *bundle.Archive) ([]*unstructured
 		return nil, err
 	}
 	defer root.Close()
+	var size int64
 	carried := []string{dir + "/images/", dir + "/assets/", dir + "/packages/"}
-	err = archive.Extract(ctx, root, func(entry bundle.Entry) bool {
+	wanted := func(entry bundle.Entry) bool {
 		return entry.Size <= maxPackageFile && !slices.ContainsFunc(carried, func(prefix string) bool { return strings.HasPrefix(entry.Path, prefix) })
-	})
+	}
+	for _, entry := range archive.Index.Entries {
+		if wanted(entry) {
+			size += entry.Size
+		}
+		if size > maxKustomizationSize {
+			return nil, errTooLarge()
+		}
+	}
+	err = archive.Extract(ctx, root, wanted)
 	if err != nil {
 		return nil, err
 	}

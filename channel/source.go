@@ -223,3 +223,12 @@ func redacted(u *url.URL) string {
 	shown.RawQuery = ""
 	return shown.Redacted()
 }
+
+// shown is a location as people and clusters may see it. What is secret in none stays as it is.
+func shown(location string) string {
+	u, err := url.Parse(location)
+	if err != nil || u.User == nil && (u.RawQuery == "" || u.Scheme == "s3") {
+		return location
+	}
+	return redacted(u)
+}
