@@ -66,6 +66,7 @@ type Shell struct {
 	requests *os.File // to the shell
 	answers  *os.File // to the shell, of what it asks
 	said     *os.File // from the shell
+	printed  *os.File // from the shell and its programs: their output
 	replies  *bufio.Reader
 	verbs    map[string]Verb
 	output   *tail.Buffer
@@ -128,7 +129,7 @@ func Start(o Options) (_ *Shell, err error) {
 	}
 	s := &Shell{
 		cmd:      exec.Command("bash", "--noprofile", "--norc", "-c", text, "sealift"),
-		requests: requestWrite, answers: answerWrite, said: saidRead, replies: bufio.NewReader(saidRead), verbs: verbs(),
+		requests: requestWrite, answers: answerWrite, said: saidRead, printed: outRead, replies: bufio.NewReader(saidRead), verbs: verbs(),
 		output: &tail.Buffer{}, copied: make(chan struct{}), exited: make(chan struct{}),
 	}
 	maps.Copy(s.verbs, o.Verbs)
@@ -166,10 +167,20 @@ func (s *Shell) run() error {
 		started <- err
 		if err == nil {
 			_ = s.cmd.Wait() // how it ended was said over the pipe
+			s.hangUp()
 			close(s.exited)
 		}
 	}()
 	return <-started
+}
+
+// lastWords is how long what the shell has said before it ended may take to be read.
+const lastWords = 5 * time.Second
+
+// hangUp ends all reads and writes of the pipes once the shell is gone: what a hook left running may hold the other ends.
+func (s *Shell) hangUp() {
+	end := time.Now().Add(lastWords)
+	_ = errors.Join(s.said.SetReadDeadline(end), s.answers.SetWriteDeadline(end), s.requests.SetWriteDeadline(end)) // or they are closed
 }
 
 // Source reads a script into the shell.
@@ -300,6 +311,8 @@ func (s *Shell) Close() error {
 	case <-s.copied:
 	case <-time.After(time.Second): // a background process of a hook holds the pipe
 		s.kill()
+		_ = s.printed.SetReadDeadline(time.Now()) // who has left the process group prints no more
+		<-s.copied
 	}
 	return errors.Join(s.said.Close(), s.answers.Close())
 }
