@@ -42,6 +42,7 @@ require (
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/client-go v0.37.2
+	k8s.io/cluster-bootstrap v0.37.2
 	mvdan.cc/sh/v3 v3.12.0
 	pault.ag/go/debian v0.18.0
 	sigs.k8s.io/kustomize/api v0.21.2

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// Archive is a package or bundle that is read in place, or a folder into which one was unpacked.
+// Archive is a package or bundle that is read in place, or one whose files lie unpacked: in a folder, or on another node.
 type Archive struct {
 	Index Index
 	// Digest is the sha256 of the index, hex: the identity of the archive.
@@ -27,10 +27,11 @@ type Archive struct {
 	src     io.ReaderAt // nil when unpacked
 	first   int64       // length of the index's member
 	body    int64       // where the entries' members begin
-	dir     *os.Root    // nil when packed
 	entries map[string]Entry
 	closer  io.Closer
 	base    *Archive // nil, or the archive that has what is not here
+	// unpacked gives the content of an entry that is not in src; nil when packed.
+	unpacked func(Entry) (io.ReadCloser, error)
 }
 
 // Open opens an archive file, or a folder into which tar unpacked a bundle. Only the index is read; a truncated file is
@@ -77,18 +78,36 @@ func openDir(name string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	data, err := readBounded(dir.FS(), IndexName)
-	if err == nil {
-		var x Index
-		if x, err = parseIndex(data); err == nil {
-			a := newArchive(x, data)
-			a.dir, a.closer = dir, dir
-			if a.signature, err = readSignatureFile(dir.FS()); err == nil {
-				return a, nil
-			}
-		}
+	a, err := readUnpacked(dir)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w", name, err), dir.Close())
 	}
-	return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w", name, err), dir.Close())
+	a.closer = dir
+	return a, nil
+}
+
+func readUnpacked(dir *os.Root) (*Archive, error) {
+	index, err := readBounded(dir.FS(), IndexName)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := readSignatureFile(dir.FS())
+	if err != nil {
+		return nil, err
+	}
+	return NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return dir.Open(filepath.FromSlash(e.Path)) })
+}
+
+// NewUnpacked gives the archive of an index and its signature, which may be nil, whose entries lie wherever open finds them.
+// What open gives is held against the index as it is read. A reader of open that is also an io.ReaderAt is read in parts.
+func NewUnpacked(index, signature []byte, open func(Entry) (io.ReadCloser, error)) (*Archive, error) {
+	x, err := parseIndex(index)
+	if err != nil {
+		return nil, err
+	}
+	a := newArchive(x, index)
+	a.signature, a.unpacked = signature, open
+	return a, nil
 }
 
 func readBounded(fsys fs.FS, name string) ([]byte, error) {
@@ -216,6 +235,9 @@ func (a *Archive) Close() error {
 	return errors.Join(errs...)
 }
 
+// Raw gives the bytes of the index and of its signature, nil when it has none: what NewUnpacked takes.
+func (a *Archive) Raw() (index, signature []byte) { return a.index, a.signature }
+
 // Entry gives what the index says of a path.
 func (a *Archive) Entry(name string) (Entry, bool) {
 	e, ok := a.entries[name]
@@ -254,8 +276,8 @@ func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
 }
 
 func (a *Archive) open(e Entry) (io.ReadCloser, error) {
-	if a.dir != nil {
-		return a.dir.Open(filepath.FromSlash(e.Path))
+	if a.unpacked != nil {
+		return a.unpacked(e)
 	}
 	e = a.bearer(e)
 	if e.Encoding == Stored {

@@ -112,7 +112,7 @@ func (a *Archive) verifyEntry(ctx context.Context, e Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if e.Encoding == Link && a.dir == nil { // what it links to is an entry, too, and is read there
+	if e.Encoding == Link && a.unpacked == nil { // what it links to is an entry, too, and is read there
 		if err := a.checkLink(e); err != nil {
 			return fmt.Errorf("%s: %w", e.Path, err)
 		}

@@ -38,7 +38,7 @@ func (e Entry) contentSize() int64 {
 // checkFrame holds the frame of an entry against the index. Content is the reader of a deflated entry, at the end of the
 // content; crc is the CRC-32 of header, content and padding.
 func (a *Archive) checkFrame(e Entry, content io.Reader, crc uint32) error {
-	if a.dir != nil {
+	if a.unpacked != nil {
 		return nil
 	}
 	header, pad, err := frame(e)
@@ -121,7 +121,7 @@ func (a *Archive) matchesAt(offset int64, want []byte) error {
 
 // verifyEnds checks what is no entry: the members of the index and of its signature, and the end of the tar.
 func (a *Archive) verifyEnds() error {
-	if a.dir != nil {
+	if a.unpacked != nil {
 		return nil
 	}
 	if err := a.verifyIndexFrame(); err != nil {

@@ -44,6 +44,8 @@ type Options struct {
 	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
 	// used, and what the host has is not fetched.
 	Remote bool
+	// Join makes the host a node of a cluster; nil means to make a cluster.
+	Join   *Join
 	Root   string
 	LogDir string
 	// Binary is the sealift to leave on the node: the running one.
@@ -119,7 +121,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
 	i.hooks.verbs, i.hooks.yes = i.verbs(), o.Yes
-	if err := errors.Join(i.checkNetworks(), i.checkProxy()); err != nil {
+	if err := errors.Join(i.checkNetworks(), i.checkJoin(), i.checkProxy()); err != nil {
 		return nil, err
 	}
 	i.plan, err = i.makePlan()

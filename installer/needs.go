@@ -53,7 +53,7 @@ func (i *Install) address(_ context.Context, r *preflight.Reporter) {
 
 // needs computes from the index what the pending steps will take.
 func (i *Install) needs() (preflight.Needs, error) {
-	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep)}
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep) || i.journal.Began(joinStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
 	}
@@ -92,7 +92,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	n.Space = []preflight.Space{
 		{Path: i.options.Root, Bytes: files}, {Path: "/usr", Bytes: system}, {Path: containerdDir, Bytes: i.imageSpace(uint64(images))},
 	}
-	if pending[initStep] {
+	if pending[initStep] || pending[joinStep] && i.ControlPlane() {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
 	}
 	return n, nil

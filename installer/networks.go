@@ -53,6 +53,9 @@ func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
 
 // checkNetworks refuses what the Installer cannot ask for, before anything is changed.
 func (i *Install) checkNetworks() error {
+	if i.Joins() {
+		return nil // checkJoin looks at those of the cluster
+	}
 	rec, made := i.networksOfCluster()
 	var chosen []netip.Prefix
 	for _, n := range networks() {

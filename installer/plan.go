@@ -18,10 +18,11 @@ const (
 	copyTime  = time.Hour
 )
 
-// The step that makes the cluster. Its inputs never change: a cluster that was made is not made again, whatever bundle
-// comes later.
+// The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
+// whatever bundle comes later.
 const (
 	initStep     = "kubernetes/init"
+	joinStep     = "kubernetes/join"
 	initInputs   = "once"
 	versionState = "SEALIFT_KUBERNETES_INITIAL_VERSION"
 )
@@ -32,52 +33,83 @@ type planner struct {
 	steps lifecycle.Plan
 }
 
-// makePlan lists every step in the order of kURL's install (kURL §3.1): files and packages, the pre-init hooks of all
-// add-ons, the container runtime, images, kubeadm, then the hooks of the add-ons that run in the cluster.
+// makePlan lists every step. The host that makes the cluster follows kURL's install (kURL §3.1): files and packages, the
+// pre-init hooks of all add-ons, the container runtime, images, kubeadm, then the hooks of the add-ons that run in the
+// cluster. A host that joins follows kURL's join (kURL §3.2): of the add-ons' hooks only those for joining.
 func (i *Install) makePlan() (lifecycle.Plan, error) {
 	p := &planner{Install: i}
 	if err := p.files(); err != nil {
 		return nil, err
 	}
-	_, hasCluster := kubernetes(i.addOns)
+	if i.Joins() {
+		p.join()
+	} else {
+		p.first()
+	}
+	return p.steps, nil
+}
+
+// first adds the steps of the host that makes the cluster.
+func (p *planner) first() {
+	_, hasCluster := kubernetes(p.addOns)
 	if hasCluster {
 		p.add(lifecycle.Step{ID: networkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
-			Inputs: i.networkInputs(), Run: i.chooseNetworks, Restore: i.hooks.restore})
+			Inputs: p.networkInputs(), Run: p.chooseNetworks, Restore: p.hooks.restore})
 		p.surroundings()
+		p.balancer()
 	}
-	for _, a := range i.addOns {
-		p.hook(a, lifecycle.PreInit, "pre-init", a.name()+"_pre_init")
-	}
-	for _, a := range i.addOns {
-		if a.provides(catalog.ContainerRuntime) {
-			p.hook(a, lifecycle.Install, "install", a.name()+"_install")
-		}
-	}
-	for _, a := range i.addOns {
-		if len(a.layout.Images) > 0 {
-			p.addFor(a, lifecycle.Install, "images", "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, i.loadImages(a))
-		}
-	}
+	p.eachHook(lifecycle.PreInit, "pre-init", "_pre_init")
+	p.runtime(lifecycle.Install)
 	if hasCluster {
 		p.add(lifecycle.Step{ID: initStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
-			Timeout: hookTime, Inputs: initInputs, Run: i.initCluster, Restore: i.hooks.restore})
+			Timeout: hookTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+		p.share()
 	}
-	for _, a := range i.addOns {
+	for _, a := range p.addOns {
 		if !a.provides(catalog.ContainerRuntime) {
 			p.hook(a, lifecycle.Install, "install", a.name())
 		}
 	}
 	if hasCluster {
 		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until the nodes are Ready", Timeout: shortTime,
-			Inputs: p.everything(), Run: i.waitReady})
+			Inputs: p.everything(), Run: p.waitReady})
 	}
-	for _, a := range i.addOns {
-		p.hook(a, lifecycle.PostInit, "post-init", a.name()+"_post_init")
+	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
+	p.eachHook(lifecycle.Outro, "outro", "_outro")
+}
+
+// join adds the steps of a host that becomes a node of a cluster.
+func (p *planner) join() {
+	p.surroundings()
+	p.balancer()
+	for _, a := range p.addOns {
+		if a.provides(kubernetesCapability) {
+			p.hook(a, lifecycle.PreInit, "pre-init", a.name()+"_pre_init")
+		}
 	}
-	for _, a := range i.addOns {
-		p.hook(a, lifecycle.Outro, "outro", a.name()+"_outro")
+	p.runtime(lifecycle.Join)
+	p.eachHook(lifecycle.Join, "join", "_join")
+	p.add(lifecycle.Step{ID: joinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
+		Timeout: hookTime, Inputs: initInputs, Run: p.joinCluster})
+	if p.options.Join.ControlPlane {
+		p.share()
 	}
-	return p.steps, nil
+	p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
+		Inputs: p.everything(), Run: p.waitNode})
+}
+
+// runtime adds the container runtime and the images in it.
+func (p *planner) runtime(phase lifecycle.Phase) {
+	for _, a := range p.addOns {
+		if a.provides(catalog.ContainerRuntime) {
+			p.hook(a, phase, "install", a.name()+"_install")
+		}
+	}
+	for _, a := range p.addOns {
+		if len(a.layout.Images) > 0 {
+			p.addFor(a, phase, "images", "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
+		}
+	}
 }
 
 func count(n int, noun string) string {
@@ -104,6 +136,13 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 		Inputs:  lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)),
 		Run:     func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) },
 		Restore: p.hooks.restore})
+}
+
+// eachHook adds one hook of every add-on that has it.
+func (p *planner) eachHook(phase lifecycle.Phase, what, suffix string) {
+	for _, a := range p.addOns {
+		p.hook(a, phase, what, a.name()+suffix)
+	}
 }
 
 // everything is the inputs of steps that depend on all add-ons.

@@ -37,10 +37,17 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 }
 
 // onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
-// distributions' packages go nowhere.
+// distributions' packages go nowhere. A control plane keeps everything but the blobs of images, which containerd has, for
+// hosts that join.
 func (i *Install) onNode(a addOn, e bundle.Entry) bool {
 	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
-	if !ok || strings.HasPrefix(below, "images/") {
+	if !ok || strings.HasPrefix(below, "images/blobs/") {
+		return false
+	}
+	if i.ControlPlane() {
+		return true
+	}
+	if strings.HasPrefix(below, "images/") {
 		return false
 	}
 	return !strings.HasPrefix(below, "packages/") || strings.HasPrefix(below, "packages/"+i.facts.Target()+"/")
@@ -102,14 +109,17 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 
 func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
-	init := cluster.Init{
-		Base: filepath.Join(i.options.Root, k.info.Dir(), "kubeadm", "init"), Work: filepath.Join(i.options.Root, "kustomize", "kubeadm"),
-		Variables: i.hooks.values(), Output: i.log,
-	}
-	if err := init.Run(ctx); err != nil {
+	if err := i.kubeadm(k).Init(ctx); err != nil {
 		return nil, err
 	}
 	return lifecycle.State{versionState: k.info.Version}, nil
+}
+
+func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
+	return cluster.Kubeadm{
+		Base: filepath.Join(i.options.Root, k.info.Dir(), "kubeadm"), Work: filepath.Join(i.options.Root, "kustomize", "kubeadm"),
+		Variables: i.hooks.values(), Output: i.log,
+	}
 }
 
 func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {

@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"maps"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -29,12 +30,13 @@ func (i *Install) variables() map[string]string {
 		"AIRGAP": "1", "MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
 		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
-		"KUBERNETES_API_ENDPOINT": netJoin(address, 6443),
+		"KUBERNETES_API_ENDPOINT": i.endpoint(vars["LOAD_BALANCER_ADDRESS"]),
 		"SEALIFT_CGROUP_VERSION":  strconv.Itoa(i.facts.CgroupVersion),
 		"SEALIFT_CGROUP_DRIVER":   i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
 	} {
 		vars[name] = value
 	}
+	maps.Copy(vars, i.joinVariables())
 	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
 		if vars[name] == "" {
 			vars[name] = value

@@ -101,6 +101,11 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	return a.carryOut(ctx, in, o)
+}
+
+// carryOut shows or runs what was prepared.
+func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOptions) error {
 	pending := in.Pending()
 	if o.plan {
 		return a.printPlan(ctx, in, o)
@@ -133,9 +138,15 @@ func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
 		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err))
 	}
 	phases.print(a.out)
-	fmt.Fprintf(a.out, "done: %d steps in %s, log %s\nuse the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes\n",
-		ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
-	return nil
+	fmt.Fprintf(a.out, "done: %d steps in %s, log %s\n", ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
+	if !in.ControlPlane() {
+		return nil
+	}
+	fmt.Fprintln(a.out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
+	if in.Joins() {
+		return nil
+	}
+	return a.printJoinCommands(ctx)
 }
 
 // confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.

@@ -135,7 +135,7 @@ func (a *app) groups() []group {
 		}},
 		{"carry", "Carry them:", []*cobra.Command{a.specCommand(), a.bundleCommand(), a.serveCommand()}},
 		{"install", "Install a node:", []*cobra.Command{
-			a.preflightCommand(), a.installCommand(), a.imagesCommand(), a.statusCommand(), a.journalCommand(),
+			a.preflightCommand(), a.installCommand(), a.joinCommand(), a.tokenCommand(), a.nodeCommand(), a.imagesCommand(), a.statusCommand(), a.journalCommand(),
 			a.supportBundleCommand(), a.resetCommand(),
 		}},
 		{"keep", "Keep a cluster right:", []*cobra.Command{a.applyCommand(), a.channelCommand()}},

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/tail"
 )
@@ -32,11 +33,11 @@ const AdminKubeconfig = "/etc/kubernetes/admin.conf"
 // apiServerManifest is there from the moment when kubeadm has changed the node for good.
 const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
-// Init is a first control-plane node to be made.
-type Init struct {
-	// Base is the kustomization of kubeadm's configuration, from the Kubernetes add-on.
+// Kubeadm is a host that kubeadm is to make a node of.
+type Kubeadm struct {
+	// Base has the kustomizations of kubeadm's configuration, init and join, from the Kubernetes add-on.
 	Base string
-	// Work is where the configuration is put together: patches are taken from its init-patches folder.
+	// Work is where the configuration is put together: patches are taken from its init-patches and join-patches folders.
 	Work string
 	// Variables replace ${NAME} in the rendered configuration.
 	Variables map[string]string
@@ -44,26 +45,27 @@ type Init struct {
 	Output io.Writer
 }
 
-// Run makes the node a cluster. What an interrupted run left of a cluster that never came to be is removed first.
-func (i Init) Run(ctx context.Context) error {
-	config, err := i.config()
+// Init makes the host the first control plane of a cluster. What an interrupted run left of a cluster that never came to be
+// is removed first.
+func (k Kubeadm) Init(ctx context.Context) error {
+	objects, err := k.render("init", nil)
 	if err != nil {
 		return fmt.Errorf("kubeadm configuration: %w", err)
 	}
-	name := filepath.Join(i.Work, "kubeadm.yaml")
-	if err := os.WriteFile(name, config, 0o600); err != nil {
+	name := filepath.Join(k.Work, "kubeadm.yaml")
+	if err := writeDocuments(name, objects); err != nil {
 		return err
 	}
 	if _, err := os.Stat(apiServerManifest); err == nil {
-		if err := kubeadm(ctx, i.Output, "reset", "--force"); err != nil {
+		if err := run(ctx, k.Output, "kubeadm", "reset", "--force"); err != nil {
 			return err
 		}
 	}
-	return kubeadm(ctx, i.Output, "init", "--config", name, "--skip-token-print")
+	return run(ctx, k.Output, "kubeadm", "init", "--config", name, "--skip-token-print")
 }
 
-func kubeadm(ctx context.Context, output io.Writer, args ...string) error {
-	cmd := exec.CommandContext(ctx, "kubeadm", args...)
+func run(ctx context.Context, output io.Writer, program string, args ...string) error {
+	cmd := exec.CommandContext(ctx, program, args...)
 	var said tail.Buffer
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
@@ -72,21 +74,21 @@ func kubeadm(ctx context.Context, output io.Writer, args ...string) error {
 	runtime.LockOSThread()                                             // the signal comes when this thread ends
 	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("kubeadm %s: %w\n%s", args[0], err, said.String())
+		return fmt.Errorf("%s %s: %w\n%s", program, args[0], err, said.String())
 	}
 	return nil
 }
 
-// config renders base and patches to the documents that kubeadm reads.
-func (i Init) config() ([]byte, error) {
-	dir := filepath.Join(i.Work, "init")
+// render puts base and patches of init or join together, and variables in.
+func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Unstructured, error) {
+	dir := filepath.Join(k.Work, kind)
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(i.Base)); err != nil {
+	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(k.Base, kind))); err != nil {
 		return nil, err
 	}
-	patches, err := copyPatches(filepath.Join(i.Work, "init-patches"), filepath.Join(dir, "patches"))
+	patches, err := copyPatches(filepath.Join(k.Work, kind+"-patches"), filepath.Join(dir, "patches"))
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func (i Init) config() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return i.documents(objects)
+	return objects, k.substitute(objects, more)
 }
 
 // copyPatches copies the patch files beside the kustomization, which may read nothing outside its folder.
@@ -131,14 +133,17 @@ func copyPatches(from, to string) ([]map[string]string, error) {
 
 var variable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
 
-// documents puts variables in, value by value so that none can add structure, and drops the metadata by which kustomize
+// substitute puts variables in, value by value so that none can add structure, and drops the metadata by which kustomize
 // told the documents apart: kubeadm has no such field.
-func (i Init) documents(objects []*unstructured.Unstructured) ([]byte, error) {
-	var out []byte
+func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[string]string) error {
 	var missing []string
 	put := func(s string) string {
 		return variable.ReplaceAllStringFunc(s, func(ref string) string {
-			value, ok := i.Variables[ref[2:len(ref)-1]]
+			name := ref[2 : len(ref)-1]
+			value, ok := more[name]
+			if !ok {
+				value, ok = k.Variables[name]
+			}
 			if !ok {
 				missing = append(missing, ref)
 			}
@@ -147,16 +152,28 @@ func (i Init) documents(objects []*unstructured.Unstructured) ([]byte, error) {
 	}
 	for _, object := range objects {
 		delete(object.Object, "metadata")
-		data, err := yaml.Marshal(mapStrings(object.Object, put))
-		if err != nil {
-			return nil, err
-		}
-		out = append(append(out, "---\n"...), data...)
+		mapStrings(object.Object, put)
 	}
 	if len(missing) > 0 {
-		return nil, fmt.Errorf("no value for %s", strings.Join(missing, ", "))
+		return fmt.Errorf("no value for %s", strings.Join(missing, ", "))
 	}
-	return out, nil
+	return nil
+}
+
+// writeDocuments writes what kubeadm reads, which may have secrets in it.
+func writeDocuments(name string, objects []*unstructured.Unstructured) error {
+	return atomicfile.Fill(name, 0o600, func(f *os.File) error {
+		for _, object := range objects {
+			data, err := yaml.Marshal(object.Object)
+			if err != nil {
+				return err
+			}
+			if _, err := f.Write(append([]byte("---\n"), data...)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func mapStrings(v any, f func(string) string) any {
@@ -177,21 +194,28 @@ func mapStrings(v any, f func(string) string) any {
 
 // WaitReady waits until every node is Ready and what kubeadm itself deploys is rolled out.
 func WaitReady(ctx context.Context, output io.Writer) error {
+	return wait(ctx, AdminKubeconfig, output,
+		[]string{"wait", "--for=condition=Ready", "nodes", "--all"},
+		[]string{"--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy"},
+		[]string{"--namespace=kube-system", "rollout", "status", "deployment/coredns"})
+}
+
+// WaitNode waits until this host is a Ready node, with the credentials that a node has.
+func WaitNode(ctx context.Context, node string, output io.Writer) error {
+	return wait(ctx, KubeletKubeconfig, output, []string{"wait", "--for=condition=Ready", "node/" + node})
+}
+
+func wait(ctx context.Context, kubeconfig string, output io.Writer, commands ...[]string) error {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return errors.New("waiting for the cluster needs a bound")
 	}
 	timeout := "--timeout=" + time.Until(deadline).Round(time.Second).String()
-	for _, args := range [][]string{
-		{"wait", "--for=condition=Ready", "nodes", "--all", timeout},
-		{"--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy", timeout},
-		{"--namespace=kube-system", "rollout", "status", "deployment/coredns", timeout},
-	} {
-		cmd := exec.CommandContext(ctx, "kubectl", append([]string{"--kubeconfig=" + AdminKubeconfig}, args...)...)
-		var said tail.Buffer
-		cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, &said)
-		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, said.String())
+	for _, args := range commands {
+		said, err := kubectl(ctx, kubeconfig, append(args, timeout)...)
+		fmt.Fprint(output, said)
+		if err != nil {
+			return err
 		}
 	}
 	return nil

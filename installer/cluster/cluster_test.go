@@ -8,11 +8,14 @@ import (
 )
 
 // work makes an install root's kubeadm folder with the base configuration of the catalogue and the given patches.
-func work(t *testing.T, patches map[string]string) Init {
+func work(t *testing.T, patches map[string]string) Kubeadm {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range patches {
-		name = filepath.Join(dir, "init-patches", name)
+		if !strings.Contains(name, "/") {
+			name = "init-patches/" + name
+		}
+		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -20,24 +23,39 @@ func work(t *testing.T, patches map[string]string) Init {
 			t.Fatal(err)
 		}
 	}
-	return Init{Base: "../../addons/kubernetes/template/kubeadm/init", Work: dir, Variables: map[string]string{
+	return Kubeadm{Base: "../../addons/kubernetes/template/kubeadm", Work: dir, Variables: map[string]string{
 		"KUBERNETES_VERSION": "1.36.3", "KUBERNETES_CLUSTER_NAME": "kubernetes", "KUBERNETES_API_ENDPOINT": "10.0.0.1:6443",
 		"POD_CIDR": "10.32.0.0/20", "SERVICE_CIDR": "10.96.0.0/22", "PRIVATE_ADDRESS": "10.0.0.1", "NODE_NAME": "one",
-		"SEALIFT_CGROUP_DRIVER": "systemd",
+		"SEALIFT_CGROUP_DRIVER": "systemd", "KUBEADM_TOKEN": "abcdef.0123456789abcdef",
+		"KUBEADM_TOKEN_CA_HASH": "sha256:00", "CERT_KEY": "11",
 	}}
 }
 
+// initConfig is what kubeadm init reads.
+func (k Kubeadm) initConfig() (string, error) {
+	objects, err := k.render("init", nil)
+	if err != nil {
+		return "", err
+	}
+	name := filepath.Join(k.Work, "kubeadm.yaml")
+	if err := writeDocuments(name, objects); err != nil {
+		return "", err
+	}
+	data, err := os.ReadFile(name)
+	return string(data), err
+}
+
 func TestConfigurationHasValuesAndNoMetadata(t *testing.T) {
-	got, err := work(t, nil).config()
+	got, err := work(t, nil).initConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"kubernetesVersion: v1.36.3", "podSubnet: 10.32.0.0/20", "advertiseAddress: 10.0.0.1", "cgroupDriver: systemd", "kind: KubeProxyConfiguration"} {
-		if !strings.Contains(string(got), want) {
+		if !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}
-	if strings.Contains(string(got), "metadata") || strings.Contains(string(got), "${") {
+	if strings.Contains(got, "metadata") || strings.Contains(got, "${") {
 		t.Errorf("metadata or variables left:\n%s", got)
 	}
 }
@@ -50,12 +68,12 @@ func TestAddOnsPatchTheConfiguration(t *testing.T) {
 	patch := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmetadata:\n  name: kubelet-configuration\nmaxPods: 42\n"
 	i := work(t, map[string]string{"other.yaml": patch, "kubernetes-cgroup-v1.yaml": string(shipped)})
 	for range 2 {
-		got, err := i.config()
+		got, err := i.initConfig()
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, want := range []string{"maxPods: 42", "cgroupDriver: systemd", "failCgroupV1: false", "- SystemVerification", "advertiseAddress: 10.0.0.1"} {
-			if !strings.Contains(string(got), want) {
+			if !strings.Contains(got, want) {
 				t.Errorf("no %q in\n%s", want, got)
 			}
 		}
@@ -66,11 +84,11 @@ func TestValuesAddNoStructure(t *testing.T) {
 	i := work(t, nil)
 	hostile := "x\"\nkind: Evil\n---\nkind: Evil"
 	i.Variables["KUBERNETES_CLUSTER_NAME"] = hostile
-	got, err := i.config()
+	got, err := i.initConfig()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(got)) {
+	for line := range strings.Lines(got) {
 		if strings.HasPrefix(line, "kind: Evil") {
 			t.Errorf("a value became structure:\n%s", got)
 		}
@@ -80,11 +98,49 @@ func TestValuesAddNoStructure(t *testing.T) {
 func TestMissingValueAndBrokenPatchAreNamed(t *testing.T) {
 	i := work(t, nil)
 	delete(i.Variables, "POD_CIDR")
-	if _, err := i.config(); err == nil || !strings.Contains(err.Error(), "${POD_CIDR}") {
+	if _, err := i.initConfig(); err == nil || !strings.Contains(err.Error(), "${POD_CIDR}") {
 		t.Errorf("got %v", err)
 	}
 	i = work(t, map[string]string{"stray.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: none\n"})
-	if _, err := i.config(); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := i.initConfig(); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestJoinConfigurationIsForOneNode(t *testing.T) {
+	k := work(t, map[string]string{"join-patches/other.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmetadata:\n  name: kubelet-configuration\nmaxPods: 42\n"})
+	for _, shipped := range []string{"kubernetes-control-plane.yaml", "kubernetes-join-cgroup-v1.yaml"} {
+		data, err := os.ReadFile("../../addons/kubernetes/template/kubeadm/patches/" + shipped)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(k.Work, "join-patches", shipped), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	name := filepath.Join(k.Work, "kubeadm-join.yaml")
+	if err := k.writeJoinConfig(name); err != nil {
+		t.Fatal(err)
+	}
+	for file, wants := range map[string][]string{
+		name: {"token: abcdef.0123456789abcdef", "- sha256:00", "apiServerEndpoint: 10.0.0.1:6443", "certificateKey: \"11\"", "advertiseAddress: 10.0.0.1", "- SystemVerification", "directory: " + k.Work + "/patches"},
+		filepath.Join(k.Work, "patches/kubeletconfiguration+merge.yaml"): {"maxPods: 42", "cgroupDriver: systemd", "failCgroupV1: false"},
+	} {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wants {
+			if !strings.Contains(string(data), want) {
+				t.Errorf("no %q in %s:\n%s", want, file, data)
+			}
+		}
+		if strings.Contains(string(data), "metadata") || strings.Contains(string(data), "${") {
+			t.Errorf("metadata or variables left in %s:\n%s", file, data)
+		}
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file with the token: %v, %v", info.Mode(), err)
 	}
 }

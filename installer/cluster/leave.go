@@ -215,5 +215,5 @@ func Reset(ctx context.Context, output io.Writer) error {
 	if _, err := os.Stat("/etc/kubernetes"); err != nil {
 		return nil //nolint:nilerr // likewise
 	}
-	return kubeadm(ctx, output, "reset", "--force")
+	return run(ctx, output, "kubeadm", "reset", "--force")
 }

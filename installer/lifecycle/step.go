@@ -20,6 +20,7 @@ type Phase string
 const (
 	PreInit  Phase = "pre-init"
 	Install  Phase = "install"
+	Join     Phase = "join"
 	PostInit Phase = "post-init"
 	Outro    Phase = "outro"
 	// Reset takes everything back.

@@ -8,15 +8,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"sync"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
+	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/core/diff"
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 	"github.com/containerd/platforms"
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
 )
@@ -62,6 +65,15 @@ func Connect(ctx context.Context, socket string) (*Runtime, error) {
 
 // Close ends the connection.
 func (r *Runtime) Close() error { return r.client.Close() }
+
+// Blob opens a blob of the content store by its sha256, in hexadecimal. What is not there is fs.ErrNotExist.
+func (r *Runtime) Blob(ctx context.Context, sha256 string) (content.ReaderAt, error) {
+	blob, err := r.client.ContentStore().ReaderAt(ctx, ocispec.Descriptor{Digest: digest.NewDigestFromEncoded(digest.SHA256, sha256)})
+	if errdefs.IsNotFound(err) {
+		return nil, fmt.Errorf("containerd no longer has blob %s: %w", sha256, fs.ErrNotExist)
+	}
+	return blob, err
+}
 
 // Result counts what a load did.
 type Result struct {

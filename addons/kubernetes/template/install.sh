@@ -46,14 +46,32 @@ kubernetes_kernel() {
         bail "net.bridge.bridge-nf-call-iptables cannot be set; load the kernel module br_netfilter"
 }
 
-# kubernetes_patches DIR: adapts the kubeadm configuration to the host.
+# kubernetes: lets every node ask which API servers there are.
+kubernetes() {
+    local dir
+    dir=$(sealift_add_on_dir kubernetes)
+    cp "$DIR/addons/kubernetes/$KUBERNETES_VERSION"/yaml/* "$dir/"
+    sealift_apply kubernetes "$dir"
+}
+
+# kubernetes_patches DIR: adapts the kubeadm configuration to the host, of a first node and of one that joins.
 kubernetes_patches() {
-    local patches="$DIR/kustomize/kubeadm/init-patches"
-    mkdir -p "$patches"
-    rm -f "$patches"/kubernetes-*.yaml
+    local patches="$DIR/kustomize/kubeadm/init-patches" join="$DIR/kustomize/kubeadm/join-patches"
+    mkdir -p "$patches" "$join"
+    rm -f "$patches"/kubernetes-*.yaml "$join"/kubernetes-*.yaml
     if [ "$SEALIFT_CGROUP_VERSION" = 1 ]; then
         cp "$1/kubeadm/patches/kubernetes-cgroup-v1.yaml" "$patches/"
+        cp "$1/kubeadm/patches/kubernetes-join-cgroup-v1.yaml" "$join/"
     fi
+    if [ -n "$MASTER" ]; then
+        cp "$1/kubeadm/patches/kubernetes-control-plane.yaml" "$join/"
+    fi
+    # the cluster's configuration names a file of its first node, which this one may not have
+    KUBERNETES_RESOLV_CONF=/etc/resolv.conf
+    if systemctl --quiet is-active systemd-resolved; then
+        KUBERNETES_RESOLV_CONF=/run/systemd/resolve/resolv.conf
+    fi
+    cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$join/"
     # CoreDNS does not start without a server to forward to; this address (RFC 5737) belongs to nobody
     if ! grep -qs '^nameserver' /etc/resolv.conf; then
         KUBERNETES_RESOLV_CONF=$DIR/resolv.conf

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/spec"
+)
+
+type joinOptions struct {
+	server  string
+	caHash  string
+	token   string
+	key     string
+	primary bool
+	version string
+	root    string
+	plan    bool
+	yes     bool
+	verbose bool
+	format  string
+	checks  installer.PreflightOptions
+}
+
+func (a *app) joinCommand() *cobra.Command {
+	var o joinOptions
+	cmd := &cobra.Command{
+		Use:   "join --server ADDRESS --ca-hash HASH [NAME=VALUE...]",
+		Short: "Make this host a node of a cluster that others made",
+		Long: `Make this host a node of a cluster. What it lacks it takes from a control plane of the cluster, over TLS that is pinned
+to the cluster's CA: no bundle is carried. Most people run the command that 'sealift token create' prints on a control
+plane, which ends here.
+
+The token, and for a control plane the key of the certificates behind it, are read from stdin unless they are given.
+SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flags do not.
+
+kURL's flags for joining mean what they mean there: kubernetes-master-address, kubeadm-token, kubeadm-token-ca-hash,
+cert-key, kubernetes-version, control-plane, primary-host, secondary-host, airgap, yes.
+
+Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
+		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
+  sealift join kubernetes-master-address=10.0.0.1:6443 kubeadm-token=… kubeadm-token-ca-hash=sha256:… kubernetes-version=1.36.3`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if err := o.take(words); err != nil {
+				return err
+			}
+			o.verbose, _ = cmd.Flags().GetBool("verbose")
+			return refuse(a.join(cmd.Context(), o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.server, "server", "", "control plane to take files from: an address, with a port if it is not the usual one")
+	flags.StringVar(&o.caHash, "ca-hash", "", "hash of the cluster's CA, sha256: and hexadecimal digits")
+	flags.StringVar(&o.token, "token", "", "token of the cluster; default is to read it from stdin")
+	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
+	flags.BoolVar(&o.primary, "control-plane", false, "become one more control plane")
+	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	addPreflightFlags(cmd, &o.checks)
+	addOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+// take reads kURL's flags (kURL §2.3).
+func (o *joinOptions) take(words []string) error {
+	for _, word := range words {
+		name, value, _ := strings.Cut(word, "=")
+		switch name {
+		case "kubernetes-master-address":
+			// the API server's port is not that of the files
+			o.server, _, _ = strings.Cut(value, ":")
+		case "kubeadm-token":
+			o.token = value
+		case "kubeadm-token-ca-hash":
+			o.caHash = value
+		case "cert-key":
+			o.key = value
+		case "kubernetes-version":
+			o.version = strings.TrimPrefix(value, "v")
+		case "control-plane":
+			o.primary = true
+		case "primary-host":
+			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, value)
+		case "secondary-host":
+			o.checks.Node.SecondaryHosts = append(o.checks.Node.SecondaryHosts, value)
+		case "yes":
+			o.yes = true
+		case "airgap":
+		default:
+			return usageError("unknown flag %q; see 'sealift join --help'", name)
+		}
+	}
+	if o.server == "" || o.caHash == "" {
+		return usageError("--server or --ca-hash is missing; 'sealift token create' on a control plane prints the whole command")
+	}
+	return nil
+}
+
+// maxSecrets bounds what is read from stdin: a token of 23 characters and a key of 64.
+const maxSecrets = 1 << 10
+
+// readSecrets reads the token and the key, unless they were given.
+func (o *joinOptions) readSecrets(in io.Reader) error {
+	if o.token != "" {
+		return nil
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, maxSecrets)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the token: %w", err)
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 || len(words) > 2 {
+		return usageError("stdin has no token; 'sealift token create' on a control plane prints the whole command")
+	}
+	o.token = words[0]
+	if len(words) == 2 && o.key == "" {
+		o.key = words[1]
+	}
+	return nil
+}
+
+func (a *app) join(ctx context.Context, o joinOptions) (err error) {
+	if err := o.readSecrets(a.in); err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	server := share.Address(o.server)
+	client, err := share.NewClient(server, o.token, o.caHash)
+	if err != nil {
+		return usageError("%v", err)
+	}
+	cluster, err := client.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("join: %w\nnothing was changed", err)
+	}
+	if o.version != "" && o.version != cluster.KubernetesVersion {
+		return fmt.Errorf("the cluster runs Kubernetes %s, not %s; nothing was changed", cluster.KubernetesVersion, o.version)
+	}
+	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Remote: true, Yes: o.yes,
+		Open: func() (*bundle.Archive, error) { return client.Archive(ctx) },
+		Adjust: func(*spec.Installer) (*spec.Installer, error) {
+			return spec.Parse("Installer of the cluster", strings.NewReader(cluster.Installer))
+		},
+		Join: &installer.Join{Cluster: cluster, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+	}
+	if o.verbose {
+		options.Output = a.errOut
+	}
+	in, err := installer.Prepare(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	o.checks.Node.Join, o.checks.Node.Primary = true, o.primary
+	for _, address := range cluster.APIServers {
+		if host := strings.TrimSuffix(address, ":6443"); !slices.Contains(o.checks.Node.PrimaryHosts, host) {
+			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
+		}
+	}
+	return a.carryOut(ctx, in, installOptions{plan: o.plan, yes: o.yes, format: o.format, checks: o.checks})
+}

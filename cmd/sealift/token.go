@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/token"
+)
+
+// tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates are there for two hours.
+const (
+	tokenLife       = 24 * time.Hour
+	certificateLife = 2 * time.Hour
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens by which hosts join",
+		Long:  "Make, list and revoke the tokens by which hosts join the cluster. The commands run on a control plane, as root.",
+	}
+	cmd.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return cmd
+}
+
+func (a *app) tokenCreateCommand() *cobra.Command {
+	var controlPlane bool
+	var ttl time.Duration
+	var description string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a token, and print the command that makes a host a node",
+		Long: `Make a token that expires, and print the command that makes a host a node of this cluster. The command is run as root on
+the host, and is all that the host needs. With --control-plane it makes the host one more control plane; it then has
+to be run within two hours.`,
+		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if controlPlane && !cmd.Flags().Changed("ttl") {
+				ttl = certificateLife
+			}
+			if ttl <= 0 {
+				return usageError("--ttl must be more than nothing")
+			}
+			admin, err := installer.AsAdministrator()
+			if err != nil {
+				return err
+			}
+			command, err := admin.JoinCommand(cmd.Context(), ttl, description, controlPlane)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.out, command)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "for one more control plane")
+	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "how long the token is good; 2h for a control plane")
+	cmd.Flags().StringVar(&description, "description", "", "what the token is for, in the list of tokens")
+	return cmd
+}
+
+func (a *app) tokenListCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the cluster's tokens, without their secrets",
+		Example: "  sealift token list\n  sealift token list -o json | jq '.[] | select(.usable)'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := installer.AsAdministrator()
+			if err != nil {
+				return err
+			}
+			list, err := token.List(cmd.Context(), admin.Client)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return a.printJSON(list)
+			}
+			t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "TOKEN\tEXPIRES\tJOINS\tFOR")
+			for _, one := range list {
+				expires, joins := "never", "no"
+				if !one.Expires.IsZero() {
+					expires = one.Expires.Format(time.RFC3339)
+				}
+				if one.Usable {
+					joins = "yes"
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", one.ID, expires, joins, one.Description)
+			}
+			return t.Flush()
+		},
+	}
+	addOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a *app) tokenRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke TOKEN...",
+		Short:   "Make tokens worthless, at once",
+		Long:    "Make tokens worthless, given whole or by their first six characters. Nodes that have joined stay.",
+		Example: "  sealift token revoke abcdef",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			admin, err := installer.AsAdministrator()
+			if err != nil {
+				return err
+			}
+			for _, one := range args {
+				if err := token.Revoke(cmd.Context(), admin.Client, one); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// printJoinCommands tells how hosts join the cluster that was just made.
+func (a *app) printJoinCommands(ctx context.Context) error {
+	admin, err := installer.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		title        string
+		life         time.Duration
+		controlPlane bool
+	}{
+		{"to add a node, run as root on the host, within 24 hours", tokenLife, false},
+		{"to add a control plane, within 2 hours", certificateLife, true},
+	} {
+		command, err := admin.JoinCommand(ctx, kind.life, "made by the install", kind.controlPlane)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "\n%s:\n  %s\n", kind.title, command)
+	}
+	fmt.Fprintln(a.out, "\nmake such commands again with: sealift token create")
+	return nil
+}

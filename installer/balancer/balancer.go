@@ -1,0 +1,263 @@
+// Package balancer gives every node one address of the Kubernetes API that works while any control plane does: a TCP proxy
+// on the node itself, which knows the control planes and their health.
+//
+// The package moves bytes and asks /readyz. It ends no TLS, so that clients see the API server's own certificate, and it
+// sees nothing of what they say.
+package balancer
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Port is where a node's balancer listens, on loopback.
+const Port = 6444
+
+// How often an API server is asked for its health, how long it has to answer, and how long a connection may take.
+const (
+	healthInterval = 3 * time.Second
+	healthTimeout  = 5 * time.Second
+	dialTimeout    = 5 * time.Second
+)
+
+// Balancer passes connections on to API servers. The zero value knows none.
+type Balancer struct {
+	Log *slog.Logger
+
+	mu      sync.Mutex
+	servers []*server
+	next    atomic.Uint32
+}
+
+// server is one API server.
+type server struct {
+	address string
+	healthy atomic.Bool
+	stop    context.CancelFunc
+
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // that clients use through it; nil when the server is gone
+}
+
+// Set says which API servers there are, as host:port. Connections to one that is gone are ended. An empty list is taken for
+// a mistake, and changes nothing.
+func (b *Balancer) Set(ctx context.Context, addresses []string) {
+	if len(addresses) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var servers []*server
+	for _, s := range b.servers {
+		if slices.Contains(addresses, s.address) {
+			servers = append(servers, s)
+			continue
+		}
+		b.Log.Info("API server is gone", "address", s.address)
+		s.stop()
+		s.retire()
+	}
+	for _, address := range addresses {
+		if slices.ContainsFunc(servers, func(s *server) bool { return s.address == address }) {
+			continue
+		}
+		b.Log.Info("API server is known", "address", address)
+		s := &server{address: address, conns: make(map[net.Conn]struct{})}
+		watch, stop := context.WithCancel(ctx)
+		s.stop = stop
+		servers = append(servers, s)
+		go b.watch(watch, s)
+	}
+	b.servers = servers
+}
+
+// Servers gives the addresses that are known.
+func (b *Balancer) Servers() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var addresses []string
+	for _, s := range b.servers {
+		addresses = append(addresses, s.address)
+	}
+	return addresses
+}
+
+// watch asks for the health of a server until ctx ends. A server that fails loses its connections, so that clients need
+// not wait for a host that will never answer.
+func (b *Balancer) watch(ctx context.Context, s *server) {
+	transport := &http.Transport{
+		// nothing is told to the server, and clients verify it themselves
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as said
+		// a connection of its own each time: one that is kept says nothing of the way there
+		DisableKeepAlives: true,
+	}
+	client := &http.Client{Transport: transport, Timeout: healthTimeout}
+	for {
+		err := ready(ctx, client, s.address)
+		if ctx.Err() != nil {
+			return
+		}
+		if was := s.healthy.Swap(err == nil); was != (err == nil) {
+			b.Log.Info("API server's health", "address", s.address, "healthy", err == nil, "error", err)
+			if err != nil {
+				s.closeAll()
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(healthInterval):
+		}
+	}
+}
+
+// ready asks an API server whether it works. One that answers but does not let anybody ask is taken to work.
+func ready(ctx context.Context, client *http.Client, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)); err != nil {
+		return err
+	}
+	if response.StatusCode >= http.StatusInternalServerError {
+		return fmt.Errorf("not ready: %s", response.Status)
+	}
+	return nil
+}
+
+// Serve passes the listener's connections on until ctx ends.
+func (b *Balancer) Serve(ctx context.Context, l net.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer stop()
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			b.stop()
+			return nil
+		}
+		if err != nil {
+			// out of file descriptors, for instance: the next may be better off
+			b.Log.Warn("cannot accept a connection", "error", err)
+			if errors.Is(err, net.ErrClosed) {
+				return err
+			}
+			time.Sleep(100 * time.Millisecond)
+			continue
+		}
+		go b.pass(ctx, conn)
+	}
+}
+
+func (b *Balancer) stop() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.servers {
+		s.stop()
+		s.retire()
+	}
+}
+
+func (b *Balancer) pass(ctx context.Context, client net.Conn) {
+	defer client.Close()
+	upstream, s, err := b.dial(ctx)
+	if err != nil {
+		b.Log.Warn("no API server takes a connection", "error", err)
+		return
+	}
+	defer upstream.Close()
+	if !s.add(client) {
+		return
+	}
+	defer s.remove(client)
+	var both sync.WaitGroup
+	both.Go(func() { copyHalf(upstream, client) })
+	both.Go(func() { copyHalf(client, upstream) })
+	both.Wait()
+}
+
+// copyHalf passes one direction on, and its end.
+func copyHalf(to, from net.Conn) {
+	_, err := io.Copy(to, from)
+	half, ok := to.(interface{ CloseWrite() error })
+	if err != nil || !ok || half.CloseWrite() != nil {
+		_ = to.Close()
+		_ = from.Close()
+	}
+}
+
+// dial connects to a server: the healthy ones in turn, then the others, since all look ill while a cluster starts.
+func (b *Balancer) dial(ctx context.Context) (net.Conn, *server, error) {
+	b.mu.Lock()
+	servers := slices.Clone(b.servers)
+	b.mu.Unlock()
+	if len(servers) == 0 {
+		return nil, nil, errors.New("no API server is known")
+	}
+	first := int(b.next.Add(1)) % len(servers)
+	servers = append(servers[first:], servers[:first]...)
+	slices.SortStableFunc(servers, func(a, b *server) int { return rank(a) - rank(b) })
+	var errs []error
+	for _, s := range servers {
+		conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", s.address)
+		if err == nil {
+			return conn, s, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, nil, errors.Join(errs...)
+}
+
+func rank(s *server) int {
+	if s.healthy.Load() {
+		return 0
+	}
+	return 1
+}
+
+func (s *server) add(conn net.Conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.conns == nil {
+		return false
+	}
+	s.conns[conn] = struct{}{}
+	return true
+}
+
+// retire ends the connections for good.
+func (s *server) retire() {
+	s.closeAll()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns = nil
+}
+
+func (s *server) remove(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, conn)
+}
+
+func (s *server) closeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.conns {
+		_ = conn.Close()
+	}
+}

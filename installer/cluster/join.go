@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/tail"
+)
+
+// The files by which a host tells how far it has come as a node.
+const (
+	bootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
+	kubeletConfig       = "/var/lib/kubelet/config.yaml"
+	clusterCA           = "/etc/kubernetes/pki/ca.crt"
+	etcdManifest        = "/etc/kubernetes/manifests/etcd.yaml"
+)
+
+// patchesVariable is what the configuration names the folder of kubeadm's own patches by.
+const patchesVariable = "KUBEADM_PATCHES"
+
+// Join makes the host the node of that name in a cluster, a control plane if its configuration says so. A node that an
+// interrupted run completed is left alone; one that it left in the middle is taken back first.
+func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error {
+	switch done, err := k.joined(ctx, node, controlPlane); {
+	case err != nil:
+		return err
+	case done:
+		return k.finishJoin(ctx)
+	}
+	if err := k.takeBack(ctx, node); err != nil {
+		return err
+	}
+	config := filepath.Join(k.Work, "kubeadm-join.yaml")
+	if err := k.writeJoinConfig(config); err != nil {
+		return fmt.Errorf("kubeadm configuration: %w", err)
+	}
+	err := run(ctx, k.Output, "kubeadm", "join", "--config", config)
+	// it has the token and the key of the certificates
+	return errors.Join(err, os.Remove(config))
+}
+
+// writeJoinConfig writes what kubeadm reads. The kubelet's configuration comes from the cluster; what differs on this host
+// becomes a patch.
+func (k Kubeadm) writeJoinConfig(name string) error {
+	patches := filepath.Join(k.Work, "patches")
+	if err := os.MkdirAll(patches, 0o700); err != nil {
+		return err
+	}
+	objects, err := k.render("join", map[string]string{patchesVariable: patches})
+	if err != nil {
+		return err
+	}
+	var own []*unstructured.Unstructured
+	for _, object := range objects {
+		if object.GetKind() != "KubeletConfiguration" {
+			own = append(own, object)
+			continue
+		}
+		patch, err := yaml.Marshal(object.Object)
+		if err != nil {
+			return err
+		}
+		if err := atomicfile.Write(filepath.Join(patches, "kubeletconfiguration+merge.yaml"), patch); err != nil {
+			return err
+		}
+	}
+	return writeDocuments(name, own)
+}
+
+// joined says whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
+// control plane is marked as one at the end.
+func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
+	needed := []string{KubeletKubeconfig, kubeletConfig}
+	if controlPlane {
+		needed = append(needed, AdminKubeconfig, apiServerManifest, etcdManifest)
+	}
+	for _, name := range needed {
+		if there, err := exists(name); err != nil || !there {
+			return false, err
+		}
+	}
+	if !controlPlane {
+		return true, nil
+	}
+	labels, err := kubectl(ctx, AdminKubeconfig, "get", "node", node, "--ignore-not-found", "--output=jsonpath={.metadata.labels}")
+	return strings.Contains(labels, "node-role.kubernetes.io/control-plane"), err
+}
+
+// finishJoin does what comes after kubeadm, and what it did not come to.
+func (k Kubeadm) finishJoin(ctx context.Context) error {
+	if err := os.Remove(bootstrapKubeconfig); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return run(ctx, k.Output, "systemctl", "start", "kubelet")
+}
+
+// takeBack undoes what an interrupted join has done, in the cluster and here: kubeadm refuses a host with traces, and a
+// node of the same name that is Ready.
+func (k Kubeadm) takeBack(ctx context.Context, node string) error {
+	traces := false
+	for _, name := range []string{bootstrapKubeconfig, kubeletConfig, clusterCA, apiServerManifest} {
+		there, err := exists(name)
+		if err != nil {
+			return err
+		}
+		traces = traces || there
+	}
+	if !traces {
+		return nil
+	}
+	if admin, err := exists(AdminKubeconfig); err != nil {
+		return err
+	} else if admin {
+		// the cluster forgets the node if it can be reached; if not, kubeadm says so soon
+		if _, err := kubectl(ctx, AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout=1m"); err != nil {
+			fmt.Fprintln(k.Output, err)
+		}
+	}
+	return run(ctx, k.Output, "kubeadm", "reset", "--force")
+}
+
+func exists(name string) (bool, error) {
+	_, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// kubectl gives what kubectl prints.
+func kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	var said tail.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, said.String())
+	}
+	return string(out), nil
+}

@@ -1,0 +1,201 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/share"
+)
+
+// Join says which cluster the host becomes a node of, and as what.
+type Join struct {
+	Cluster      share.Cluster // as a control plane of it tells
+	Token        string
+	CAHash       string
+	ControlPlane bool
+	// CertificateKey opens the certificates that a control plane needs from the others.
+	CertificateKey string
+}
+
+// Joins says whether the host becomes a node of a cluster that others made.
+func (i *Install) Joins() bool { return i.options.Join != nil }
+
+// ControlPlane says whether the host has a control plane once all is done. Then it also keeps what hosts that join need.
+func (i *Install) ControlPlane() bool {
+	_, hasCluster := kubernetes(i.addOns)
+	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)
+}
+
+// localEndpoint is the API on every node whose cluster has no load balancer.
+var localEndpoint = fmt.Sprintf("127.0.0.1:%d", balancer.Port)
+
+// endpoint is where nodes reach the API: the load balancer of the Installer, or the balancer on each node.
+func (i *Install) endpoint(loadBalancer string) string {
+	switch {
+	case i.Joins():
+		return i.options.Join.Cluster.Endpoint
+	case loadBalancer == "":
+		return localEndpoint
+	case hostOf(loadBalancer) == loadBalancer:
+		return netJoin(loadBalancer, 6443)
+	}
+	return loadBalancer
+}
+
+// checkJoin refuses what cannot become a node of the cluster, before anything is changed.
+func (i *Install) checkJoin() error {
+	if !i.Joins() {
+		if i.journal.Began(joinStep) {
+			return errors.New("this host has joined a cluster; to make one of its own, take that back with 'sealift reset'")
+		}
+		return nil
+	}
+	c := i.options.Join.Cluster
+	k, ok := kubernetes(i.addOns)
+	switch {
+	case i.journal.Began(initStep):
+		return errors.New("this host has made a cluster; to join another, take that back with 'sealift reset'")
+	case !ok:
+		return errors.New("the control plane was made from a bundle without Kubernetes")
+	case k.info.Version != c.KubernetesVersion:
+		return fmt.Errorf("the cluster runs Kubernetes %s, and the control plane has files of %s; join from one that has the cluster's", c.KubernetesVersion, k.info.Version)
+	case i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
+		return errors.New("a control plane needs the key of the cluster's certificates too; take the command from 'sealift token create --control-plane'")
+	case i.journal.Began(joinStep):
+		return nil
+	}
+	for _, text := range []string{c.PodCIDR, c.ServiceCIDR} {
+		p, err := netip.ParsePrefix(text)
+		if err == nil {
+			err = clash(p, i.facts.Routes)
+		}
+		if err != nil {
+			return fmt.Errorf("the cluster's network %s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// joinVariables are what a node knows of a cluster that others made.
+func (i *Install) joinVariables() map[string]string {
+	if !i.Joins() {
+		return nil
+	}
+	c := i.options.Join.Cluster
+	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "KUBERNETES_CLUSTER_NAME": c.Name, "MASTER": flag(i.options.Join.ControlPlane)}
+}
+
+func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
+	k, _ := kubernetes(i.addOns)
+	kubeadm := i.kubeadm(k)
+	// not for hooks, which leave what they know in the journal
+	maps.Copy(kubeadm.Variables, map[string]string{
+		"KUBEADM_TOKEN": i.options.Join.Token, "KUBEADM_TOKEN_CA_HASH": i.options.Join.CAHash, "CERT_KEY": i.options.Join.CertificateKey,
+	})
+	if err := kubeadm.Join(ctx, i.facts.Hostname, i.options.Join.ControlPlane); err != nil {
+		return nil, err
+	}
+	return lifecycle.State{versionState: k.info.Version}, nil
+}
+
+func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {
+	return nil, cluster.WaitNode(ctx, i.facts.Hostname, i.log)
+}
+
+// balancer adds the step for the API on this host, unless the cluster has a load balancer.
+func (p *planner) balancer() {
+	if p.hooks.variables["KUBERNETES_API_ENDPOINT"] != localEndpoint {
+		return
+	}
+	p.add(lifecycle.Step{ID: "node/balancer", Phase: lifecycle.PreInit, Title: "reach the API on this host at " + localEndpoint, Timeout: shortTime,
+		Inputs: lifecycle.Digest(balancerUnit(p.options.Root)), Run: p.startBalancer})
+}
+
+func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
+	servers := []string{netJoin(i.hooks.variables["PRIVATE_ADDRESS"], 6443)}
+	if i.Joins() {
+		servers = i.options.Join.Cluster.APIServers
+	}
+	if err := balancer.WriteList(apiServersFile(i.options.Root), servers); err != nil {
+		return nil, err
+	}
+	return nil, i.startUnit(ctx, "sealift-api.service", balancerUnit(i.options.Root))
+}
+
+func apiServersFile(root string) string { return filepath.Join(StateDir(root), "api-servers") }
+
+// startUnit installs a service of sealift itself.
+func (i *Install) startUnit(ctx context.Context, name, text string) error {
+	if err := atomicfile.Write(filepath.Join("/etc/systemd/system", name), []byte(text)); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", name}, {"restart", name}} {
+		if err := host.Command(ctx, i.log, "systemctl", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func balancerUnit(root string) string {
+	return unit("the Kubernetes API of the cluster, on this node", "balance", root)
+}
+
+func shareUnit(root string) string {
+	return unit("files for hosts that join the cluster", "share", root)
+}
+
+func unit(description, command, root string) string {
+	return fmt.Sprintf(`[Unit]
+Description=Sealift: %s
+After=network-online.target containerd.service
+Wants=network-online.target
+
+[Service]
+ExecStart=%s node %s --root %q
+Restart=always
+RestartSec=2
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=multi-user.target
+`, description, installedBinary, command, root)
+}
+
+// share adds the step by which hosts that join can take their files from this one.
+func (p *planner) share() {
+	p.add(lifecycle.Step{ID: "node/share", Phase: lifecycle.Install, Title: "serve hosts that join", Timeout: shortTime,
+		Inputs: lifecycle.Digest(p.archive.Digest, shareUnit(p.options.Root), p.spec.AddOns), Run: p.startShare})
+}
+
+func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
+	index, sig := i.archive.Raw()
+	text, err := i.spec.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	for name, data := range map[string][]byte{"index.json": index, "index.json.sig": sig, filepath.Join("state", effectiveInstaller): text} {
+		if len(data) == 0 {
+			continue
+		}
+		// an Installer may have secrets
+		err := atomicfile.Fill(filepath.Join(i.options.Root, name), 0o600, func(w *os.File) error { _, err := w.Write(data); return err })
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := i.extractRoot(ctx); err != nil {
+		return nil, err
+	}
+	return nil, i.startUnit(ctx, "sealift-node.service", shareUnit(i.options.Root))
+}

@@ -1,0 +1,211 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	goruntime "runtime"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/token"
+)
+
+const (
+	pkiDir = "/etc/kubernetes/pki"
+	// effectiveInstaller is the Installer as it was installed: that of the bundle with what was asked for on the command line.
+	effectiveInstaller = "installer.yaml"
+)
+
+// extractRoot extracts what lies at the root of the bundle and goes with its index.
+func (i *Install) extractRoot(ctx context.Context) error {
+	root, err := os.OpenRoot(i.options.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return i.archive.Extract(ctx, root, func(e bundle.Entry) bool {
+		return e.Path == bundle.InstallerName || e.Path == bundle.PreflightName
+	})
+}
+
+// advertised finds this control plane's own address where kubeadm noted it.
+var advertised = regexp.MustCompile(`(?m)advertise-address\.endpoint:\s*"?([^\s"]+)`)
+
+// Administrator is this host as a control plane: its address, and the cluster's API with all rights.
+type Administrator struct {
+	Client  clientset.Interface
+	Address string // of the host
+}
+
+// AsAdministrator takes the rights that a control plane has. It fails on other hosts.
+func AsAdministrator() (Administrator, error) {
+	manifest, err := os.ReadFile("/etc/kubernetes/manifests/kube-apiserver.yaml")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Administrator{}, errors.New("this host is not a control plane; run the command on one, as root")
+	}
+	if err != nil {
+		return Administrator{}, err
+	}
+	found := advertised.FindSubmatch(manifest)
+	if found == nil {
+		return Administrator{}, errors.New("kube-apiserver's manifest does not tell the address of this control plane")
+	}
+	address, _, err := net.SplitHostPort(string(found[1]))
+	if err != nil {
+		return Administrator{}, err
+	}
+	client, err := clientOf(cluster.AdminKubeconfig)
+	return Administrator{Client: client, Address: address}, err
+}
+
+func clientOf(kubeconfig string) (clientset.Interface, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = time.Minute
+	return clientset.NewForConfig(config)
+}
+
+func (a Administrator) script() (*share.Script, error) {
+	ca, err := share.ReadCA(filepath.Join(pkiDir, "ca.crt"))
+	if err != nil {
+		return nil, fmt.Errorf("the cluster's CA: %w", err)
+	}
+	return &share.Script{CA: ca, Address: share.Address(a.Address), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Binary: installedBinary}, nil
+}
+
+// JoinCommand makes a token and gives the command by which a host becomes a node. For a control plane it also puts the
+// cluster's certificates, encrypted, where that one finds them; they stay for two hours.
+func (a Administrator) JoinCommand(ctx context.Context, ttl time.Duration, description string, controlPlane bool) (string, error) {
+	script, err := a.script()
+	if err != nil {
+		return "", err
+	}
+	key := ""
+	if controlPlane {
+		c, err := a.Cluster(ctx)
+		if err != nil {
+			return "", err
+		}
+		if key, err = cluster.UploadCertificates(ctx, c.KubernetesVersion); err != nil {
+			return "", err
+		}
+	}
+	whole, err := token.Create(ctx, a.Client, ttl, description)
+	if err != nil {
+		return "", err
+	}
+	return script.Command(whole, key)
+}
+
+// Cluster tells of the cluster what a node has to know of it.
+func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
+	found, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kubeadm-config", metav1.GetOptions{})
+	if err != nil {
+		return share.Cluster{}, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	}
+	var config struct {
+		KubernetesVersion, ClusterName, ControlPlaneEndpoint string
+		Networking                                           struct{ PodSubnet, ServiceSubnet string }
+	}
+	if err := yaml.Unmarshal([]byte(found.Data["ClusterConfiguration"]), &config); err != nil {
+		return share.Cluster{}, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	}
+	c := share.Cluster{
+		KubernetesVersion: strings.TrimPrefix(config.KubernetesVersion, "v"), Name: config.ClusterName, Endpoint: config.ControlPlaneEndpoint,
+		PodCIDR: config.Networking.PodSubnet, ServiceCIDR: config.Networking.ServiceSubnet,
+	}
+	c.APIServers, err = balancer.Discover(ctx, a.Client)
+	return c, err
+}
+
+// Share serves hosts that join, until ctx ends.
+func Share(ctx context.Context, root string, log *slog.Logger) error {
+	admin, err := AsAdministrator()
+	if err != nil {
+		return err
+	}
+	authority, err := share.ReadAuthority(pkiDir)
+	if err != nil {
+		return err
+	}
+	script, err := admin.script()
+	if err != nil {
+		return err
+	}
+	r, err := runtime.Connect(ctx, runtime.Socket)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s := &share.Server{
+		Root: root, Binary: installedBinary, Script: script.Text, Log: log,
+		Blobs: func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Authorize: func(ctx context.Context, whole string) error {
+			err := token.Verify(ctx, admin.Client, whole)
+			if errors.Is(err, token.ErrUnknown) {
+				return share.ErrToken
+			}
+			return err
+		},
+		Cluster: func(ctx context.Context) (share.Cluster, error) {
+			c, err := admin.Cluster(ctx)
+			if err != nil {
+				return c, err
+			}
+			text, err := os.ReadFile(filepath.Join(StateDir(root), effectiveInstaller))
+			c.Installer = string(text)
+			return c, err
+		},
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", share.Address(admin.Address))
+	if err != nil {
+		return err
+	}
+	return share.Serve(ctx, share.Mixed(l, authority.TLS(admin.Address, hostname)), s.Handler())
+}
+
+// Balance gives this host an address of the API that works while any control plane does, until ctx ends.
+func Balance(ctx context.Context, root string, log *slog.Logger) error {
+	file := apiServersFile(root)
+	known, err := balancer.ReadList(file)
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", localEndpoint)
+	if err != nil {
+		return err
+	}
+	b := &balancer.Balancer{Log: log}
+	b.Set(ctx, known)
+	go b.Follow(ctx, file, func(ctx context.Context) ([]string, error) {
+		client, err := clientOf(cluster.KubeletKubeconfig) // made anew: it comes late, and its certificate changes
+		if err != nil {
+			return nil, err
+		}
+		return balancer.Discover(ctx, client)
+	})
+	return b.Serve(ctx, l)
+}

@@ -1,0 +1,137 @@
+package share
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+)
+
+const (
+	// answerTime bounds the wait for the beginning of an answer, and maxAnswer what is read into memory.
+	answerTime = time.Minute
+	maxAnswer  = 64 << 20
+)
+
+// Client asks a server.
+type Client struct {
+	address string
+	token   string
+	http    *http.Client
+}
+
+// NewClient makes a client of the server at host:port, which must show a certificate of the CA whose public key has this
+// hash, written sha256: and hexadecimal as kubeadm does.
+func NewClient(address, token, caHash string) (*Client, error) {
+	pin, err := parsePin(caHash)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{ResponseHeaderTimeout: answerTime, TLSHandshakeTimeout: answerTime, MaxIdleConnsPerHost: 4}
+	// the certificate is verified below: its CA is known by its hash alone
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} //nolint:gosec // as said
+	transport.TLSClientConfig.VerifyConnection = func(state tls.ConnectionState) error {
+		if err := pin.verify(state, address); err != nil {
+			return &CAError{Address: address, Want: caHash, Err: err}
+		}
+		return nil
+	}
+	return &Client{address: address, token: token, http: &http.Client{Transport: transport}}, nil
+}
+
+func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ranges string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "https://"+c.address+path, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	if ranges != "" {
+		request.Header.Set("Range", ranges)
+	}
+	response, err := c.http.Do(request)
+	if err != nil {
+		var untrusted *CAError
+		if errors.As(err, &untrusted) {
+			return nil, untrusted
+		}
+		return nil, fmt.Errorf("ask %s: %w", c.address, err)
+	}
+	if response.StatusCode == http.StatusOK || ranges != "" && response.StatusCode == http.StatusPartialContent {
+		return response, nil
+	}
+	defer response.Body.Close()
+	said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
+	switch response.StatusCode {
+	case http.StatusUnauthorized:
+		return nil, ErrToken
+	case http.StatusNotFound:
+		return nil, fmt.Errorf("%s does not have it: %w", c.address, fs.ErrNotExist)
+	}
+	return nil, fmt.Errorf("%s answers %s: %s", c.address, response.Status, strings.TrimSpace(string(said)))
+}
+
+func (c *Client) read(ctx context.Context, method, path string, body io.Reader, limit int64) ([]byte, error) {
+	response, err := c.do(ctx, method, path, body, "")
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(response.Body, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("more than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s from %s: %w", path, c.address, err)
+	}
+	return data, nil
+}
+
+// Cluster asks for the cluster.
+func (c *Client) Cluster(ctx context.Context) (Cluster, error) {
+	var cluster Cluster
+	data, err := c.read(ctx, http.MethodGet, clusterPath, nil, 1<<20)
+	if err == nil {
+		err = json.Unmarshal(data, &cluster)
+	}
+	return cluster, err
+}
+
+// Archive gives the bundle that the node was made from. Its files are fetched when they are read, until ctx ends.
+func (c *Client) Archive(ctx context.Context) (*bundle.Archive, error) {
+	index, err := c.read(ctx, http.MethodGet, indexPath, nil, maxAnswer)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := c.read(ctx, http.MethodGet, signPath, nil, signature.MaxSize)
+	if err != nil {
+		return nil, err
+	}
+	if len(sig) == 0 {
+		sig = nil
+	}
+	return bundle.NewUnpacked(index, sig, func(e bundle.Entry) (io.ReadCloser, error) { return c.open(ctx, e), nil })
+}
+
+// Missing gives those of the digests that the node does not have.
+func (c *Client) Missing(ctx context.Context, digests []string) ([]string, error) {
+	question, err := json.Marshal(digests)
+	if err != nil {
+		return nil, err
+	}
+	var missing []string
+	data, err := c.read(ctx, http.MethodPost, missingPath, bytes.NewReader(question), maxQuestion)
+	if err == nil {
+		err = json.Unmarshal(data, &missing)
+	}
+	return missing, err
+}

@@ -1,0 +1,132 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+const (
+	// stallTime is how long a connection may bring nothing before it is given up.
+	stallTime = time.Minute
+	// attempts bounds how often in a row an answer may break off without having brought anything.
+	attempts   = 5
+	retryPause = time.Second
+)
+
+// entry is a file of the node's bundle while it is being fetched. A connection that breaks is made again where it broke.
+type entry struct {
+	client  *Client
+	ctx     context.Context
+	cancel  context.CancelFunc
+	of      bundle.Entry
+	at      int64
+	body    io.ReadCloser
+	stall   *time.Timer
+	failing int
+}
+
+func (c *Client) open(ctx context.Context, of bundle.Entry) *entry {
+	e := &entry{client: c, of: of}
+	e.ctx, e.cancel = context.WithCancel(ctx)
+	return e
+}
+
+func (e *entry) path() string { return entryPath + e.of.SHA256 }
+
+func (e *entry) Read(p []byte) (int, error) {
+	for {
+		if e.at == e.of.Size {
+			return 0, io.EOF
+		}
+		n, err := e.read(p)
+		e.at += int64(n)
+		if n > 0 {
+			e.failing = 0
+			return n, nil
+		}
+		e.drop()
+		if err == nil || errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if e.failing++; e.failing == attempts || final(err) || e.ctx.Err() != nil {
+			return 0, fmt.Errorf("fetch %s: %w", e.of.Path, err)
+		}
+		select {
+		case <-e.ctx.Done():
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// final says whether asking again would bring the same.
+func final(err error) bool {
+	var untrusted *CAError
+	return errors.Is(err, ErrToken) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &untrusted)
+}
+
+func (e *entry) read(p []byte) (int, error) {
+	if e.body == nil {
+		ctx, cancel := context.WithCancelCause(e.ctx)
+		stalled := fmt.Errorf("%s sent nothing for %s", e.client.address, stallTime)
+		response, err := e.client.do(ctx, http.MethodGet, e.path(), nil, fmt.Sprintf("bytes=%d-", e.at))
+		if err != nil {
+			cancel(nil)
+			return 0, err
+		}
+		if e.at > 0 && response.StatusCode != http.StatusPartialContent {
+			cancel(nil)
+			return 0, errors.Join(fmt.Errorf("%s does not go on at byte %d", e.client.address, e.at), response.Body.Close())
+		}
+		e.body = &cancelling{response.Body, cancel}
+		e.stall = time.AfterFunc(stallTime, func() { cancel(stalled) })
+	}
+	e.stall.Reset(stallTime)
+	defer e.stall.Stop()
+	return e.body.Read(p)
+}
+
+// cancelling ends the request with the body.
+type cancelling struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (c *cancelling) Close() error {
+	c.cancel(nil)
+	return c.ReadCloser.Close()
+}
+
+func (e *entry) drop() {
+	if e.body != nil {
+		_ = e.body.Close()
+		e.body = nil
+	}
+}
+
+// ReadAt fetches a part alone, for looking at sizes.
+func (e *entry) ReadAt(p []byte, off int64) (int, error) {
+	ctx, cancel := context.WithTimeout(e.ctx, answerTime)
+	defer cancel()
+	response, err := e.client.do(ctx, http.MethodGet, e.path(), nil, fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1))
+	if err != nil {
+		return 0, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusPartialContent {
+		return 0, fmt.Errorf("%s does not answer with parts of files", e.client.address)
+	}
+	return io.ReadFull(response.Body, p)
+}
+
+func (e *entry) Close() error {
+	e.drop()
+	e.cancel()
+	return nil
+}

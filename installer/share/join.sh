@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Makes this host a node of the cluster that has the control plane @HOST@. A control plane prints the command that fetches and
+# checks this script: sealift token create. The token comes on stdin, or as kubeadm-token=TOKEN.
+#
+# It takes sealift from the control plane, checks it, and starts it.
+set -eu
+
+host='@HOST@'
+port='@PORT@'
+platform='@PLATFORM@'
+digest='@SHA256@'
+ca_hash='@CA_HASH@'
+ca='@CA@'
+
+die() {
+    printf 'join.sh: %s\n' "$*" >&2
+    exit "${status:-1}"
+}
+
+host_platform() {
+    case "$(uname -s) $(uname -m)" in
+    'Linux x86_64') echo linux/amd64 ;;
+    'Linux aarch64') echo linux/arm64 ;;
+    *) uname -s -m ;;
+    esac
+}
+
+# fetch FILE: takes sealift from the control plane. Without a program for TLS the digest alone has to do.
+fetch() {
+    if command -v curl >/dev/null; then
+        curl -fsS --cacert <(printf '%s\n' "$ca") "https://$host:$port/sealift" >"$1"
+        return
+    fi
+    local line
+    exec 3<>"/dev/tcp/$host/$port"
+    printf 'GET /sealift HTTP/1.0\r\n\r\n' >&3
+    while IFS= read -r line <&3 && [ "$line" != $'\r' ]; do :; done
+    cat <&3 >"$1"
+    exec 3<&-
+}
+
+main() {
+    local binary folder code=0 options=()
+    while [ $# -gt 0 ]; do
+        case $1 in
+        kubeadm-token=*) export SEALIFT_TOKEN=${1#*=} ;;
+        cert-key=*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
+        *) options+=("$1") ;;
+        esac
+        shift
+    done
+    [ "$(id -u)" = 0 ] || status=3 die "a join changes packages and services; run it as root"
+    [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the cluster's bundle is for $platform"
+    mkdir -p -m 0700 /var/lib/sealift
+    # what a join that was killed left
+    find /var/lib/sealift -maxdepth 1 -name '.install-*' -mmin +60 -exec rm -rf {} +
+    folder=$(mktemp -d -p /var/lib/sealift .install-XXXXXX)
+    # shellcheck disable=SC2064
+    trap "rm -rf '$folder'" EXIT
+    binary=$folder/sealift
+    fetch "$binary" || die "cannot fetch sealift from $host:$port; see there: systemctl status sealift-node"
+    printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
+        die "$host did not send the sealift that this script was made with; take the command anew from: sealift token create"
+    chmod 0700 "$binary"
+    "$binary" join --server "$host:$port" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?
+    exit "$code"
+}
+
+main "$@"

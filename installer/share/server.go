@@ -1,0 +1,226 @@
+package share
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// Blob is the content of an image's blob.
+type Blob interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64
+}
+
+// Server answers hosts that join. All fields are needed.
+type Server struct {
+	Root   string // the install root: the index of the bundle, and its files except for the blobs of images
+	Binary string // the sealift that hosts run
+	// Script gives the script that hosts start with.
+	Script func() ([]byte, error)
+	// Blobs opens a blob of an image; what is not there is fs.ErrNotExist.
+	Blobs func(ctx context.Context, sha256 string) (Blob, error)
+	// Authorize says whether a token is one of the cluster's; ErrToken when not.
+	Authorize func(ctx context.Context, token string) error
+	Cluster   func(ctx context.Context) (Cluster, error)
+	Log       *slog.Logger
+
+	mu    sync.Mutex
+	index *index
+}
+
+// index is the bundle's index as it lies in the root, and when it was read.
+type index struct {
+	archive  *bundle.Archive
+	modified time.Time
+	byDigest map[string][]bundle.Entry
+}
+
+// Handler gives the server's answers.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET "+scriptPath, s.script)
+	mux.HandleFunc("GET "+binaryPath, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, s.Binary) })
+	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"GET " + clusterPath:            s.cluster,
+		"GET " + indexPath:              s.rawIndex,
+		"GET " + signPath:               s.signature,
+		"POST " + missingPath:           s.missing,
+		"GET " + entryPath + "{sha256}": s.entry,
+	} {
+		mux.HandleFunc(pattern, s.authorized(answer))
+	}
+	return mux
+}
+
+// authorized answers those who have a token, over TLS alone.
+func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		if r.TLS == nil || !ok {
+			http.Error(w, "this needs TLS and a token", http.StatusUnauthorized)
+			return
+		}
+		err := s.Authorize(r.Context(), token)
+		if err == nil {
+			err = answer(w, r)
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, ErrToken):
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case errors.Is(err, fs.ErrNotExist):
+			http.Error(w, err.Error(), http.StatusNotFound)
+		default:
+			s.Log.Warn("cannot answer a host that joins", "host", r.RemoteAddr, "path", r.URL.Path, "error", err)
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+		}
+	}
+}
+
+func (s *Server) script(w http.ResponseWriter, _ *http.Request) {
+	text, err := s.Script()
+	if err != nil {
+		s.Log.Warn("cannot make the script for hosts that join", "error", err)
+		http.Error(w, "the script cannot be made; see the log of this node", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/x-shellscript")
+	_, _ = w.Write(text)
+}
+
+func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.Cluster(r.Context())
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(w).Encode(c)
+}
+
+func (s *Server) rawIndex(w http.ResponseWriter, _ *http.Request) error {
+	x, err := s.read()
+	if err != nil {
+		return err
+	}
+	data, _ := x.archive.Raw()
+	_, _ = w.Write(data)
+	return nil
+}
+
+func (s *Server) signature(w http.ResponseWriter, _ *http.Request) error {
+	x, err := s.read()
+	if err != nil {
+		return err
+	}
+	_, sig := x.archive.Raw()
+	_, _ = w.Write(sig)
+	return nil
+}
+
+// read gives the index, read again when another bundle was installed meanwhile.
+func (s *Server) read() (*index, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, err := os.Stat(filepath.Join(s.Root, bundle.IndexName))
+	if err != nil {
+		return nil, fmt.Errorf("the index of this node's bundle: %w", err)
+	}
+	if s.index != nil && s.index.modified.Equal(info.ModTime()) {
+		return s.index, nil
+	}
+	archive, err := bundle.Open(s.Root)
+	if err != nil {
+		return nil, err
+	}
+	x := &index{archive: archive, modified: info.ModTime(), byDigest: make(map[string][]bundle.Entry)}
+	for _, e := range archive.Index.Entries {
+		x.byDigest[e.SHA256] = append(x.byDigest[e.SHA256], e)
+	}
+	s.index = x // the folder of the one before is closed when nobody reads from it any more
+	return x, nil
+}
+
+// open finds the content of a digest: among the files of the root, or in the container runtime.
+func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
+	x, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	entries, ok := x.byDigest[sha256]
+	if !ok {
+		return nil, fmt.Errorf("%s: %w in the bundle that this node was made from", sha256, fs.ErrNotExist)
+	}
+	for _, e := range entries {
+		f, err := os.OpenInRoot(s.Root, filepath.FromSlash(e.Path))
+		if err != nil {
+			continue
+		}
+		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == e.Size {
+			return file{f, e.Size}, nil
+		}
+		_ = f.Close()
+	}
+	blob, err := s.Blobs(ctx, sha256)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", entries[0].Path, err)
+	}
+	return blob, nil
+}
+
+type file struct {
+	*os.File
+	size int64
+}
+
+func (f file) Size() int64 { return f.size }
+
+func (s *Server) entry(w http.ResponseWriter, r *http.Request) error {
+	blob, err := s.open(r.Context(), r.PathValue("sha256"))
+	if err != nil {
+		return err
+	}
+	defer blob.Close()
+	w.Header().Set("Content-Type", "application/octet-stream")
+	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
+	return nil
+}
+
+// maxQuestion bounds a list of digests: 67 bytes each, as many as an index has at most.
+const maxQuestion = 16 << 20
+
+// missing answers with those of the asked-for digests that this node does not have.
+func (s *Server) missing(w http.ResponseWriter, r *http.Request) error {
+	var asked []string
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&asked); err != nil {
+		http.Error(w, "not a list of digests: "+err.Error(), http.StatusBadRequest)
+		return nil //nolint:nilerr // answered
+	}
+	lacking := []string{}
+	for _, digest := range asked {
+		blob, err := s.open(r.Context(), digest)
+		if errors.Is(err, fs.ErrNotExist) {
+			lacking = append(lacking, digest)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if err := blob.Close(); err != nil {
+			return err
+		}
+	}
+	return json.NewEncoder(w).Encode(lacking)
+}

@@ -1,0 +1,65 @@
+// Package share lets a host that joins a cluster take what it lacks from a control plane: the script it starts with, sealift
+// itself, and every file of the bundle that the node was made from, over TLS that is pinned to the cluster's CA.
+//
+// The package knows requests and digests. Who may ask is decided by the caller's Authorize, and what is done with the
+// files is the installer's. It never writes, and it gives out no secrets of the cluster.
+package share
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+)
+
+// Port is where control planes listen, beside the API server's 6443 and the balancer's 6444.
+const Port = 6445
+
+// Address completes a host's name or address with the port.
+func Address(host string) string {
+	if _, _, err := net.SplitHostPort(host); err == nil {
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(Port))
+}
+
+// Cluster is what a node has to know of the cluster before it is part of it.
+type Cluster struct {
+	KubernetesVersion string `json:"kubernetesVersion"` // such as 1.36.3
+	Name              string `json:"name"`
+	Endpoint          string `json:"endpoint"` // host:port of the API for all nodes
+	PodCIDR           string `json:"podCIDR"`
+	ServiceCIDR       string `json:"serviceCIDR"`
+	// APIServers are the host:port of each control plane.
+	APIServers []string `json:"apiServers"`
+	// Installer is the one that the cluster was made with.
+	Installer string `json:"installer,omitempty"`
+}
+
+// ErrToken says that the cluster does not take a token.
+var ErrToken = errors.New("the cluster does not know the token: it is mistyped, has expired or was revoked; make another on a control plane with 'sealift token create'")
+
+// CAError says that a server is not of the cluster that the CA's hash stands for.
+type CAError struct {
+	Address string
+	Want    string
+	Err     error
+}
+
+func (e *CAError) Error() string {
+	return fmt.Sprintf("%s is not trusted: %v; a control plane of the cluster prints the right command with 'sealift token create'", e.Address, e.Err)
+}
+
+func (e *CAError) Unwrap() error { return e.Err }
+
+// The paths of the protocol. The script and sealift need no token: they are public, and whoever fetches them knows their
+// digests.
+const (
+	scriptPath  = "/join.sh"
+	binaryPath  = "/sealift"
+	clusterPath = "/v1/cluster"
+	indexPath   = "/v1/index"
+	signPath    = "/v1/signature"
+	missingPath = "/v1/missing"
+	entryPath   = "/v1/entries/"
+)

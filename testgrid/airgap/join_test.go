@@ -1,0 +1,70 @@
+package airgap_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// joinCommand is what a control plane prints for a host that is to join.
+func (n node) joinCommand(flags string) string {
+	n.t.Helper()
+	return strings.TrimSpace(n.must("sealift token create " + flags))
+}
+
+// TestHostJoinsWithAPrintedCommand adds a worker that has nothing but the command.
+func TestHostJoinsWithAPrintedCommand(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	worker := node{host.ForTest(t, host.Spec{}), t}
+	out := first.must(install)
+	var printed string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "bash join.sh") && !strings.Contains(line, "control-plane") {
+			printed = strings.TrimSpace(line)
+		}
+	}
+	if printed == "" {
+		t.Fatalf("the install printed no command for workers:\n%s", out)
+	}
+	joinRefusals(first, worker)
+	worker.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(printed))
+	worker.must("for i in $(seq 600); do [ ! -e /etc/kubernetes/bootstrap-kubelet.conf ] || exit 0; sleep 0.2; done; journalctl -u first; exit 1")
+	worker.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
+	if out := worker.must(printed); !strings.Contains(out, "done: ") {
+		t.Errorf("the join ended without saying so:\n%s", out)
+	}
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != 2 {
+		t.Errorf("nodes:\n%s", got)
+	}
+	first.must("sleep 5")
+	first.pulled()
+	if out := worker.must(printed); !strings.Contains(out, "nothing to do") {
+		t.Errorf("second run:\n%s", out)
+	}
+}
+
+// quoted makes one word of a command for the shell.
+func quoted(command string) string { return "'" + strings.ReplaceAll(command, "'", `'\''`) + "'" }
+
+// joinRefusals looks at what must stop a join before it changes anything.
+func joinRefusals(first, worker node) {
+	command := first.joinCommand("")
+	_, rest, _ := strings.Cut(command, "&& echo '")
+	_, rest, _ = strings.Cut(rest, "&& echo '")
+	token, _, _ := strings.Cut(rest, "'")
+	worker.refuses(strings.ReplaceAll(command, token, token[:7]+"0123456789abcdef"), 1, "does not know the token")
+	worker.refuses(command+" control-plane", 1, "key of the cluster's certificates")
+	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
+	worker.refuses(command+" kubernetes-version=1.30.0", 1, "not 1.30.0")
+	first.must("sealift token revoke " + token[:6])
+	worker.refuses(command, 1, "does not know the token")
+	expired := first.joinCommand("--ttl 1s")
+	first.must("sleep 2")
+	worker.refuses(expired, 1, "does not know the token")
+	if out, code := worker.run("ls /etc/kubernetes /usr/local/bin/sealift"); code == 0 {
+		worker.t.Errorf("a refused join changed the host: %s", out)
+	}
+}
