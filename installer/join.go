@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/balancer"
@@ -15,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/preflight"
 )
 
 // Join says which cluster the host becomes a node of, and as what.
@@ -23,6 +26,8 @@ type Join struct {
 	Token        string
 	CAHash       string
 	ControlPlane bool
+	// Missing gives those of the digests that the control plane does not have.
+	Missing func(ctx context.Context, digests []string) ([]string, error)
 	// CertificateKey opens the certificates that a control plane needs from the others.
 	CertificateKey string
 }
@@ -84,6 +89,30 @@ func (i *Install) checkJoin() error {
 		}
 	}
 	return nil
+}
+
+// shared asks the control plane whether it still has what this host will take from it.
+func (i *Install) shared(ctx context.Context, r *preflight.Reporter) {
+	needed := make(map[string]string)
+	for _, a := range i.addOns {
+		for _, e := range i.archive.Below(a.info.Dir()) {
+			// a node has the blobs of its own platform alone
+			blob := strings.HasPrefix(e.Path, a.info.Dir()+"/images/") && len(i.archive.Index.Platforms) == 1
+			if blob || i.onNode(a, e) {
+				needed[e.SHA256] = e.Path
+			}
+		}
+	}
+	missing, err := i.options.Join.Missing(ctx, slices.Collect(maps.Keys(needed)))
+	switch {
+	case err != nil:
+		r.Refusef("run the command again", "the control plane cannot tell what it has: %v", err)
+	case len(missing) > 0:
+		r.Refusef("join from another control plane, or run 'sealift install' with the bundle on that one again",
+			"the control plane lacks %s, one of %s", needed[missing[0]], count(len(missing), "file"))
+	default:
+		r.Passf("%d files on the control plane, each checked while it is used", len(needed))
+	}
 }
 
 // joinVariables are what a node knows of a cluster that others made.

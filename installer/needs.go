@@ -27,6 +27,10 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 		r.Passf("not looked at: nothing of it is needed")
 		return
 	}
+	if i.Joins() {
+		i.shared(ctx, r)
+		return
+	}
 	if i.options.Remote {
 		r.Passf("%d files on the server, each checked while it is used", len(i.archive.Index.Entries))
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/spec"
 )
@@ -62,8 +63,8 @@ func TestStepsComeInKurlsOrder(t *testing.T) {
 		with(t, "flannel", "apt socat\napt kmod\n", "flannel", "flannel_post_init", "flannel_outro", "flannel_join", "someone_else"),
 	)
 	want := []string{
-		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network",
-		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "flannel/install",
+		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network", "node/balancer",
+		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "node/share", "flannel/install",
 		"cluster/ready", "flannel/post-init", "flannel/outro",
 	}
 	if got := ids(i.plan); !slices.Equal(got, want) {
@@ -71,6 +72,25 @@ func TestStepsComeInKurlsOrder(t *testing.T) {
 	}
 	if names := hostPackages(i.addOns, "debian-12"); !slices.Equal(names, []string{"socat", "kmod"}) {
 		t.Errorf("host packages %v", names)
+	}
+}
+
+func TestJoiningFollowsKurlsOrder(t *testing.T) {
+	addOns := []addOn{
+		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
+		with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes"),
+		with(t, "flannel", "", "flannel", "flannel_pre_init", "flannel_post_init", "flannel_outro", "flannel_join"),
+	}
+	i := made(t, addOns...)
+	for controlPlane, want := range map[bool][]string{
+		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", joinStep, "cluster/ready"},
+		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", joinStep, "node/share", "cluster/ready"},
+	} {
+		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: localEndpoint}}
+		plan, err := i.makePlan()
+		if got := ids(plan); err != nil || !slices.Equal(got, want) {
+			t.Errorf("control plane %t: got  %v, %v\nwant %v", controlPlane, got, err, want)
+		}
 	}
 }
 

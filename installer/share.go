@@ -105,7 +105,7 @@ func (a Administrator) JoinCommand(ctx context.Context, ttl time.Duration, descr
 		if err != nil {
 			return "", err
 		}
-		if key, err = cluster.UploadCertificates(ctx, c.KubernetesVersion); err != nil {
+		if key, err = cluster.UploadCertificates(ctx, c.KubernetesVersion, a.Address); err != nil {
 			return "", err
 		}
 	}

@@ -157,7 +157,7 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return spec.Parse("Installer of the cluster", strings.NewReader(cluster.Installer))
 		},
-		Join: &installer.Join{Cluster: cluster, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+		Join: &installer.Join{Cluster: cluster, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
 	}
 	if o.verbose {
 		options.Output = a.errOut

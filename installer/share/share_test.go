@@ -1,0 +1,276 @@
+package share_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"io"
+	"io/fs"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/share"
+)
+
+const token = "abcdef.0123456789abcdef"
+
+// pki makes a CA as kubeadm keeps one.
+func pki(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, block := range map[string]*pem.Block{"ca.crt": {Type: "CERTIFICATE", Bytes: der}, "ca.key": {Type: "PRIVATE KEY", Bytes: secret}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+type blob struct{ *bytes.Reader }
+
+func (blob) Close() error { return nil }
+
+// node is a control plane that shares a bundle, unpacked in its root but for one file, which is a blob.
+type node struct {
+	root, address, caHash string
+	blobs                 map[string][]byte
+	script                *share.Script
+}
+
+func serve(t *testing.T) *node {
+	t.Helper()
+	n := &node{root: t.TempDir(), blobs: map[string][]byte{}}
+	archive := packed(t)
+	root, err := os.OpenRoot(n.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	index, _ := archive.Raw()
+	if err := os.WriteFile(filepath.Join(n.root, bundle.IndexName), index, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const inRuntime = "addons/a/1/images/blobs/sha256/layer"
+	if err := archive.Extract(t.Context(), root, func(e bundle.Entry) bool { return e.Path != inRuntime }); err != nil {
+		t.Fatal(err)
+	}
+	e, _ := archive.Entry(inRuntime)
+	if n.blobs[e.SHA256], err = archive.ReadFile(inRuntime, 1<<20); err != nil {
+		t.Fatal(err)
+	}
+	authority, err := share.ReadAuthority(pki(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.caHash = share.CAHash(authority.Certificate)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.address = l.Addr().String()
+	binary := filepath.Join(n.root, "sealift")
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\nread -r line\necho \"$@\" with \"$line\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
+	s := &share.Server{Root: n.root, Binary: binary, Script: n.script.Text, Log: slog.New(slog.DiscardHandler),
+		Blobs: func(_ context.Context, sha256 string) (share.Blob, error) {
+			if data, ok := n.blobs[sha256]; ok {
+				return blob{bytes.NewReader(data)}, nil
+			}
+			return nil, fs.ErrNotExist
+		},
+		Authorize: func(_ context.Context, got string) error {
+			if got != token {
+				return share.ErrToken
+			}
+			return nil
+		},
+		Cluster: func(context.Context) (share.Cluster, error) { return share.Cluster{Name: "test"}, nil },
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.TLS("127.0.0.1")), s.Handler()) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return n
+}
+
+// packed is a bundle with one package.
+func packed(t *testing.T) *bundle.Archive {
+	t.Helper()
+	write := func(w func(io.Writer) error) *bundle.Archive {
+		var buf bytes.Buffer
+		if err := w(&buf); err != nil {
+			t.Fatal(err)
+		}
+		a, err := bundle.NewArchive(bytes.NewReader(buf.Bytes()), int64(buf.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	file := func(name, text string) bundle.File { return bundle.BytesFile("addons/a/1/"+name, 0o644, []byte(text)) }
+	one := write(func(w io.Writer) error {
+		_, err := bundle.WritePackage(t.Context(), w, bundle.Package{Name: "a", Version: "1", Platforms: []string{"linux/amd64"}, Files: []bundle.File{
+			file("Manifest", ""), file("install.sh", "a() { :; }\n"), file("images/blobs/sha256/layer", strings.Repeat("layer ", 1000)),
+		}}, bundle.WriteOptions{})
+		return err
+	})
+	return write(func(w io.Writer) error {
+		_, err := bundle.WriteBundle(t.Context(), w, bundle.Bundle{Packages: []*bundle.Archive{one}})
+		return err
+	})
+}
+
+func (n *node) client(t *testing.T, token, caHash string) *share.Client {
+	t.Helper()
+	c, err := share.NewClient(n.address, token, caHash)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestHostTakesTheBundleFromANode(t *testing.T) {
+	n := serve(t)
+	c := n.client(t, token, n.caHash)
+	if cluster, err := c.Cluster(t.Context()); err != nil || cluster.Name != "test" {
+		t.Fatalf("%v, %v", cluster, err)
+	}
+	a, err := c.Archive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Verify(t.Context()); err != nil {
+		t.Errorf("what came is not what the index says: %v", err)
+	}
+	part := make([]byte, 5)
+	if err := a.ReadAt("addons/a/1/images/blobs/sha256/layer", part, 6); err != nil || string(part) != "layer" {
+		t.Errorf("a part is %q, %v", part, err)
+	}
+}
+
+func TestTamperedBlobIsNamed(t *testing.T) {
+	n := serve(t)
+	for _, data := range n.blobs {
+		data[7] ^= 1
+	}
+	a, err := n.client(t, token, n.caHash).Archive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var damaged *bundle.DigestError
+	if _, err := a.ReadFile("addons/a/1/images/blobs/sha256/layer", 1<<20); !errors.As(err, &damaged) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatANodeHasLostIsKnownBefore(t *testing.T) {
+	n := serve(t)
+	c := n.client(t, token, n.caHash)
+	a, err := c.Archive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range a.Index.Entries {
+		all = append(all, e.SHA256)
+	}
+	if missing, err := c.Missing(t.Context(), all); err != nil || len(missing) != 0 {
+		t.Fatalf("%v, %v", missing, err)
+	}
+	e, _ := a.Entry("addons/a/1/images/blobs/sha256/layer")
+	delete(n.blobs, e.SHA256)
+	if missing, err := c.Missing(t.Context(), all); err != nil || !slices.Equal(missing, []string{e.SHA256}) {
+		t.Errorf("%v, %v", missing, err)
+	}
+	if _, err := a.ReadFile(e.Path, 1<<20); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStrangersAreTurnedAway(t *testing.T) {
+	n := serve(t)
+	if _, err := n.client(t, "abcdef.0000000000000000", n.caHash).Archive(t.Context()); !errors.Is(err, share.ErrToken) {
+		t.Errorf("wrong token: %v", err)
+	}
+	var untrusted *share.CAError
+	if _, err := n.client(t, token, "sha256:"+strings.Repeat("0", 64)).Cluster(t.Context()); !errors.As(err, &untrusted) {
+		t.Errorf("wrong CA: %v", err)
+	}
+	if _, err := share.NewClient(n.address, token, "sha256:0"); err == nil {
+		t.Error("half a hash is taken")
+	}
+	conn, err := net.Dial("tcp", n.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "GET /v1/cluster HTTP/1.0\r\nAuthorization: Bearer "+token+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := io.ReadAll(conn); err != nil || !strings.Contains(string(answer), "401") {
+		t.Errorf("without TLS: %s, %v", answer, err)
+	}
+}
+
+// TestPrintedCommandStartsWhatItChecked runs the command up to sealift, with bash alone and with what curl there is.
+func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a join needs root")
+	}
+	n := serve(t)
+	command, err := n.script.Command(token, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(command string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "unshare", "--mount", "bash", "-c", "mount -t tmpfs none /var/lib && cd /var/lib && "+command)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	want := "join --server " + n.address + " --ca-hash " + n.caHash + " with " + token
+	if out, err := run(command); err != nil || !strings.Contains(out, want) {
+		t.Errorf("%v\n%s\nwant %s", err, out, want)
+	}
+	if err := os.WriteFile(filepath.Join(n.root, "sealift"), []byte("#!/bin/sh\necho evil\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := run(command); err == nil || strings.Contains(out, "evil") || !strings.Contains(out, "join.sh: FAILED") {
+		t.Errorf("another sealift was started: %v\n%s", err, out)
+	}
+}
