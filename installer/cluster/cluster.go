@@ -64,6 +64,9 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	return run(ctx, k.Output, "kubeadm", "init", "--config", name, "--skip-token-print")
 }
 
+// outputDelay is how long a program's output is waited for once it has ended: another that it started may hold it.
+const outputDelay = 5 * time.Second
+
 func run(ctx context.Context, output io.Writer, program string, args ...string) error {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var said tail.Buffer
@@ -73,7 +76,8 @@ func run(ctx context.Context, output io.Writer, program string, args ...string) 
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or the next install would meet it at work
 	runtime.LockOSThread()                                             // the signal comes when this thread ends
 	defer runtime.UnlockOSThread()
-	if err := cmd.Run(); err != nil {
+	cmd.WaitDelay = outputDelay
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("%s %s: %w\n%s", program, args[0], err, said.String())
 	}
 	return nil

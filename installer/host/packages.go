@@ -79,7 +79,7 @@ func run(ctx context.Context, output io.Writer, environment []string, name strin
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return nil }
 	cmd.WaitDelay = endDelay
-	if err := cmd.Run(); err != nil {
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) { // a service of a package may hold the output
 		return fmt.Errorf("%s %s: %w\n%s", name, strings.Join(args, " "), err, said.String())
 	}
 	return nil

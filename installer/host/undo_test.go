@@ -147,6 +147,25 @@ func TestMountsGoTheDeepestFirst(t *testing.T) {
 	}
 }
 
+func TestCommandDoesNotWaitForWhatItLeftRunning(t *testing.T) {
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if pid, err := os.ReadFile(dir + "/pid"); err == nil {
+			_ = exec.Command("kill", strings.TrimSpace(string(pid))).Run()
+		}
+	})
+	done := make(chan error, 1)
+	go func() { done <- Command(t.Context(), io.Discard, "sh", "-c", "sleep 3600 & echo $! >"+dir+"/pid") }()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Minute):
+		t.Fatal("it does not end")
+	}
+}
+
 // TestContainersEndWithTheirShims starts what looks like a shim with a container in which something runs.
 func TestContainersEndWithTheirShims(t *testing.T) {
 	dir := t.TempDir()
