@@ -23,11 +23,11 @@ const maxKeyLines = 200
 
 // secretWord is what the name of a secret ends with.
 const secretWord = `(?:password|passwd|passphrase|secret|token|api[_-]?key|access[_-]?key|access[_-]?key[_-]?id|private[_-]?key|secret[_-]?key|` +
-	`encryption[_-]?key|key-data|cert[_-]?key|certificate[_-]?key|credentials?|authorization|cookie)`
+	`encryption[_-]?key|key-data|cert[_-]?key|certificate[_-]?key|credential|authorization|cookie|password[_-]?(?:hash|bcrypt)|[_-]pass|[_-]pwd|psk)s?`
 
 // secretRoots are what the name of a secret has in it, in small letters.
 func secretRoots() []string {
-	return []string{"passw", "passphrase", "secret", "token", "key", "credential", "authorization", "cookie"}
+	return []string{"pass", "_pwd", "-pwd", "psk", "secret", "token", "key", "credential", "authorization", "cookie"}
 }
 
 // rule is a form of a secret within a line, and what becomes of it. It is only looked for in lines that have one of the
@@ -39,17 +39,41 @@ type rule struct {
 }
 
 func lineRules() []rule {
-	const name = `(?i)([\w.-]*` + secretWord + `\\*["']?\s*[:=]+\s*)`
+	const (
+		name   = `(?i)([\w.-]*` + secretWord + `\\*["']?(?:\s+is)?\s*[:=]+>?\s*)`
+		line   = `(?i)^(\s*(?:- )?(?:export |declare -\w+ )?[\w.-]*` + secretWord + `\s*` // all of it an entry of a file
+		quoted = `"(?:[^"\\]|\\.)*"`
+	)
 	named := func(form, becomes string) rule { return rule{secretRoots(), regexp.MustCompile(form), becomes} }
+	other := func(form, becomes string, signs ...string) rule {
+		return rule{signs, regexp.MustCompile(form), becomes}
+	}
 	return []rule{
-		{[]string{"bearer", "basic"}, regexp.MustCompile(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`), `$1$2` + Mask},
-		named(name+`(\\+)"(?:[^"\\]|\\[^"])*\\+"`, `$1$2"`+Mask+`$2"`), // JSON within JSON
-		named(name+`"(?:[^"\\]|\\.)*(?:"|$)`, `$1"`+Mask+`"`),
+		other(`(?i)\b(authorization\s*:\s*)[^\s"'].*`, `$1`+Mask, "authorization"),
+		other(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`, `$1$2`+Mask, "bearer", "basic"),
+		named(`(?i)("name"\s*:\s*"[\w.-]*`+secretWord+`"\s*,\s*"value"\s*:\s*)`+quoted, `$1"`+Mask+`"`),
+		named(`(?i)("value"\s*:\s*)`+quoted+`(\s*,\s*"name"\s*:\s*"[\w.-]*`+secretWord+`")`, `$1"`+Mask+`"$2`),
+		named(`(?i)(\\+"name\\+"\s*:\s*\\+"[\w.-]*`+secretWord+`\\+"\s*,\s*\\+"value\\+"\s*:\s*\\+")[^"]*?(\\*")`, `$1`+Mask+`$2`),
+		named(`(?i)"([\w.-]*`+secretWord+`[:=]\s*)[^"\\]+"`, `"$1`+Mask+`"`), // of systemd
+		named(name+`(\\+)"(?:[^"\\]|\\[^"])*\\+"`, `$1$2"`+Mask+`$2"`),       // JSON within JSON
+		named(name+`"(?:[^"\\]|\\.)*(?:"|\\?$)`, `$1"`+Mask+`"`),
 		named(name+`'[^']*(?:'|$)`, `$1'`+Mask+`'`),
-		named(name+`[^\s"',;&\\}\]|>][^\s,;&}\]]*`, `$1`+Mask),
-		named(`(?i)(\s-{1,2}[\w-]*`+secretWord+`[ =])\s*[^\s-]\S*`, `$1`+Mask),
-		{[]string{"eyj"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`), Mask},
-		{[]string{"://"}, regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`), `$1` + Mask + `@`},
+		named(line+`[:=]\s*["']\*\*\*HIDDEN\*\*\*["'])[^\s,;].*`, `$1`), // a quote within what is quoted
+		named(line+`:\s+)[^\s"'\[{|>].*`, `$1`+Mask),
+		named(line+`=\s*)[^\s"'\[{](?:[^;]|;\S)*`, `$1`+Mask),
+		named(name+`\[[^\]]+\]?`, `$1[`+Mask+`]`),
+		named(name+`[^\s"',;&\\}\]|>[](?:[^\s,;&}\]]*[^\s,;&}\]"'])?`, `$1`+Mask),
+		named(`(?i)((?:^|\s)-{1,2}[\w-]*`+secretWord+`[ =]\s*)(?:`+quoted+`|'[^']*')`, `$1`+Mask),
+		named(`(?i)((?:^|\s)-{1,2}[\w-]*`+secretWord+`[ =])\s*[^\s-]\S*`, `$1`+Mask),
+		named(`(?i)\b(pass=)[^\s,;&"']+`, `$1`+Mask),
+		named(`(?i)((?:^|\blogin\s+\S+)\s*\bpassword\s+)[^\s:=]\S*(\s*)$`, `$1`+Mask+`$2`), // of a .netrc
+		other(`(?i)((?:^|[\s{,"'])_?auth\\*["']?\s*[:=]\s*\\*["']?)[A-Za-z0-9+/=_-]{8,}`, `$1`+Mask, "auth"),
+		other(`(\s(?:-u|--user|--proxy-user)[ =]["']?[^\s:"']+:)[^\s"']+`, `$1`+Mask, "-u", "-user"),
+		other(`(?i)([?&](?:x-amz-signature|x-goog-signature|signature|sig)=)[^&\s"']+`, `$1`+Mask, "sig"),
+		other(`\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`, Mask, "eyj"),
+		// A password may have an @ in it, and what is no port a slash. A long name without a password is a token.
+		other(`(://[^/\s:@\["']*:)(?:\d*[^\d/\s"'][^\s"']*|\d+)@`, `$1`+Mask+`@`, "://"),
+		other(`(://)[^/\s:@"'*]{12,}@`, `$1`+Mask+`@`, "://"),
 	}
 }
 
@@ -59,6 +83,7 @@ type Redactor struct {
 	joinToken, alone                *regexp.Regexp
 	keyBegin, keyEnd, encoded       *regexp.Regexp
 	blockBegin, nameLine, valueLine *regexp.Regexp
+	openQuote, entry                *regexp.Regexp
 }
 
 // New makes a Redactor.
@@ -67,11 +92,13 @@ func New() *Redactor {
 		rules:     lineRules(),
 		joinToken: regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), // of kubeadm
 		alone:     regexp.MustCompile(`^(\s*)[0-9a-f]{64}\s*$`),        // how kubeadm prints the key of certificates
-		keyBegin:  regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----`),
-		keyEnd:    regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY-----`),
+		keyBegin:  regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
+		keyEnd:    regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
 		encoded:   regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*`), // "-----BEGIN" in base64
-		// a block of YAML under the name of a secret
-		blockBegin: regexp.MustCompile(`(?i)^(\s*)(?:- )?["']?[\w.-]*` + secretWord + `["']?\s*:\s*[|>][0-9+-]*\s*$`),
+		// a block of YAML under the name of a secret, or what else goes on below it
+		blockBegin: regexp.MustCompile(`(?i)^(\s*)(?:- )?["']?[\w.-]*` + secretWord + `["']?\s*:\s*([|>][0-9+-]*|[\[{]|)\s*$`),
+		openQuote:  regexp.MustCompile(`(?i)^(\s*)(?:- )?["']?[\w.-]*` + secretWord + `["']?\s*:\s*(?:"(?:[^"\\]|\\.)*\\?|'[^']*|[^\s"'\[{|>].*)$`),
+		entry:      regexp.MustCompile(`^\s*(?:- )?["']?[\w./-]+["']?\s*:(?:\s|$)|^\s*(?:[\]}],?|#.*)$`),
 		// an entry of an environment: its name, then its value
 		nameLine:  regexp.MustCompile(`(?i)["']?name["']?\s*:\s*["']?[\w.-]*` + secretWord + `["']?,?\s*$`),
 		valueLine: regexp.MustCompile(`^(\s*(?:- )?["']?value["']?\s*:\s*)(.+?)(,?\s*)$`),
@@ -82,9 +109,13 @@ func New() *Redactor {
 type state struct {
 	keyLines int  // lines of a private key so far; 0 outside of one
 	inBlock  bool // of YAML
+	literal  bool // the block is one value: nothing in it has a name of its own
 	indent   int  // of the line that began the block
-	named    bool // the line before named a secret
+	named    int  // how many lines on the value may stand of the secret that was named
 }
+
+// valueWithin is how many lines behind a name its value is looked for: comments may stand between.
+const valueWithin = 3
 
 // Copy copies the text in r to w, masked.
 func (d *Redactor) Copy(w io.Writer, r io.Reader) error {
@@ -144,25 +175,44 @@ func (d *Redactor) line(s *state, text []byte) []byte {
 		if len(bytes.TrimSpace(text)) == 0 {
 			return text
 		}
-		if indent := indentation(text); indent > s.indent {
+		indent := indentation(text)
+		switch {
+		case indent <= s.indent && !(indent == s.indent && !s.literal && bytes.HasPrefix(text[indent:], []byte("- "))):
+			s.inBlock = false
+		case s.literal || !d.entry.Match(text):
 			if d.keyBegin.Match(text) && !d.keyEnd.Match(text) { // whose lines may stand further left
 				s.keyLines = 1
 			}
 			return append(bytes.Repeat([]byte(" "), indent), Mask...)
 		}
-		s.inBlock = false
 	}
-	named := s.named
-	s.named = false
+	return d.outside(s, text)
+}
+
+// outside masks a line that is not part of a secret.
+func (d *Redactor) outside(s *state, text []byte) []byte {
+	if s.named > 0 {
+		s.named--
+		if m := d.valueLine.FindSubmatch(text); m != nil {
+			s.named = 0
+			if m[2][0] == '|' || m[2][0] == '>' {
+				s.inBlock, s.literal, s.indent = true, true, indentation(text)
+				return text
+			}
+			text = d.valueLine.ReplaceAll(text, []byte(`$1"`+Mask+`"$3`))
+		}
+	}
 	if has(bytes.ToLower(text), secretRoots()) {
 		if m := d.blockBegin.FindSubmatch(text); m != nil {
-			s.inBlock, s.indent = true, len(m[1])
+			s.inBlock, s.literal, s.indent = true, bytes.ContainsAny(m[2], "|>"), len(m[1])
 			return text
 		}
-		s.named = d.nameLine.Match(text)
-	}
-	if named {
-		text = d.valueLine.ReplaceAll(text, []byte(`$1"`+Mask+`"$3`))
+		if m := d.openQuote.FindSubmatch(text); m != nil { // and goes on, if the next line is further right
+			s.inBlock, s.literal, s.indent = true, false, len(m[1])
+		}
+		if d.nameLine.Match(text) {
+			s.named = valueWithin
+		}
 	}
 	if at := d.keyBegin.FindIndex(text); at != nil {
 		if end := d.keyEnd.FindIndex(text[at[1]:]); end != nil { // with its line ends written out

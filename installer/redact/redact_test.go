@@ -35,7 +35,7 @@ func TestSecretsAreMasked(t *testing.T) {
 		"the key of certificates, as a flag":  {"\t--control-plane --certificate-key " + strings.Repeat("0a", 32) + "\n", "\t--control-plane --certificate-key " + m + "\n"},
 		"the key of certificates, alone":      {"[upload-certs] Using certificate key:\n" + strings.Repeat("0a", 32) + "\n", "[upload-certs] Using certificate key:\n" + m + "\n"},
 		"a JSON Web Token":                    {"Got eyJhbGciOiJSUzI1NiJ9.eyJpc3MiOiJrdWJlcm5ldGVzIn0.c2lnbmF0dXJl from it\n", "Got " + m + " from it\n"},
-		"a header":                            {"Authorization: Bearer c2lnbmF0dXJl\n", "Authorization: " + m + " " + m + "\n"},
+		"a header":                            {"Authorization: Bearer c2lnbmF0dXJl\n", "Authorization: " + m + "\n"},
 		"an address with a password":          {"proxy http://ship:anchor@10.0.0.1:3128/ is used\n", "proxy http://ship:" + m + "@10.0.0.1:3128/ is used\n"},
 		"a variable":                          {"export REGISTRY_PASSWORD=anchor; run\n", "export REGISTRY_PASSWORD=" + m + "; run\n"},
 		"a variable in quotes":                {"declare -x MINIO_SECRET_KEY=\"a b c\"\n", "declare -x MINIO_SECRET_KEY=\"" + m + "\"\n"},
@@ -60,6 +60,32 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
+// TestNothingOfASecretIsLeft has the secret PEARL in forms in which a part of it was once left.
+func TestNothingOfASecretIsLeft(t *testing.T) {
+	for _, text := range []string{
+		"password: my PEARL here", "  password: a,PEARL;PEARL", "PASSWORD=abc&PEARL", "PASSWORD=a PEARL", `password='it'\\''s PEARL'`,
+		`Environment="DB_PASSWORD=abc PEARL" "X=1"`, "DB_PASS=PEARL", "-o username=x,pass=PEARL,vers=3", "SHARED_PASSWORD_BCRYPT=PEARL", "password_hash: PEARL",
+		"http_proxy=http://user:pa@PEARL@proxy:3128/", "proxyAddress: http://u:p/PEARL@h:1", "https://ghp_01234567PEARL@host/x",
+		"  auth: PEARL+01234567=", `{"auths":{"r":{"auth":"PEARL01234567"}}}`, "auth = \"PEARL01234567\"", `{"a":"{\\"auth\\":\\"PEARL01234567\\"}"}`,
+		"machine x login y password PEARL", "  password PEARL", "https://b.s3/x?X-Amz-Signature=PEARL&a=1", "https://b.blob/x?a=1&sig=PEARL",
+		"root 1 curl -u admin:PEARL https://x", `--password "a PEARL c"`, "x --token 'a PEARL'", "sealift serve --write-token PEARL",
+		"> Authorization: Negotiate PEARL", "Authorization: Digest response=\"PEARL\"", "Cookie: a=b; session=PEARL",
+		"-----BEGIN PGP PRIVATE KEY BLOCK-----\nPEARL\n-----END PGP PRIVATE KEY BLOCK-----",
+		"password:\n  PEARL", "passwords:\n- PEARL\nx: y", "tokens: [a, PEARL]", "\"tokens\": [\n  \"PEARL\"\n]", "\"token\":{\"value\":\"PEARL\"}",
+		"password: \"abc\\\n  PEARL\"", "password: abc\n  PEARL", "password => PEARL", "the password is: PEARL",
+		`{"name":"DB_PASSWORD","value":"PEARL"}`, `{"value":"PEARL","name":"DB_PASSWORD"}`, `{\\"name\\":\\"DB_PASSWORD\\",\\"value\\":\\"PEARL\\"}`,
+		"- name: DB_PASSWORD\n  # c\n  value: PEARL", "- name: TOKEN\n  value: |\n    PEARL\n",
+	} {
+		got := masked(t, text+"\n")
+		if strings.Contains(got, "PEARL") {
+			t.Errorf("%q became %q", text, got)
+		}
+		if again := masked(t, got); again != got {
+			t.Errorf("%q, masked twice, became %q", got, again)
+		}
+	}
+}
+
 func TestWhatIsNoSecretStays(t *testing.T) {
 	for _, text := range []string{
 		"", "\n", "no end of line", "a\r\nb\n",
@@ -68,6 +94,10 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 		"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
 		"certificate-authority-data: " + base64.StdEncoding.EncodeToString([]byte("-----BEGIN CERTIFICATE-----\nMIIB\n")) + "\n",
 		"Nov 20 12:00:00 node kubelet[1]: E1120 failed to pull: dial tcp 10.0.0.1:5000: connection refused\n",
+		"http://registry:5000/pause@sha256:0a https://ship@10.0.0.1/x\n",
+		"      - pass:\n          message: enough memory\n",
+		"volumes:\n- name: tls\n  secret:\n    secretName: tls\n    defaultMode: 420\n",
+		"authorization:\n  mode: Webhook\nPWD=/root\n", "clientAuth: no\n--client-cert-auth=true\n",
 		"2026-11-20T12:00:00.123456Z container 1f3a.2b\n",
 	} {
 		if diff := cmp.Diff(text, masked(t, text)); diff != "" {
