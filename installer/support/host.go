@@ -55,6 +55,24 @@ func (c *collection) files() {
 	}
 }
 
+// dockerLogs is where docker keeps what the logs of pods are links to.
+const dockerLogs = "/var/lib/docker/containers"
+
+// leadsToLog resolves a path below dir that may be a link. Some pods may write to the folder of logs; what they make a link to, such
+// as a key of the host, must not be taken for a log.
+func leadsToLog(dir, name string) (resolved string, ok bool) {
+	resolved, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return "", false
+	}
+	for _, root := range []string{dir, dockerLogs} {
+		if root, err := filepath.EvalSymlinks(root); err == nil && strings.HasPrefix(resolved, root+"/") {
+			return resolved, true
+		}
+	}
+	return "", false
+}
+
 // tree collects the newest files below a folder of the host.
 func (c *collection) tree(into, dir string) {
 	type found struct {
@@ -66,8 +84,10 @@ func (c *collection) tree(into, dir string) {
 		if err != nil {
 			return err
 		}
-		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() { // a container's log may be a link
-			all = append(all, found{name, info.ModTime()})
+		if resolved, ok := leadsToLog(dir, name); ok {
+			if info, err := os.Stat(resolved); err == nil && info.Mode().IsRegular() {
+				all = append(all, found{name, info.ModTime()})
+			}
 		}
 		return nil
 	})

@@ -72,6 +72,13 @@ func halfInstalled(t *testing.T) support.Options {
 			t.Fatal(err)
 		}
 	}
+	key := filepath.Join(t.TempDir(), "shadow")
+	if err := os.WriteFile(key, []byte("root:anchor:\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(key, filepath.Join(root, "log", "planted.log")); err != nil {
+		t.Fatal(err)
+	}
 	return o
 }
 
