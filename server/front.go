@@ -54,7 +54,7 @@ func withRelease(r *http.Request, clean string) (*http.Request, error) {
 	folder := ""
 	if rest != "" {
 		name, below, ok := strings.Cut(rest, "/")
-		if !ok {
+		if !ok && prefix != "/" {
 			return nil, problem(http.StatusNotFound, "after the release comes the id of an Installer")
 		}
 		var err error

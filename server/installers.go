@@ -31,7 +31,7 @@ var (
 
 // reservedNames are those that lead elsewhere.
 func reservedNames() []string {
-	return []string{"api", "bin", "bundle", "dist", "healthz", "installer", "metrics", "readyz", "validate", "version"}
+	return []string{"api", "bin", "bundle", "compose", "dist", "healthz", "installer", "metrics", "packages", "page", "readyz", "validate", "version"}
 }
 
 // created is the answer to a stored Installer.
@@ -60,32 +60,45 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	digest, err := i.Digest()
+	id, created, err := s.keep(r.Context(), i)
 	if err != nil {
 		return err
 	}
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	return s.tellCreated(w, r, status, id)
+}
+
+// keep stores an Installer under an id that follows from it, unless it is there already.
+func (s *Server) keep(ctx context.Context, i *spec.Installer) (id string, isNew bool, err error) {
+	digest, err := i.Digest()
+	if err != nil {
+		return "", false, err
+	}
 	i.APIVersion = spec.APIVersion // neither it nor the name is part of the id
 	for length := 7; length <= len(digest); length++ {
-		id := digest[:length]
+		id = digest[:length]
 		i.Name = id
 		text, err := i.Canonical()
 		if err != nil {
-			return err
+			return "", false, err
 		}
-		_, err = s.options.Packages.Store.Swap(r.Context(), installerKey(id), text, "")
+		_, err = s.options.Packages.Store.Swap(ctx, installerKey(id), text, "")
 		if err == nil {
-			return s.tellCreated(w, r, http.StatusCreated, id)
+			return id, true, nil
 		}
 		if !errors.Is(err, store.ErrChanged) {
-			return err
+			return "", false, err
 		}
-		if same, err := s.isStored(r.Context(), id, digest); err != nil {
-			return err
+		if same, err := s.isStored(ctx, id, digest); err != nil {
+			return "", false, err
 		} else if same {
-			return s.tellCreated(w, r, http.StatusOK, id)
+			return id, false, nil
 		}
 	}
-	return problem(http.StatusConflict, "an object in the place of this Installer is another one; give it a name")
+	return "", false, problem(http.StatusConflict, "an object in the place of this Installer is another one; give it a name")
 }
 
 // isStored says whether the Installer of an id has a digest.

@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/server/page"
 )
 
 // Options says what is served. Packages, Binary and Platform are needed.
@@ -59,6 +60,8 @@ type Server struct {
 	limits  *limits
 	metrics *metrics
 	log     *slog.Logger
+
+	crossOrigin *http.CrossOriginProtection
 }
 
 // The patience with clients.
@@ -88,11 +91,18 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 		o.URL = strings.TrimSuffix(o.URL, "/")
 	}
-	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics()}
+	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), crossOrigin: http.NewCrossOriginProtection()}
 	s.plans = newPlans(ctx, s)
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {
 		s.mux.Handle(r.method+" "+r.pattern, s.handler(r))
+	}
+	site, err := page.New(pages{s})
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range site.Routes() {
+		s.mux.Handle(r.Method+" "+r.Pattern, s.handler(route{r.Method, r.Pattern, r.Handle, r.Creates}))
 	}
 	s.mux.HandleFunc("/", s.notFound)
 	return s, nil

@@ -109,9 +109,14 @@ func serve(t *testing.T, s store.Store, change func(*server.Options)) *httptest.
 // folder is a server before a folder with the packages.
 func folder(t *testing.T) *httptest.Server {
 	t.Helper()
+	return serve(t, filled(t), nil)
+}
+
+func filled(t *testing.T) store.Store {
+	t.Helper()
 	s := open(t, t.TempDir())
 	fill(t, s)
-	return serve(t, s, nil)
+	return s
 }
 
 func installer(addOns string) string {
@@ -351,6 +356,44 @@ func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
 	}
 	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 		t.Errorf("%s", a.Status)
+	}
+}
+
+func TestPagesAreServed(t *testing.T) {
+	s := folder(t)
+	for path, want := range map[string]string{
+		"/":                                    "/packages/user/2.0",
+		"/version/v9/":                         `href="/version/v9/packages/base/1.0"`,
+		"/packages/user/2.0":                   "<h1>user 2.0</h1>",
+		"/version/v9/compose":                  `action="/version/v9/compose"`,
+		"/compose?version.base=1.1":            "version: &#34;1.1&#34;",
+		"/compose?version.user=2.0":            "user requires thing",
+		"/compose?further=other: {version: 1}": "no package other",
+	} {
+		if a := ask(t, "GET", s.URL+strings.ReplaceAll(path, " ", "+"), ""); a.StatusCode != http.StatusOK || !strings.Contains(string(a.body), want) {
+			t.Errorf("%s: %s, want %q in\n%s", path, a.Status, want, a.body)
+		}
+	}
+	if a := ask(t, "GET", s.URL+"/packages/user/9", ""); a.StatusCode != http.StatusNotFound {
+		t.Errorf("a package that is not there: %s", a.Status)
+	}
+}
+
+func TestAPageStoresAnInstaller(t *testing.T) {
+	s := folder(t)
+	form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+	a := ask(t, "POST", s.URL+"/compose", "version.base=1.1", form...)
+	_, rest, ok := strings.Cut(string(a.body), "curl -fsSL ")
+	url, _, _ := strings.Cut(rest, " ")
+	if !ok || ask(t, "GET", url, "").StatusCode != http.StatusOK {
+		t.Errorf("%s: the command's URL is %q in\n%s", a.Status, url, a.body)
+	}
+	if a := ask(t, "POST", s.URL+"/compose", "version.base=1.1", append(form, "Sec-Fetch-Site", "cross-site")...); a.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(a.body), "another site") {
+		t.Errorf("from another site: %s\n%s", a.Status, a.body)
+	}
+	closed := serve(t, filled(t), func(o *server.Options) { o.Closed = true })
+	if a := ask(t, "POST", closed.URL+"/compose", "version.base=1.1", form...); a.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(a.body), "token") {
+		t.Errorf("on a closed server: %s\n%s", a.Status, a.body)
 	}
 }
 

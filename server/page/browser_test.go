@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // browser starts a headless Chromium.
@@ -19,7 +20,7 @@ func browser(t *testing.T) context.Context {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(5*time.Minute),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(t.TempDir()))
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)
@@ -27,6 +28,26 @@ func browser(t *testing.T) context.Context {
 	ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// profile is a folder for a browser, whose processes write there until they have ended, which is some time after they were
+// told to.
+func profile(t *testing.T) string {
+	t.Helper()
+	dir, err := scratch.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 600 {
+			if err = dir.Remove(); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Errorf("the browser does not end: %v", err)
+	})
+	return dir.Path()
 }
 
 // screenshot keeps a picture for the documentation when UPDATE_SCREENSHOTS is set.

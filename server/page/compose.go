@@ -41,9 +41,9 @@ func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
 	s.preview(r, &c)
 	if r.Header.Get("X-Part") == "result" {
 		w.Header().Set("Vary", "X-Part")
-		return s.show(w, "result", http.StatusOK, c.Result)
+		return s.show(w, r, "result.html", http.StatusOK, "", c.Result)
 	}
-	return s.show(w, "compose.html", http.StatusOK, c)
+	return s.show(w, r, "compose.html", http.StatusOK, "Compose an Installer", c)
 }
 
 // create stores what was chosen and shows the commands for it.
@@ -65,7 +65,7 @@ func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
 	if c.Result.ID == "" {
 		status = http.StatusUnprocessableEntity
 	}
-	return s.show(w, "compose.html", status, c)
+	return s.show(w, r, "compose.html", status, "Compose an Installer", c)
 }
 
 // read makes the form as it was sent.
@@ -148,8 +148,12 @@ func (s *Site) preview(r *http.Request, c *composed) bool {
 		return false
 	}
 	c.Result.Size = plan.Size
-	for n, a := range plan.Installer.AddOns {
-		if was := i.AddOns[n].Version; was != a.Version {
+	asked := map[string]string{}
+	for _, a := range i.AddOns {
+		asked[a.Name] = a.Version
+	}
+	for _, a := range plan.Installer.AddOns {
+		if was := asked[a.Name]; was != a.Version {
 			c.Result.Resolved = append(c.Result.Resolved, fmt.Sprintf("%s %s is %s today", a.Name, was, a.Version))
 		}
 	}

@@ -54,7 +54,7 @@ func (s *Site) packages(w http.ResponseWriter, r *http.Request) error {
 		}
 		all[n].Description = meta.Description
 	}
-	return s.show(w, "packages.html", http.StatusOK, all)
+	return s.show(w, r, "packages.html", http.StatusOK, "Packages", all)
 }
 
 // opened is a package as its page tells of it.
@@ -78,7 +78,7 @@ type target struct {
 func (s *Site) onePackage(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.open(r)
 	if err != nil {
-		return s.absent(w, err)
+		return s.absent(w, r, err)
 	}
 	defer func() { _ = p.Close() }()
 	info := p.Index.Packages[0]
@@ -98,7 +98,7 @@ func (s *Site) onePackage(w http.ResponseWriter, r *http.Request) error {
 		view.Targets = append(view.Targets, target{name, by[name]})
 	}
 	_, view.Materials = p.Entry(path.Join(info.Dir(), materialsName))
-	return s.show(w, "package.html", http.StatusOK, view)
+	return s.show(w, r, "package.html", http.StatusOK, info.Name+" "+info.Version, view)
 }
 
 // open opens the package that the path names.
@@ -115,11 +115,11 @@ func (s *Site) open(r *http.Request) (Package, error) {
 }
 
 // absent answers that a package is not there, if that is what the error says.
-func (s *Site) absent(w http.ResponseWriter, err error) error {
+func (s *Site) absent(w http.ResponseWriter, r *http.Request, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return s.show(w, "absent.html", http.StatusNotFound, nil)
+	return s.show(w, r, "absent.html", http.StatusNotFound, "Not here", nil)
 }
 
 // materialsName is what a bill of materials is called in the folder of its add-on, SPDX 2.3 in JSON.
@@ -131,12 +131,12 @@ const maxMaterials = 32 << 20
 func (s *Site) materials(w http.ResponseWriter, r *http.Request) error {
 	p, err := s.open(r)
 	if err != nil {
-		return s.absent(w, err)
+		return s.absent(w, r, err)
 	}
 	defer func() { _ = p.Close() }()
 	data, err := p.ReadFile(path.Join(p.Index.Packages[0].Dir(), materialsName), maxMaterials)
 	if err != nil {
-		return s.absent(w, err)
+		return s.absent(w, r, err)
 	}
 	w.Header().Set("Content-Type", "application/spdx+json")
 	_, _ = w.Write(data)

@@ -32,6 +32,8 @@ type Source interface {
 	Plan(r *http.Request, i *spec.Installer) (Plan, error)
 	// Create stores an Installer and gives its id.
 	Create(r *http.Request, i *spec.Installer) (id string, err error)
+	// Base is the beginning of the paths of a request's release; empty for the store's own.
+	Base(r *http.Request) string
 	// Links gives the URLs of an Installer: its script and its bundle.
 	Links(r *http.Request, id string) (script, bundle string, err error)
 }
@@ -111,10 +113,16 @@ func (s *Site) Routes() []Route {
 // policy lets a page load what is its own, and nothing else.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
+// view is what a template shows.
+type view struct {
+	Base, Title string
+	Data        any
+}
+
 // show answers with a page that has been made whole before.
-func (s *Site) show(w http.ResponseWriter, name string, status int, view any) error {
+func (s *Site) show(w http.ResponseWriter, r *http.Request, name string, status int, title string, data any) error {
 	var buf bytes.Buffer
-	if err := s.templates.ExecuteTemplate(&buf, name, view); err != nil {
+	if err := s.templates.ExecuteTemplate(&buf, name, view{Base: s.source.Base(r), Title: title, Data: data}); err != nil {
 		return fmt.Errorf("make the page: %w", err)
 	}
 	h := w.Header()

@@ -52,6 +52,8 @@ func (f *folder) Plan(_ *http.Request, i *spec.Installer) (page.Plan, error) {
 
 func (f *folder) Create(_ *http.Request, i *spec.Installer) (string, error) { return i.ID() }
 
+func (f *folder) Base(*http.Request) string { return "" }
+
 func (f *folder) Links(r *http.Request, id string) (string, string, error) {
 	base := "http://" + r.Host
 	return base + "/" + id, base + "/bundle/" + id + ".tar.gz", nil

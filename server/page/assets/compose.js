@@ -14,7 +14,7 @@ async function refresh() {
   for (const [name, value] of new FormData(form)) {
     if (value !== "") sent.append(name, value);
   }
-  const address = "/compose?" + sent;
+  const address = form.action + "?" + sent;
   try {
     const answer = await fetch(address, { headers: { "X-Part": "result" }, signal: asking.signal });
     if (!answer.ok) return;

@@ -1,0 +1,75 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/server/page"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store/release"
+)
+
+// pages is what the pages for people tell of.
+type pages struct{ *Server }
+
+// List implements page.Source.
+func (p pages) List(r *http.Request) (release.Index, error) {
+	packages := p.options.Packages
+	packages.Folder = folderOf(r)
+	return packages.List(r.Context())
+}
+
+// Open implements page.Source.
+func (p pages) Open(ctx context.Context, r *http.Request, name, version string) (page.Package, error) {
+	packages := p.options.Packages
+	packages.Folder = folderOf(r)
+	if !packageForm.MatchString(name + "-" + version) {
+		return page.Package{}, problem(http.StatusNotFound, "a package is called <name>-<version>")
+	}
+	object, err := packages.Get(ctx, name+"-"+version+packageSuffix)
+	if err != nil {
+		return page.Package{}, err
+	}
+	archive, err := bundle.NewArchive(object, object.Size())
+	if err != nil {
+		return page.Package{}, errors.Join(err, object.Close())
+	}
+	return page.Package{Archive: archive, Close: object.Close}, nil
+}
+
+// Plan implements page.Source.
+func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
+	plan, err := p.plans.get(r.Context(), question{installer: i, folder: folderOf(r)})
+	if err != nil {
+		return page.Plan{}, asProblem(err)
+	}
+	resolved, err := spec.Parse("the Installer", bytes.NewReader(plan.installer))
+	return page.Plan{Installer: resolved, Size: plan.Size()}, err
+}
+
+// Create implements page.Source. A page has no token to send.
+func (p pages) Create(r *http.Request, i *spec.Installer) (string, error) {
+	if err := p.crossOrigin.Check(r); err != nil {
+		return "", problem(http.StatusForbidden, "another site sent this form; compose the Installer here")
+	}
+	if p.options.Closed {
+		return "", problem(http.StatusForbidden, "this server stores Installers for those who have its token; send the YAML to /installer with it")
+	}
+	id, _, err := p.keep(r.Context(), i)
+	if err != nil {
+		return "", asProblem(err)
+	}
+	return id, nil
+}
+
+// Base implements page.Source.
+func (p pages) Base(r *http.Request) string { return releasePath(r) }
+
+// Links implements page.Source.
+func (p pages) Links(r *http.Request, id string) (script, bundle string, err error) {
+	base, err := p.baseURL(r)
+	return base + releasePath(r) + "/" + id, base + "/bundle" + releasePath(r) + "/" + id + packageSuffix, err
+}
