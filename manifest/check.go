@@ -144,6 +144,8 @@ func (c *checker) asset(d Asset) {
 		c.Errorf(pos, "use https, or a path to a local file", "cannot fetch by %s", u.Scheme)
 	case u.Host == "":
 		c.Errorf(pos, "write https://host/path", "URL %q names no host", d.Source)
+	case u.User != nil:
+		c.Errorf(pos, "give them to a mirror, in sealift.yaml", "URL of %s has credentials, and a Manifest is in its package for all to read", u.Host)
 	case u.Scheme == "http":
 		c.Warnf(pos, "use https", "anyone on the way can change what %s sends; kURL takes only https for a URL", u.Host)
 	}

@@ -40,6 +40,8 @@ func TestLintFinds(t *testing.T) {
 			`m:1:7: error: bad asset name "x/a" (a plain file name: letters, digits, '.', '_', '+' and '-', no folders)`},
 		"a URL without TLS": {"asset a http://example.com/a",
 			`m:1:9: warning: anyone on the way can change what example.com sends; kURL takes only https for a URL (use https)`},
+		"credentials in a URL": {"asset a https://ship:anchor@example.com/a",
+			`m:1:9: error: URL of example.com has credentials, and a Manifest is in its package for all to read (give them to a mirror, in sealift.yaml)`},
 		"a scheme that is not fetched":       {"asset a s3://bucket/a", `m:1:9: error: cannot fetch by s3 (use https, or a path to a local file)`},
 		"a URL without a host":               {"asset a https:///a", `m:1:9: error: URL "https:///a" names no host (write https://host/path)`},
 		"a URL that is none":                 {"asset a https://h/%zz", `m:1:9: error: bad URL: parse "https://h/%zz": invalid URL escape "%zz"`},

@@ -79,9 +79,17 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Asked != "" {
-		return fmt.Sprintf("asset %s (mirror %s): %v", e.Source, e.Asked, e.Err)
+		return fmt.Sprintf("asset %s (mirror %s): %v", shown(e.Source), shown(e.Asked), e.Err)
 	}
-	return fmt.Sprintf("asset %s: %v", e.Source, e.Err)
+	return fmt.Sprintf("asset %s: %v", shown(e.Source), e.Err)
+}
+
+// shown leaves out the password of a URL: that of a mirror is known to sealift.yaml alone, and errors go into logs of CI.
+func shown(source string) string {
+	if u, err := url.Parse(source); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return source
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -107,6 +107,27 @@ func TestAURLIsAskedThroughItsMirrorAsItIsWritten(t *testing.T) {
 	}
 }
 
+func TestPasswordOfAMirrorIsInNoError(t *testing.T) {
+	o, c := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/gone" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		http.Redirect(w, r, "file:///etc/passwd?sig=anchor", http.StatusFound)
+	}), openCache(t)
+	mirrors, err := mirror.New(map[string]string{"https://files.example.com/": strings.Replace(o.URL, "://", "://ship:anchor@", 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport()}})
+	for _, file := range []string{"gone", "moved"} {
+		_, err := s.Resolve(t.Context(), "", "a", "https://files.example.com/"+file)
+		if err == nil || strings.Contains(err.Error(), "anchor") || !strings.Contains(err.Error(), "mirror http://ship:") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 func TestCompressedContentStaysCompressed(t *testing.T) {
 	o, c := newOrigin(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Accept-Encoding") != "" {

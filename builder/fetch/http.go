@@ -69,6 +69,10 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	resp, err := (&http.Client{Transport: c.Transport}).Do(req)
 	if err != nil {
 		cancel(nil)
+		var wrapped *url.Error // repeats the whole URL, which may be that of a redirect, with what is secret in it
+		if errors.As(err, &wrapped) {
+			return nil, fmt.Errorf("get %s: %w", redacted(req.URL), wrapped.Err)
+		}
 		return nil, err
 	}
 	if !wanted(resp.StatusCode, header) {
