@@ -2,7 +2,9 @@
 package deploy_test
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,6 +48,61 @@ func TestTheManifestsAreAccepted(t *testing.T) {
 	pod.SetNamespace("sealift")
 	if _, err := engine.Apply(t.Context(), kube.Set{Name: "pod", Namespace: "default"}, []*unstructured.Unstructured{pod}, kube.ApplyOptions{}); err != nil {
 		t.Error(err)
+	}
+}
+
+// overlay is the kustomization that docs/serve.md shows, on top of the manifests as they lie beside it here.
+func overlay(t *testing.T) string {
+	t.Helper()
+	page, err := os.ReadFile("../docs/serve.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "```yaml\n")
+	text, _, end := strings.Cut(rest, "```")
+	if !ok || !end {
+		t.Fatal("docs/serve.md shows no kustomization")
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS("kustomize")); err != nil {
+		t.Fatal(err)
+	}
+	for name, data := range map[string]string{
+		"mine/kustomization.yaml": strings.ReplaceAll(text, "github.com/sealift/sealift/deploy/kustomize", "../base"),
+		"mine/server.env":         "SEALIFT_TOKEN=secret\n",
+	} {
+		name = filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(data), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "mine")
+}
+
+func TestTheKustomizationOfTheDocsSetsWhatItSays(t *testing.T) {
+	objects, err := kube.Build(overlay(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]string{}
+	var server *unstructured.Unstructured
+	for _, o := range objects {
+		names[o.GetKind()] = o.GetName()
+		if o.GetKind() == "Deployment" {
+			server = o
+		}
+	}
+	text, err := server.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"image":"registry.example.com/sealift:1.0"`, `"configMapRef":{"name":"` + names["ConfigMap"] + `"}`, `"secretRef":{"name":"` + names["Secret"] + `"`} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %s in %s", want, text)
+		}
 	}
 }
 
