@@ -163,7 +163,7 @@ func (t *transfer) Read(p []byte) (int, error) {
 // broken ends the connection when an answer could not be finished, so that nobody takes it for complete.
 func (s *Server) broken(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the client has gone, and nobody is left to be told
 	}
 	if seen, ok := w.(*observed); ok {
 		seen.aborted = true

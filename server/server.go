@@ -164,7 +164,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 		s.log.Warn("transfers were cut off", "after", s.options.Grace)
 		err = h.Close()
 	}
-	<-ended
+	if last := <-ended; !errors.Is(last, http.ErrServerClosed) {
+		err = errors.Join(err, last)
+	}
 	return err
 }
 

@@ -103,7 +103,7 @@ func TestNetworkLosesPodLinksAndRoutesAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := must(t, "", "ip", "-brief", "link") + must(t, "", "ip", "route")
-	for word, want := range map[string]bool{"host0 ": true, "cni-mine": true, "cni0": false, "cali1": false, "flannel.1": false,
+	for word, want := range map[string]bool{"host0": true, "cni-mine": true, "cni0": false, "cali1": false, "flannel.1": false,
 		"10.50.0.0/16": true, "10.96.1.0/24": true, "192.0.2.0/24": true, "10.96.0.0/22": false, "10.32.1.0/24": false} {
 		if strings.Contains(got, word) != want {
 			t.Errorf("%s there: %t, want %t\n%s", word, !want, want, got)
@@ -195,7 +195,7 @@ func TestContainersEndWithTheirShims(t *testing.T) {
 	if err := KillContainers(ctx, "sealift-test"); err != nil {
 		t.Fatal(err)
 	}
-	<-ended
+	_ = <-ended // killed, as it should be
 	alive := 0
 	for _, pid := range pids {
 		n, err := strconv.Atoi(pid)

@@ -71,7 +71,7 @@ func parse(set *flag.FlagSet, args []string) error {
 
 func noMigration(what string) program {
 	return func(context.Context, []string, Streams) error {
-		return fmt.Errorf("Sealift does not move data between storage systems (%s); move it with the tools of the storage", what)
+		return fmt.Errorf("data are not moved between storage systems (%s); move them with the tools of the storage", what)
 	}
 }
 

@@ -165,7 +165,7 @@ func TestYAMLIsEdited(t *testing.T) {
 
 func TestWhatSealiftDoesNotDoIsRefused(t *testing.T) {
 	for _, words := range []string{"kurl rook flexvolume-to-csi", "kurl object-store sync --x y", "pvmigrate --source-sc a", "kurl longhorn prepare-for-migration"} {
-		if _, err := run(t, "", strings.Fields(words)...); err == nil || !strings.Contains(err.Error(), "does not move data") {
+		if _, err := run(t, "", strings.Fields(words)...); err == nil || !strings.Contains(err.Error(), "are not moved between storage systems") {
 			t.Errorf("%s: %v", words, err)
 		}
 	}

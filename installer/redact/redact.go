@@ -177,7 +177,7 @@ func (d *Redactor) line(s *state, text []byte) []byte {
 		}
 		indent := indentation(text)
 		switch {
-		case indent <= s.indent && !(indent == s.indent && !s.literal && bytes.HasPrefix(text[indent:], []byte("- "))):
+		case indent < s.indent, indent == s.indent && (s.literal || !bytes.HasPrefix(text[indent:], []byte("- "))):
 			s.inBlock = false
 		case s.literal || !d.entry.Match(text):
 			if d.keyBegin.Match(text) && !d.keyEnd.Match(text) { // whose lines may stand further left

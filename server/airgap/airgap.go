@@ -208,7 +208,7 @@ func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 		}
 		r.objects, packages = append(r.objects, again), append(packages, again)
 	}
-	r.ReaderAt = p.Layout.Reader(packages)
+	r.ReaderAt = p.Reader(packages)
 	return r, nil
 }
 

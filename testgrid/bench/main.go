@@ -37,6 +37,7 @@ func run(ctx context.Context, sealift string, rounds int, only string) error {
 	if err := b.versions(ctx); err != nil {
 		return err
 	}
+	measured := func(title string) bool { return strings.HasPrefix(title, only) }
 	for _, table := range []struct {
 		title string
 		cases []benchCase
@@ -47,24 +48,24 @@ func run(ctx context.Context, sealift string, rounds int, only string) error {
 		{"bundle: the package assembled from a folder", b.bundles()},
 		{"images: the package into an empty containerd", b.loads(ctx)},
 	} {
-		if !strings.HasPrefix(table.title, only) {
+		if !measured(table.title) {
 			continue
 		}
 		if err := b.table(ctx, table.title, table.cases); err != nil {
 			return err
 		}
 	}
-	if strings.HasPrefix("resume", only) {
+	if measured("resume") {
 		if err := b.resume(ctx); err != nil {
 			return err
 		}
 	}
-	if strings.HasPrefix("apply", only) {
+	if measured("apply") {
 		if err := b.applies(ctx); err != nil {
 			return err
 		}
 	}
-	if !strings.HasPrefix("install", only) {
+	if !measured("install") {
 		return nil
 	}
 	network := []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7"}
