@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
 )
 
 // Join says which cluster the host becomes a node of, and as what.
@@ -30,6 +31,18 @@ type Join struct {
 	Missing func(ctx context.Context, digests []string) ([]string, error)
 	// CertificateKey opens the certificates that a control plane needs from the others.
 	CertificateKey string
+}
+
+// SharedInstaller is the Installer that the cluster was made with, without what is about the host that made it.
+func SharedInstaller(c share.Cluster) (*spec.Installer, error) {
+	s, err := spec.Parse("Installer of the cluster", strings.NewReader(c.Installer))
+	if err != nil {
+		return nil, err
+	}
+	own := s.Section("kurl").Options
+	delete(own, "privateAddress")
+	delete(own, "publicAddress")
+	return s, nil
 }
 
 // Joins says whether the host becomes a node of a cluster that others made.
@@ -131,6 +144,7 @@ func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 	maps.Copy(kubeadm.Variables, map[string]string{
 		"KUBEADM_TOKEN": i.options.Join.Token, "KUBEADM_TOKEN_CA_HASH": i.options.Join.CAHash, "CERT_KEY": i.options.Join.CertificateKey,
 	})
+	kubeadm.APIServers = i.options.Join.Cluster.APIServers
 	if err := kubeadm.Join(ctx, i.facts.Hostname, i.options.Join.ControlPlane); err != nil {
 		return nil, err
 	}

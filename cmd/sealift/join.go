@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -19,18 +20,20 @@ import (
 )
 
 type joinOptions struct {
-	server  string
-	caHash  string
-	token   string
-	key     string
-	primary bool
-	version string
-	root    string
-	plan    bool
-	yes     bool
-	verbose bool
-	format  string
-	checks  installer.PreflightOptions
+	server   string
+	caHash   string
+	token    string
+	key      string
+	primary  bool
+	version  string
+	endpoint string   // of the API, as the command line has it
+	words    []string // that go over the cluster's Installer, for this host
+	root     string
+	plan     bool
+	yes      bool
+	verbose  bool
+	format   string
+	checks   installer.PreflightOptions
 }
 
 func (a *app) joinCommand() *cobra.Command {
@@ -46,7 +49,8 @@ The token, and for a control plane the key of the certificates behind it, are re
 SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flags do not.
 
 kURL's flags for joining mean what they mean there: kubernetes-master-address, kubeadm-token, kubeadm-token-ca-hash,
-cert-key, kubernetes-version, control-plane, primary-host, secondary-host, airgap, yes.
+cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host, secondary-host, airgap, yes, and those
+about one host, such as private-address and host-preflight-ignore.
 
 Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
 		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
@@ -72,41 +76,6 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	addPreflightFlags(cmd, &o.checks)
 	addOutputFlag(cmd, &o.format)
 	return cmd
-}
-
-// take reads kURL's flags (kURL §2.3).
-func (o *joinOptions) take(words []string) error {
-	for _, word := range words {
-		name, value, _ := strings.Cut(word, "=")
-		switch name {
-		case "kubernetes-master-address":
-			// the API server's port is not that of the files
-			o.server, _, _ = strings.Cut(value, ":")
-		case "kubeadm-token":
-			o.token = value
-		case "kubeadm-token-ca-hash":
-			o.caHash = value
-		case "cert-key":
-			o.key = value
-		case "kubernetes-version":
-			o.version = strings.TrimPrefix(value, "v")
-		case "control-plane":
-			o.primary = true
-		case "primary-host":
-			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, value)
-		case "secondary-host":
-			o.checks.Node.SecondaryHosts = append(o.checks.Node.SecondaryHosts, value)
-		case "yes":
-			o.yes = true
-		case "airgap":
-		default:
-			return usageError("unknown flag %q; see 'sealift join --help'", name)
-		}
-	}
-	if o.server == "" || o.caHash == "" {
-		return usageError("--server or --ca-hash is missing; 'sealift token create' on a control plane prints the whole command")
-	}
-	return nil
 }
 
 // maxSecrets bounds what is read from stdin: a token of 23 characters and a key of 64.
@@ -152,10 +121,13 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 	if o.version != "" && o.version != cluster.KubernetesVersion {
 		return fmt.Errorf("the cluster runs Kubernetes %s, not %s; nothing was changed", cluster.KubernetesVersion, o.version)
 	}
+	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
+		return err
+	}
 	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Remote: true, Yes: o.yes,
 		Open: func() (*bundle.Archive, error) { return client.Archive(ctx) },
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
-			return spec.Parse("Installer of the cluster", strings.NewReader(cluster.Installer))
+			return o.installer(cluster)
 		},
 		Join: &installer.Join{Cluster: cluster, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
 	}
@@ -174,4 +146,29 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 		}
 	}
 	return a.carryOut(ctx, in, installOptions{plan: o.plan, yes: o.yes, format: o.format, checks: o.checks})
+}
+
+// checkEndpoint wants the API to be where the command line says that it is.
+func (o *joinOptions) checkEndpoint(endpoint string) error {
+	given := o.endpoint
+	if given != "" && withoutPort(given) == strings.Trim(given, "[]") {
+		given = net.JoinHostPort(withoutPort(given), "6443")
+	}
+	if given != "" && given != endpoint {
+		return fmt.Errorf("nodes of this cluster reach its API at %s, not at the load balancer %s; nothing was changed", endpoint, o.endpoint)
+	}
+	return nil
+}
+
+// installer is the cluster's, with what is this host's own.
+func (o *joinOptions) installer(c share.Cluster) (*spec.Installer, error) {
+	shared, err := installer.SharedInstaller(c)
+	if err != nil {
+		return nil, err
+	}
+	own, _, err := shared.Override(o.words...)
+	if err != nil {
+		return nil, usageError("%v", err)
+	}
+	return own, nil
 }

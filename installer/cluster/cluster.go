@@ -41,6 +41,8 @@ type Kubeadm struct {
 	Work string
 	// Variables replace ${NAME} in the rendered configuration.
 	Variables map[string]string
+	// APIServers are the host:port of the control planes of the cluster that the host joins.
+	APIServers []string
 	// Output receives what kubeadm prints.
 	Output io.Writer
 }

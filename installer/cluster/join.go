@@ -40,7 +40,7 @@ func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error
 	if err := k.takeBack(ctx, node); err != nil {
 		return err
 	}
-	config := filepath.Join(k.Work, "kubeadm-join.yaml")
+	config := k.joinConfig()
 	if err := k.writeJoinConfig(config); err != nil {
 		return fmt.Errorf("kubeadm configuration: %w", err)
 	}
@@ -48,6 +48,8 @@ func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error
 	// it has the token and the key of the certificates
 	return errors.Join(err, os.Remove(config))
 }
+
+func (k Kubeadm) joinConfig() string { return filepath.Join(k.Work, "kubeadm-join.yaml") }
 
 // writeJoinConfig writes what kubeadm reads. The kubelet's configuration comes from the cluster; what differs on this host
 // becomes a patch.
@@ -98,8 +100,10 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 
 // finishJoin does what comes after kubeadm, and what it did not come to.
 func (k Kubeadm) finishJoin(ctx context.Context) error {
-	if err := os.Remove(bootstrapKubeconfig); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, secret := range []string{bootstrapKubeconfig, k.joinConfig()} {
+		if err := os.Remove(secret); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return run(ctx, k.Output, "systemctl", "start", "kubelet")
 }
@@ -125,6 +129,9 @@ func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 		if _, err := kubectl(ctx, AdminKubeconfig, "delete", "node", node, "--ignore-not-found", "--timeout=1m"); err != nil {
 			fmt.Fprintln(k.Output, err)
 		}
+	}
+	if err := k.leaveEtcd(ctx); err != nil {
+		return err
 	}
 	return run(ctx, k.Output, "kubeadm", "reset", "--force")
 }

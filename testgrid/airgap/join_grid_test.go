@@ -1,0 +1,126 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// TestClusterOutlivesAControlPlane makes a cluster of three control planes and two workers, of which one host has the bundle
+// and the others have a command each, and takes the host with the bundle off the network.
+func TestClusterOutlivesAControlPlane(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	first.must(install)
+	second, third := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	worker, other, late := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	for _, row := range []struct {
+		host, from node
+		flags      string
+	}{{second, first, "--control-plane"}, {third, first, "--control-plane"}, {worker, first, ""}, {other, third, ""}} {
+		command := row.from.joinCommand(row.flags)
+		row.host.must(command)
+		row.host.keepsNoSecrets(command)
+	}
+	first.hasMembers(3)
+	second.hasNodes(5)
+	second.pulled()
+	for _, n := range []node{second, third, worker, other} {
+		n.refuses("ip route get 1.1.1.1", 2, "unreachable")
+	}
+
+	first.must("ip link set host0 down")
+	second.must(kubectl + "wait --for=condition=Ready=Unknown node/" + first.Name() + " --timeout=300s")
+	for _, n := range []node{second, third} {
+		n.must(kubectl + "get --raw /readyz")
+	}
+	for i, n := range []node{second, worker, other} {
+		runsPod(second, n, i)
+	}
+	late.must(second.joinCommand(""))
+	third.must(kubectl + "wait --for=condition=Ready node/" + late.Name() + " --timeout=180s")
+	third.pulled()
+
+	first.must("ip link set host0 up")
+	first.hasNodes(6)
+}
+
+// TestKilledJoinOfAControlPlaneGoesOn joins a control plane with a command that is killed again and again.
+func TestKilledJoinOfAControlPlaneGoesOn(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first, second := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first.must(install)
+	command := first.joinCommand("--control-plane")
+	killedJoin(second, command)
+	second.keepsNoSecrets(command)
+	first.hasMembers(2)
+	second.hasNodes(2)
+	second.pulled()
+}
+
+// killedJoin kills the join of a control plane at moments that are the worst for etcd: when it has been told of the member,
+// when the member votes, and when all is there but the mark of a control plane.
+func killedJoin(n node, command string) {
+	n.t.Helper()
+	for i, moment := range []string{
+		"/etc/kubernetes/manifests/kube-apiserver.yaml",
+		"/etc/kubernetes/manifests/etcd.yaml",
+		"/var/lib/etcd/member/wal",
+	} {
+		unit := fmt.Sprintf("join-%d", i)
+		n.must("systemd-run --quiet --unit=" + unit + " --property=KillMode=control-group bash -c " + quoted(command))
+		n.must("for i in $(seq 3000); do [ ! -e " + moment + " ] || exit 0; sleep 0.1; done; journalctl -u " + unit + "; exit 1")
+		n.must("systemctl kill --signal=KILL " + unit + "; sleep 1; sealift journal")
+	}
+	if out := n.must(command); !strings.Contains(out, "done: ") {
+		n.t.Errorf("the join ended without saying so:\n%s", out)
+	}
+	if out := n.must(command); !strings.Contains(out, "nothing to do") {
+		n.t.Errorf("second run:\n%s", out)
+	}
+}
+
+// hasMembers wants etcd to have so many members, all of them voters that have started.
+func (n node) hasMembers(want int) {
+	n.t.Helper()
+	out := n.must(kubectl + "--namespace kube-system exec etcd-" + n.Name() + " -- etcdctl --endpoints=https://127.0.0.1:2379 --cacert=/etc/kubernetes/pki/etcd/ca.crt" +
+		" --cert=/etc/kubernetes/pki/etcd/server.crt --key=/etc/kubernetes/pki/etcd/server.key member list")
+	if strings.Count(out, ", started, ") != want || strings.Count(out, ", false\n") != want || strings.Count(out, "\n") != want {
+		n.t.Errorf("members of etcd:\n%s", out)
+	}
+}
+
+// hasNodes wants the cluster to have so many nodes, all Ready.
+func (n node) hasNodes(want int) {
+	n.t.Helper()
+	n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=300s")
+	if got := n.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != want {
+		n.t.Errorf("not %d nodes:\n%s", want, got)
+	}
+}
+
+// keepsNoSecrets wants what came with the command in nothing that a join leaves: logs, journal, configuration, units.
+func (n node) keepsNoSecrets(command string) {
+	n.t.Helper()
+	secrets := strings.Fields(strings.Trim(regexp.MustCompile(`'[a-z0-9]{6}\.[a-z0-9 ]+'`).FindString(command), "'"))
+	if len(secrets) == 0 {
+		n.t.Fatalf("no secrets in %s", command)
+	}
+	for _, secret := range secrets {
+		n.must("ls /var/log/sealift/*.log && ! grep -rqF -e " + secret + " /var/log/sealift /var/lib/sealift /etc/systemd/system")
+	}
+}
+
+// runsPod makes a pod on a node, through the API as another host sees it.
+func runsPod(from, on node, number int) {
+	from.t.Helper()
+	manifest := fmt.Sprintf(`{"apiVersion":"v1","kind":"Pod","metadata":{"name":"after-%d"},"spec":{"nodeName":%q,
+"containers":[{"name":"pause","image":"registry.k8s.io/pause:3.10.2","imagePullPolicy":"IfNotPresent"}]}}`, number, on.Name())
+	from.must("for i in $(seq 60); do " + kubectl + "get serviceaccount default && break; sleep 1; done; echo " + quoted(manifest) + " | " + kubectl + "apply -f -")
+	from.must(fmt.Sprintf(kubectl+"wait --for=condition=Ready pod/after-%d --timeout=180s", number))
+}
