@@ -92,15 +92,24 @@ func (a Administrator) script() (*share.Script, error) {
 	return &share.Script{CA: ca, Address: share.Address(a.Address), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Binary: installedBinary}, nil
 }
 
+// Invitation says who may join: for how long, and as what.
+type Invitation struct {
+	For          time.Duration
+	Description  string
+	ControlPlane bool
+	// From is the URL of an Installer on a server that has the host's files; empty: this control plane gives them out.
+	From string
+}
+
 // JoinCommand makes a token and gives the command by which a host becomes a node. For a control plane it also puts the
 // cluster's certificates, encrypted, where that one finds them; they stay for two hours.
-func (a Administrator) JoinCommand(ctx context.Context, ttl time.Duration, description string, controlPlane bool) (string, error) {
+func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, error) {
 	script, err := a.script()
 	if err != nil {
 		return "", err
 	}
 	key := ""
-	if controlPlane {
+	if i.ControlPlane {
 		c, err := a.Cluster(ctx)
 		if err != nil {
 			return "", err
@@ -109,9 +118,12 @@ func (a Administrator) JoinCommand(ctx context.Context, ttl time.Duration, descr
 			return "", err
 		}
 	}
-	whole, err := token.Create(ctx, a.Client, ttl, description)
+	whole, err := token.Create(ctx, a.Client, i.For, i.Description)
 	if err != nil {
 		return "", err
+	}
+	if i.From != "" {
+		return script.OnlineCommand(i.From, whole, key)
 	}
 	return script.Command(whole, key)
 }

@@ -115,7 +115,7 @@ func (p *plans) make(ctx context.Context, packages airgap.Packages, installer *s
 	if len(q.names) > 0 {
 		made, err = airgap.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
 	} else {
-		request := airgap.Request{Installer: installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Key: o.Key}
+		request := airgap.Request{Installer: installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Preflight: o.Preflight, Key: o.Key}
 		if q.since != "" {
 			if request.Since, err = p.since(ctx, q.since); err != nil {
 				return nil, err

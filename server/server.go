@@ -30,6 +30,8 @@ type Options struct {
 	// Binary is the sealift for the nodes, and Platform the platform it was built for, such as linux/amd64.
 	Binary   *bundle.Member
 	Platform string
+	// Preflight is the sealift-preflight that bundles carry; nil leaves it out, and with it the checks of add-ons.
+	Preflight *bundle.Member
 	// Commands are those of that sealift which scripts may start: install, join, upgrade.
 	Commands []string
 	// URL is how clients reach the server, such as https://sealift.example.com; empty: as the request says.

@@ -16,11 +16,14 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
 )
 
 type joinOptions struct {
 	server   string
+	from     string // a server to take files from; empty: the control plane
 	caHash   string
 	token    string
 	key      string
@@ -42,8 +45,8 @@ func (a *app) joinCommand() *cobra.Command {
 		Use:   "join --server ADDRESS --ca-hash HASH [NAME=VALUE...]",
 		Short: "Make this host a node of a cluster that others made",
 		Long: `Make this host a node of a cluster. What it lacks it takes from a control plane of the cluster, over TLS that is pinned
-to the cluster's CA: no bundle is carried. Most people run the command that 'sealift token create' prints on a control
-plane, which ends here.
+to the cluster's CA: no bundle is carried. With --from it takes files from the server whose Installer made the cluster.
+Most people run the command that 'sealift token create' prints on a control plane, which ends here.
 
 The token, and for a control plane the key of the certificates behind it, are read from stdin unless they are given.
 SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flags do not.
@@ -54,6 +57,7 @@ about one host, such as private-address and host-preflight-ignore.
 
 Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
 		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
+  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --from https://sealift.example.com/abc1234
   sealift join kubernetes-master-address=10.0.0.1:6443 kubeadm-token=… kubeadm-token-ca-hash=sha256:… kubernetes-version=1.36.3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
@@ -66,6 +70,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.server, "server", "", "control plane to take files from: an address, with a port if it is not the usual one")
+	flags.StringVar(&o.from, "from", "", "take files from a server instead: the URL of the Installer that made the cluster")
 	flags.StringVar(&o.caHash, "ca-hash", "", "hash of the cluster's CA, sha256: and hexadecimal digits")
 	flags.StringVar(&o.token, "token", "", "token of the cluster; default is to read it from stdin")
 	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
@@ -125,11 +130,18 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 		return err
 	}
 	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Remote: true, Yes: o.yes,
-		Open: func() (*bundle.Archive, error) { return client.Archive(ctx) },
+		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
+		Resume: resumeCommand(os.Args, os.Getenv(resumeVariable)),
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return o.installer(cluster)
 		},
 		Join: &installer.Join{Cluster: cluster, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+	}
+	if o.from != "" {
+		options.Bundle = o.from
+		options.Open = func() (*bundle.Archive, error) { return online.Open(ctx, o.from, store.Opener{Log: a.log}) }
+		// a server has all of its bundle
+		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
 	}
 	if o.verbose {
 		options.Output = a.errOut

@@ -19,18 +19,19 @@ import (
 )
 
 type serveOptions struct {
-	store, listen    string
-	binary, platform string
-	url              string
-	tokenFile        string
-	key              string
-	cert, certKey    string
-	overrides        []string
-	closed           bool
-	redirect         bool
-	behindProxy      bool
-	rate             float64
-	grace            time.Duration
+	store, listen   string
+	binary, checker string
+	platform        string
+	url             string
+	tokenFile       string
+	key             string
+	cert, certKey   string
+	overrides       []string
+	closed          bool
+	redirect        bool
+	behindProxy     bool
+	rate            float64
+	grace           time.Duration
 }
 
 // serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
@@ -60,6 +61,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.StringVar(&o.store, "store", "", "where the packages are, and where Installers are kept: a folder, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.listen, "listen", "", "address to listen on, such as :8080 or 127.0.0.1:8080")
 	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
+	flags.StringVar(&o.checker, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
 	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
 	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
@@ -72,7 +74,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
 	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second; four times as many for a moment")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on when the server is told to end")
-	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key", "sealift"} {
+	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key", "sealift", "sealift-preflight"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -118,12 +120,19 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, binary.Close()) }()
+	checker, err := a.carriedPreflight(ctx, o.checker, o.binary)
+	if err != nil {
+		return err
+	}
+	if checker != nil {
+		defer func() { err = errors.Join(err, checker.Close()) }()
+	}
 	// Transfers that may go on for a while when the server is told to end read the store for as long.
 	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s, err := server.New(reads, server.Options{
 		Packages: airgap.Packages{Store: packages, Overrides: o.overrides, Opener: opener},
-		Binary:   binary, Platform: o.platform, Commands: commandNames(root), URL: o.url, Token: token, Closed: o.closed,
+		Binary:   binary, Platform: o.platform, Preflight: checker, Commands: commandNames(root), URL: o.url, Token: token, Closed: o.closed,
 		Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy, Grace: o.grace, Log: log,
 	})
 	if err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/server/online"
 )
 
 // tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates are there for two hours.
@@ -31,14 +33,14 @@ func (a *app) tokenCommand() *cobra.Command {
 func (a *app) tokenCreateCommand() *cobra.Command {
 	var controlPlane bool
 	var ttl time.Duration
-	var description string
+	var description, from string
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Make a token, and print the command that makes a host a node",
 		Long: `Make a token that expires, and print the command that makes a host a node of this cluster. The command is run as root on
 the host, and is all that the host needs. With --control-plane it makes the host one more control plane; it then has
-to be run within two hours.`,
-		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'",
+to be run within two hours. With --from the host takes its files from a server, not from this control plane.`,
+		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if controlPlane && !cmd.Flags().Changed("ttl") {
@@ -47,11 +49,14 @@ to be run within two hours.`,
 			if ttl <= 0 {
 				return usageError("--ttl must be more than nothing")
 			}
+			if err := checkInstallerURL(from); err != nil {
+				return err
+			}
 			admin, err := installer.AsAdministrator()
 			if err != nil {
 				return err
 			}
-			command, err := admin.JoinCommand(cmd.Context(), ttl, description, controlPlane)
+			command, err := admin.JoinCommand(cmd.Context(), installer.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			if err != nil {
 				return err
 			}
@@ -61,8 +66,23 @@ to be run within two hours.`,
 	}
 	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "for one more control plane")
 	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "how long the token is good; 2h for a control plane")
+	cmd.Flags().StringVar(&from, "from", "", "the URL of the Installer that made the cluster, on a server that the host reaches")
 	cmd.Flags().StringVar(&description, "description", "", "what the token is for, in the list of tokens")
 	return cmd
+}
+
+// checkInstallerURL wants nothing, or a URL below which a server has scripts.
+func checkInstallerURL(from string) error {
+	if from == "" {
+		return nil
+	}
+	if _, err := online.BundleURL(from); err != nil {
+		return usageError("--from: %v", err)
+	}
+	if strings.HasSuffix(from, ".tar.gz") {
+		return usageError("--from: %s is a bundle; name the Installer on the server, such as https://host/abc1234", from)
+	}
+	return nil
 }
 
 func (a *app) tokenListCommand() *cobra.Command {
@@ -139,7 +159,7 @@ func (a *app) printJoinCommands(ctx context.Context) error {
 		{"to add a node, run as root on the host, within 24 hours", tokenLife, false},
 		{"to add a control plane, within 2 hours", certificateLife, true},
 	} {
-		command, err := admin.JoinCommand(ctx, kind.life, "made by the install", kind.controlPlane)
+		command, err := admin.JoinCommand(ctx, installer.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
 		if err != nil {
 			return err
 		}

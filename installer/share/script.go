@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"mvdan.cc/sh/v3/syntax"
 )
 
 //go:embed join.sh
@@ -90,4 +92,19 @@ func (s *Script) Command(token, certificateKey string) (string, error) {
 	}
 	return fmt.Sprintf(`( curl -fsSk https://%[1]s%[2]s 2>/dev/null || { exec 3<>/dev/tcp/%[3]s/%[4]s && printf 'GET %[2]s HTTP/1.0\r\n\r\n' >&3 && sed '1,/^\r$/d' <&3; } ) >join.sh && echo '%[5]x  join.sh' | sha256sum --check --quiet && echo '%[6]s' | bash join.sh%[7]s`,
 		s.Address, scriptPath, host, port, sum, secrets, role), nil
+}
+
+// OnlineCommand is what a person runs on a host as root to make it a node out of what a server has at the URL of an Installer.
+// The environment hands over the secrets: other users of the host cannot read it.
+func (s *Script) OnlineCommand(url, token, certificateKey string) (string, error) {
+	secrets, role := "SEALIFT_TOKEN="+token, ""
+	if certificateKey != "" {
+		secrets, role = secrets+" SEALIFT_CERTIFICATE_KEY="+certificateKey, " control-plane"
+	}
+	source, err := syntax.Quote(strings.TrimSuffix(strings.TrimSuffix(url, "/"), "/install.sh")+"/join.sh", syntax.LangBash)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("curl -fsSL %s | %s bash -s -- --server %s --ca-hash %s%s",
+		source, secrets, s.Address, CAHash(s.CA), role), nil
 }

@@ -69,7 +69,9 @@ resume_command() {
     local bundle=$1
     shift
     if [ -z "$bundle" ]; then
-        printf 'curl -fsSL %s/%s.sh | sudo bash -s --' "$url" "$command"
+        printf 'curl -fsSL %s/%s.sh | sudo ' "$url" "$command"
+        [ "$command" != join ] || printf 'SEALIFT_TOKEN=TOKEN '
+        printf 'bash -s --'
     else
         printf 'cd %q && cat install.sh | sudo ' "$PWD"
         [ -z "${SEALIFT_BUNDLE:-}" ] || printf 'SEALIFT_BUNDLE=%q ' "$SEALIFT_BUNDLE"
@@ -79,7 +81,7 @@ resume_command() {
 }
 
 main() {
-    local bundle='' binary folder resume code=0 airgap='' given=("$@") options=()
+    local bundle='' binary folder resume code=0 airgap='' given=() options=()
     if [ "$command" = tasks ]; then
         [ $# -gt 0 ] || status=2 die "say what to do, such as: curl -fsSL $url/tasks.sh | sudo bash -s reset"
         command=$1
@@ -89,10 +91,14 @@ main() {
         set --
     fi
     while [ $# -gt 0 ]; do
-        case $1 in
-        airgap) airgap=1 ;;
-        yes) options+=(--yes) ;;
-        *) options+=("$1") ;; # sealift knows what it means
+        # secrets of a join go where other users of the host do not see them
+        case "$command $1" in
+        'join kubeadm-token='*) export SEALIFT_TOKEN=${1#*=} ;;
+        'join cert-key='*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
+        'join airgap') ;;
+        *' airgap') airgap=1 given+=("$1") ;;
+        *' yes') options+=(--yes) given+=("$1") ;;
+        *) options+=("$1") given+=("$1") ;; # sealift knows what it means
         esac
         shift
     done
