@@ -96,3 +96,5 @@ func TestJoinTakesNoAddressFromTheFirstNode(t *testing.T) {
 		}
 	}
 }
+
+func TestTourOfJoin(t *testing.T) { tour(t, "../../docs/join.md") }

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 )
 
 // etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
@@ -67,7 +68,7 @@ func etcdCredentials(dir string) (*tls.Config, error) {
 
 // removeMember removes the member that others reach at the peer URL. No such member is no error.
 func removeMember(ctx context.Context, config *tls.Config, endpoints []string, peer string) error {
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Context: ctx, DialTimeout: dialTime})
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Context: ctx, DialTimeout: dialTime, Logger: zap.NewNop()})
 	if err != nil {
 		return err
 	}
