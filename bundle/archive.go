@@ -281,7 +281,7 @@ func (a *Archive) open(e Entry) (io.ReadCloser, error) {
 	}
 	e = a.bearer(e)
 	if e.Encoding == Stored {
-		content := storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}
+		content := storedContent{src: a.upTo(e), start: a.body + e.Offset, skip: e.Header}
 		return struct {
 			*io.SectionReader
 			io.Closer
@@ -308,7 +308,15 @@ func (a *Archive) bearer(e Entry) Entry {
 
 // member is the byte range of an entry in the archive.
 func (a *Archive) member(e Entry) *io.SectionReader {
-	return io.NewSectionReader(a.src, a.body+e.Offset, e.Length)
+	return io.NewSectionReader(a.upTo(e), a.body+e.Offset, e.Length)
+}
+
+// upTo is the archive for a reader of one entry. A source that fetches in advance is told where the entry ends.
+func (a *Archive) upTo(e Entry) io.ReaderAt {
+	if far, ok := a.src.(interface{ Section(limit int64) io.ReaderAt }); ok {
+		return far.Section(a.body + e.Offset + e.Length)
+	}
+	return a.src
 }
 
 // ReadFile reads and verifies one small file of at most limit bytes.

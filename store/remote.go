@@ -94,7 +94,20 @@ func (r *remote) Reopen(ctx context.Context) (Object, error) {
 }
 
 // ReadAt implements io.ReaderAt.
-func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
+func (r *remote) ReadAt(p []byte, off int64) (n int, err error) { return r.readAt(p, off, r.size) }
+
+// Section gives the object to those who read no further than limit, so that nothing beyond is asked for in advance.
+func (r *remote) Section(limit int64) io.ReaderAt { return section{r, limit} }
+
+type section struct {
+	*remote
+	limit int64
+}
+
+// ReadAt implements io.ReaderAt.
+func (s section) ReadAt(p []byte, off int64) (n int, err error) { return s.readAt(p, off, s.limit) }
+
+func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 	if off < 0 {
 		return 0, fmt.Errorf("%s: read at %d", r.name, off)
 	}
@@ -107,7 +120,7 @@ func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
 	}
 	err = r.retry.do(r.ctx, func() error {
 		for n < len(p) {
-			k, err := r.read(p[n:], off+int64(n))
+			k, err := r.read(p[n:], off+int64(n), limit)
 			n += k
 			if err != nil {
 				return err
@@ -125,8 +138,8 @@ func (r *remote) ReadAt(p []byte, off int64) (n int, err error) {
 }
 
 // read reads some bytes at off, out of a stream that is there already if one comes past.
-func (r *remote) read(p []byte, off int64) (int, error) {
-	s, err := r.take(off, int64(len(p)))
+func (r *remote) read(p []byte, off, limit int64) (int, error) {
+	s, err := r.take(off, int64(len(p)), limit)
 	if err != nil {
 		return 0, err
 	}
@@ -167,8 +180,8 @@ func (m *movingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take finds the stream that comes past off soonest, or opens one.
-func (r *remote) take(off, n int64) (*stream, error) {
+// take finds the stream that comes past off soonest, or opens one. It asks for little beyond limit.
+func (r *remote) take(off, n, limit int64) (*stream, error) {
 	window := int64(firstWindow)
 	r.mu.Lock()
 	if r.dropped {
@@ -192,7 +205,7 @@ func (r *remote) take(off, n int64) (*stream, error) {
 		window = min(2*s.window, maxWindow) // the reader has used all of the last one
 	}
 	r.mu.Unlock()
-	end := min(r.size, off+max(window, n))
+	end := min(r.size, off+max(window, n), max(limit, off+firstWindow, off+n))
 	g := newGuard(r.ctx, r.stall)
 	body, err := r.src.open(g, off, end-off)
 	if err != nil {

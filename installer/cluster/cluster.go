@@ -208,7 +208,9 @@ func WaitReady(ctx context.Context, output io.Writer) error {
 
 // WaitNode waits until this host is a Ready node, with the credentials that a node has.
 func WaitNode(ctx context.Context, node string, output io.Writer) error {
-	return wait(ctx, KubeletKubeconfig, output, []string{"wait", "--for=condition=Ready", "node/" + node})
+	return wait(ctx, KubeletKubeconfig, output,
+		[]string{"wait", "--for=create", "node/" + node}, // the kubelet has its credentials some moments before that
+		[]string{"wait", "--for=condition=Ready", "node/" + node})
 }
 
 func wait(ctx context.Context, kubeconfig string, output io.Writer, commands ...[]string) error {

@@ -1,0 +1,150 @@
+package airgap_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// TestHostsInstallThemselvesFromAServer has a host with a bucket and a server before it, and two hosts that have nothing but
+// the addresses of that server's scripts, and curl.
+func TestHostsInstallThemselvesFromAServer(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	tools := r.tools(t)
+	depot := node{host.ForTest(t, host.Spec{USB: []string{r.dir(), tools}}), t}
+	first := node{host.ForTest(t, host.Spec{USB: []string{tools}}), t}
+	worker := node{host.ForTest(t, host.Spec{USB: []string{tools}}), t}
+	for _, n := range []node{depot, first, worker} {
+		n.must("dpkg -i /media/usb*/*.deb 2>&1")
+	}
+	url := depot.serves()
+	installOnline := "set -o pipefail; curl -fsSL " + url + " | bash"
+	first.refuses("ip route get 1.1.1.1", 2, "unreachable")
+
+	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(installOnline))
+	first.must("for i in $(seq 600); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
+	first.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
+	before := depot.sent()
+	if out := first.must(installOnline); !strings.Contains(out, "done: ") {
+		t.Errorf("the install ended without saying so:\n%s", out)
+	}
+	if again := depot.sent() - before; again > depot.bundleSize(url)/2 {
+		t.Errorf("to go on after the images were loaded, %d bytes were sent again", again)
+	}
+	if all, size := depot.sent(), depot.bundleSize(url); all > size {
+		t.Errorf("%d bytes were sent for a node of a bundle of %d:\n%s", all, size, depot.must("curl -fsS http://127.0.0.1:8080/metrics | grep -E '_total|_count'"))
+	} else {
+		t.Logf("%d bytes were sent of a bundle of %d", all, size)
+	}
+	t.Run("cluster", func(t *testing.T) { cluster(node{first.Host, t}) })
+	if out := first.must(installOnline); !strings.Contains(out, "nothing to do") {
+		t.Errorf("second run:\n%s", out)
+	}
+
+	printed := first.joinCommand("--from " + url)
+	worker.refuses(printed+" --ca-hash sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
+	if out := worker.must(printed); !strings.Contains(out, "done: ") {
+		t.Errorf("the join ended without saying so:\n%s", out)
+	}
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != 2 {
+		t.Errorf("nodes:\n%s", got)
+	}
+	if out := worker.must("sealift status -o json"); !strings.Contains(out, url) {
+		t.Errorf("the node does not know where it came from:\n%s", out)
+	}
+}
+
+// dir is the folder with all that the road led through.
+func (r road) dir() string { return filepath.Dir(r.packages) }
+
+// tools makes a folder with curl, which a person who pastes a line that begins with it has, in packages of the host's system,
+// and with an S3 server.
+func (r road) tools(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	addOn := filepath.Join(dir, "addons", "curl", "1")
+	if err := os.MkdirAll(addOn, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"Manifest": "apt curl\n", "install.sh": "curl() { :; }\n"} {
+		if err := os.WriteFile(filepath.Join(addOn, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.run(t, "build", "--out", dir, "--target", "debian-12", "--config", r.config, "--cache", r.cache, addOn)
+	for _, command := range []string{"tar xzf curl-1.tar.gz", "mv addons/curl/1/packages/debian-12/*.deb .", "rm -r addons curl-1.tar.gz"} {
+		shell(t, dir, command)
+	}
+	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := workshop.File(t.Context(), upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell(t, dir, "cp "+server+" .")
+	return dir
+}
+
+// shell runs a command of the building machine.
+func shell(t *testing.T, dir, command string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-c", command)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", command, err, out)
+	}
+}
+
+const bucket = "s3://packages?endpoint=http://127.0.0.1:7070"
+
+// serves publishes the packages to a bucket of the host, starts a server before it, and stores the Installer there. It returns
+// the Installer's URL.
+func (n node) serves() string {
+	n.t.Helper()
+	const account = "export AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab-secret AWS_EC2_METADATA_DISABLED=true; "
+	unit := func(name, command string) {
+		n.must("systemd-run --quiet --unit=" + name + " bash -c " + quoted(account+"HOME=/root exec "+command))
+	}
+	answers := func(url string) {
+		n.must("curl -fsS --retry 120 --retry-delay 1 --retry-all-errors --max-time 300 -o /dev/null " + url + " || { journalctl -n 30; exit 1; }")
+	}
+	n.must("mkdir -p /srv/objects/packages")
+	unit("objects", "/media/usb2/versitygw --access lab --secret lab-secret --port 127.0.0.1:7070 --health /health posix /srv/objects")
+	answers("http://127.0.0.1:7070/health")
+	n.must(account + "/media/usb/sealift publish /media/usb/packages/*.tar.gz --store " + quoted(bucket))
+	unit("server", "/media/usb/sealift serve --listen :8080 --store "+quoted(bucket))
+	answers("http://127.0.0.1:8080/readyz")
+	base := "http://" + n.Address().String() + ":8080"
+	return strings.TrimSpace(n.must("curl -fsS --data-binary @/media/usb/installer.yaml " + base + "/installer"))
+}
+
+// sent is how many bytes the server of the host has sent to those who install.
+func (n node) sent() int64 {
+	n.t.Helper()
+	return n.number("curl -fsS http://127.0.0.1:8080/metrics | awk '/^sealift_http_sent_bytes_total.*(bundle|bin)/ { sum += $NF } END { printf \"%.0f\", sum }'")
+}
+
+// bundleSize is the size of the whole bundle of an Installer.
+func (n node) bundleSize(url string) int64 {
+	n.t.Helper()
+	base, id := url[:strings.LastIndex(url, "/")], url[strings.LastIndex(url, "/")+1:]
+	return n.number("curl -fsSI " + base + "/bundle/" + id + ".tar.gz | awk 'tolower($1) == \"content-length:\" { printf \"%d\", $2 }'")
+}
+
+func (n node) number(script string) int64 {
+	n.t.Helper()
+	number, err := strconv.ParseInt(n.must(script), 10, 64)
+	if err != nil {
+		n.t.Fatalf("%s: %v", script, err)
+	}
+	return number
+}
