@@ -54,6 +54,8 @@ func (i *Install) ControlPlane() bool {
 	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)
 }
 
+const balancerStep = "node/balancer"
+
 // localEndpoint is the API on every node whose cluster has no load balancer.
 var localEndpoint = fmt.Sprintf("127.0.0.1:%d", balancer.Port)
 
@@ -160,7 +162,7 @@ func (p *planner) balancer() {
 	if p.hooks.variables["KUBERNETES_API_ENDPOINT"] != localEndpoint {
 		return
 	}
-	p.add(lifecycle.Step{ID: "node/balancer", Phase: lifecycle.PreInit, Title: "reach the API on this host at " + localEndpoint, Timeout: shortTime,
+	p.add(lifecycle.Step{ID: balancerStep, Phase: lifecycle.PreInit, Title: "reach the API on this host at " + localEndpoint, Timeout: shortTime,
 		Inputs: lifecycle.Digest(balancerUnit(p.options.Root)), Run: p.startBalancer})
 }
 

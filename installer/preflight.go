@@ -9,11 +9,13 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -57,6 +59,10 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		return preflight.Record{}, err
 	}
 	addRole(&needs, o.Node, i.spec)
+	if i.hooks.variables["KUBERNETES_API_ENDPOINT"] != localEndpoint || i.journal.Began(balancerStep) {
+		// nothing of this install will listen there, or does already
+		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
+	}
 	checks := preflight.Essential(h, needs)
 	var specs []preflight.Specification
 	if !o.ExcludeBuiltin {

@@ -147,7 +147,7 @@ func (i *Install) wallOptions() map[string]string {
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
 	opening := host.Opening{Networks: []string{values["POD_CIDR"], values["SERVICE_CIDR"]}, Ports: []string{
-		"6443/tcp", "2379:2380/tcp", "10250/tcp", "10257/tcp", "10259/tcp", // Kubernetes, on control planes and others
+		"6443/tcp", "6445/tcp", "2379:2380/tcp", "10250/tcp", "10257/tcp", "10259/tcp", // Kubernetes, on control planes and others
 		"8472/udp", // flannel
 	}}
 	for _, w := range i.walls() {

@@ -50,12 +50,14 @@ type Space struct {
 	Bytes uint64
 }
 
-// ControlPlanePorts are the TCP ports of a control plane node: the API server; etcd's clients, peers and metrics; the
-// kubelet's health and its API; controller manager, scheduler.
-func ControlPlanePorts() []int { return []int{6443, 2379, 2380, 2381, 10248, 10250, 10257, 10259} }
+// ControlPlanePorts are the TCP ports of a control plane node: the API server, the node's way to it, and what serves hosts
+// that join; etcd's clients, peers and metrics; the kubelet's health and its API; controller manager, scheduler.
+func ControlPlanePorts() []int {
+	return []int{6443, 6444, 6445, 2379, 2380, 2381, 10248, 10250, 10257, 10259}
+}
 
-// WorkerPorts are the TCP ports of a node without a control plane: kubelet.
-func WorkerPorts() []int { return []int{10248, 10250} }
+// WorkerPorts are the TCP ports of a node without a control plane: its way to the API servers, kubelet.
+func WorkerPorts() []int { return []int{6444, 10248, 10250} }
 
 // Kubernetes' own minima for a control plane (kubeadm's NumCPU and Mem checks).
 const (

@@ -74,7 +74,7 @@ func TestBuiltin(t *testing.T) {
 		return preflight.Result{Check: check, Status: preflight.Fail, Message: message, Hint: hint}
 	}
 	const rename, unreadable = "set another with hostnamectl set-hostname NAME", "see why it cannot be read"
-	const open = "open TCP 6443, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
+	const open = "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
 		"then say so with firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
 	const more = "give the host more, or let it be a worker"
 	tests := map[string]struct {
@@ -193,7 +193,7 @@ func TestBuiltin(t *testing.T) {
 			n.Resumed = true
 		}, []preflight.Result{pass("leftovers", "not looked at: they are this cluster's")}},
 
-		"free ports": {nil, []preflight.Result{pass("ports", "free: 6443, 2379, 2380, 2381, 10248, 10250, 10257, 10259")}},
+		"free ports": {nil, []preflight.Result{pass("ports", "free: 6443, 6444, 6445, 2379, 2380, 2381, 10248, 10250, 10257, 10259")}},
 		"ports in use": {func(h *preflight.Host, _ *preflight.Needs) {
 			h.PortError = func(_ context.Context, port int) error {
 				if port == 6443 || port == 10250 {

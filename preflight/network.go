@@ -91,7 +91,7 @@ func (p probes) firewall(_ context.Context, r *Reporter) {
 	if text, err := fs.ReadFile(p.host.Root, "etc/ufw/ufw.conf"); err == nil && strings.Contains("\n"+string(text), "\nENABLED=yes") {
 		active = append(active, "ufw")
 	}
-	hint := "open TCP 6443, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
+	hint := "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
 		"then say so with firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
 	names := strings.Join(active, " and ")
 	switch {
