@@ -32,7 +32,7 @@ type lastRun struct {
 
 func (i *Install) writeRun() error {
 	run := lastRun{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.name, Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan}
-	if path, err := filepath.Abs(i.options.Bundle); err == nil {
+	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
 		run.Bundle = path
 	}
 	for _, a := range i.addOns {
