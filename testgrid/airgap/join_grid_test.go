@@ -63,8 +63,8 @@ func TestKilledJoinOfAControlPlaneGoesOn(t *testing.T) {
 	second.pulled()
 }
 
-// killedJoin kills the join of a control plane at moments that are the worst for etcd: when it has been told of the member,
-// when the member votes, and when all is there but the mark of a control plane.
+// killedJoin kills the join of a control plane at moments that are bad ones: when the API server is about to start, when etcd
+// has been told of a member that is not there yet, and when that member is there, and counts for the majority or soon will.
 func killedJoin(n node, command string) {
 	n.t.Helper()
 	for i, moment := range []string{
@@ -73,8 +73,8 @@ func killedJoin(n node, command string) {
 		"/var/lib/etcd/member/wal",
 	} {
 		unit := fmt.Sprintf("join-%d", i)
-		n.must("systemd-run --quiet --unit=" + unit + " --property=KillMode=control-group bash -c " + quoted(command))
-		n.must("for i in $(seq 3000); do [ ! -e " + moment + " ] || exit 0; sleep 0.1; done; journalctl -u " + unit + "; exit 1")
+		n.must("touch /run/began; systemd-run --quiet --unit=" + unit + " --property=KillMode=control-group bash -c " + quoted(command))
+		n.must("for i in $(seq 3000); do [ ! " + moment + " -nt /run/began ] || exit 0; sleep 0.1; done; journalctl -u " + unit + "; exit 1")
 		n.must("systemctl kill --signal=KILL " + unit + "; sleep 1; sealift journal")
 	}
 	if out := n.must(command); !strings.Contains(out, "done: ") {
