@@ -223,7 +223,7 @@ func (r *Reset) leave(ctx context.Context) error {
 		r.leaves("node "+r.node, "the cluster did not answer; if it has other nodes, run there: kubectl delete node %s", r.node)
 		return nil
 	}
-	if r.member == nil || len(r.member.Others) == 0 {
+	if r.member == nil || r.member.Alone() {
 		return nil
 	}
 	if err := r.member.Drain(ctx); err != nil {
@@ -238,7 +238,7 @@ func (r *Reset) kubeadm(ctx context.Context) error {
 	if err := cluster.Reset(bounded, r.log); err != nil { // what it left undone, the next steps do
 		fmt.Fprintln(r.log, err)
 	}
-	if r.member == nil || len(r.member.Others) == 0 {
+	if r.member == nil || r.member.Alone() {
 		return nil
 	}
 	if err := r.member.Forget(ctx); err != nil {

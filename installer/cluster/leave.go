@@ -43,6 +43,7 @@ type Member struct {
 	Node string
 	// Others are the cluster's other nodes, as far as this node may know of them.
 	Others  []string
+	worker  bool // it has no more than its own credentials, so that the control plane is elsewhere
 	config  *rest.Config
 	servers []string // of the API, other than this node's
 	output  io.Writer
@@ -63,11 +64,14 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		config.Timeout = askTimeout
-		m := &Member{Node: node, config: config, output: output}
+		m := &Member{Node: node, worker: file == KubeletKubeconfig, config: config, output: output}
 		return m, m.look(ctx)
 	}
 	return nil, nil
 }
+
+// Alone says whether this is the cluster's only node, as far as it may know.
+func (m *Member) Alone() bool { return !m.worker && len(m.Others) == 0 }
 
 func (m *Member) client(config *rest.Config) (dynamic.Interface, error) {
 	return dynamic.NewForConfig(config)

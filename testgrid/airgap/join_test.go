@@ -29,6 +29,7 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 		t.Fatalf("the install printed no command for workers:\n%s", out)
 	}
 	joinRefusals(first, worker)
+	bare := worker.state()
 	worker.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(printed))
 	worker.must("for i in $(seq 600); do [ ! -e /etc/kubernetes/bootstrap-kubelet.conf ] || exit 0; sleep 0.2; done; journalctl -u first; exit 1")
 	worker.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
@@ -44,6 +45,26 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 	if out := worker.must(printed); !strings.Contains(out, "nothing to do") {
 		t.Errorf("second run:\n%s", out)
 	}
+	workerLeaves(first, worker, bare)
+}
+
+// workerLeaves resets a worker while its control plane works, does what the reset says, and lets the host join again.
+func workerLeaves(first, worker node, bare []string) {
+	out := worker.must("sealift reset --yes 2>&1")
+	if diff := differences(bare, worker.state(), append(notTakenBack(), " transient", "running systemd-timedated.service")...); len(diff) > 0 {
+		worker.t.Errorf("the host is not what it was:\n%s\nreset said:\n%s", strings.Join(diff, "\n"), out)
+	}
+	name := strings.TrimSpace(worker.must("hostname"))
+	command := "kubectl delete node " + name
+	if !strings.Contains(out, command) || strings.Contains(out, "pods of this node") {
+		worker.t.Errorf("the reset of a worker said:\n%s", out)
+	}
+	if got := first.must(kubectl + "get node " + name + " -o jsonpath={.spec.unschedulable}"); got != "true" {
+		worker.t.Errorf("pods may still go to the node that left: unschedulable is %q", got)
+	}
+	first.must("KUBECONFIG=/etc/kubernetes/admin.conf " + command)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready node/" + name + " --timeout=180s")
 }
 
 // quoted makes one word of a command for the shell.
