@@ -2,6 +2,7 @@ package installer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -99,8 +100,18 @@ func (r *Reset) network(ctx context.Context) error {
 	return errors.Join(host.RemoveLinks(ctx, r.log, before.Links), host.RemoveChains(ctx, r.log, chainPrefixes()), host.RemoveRoutes(ctx, r.log, before.Routes, r.networks()))
 }
 
-// networks are the cluster's, as the journal has them.
+// networks are the cluster's, as the journal has them, or on a host that joined the last run.
 func (r *Reset) networks() (found []string) {
+	var run lastRun
+	data, err := os.ReadFile(filepath.Join(StateDir(r.options.Root), runName))
+	if err == nil {
+		err = json.Unmarshal(data, &run)
+	}
+	if err == nil {
+		found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintln(r.log, err)
+	}
 	for _, rec := range r.journal.Records() {
 		for _, n := range networks() {
 			if value := rec.State[n.variable]; value != "" && !slices.Contains(found, value) {

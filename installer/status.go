@@ -28,6 +28,7 @@ type lastRun struct {
 	Began     time.Time      `json:"began"`
 	AddOns    []AddOnStatus  `json:"addOns"`
 	Plan      lifecycle.Plan `json:"plan"`
+	Networks  []string       `json:"networks,omitempty"` // of the cluster that the host joins, which no step chooses
 }
 
 func (i *Install) writeRun() error {
@@ -37,6 +38,9 @@ func (i *Install) writeRun() error {
 	}
 	for _, a := range i.addOns {
 		run.AddOns = append(run.AddOns, AddOnStatus{Name: a.name(), Version: a.info.Version})
+	}
+	if i.Joins() {
+		run.Networks = []string{i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR}
 	}
 	return atomicfile.Fill(filepath.Join(StateDir(i.options.Root), runName), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(run) })
 }
