@@ -58,9 +58,13 @@ func overlay(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(page), "```yaml\n")
-	text, _, end := strings.Cut(rest, "```")
-	if !ok || !end {
+	text := ""
+	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
+		if strings.Contains(block, "kind: Kustomization") {
+			text, _, _ = strings.Cut(block, "```")
+		}
+	}
+	if text == "" {
 		t.Fatal("docs/serve.md shows no kustomization")
 	}
 	dir := t.TempDir()
