@@ -174,14 +174,33 @@ func clusterCommands() []command {
 		ask("nodes", "get", "nodes", "-o", "wide"), ask("describe-nodes", "describe", "nodes"), ask("pods", "get", "pods", "-A", "-o", "wide"),
 		ask("events", "get", "events", "-A", "--sort-by=.lastTimestamp"), ask("workloads", "get", "deployments,daemonsets,statefulsets,jobs", "-A", "-o", "wide"),
 		ask("services", "get", "services,endpointslices", "-A", "-o", "wide"), ask("volumes", "get", "pv,pvc,storageclasses", "-A"),
-		ask("health", "get", "--raw", "/readyz?verbose"),
 	}
+}
+
+// answerTime is how long the cluster's API may take to say how it is. One that does not answer is not asked for more: each
+// question would take its whole time.
+const answerTime = 15 * time.Second
+
+// answers collects what the cluster's API says of itself, and says whether it answers at all.
+func (c *collection) answers(ctx context.Context) bool {
+	program, err := exec.LookPath("kubectl")
+	if err != nil {
+		return false
+	}
+	if _, err := os.Stat(cluster.AdminKubeconfig); err != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	said, err := c.run(ctx, program, []string{"kubectl", "--kubeconfig", cluster.AdminKubeconfig, "--request-timeout=10s", "get", "--raw", "/readyz?verbose"})
+	c.put("cluster/health.txt", bytes.NewReader(said))
+	return err == nil
 }
 
 // commands collects what commands print. One that the host does not have is left out.
 func (c *collection) commands(ctx context.Context) {
 	all := hostCommands()
-	if _, err := os.Stat(cluster.AdminKubeconfig); err == nil {
+	if c.api {
 		all = append(all, clusterCommands()...)
 	}
 	for _, one := range all {
@@ -192,12 +211,13 @@ func (c *collection) commands(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		c.put(one.name+".txt", bytes.NewReader(c.run(ctx, program, one.args)))
+		said, _ := c.run(ctx, program, one.args) // how it ended is part of what it said
+		c.put(one.name+".txt", bytes.NewReader(said))
 	}
 }
 
 // run gives what a command prints. How it ends is part of it: a status that is not 0 is often the answer.
-func (c *collection) run(ctx context.Context, program string, args []string) []byte {
+func (c *collection) run(ctx context.Context, program string, args []string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()
 	out := &bounded{limit: maxOutput}
@@ -211,11 +231,11 @@ func (c *collection) run(ctx context.Context, program string, args []string) []b
 	err := cmd.Run()
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		fmt.Fprintf(&out.buffer, "\n(%s did not end within %s)\n", args[0], commandTime)
+		fmt.Fprintf(&out.buffer, "\n(%s did not end in time)\n", args[0])
 	case err != nil:
 		fmt.Fprintf(&out.buffer, "\n(%s: %v)\n", args[0], err)
 	}
-	return out.buffer.Bytes()
+	return out.buffer.Bytes(), err
 }
 
 // bounded keeps the beginning of what is written to it. It has nothing of the buffer but Write: io.Copy would read past the

@@ -66,6 +66,7 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	c := &collection{Options: o, dir: dir, redactor: redact.New(), summary: Summary{File: name, Errors: []string{}, Results: []preflight.Result{}}}
 	c.sealift()
 	c.files()
+	c.api = c.answers(ctx)
 	c.commands(ctx)
 	c.troubleshoot(ctx)
 	if err := ctx.Err(); err != nil {
@@ -91,6 +92,7 @@ type collection struct {
 	dir      string
 	redactor *redact.Redactor
 	summary  Summary
+	api      bool // whether the cluster's API answers
 }
 
 // failed notes what could not be collected. That a host lacks something is no error.
@@ -177,7 +179,7 @@ func (c *collection) troubleshoot(ctx context.Context) {
 		return
 	}
 	kubeconfig := ""
-	if _, err := os.Stat(cluster.AdminKubeconfig); err == nil {
+	if c.api {
 		kubeconfig = cluster.AdminKubeconfig
 	}
 	results, err := preflight.Program{Path: c.Program, Time: programTime}.Collect(ctx, c.dir, kubeconfig, specs)
