@@ -75,7 +75,7 @@ func refusals(n node) {
 // interrupted kills an install in its middle: kubeadm is at work.
 func interrupted(n node) {
 	n.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c '" + install + "'")
-	n.must("for i in $(seq 600); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
+	n.must("for i in $(seq 1800); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
 	n.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
 }
 
@@ -95,7 +95,7 @@ func cluster(n node) {
 	if got := n.must(kubectl + "logs job/reader"); !strings.Contains(got, "written to a volume by notes-") {
 		n.t.Errorf("reader got %q", got)
 	}
-	if got := n.must("for i in $(seq 90); do " + kubectl + "top nodes && exit 0; sleep 1; done; exit 1"); !strings.Contains(got, n.Name()) {
+	if got := n.must("for i in $(seq 600); do " + kubectl + "top nodes && exit 0; sleep 1; done; exit 1"); !strings.Contains(got, n.Name()) {
 		n.t.Errorf("top nodes: %s", got)
 	}
 	for line := range strings.Lines(n.must(kubectl + "get pods -A --no-headers")) {

@@ -31,7 +31,7 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 	bare := worker.state()
 	joinRefusals(first, worker)
 	worker.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(printed))
-	worker.must("for i in $(seq 600); do [ ! -e /etc/kubernetes/bootstrap-kubelet.conf ] || exit 0; sleep 0.2; done; journalctl -u first; exit 1")
+	worker.must("for i in $(seq 3000); do [ ! -e /etc/kubernetes/bootstrap-kubelet.conf ] || exit 0; sleep 0.2; done; journalctl -u first; exit 1")
 	worker.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
 	if out := worker.must(printed); !strings.Contains(out, "done: ") {
 		t.Errorf("the join ended without saying so:\n%s", out)

@@ -28,7 +28,7 @@ func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	first.refuses("ip route get 1.1.1.1", 2, "unreachable")
 
 	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(installOnline))
-	first.must("for i in $(seq 600); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
+	first.must("for i in $(seq 1800); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
 	first.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
 	before := depot.sent()
 	if out := first.must(installOnline); !strings.Contains(out, "done: ") {

@@ -61,7 +61,7 @@ func TestPreflightNamesWhatIsWrongWithItsRemedy(t *testing.T) {
 	defer func() { _, _ = n.run("swapoff " + swapFile) }()
 	n.must("mount -t tmpfs -o size=64m small /var/lib/containerd")
 	n.must("systemd-run --quiet --unit=squatter systemd-socket-activate -l 6443 /bin/true; " +
-		"for i in $(seq 600); do ss -ltn | grep -q :6443 && exit 0; sleep 0.1; done; exit 1")
+		"for i in $(seq 3000); do ss -ltn | grep -q :6443 && exit 0; sleep 0.1; done; exit 1")
 	before := n.must(inventory)
 	bad := n.answers("taskset -c 0 "+look, 3)
 	wants(t, bad, "cpu", "fail", "1 CPU; a control plane needs 2", "give the host more")
