@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,7 +15,6 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -102,64 +100,19 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if installer, err = from.Resolve(ctx, installer); err != nil {
 		return err
 	}
-	binary, err := carriedBinary(ctx, o.binary)
+	programs, err := a.carriedPrograms(ctx, o.binary, o.checker)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, binary.Close()) }()
-	checker, err := a.carriedPreflight(ctx, o.checker, o.binary)
-	if err != nil {
-		return err
-	}
-	if checker != nil {
-		defer func() { err = errors.Join(err, checker.Close()) }()
-	}
+	defer func() { err = errors.Join(err, programs.close()) }()
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Packages: from, Binary: binary, Platform: o.platform, Preflight: checker, Since: since, Key: key,
+		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.platform, Preflight: programs.preflight, Since: since, Key: key,
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	return a.writeBundle(ctx, plan, o)
-}
-
-// carriedBinary prepares the sealift for the nodes: this one, unless another is named. Its compressed form is kept in the cache.
-func carriedBinary(ctx context.Context, name string) (*bundle.Member, error) {
-	var err error
-	if name == "" {
-		if name, err = os.Executable(); err != nil {
-			return nil, err
-		}
-	}
-	dir, err := cache.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	return airgap.Binary(ctx, name, filepath.Join(dir, "deflated"))
-}
-
-// carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
-// that they get. Without it a bundle is complete but for the checks of its add-ons.
-func (a *app) carriedPreflight(ctx context.Context, name, beside string) (*bundle.Member, error) {
-	if name == "" {
-		var err error
-		if beside == "" {
-			if beside, err = os.Executable(); err != nil {
-				return nil, err
-			}
-		}
-		name = filepath.Join(filepath.Dir(beside), preflight.ProgramName)
-		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(a.errOut, "warning: there is no %s: the bundle will make sealift's own checks of a host, not those of its add-ons\n", name)
-			return nil, nil
-		}
-	}
-	dir, err := cache.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	return airgap.Preflight(ctx, name, filepath.Join(dir, "deflated"))
 }
 
 // readSince looks at an earlier bundle, if one is named.

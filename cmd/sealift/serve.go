@@ -115,24 +115,17 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	if err != nil {
 		return err
 	}
-	binary, err := carriedBinary(ctx, o.binary)
+	programs, err := a.carriedPrograms(ctx, o.binary, o.checker)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, binary.Close()) }()
-	checker, err := a.carriedPreflight(ctx, o.checker, o.binary)
-	if err != nil {
-		return err
-	}
-	if checker != nil {
-		defer func() { err = errors.Join(err, checker.Close()) }()
-	}
+	defer func() { err = errors.Join(err, programs.close()) }()
 	// Transfers that may go on for a while when the server is told to end read the store for as long.
 	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s, err := server.New(reads, server.Options{
 		Packages: airgap.Packages{Store: packages, Overrides: o.overrides, Opener: opener},
-		Binary:   binary, Platform: o.platform, Preflight: checker, Commands: commandNames(root), URL: o.url, Token: token, Closed: o.closed,
+		Binary:   programs.sealift, Platform: o.platform, Preflight: programs.preflight, Commands: commandNames(root), URL: o.url, Token: token, Closed: o.closed,
 		Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy, Grace: o.grace, Log: log,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
 )
 
@@ -57,8 +58,8 @@ func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	status := http.StatusOK
-	if s.preview(r, &c) {
-		if err := s.store(r, &c); err != nil {
+	if i := s.preview(r, &c); i != nil {
+		if err := s.store(r, i, &c.Result); err != nil {
 			c.Result.Wrong = strings.Split(err.Error(), "\n")
 		}
 	}
@@ -125,27 +126,27 @@ func meant(a addOn, version string) release.Package {
 	return a.Versions[0]
 }
 
-// preview fills in what comes of the form, and says whether it is an Installer.
-func (s *Site) preview(r *http.Request, c *composed) bool {
+// preview fills in what comes of the form, and gives the Installer if it makes a cluster.
+func (s *Site) preview(r *http.Request, c *composed) *spec.Installer {
 	c.Result.Empty = c.Further == "" && !slices.ContainsFunc(c.Choices, func(one choice) bool { return one.Version != "" })
 	if c.Result.Empty {
-		return false
+		return nil
 	}
 	i, err := installer(c.Choices, c.Further)
 	if err != nil {
 		c.Result.Wrong = strings.Split(err.Error(), "\n")
-		return false
+		return nil
 	}
 	text, err := i.Canonical()
 	if err != nil {
 		c.Result.Wrong = []string{err.Error()}
-		return false
+		return nil
 	}
 	c.Result.YAML = string(text)
 	plan, err := s.source.Plan(r, i)
 	if err != nil {
 		c.Result.Wrong = strings.Split(err.Error(), "\n")
-		return false
+		return nil
 	}
 	c.Result.Size = plan.Size
 	asked := map[string]string{}
@@ -157,25 +158,18 @@ func (s *Site) preview(r *http.Request, c *composed) bool {
 			c.Result.Resolved = append(c.Result.Resolved, fmt.Sprintf("%s %s is %s today", a.Name, was, a.Version))
 		}
 	}
-	return true
+	return i
 }
 
-// store stores the Installer of a form that has been looked at.
-func (s *Site) store(r *http.Request, c *composed) error {
-	i, err := installer(c.Choices, c.Further)
-	if err != nil {
-		return err
-	}
+// store stores an Installer that has been looked at.
+func (s *Site) store(r *http.Request, i *spec.Installer, out *result) error {
 	id, err := s.source.Create(r, i)
 	if err != nil {
 		return err
 	}
-	c.Result.Script, c.Result.Bundle, err = s.source.Links(r, id)
+	out.Script, out.Bundle, err = s.source.Links(r, id)
 	if err == nil {
-		c.Result.ID = id
+		out.ID = id
 	}
 	return err
 }
-
-// Chosen says whether the add-on is part of the Installer.
-func (c choice) Chosen() bool { return c.Version != "" }
