@@ -56,6 +56,9 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := raiseLimits(); err != nil {
+		return nil, err
+	}
 	h, err := r.reserve(ctx, s, usb)
 	if err != nil {
 		return nil, err

@@ -47,6 +47,7 @@ func TestAHostIsALinuxSystemOfItsOwn(t *testing.T) {
 				{"its control groups are writable", "for c in /sys/fs/cgroup/*/; do test -e $c/tasks || continue; mkdir $c/t && rmdir $c/t || echo $c; done", ""},
 				{"forwarding can be switched on", "echo 1 > /proc/sys/net/ipv4/ip_forward; cat /proc/sys/net/ipv4/ip_forward", "1"},
 				{"an overlay can be mounted for a container", "cd /var/lib/containerd; mkdir l u w m; mount -t overlay -o lowerdir=l,upperdir=u,workdir=w o m && umount m && rmdir l u m", ""},
+				{"a cluster's hosts have room for what they watch", "test $(cat /proc/sys/fs/inotify/max_user_instances) -ge 8192 && echo yes", "yes"},
 				{"kubelet's kernel log is there", "test -c /dev/kmsg && echo yes", "yes"},
 				{"apt has nothing downloaded", "ls /var/lib/apt/lists /var/cache/apt/archives | grep -c '[.]deb$'", "0"},
 			} {
