@@ -15,6 +15,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -34,14 +35,20 @@ import (
 // Platform is what everything of kURL's is for.
 const Platform = "linux/amd64"
 
-// maxEntries bounds how many files an archive is believed to have.
-const maxEntries = 200_000
+// What an archive may unpack to unless the options say otherwise. The largest of kURL's bundles have some ten thousand files and a
+// dozen GiB; an archive without an index can promise little and unpack to anything.
+const (
+	DefaultMaxSize  = 64 << 30
+	DefaultMaxFiles = 200_000
+)
 
 // Options says where packages go.
 type Options struct {
 	Dir   string         // of the packages, each <name>-<version>.tar.gz
 	Spool string         // for the files of one archive while it is read; "" for Dir
 	Key   *signature.Key // signs the packages, if it is not nil
+	// What an archive may unpack to, in bytes and in entries: 0 for the default, negative for no bound.
+	MaxSize, MaxFiles int64
 }
 
 // Result is what was found in an archive.
@@ -74,8 +81,8 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(spool)) }()
-	u := &unpacked{spool: spool, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}}
-	if err := u.read(ctx, r); err != nil {
+	u := &unpacked{spool: spool, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles)}
+	if err := u.read(ctx, r, bound(o.MaxSize, DefaultMaxSize)); err != nil {
 		return Result{}, err
 	}
 	if len(u.addOns) == 0 {
@@ -98,19 +105,54 @@ type unpacked struct {
 	addOns  map[string]map[string]bundle.File // by folder, addons/<name>/<version>, and path
 	links   []link
 	leftOut map[string]bool
-	entries int
+	entries int64
+
+	maxFiles int64
+}
+
+// bound is a limit of the options as a number to compare with.
+func bound(limit, byDefault int64) int64 {
+	switch {
+	case limit == 0:
+		return byDefault
+	case limit < 0:
+		return math.MaxInt64
+	}
+	return limit
+}
+
+// limited ends a stream once it has given more bytes than it may. What is left out of an archive counts, too: it is inflated.
+type limited struct {
+	r    io.Reader
+	left int64
+}
+
+var errTooLarge = errors.New("too large")
+
+func (l *limited) Read(p []byte) (int, error) {
+	n, err := l.r.Read(p)
+	if l.left -= int64(n); l.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
 }
 
 // link is an entry that has the content of another.
 type link struct{ dir, path, target string }
 
-func (u *unpacked) read(ctx context.Context, r io.Reader) error {
+func (u *unpacked) read(ctx context.Context, r io.Reader, maxSize int64) (err error) {
 	gz, err := gzip.NewReader(r)
 	if err != nil {
 		return fmt.Errorf("not an archive of kURL's: %w", err)
 	}
 	defer gz.Close()
-	for entries := tar.NewReader(gz); ; {
+	inflated := &limited{gz, maxSize}
+	defer func() {
+		if errors.Is(err, errTooLarge) {
+			err = fmt.Errorf("unpacks to more than %d bytes; if you trust it, take it in with 'sealift import --max-size'", maxSize)
+		}
+	}()
+	for entries := tar.NewReader(inflated); ; {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
@@ -121,8 +163,8 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("damaged, or not an archive of kURL's: %w", err)
 		}
-		if u.entries++; u.entries > maxEntries {
-			return fmt.Errorf("has more than %d files", maxEntries)
+		if u.entries++; u.entries > u.maxFiles {
+			return fmt.Errorf("has more than %d files; if you trust it, take it in with 'sealift import --max-files'", u.maxFiles)
 		}
 		err = u.entry(header, entries)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
@@ -132,7 +174,7 @@ func (u *unpacked) read(ctx context.Context, r io.Reader) error {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}
-	if _, err := io.Copy(io.Discard, gz); err != nil { // the checksum comes at the end
+	if _, err := io.Copy(io.Discard, inflated); err != nil { // the checksum comes at the end
 		return fmt.Errorf("damaged: %w", err)
 	}
 	return u.resolve()
@@ -207,26 +249,30 @@ func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bun
 		Open: func() (io.ReadCloser, error) { return os.Open(kept) }}, nil
 }
 
+// maxChain bounds how many links lead from one to the next, as the kernel does.
+const maxChain = 40
+
 // resolve gives links the content of what they point to, which must be a file of the same add-on.
 func (u *unpacked) resolve() error {
-	for range 1 + len(u.links) { // a link may point to a link
-		var open []link
-		for _, l := range u.links {
-			file, ok := u.addOns[l.dir][l.target]
-			if !ok {
-				open = append(open, l)
-				continue
+	targets := make(map[string]string)
+	for _, l := range u.links {
+		targets[l.path] = l.target
+	}
+	for _, l := range u.links {
+		target := l.target
+		for range maxChain {
+			next, isLink := targets[target]
+			if !isLink {
+				break
 			}
-			file.Path = l.path
-			u.addOns[l.dir][l.path] = file
+			target = next
 		}
-		if len(open) == 0 {
-			return nil
+		file, ok := u.addOns[l.dir][target]
+		if _, isLink := targets[target]; isLink || !ok {
+			return fmt.Errorf("%s: links to %s, which is no file of its add-on", l.path, l.target)
 		}
-		if len(open) == len(u.links) {
-			return fmt.Errorf("%s: links to %s, which is no file of its add-on", open[0].path, open[0].target)
-		}
-		u.links = open
+		file.Path = l.path
+		u.addOns[l.dir][l.path] = file
 	}
 	return nil
 }

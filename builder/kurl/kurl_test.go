@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -159,6 +160,48 @@ func TestWhatIsRefused(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// TestArchiveUnpacksToNoMoreThanIsAllowed takes in archives that are small and unpack to much, in an add-on or beside one.
+func TestArchiveUnpacksToNoMoreThanIsAllowed(t *testing.T) {
+	much := strings.Repeat("0", 1<<20)
+	for name, row := range map[string]struct {
+		entries []entry
+		options kurl.Options
+		want    string
+	}{
+		"a large file":              {addOn("", "x", "1", entry{"zeros", much}), kurl.Options{MaxSize: 1 << 20}, "unpacks to more than 1048576 bytes"},
+		"a large file left out":     {append(addOn("", "x", "1"), entry{"bin/zeros", much}), kurl.Options{MaxSize: 1 << 20}, "unpacks to more than 1048576 bytes"},
+		"many files":                {addOn("", "x", "1"), kurl.Options{MaxFiles: 4}, "has more than 4 files"},
+		"no bound":                  {addOn("", "x", "1", entry{"zeros", much}), kurl.Options{MaxSize: -1, MaxFiles: -1}, ""},
+		"as much as is allowed":     {addOn("", "x", "1", entry{"zeros", much}), kurl.Options{MaxSize: 2 << 20, MaxFiles: 6}, ""},
+		"a small file, by defaults": {addOn("", "x", "1"), kurl.Options{}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			row.options.Dir = t.TempDir()
+			_, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, row.entries...)), row.options)
+			if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || strings.Contains(err.Error(), "damaged")) {
+				t.Fatalf("got %v, want %q", err, row.want)
+			}
+			if left, err := os.ReadDir(row.options.Dir); err != nil || len(left) > 0 && row.want != "" {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// TestLongChainOfLinksIsRefusedSoon has links that lead from one to the next in the order that takes longest.
+func TestLongChainOfLinksIsRefusedSoon(t *testing.T) {
+	const links = 50_000
+	var chain []entry
+	for i := range links {
+		chain = append(chain, entry{strconv.Itoa(i), "->" + strconv.Itoa(i+1)})
+	}
+	chain = append(chain, entry{strconv.Itoa(links), "content"})
+	_, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, addOn("", "x", "1", chain...)...)), kurl.Options{Dir: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "links to") {
+		t.Errorf("got %v", err)
 	}
 }
 
