@@ -3,8 +3,6 @@ package bundle
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -33,6 +31,9 @@ type Layout struct {
 	Digest string
 	// IndexData is the index as it lies in the bundle.
 	IndexData []byte
+	// Tag tells the bytes of this bundle from those of any other, wherever its packages come from: it follows from the
+	// first members, the index and its signature. How a compressed member is compressed, only its length in the index tells.
+	Tag string
 
 	sections []section
 	size     int64
@@ -120,6 +121,7 @@ func (l *Layout) lay(pieces []piece, key *signature.Key) error {
 			return err
 		}
 	}
+	l.Tag = sha256Hex(front.Bytes())
 	l.inline(front.Bytes())
 	for _, p := range pieces {
 		switch p.entry.Encoding {
@@ -156,17 +158,6 @@ func (l *Layout) add(s section) {
 
 // Size is the length of the bundle in bytes.
 func (l *Layout) Size() int64 { return l.size }
-
-// Tag identifies the bytes of the bundle. The index does so but for how compressed members are compressed; words, one for
-// each package, may tell more of them, such as the sha256 of the package's file.
-func (l *Layout) Tag(words ...string) string {
-	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %d %q", l.Digest, l.size, words)
-	for _, s := range l.sections {
-		fmt.Fprintf(sum, " %d", s.size) // whether it is signed
-	}
-	return hex.EncodeToString(sum.Sum(nil))
-}
 
 // Reader reads the bundle at any offset. It is given the bytes of the packages, in the order in which they were laid out:
 // these, or others that are the same.

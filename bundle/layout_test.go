@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 )
 
 // bundled is a bundle of two packages that share a layer, as a plan and as bytes.
@@ -91,8 +92,20 @@ func TestKernelCopiesWhatLiesInFiles(t *testing.T) {
 func TestPlanTellsBundlesApart(t *testing.T) {
 	layout, _, _ := bundled(t)
 	again, _, _ := bundled(t)
-	if layout.Tag("a") != again.Tag("a") || layout.Tag("a") == layout.Tag("b") {
-		t.Error("the tag is not that of the bytes")
+	key, err := signature.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := bundle.NewLayout(bundle.Bundle{Packages: []*bundle.Archive{open(t, write(t, demo("one"), bundle.WriteOptions{}))}, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := bundle.NewLayout(bundle.Bundle{Packages: []*bundle.Archive{open(t, write(t, demo("one"), bundle.WriteOptions{}))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if layout.Tag != again.Tag || layout.Tag == other.Tag || other.Tag == signed.Tag {
+		t.Errorf("the tags %s and %s of the same bytes, %s of others, and %s of these when they are signed", layout.Tag, again.Tag, other.Tag, signed.Tag)
 	}
 }
 

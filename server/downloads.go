@@ -8,9 +8,11 @@ import (
 	"io"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/store"
 )
 
@@ -59,6 +61,9 @@ func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, w
 		return err
 	}
 	defer reader.Close()
+	if r.Method == http.MethodGet && wanted == nil && since == "" {
+		s.plans.record(plan)
+	}
 	w.Header().Set("Sealift-Index", plan.Digest)
 	err = s.send(w, r, content{ReaderAt: reader, size: plan.Size(), tag: plan.Tag, name: id + packageSuffix})
 	if errors.Is(err, store.ErrChanged) {
@@ -88,10 +93,13 @@ func (s *Server) getPackage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer object.Close()
-	tag := object.SHA256()
-	if tag == "" {
-		tag = fmt.Sprintf("%x", sha256.Sum256([]byte(object.Version())))
+	archive, err := bundle.NewArchive(object, object.Size())
+	if err != nil {
+		return fmt.Errorf("package %s: %w", file, err)
 	}
+	// The tag follows from what is in the package: a folder and a bucket with the same packages are one to a client.
+	index, signature := archive.Raw()
+	tag := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(index, signature)))
 	return s.broken(w, r, s.send(w, r, content{ReaderAt: object, size: object.Size(), tag: tag, name: file}))
 }
 

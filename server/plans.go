@@ -33,6 +33,8 @@ const (
 	// indexesDir is the folder of the store with the indexes of bundles that were given out, for those who ask for what
 	// has changed since.
 	indexesDir = "bundles"
+	// recordEvery is how old the index of a bundle that is given out may get.
+	recordEvery = 24 * time.Hour
 	// maxIndex is the most that is read of one.
 	maxIndex = 64 << 20
 )
@@ -50,8 +52,9 @@ type plan struct {
 	*airgap.Plan
 	installer []byte // canonical, with versions in place of patterns
 
-	key     string
-	checked time.Time // when its packages were last seen
+	key      string
+	checked  time.Time // when its packages were last seen
+	recorded time.Time // when its index was last stored
 }
 
 // plans remembers plans. It is a cache of what follows from the store: every replica has its own.
@@ -123,13 +126,7 @@ func (p *plans) make(ctx context.Context, packages airgap.Packages, installer *s
 		}
 		made, err = airgap.Prepare(p.ctx, request)
 	}
-	if err != nil {
-		return nil, err
-	}
-	if q.since == "" {
-		p.record(ctx, made)
-	}
-	return made, nil
+	return made, err
 }
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -160,11 +157,24 @@ func (p *plans) since(ctx context.Context, digest string) (*bundle.Since, error)
 	return bundle.NewSince(data)
 }
 
-// record keeps the index of a bundle in the store. A store that takes nothing is no reason to refuse the bundle.
-func (p *plans) record(ctx context.Context, made *airgap.Plan) {
-	_, err := p.server.options.Packages.Store.Swap(ctx, indexKey(made.Digest), made.IndexData, "")
-	if err != nil && !errors.Is(err, store.ErrChanged) {
-		p.server.log.Warn("what changes after this bundle cannot be asked for: its index was not stored", "index", made.Digest, "error", err)
+// record keeps the index of a bundle that is given out in the store. It is written anew though it is there already: its age
+// says since when nobody was given that bundle, and by that whoever runs the store drops old ones. A store that takes nothing
+// is no reason to refuse the bundle.
+func (p *plans) record(given *plan) {
+	p.mu.Lock()
+	due := time.Since(given.recorded) > recordEvery
+	if due {
+		given.recorded = time.Now()
+	}
+	p.mu.Unlock()
+	if !due {
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, planTime)
+	defer cancel()
+	_, err := p.server.options.Packages.Store.Put(ctx, indexKey(given.Digest), store.Bytes(given.IndexData))
+	if err != nil {
+		p.server.log.Warn("what changes after this bundle cannot be asked for: its index was not stored", "index", given.Digest, "error", err)
 	}
 }
 

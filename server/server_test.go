@@ -2,9 +2,7 @@ package server_test
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -21,7 +19,6 @@ import (
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
-	"github.com/sealift/sealift/testgrid/objects"
 )
 
 var platform = runtime.GOOS + "/" + runtime.GOARCH
@@ -235,46 +232,6 @@ func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
 	}
 }
 
-func TestReplicasGiveTheSameBytes(t *testing.T) {
-	s := open(t, t.TempDir())
-	fill(t, s)
-	one, two := serve(t, s, nil), serve(t, s, nil)
-	at := "/bundle/" + post(t, one.URL, installer(both)) + ".tar.gz"
-	a, b := ask(t, "GET", one.URL+at, ""), ask(t, "GET", two.URL+at, "")
-	if a.StatusCode != http.StatusOK || !bytes.Equal(a.body, b.body) || a.Header.Get("ETag") != b.Header.Get("ETag") || a.ContentLength != int64(len(a.body)) {
-		t.Fatalf("%s, %d and %d bytes, ETags %s and %s", a.Status, len(a.body), len(b.body), a.Header.Get("ETag"), b.Header.Get("ETag"))
-	}
-	if len(a.body) > len(layer)*3/2 {
-		t.Errorf("%d bytes of two packages that share %d", len(a.body), len(layer))
-	}
-	dir := t.TempDir()
-	tar := exec.CommandContext(t.Context(), "tar", "xzf", "-", "-C", dir)
-	tar.Stdin = bytes.NewReader(a.body)
-	if out, err := tar.CombinedOutput(); err != nil || len(out) > 0 {
-		t.Fatalf("tar: %v %s", err, out)
-	}
-	for _, name := range []string{"addons/base/1.0/layer", "addons/user/2.0/layer"} {
-		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !bytes.Equal(got, layer) {
-			t.Errorf("%s: %v, %d bytes", name, err, len(got))
-		}
-	}
-	tag := a.Header.Get("ETag")
-	head := ask(t, "HEAD", two.URL+at, "")
-	part := ask(t, "GET", two.URL+at, "", "Range", "bytes=5000000-5999999", "If-Range", tag)
-	if head.ContentLength != int64(len(a.body)) || part.StatusCode != http.StatusPartialContent || !bytes.Equal(part.body, a.body[5_000_000:6_000_000]) {
-		t.Errorf("HEAD %d, range %s %d bytes", head.ContentLength, part.Status, len(part.body))
-	}
-	if whole := ask(t, "GET", two.URL+at, "", "Range", "bytes=5-", "If-Range", `"another"`); whole.StatusCode != http.StatusOK || len(whole.body) != len(a.body) {
-		t.Errorf("range of another bundle: %s", whole.Status)
-	}
-	if same := ask(t, "GET", two.URL+at, "", "If-None-Match", tag); same.StatusCode != http.StatusNotModified {
-		t.Errorf("unchanged: %s", same.Status)
-	}
-	if none := ask(t, "GET", two.URL+at, "", "Range", "bytes=99999999999-"); none.StatusCode != http.StatusRequestedRangeNotSatisfiable {
-		t.Errorf("behind the end: %s", none.Status)
-	}
-}
-
 func TestReleasesSupplementsAndUpdates(t *testing.T) {
 	s := folder(t)
 	id := post(t, s.URL, installer("  base: {version: '1.0'}\n"))
@@ -419,82 +376,5 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 	}
 	for route := range described {
 		t.Errorf("%s is described, but not there", route)
-	}
-}
-
-// line is a server before a bucket whose line can be made to fail.
-func line(t *testing.T) (*objects.Line, *httptest.Server) {
-	t.Helper()
-	o := objects.Start(t)
-	fill(t, open(t, o.URL("")))
-	l := o.Line(t)
-	return l, serve(t, open(t, l.URL("")), nil)
-}
-
-func TestFaultsOfTheStoreAbortATransfer(t *testing.T) {
-	l, s := line(t)
-	at := s.URL + "/bundle/" + post(t, s.URL, installer(both)) + ".tar.gz"
-	whole := ask(t, "GET", at, "")
-	if whole.err != nil || whole.StatusCode != http.StatusOK {
-		t.Fatalf("%s %v", whole.Status, whole.err)
-	}
-	large := func(r *http.Request) bool {
-		return r.Method == "GET" && strings.HasSuffix(r.URL.Path, "base-1.0.tar.gz")
-	}
-	for name, fault := range map[string]objects.Fault{
-		"answers 503":             {Status: http.StatusServiceUnavailable},
-		"connection breaks":       {CutAnswer: objects.After(100_000)},
-		"object vanishes":         {Status: http.StatusNotFound},
-		"object is another's now": {Status: http.StatusPreconditionFailed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l.Plan(func(r *http.Request) objects.Fault {
-				if large(r) {
-					return fault
-				}
-				return objects.Fault{}
-			})
-			a := ask(t, "GET", at, "")
-			if a.StatusCode == http.StatusOK && a.err == nil && len(a.body) == len(whole.body) && !bytes.Equal(a.body, whole.body) {
-				t.Fatal("a wrong archive that looks complete")
-			}
-			if a.err == nil && a.StatusCode == http.StatusOK && fault.CutAnswer == nil {
-				t.Errorf("%s, %d bytes, no error", a.Status, len(a.body))
-			}
-			if !bytes.HasPrefix(whole.body, a.body) && a.StatusCode == http.StatusOK {
-				t.Error("what came is not the beginning of the bundle")
-			}
-			l.Plan(nil)
-			rest := ask(t, "GET", at, "", "Range", fmt.Sprintf("bytes=%d-", len(whole.body)/3), "If-Range", whole.Header.Get("ETag"))
-			if rest.StatusCode != http.StatusPartialContent || !bytes.Equal(rest.body, whole.body[len(whole.body)/3:]) {
-				t.Errorf("after that: %s, %d bytes, %v", rest.Status, len(rest.body), rest.err)
-			}
-		})
-	}
-	l.Plan(func(*http.Request) objects.Fault { return objects.Fault{Status: http.StatusServiceUnavailable} })
-	if a := ask(t, "GET", s.URL+"/readyz", ""); a.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("not ready: %s", a.Status)
-	}
-}
-
-func TestDownloadThatIsCutManyTimesIsResumedByCurl(t *testing.T) {
-	s := folder(t)
-	at := "/bundle/" + post(t, s.URL, installer(both)) + ".tar.gz"
-	want := sha256.Sum256(ask(t, "GET", s.URL+at, "").body)
-	out := filepath.Join(t.TempDir(), "bundle.tar.gz")
-	for n := range 20 {
-		// curl ends by itself after some more bytes, as if its connection had been cut
-		cut := exec.CommandContext(t.Context(), "bash", "-c",
-			`have=$(stat -c %s "$2" 2>/dev/null || echo 0); curl -fsS -r "$have-" "$1" | head -c "$3" >>"$2"`, "-", s.URL+at, out, fmt.Sprint(1000+n*12_347))
-		if msg, err := cut.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, msg)
-		}
-	}
-	if msg, err := exec.CommandContext(t.Context(), "curl", "-fsS", "-C", "-", "-o", out, s.URL+at).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, msg)
-	}
-	data, err := os.ReadFile(out)
-	if err != nil || sha256.Sum256(data) != want {
-		t.Errorf("%v: %d bytes with another digest", err, len(data))
 	}
 }

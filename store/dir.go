@@ -262,6 +262,9 @@ func (d *dir) List(ctx context.Context, prefix string) ([]Info, error) {
 		if err != nil || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
+		if entry.IsDir() && p != "." && !strings.HasPrefix(p, prefix) && !strings.HasPrefix(prefix, p+"/") {
+			return fs.SkipDir // Installers may be many, and are asked for one by one
+		}
 		if !entry.Type().IsRegular() || !strings.HasPrefix(p, prefix) || strings.HasPrefix(entry.Name(), tempPrefix) {
 			return nil
 		}

@@ -45,6 +45,30 @@ func TestPutGetList(t *testing.T) {
 	}
 }
 
+func TestFolderIsListedByPrefix(t *testing.T) {
+	s, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a-1", "a/b/c", "a/d", "b/a"} {
+		if _, err := s.Put(t.Context(), key, store.Bytes(nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for prefix, want := range map[string]string{
+		"": "a-1 a/b/c a/d b/a", "a": "a-1 a/b/c a/d", "a-": "a-1", "a/": "a/b/c a/d", "a/b": "a/b/c", "a/b/c": "a/b/c", "b/": "b/a", "c": "",
+	} {
+		infos, err := s.List(t.Context(), prefix)
+		var keys []string
+		for _, info := range infos {
+			keys = append(keys, info.Key)
+		}
+		if got := strings.Join(keys, " "); err != nil || got != want {
+			t.Errorf("%q: %q, %v, want %q", prefix, got, err, want)
+		}
+	}
+}
+
 func TestMissingValueIsNotExist(t *testing.T) {
 	s, _ := store.Open(t.TempDir())
 	if _, err := s.Get(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {

@@ -40,8 +40,6 @@ type Request struct {
 // Plan is a bundle whose parts are all there, planned to its last byte.
 type Plan struct {
 	*bundle.Layout
-	// Tag is the same for the same bytes, whoever assembles them.
-	Tag string
 
 	objects []store.Object
 	places  []place // of the objects
@@ -86,11 +84,9 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	_ = group.Wait() // all errors count, in the order of the Installer
 	var metas []catalog.Meta
 	b := bundle.Bundle{Since: r.Since, Key: r.Key}
-	var words []string
 	for _, one := range parts {
 		if one.object != nil {
 			p.objects, p.places = append(p.objects, one.object), append(p.places, one.place)
-			words = append(words, one.object.SHA256())
 		}
 		metas, b.Packages = append(metas, one.meta), append(b.Packages, one.archive)
 	}
@@ -106,11 +102,8 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if b.Members, err = r.members(ctx); err != nil {
 		return nil, err
 	}
-	if p.Layout, err = bundle.NewLayout(b); err != nil {
-		return nil, err
-	}
-	p.Tag = p.Layout.Tag(words...)
-	return p, nil
+	p.Layout, err = bundle.NewLayout(b)
+	return p, err
 }
 
 // PrepareSupplement plans an archive with nothing but some packages, each <name>-<version>, for a cluster that needs more
@@ -123,7 +116,6 @@ func PrepareSupplement(ctx context.Context, packages Packages, platform string, 
 		}
 	}()
 	var b bundle.Bundle
-	var words []string
 	for _, name := range names {
 		at := place{packages, packages.key(name + packageSuffix)}
 		object, archive, err := packages.open(ctx, at.key, platform)
@@ -136,13 +128,10 @@ func PrepareSupplement(ctx context.Context, packages Packages, platform string, 
 		if err != nil {
 			return nil, err
 		}
-		words, b.Packages = append(words, object.SHA256()), append(b.Packages, archive)
+		b.Packages = append(b.Packages, archive)
 	}
-	if p.Layout, err = bundle.NewLayout(b); err != nil {
-		return nil, err
-	}
-	p.Tag = p.Layout.Tag(words...)
-	return p, nil
+	p.Layout, err = bundle.NewLayout(b)
+	return p, err
 }
 
 // open finds the package of one add-on.
