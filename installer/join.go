@@ -220,7 +220,7 @@ WantedBy=multi-user.target
 // share adds the step by which hosts that join can take their files from this one.
 func (p *planner) share() {
 	p.add(lifecycle.Step{ID: "node/share", Phase: lifecycle.Install, Title: "serve hosts that join", Timeout: shortTime,
-		Inputs: lifecycle.Digest(p.archive.Digest, shareUnit(p.options.Root), p.spec.AddOns), Run: p.startShare})
+		Inputs: lifecycle.Digest(p.archive.Digest, shareUnit(p.options.Root), p.spec.AddOns), Run: p.startShare, Beside: true})
 }
 
 func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {

@@ -72,7 +72,7 @@ func (p *planner) first() {
 	}
 	if hasCluster {
 		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until the nodes are Ready", Timeout: shortTime,
-			Inputs: p.everything(), Run: p.waitReady})
+			Inputs: p.everything(), Run: p.waitReady, After: p.beside("")})
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
 	p.eachHook(lifecycle.Outro, "outro", "_outro")
@@ -95,7 +95,7 @@ func (p *planner) join() {
 		p.share()
 	}
 	p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
-		Inputs: p.everything(), Run: p.waitNode})
+		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
 }
 
 // runtime adds the container runtime and the images in it.
@@ -105,11 +105,31 @@ func (p *planner) runtime(phase lifecycle.Phase) {
 			p.hook(a, phase, "install", a.name()+"_install")
 		}
 	}
-	for _, a := range p.addOns {
-		if len(a.layout.Images) > 0 {
-			p.addFor(a, phase, "images", "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
+	p.images(phase)
+}
+
+// images adds the steps that load images, one after the other. On the host that makes the cluster, where nothing asks for an
+// add-on's images before its hook does, those that kubeadm does not wait for are loaded beside it.
+func (p *planner) images(phase lifecycle.Phase) {
+	var before []string
+	for _, beside := range []bool{false, true} {
+		for _, a := range p.addOns {
+			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
+				continue
+			}
+			step := p.stepOf(a, phase, "images", "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
+			if beside {
+				step.Beside, step.After = true, before
+				before = []string{step.ID}
+			}
+			p.add(step)
 		}
 	}
+}
+
+// imagesLater says whether the images of an add-on are loaded beside what comes after the container runtime.
+func (p *planner) imagesLater(a addOn) bool {
+	return !p.Joins() && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
 }
 
 func count(n int, noun string) string {
@@ -121,13 +141,24 @@ func count(n int, noun string) string {
 
 func (p *planner) add(s lifecycle.Step) { p.steps = append(p.steps, s) }
 
-// addFor adds a step that depends on nothing but its package and the host's kind.
-func (p *planner) addFor(a addOn, phase lifecycle.Phase, what, title string, timeout time.Duration, run func(context.Context) (lifecycle.State, error)) {
-	p.add(lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: title, Timeout: timeout,
-		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target()), Run: run})
+// stepOf makes a step that depends on nothing but its package and the host's kind.
+func (p *planner) stepOf(a addOn, phase lifecycle.Phase, what, title string, timeout time.Duration, run func(context.Context) (lifecycle.State, error)) lifecycle.Step {
+	return lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: title, Timeout: timeout,
+		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target()), Run: run}
 }
 
-// hook adds the call of a function, if the add-on has it. It depends on the package and on the variables that it reads.
+// beside gives the steps that may not be finished yet when the next one is reached: those of one add-on, or all.
+func (p *planner) beside(addOn string) (steps []string) {
+	for _, step := range p.steps {
+		if step.Beside && (addOn == "" || step.AddOn == addOn) {
+			steps = append(steps, step.ID)
+		}
+	}
+	return steps
+}
+
+// hook adds the call of a function, if the add-on has it. It depends on the package and on the variables that it reads, and
+// the add-on's images are there.
 func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if !a.hasHook(function) {
 		return
@@ -135,7 +166,7 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	p.add(lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
 		Inputs:  lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)),
 		Run:     func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) },
-		Restore: p.hooks.restore})
+		Restore: p.hooks.restore, After: p.beside(a.name())})
 }
 
 // eachHook adds one hook of every add-on that has it.
@@ -164,7 +195,7 @@ func (p *planner) files() error {
 	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + installedBinary, Timeout: shortTime,
 		Inputs: lifecycle.Digest(binary.SHA256), Run: p.keepBinary})
 	for _, a := range p.addOns {
-		p.addFor(a, lifecycle.PreInit, "files", "extract its files", copyTime, p.extract(a))
+		p.add(p.stepOf(a, lifecycle.PreInit, "files", "extract its files", copyTime, p.extract(a)))
 	}
 	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 {
 		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",

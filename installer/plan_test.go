@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -72,6 +73,45 @@ func TestStepsComeInKurlsOrder(t *testing.T) {
 	}
 	if names := hostPackages(i.addOns, "debian-12"); !slices.Equal(names, []string{"socat", "kmod"}) {
 		t.Errorf("host packages %v", names)
+	}
+}
+
+func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
+	var addOns []addOn
+	for _, name := range []string{"containerd", "kubernetes", "flannel", "registry"} {
+		a := with(t, name, "", name, name+"_post_init")
+		a.layout = &runtime.Layout{Images: make([]runtime.Image, 1)}
+		addOns = append(addOns, a)
+	}
+	i := made(t, addOns...)
+	type order struct {
+		beside bool
+		after  []string
+	}
+	want := map[string]order{
+		"containerd/images": {}, "kubernetes/images": {}, initStep: {}, "kubernetes/install": {},
+		"flannel/images": {beside: true}, "registry/images": {true, []string{"flannel/images"}}, "node/share": {beside: true},
+		"flannel/install": {after: []string{"flannel/images"}}, "registry/install": {after: []string{"registry/images"}},
+		"cluster/ready": {after: []string{"flannel/images", "registry/images", "node/share"}},
+	}
+	got := map[string]order{}
+	for _, s := range i.plan {
+		if _, asked := want[s.ID]; asked {
+			got[s.ID] = order{s.Beside, s.After}
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: localEndpoint}}
+	plan, err := i.makePlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range plan { // the cluster starts pods on a node as soon as it is one
+		if strings.HasSuffix(s.ID, "/images") && s.Beside {
+			t.Errorf("%s is not waited for before the host joins", s.ID)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -30,7 +31,7 @@ func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := record.Begin(ctx, i.journal.Open()); err != nil {
+	if err := record.Begin(ctx, strings.Join(i.journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
 	if err := i.writeRun(); err != nil {

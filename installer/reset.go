@@ -147,7 +147,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 			return nil, err
 		}
 	}
-	if err := r.record.Begin(ctx, r.journal.Open()); err != nil {
+	if err := r.record.Begin(ctx, strings.Join(r.journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
 	if _, err := lifecycle.Run(ctx, r.Plan(), r.journal, r.log.narrate(observe)); err != nil {

@@ -72,7 +72,7 @@ type Status struct {
 	Resume    string         `json:"resume,omitempty"` // the command that goes on, when there is something left to do
 	Steps     int            `json:"steps"`
 	Finished  int            `json:"finished"`
-	Open      string         `json:"open,omitempty"` // the step that was begun and did not end
+	Open      []string       `json:"open,omitempty"` // the steps that were begun and did not end
 	Failure   *Failure       `json:"failure,omitempty"`
 	AddOns    []AddOnStatus  `json:"addOns"`
 	Nodes     []cluster.Node `json:"nodes"`
@@ -127,10 +127,12 @@ func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
 	s.State = "installed"
 	if len(records) == 0 {
 		s.State = "none"
-	} else if newest := records[len(records)-1]; newest.Outcome == lifecycle.Started {
-		s.Open = newest.Step
-	} else if newest.Outcome == lifecycle.Failed {
-		s.Failure = &Failure{newest.Step, newest.Time, newest.Error, run.Log}
+	}
+	for _, rec := range lifecycle.OpenIn(records) {
+		s.Open = append(s.Open, rec.Step)
+	}
+	if rec, failed := lifecycle.LastFailure(records); failed {
+		s.Failure = &Failure{rec.Step, rec.Time, rec.Error, run.Log}
 	}
 	_, resetting := last[resetStep]
 	switch {

@@ -169,25 +169,30 @@ func printEvent(out io.Writer, e lifecycle.Event) {
 		fmt.Fprintf(out, "[%2d/%d] %s: done in %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
 	case e.Outcome == lifecycle.Failed:
 		fmt.Fprintf(out, "[%2d/%d] %s: failed after %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
+	case e.Outcome == lifecycle.Stopped:
+		fmt.Fprintf(out, "[%2d/%d] %s: stopped after %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
 	}
 }
 
-// phaseTimes adds up how long the steps of each phase took.
+// phaseTimes notes how long each phase took, from its first start of a step to its last end of one.
 type phaseTimes struct {
 	order []lifecycle.Phase
+	began map[lifecycle.Phase]time.Time
 	total map[lifecycle.Phase]time.Duration
 }
 
-func newPhaseTimes() *phaseTimes { return &phaseTimes{total: map[lifecycle.Phase]time.Duration{}} }
+func newPhaseTimes() *phaseTimes {
+	return &phaseTimes{began: map[lifecycle.Phase]time.Time{}, total: map[lifecycle.Phase]time.Duration{}}
+}
 
 func (t *phaseTimes) add(e lifecycle.Event) {
-	if e.Skipped || e.Outcome == lifecycle.Started {
+	if e.Skipped {
 		return
 	}
-	if _, seen := t.total[e.Step.Phase]; !seen {
-		t.order = append(t.order, e.Step.Phase)
+	if _, seen := t.began[e.Step.Phase]; !seen {
+		t.order, t.began[e.Step.Phase] = append(t.order, e.Step.Phase), time.Now()
 	}
-	t.total[e.Step.Phase] += e.Duration
+	t.total[e.Step.Phase] = time.Since(t.began[e.Step.Phase])
 }
 
 func (t *phaseTimes) print(out io.Writer) {

@@ -16,7 +16,8 @@ func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
 		Short: "Show what was done on this node, step by step",
-		Long: `Show the journal of this node: every step that was started, finished or failed, oldest first. The values that hooks
+		Long: `Show the journal of this node: every step that was started, finished, failed or was stopped since another
+failed, oldest first. The values that hooks
 left behind are not shown, since there may be secrets among them.`,
 		Example: "  sealift journal\n  sealift journal -o json | jq '.[] | select(.outcome == \"failed\")'",
 		Args:    cobra.NoArgs,
@@ -55,8 +56,8 @@ func (a *app) printJournal(records []lifecycle.Record) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	if n := len(records); n > 0 && records[n-1].Outcome == lifecycle.Failed {
-		fmt.Fprintf(a.out, "\nstep %s failed: %s\n", records[n-1].Step, records[n-1].Error)
+	if failure, failed := lifecycle.LastFailure(records); failed {
+		fmt.Fprintf(a.out, "\nstep %s failed: %s\n", failure.Step, failure.Error)
 	}
 	return nil
 }

@@ -64,8 +64,8 @@ func (a *app) printStatus(s installer.Status) error {
 	if s.Bundle != "" {
 		fmt.Fprintf(a.out, "bundle   %s\nlog      %s\n", s.Bundle, s.Log)
 	}
-	if s.Open != "" {
-		fmt.Fprintf(a.out, "open     step %s was begun and has not ended\n", s.Open)
+	for _, step := range s.Open {
+		fmt.Fprintf(a.out, "open     step %s was begun and has not ended\n", step)
 	}
 	if f := s.Failure; f != nil {
 		fmt.Fprintf(a.out, "failure  step %s, %s, log %s\n         %s\n", f.Step, f.Time.Format(time.RFC3339), f.Log,

@@ -14,6 +14,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -54,11 +55,12 @@ type Options struct {
 	Folders []string // whose being there is to be remembered
 }
 
-// Record is the memory of one host, kept in a folder. Its methods are not for use from several goroutines at once.
+// Record is the memory of one host, kept in a folder. Of its methods only Note may be called by several steps at once.
 type Record struct {
 	dir     string
 	options Options
 	before  *State
+	noting  sync.Mutex
 	seen    seen
 	changes Changes
 }
@@ -128,7 +130,7 @@ func (r *Record) Before() *State { return r.before }
 func (r *Record) Changes() Changes { return r.changes }
 
 // Begin is called before a run changes anything. The first time it takes the baseline. Later, what changed since the last
-// look is put down to the step that was open when the last run was killed; if none was, others changed it, and it is theirs.
+// look is put down to the step that was open when the last run was killed, or to the steps; if none was, others changed it, and it is theirs.
 func (r *Record) Begin(ctx context.Context, open string) error {
 	if r.before == nil {
 		return r.take(ctx)
@@ -198,7 +200,10 @@ func (r *Record) look(ctx context.Context) (seen, error) {
 }
 
 // Note puts what changed since the last look down to a step, and returns when that, and what the step wrote, is on the disk.
+// What steps change that run beside each other may be put down to either.
 func (r *Record) Note(ctx context.Context, step string) error {
+	r.noting.Lock()
+	defer r.noting.Unlock()
 	if err := r.sync(); err != nil {
 		return fmt.Errorf("write to the disk what step %s changed: %w", step, err)
 	}

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +27,8 @@ const (
 	Started  Outcome = "started"
 	Finished Outcome = "finished"
 	Failed   Outcome = "failed"
+	// Stopped is a step that did not come to its end because another failed, or because its process was killed.
+	Stopped Outcome = "stopped"
 )
 
 // Record is one line of the journal.
@@ -42,11 +47,13 @@ type Record struct {
 // Journal is what a node has finished: one JSON record a line, each synced to disk before the work goes on. The file is
 // readable by root alone, since hooks may leave secrets in their state.
 type Journal struct {
-	dir     string
+	dir  string
+	file *os.File // nil before the first record of a node that has none
+	lock *os.File
+
+	mu      sync.Mutex // of what follows: steps may run beside each other
 	records []Record
 	last    map[string]int // the newest record of each step
-	file    *os.File       // nil before the first record of a node that has none
-	lock    *os.File
 }
 
 // ErrBusy says that another process works on the same node.
@@ -107,7 +114,10 @@ func (j *Journal) open() (err error) {
 	if err := j.file.Truncate(good); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	j.setRecords(records)
+	j.records = records
+	for i, rec := range records {
+		j.last[rec.Step] = i
+	}
 	return atomicfile.SyncDir(j.dir)
 }
 
@@ -156,50 +166,102 @@ func readRecords(r io.Reader) (records []Record, good int64, err error) {
 	}
 }
 
-func (j *Journal) setRecords(records []Record) {
-	j.records, j.last = records, make(map[string]int)
-	for i, rec := range records {
-		j.last[rec.Step] = i
-	}
+// Records gives all records, oldest first.
+func (j *Journal) Records() []Record {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.records)
 }
 
-// Records gives all records, oldest first.
-func (j *Journal) Records() []Record { return j.records }
-
-// Finished gives the record of a step that was finished with the same inputs.
-func (j *Journal) Finished(s Step) (Record, bool) {
-	i, ok := j.last[s.ID]
-	if !ok || j.records[i].Outcome != Finished || j.records[i].Inputs != s.Inputs {
+// newest gives the newest record of a step.
+func (j *Journal) newest(id string) (Record, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	i, ok := j.last[id]
+	if !ok {
 		return Record{}, false
 	}
 	return j.records[i], true
+}
+
+// Finished gives the record of a step that was finished with the same inputs.
+func (j *Journal) Finished(s Step) (Record, bool) {
+	rec, ok := j.Last(s.ID)
+	if !ok || rec.Inputs != s.Inputs {
+		return Record{}, false
+	}
+	return rec, true
 }
 
 // Last gives the newest record of a step that was finished, with whatever inputs.
 func (j *Journal) Last(id string) (Record, bool) {
-	i, ok := j.last[id]
-	if !ok || j.records[i].Outcome != Finished {
+	rec, ok := j.newest(id)
+	if !ok || rec.Outcome != Finished {
 		return Record{}, false
 	}
-	return j.records[i], true
+	return rec, true
 }
 
 // Began says whether a step was ever started.
 func (j *Journal) Began(id string) bool {
-	_, ok := j.last[id]
+	_, ok := j.newest(id)
 	return ok
 }
 
-// Open gives the step that was running when the last run was killed, "" if none was.
-func (j *Journal) Open() string {
-	if n := len(j.records); n > 0 && j.records[n-1].Outcome == Started {
-		return j.records[n-1].Step
+// Open gives the steps that were running when the last run was killed.
+func (j *Journal) Open() []string {
+	var steps []string
+	for _, rec := range OpenIn(j.Records()) {
+		steps = append(steps, rec.Step)
 	}
-	return ""
+	return steps
+}
+
+// OpenIn gives the records of the steps that began and did not end: those that run, or ran when the last run was killed.
+func OpenIn(records []Record) []Record {
+	open := make(map[string]int)
+	for i, rec := range records {
+		delete(open, rec.Step)
+		if rec.Outcome == Started {
+			open[rec.Step] = i
+		}
+	}
+	var found []Record
+	for _, i := range slices.Sorted(maps.Values(open)) {
+		found = append(found, records[i])
+	}
+	return found
+}
+
+// LastFailure gives the failure that ended the last run, if one did: no step was started after it. Where several failed, it is the
+// first.
+func LastFailure(records []Record) (failure Record, failed bool) {
+	for _, rec := range slices.Backward(records) {
+		switch rec.Outcome {
+		case Started:
+			return failure, failed
+		case Failed:
+			failure, failed = rec, true
+		}
+	}
+	return failure, failed
+}
+
+// closeOpen notes that what the last run left open is no longer at work.
+func (j *Journal) closeOpen() error {
+	for _, rec := range OpenIn(j.Records()) {
+		rec.Time, rec.Outcome, rec.Error = time.Now().UTC(), Stopped, "its process was killed"
+		if err := j.append(rec); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // append writes one record and returns when it is on the disk.
 func (j *Journal) append(rec Record) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	line, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)

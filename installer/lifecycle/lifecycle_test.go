@@ -86,6 +86,131 @@ func TestStepWithOtherInputsRunsAgain(t *testing.T) {
 	}
 }
 
+// graph has steps a, b, c and d; b runs beside others and d comes after it. Each is done when its channel is closed, or ends
+// with its context.
+func graph(gates map[string]chan struct{}) lifecycle.Plan {
+	var p lifecycle.Plan
+	for _, id := range []string{"a", "b", "c", "d"} {
+		p = append(p, lifecycle.Step{ID: id, Timeout: time.Minute, Beside: id == "b", Run: func(ctx context.Context) (lifecycle.State, error) {
+			select {
+			case <-gates[id]:
+				return nil, nil
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}})
+	}
+	p[3].After = []string{"b"}
+	return p
+}
+
+func open() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func TestStepsRunBesideAStepUnlessTheyComeAfterIt(t *testing.T) {
+	gates := map[string]chan struct{}{"a": open(), "b": make(chan struct{}), "c": make(chan struct{}), "d": open()}
+	var told []string
+	n, err := lifecycle.Run(t.Context(), graph(gates), journal(t, t.TempDir()), func(e lifecycle.Event) {
+		told = append(told, e.Step.ID+" "+string(e.Outcome))
+		switch { // c ends only when both b and c have begun, and b only when c has ended
+		case slices.Contains(told, "b started") && slices.Contains(told, "c started") && len(told) == 4:
+			close(gates["c"])
+		case told[len(told)-1] == "c finished":
+			close(gates["b"])
+		}
+	})
+	if err != nil || n != 4 {
+		t.Fatalf("ran %d, error %v, told %v", n, err, told)
+	}
+	if want := []string{"c finished", "b finished", "d started", "d finished"}; !slices.Equal(told[4:], want) {
+		t.Errorf("told %v", told)
+	}
+}
+
+func TestFailureStopsWhatRunsBeside(t *testing.T) {
+	for _, failing := range []string{"b", "c"} {
+		t.Run(failing, func(t *testing.T) {
+			dir := t.TempDir()
+			p := graph(map[string]chan struct{}{"a": open(), "d": open()})
+			both := make(chan struct{})
+			for i := range p {
+				if p[i].ID == failing {
+					p[i].Run = func(context.Context) (lifecycle.State, error) { <-both; return nil, errors.New("broken") }
+				}
+			}
+			began := 0
+			_, err := lifecycle.Run(t.Context(), p, journal(t, dir), func(e lifecycle.Event) {
+				if e.Outcome == lifecycle.Started {
+					if began++; began == 3 {
+						close(both)
+					}
+				}
+			})
+			var failed *lifecycle.StepError
+			if !errors.As(err, &failed) || failed.Step.ID != failing || strings.Contains(err.Error(), "canceled") {
+				t.Errorf("error %v", err)
+			}
+			records, err := lifecycle.ReadJournal(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			outcomes := map[string]lifecycle.Outcome{}
+			for _, r := range records {
+				outcomes[r.Step] = r.Outcome
+			}
+			want := map[string]lifecycle.Outcome{"a": lifecycle.Finished, "b": lifecycle.Stopped, "c": lifecycle.Stopped}
+			if want[failing] = lifecycle.Failed; !maps.Equal(outcomes, want) {
+				t.Errorf("outcomes %v, want %v", outcomes, want)
+			}
+			if failure, ok := lifecycle.LastFailure(records); !ok || failure.Step != failing {
+				t.Errorf("the failure is told as %v", failure)
+			}
+		})
+	}
+}
+
+func TestInterruptedRunSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := graph(map[string]chan struct{}{"a": open(), "c": open(), "d": open()})
+	_, err := lifecycle.Run(ctx, p, journal(t, t.TempDir()), func(e lifecycle.Event) {
+		if e.Step.ID == "c" && e.Outcome == lifecycle.Finished {
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestStepsThatWereOpenAreToldOnce(t *testing.T) {
+	dir := t.TempDir()
+	lines := `{"step":"a","outcome":"finished"}` + "\n" + `{"step":"b","outcome":"started"}` + "\n" + `{"step":"c","outcome":"started"}` + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := journal(t, dir)
+	if open := j.Open(); !slices.Equal(open, []string{"b", "c"}) {
+		t.Errorf("open are %v", open)
+	}
+	if _, err := lifecycle.Run(t.Context(), nil, j, quiet); err != nil { // of a plan that has neither any more
+		t.Fatal(err)
+	}
+	if open := j.Open(); len(open) > 0 {
+		t.Errorf("open are still %v", open)
+	}
+}
+
+func TestStepCannotWaitForALaterOne(t *testing.T) {
+	p := graph(nil)
+	p[0].After = []string{"d"}
+	if _, err := lifecycle.Run(t.Context(), p, journal(t, t.TempDir()), quiet); err == nil || !strings.Contains(err.Error(), "step a comes after d") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestEveryStepHasAnEnd(t *testing.T) {
 	step := lifecycle.Step{ID: "slow", Timeout: time.Millisecond, Run: func(ctx context.Context) (lifecycle.State, error) {
 		<-ctx.Done()

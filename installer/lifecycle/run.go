@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -27,61 +28,167 @@ type StepError struct {
 func (e *StepError) Error() string { return fmt.Sprintf("step %s: %v", e.Step.ID, e.Err) }
 func (e *StepError) Unwrap() error { return e.Err }
 
-// Run runs the steps that the journal does not have as finished, in order, and stops at the first failure. It returns
-// how many ran.
+// Run runs the steps that the journal does not have as finished, in the order of the plan: a step begins when all before it
+// are finished, except those that run beside others. For one of these it waits only if it names it in After.
+//
+// At the first failure the steps that run beside it are told to end and are waited for, and nothing more begins. observe gets
+// one event at a time. Run returns how many steps it began, and a *StepError for each that failed by itself.
 func Run(ctx context.Context, plan Plan, j *Journal, observe func(Event)) (ran int, err error) {
+	if err := plan.check(); err != nil {
+		return 0, err
+	}
 	if err := j.Begin(); err != nil {
 		return 0, err
 	}
-	for i, step := range plan {
-		event := Event{Step: step, Number: i + 1, Total: len(plan)}
-		if rec, done := j.Finished(step); done {
-			if err := restore(ctx, step, rec.State); err != nil {
-				return ran, &StepError{Step: step, Err: err}
-			}
-			event.Outcome, event.Skipped, event.Duration = Finished, true, rec.Duration
-			observe(event)
-			continue
-		}
-		event.Outcome = Started
-		observe(event)
-		ran++
-		event.Duration, event.Err = runStep(ctx, step, j)
-		event.Outcome = Finished
-		if event.Err != nil {
-			event.Outcome = Failed
-		}
-		observe(event)
-		if event.Err != nil {
-			return ran, &StepError{Step: step, Err: event.Err}
-		}
-	}
-	return ran, nil
-}
-
-func restore(ctx context.Context, step Step, state State) error {
-	if step.Restore == nil || len(state) == 0 {
-		return nil
-	}
-	return step.Restore(ctx, state)
-}
-
-func runStep(ctx context.Context, step Step, j *Journal) (time.Duration, error) {
-	begin := time.Now()
-	rec := Record{Time: begin.UTC(), Step: step.ID, Phase: step.Phase, AddOn: step.AddOn, Inputs: step.Inputs, Outcome: Started}
-	if err := j.append(rec); err != nil {
+	if err := j.closeOpen(); err != nil {
 		return 0, err
 	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	r := &runner{journal: j, observe: observe, stop: stop, finished: make(map[string]chan struct{})}
+	for i, step := range plan {
+		if ctx.Err() != nil {
+			break
+		}
+		event := Event{Step: step, Number: i + 1, Total: len(plan)}
+		if rec, done := j.Finished(step); done {
+			r.skip(ctx, event, rec)
+		} else if step.Beside {
+			after, finished := r.awaited(step), make(chan struct{})
+			r.finished[step.ID] = finished
+			r.beside.Go(func() { r.run(ctx, event, after, finished) })
+		} else {
+			r.run(ctx, event, r.awaited(step), nil)
+		}
+	}
+	r.beside.Wait()
+	if len(r.failures) == 0 {
+		return r.ran, context.Cause(ctx)
+	}
+	return r.ran, errors.Join(r.failures...)
+}
+
+// runner is one run of a plan.
+type runner struct {
+	journal  *Journal
+	stop     context.CancelCauseFunc
+	beside   sync.WaitGroup
+	finished map[string]chan struct{} // of the steps that run beside others, closed when they are finished
+
+	mu       sync.Mutex // of what follows
+	observe  func(Event)
+	ran      int
+	failures []error
+}
+
+// awaited gives what is closed when the steps are finished that a step comes after.
+func (r *runner) awaited(step Step) (after []chan struct{}) {
+	for _, id := range step.After {
+		if finished, beside := r.finished[id]; beside {
+			after = append(after, finished)
+		}
+	}
+	return after
+}
+
+// skip restores the state of a step that an earlier run has finished.
+func (r *runner) skip(ctx context.Context, event Event, rec Record) {
+	event.Outcome, event.Skipped, event.Duration = Finished, true, rec.Duration
+	if restore := event.Step.Restore; restore != nil && len(rec.State) > 0 {
+		event.Err = restore(ctx, rec.State)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if event.Err != nil {
+		r.fail(event)
+		return
+	}
+	r.observe(event)
+}
+
+// run runs a step once those are finished that it comes after. It closes finished, if there is one, when the step is, too.
+func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, finished chan struct{}) {
+	for _, earlier := range after {
+		select {
+		case <-earlier:
+		case <-ctx.Done():
+			return
+		}
+	}
+	begin := time.Now()
+	if !r.begin(ctx, event, begin) {
+		return
+	}
+	step := event.Step
 	bounded, cancel := context.WithTimeoutCause(ctx, step.Timeout, fmt.Errorf("not done after %v", step.Timeout))
 	defer cancel()
 	state, err := step.Run(bounded)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", context.Cause(bounded), err)
 	}
-	duration := time.Since(begin)
-	rec.Time, rec.Duration, rec.Outcome, rec.State = time.Now().UTC(), duration, Finished, state
-	if err != nil {
-		rec.Outcome, rec.Error, rec.State = Failed, err.Error(), nil
+	event.Duration, event.Err = time.Since(begin), err
+	if r.end(ctx, event, state) && finished != nil {
+		close(finished)
 	}
-	return duration, errors.Join(err, j.append(rec))
+}
+
+// begin records and tells that a step begins, unless another has ended the run.
+func (r *runner) begin(ctx context.Context, event Event, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ctx.Err() != nil {
+		return false
+	}
+	r.ran++
+	event.Outcome = Started
+	r.observe(event)
+	if event.Err = r.journal.append(record(event, now)); event.Err != nil {
+		event.Outcome = Failed
+		r.observe(event)
+		r.fail(event)
+		return false
+	}
+	return true
+}
+
+// end records and tells how a step ended, and says whether it is finished. A failure ends the run before anything else can
+// begin, so that no record of a start follows that of a failure.
+func (r *runner) end(ctx context.Context, event Event, state State) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	event.Outcome = Finished
+	if event.Err != nil {
+		event.Outcome = Failed
+		if other := new(StepError); errors.As(context.Cause(ctx), &other) {
+			event.Outcome = Stopped
+		}
+	}
+	rec := record(event, time.Now())
+	if event.Outcome == Finished {
+		rec.State = state
+	}
+	if err := r.journal.append(rec); err != nil {
+		event.Outcome, event.Err = Failed, errors.Join(event.Err, err)
+	}
+	r.observe(event)
+	if event.Outcome == Failed {
+		r.fail(event)
+	}
+	return event.Outcome == Finished
+}
+
+// fail ends the run. The lock is held.
+func (r *runner) fail(event Event) {
+	failure := &StepError{Step: event.Step, Err: event.Err}
+	r.failures = append(r.failures, failure)
+	r.stop(failure)
+}
+
+func record(event Event, now time.Time) Record {
+	rec := Record{Time: now.UTC(), Step: event.Step.ID, Phase: event.Step.Phase, AddOn: event.Step.AddOn, Inputs: event.Step.Inputs,
+		Outcome: event.Outcome, Duration: event.Duration}
+	if event.Err != nil {
+		rec.Error = event.Err.Error()
+	}
+	return rec
 }

@@ -39,6 +39,10 @@ type Step struct {
 	Title string `json:"title"` // what a person reads
 	// Inputs is a digest of everything that the step's result depends on; see Digest.
 	Inputs string `json:"inputs"`
+	// Beside lets the steps that follow begin before this one is finished; see Run.
+	Beside bool `json:"beside,omitempty"`
+	// After are the earlier steps which Beside lets this one overtake, but which must be finished before it begins.
+	After []string `json:"after,omitempty"`
 	// Timeout bounds the step.
 	Timeout time.Duration                        `json:"-"`
 	Run     func(context.Context) (State, error) `json:"-"`
@@ -48,6 +52,20 @@ type Step struct {
 
 // Plan is what an install will do, in order.
 type Plan []Step
+
+// check finds a step that waits for one that does not come before it, and would wait in vain.
+func (p Plan) check() error {
+	earlier := make(map[string]bool)
+	for _, step := range p {
+		for _, id := range step.After {
+			if !earlier[id] {
+				return fmt.Errorf("step %s comes after %s, which is not before it in the plan", step.ID, id)
+			}
+		}
+		earlier[step.ID] = true
+	}
+	return nil
+}
 
 // Digest is the inputs hash of a step: sha256 over the JSON of its parts.
 func Digest(parts ...any) string {
