@@ -25,6 +25,7 @@ type Archive struct {
 	signature []byte // of the index; nil when it has none
 
 	src     io.ReaderAt // nil when unpacked
+	far     *far        // nil when src is near
 	first   int64       // length of the index's member
 	body    int64       // where the entries' members begin
 	entries map[string]Entry
@@ -159,6 +160,7 @@ func NewArchive(src io.ReaderAt, size int64) (*Archive, error) {
 	}
 	a := newArchive(x, data)
 	a.src, a.first, a.body, a.signature = src, first, body, sig
+	a.far = newFar(src, body, x.Entries)
 	return a, nil
 }
 
@@ -254,71 +256,6 @@ func (a *Archive) Package(name string) (PackageInfo, bool) {
 	return PackageInfo{}, false
 }
 
-// OpenEntry reads one file. The reader verifies: where it would report the end of the file, it reports a DigestError if
-// the content is not what the index says. Nothing of it may be trusted before that.
-func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
-	e, ok := a.entries[name]
-	if !ok {
-		return nil, fmt.Errorf("%s: %w in the archive", name, fs.ErrNotExist)
-	}
-	if e.Encoding == InBase {
-		base, at, err := a.inBase(e)
-		if err != nil {
-			return nil, err
-		}
-		return base.OpenEntry(at)
-	}
-	content, err := a.open(e)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return newVerifiedReader(a, e, content), nil
-}
-
-func (a *Archive) open(e Entry) (io.ReadCloser, error) {
-	if a.unpacked != nil {
-		return a.unpacked(e)
-	}
-	e = a.bearer(e)
-	if e.Encoding == Stored {
-		content := storedContent{src: a.upTo(e), start: a.body + e.Offset, skip: e.Header}
-		return struct {
-			*io.SectionReader
-			io.Closer
-		}{io.NewSectionReader(content, 0, e.Size), io.NopCloser(nil)}, nil
-	}
-	gz, err := gzip.NewReader(bufio.NewReaderSize(a.member(e), 64<<10))
-	if err != nil {
-		return nil, err
-	}
-	gz.Multistream(false)
-	if _, err := io.CopyN(io.Discard, gz, e.Header); err != nil {
-		return nil, errors.Join(err, gz.Close())
-	}
-	return gz, nil
-}
-
-// bearer is the entry whose member has the content of e: e itself, or what it links to.
-func (a *Archive) bearer(e Entry) Entry {
-	if e.Encoding == Link {
-		return a.entries[e.Link]
-	}
-	return e
-}
-
-// member is the byte range of an entry in the archive.
-func (a *Archive) member(e Entry) *io.SectionReader {
-	return io.NewSectionReader(a.upTo(e), a.body+e.Offset, e.Length)
-}
-
-// upTo is the archive for a reader of one entry. A source that fetches in advance is told where the entry ends.
-func (a *Archive) upTo(e Entry) io.ReaderAt {
-	if far, ok := a.src.(interface{ Section(limit int64) io.ReaderAt }); ok {
-		return far.Section(a.body + e.Offset + e.Length)
-	}
-	return a.src
-}
-
 // ReadFile reads and verifies one small file of at most limit bytes.
 func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
 	if e, ok := a.entries[name]; ok && e.Size > limit {
@@ -332,35 +269,6 @@ func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// ReadAt reads a few bytes of a file at an offset, without verifying: for looking at sizes and magic numbers.
-func (a *Archive) ReadAt(name string, p []byte, off int64) error {
-	e, ok := a.entries[name]
-	if !ok || off < 0 || off+int64(len(p)) > e.Size {
-		return fmt.Errorf("%s: no bytes %d to %d in the archive", name, off, off+int64(len(p)))
-	}
-	if e.Encoding == InBase {
-		base, at, err := a.inBase(e)
-		if err != nil {
-			return err
-		}
-		return base.ReadAt(at, p, off)
-	}
-	content, err := a.open(e)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	defer content.Close()
-	if at, ok := content.(io.ReaderAt); ok {
-		_, err = at.ReadAt(p, off)
-	} else if _, err = io.CopyN(io.Discard, content, off); err == nil {
-		_, err = io.ReadFull(content, p)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	return nil
-}
-
 // Below lists the entries in a folder and its folders, in the order of the archive.
 func (a *Archive) Below(dir string) []Entry {
 	var below []Entry
@@ -370,27 +278,4 @@ func (a *Archive) Below(dir string) []Entry {
 		}
 	}
 	return below
-}
-
-// storedContent reads the content of a stored member at any offset, stepping over the headers of its blocks.
-type storedContent struct {
-	src   io.ReaderAt
-	start int64 // of the member
-	skip  int64 // tar header before the content
-}
-
-func (s storedContent) ReadAt(p []byte, off int64) (n int, err error) {
-	for n < len(p) && err == nil {
-		payload := s.skip + off + int64(n)
-		within := payload % maxStoredBlock
-		want := min(int64(len(p)-n), maxStoredBlock-within)
-		at := s.start + storedOffset(payload)
-		var k int
-		k, err = s.src.ReadAt(p[n:n+int(want)], at)
-		n += k
-		if int64(k) == want {
-			err = nil
-		}
-	}
-	return n, err
 }

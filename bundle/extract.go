@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -17,26 +18,36 @@ import (
 // Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced
 // and renamed. Nothing outside root can be reached. What is there already with the same path is replaced.
 func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry) bool) error {
-	for _, e := range a.Index.Entries {
-		if !wanted(e) {
-			continue
-		}
+	entries := slices.DeleteFunc(slices.Clone(a.Index.Entries), func(e Entry) bool { return !wanted(e) })
+	for i, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := a.extract(root, e); err != nil {
+		if err := a.extract(root, e, ahead(entries[i:])); err != nil {
 			return fmt.Errorf("extract: %w", err)
 		}
 	}
 	return nil
 }
 
-func (a *Archive) extract(root *os.Root, e Entry) (err error) {
+// ahead is how many bytes of the entries lie right behind the first of them.
+func ahead(entries []Entry) (n int64) {
+	end := entries[0].Offset + entries[0].Length
+	for _, e := range entries[1:] {
+		if e.Offset != end+n {
+			break
+		}
+		n += e.Length
+	}
+	return n
+}
+
+func (a *Archive) extract(root *os.Root, e Entry, ahead int64) (err error) {
 	name := filepath.FromSlash(e.Path)
 	if err := root.MkdirAll(filepath.FromSlash(path.Dir(e.Path)), 0o755); err != nil {
 		return err
 	}
-	content, err := a.OpenEntry(e.Path)
+	content, err := a.openEntry(e, ahead)
 	if err != nil {
 		return err
 	}

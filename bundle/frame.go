@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/flate"
 )
 
 // The frame of an entry is what its member has besides the content: headers, padding and sums. Sealift itself does not
@@ -35,77 +35,157 @@ func (e Entry) contentSize() int64 {
 	return e.Size
 }
 
-// checkFrame holds the frame of an entry against the index. Content is the reader of a deflated entry, at the end of the
-// content; crc is the CRC-32 of header, content and padding.
-func (a *Archive) checkFrame(e Entry, content io.Reader, crc uint32) error {
-	if a.unpacked != nil {
-		return nil
+// framed reads the content of an entry out of its member, from front to back: every byte once, since it may come from a server.
+// The frame is held against the index on the way, and at the end by finish. Nothing is read before the first Read.
+func framed(e Entry, in io.Reader) content {
+	if e.Encoding == Deflate {
+		return &deflatedReader{in: in, entry: e}
 	}
-	header, pad, err := frame(e)
+	return &storedReader{in: bufio.NewReaderSize(in, int(min(e.Length, readBuffer))), entry: e}
+}
+
+// readBuffer is one stored block with its header, and the one behind it.
+const readBuffer = storedHeader + maxStoredBlock + storedHeader
+
+// storedReader reads a stored member. What the member inflates to is called its payload: header, content and padding.
+type storedReader struct {
+	in    *bufio.Reader
+	entry Entry
+	pad   []byte
+	sums  *member // of the payload; nil before anything was read
+	at    int64   // in the payload
+	size  int64   // of the payload
+}
+
+func (s *storedReader) begin() error {
+	header, pad, err := frame(s.entry)
 	if err != nil {
 		return err
 	}
-	if e.Encoding == Deflate {
-		return a.checkDeflated(e, header, pad, content)
+	s.sums, s.pad, s.size = newMember(io.Discard), pad, int64(len(header)+len(pad))+s.entry.contentSize()
+	if err := expect(s.in, memberStart[:]); err != nil {
+		return err
 	}
-	for _, part := range storedFrame(e, header, pad, crc) {
-		if err := a.matchesAt(e.Offset+part.at, part.want); err != nil {
+	return expect(readerFunc(s.payload), header)
+}
+
+func (s *storedReader) payload(p []byte) (int, error) {
+	within := s.at % maxStoredBlock
+	if left := s.size - s.at; within == 0 && left > 0 {
+		block := storedBlock(int(min(left, maxStoredBlock)), left <= maxStoredBlock)
+		if err := expect(s.in, block[:]); err != nil {
+			return 0, err
+		}
+	}
+	n, err := s.in.Read(p[:min(int64(len(p)), maxStoredBlock-within, s.size-s.at)])
+	s.sums.count(p[:n])
+	s.at += int64(n)
+	return n, err
+}
+
+// Read implements io.Reader. The reader is asked for no more than the content.
+func (s *storedReader) Read(p []byte) (int, error) {
+	if s.sums == nil {
+		if err := s.begin(); err != nil {
+			return 0, err
+		}
+	}
+	return s.payload(p)
+}
+
+func (s *storedReader) finish() error {
+	if s.sums == nil {
+		if err := s.begin(); err != nil {
 			return err
 		}
+	}
+	if err := expect(readerFunc(s.payload), s.pad); err != nil {
+		return err
+	}
+	return expect(s.in, gzipSums(s.sums.crc.Sum32(), s.sums.n))
+}
+
+func (s *storedReader) Close() error { return nil }
+
+// deflatedReader reads a member as deflateMember writes it. That again makes the frame which is due here.
+type deflatedReader struct {
+	in      io.Reader
+	entry   Entry
+	pad     []byte
+	due     bytes.Buffer
+	member  *member   // writes to due
+	inflate io.Reader // nil before anything was read
+}
+
+func (d *deflatedReader) begin() error {
+	header, pad, err := frame(d.entry)
+	if err != nil {
+		return err
+	}
+	d.pad, d.member = pad, newMember(&d.due)
+	d.member.stored(header, false)
+	front := int64(d.due.Len())
+	length := d.entry.Length - front - int64(storedHeader+len(pad)+gzipTrailer)
+	if length < 0 {
+		return errFrame
+	}
+	if err := expect(d.in, d.due.Bytes()); err != nil {
+		return err
+	}
+	d.due.Reset()
+	d.inflate = flate.NewReader(bufio.NewReaderSize(io.LimitReader(d.in, length), int(min(length+1, readBuffer))))
+	return nil
+}
+
+// Read implements io.Reader. The reader is asked for no more than the content.
+func (d *deflatedReader) Read(p []byte) (int, error) {
+	if d.inflate == nil {
+		if err := d.begin(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := d.inflate.Read(p)
+	d.member.count(p[:n])
+	return n, err
+}
+
+func (d *deflatedReader) finish() error {
+	if d.inflate == nil {
+		if err := d.begin(); err != nil {
+			return err
+		}
+	}
+	// the deflated form has no end of its own, and must not have more than the content
+	if n, err := d.inflate.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.Join(errFrame, err)
+	}
+	d.member.stored(d.pad, true)
+	if err := d.member.close(); err != nil {
+		return err
+	}
+	return expect(d.in, d.due.Bytes())
+}
+
+func (d *deflatedReader) Close() error { return nil }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// expect reads what is due next, and fails if it is something else.
+func expect(in io.Reader, due []byte) error {
+	got := make([]byte, len(due))
+	if _, err := io.ReadFull(in, got); err != nil {
+		return err
+	}
+	if !bytes.Equal(got, due) {
+		return errFrame
 	}
 	return nil
 }
 
-// span is a part of a member: where it begins, and the bytes that are due there.
-type span struct {
-	at   int64
-	want []byte
-}
-
-// storedFrame gives all of a stored member but its content, in few parts: each may be a request to a server.
-func storedFrame(e Entry, header, pad []byte, crc uint32) []span {
-	var parts []span
-	add := func(at int64, want []byte) {
-		if n := len(parts) - 1; n >= 0 && parts[n].at+int64(len(parts[n].want)) == at {
-			parts[n].want = append(parts[n].want, want...)
-		} else {
-			parts = append(parts, span{at, bytes.Clone(want)})
-		}
-	}
-	payload := int64(len(header)) + e.contentSize() + int64(len(pad))
-	padFrom := payload - int64(len(pad))
-	add(0, memberStart[:])
-	for at := int64(0); at < payload; at += maxStoredBlock {
-		end := min(at+maxStoredBlock, payload)
-		block := storedBlock(int(end-at), end == payload)
-		add(storedOffset(at)-storedHeader, block[:])
-		if at == 0 {
-			add(storedOffset(0), header)
-		}
-		if from := max(at, padFrom); from < end {
-			add(storedOffset(from), pad[from-padFrom:end-padFrom])
-		}
-	}
-	add(e.Length-gzipTrailer, gzipSums(crc, uint32(payload)))
-	return parts
-}
-
-// checkDeflated lets the inflater go on to the end of the member, where it checks the sums.
-func (a *Archive) checkDeflated(e Entry, header, pad []byte, content io.Reader) error {
-	rest, err := io.ReadAll(io.LimitReader(content, blockSize))
-	if err != nil || !bytes.Equal(rest, pad) {
-		return errors.Join(errFrame, err)
-	}
-	var front bytes.Buffer
-	m := newMember(&front)
-	m.stored(header, false)
-	var back bytes.Buffer
-	(&member{w: &back, crc: m.crc}).stored(pad, true)
-	return errors.Join(
-		a.matchesAt(e.Offset, front.Bytes()),
-		a.matchesAt(e.Offset+e.Length-gzipTrailer-int64(back.Len()), back.Bytes()),
-	)
-}
+// checkLink holds the member of a link against the index.
+func (a *Archive) checkLink(e Entry) error { return framed(e, a.member(e, 0)).finish() }
 
 // matchesAt compares bytes of the archive, offset counted from where the members begin.
 func (a *Archive) matchesAt(offset int64, want []byte) error {
@@ -148,18 +228,15 @@ func (a *Archive) verifyEnds() error {
 }
 
 func (a *Archive) verifyIndexFrame() error {
-	e := Entry{Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index)), Encoding: Deflate, Offset: -a.body, Length: a.first}
-	header, err := tarHeader(e)
+	header, err := tarHeader(Entry{Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index))})
 	if err != nil {
 		return err
 	}
-	gz, err := gzip.NewReader(bufio.NewReaderSize(a.member(e), 64<<10))
-	if err != nil {
+	e := Entry{Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index)), Encoding: Deflate, Offset: -a.body, Length: a.first, Header: int64(len(header))}
+	c := framed(e, a.member(e, 0))
+	defer c.Close()
+	if _, err := io.CopyN(io.Discard, c, e.Size); err != nil {
 		return errors.Join(errFrame, err)
 	}
-	gz.Multistream(false)
-	if _, err := io.CopyN(io.Discard, gz, int64(len(header)+len(a.index))); err != nil {
-		return errors.Join(errFrame, err)
-	}
-	return a.checkDeflated(e, header, make([]byte, padding(e.Size)), gz)
+	return c.finish()
 }

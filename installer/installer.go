@@ -72,6 +72,7 @@ type Install struct {
 	hooks   *hooks
 	log     *runLog
 	socket  string // of containerd
+	taken   string // a folder with sealift-preflight, once that was taken out of the bundle
 }
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
@@ -219,7 +220,7 @@ func (i *Install) Close() error {
 	if i.archive != nil {
 		errs = append(errs, i.archive.Close())
 	}
-	return errors.Join(append(errs, i.log.close())...)
+	return errors.Join(append(errs, i.dropProgram(), i.log.close())...)
 }
 
 // runLog is the log file of one run, made when first written to.

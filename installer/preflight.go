@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/preflight"
@@ -126,11 +123,10 @@ func (i *Install) external(ctx context.Context, n preflight.Node, specs []prefli
 	if len(specs) == 0 {
 		return nil, nil
 	}
-	program, remove, err := i.program(ctx)
+	program, err := i.program(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer remove()
 	return askTroubleshoot(ctx, program, n, i.spec, specs)
 }
 
@@ -159,63 +155,6 @@ func askTroubleshoot(ctx context.Context, program string, n preflight.Node, s *s
 			Hint: "see why; --exclude-builtin-host-preflights goes on without them"}), nil //nolint:nilerr // it is in the report
 	}
 	return append(results, found...), nil
-}
-
-// program finds sealift-preflight: beside sealift, in the bundle, or kept by an install. One that is taken out of the
-// bundle is removed again by the function that is returned.
-func (i *Install) program(ctx context.Context) (name string, remove func(), err error) {
-	nothing := func() {}
-	beside := filepath.Dir(i.options.Binary)
-	if _, ok := i.archive.Entry(bundle.PreflightName); !ok || isProgram(filepath.Join(beside, preflight.ProgramName)) {
-		return FindProgram(i.options.Root, beside), nothing, nil
-	}
-	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
-	if err != nil {
-		return "", nil, fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
-	}
-	remove = func() { _ = os.RemoveAll(dir) }
-	root, err := os.OpenRoot(dir)
-	if err == nil {
-		err = errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
-	}
-	if err != nil {
-		remove()
-		return "", nil, fmt.Errorf("take %s out of the bundle: %w", preflight.ProgramName, err)
-	}
-	return filepath.Join(dir, bundle.PreflightName), remove, nil
-}
-
-// keepProgram leaves sealift-preflight on the node, for support bundles.
-func (i *Install) keepProgram(ctx context.Context) error {
-	root, err := os.OpenRoot(i.options.Root)
-	if err != nil {
-		return err
-	}
-	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
-}
-
-// FindProgram gives the sealift-preflight that lies in a folder, or else the one that an install has kept, or "".
-func FindProgram(root, beside string) string {
-	for _, name := range []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)} {
-		if isProgram(name) {
-			return name
-		}
-	}
-	return ""
-}
-
-// temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
-// where temporary files are.
-func (i *Install) temporary() string {
-	if dir := filepath.Dir(i.options.Binary); strings.HasPrefix(dir, i.options.Root+string(filepath.Separator)) {
-		return dir
-	}
-	return os.TempDir()
-}
-
-func isProgram(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // addRole adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control

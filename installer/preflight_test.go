@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -111,29 +110,5 @@ func TestAddOnsThatNobodyCanAskAreToldOf(t *testing.T) {
 				t.Errorf("%v, %+v", err, got)
 			}
 		})
-	}
-}
-
-func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
-	root, beside := t.TempDir(), t.TempDir()
-	if got := FindProgram(root, beside); got != "" {
-		t.Errorf("found %q", got)
-	}
-	for _, name := range []string{filepath.Join(root, bundle.PreflightName), filepath.Join(beside, preflight.ProgramName)} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if got := FindProgram(root, beside); got == name {
-			t.Errorf("%s cannot be run", name)
-		}
-		if err := os.Chmod(name, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if got := FindProgram(root, beside); got != name {
-			t.Errorf("found %q, not %q", got, name)
-		}
 	}
 }

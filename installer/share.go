@@ -33,16 +33,14 @@ const (
 	effectiveInstaller = "installer.yaml"
 )
 
-// extractRoot extracts what lies at the root of the bundle and goes with its index.
+// extractRoot brings what lies at the root of the bundle and goes with its index.
 func (i *Install) extractRoot(ctx context.Context) error {
 	root, err := os.OpenRoot(i.options.Root)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return i.archive.Extract(ctx, root, func(e bundle.Entry) bool {
-		return e.Path == bundle.InstallerName || e.Path == bundle.PreflightName
-	})
+	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.InstallerName }), i.keepProgram(ctx))
 }
 
 // advertised finds this control plane's own address where kubeadm noted it.

@@ -94,9 +94,10 @@ func (r *remote) Reopen(ctx context.Context) (Object, error) {
 }
 
 // ReadAt implements io.ReaderAt.
-func (r *remote) ReadAt(p []byte, off int64) (n int, err error) { return r.readAt(p, off, r.size) }
+func (r *remote) ReadAt(p []byte, off int64) (n int, err error) { return r.readAt(p, off, 0) }
 
-// Section gives the object to those who read no further than limit, so that nothing beyond is asked for in advance.
+// Section gives the object to those who read all up to limit in sequence: what is left of it is asked for at once, and nothing
+// beyond.
 func (r *remote) Section(limit int64) io.ReaderAt { return section{r, limit} }
 
 type section struct {
@@ -180,7 +181,7 @@ func (m *movingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take finds the stream that comes past off soonest, or opens one. It asks for little beyond limit.
+// take finds the stream that comes past off soonest, or opens one: up to limit, or, where that is not said, for a window.
 func (r *remote) take(off, n, limit int64) (*stream, error) {
 	window := int64(firstWindow)
 	r.mu.Lock()
@@ -205,7 +206,10 @@ func (r *remote) take(off, n, limit int64) (*stream, error) {
 		window = min(2*s.window, maxWindow) // the reader has used all of the last one
 	}
 	r.mu.Unlock()
-	end := min(r.size, off+max(window, n), max(limit, off+firstWindow, off+n))
+	end := min(r.size, max(limit, off+n))
+	if limit == 0 {
+		end = min(r.size, off+max(window, n))
+	}
 	g := newGuard(r.ctx, r.stall)
 	body, err := r.src.open(g, off, end-off)
 	if err != nil {

@@ -151,8 +151,11 @@ func UnpackedSize(layouts ...*Layout) (int64, error) {
 	return total, nil
 }
 
-// gzipSize gives the inflated size of a gzip file, zero for another file.
+// gzipSize gives the inflated size of a gzip file, zero for another file. An archive compresses no gzip file again.
 func (l *Layout) gzipSize(e bundle.Entry) (int64, error) {
+	if e.Encoding == bundle.Deflate {
+		return 0, nil
+	}
 	var head, tail [4]byte
 	err := l.archive.ReadAt(e.Path, head[:2], 0)
 	if e.Size < 18 || err != nil || !slices.Equal(head[:2], []byte{0x1f, 0x8b}) {

@@ -22,6 +22,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 )
 
 const (
@@ -37,6 +38,9 @@ const (
 	// parallelImages is how many images are loaded at once: unpacking is one thread an image, and each holds one
 	// decompressor of a few MiB.
 	parallelImages = 2
+
+	// parallelBlobs is how many blobs are copied at once, of all these images: each may be a transfer from a server.
+	parallelBlobs = 8
 )
 
 // pinned keeps the kubelet's garbage collection from an image that an airgapped node could not pull again.
@@ -93,6 +97,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	var reporting sync.Mutex
 	group, gctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelImages)
+	blobs := semaphore.NewWeighted(parallelBlobs)
 	for i, image := range layout.Images {
 		group.Go(func() (err error) {
 			if present[i], err = r.present(gctx, image); err != nil || present[i] {
@@ -101,7 +106,7 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 			reporting.Lock()
 			progress(image.Ref)
 			reporting.Unlock()
-			if err := r.load(gctx, layout, image); err != nil {
+			if err := r.load(gctx, layout, image, blobs); err != nil {
 				return fmt.Errorf("load image %s: %w", image.Ref, err)
 			}
 			return nil
@@ -152,7 +157,7 @@ func (r *Runtime) handle(image Image) containerd.Image {
 	return containerd.NewImageWithPlatform(r.client, images.Image{Name: image.Ref, Target: image.Target}, r.platform)
 }
 
-func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
+func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *semaphore.Weighted) error {
 	if image.archive.Path != "" {
 		return r.loadArchive(ctx, layout, image)
 	}
@@ -165,7 +170,7 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image) error {
 		}
 		return nil, layout.copyBlob(ctx, cs, desc)
 	})
-	if err := images.Dispatch(ctx, images.Handlers(write, children), nil, image.Target); err != nil {
+	if err := images.Dispatch(ctx, images.Handlers(write, children), blobs, image.Target); err != nil {
 		return err
 	}
 	if err := r.handle(image).Unpack(ctx, "", durably); err != nil {
