@@ -1,54 +1,86 @@
 package installer
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/preflight"
 )
 
-// fullBelow is the free space, in bytes, below which a file system is named when something found no room.
+// fullBelow is the free space, in bytes, below which a file system is named when something failed.
 const fullBelow = 64 << 20
 
-// explainFull adds to an error for want of disk space which file system is full and what the rest of the install needs there.
-// Programs and containerd tell of it in words alone.
+// explainFull adds to the error of an install which file systems are full and what the rest of the install needs there. It
+// looks at them whatever the error is: a server that found no room is gone, and all that its clients tell of is that.
 func (i *Install) explainFull(err error) error {
-	if err == nil || !errors.Is(err, syscall.ENOSPC) && !strings.Contains(err.Error(), syscall.ENOSPC.Error()) {
+	if err == nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	needs, needsErr := i.needs()
 	if needsErr != nil {
 		return errors.Join(err, needsErr)
 	}
-	needed := make(map[string]uint64)
-	for _, space := range needs.Space {
-		needed[space.Path] += space.Bytes
+	told := saysFull(err)
+	full := fullDisks([]string{i.options.Root, StateDir(i.options.Root), containerdDir, "/var/lib/etcd", "/var/lib/kubelet", "/usr", "/etc", "/var/log", "/tmp", "/"}, needs.Space, told)
+	switch {
+	case len(full) == 0:
+		return err
+	case told:
+		return fmt.Errorf("%w\nno space left: %s; free some there", err, strings.Join(full, "; "))
 	}
-	var full []string
-	for _, path := range []string{i.options.Root, containerdDir, "/var/lib/etcd", "/usr", "/etc", "/var/log", "/tmp", "/"} {
-		free, there := freeSpace(path)
-		if !there || free >= fullBelow && free >= needed[path] {
+	return fmt.Errorf("%w\nperhaps for want of space: %s", err, strings.Join(full, "; "))
+}
+
+// saysFull says whether something found no room. Programs tell of it in words alone, and begin them with a capital.
+func saysFull(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || strings.Contains(strings.ToLower(err.Error()), syscall.ENOSPC.Error())
+}
+
+// fullDisks names the file systems of the paths that have next to nothing left or, if one of them is known to be full, less
+// than is needed. Each is named once, by its first path.
+func fullDisks(paths []string, needs []preflight.Space, known bool) (full []string) {
+	needed := make(map[uint64]uint64)
+	for _, space := range needs {
+		if disk, _, err := diskOf(space.Path); err == nil {
+			needed[disk] += space.Bytes
+		}
+	}
+	var seen []uint64
+	for _, path := range paths {
+		disk, free, err := diskOf(path)
+		if err != nil || slices.Contains(seen, disk) {
+			continue
+		}
+		seen = append(seen, disk)
+		if free >= fullBelow && (!known || free >= needed[disk]) {
 			continue
 		}
 		line := fmt.Sprintf("%s has %d MB free", path, free/1e6)
-		if needed[path] > 0 {
-			line += fmt.Sprintf(", and what is to come needs %d MB", needed[path]/1e6)
+		if needed[disk] > 0 {
+			line += fmt.Sprintf(", and what is to come needs %d MB", needed[disk]/1e6)
 		}
 		full = append(full, line)
 	}
-	if len(full) == 0 {
-		return err
-	}
-	return fmt.Errorf("%w\nno space left: %s; free some there", err, strings.Join(full, "; "))
+	return full
 }
 
-// freeSpace is what programs may still write to the file system of a path, which may not be there.
-func freeSpace(path string) (bytes uint64, there bool) {
+// diskOf gives the device of the file system that a path is on, or will be on, and what programs may still write there.
+func diskOf(path string) (device, free uint64, err error) {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(path, &fs); err != nil {
-		return 0, false
+	for err = unix.Statfs(path, &fs); errors.Is(err, unix.ENOENT) && path != "/"; err = unix.Statfs(path, &fs) {
+		path = filepath.Dir(path)
 	}
-	return fs.Bavail * uint64(fs.Bsize), true
+	if err != nil {
+		return 0, 0, err
+	}
+	var stat unix.Stat_t
+	err = unix.Stat(path, &stat)
+	return stat.Dev, fs.Bavail * uint64(fs.Bsize), err
 }

@@ -189,6 +189,10 @@ func (r *Reset) removeRoot() error {
 			}
 		}
 	}
+	// The journal goes first: without it, a reset that is killed here takes the host for what the rest of the folder says.
+	if err := r.journal.Remove(); err != nil {
+		return err
+	}
 	return r.empty(r.options.Root, false)
 }
 

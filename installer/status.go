@@ -145,8 +145,11 @@ func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
 	case s.Finished < s.Steps:
 		s.State = "interrupted"
 	}
-	if s.State == "failed" || s.State == "interrupted" {
+	switch {
+	case s.State == "failed" || s.State == "interrupted":
 		s.Resume = run.Resume
+	case resetting && !busy:
+		s.Resume = "sudo sealift reset"
 	}
 }
 

@@ -128,6 +128,7 @@ func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOpti
 }
 
 func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
+	defer a.tellOfInterruption(ctx)()
 	begin := time.Now()
 	phases := newPhaseTimes()
 	ran, err := in.Run(ctx, func(e lifecycle.Event) {
@@ -147,6 +148,13 @@ func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
 		return nil
 	}
 	return a.printJoinCommands(ctx)
+}
+
+// tellOfInterruption says at once that an interruption has come, since the end of a step may take a while. What it returns ends that.
+func (a *app) tellOfInterruption(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		fmt.Fprintln(a.errOut, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
+	})
 }
 
 // confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.

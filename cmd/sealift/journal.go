@@ -57,7 +57,7 @@ func (a *app) printJournal(records []lifecycle.Record) error {
 		return err
 	}
 	if failure, failed := lifecycle.LastFailure(records); failed {
-		fmt.Fprintf(a.out, "\nstep %s failed: %s\n", failure.Step, failure.Error)
+		fmt.Fprintf(a.out, "\nstep %s failed: %s\nits log and the command that goes on: sealift status\n", failure.Step, failure.Error)
 	}
 	return nil
 }

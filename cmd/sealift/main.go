@@ -12,6 +12,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // once is to end in order, twice is to end: a kill at any moment does no harm
 	command := run
 	if filepath.Base(os.Args[0]) == channelsName {
 		command = runChannels

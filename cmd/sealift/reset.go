@@ -81,6 +81,7 @@ func (a *app) reset(ctx context.Context, o resetOptions) (err error) {
 			return errors.New("not confirmed; nothing was changed")
 		}
 	}
+	defer a.tellOfInterruption(ctx)()
 	begin := time.Now()
 	events := a.out
 	if o.format == "json" {

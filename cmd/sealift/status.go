@@ -42,7 +42,7 @@ func (a *app) status(ctx context.Context, root, format string) error {
 		err = a.printStatus(s)
 	}
 	if err == nil && !s.Healthy() {
-		err = fmt.Errorf("not all is well: this node is %s, its cluster %s", stateText(s.State), s.Cluster)
+		err = fmt.Errorf("not all is well: node %s; cluster: %s", stateText(s.State), s.Cluster)
 	}
 	return err
 }

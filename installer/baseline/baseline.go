@@ -14,6 +14,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +53,7 @@ type Changes struct {
 type Options struct {
 	Root    string   // of the host's file system, default /
 	Skip    []string // paths that are not watched, such as the install root
-	Folders []string // whose being there is to be remembered
+	Folders []string // whose being there is to be remembered; they may be file systems of their own
 }
 
 // Record is the memory of one host, kept in a folder. Of its methods only Note may be called by several steps at once.
@@ -267,7 +268,7 @@ func union[V any](a, b map[string]V) map[string]V {
 // sync writes the file systems that steps change to the disk. Shell scripts and the programs that they call do not.
 func (r *Record) sync() error {
 	done := make(map[uint64]bool)
-	for _, path := range append([]string{"/", r.dir, "/var/lib", "/usr", "/etc"}, watched()...) {
+	for _, path := range slices.Concat([]string{"/", r.dir, "/var/lib", "/usr", "/etc"}, watched(), r.options.Folders) {
 		name := path
 		if path != r.dir {
 			name = filepath.Join(r.options.Root, path)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/testgrid/disk"
 )
 
 // host is a file system to be changed, and its record.
@@ -279,5 +280,31 @@ func TestDifferencesNameTheTopmostNewFolder(t *testing.T) {
 	}
 	if want := []string{"/etc/kept differs from before", "/etc/new was not there before", "/etc/removed was there before"}; !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestWhatAStepWroteIsOnTheDisksWhenItIsNoted loses the power of a disk of its own for one of the folders.
+func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
+	h := newHost(t)
+	d := disk.New(t, 32<<20)
+	if err := os.MkdirAll(filepath.Join(h.root, "/var/lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(d.Path(), filepath.Join(h.root, "/var/lib/data")); err != nil {
+		t.Fatal(err)
+	}
+	r := h.begin("")
+	h.write("/var/lib/data/noted", "noted")
+	h.note(r, "a")
+	h.write("/var/lib/data/unnoted", "unnoted")
+	d.CutPower()
+	if err := d.Restore(); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(filepath.Join(d.Path(), "noted")); err != nil || string(text) != "noted" {
+		t.Errorf("what was noted is %q, %v", text, err)
+	}
+	if text, err := os.ReadFile(filepath.Join(d.Path(), "unnoted")); err == nil && len(text) > 0 {
+		t.Errorf("what was not noted is %q: the power was not lost", text)
 	}
 }

@@ -282,6 +282,14 @@ func (j *Journal) append(rec Record) error {
 	return nil
 }
 
+// Remove removes the records from the disk. The node is not free before Close.
+func (j *Journal) Remove() error {
+	if j.file == nil {
+		return nil
+	}
+	return os.Remove(j.file.Name())
+}
+
 // Close gives the node free.
 func (j *Journal) Close() error {
 	var errs []error

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -307,59 +306,4 @@ func TestJournalIsForRootAlone(t *testing.T) {
 			t.Errorf("%q: %v %v, want %v", name, info.Mode(), err, want)
 		}
 	}
-}
-
-// TestKilledRunResumes kills a real process at every step it reports and looks at what the next one repeats.
-func TestKilledRunResumes(t *testing.T) {
-	if dir := os.Getenv("LIFECYCLE_TEST_DIR"); dir != "" {
-		killedProcess(dir)
-	}
-	dir := t.TempDir()
-	counts := map[string]int{}
-	for range 4 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledRunResumes$")
-		cmd.Env = append(os.Environ(), "LIFECYCLE_TEST_DIR="+dir)
-		_ = cmd.Run()
-	}
-	data, err := os.ReadFile(filepath.Join(dir, "ran"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id := range strings.FieldsSeq(string(data)) {
-		counts[id]++
-	}
-	if want := map[string]int{"a": 2, "b": 2, "c": 2}; !maps.Equal(counts, want) {
-		t.Errorf("steps ran %v, want %v: once until killed, once more to finish", counts, want)
-	}
-}
-
-// killedProcess runs three steps and kills itself in the first that is new to it.
-func killedProcess(dir string) {
-	j, err := lifecycle.OpenJournal(dir)
-	if err != nil {
-		panic(err)
-	}
-	seen, _ := os.ReadFile(filepath.Join(dir, "ran"))
-	var p lifecycle.Plan
-	for _, id := range []string{"a", "b", "c"} {
-		p = append(p, lifecycle.Step{ID: id, Timeout: time.Minute, Run: func(context.Context) (lifecycle.State, error) {
-			f, err := os.OpenFile(filepath.Join(dir, "ran"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-			if err != nil {
-				return nil, err
-			}
-			_, _ = f.WriteString(id + " ")
-			_ = f.Close()
-			if !strings.Contains(string(seen), id) {
-				self, _ := os.FindProcess(os.Getpid())
-				_ = self.Kill()
-				time.Sleep(time.Minute)
-			}
-			return nil, nil
-		}})
-	}
-	_, err = lifecycle.Run(context.Background(), p, j, quiet)
-	if err != nil {
-		panic(err)
-	}
-	os.Exit(0)
 }

@@ -123,7 +123,7 @@ func (r *runner) run(ctx context.Context, event Event, after []chan struct{}, fi
 	bounded, cancel := context.WithTimeoutCause(ctx, step.Timeout, fmt.Errorf("not done after %v", step.Timeout))
 	defer cancel()
 	state, err := step.Run(bounded)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+	if err != nil && bounded.Err() != nil && !failedElsewhere(ctx) { // it took too long, or a signal ended it
 		err = fmt.Errorf("%w: %w", context.Cause(bounded), err)
 	}
 	event.Duration, event.Err = time.Since(begin), err
@@ -159,7 +159,7 @@ func (r *runner) end(ctx context.Context, event Event, state State) bool {
 	event.Outcome = Finished
 	if event.Err != nil {
 		event.Outcome = Failed
-		if other := new(StepError); errors.As(context.Cause(ctx), &other) {
+		if failedElsewhere(ctx) {
 			event.Outcome = Stopped
 		}
 	}
@@ -175,6 +175,12 @@ func (r *runner) end(ctx context.Context, event Event, state State) bool {
 		r.fail(event)
 	}
 	return event.Outcome == Finished
+}
+
+// failedElsewhere says whether the failure of a step has ended the run.
+func failedElsewhere(ctx context.Context) bool {
+	var other *StepError
+	return errors.As(context.Cause(ctx), &other)
 }
 
 // fail ends the run. The lock is held.

@@ -40,7 +40,7 @@ fetch() {
 }
 
 main() {
-    local binary folder code=0 options=()
+    local binary folder owner code=0 options=()
     while [ $# -gt 0 ]; do
         case $1 in
         kubeadm-token=*) export SEALIFT_TOKEN=${1#*=} ;;
@@ -52,9 +52,12 @@ main() {
     [ "$(id -u)" = 0 ] || status=3 die "a join changes packages and services; run it as root"
     [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the cluster's bundle is for $platform"
     mkdir -p -m 0700 /var/lib/sealift
-    # what a join that was killed left
-    find /var/lib/sealift -maxdepth 1 -name '.install-*' -mmin +60 -exec rm -rf {} +
-    folder=$(mktemp -d -p /var/lib/sealift .install-XXXXXX)
+    # what a join that was killed left: the name begins with the number of its process
+    for folder in /var/lib/sealift/.install-*; do
+        owner=${folder#*.install-}
+        kill -0 "${owner%%-*}" 2>/dev/null || rm -rf "$folder"
+    done
+    folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX")
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'" EXIT
     binary=$folder/sealift

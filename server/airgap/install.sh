@@ -81,7 +81,7 @@ resume_command() {
 }
 
 main() {
-    local bundle='' binary folder resume code=0 airgap='' given=() options=()
+    local bundle='' binary folder owner resume code=0 airgap='' given=() options=()
     if [ "$command" = tasks ]; then
         [ $# -gt 0 ] || status=2 die "say what to do, such as: curl -fsSL $url/tasks.sh | sudo bash -s reset"
         command=$1
@@ -112,9 +112,12 @@ main() {
     fi
     resume=$(resume_command "$bundle" "${given[@]}")
     mkdir -p -m 0700 /var/lib/sealift
-    # what an install that was killed left
-    find /var/lib/sealift -maxdepth 1 -name '.install-*' -mmin +60 -exec rm -rf {} +
-    folder=$(mktemp -d -p /var/lib/sealift .install-XXXXXX)
+    # what an install that was killed left: the name begins with the number of its process
+    for folder in /var/lib/sealift/.install-*; do
+        owner=${folder#*.install-}
+        kill -0 "${owner%%-*}" 2>/dev/null || rm -rf "$folder"
+    done
+    folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX")
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
