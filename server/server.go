@@ -8,6 +8,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/sealift/sealift/bundle"
@@ -49,7 +51,10 @@ type Options struct {
 	Rate float64
 	// BehindProxy says that the last address of X-Forwarded-For is the client's.
 	BehindProxy bool
-	// Grace is how long transfers may go on when the server is told to end; 0 means 30 seconds.
+	// Drain is how long connections are still taken when the server is told to end. Meanwhile /readyz says that it is not
+	// ready, so that a load balancer sends clients elsewhere.
+	Drain time.Duration
+	// Grace is how long transfers may go on after that; 0 means 30 seconds.
 	Grace time.Duration
 	Log   *slog.Logger // nil means to log nothing
 }
@@ -64,6 +69,7 @@ type Server struct {
 	log     *slog.Logger
 
 	crossOrigin *http.CrossOriginProtection
+	ending      atomic.Bool
 }
 
 // The patience with clients.
@@ -138,17 +144,24 @@ func (s *Server) routes() []route {
 	}
 }
 
-// Serve answers the connections of l until ctx ends, and then those under way for as long as Grace says. With files for a
-// certificate it speaks TLS.
+// Serve answers the connections of l until ctx ends, and then goes on as Drain and Grace say. With files for a certificate it
+// speaks TLS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
+	if certFile != "" {
+		c, err := openCertificate(certFile, keyFile, s.log)
+		if err != nil {
+			return errors.Join(err, l.Close())
+		}
+		h.TLSConfig = &tls.Config{GetCertificate: c.get}
+	}
 	ended := make(chan error, 1)
 	go func() {
 		if certFile != "" {
-			ended <- h.ServeTLS(l, certFile, keyFile)
+			ended <- h.ServeTLS(l, "", "")
 		} else {
 			ended <- h.Serve(l)
 		}
@@ -158,10 +171,22 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 		return err
 	case <-ctx.Done():
 	}
-	s.log.Info("ending", "grace", s.options.Grace)
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Grace)
+	s.ending.Store(true)
+	s.log.Info("ending", "drain", s.options.Drain, "grace", s.options.Grace)
+	h.SetKeepAlivesEnabled(false)
+	select {
+	case err := <-ended:
+		return err
+	case <-time.After(s.options.Drain):
+	}
+	return s.shutDown(context.WithoutCancel(ctx), h, ended)
+}
+
+// shutDown takes no more connections, and ends when the transfers that run have, or have had their time.
+func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Grace)
 	defer cancel()
-	err := h.Shutdown(grace)
+	err := h.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
 		s.log.Warn("transfers were cut off", "after", s.options.Grace)
 		err = h.Close()
@@ -182,6 +207,9 @@ func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
 
 // getReady asks the store for something small.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
+	if s.ending.Load() {
+		return problem(http.StatusServiceUnavailable, "this server is about to end; ask another one")
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), headerTime)
 	defer cancel()
 	if err := s.options.Packages.Reachable(ctx); err != nil {

@@ -77,6 +77,14 @@ func open(t *testing.T, location string) store.Store {
 // serve runs a server before a store until the test ends.
 func serve(t *testing.T, s store.Store, change func(*server.Options)) *httptest.Server {
 	t.Helper()
+	front := httptest.NewServer(newServer(t, s, change))
+	t.Cleanup(front.Close)
+	return front
+}
+
+// newServer makes a server before a store.
+func newServer(t *testing.T, s store.Store, change func(*server.Options)) *server.Server {
+	t.Helper()
 	name := filepath.Join(t.TempDir(), "sealift")
 	if err := os.WriteFile(name, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -94,13 +102,11 @@ func serve(t *testing.T, s store.Store, change func(*server.Options)) *httptest.
 	if err != nil {
 		t.Fatal(err)
 	}
-	front := httptest.NewServer(h)
 	t.Cleanup(func() {
-		front.Close()
 		_ = h.Close()
 		_ = binary.Close()
 	})
-	return front
+	return h
 }
 
 // folder is a server before a folder with the packages.
@@ -302,17 +308,6 @@ func TestScriptStartsTheServersSealift(t *testing.T) {
 		if resp.StatusCode != http.StatusBadRequest {
 			t.Errorf("a Host that is shell code: %s", resp.Status)
 		}
-	}
-}
-
-func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
-	s := open(t, t.TempDir())
-	front := serve(t, s, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one, and nothing more for a quarter of an hour
-	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusOK {
-		t.Fatalf("%s %s", a.Status, a.body)
-	}
-	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
-		t.Errorf("%s", a.Status)
 	}
 }
 

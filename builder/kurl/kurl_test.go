@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"errors"
 	"io"
 	"io/fs"
@@ -12,7 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
@@ -258,6 +261,70 @@ func TestStoreTakesInWhatKurlBuilt(t *testing.T) {
 	object, err := s.Get(t.Context(), "index.json")
 	if err != nil || object.Size() != 2 {
 		t.Errorf("%v", err)
+	}
+}
+
+// signed is a store that gives out URLs and counts what is read of it.
+type signed struct {
+	store.Store
+	reads atomic.Int64
+}
+
+func (s *signed) Get(ctx context.Context, key string) (store.Object, error) {
+	object, err := s.Store.Get(ctx, key)
+	return counted{object, &s.reads}, err
+}
+
+func (s *signed) Presign(_ context.Context, key string, _ time.Duration) (string, error) {
+	return "https://bucket/" + key, nil
+}
+
+type counted struct {
+	store.Object
+	reads *atomic.Int64
+}
+
+func (c counted) ReadAt(p []byte, off int64) (int, error) {
+	c.reads.Add(1)
+	return c.Object.ReadAt(p, off)
+}
+
+func TestWhoeverBuiltAPackageIsFoundOutOnce(t *testing.T) {
+	dir := t.TempDir()
+	inner, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, addOn("", "ours", "1")...)), kurl.Options{Dir: dir})
+	if err != nil || len(made.Packages) != 1 {
+		t.Fatal(made, err)
+	}
+	if _, err := inner.Put(t.Context(), "theirs-1.tar.gz", store.Bytes(archive(t, addOn("", "theirs", "1")...))); err != nil {
+		t.Fatal(err)
+	}
+	count := &signed{Store: inner}
+	s := kurl.NewStore(count, t.TempDir())
+	for key, want := range map[string]string{"ours-1.tar.gz": "https://bucket/ours-1.tar.gz", "theirs-1.tar.gz": ""} {
+		for round := range 2 {
+			before := count.reads.Load()
+			object, err := s.Get(t.Context(), key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = object.Close()
+			if read := count.reads.Load() - before; (read == 0) != (round == 1) {
+				t.Errorf("%s, round %d: the store was read %d times", key, round, read)
+			}
+			if at, err := s.Presign(t.Context(), key, time.Minute); err != nil || at != want {
+				t.Errorf("%s: the URL is %q, %v, want %q", key, at, err, want)
+			}
+		}
+	}
+	if _, err := inner.Put(t.Context(), "ours-1.tar.gz", store.Bytes(archive(t, addOn("", "ours", "1")...))); err != nil {
+		t.Fatal(err)
+	}
+	if at, err := s.Presign(t.Context(), "ours-1.tar.gz", time.Minute); err != nil || at != "" {
+		t.Errorf("replaced by what kURL built: the URL is %q, %v", at, err)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/store"
@@ -18,11 +20,24 @@ import (
 // made is kept in a folder by the digest of what it was made from. Import makes the same bytes each time.
 type Store struct {
 	store.Store
-	dir string
+	dir  string
+	turn chan struct{} // taken by whoever imports: the disk and the CPUs are for one at a time
+
+	mu   sync.Mutex
+	kept store.Store       // in dir, once it is needed
+	seen map[string]origin // by key
+}
+
+// origin is what was found out about one version of a value.
+type origin struct {
+	version string
+	digest  string // sha256 of what kURL built; empty for a package of Sealift's
 }
 
 // NewStore decorates a store; dir is where the packages are kept that were made.
-func NewStore(s store.Store, dir string) *Store { return &Store{s, dir} }
+func NewStore(s store.Store, dir string) *Store {
+	return &Store{Store: s, dir: dir, turn: make(chan struct{}, 1), seen: make(map[string]origin)}
+}
 
 // Get opens a value. A package that is no archive of Sealift's is imported.
 func (s *Store) Get(ctx context.Context, key string) (store.Object, error) {
@@ -30,34 +45,84 @@ func (s *Store) Get(ctx context.Context, key string) (store.Object, error) {
 	if err != nil || !strings.HasSuffix(key, ".tar.gz") {
 		return object, err
 	}
-	if _, err := bundle.NewArchive(object, object.Size()); !errors.Is(err, bundle.ErrForeign) {
-		return object, nil // what else is wrong with it, the reader finds out
+	digest, err := s.origin(ctx, key, object)
+	if err == nil && digest == "" {
+		return object, nil
 	}
-	made, err := s.imported(ctx, key, object)
+	var made store.Object
+	if err == nil {
+		made, err = s.imported(ctx, key, digest, object)
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("take in the package %s of kURL: %w", key, err), object.Close())
 	}
 	return made, object.Close()
 }
 
-func (s *Store) imported(ctx context.Context, key string, object store.Object) (store.Object, error) {
-	digest := object.SHA256()
-	if digest == "" {
-		v, err := store.Sum(ctx, object, object.Size())
-		if err != nil {
-			return nil, err
+// Presign implements store.Presigner. There is no URL for a package that kURL built: the store has it as it was.
+func (s *Store) Presign(ctx context.Context, key string, valid time.Duration) (string, error) {
+	presigner, ok := s.Store.(store.Presigner)
+	if !ok {
+		return "", nil
+	}
+	object, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return "", err
+	}
+	defer object.Close()
+	if digest, err := s.origin(ctx, key, object); err != nil || digest != "" {
+		return "", err
+	}
+	return presigner.Presign(ctx, key, valid)
+}
+
+// origin tells the digest of a package that kURL built, and nothing for any other value. Each value is looked at once.
+func (s *Store) origin(ctx context.Context, key string, object store.Object) (digest string, err error) {
+	s.mu.Lock()
+	known, ok := s.seen[key]
+	s.mu.Unlock()
+	if version := object.Version(); ok && version != "" && known.version == version {
+		return known.digest, nil
+	}
+	switch _, err := bundle.NewArchive(object, object.Size()); {
+	case errors.Is(err, bundle.ErrForeign):
+		if digest, err = digestOf(ctx, object); err != nil {
+			return "", err
 		}
-		digest = v.SHA256
+	case err != nil:
+		return "", nil //nolint:nilerr // what else is wrong with it, the reader finds out
 	}
-	if err := os.MkdirAll(s.dir, 0o755); err != nil {
-		return nil, err
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen[key] = origin{version: object.Version(), digest: digest}
+	return digest, nil
+}
+
+func digestOf(ctx context.Context, object store.Object) (string, error) {
+	if known := object.SHA256(); known != "" {
+		return known, nil
 	}
-	kept, err := store.Open(s.dir)
+	v, err := store.Sum(ctx, object, object.Size())
+	return v.SHA256, err
+}
+
+// imported gives the package that was made of one of kURL's, and makes it if need be.
+func (s *Store) imported(ctx context.Context, key, digest string, object store.Object) (store.Object, error) {
+	kept, err := s.keep()
 	if err != nil {
 		return nil, err
 	}
 	name := path.Join(digest, path.Base(key))
 	if made, err := kept.Get(ctx, name); err == nil {
+		return made, nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if made, err := kept.Get(ctx, name); err == nil { // by whoever had the turn before
 		return made, nil
 	}
 	result, err := Import(ctx, io.NewSectionReader(object, 0, object.Size()), Options{Dir: filepath.Join(s.dir, digest), Spool: s.dir})
@@ -70,4 +135,19 @@ func (s *Store) imported(ctx context.Context, key string, object store.Object) (
 		}
 	}
 	return nil, fmt.Errorf("it has %s %s instead", result.Packages[0].Name, result.Packages[0].Version)
+}
+
+// keep opens the folder of the packages that were made. Most stores never need it.
+func (s *Store) keep() (store.Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept != nil {
+		return s.kept, nil
+	}
+	if err := os.MkdirAll(s.dir, 0o755); err != nil {
+		return nil, err
+	}
+	kept, err := store.Open(s.dir)
+	s.kept = kept
+	return kept, err
 }

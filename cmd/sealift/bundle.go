@@ -12,8 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/atomicfile"
-	"github.com/sealift/sealift/builder/cache"
-	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
@@ -31,6 +29,7 @@ type bundleOptions struct {
 	since    string
 	format   string
 	verify   bool
+	cache    cacheFlags
 }
 
 func (a *app) bundleCommand() *cobra.Command {
@@ -63,6 +62,7 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
 	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
+	o.cache.add(flags)
 	addOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "store", "out", "key", "since"} {
 		_ = cmd.MarkFlagFilename(name)
@@ -92,15 +92,15 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	made, err := cache.DefaultDir()
+	cache, err := o.cache.folder()
 	if err != nil {
 		return err
 	}
-	from := airgap.Packages{Store: kurl.NewStore(packages, filepath.Join(made, "kurl"))}
+	from := packagesOf(packages, cache)
 	if installer, err = from.Resolve(ctx, installer); err != nil {
 		return err
 	}
-	programs, err := a.carriedPrograms(ctx, o.binary, o.checker)
+	programs, err := a.carriedPrograms(ctx, cache, o.binary, o.checker)
 	if err != nil {
 		return err
 	}

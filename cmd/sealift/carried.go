@@ -8,10 +8,11 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/store"
 )
 
 // programs are what nodes get besides packages.
@@ -20,12 +21,19 @@ type programs struct {
 	preflight *bundle.Member // nil when there is none
 }
 
-// carriedPrograms prepares the programs for the nodes, the named ones or those that run here.
-func (a *app) carriedPrograms(ctx context.Context, sealift, preflight string) (p programs, err error) {
-	if p.sealift, err = carriedBinary(ctx, sealift); err != nil {
+// carriedPrograms prepares the programs for the nodes, the named ones or those that run here. Their compressed forms are kept in
+// the cache.
+func (a *app) carriedPrograms(ctx context.Context, cache, sealift, preflight string) (p programs, err error) {
+	spool := filepath.Join(cache, "deflated")
+	if sealift == "" {
+		if sealift, err = os.Executable(); err != nil {
+			return programs{}, err
+		}
+	}
+	if p.sealift, err = airgap.Binary(ctx, sealift, spool); err != nil {
 		return programs{}, err
 	}
-	if p.preflight, err = a.carriedPreflight(ctx, preflight, sealift); err != nil {
+	if p.preflight, err = a.carriedPreflight(ctx, spool, preflight, filepath.Dir(sealift)); err != nil {
 		return programs{}, errors.Join(err, p.close())
 	}
 	return p, nil
@@ -39,40 +47,20 @@ func (p programs) close() error {
 	return err
 }
 
-// carriedBinary prepares the sealift for the nodes: this one, unless another is named. Its compressed form is kept in the cache.
-func carriedBinary(ctx context.Context, name string) (*bundle.Member, error) {
-	var err error
-	if name == "" {
-		if name, err = os.Executable(); err != nil {
-			return nil, err
-		}
-	}
-	dir, err := cache.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	return airgap.Binary(ctx, name, filepath.Join(dir, "deflated"))
-}
-
 // carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
 // that they get. Without it a bundle is complete but for the checks of its add-ons.
-func (a *app) carriedPreflight(ctx context.Context, name, beside string) (*bundle.Member, error) {
+func (a *app) carriedPreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
 	if name == "" {
-		var err error
-		if beside == "" {
-			if beside, err = os.Executable(); err != nil {
-				return nil, err
-			}
-		}
-		name = filepath.Join(filepath.Dir(beside), preflight.ProgramName)
+		name = filepath.Join(beside, preflight.ProgramName)
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(a.errOut, "warning: there is no %s: the bundle will make sealift's own checks of a host, not those of its add-ons\n", name)
 			return nil, nil
 		}
 	}
-	dir, err := cache.DefaultDir()
-	if err != nil {
-		return nil, err
-	}
-	return airgap.Preflight(ctx, name, filepath.Join(dir, "deflated"))
+	return airgap.Preflight(ctx, name, spool)
+}
+
+// packagesOf are the packages of a store, also those that kURL built: what is made of these is kept in the cache.
+func packagesOf(s store.Store, cache string) airgap.Packages {
+	return airgap.Packages{Store: kurl.NewStore(s, filepath.Join(cache, "kurl"))}
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/server"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
 )
 
@@ -31,7 +30,8 @@ type serveOptions struct {
 	redirect        bool
 	behindProxy     bool
 	rate            float64
-	grace           time.Duration
+	drain, grace    time.Duration
+	cache           cacheFlags
 }
 
 // serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
@@ -73,7 +73,9 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.BoolVar(&o.redirect, "redirect", false, "send clients that ask for a single package to the bucket, by a URL that is valid for an hour")
 	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
 	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second; four times as many for a moment")
-	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on when the server is told to end")
+	flags.DurationVar(&o.drain, "drain", 0, "how long connections are still taken when the server is told to end: the time in which a load balancer notices /readyz")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on after that")
+	o.cache.add(flags)
 	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key", "sealift", "sealift-preflight"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -111,11 +113,15 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 		return err
 	}
 	opener := store.Opener{Log: log}
-	packages, err := opener.Open(o.store)
+	inner, err := opener.Open(o.store)
 	if err != nil {
 		return err
 	}
-	programs, err := a.carriedPrograms(ctx, o.binary, o.checker)
+	cache, err := o.cache.folder()
+	if err != nil {
+		return err
+	}
+	programs, err := a.carriedPrograms(ctx, cache, o.binary, o.checker)
 	if err != nil {
 		return err
 	}
@@ -123,10 +129,12 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	// Transfers that may go on for a while when the server is told to end read the store for as long.
 	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
+	packages := packagesOf(inner, cache)
+	packages.Overrides, packages.Opener = o.overrides, opener
 	s, err := server.New(reads, server.Options{
-		Packages: airgap.Packages{Store: packages, Overrides: o.overrides, Opener: opener},
-		Binary:   programs.sealift, Platform: o.platform, Preflight: programs.preflight, Commands: commandNames(root), URL: o.url, Token: token, Closed: o.closed,
-		Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy, Grace: o.grace, Log: log,
+		Packages: packages, Binary: programs.sealift, Platform: o.platform, Preflight: programs.preflight, Commands: commandNames(root),
+		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
+		Drain: o.drain, Grace: o.grace, Log: log,
 	})
 	if err != nil {
 		return err

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"archive/tar"
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -10,6 +12,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -49,10 +52,51 @@ func TestTourOfServing(t *testing.T) {
 	tour(t, "../../docs/serve.md", "CURL_HOME="+dir)
 }
 
+// TestPackagesOfKurlAreServed as they are taken in: with an index, in a bundle that sealift reads.
+func TestPackagesOfKurlAreServed(t *testing.T) {
+	var packed bytes.Buffer
+	gz := gzip.NewWriter(&packed)
+	files := tar.NewWriter(gz)
+	for name, text := range map[string]string{"Manifest": "", "install.sh": "x() { :; }\n"} {
+		if err := files.WriteHeader(&tar.Header{Name: "addons/x/1/" + name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(files, text)
+	}
+	if err := errors.Join(files.Close(), gz.Close()); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := atomicfile.Write(filepath.Join(dir, "x-1.tar.gz"), packed.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	s := startServer(t, "--store", dir)
+	at := s.bundleURL(t, "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: x}\nspec:\n  x: {version: '1'}\n")
+	for _, url := range []string{at, "http://" + s.address + "/dist/x-1.tar.gz"} {
+		if code, out, said := command(t, "inspect", url); code != exitDone || !strings.Contains(out, "\nx 1\n") {
+			t.Errorf("%s: %d\n%s%s", url, code, out, said)
+		}
+	}
+}
+
 // serveTLS runs 'sealift serve' before a folder until the test ends and returns its address.
 func serveTLS(t *testing.T, dir, packages, name string) string {
 	t.Helper()
 	certificate(t, dir, name)
+	return startServer(t, "--store", packages, "--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key")).address
+}
+
+// runningServer is a 'sealift serve' of its own.
+type runningServer struct {
+	*os.Process
+	address string
+	ended   chan struct{}
+}
+
+// startServer runs 'sealift serve' until it is told to end, or the test ends.
+func startServer(t *testing.T, args ...string) *runningServer {
+	t.Helper()
+	dir := t.TempDir()
 	tool := filepath.Join(dir, "tool")
 	if err := atomicfile.Write(tool, []byte("#!/bin/sh\n")); err != nil {
 		t.Fatal(err)
@@ -65,9 +109,7 @@ func serveTLS(t *testing.T, dir, packages, name string) string {
 	if err := os.Symlink(self, sealift); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sealift, "serve", "--store", packages, "--listen", "127.0.0.1:0", "--sealift", tool, "--sealift-preflight", tool,
-		"--tls-cert", filepath.Join(dir, "tls.crt"), "--tls-key", filepath.Join(dir, "tls.key"))
-	cmd.Env = append(os.Environ(), "HOME="+dir)
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), sealift, append([]string{"serve", "--listen", "127.0.0.1:0", "--sealift", tool, "--sealift-preflight", tool, "--cache", filepath.Join(dir, "cache")}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -77,19 +119,24 @@ func serveTLS(t *testing.T, dir, packages, name string) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("the server was told to end: %v\n%s", err, said.String())
-		}
-	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	_, rest, ok := strings.Cut(line, " on ")
 	address, _, _ := strings.Cut(rest, ";")
 	if err != nil || !ok {
-		t.Fatalf("the server said %q: %v", line, err)
+		t.Errorf("the server said %q: %v", line, err)
 	}
-	return address
+	s := &runningServer{Process: cmd.Process, address: address, ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the server was told to end: %v\n%s", err, said.String())
+		}
+	}()
+	t.Cleanup(func() {
+		_ = s.Signal(os.Interrupt)
+		<-s.ended
+	})
+	return s
 }
 
 // certificate writes one for a name, tls.crt, and its key, tls.key.

@@ -50,7 +50,7 @@ type cacheFlags struct {
 const defaultBound = 50 << 30
 
 func (c *cacheFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.dir, "cache", "", "directory that keeps what was fetched (default: sealift in the user's cache directory)")
+	flags.StringVar(&c.dir, "cache", "", "directory that keeps what was fetched or made (default: sealift in the user's cache directory)")
 }
 
 func (c *cacheFlags) addBound(flags *pflag.FlagSet) {
@@ -59,14 +59,18 @@ func (c *cacheFlags) addBound(flags *pflag.FlagSet) {
 }
 
 func (c *cacheFlags) open() (*cache.Cache, error) {
-	if c.dir == "" {
-		dir, err := cache.DefaultDir()
-		if err != nil {
-			return nil, err
-		}
-		c.dir = dir
+	dir, err := c.folder()
+	if err != nil {
+		return nil, err
 	}
-	return cache.Open(c.dir)
+	return cache.Open(dir)
+}
+
+func (c *cacheFlags) folder() (string, error) {
+	if c.dir == "" {
+		return cache.DefaultDir()
+	}
+	return c.dir, nil
 }
 
 // close ends the use of the cache and keeps it within its bound. The work is done by then, so trouble is only logged.

@@ -106,7 +106,7 @@ func (o options) image() (v1.Image, error) {
 	config.OS, config.Architecture, config.Created = "linux", o.arch, v1.Time{Time: epoch}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/local/bin/sealift"}, Cmd: []string{"serve"}, User: user, WorkingDir: "/",
-		Env:          []string{"PATH=/usr/local/bin"},
+		Env:          []string{"PATH=/usr/local/bin", "SEALIFT_CACHE=/tmp/sealift"}, // the only folder that the user may write to
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Labels:       map[string]string{"org.opencontainers.image.title": "sealift", "org.opencontainers.image.licenses": "Apache-2.0"},
 	}

@@ -49,7 +49,7 @@ func (s Packages) place(a spec.AddOn) (Packages, string, error) {
 		return s, s.key(key), err
 	}
 	u, err := url.Parse(override)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || path.Clean(u.Path) != u.Path {
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || path.Clean(u.Path) != u.Path {
 		return s, "", &UnknownError{fmt.Sprintf("%s: s3Override must be the URL of a package", a.Name)}
 	}
 	allowed := slices.ContainsFunc(s.Overrides, func(prefix string) bool {

@@ -1,0 +1,167 @@
+package server_test
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/server"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/objects"
+)
+
+func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
+	s := open(t, t.TempDir())
+	front := serve(t, s, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one, and nothing more for a quarter of an hour
+	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s", a.Status, a.body)
+	}
+	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%s", a.Status)
+	}
+}
+
+func TestBehindAProxyEachClientHasItsRate(t *testing.T) {
+	s := open(t, t.TempDir())
+	front := serve(t, s, func(o *server.Options) { o.Rate, o.BehindProxy = 0.001, true })
+	for _, row := range []struct {
+		forwarded string
+		status    int
+	}{
+		{"192.0.2.1", http.StatusOK},
+		{"192.0.2.1", http.StatusTooManyRequests},
+		{"192.0.2.2", http.StatusOK},
+		{"198.51.100.7, 192.0.2.2", http.StatusTooManyRequests}, // what a client says itself stands before what the proxy adds
+		{"198.51.100.7, 2001:db8::1", http.StatusOK},
+	} {
+		if a := ask(t, "GET", front.URL+"/readyz", "", "X-Forwarded-For", row.forwarded); a.StatusCode != row.status {
+			t.Errorf("for %s: %s, want %d", row.forwarded, a.Status, row.status)
+		}
+	}
+	alone := serve(t, s, func(o *server.Options) { o.Rate = 0.001 })
+	ask(t, "GET", alone.URL+"/readyz", "", "X-Forwarded-For", "192.0.2.1")
+	if a := ask(t, "GET", alone.URL+"/readyz", "", "X-Forwarded-For", "192.0.2.2"); a.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("without a proxy in front, another address of a header got %s", a.Status)
+	}
+}
+
+func TestAClosedServerTakesInstallersOnlyWithItsToken(t *testing.T) {
+	front := serve(t, filled(t), func(o *server.Options) { o.Closed = true })
+	for auth, status := range map[string]int{"": 401, "Bearer wrong": 401, "Basic " + token: 401, "Bearer " + token: 201} {
+		if a := ask(t, "POST", front.URL+"/installer", installer(both), "Authorization", auth); a.StatusCode != status {
+			t.Errorf("with %q: %s %s", auth, a.Status, a.body)
+		}
+	}
+	none := serve(t, filled(t), func(o *server.Options) { o.Closed, o.Token = true, "" })
+	if a := ask(t, "POST", none.URL+"/installer", installer(both), "Authorization", "Bearer "); a.StatusCode != http.StatusForbidden {
+		t.Errorf("a server that has no token: %s", a.Status)
+	}
+}
+
+func TestWhatMayStoreSomethingIsAudited(t *testing.T) {
+	var log bytes.Buffer
+	front := serve(t, filled(t), func(o *server.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	id := post(t, front.URL, installer(both))
+	ask(t, "PUT", front.URL+"/installer/demo", installer(both), "Authorization", "Bearer "+token)
+	ask(t, "PUT", front.URL+"/version/v9/installer/demo", installer("  base: {version: '1.0'}\n"), "Authorization", "Bearer not-"+token)
+	ask(t, "POST", front.URL+"/compose", "version.base=1.1", "Content-Type", "application/x-www-form-urlencoded")
+	ask(t, "GET", front.URL+"/"+id, "")
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	for i, want := range []string{
+		"msg=audit method=POST path=/installer status=201 client=127.0.0.1 … installer=" + id + " token=false",
+		"msg=audit method=PUT path=/installer/demo status=200 client=127.0.0.1 … installer=demo token=true",
+		`msg=audit method=PUT path=/installer/demo status=401 client=127.0.0.1 … release=v9 installer="" token=true`,
+		"msg=audit method=POST path=/compose status=200 client=127.0.0.1 … token=false",
+	} {
+		begin, end, _ := strings.Cut(want, "…")
+		if i >= len(lines) || !strings.Contains(lines[i], begin) || !strings.HasSuffix(lines[i], end) {
+			t.Errorf("line %d of\n%s\nis not\n%s", i+1, &log, want)
+		}
+	}
+	if len(lines) != 4 || strings.Contains(log.String(), token) {
+		t.Errorf("four requests that may store something, and no secrets, are not\n%s", &log)
+	}
+}
+
+func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
+	var asked atomic.Int64
+	data := pack(t, "other", "1.0", map[string]string{"Manifest": "", "install.sh": "elsewhere() { :; }\n"})
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("ETag", `"1"`)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+	}))
+	t.Cleanup(elsewhere.Close)
+	at := func(path string) string {
+		return installer("  other: {version: '1.0', s3Override: '" + path + "'}\n")
+	}
+	allowing := func(o *server.Options) {
+		o.Packages.Overrides = []string{elsewhere.URL + "/allowed/"}
+		o.Packages.Opener = store.Opener{Retry: store.Retry{Attempts: 1}}
+	}
+	front := serve(t, filled(t), allowing)
+	for name, path := range map[string]string{
+		"another folder":        elsewhere.URL + "/other-1.0.tar.gz",
+		"another server":        strings.Replace(elsewhere.URL, "127.0.0.1", "127.0.0.2", 1) + "/allowed/other-1.0.tar.gz",
+		"a name that begins so": elsewhere.URL + "/allowed-not/other-1.0.tar.gz",
+		"out of the folder":     elsewhere.URL + "/allowed/../other-1.0.tar.gz",
+		"the same, hidden":      elsewhere.URL + "/allowed/%2e%2e/other-1.0.tar.gz",
+		"with a user":           strings.Replace(elsewhere.URL, "http://", "http://user@", 1) + "/allowed/other-1.0.tar.gz",
+		"with a query":          elsewhere.URL + "/allowed/other-1.0.tar.gz?x=y",
+		"a file":                "file:///etc/other-1.0.tar.gz",
+	} {
+		for _, method := range []string{"/installer", "/installer/validate"} {
+			if a := ask(t, "POST", front.URL+method, at(path)); a.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(a.body), "s3Override") {
+				t.Errorf("%s: %s %s", name, a.Status, a.body)
+			}
+		}
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("%d requests have left to where none may", n)
+	}
+	id := post(t, front.URL, at(elsewhere.URL+"/allowed/other-1.0.tar.gz"))
+	whole := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "").body
+	archive, err := bundle.NewArchive(bytes.NewReader(whole), int64(len(whole)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := archive.ReadFile("addons/other/1.0/install.sh", 100); err != nil || !strings.HasPrefix(string(got), "elsewhere()") {
+		t.Errorf("the package from elsewhere has %q, %v", got, err)
+	}
+}
+
+func TestRedirectLeadsToTheBucket(t *testing.T) {
+	o := objects.Start(t)
+	s := open(t, o.URL(""))
+	fill(t, s)
+	front := serve(t, s, func(o *server.Options) { o.Redirect = true })
+	var hops []string
+	client := http.Client{CheckRedirect: func(r *http.Request, _ []*http.Request) error {
+		hops = append(hops, r.URL.Host)
+		return nil
+	}}
+	for _, path := range []string{"/dist/base-1.0.tar.gz", "/version/v9/dist/base-1.0.tar.gz"} {
+		hops = nil
+		resp, err := client.Get(front.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		want := ask(t, "GET", serve(t, s, nil).URL+path, "").body
+		if err != nil || resp.StatusCode != http.StatusOK || !bytes.Equal(got, want) || len(hops) != 1 || "http://"+hops[0] != o.Endpoint {
+			t.Errorf("%s: %s by way of %v, %d bytes, want the %d of the package, %v", path, resp.Status, hops, len(got), len(want), err)
+		}
+	}
+	whole := ask(t, "GET", front.URL+"/bundle/"+post(t, front.URL, installer(both))+".tar.gz", "")
+	if whole.StatusCode != http.StatusOK || whole.Request.URL.Host != front.Listener.Addr().String() {
+		t.Errorf("a bundle, which is nowhere whole: %s", whole.Status)
+	}
+}

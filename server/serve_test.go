@@ -1,0 +1,128 @@
+package server_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/server"
+)
+
+// listen lets a server answer at an address of this machine. What it returns tells the server to end, and waits.
+func listen(t *testing.T, s *server.Server, certFile, keyFile string) (address string, end func() error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ctx, l, certFile, keyFile) }()
+	end = func() error {
+		cancel()
+		err := <-ended
+		ended <- err
+		return err
+	}
+	t.Cleanup(func() { _ = end() })
+	return l.Addr().String(), end
+}
+
+// certificate writes a certificate with a number and its key.
+func certificate(t *testing.T, dir string, number int64) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(number), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	cert, err := x509.CreateCertificate(crand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"tls.crt": {Type: "CERTIFICATE", Bytes: cert}, "tls.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := atomicfile.Write(filepath.Join(dir, name), pem.EncodeToMemory(block)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+}
+
+func TestARenewedCertificateIsUsedWithoutARestart(t *testing.T) {
+	dir := t.TempDir()
+	certFile, keyFile := certificate(t, dir, 1)
+	address, _ := listen(t, newServer(t, filled(t), nil), certFile, keyFile)
+	shows := func(number int64) {
+		t.Helper()
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}} //nolint:gosec // it is looked at
+		resp, err := client.Get("https://" + address + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := resp.TLS.PeerCertificates[0].SerialNumber.Int64(); got != number || resp.Header.Get("Strict-Transport-Security") == "" {
+			t.Errorf("the certificate has the number %d, want %d", got, number)
+		}
+	}
+	shows(1)
+	old, err := os.ReadFile(certFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	certificate(t, dir, 2)
+	shows(2)
+	if err := atomicfile.Write(certFile, old); err != nil { // which does not go with the key
+		t.Fatal(err)
+	}
+	shows(2)
+	if err := os.Remove(certFile); err != nil {
+		t.Fatal(err)
+	}
+	shows(2)
+	certificate(t, dir, 3)
+	shows(3)
+}
+
+func TestAServerWithoutItsCertificateDoesNotStart(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := newServer(t, filled(t), nil).Serve(t.Context(), l, filepath.Join(t.TempDir(), "none"), "none"); err == nil {
+		t.Error("it serves")
+	}
+}
+
+func TestTransfersThatTakeTooLongAreCutWhenTheServerEnds(t *testing.T) {
+	s := newServer(t, filled(t), func(o *server.Options) { o.Grace = 100 * time.Millisecond })
+	address, end := listen(t, s, "", "")
+	id := post(t, "http://"+address, installer(both))
+	resp, err := http.Get("http://" + address + "/bundle/" + id + ".tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if err := end(); err != nil {
+		t.Error(err)
+	}
+	if n, err := io.Copy(io.Discard, resp.Body); err == nil {
+		t.Errorf("a download of %d bytes that was cut ended after %d as if it were whole", resp.ContentLength, n)
+	}
+}
