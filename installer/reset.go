@@ -32,6 +32,8 @@ type ResetOptions struct {
 	LogDir string
 	// KeepData leaves the folders in which volumes have their data.
 	KeepData bool
+	// Force resets a control plane without which the cluster cannot go on, and ends pods instead of moving them.
+	Force bool
 	// Output receives what tools print, besides the log file; nil for nothing.
 	Output io.Writer
 }
@@ -105,6 +107,7 @@ func (r *Reset) Plan() lifecycle.Plan {
 		run       func(context.Context) error
 	}{
 		{resetStep, "move pods to other nodes", shortTime, r.leave},
+		{"reset/etcd", "leave the cluster's etcd", shortTime, r.leaveEtcd},
 		{"reset/kubeadm", "undo what kubeadm did", 2 * shortTime, r.kubeadm},
 		{"reset/services", "stop services", shortTime, r.services},
 		{"reset/containers", "end containers", shortTime, r.containers},
@@ -218,20 +221,44 @@ func (r *Reset) explain(different []baseline.Left) {
 	}
 }
 
+// Check refuses to reset a control plane without which the others could decide nothing any more, unless that is forced.
+func (r *Reset) Check(ctx context.Context) error {
+	if r.options.Force {
+		return nil
+	}
+	var majority *cluster.MajorityError
+	err := cluster.CheckLeave(ctx, r.node)
+	if errors.As(err, &majority) {
+		return fmt.Errorf("without this control plane the cluster would stop: %w; start their hosts, or take those that are gone for good out with 'sealift node remove NAME'; --force resets this one nevertheless", err)
+	}
+	return err
+}
+
 // leave moves pods away. It is no use on the only node, where nothing could go.
 func (r *Reset) leave(ctx context.Context) error {
 	var err error
 	if r.member, err = cluster.Membership(ctx, r.node, r.log); err != nil {
 		fmt.Fprintln(r.log, err)
 		r.member = nil
-		r.leaves("node "+r.node, "the cluster did not answer; if it has other nodes, run there: kubectl delete node %s", r.node)
+		r.leaves("node "+r.node, "the cluster did not answer; if it has other control planes, run on one: sealift node remove %s", r.node)
 		return nil
 	}
-	if r.member == nil || r.member.Alone() {
+	if r.member == nil || r.member.Alone() || r.options.Force {
 		return nil
 	}
 	if err := r.member.Drain(ctx); err != nil {
 		r.leaves("pods of this node", "%v", err)
+	}
+	return nil
+}
+
+func (r *Reset) leaveEtcd(ctx context.Context) error {
+	if r.member == nil {
+		return nil
+	}
+	if err := r.member.LeaveEtcd(ctx); err != nil {
+		fmt.Fprintln(r.log, err)
+		r.leaves("etcd member "+r.node, "is still one of the cluster's: %v; on another control plane run: sealift node remove %s", err, r.node)
 	}
 	return nil
 }
@@ -247,7 +274,7 @@ func (r *Reset) kubeadm(ctx context.Context) error {
 	}
 	if err := r.member.Forget(ctx); err != nil {
 		fmt.Fprintln(r.log, err)
-		r.leaves("node "+r.node, "is still in the cluster's list, from which it may not take itself; on a control plane run: kubectl delete node %s", r.node)
+		r.leaves("node "+r.node, "is still in the cluster's list, from which it may not take itself; on a control plane run: sealift node remove %s", r.node)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
@@ -145,6 +146,14 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	}
 	c.APIServers, err = balancer.Discover(ctx, a.Client)
 	return c, err
+}
+
+// Remains are what the cluster has of another node.
+func (a Administrator) Remains(ctx context.Context, node string) (*cluster.Remains, error) {
+	if own, err := host.Name(); err != nil || own == node {
+		return nil, errors.Join(fmt.Errorf("node %s is this host; it leaves the cluster with 'sealift reset'", node), err)
+	}
+	return cluster.FindRemains(ctx, a.Client, node)
 }
 
 // Share serves hosts that join, until ctx ends.

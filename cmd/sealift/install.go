@@ -157,14 +157,19 @@ func (a *app) tellOfInterruption(ctx context.Context) (stop func() bool) {
 	})
 }
 
+// canAsk says whether there is somebody who can answer.
+func (a *app) canAsk() bool {
+	f, ok := a.in.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 // confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.
 func (a *app) confirm(question string) bool {
-	f, ok := a.in.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
+	if !a.canAsk() {
 		return true
 	}
 	fmt.Fprintf(a.errOut, "%s (y/N) ", question)
-	answer, _ := bufio.NewReader(f).ReadString('\n')
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
 }
 

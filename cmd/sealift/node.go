@@ -2,16 +2,23 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/installer"
 )
 
-// nodeCommand has what services of a node run. People have no use for it.
 func (a *app) nodeCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "node", Short: "Run what services of a node run", Hidden: true}
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Take a node whose host is gone out of the cluster",
+		Long:  "Take a node whose host is gone for good out of the cluster. A host that still works leaves with 'sealift reset'.",
+	}
+	cmd.AddCommand(a.nodeRemoveCommand())
 	for _, service := range []struct {
 		use, short string
 		run        func(context.Context, string, *slog.Logger) error
@@ -20,7 +27,8 @@ func (a *app) nodeCommand() *cobra.Command {
 		{"share", "Serve hosts that join the cluster", installer.Share},
 	} {
 		var root string
-		one := &cobra.Command{Use: service.use, Short: service.short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+		// services of a node run it; people have no use for it
+		one := &cobra.Command{Use: service.use, Short: service.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
 			log := slog.New(slog.NewTextHandler(a.errOut, nil)) // the journal of systemd keeps all of it
 			return service.run(cmd.Context(), root, log)
 		}}
@@ -28,4 +36,70 @@ func (a *app) nodeCommand() *cobra.Command {
 		cmd.AddCommand(one)
 	}
 	return cmd
+}
+
+type nodeRemoveOptions struct {
+	plan   bool
+	yes    bool
+	force  bool
+	format string
+}
+
+func (a *app) nodeRemoveCommand() *cobra.Command {
+	var o nodeRemoveOptions
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a node whose host is gone for good out of the cluster",
+		Long: `Take a node whose host is gone for good out of the cluster: its member of etcd, which counts for the majority as long
+as it is one, the node, its pods, and its place on the list of API servers. It runs on a control plane, as root.
+
+A node that is alive is refused: 'sealift reset' on its host lets it leave. So is one without which the members of etcd
+that answer would be no majority. Should the host come back, run 'sealift reset --yes' there.`,
+		Example: `  sealift node remove host-2 --plan
+  sealift node remove host-2 --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.nodeRemove(cmd.Context(), args[0], o) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.plan, "plan", false, "say what the cluster has of the node, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.force, "force", false, "remove a node that is alive, too")
+	addOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a *app) nodeRemove(ctx context.Context, name string, o nodeRemoveOptions) error {
+	admin, err := installer.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	remains, err := admin.Remains(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o.format == "json" && o.plan {
+		return a.printJSON(remains)
+	}
+	if o.plan {
+		fmt.Fprintln(a.out, strings.Join(remains.Lines(), "\n"))
+		return nil
+	}
+	if !o.yes && !a.canAsk() {
+		return usageError("nobody can be asked here: give --yes to remove node %s, or --plan to see what that would do", name)
+	}
+	if err := remains.Check(ctx, o.force); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
+	if !o.yes && !a.confirm(fmt.Sprintf("%s\nRemove all of this for good?", strings.Join(remains.Lines(), "\n"))) {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	events := a.out
+	if o.format == "json" {
+		events = a.errOut
+	}
+	err = remains.Remove(ctx, func(line string) { fmt.Fprintln(events, line) })
+	if err == nil && o.format == "json" {
+		err = a.printJSON(remains)
+	}
+	return err
 }

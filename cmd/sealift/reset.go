@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/baseline"
@@ -34,10 +32,14 @@ func (a *app) resetCommand() *cobra.Command {
 the cluster, and what the install changed on the host becomes what it was: packages, services, files, networks,
 firewall rules, settings of the kernel, swap. A file that someone else changed since is kept.
 
+Of several control planes one can be reset while the others, without it, still have a majority in etcd. --force resets it
+in any case, and does not wait for pods to move.
+
 The data of volumes on this host are removed, too, unless --keep-data is given. At the end stands what is not as
 it was before, and why. A reset that was interrupted is finished by the same command.`,
 		Example: `  sealift reset --plan
-  sealift reset --yes --keep-data`,
+  sealift reset --yes --keep-data
+  sealift reset --yes --force`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
@@ -49,6 +51,7 @@ it was before, and why. A reset that was interrupted is finished by the same com
 	flags.BoolVar(&o.plan, "plan", false, "say what would be done, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the folders in which volumes have their data")
+	flags.BoolVar(&o.Force, "force", false, "do not move pods, and reset a control plane without which the cluster stops")
 	addOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -69,8 +72,11 @@ func (a *app) reset(ctx context.Context, o resetOptions) (err error) {
 	if o.plan {
 		return a.printResetPlan(r, o.format)
 	}
+	if err := r.Check(ctx); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
 	if !o.yes {
-		if f, ok := a.in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
+		if !a.canAsk() {
 			return usageError("nobody can be asked here: give --yes to reset this host, or --plan to see what that would do")
 		}
 		question := "Reset this host?"

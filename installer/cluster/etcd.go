@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
@@ -20,37 +22,32 @@ import (
 // etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
 const etcdPKI = "/etc/kubernetes/pki/etcd"
 
-// etcdTime bounds the wait for the members of a cluster, which vote about who leaves.
-const etcdTime = time.Minute
+// ownEtcd is the member on this host.
+const ownEtcd = "https://127.0.0.1:2379"
 
-// leaveEtcd takes the host's member out of the cluster's etcd, if it has one: a member that has voted and lost its disk would
-// count for the majority and never vote again. kubeadm does so for nodes that it finds in the cluster, which a node in the
-// middle of a join is not.
-func (k Kubeadm) leaveEtcd(ctx context.Context) error {
+// etcdTime bounds the wait for the members of a cluster, which vote about who leaves, and answerTime that for one of them.
+const (
+	etcdTime   = time.Minute
+	answerTime = 3 * time.Second
+	dialTime   = 10 * time.Second
+	retryPause = time.Second
+)
+
+// etcd is that of a cluster, as a client of its members.
+type etcd struct{ *clientv3.Client }
+
+// openEtcd makes a client with the credentials that a control plane has; without them it is fs.ErrNotExist.
+func openEtcd(ctx context.Context, endpoints ...string) (*etcd, error) {
 	config, err := etcdCredentials(etcdPKI)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
 	if err != nil {
-		return fmt.Errorf("the credentials for etcd: %w", err)
+		return nil, fmt.Errorf("the credentials for etcd: %w", err)
 	}
-	own := net.JoinHostPort(k.Variables["PRIVATE_ADDRESS"], "2380")
-	var endpoints []string
-	for _, server := range k.APIServers {
-		host, _, err := net.SplitHostPort(server)
-		if err == nil && host != k.Variables["PRIVATE_ADDRESS"] {
-			endpoints = append(endpoints, "https://"+net.JoinHostPort(host, "2379"))
-		}
-	}
-	if len(endpoints) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, etcdTime)
-	defer cancel()
-	if err := removeMember(ctx, config, endpoints, "https://"+own); err != nil {
-		return fmt.Errorf("take this host's member out of etcd at %s: %w", strings.Join(endpoints, ", "), err)
-	}
-	return nil
+	return newEtcd(ctx, config, endpoints...)
+}
+
+func newEtcd(ctx context.Context, config *tls.Config, endpoints ...string) (*etcd, error) {
+	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Context: ctx, DialTimeout: dialTime, Logger: zap.NewNop()})
+	return &etcd{client}, err
 }
 
 func etcdCredentials(dir string) (*tls.Config, error) {
@@ -66,25 +63,197 @@ func etcdCredentials(dir string) (*tls.Config, error) {
 	return info.ClientConfig()
 }
 
-// removeMember removes the member that others reach at the peer URL. No such member is no error.
-func removeMember(ctx context.Context, config *tls.Config, endpoints []string, peer string) error {
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, TLS: config, Context: ctx, DialTimeout: dialTime, Logger: zap.NewNop()})
-	if err != nil {
-		return err
+// etcdMember is a member of etcd.
+type etcdMember struct {
+	id      uint64
+	name    string   // of its node; "" until it has started
+	peers   []string // where other members reach it
+	clients []string
+	votes   bool
+	answers bool
+}
+
+func (m etcdMember) String() string {
+	if m.name != "" {
+		return m.name
 	}
-	defer client.Close()
-	list, err := client.MemberList(ctx)
-	if err != nil {
-		return err
+	return strings.Join(m.peers, ",")
+}
+
+// address is that of the member's host.
+func (m etcdMember) address() string {
+	if len(m.peers) == 0 {
+		return ""
 	}
-	for _, m := range list.Members {
-		if slices.Contains(m.PeerURLs, peer) {
-			if _, err := client.MemberRemove(ctx, m.ID); err != nil {
-				return err
-			}
+	u, err := url.Parse(m.peers[0])
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// members lists the members as the majority knows them, and asks each whether it is there. What one alone knows may be old: it may
+// have been taken out itself. That counts only for telling who is silent, in a MajorityError.
+func (e *etcd) members(ctx context.Context) ([]etcdMember, error) {
+	members, err := e.list(ctx)
+	if err != nil {
+		known, knownErr := e.list(ctx, clientv3.WithSerializable())
+		if silent := checkMajority(known); knownErr == nil && silent != nil {
+			return nil, silent
 		}
+		return nil, fmt.Errorf("list the members of etcd: %w", err)
+	}
+	return members, nil
+}
+
+func (e *etcd) list(ctx context.Context, options ...clientv3.OpOption) ([]etcdMember, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*answerTime)
+	defer cancel()
+	list, err := e.MemberList(ctx, options...)
+	if err != nil {
+		return nil, err
+	}
+	members := make([]etcdMember, len(list.Members))
+	var all sync.WaitGroup
+	for i, m := range list.Members {
+		members[i] = etcdMember{id: m.ID, name: m.Name, peers: m.PeerURLs, clients: m.ClientURLs, votes: !m.IsLearner}
+		all.Go(func() { members[i].answers = e.answers(ctx, m.ClientURLs) })
+	}
+	all.Wait()
+	return members, nil
+}
+
+func (e *etcd) answers(ctx context.Context, endpoints []string) bool {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return slices.ContainsFunc(endpoints, func(endpoint string) bool {
+		_, err := e.Status(ctx, endpoint)
+		return err == nil
+	})
+}
+
+// memberOf finds the member of a node, by the address if it never came to have a name.
+func memberOf(members []etcdMember, node, address string) (etcdMember, bool) {
+	i := slices.IndexFunc(members, func(m etcdMember) bool {
+		return m.name == node || m.name == "" && address != "" && m.address() == address
+	})
+	if i < 0 {
+		return etcdMember{}, false
+	}
+	return members[i], true
+}
+
+// without lists all members but one.
+func without(members []etcdMember, gone etcdMember) []etcdMember {
+	return slices.DeleteFunc(slices.Clone(members), func(m etcdMember) bool { return m.id == gone.id })
+}
+
+// MajorityError says that the members of etcd that answer are no majority, without which it decides nothing.
+type MajorityError struct {
+	Members int
+	Silent  []string // who do not answer
+}
+
+func (e *MajorityError) Error() string {
+	return fmt.Sprintf("of %d members of etcd no majority answers; silent: %s", e.Members, strings.Join(e.Silent, ", "))
+}
+
+func checkMajority(members []etcdMember) error {
+	var voters int
+	var silent []string
+	for _, m := range members {
+		if !m.votes {
+			continue
+		}
+		voters++
+		if !m.answers {
+			silent = append(silent, m.String())
+		}
+	}
+	if voters-len(silent) > voters/2 {
+		return nil
+	}
+	return &MajorityError{voters, silent}
+}
+
+// leave takes the member of a node out, if there is one, and tries until ctx ends: members that came lately count as ill for some
+// seconds, and a leader that goes leaves the others without one for a moment. The last member stays.
+func (e *etcd) leave(ctx context.Context, node, address string) error {
+	var last error
+	for {
+		err := e.tryLeave(ctx, node, address)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil { // the end of the time says less than what came before
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+func (e *etcd) tryLeave(ctx context.Context, node, address string) error {
+	members, err := e.members(ctx)
+	if err != nil {
+		return err
+	}
+	gone, there := memberOf(members, node, address)
+	others := without(members, gone)
+	if !there || len(others) == 0 {
+		return nil
+	}
+	if err := checkMajority(others); err != nil {
+		return fmt.Errorf("without %s: %w", gone, err)
+	}
+	var endpoints []string
+	for _, m := range others { // one that leaves may not live to tell
+		if m.answers {
+			endpoints = append(endpoints, m.clients...)
+		}
+	}
+	e.SetEndpoints(endpoints...)
+	ctx, cancel := context.WithTimeout(ctx, etcdTime/3)
+	defer cancel()
+	if _, err := e.MemberRemove(ctx, gone.id); err != nil {
+		return fmt.Errorf("take %s out of etcd: %w", gone, err)
 	}
 	return nil
 }
 
-const dialTime = 10 * time.Second
+// leaveEtcd takes the member of a host in the middle of a join out of the cluster's etcd, if it has one: a member that has voted
+// and lost its disk would count for the majority and never vote again. kubeadm does so for nodes that it finds in the cluster,
+// which such a node is not.
+func (k Kubeadm) leaveEtcd(ctx context.Context, node string) error {
+	var endpoints []string
+	for _, server := range k.APIServers {
+		host, _, err := net.SplitHostPort(server)
+		if err == nil && host != k.Variables["PRIVATE_ADDRESS"] {
+			endpoints = append(endpoints, etcdEndpoint(host))
+		}
+	}
+	if len(endpoints) == 0 {
+		return nil
+	}
+	return leaveEtcd(ctx, node, k.Variables["PRIVATE_ADDRESS"], endpoints...)
+}
+
+func etcdEndpoint(host string) string { return "https://" + net.JoinHostPort(host, "2379") }
+
+// leaveEtcd takes the member of a node out, through members at the endpoints. Without credentials there is none.
+func leaveEtcd(ctx context.Context, node, address string, endpoints ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, etcdTime)
+	defer cancel()
+	e, err := openEtcd(ctx, endpoints...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.leave(ctx, node, address)
+}

@@ -2,19 +2,27 @@ package cluster
 
 import (
 	"context"
-	"net"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
-
-	"go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/scratch"
 )
 
-// startEtcd runs an etcd of one member and gives its endpoint.
-func startEtcd(t *testing.T) string {
+// etcds are the members of one etcd, by the names of their nodes. Etcd insists on host:port in what it advertises; in a unix URL
+// that is a file in the working directory, which all of them and the test share.
+type etcds map[string]*daemon.Daemon
+
+func peerOf(name string) string   { return "unix://" + name + ":2380" }
+func clientOf(name string) string { return "unix://" + name + ":2379" }
+
+// startEtcds runs an etcd with the named members, and waits for a leader.
+func startEtcds(t *testing.T, names ...string) (etcds, *etcd) {
 	t.Helper()
 	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
 	if err != nil {
@@ -33,59 +41,151 @@ func startEtcd(t *testing.T) string {
 			t.Error(err)
 		}
 	})
-	const peer = "unix://peer:1"
-	etcd, err := daemon.Start(daemon.Command{Path: binary, Dir: dir.Path(), Log: dir.File("log"), Args: []string{
-		"--name=one", "--data-dir=" + dir.File("etcd"), "--unsafe-no-fsync",
-		"--listen-client-urls=unix://" + dir.File("etcd.sock"), "--advertise-client-urls=unix://etcd:1",
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=one=" + peer,
-	}})
-	if err != nil {
-		t.Fatal(err)
+	t.Chdir(dir.Path())
+	var initial, endpoints []string
+	for _, name := range names {
+		initial, endpoints = append(initial, name+"="+peerOf(name)), append(endpoints, clientOf(name))
 	}
-	t.Cleanup(etcd.Stop)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	if err := etcd.WaitReady(ctx, func(ctx context.Context) error {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", dir.File("etcd.sock"))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	}); err != nil {
-		t.Fatalf("%v\n%s", err, etcd.LogTail())
-	}
-	return "unix://" + dir.File("etcd.sock")
-}
-
-func TestAMemberThatNeverCameIsTakenOut(t *testing.T) {
-	endpoint := startEtcd(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Context: ctx})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	if _, err := client.MemberAddAsLearner(ctx, []string{"https://10.0.0.2:2380"}); err != nil {
-		t.Fatal(err)
-	}
-	for _, row := range []struct {
-		peer string
-		left int
-	}{
-		{"https://10.0.0.3:2380", 2}, // of nobody
-		{"https://10.0.0.2:2380", 1},
-		{"https://10.0.0.2:2380", 1}, // is gone already
-	} {
-		if err := removeMember(ctx, nil, []string{endpoint}, row.peer); err != nil {
-			t.Fatalf("%s: %v", row.peer, err)
-		}
-		list, err := client.MemberList(ctx)
+	all := etcds{}
+	for _, name := range names {
+		all[name], err = daemon.Start(daemon.Command{Path: binary, Dir: dir.Path(), Log: dir.File(name + ".log"), Args: []string{
+			"--name=" + name, "--data-dir=" + dir.File(name), "--unsafe-no-fsync", "--initial-cluster=" + strings.Join(initial, ","),
+			"--listen-client-urls=" + clientOf(name), "--advertise-client-urls=" + clientOf(name),
+			"--listen-peer-urls=" + peerOf(name), "--initial-advertise-peer-urls=" + peerOf(name),
+		}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(list.Members) != row.left {
-			t.Errorf("after %s: %v", row.peer, list.Members)
+		t.Cleanup(all[name].Stop)
+	}
+	e, err := newEtcd(t.Context(), nil, endpoints...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	eventually(t, "all members answer", func(ctx context.Context) error {
+		members, err := e.members(ctx)
+		if err != nil || slices.ContainsFunc(members, func(m etcdMember) bool { return !m.answers }) {
+			return fmt.Errorf("%+v %w", members, err)
+		}
+		return nil
+	})
+	eventually(t, "it takes a value", e.writes)
+	return all, e
+}
+
+// writes wants the members to decide something together.
+func (e *etcd) writes(ctx context.Context) error {
+	_, err := e.Put(ctx, "key", "value")
+	return err
+}
+
+// eventually waits generously.
+func eventually(t *testing.T, what string, is func(context.Context) error) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err = is(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+	}
+	t.Fatalf("not after two minutes: %s: %v", what, err)
+}
+
+func (e *etcd) leader(t *testing.T) string {
+	t.Helper()
+	members, err := e.members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		status, err := e.Status(t.Context(), m.clients[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Leader == m.id {
+			return m.name
+		}
+	}
+	t.Fatal("no leader")
+	return ""
+}
+
+func (e *etcd) names(t *testing.T) (names []string) {
+	t.Helper()
+	members, err := e.members(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range members {
+		names = append(names, m.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestTheLeaderOfEtcdLeavesUntilOneMemberIsLeft(t *testing.T) {
+	all, e := startEtcds(t, "a", "b", "c")
+	for left := 2; left > 0; left-- {
+		leader := e.leader(t)
+		if err := e.leave(t.Context(), leader, ""); err != nil {
+			t.Fatal(err)
+		}
+		all[leader].Stop()
+		if names := e.names(t); len(names) != left || slices.Contains(names, leader) {
+			t.Errorf("after %s left: %v", leader, names)
+		}
+		eventually(t, "the others go on", e.writes)
+	}
+	last := e.names(t)
+	if err := e.leave(t.Context(), last[0], ""); err != nil {
+		t.Error(err)
+	}
+	if names := e.names(t); !slices.Equal(names, last) {
+		t.Errorf("the last member left: %v", names)
+	}
+}
+
+func TestNoMemberLeavesThatTheOthersNeed(t *testing.T) {
+	all, e := startEtcds(t, "a", "b", "c")
+	all["c"].Stop()
+	var majority *MajorityError
+	if err := e.tryLeave(t.Context(), "b", ""); !errors.As(err, &majority) || !slices.Equal(majority.Silent, []string{"c"}) || majority.Members != 2 {
+		t.Errorf("got %v", err)
+	}
+	if err := e.leave(t.Context(), "c", ""); err != nil { // the dead one may
+		t.Error(err)
+	}
+	if names := e.names(t); !slices.Equal(names, []string{"a", "b"}) {
+		t.Errorf("members are %v", names)
+	}
+	all["b"].Stop()
+	if err := e.tryLeave(t.Context(), "b", ""); !errors.As(err, &majority) || !slices.Equal(majority.Silent, []string{"b"}) || majority.Members != 2 {
+		t.Errorf("without a majority: %v", err)
+	}
+}
+
+func TestAMemberThatNeverCameIsTakenOut(t *testing.T) {
+	_, e := startEtcds(t, "a")
+	if _, err := e.MemberAddAsLearner(t.Context(), []string{"https://10.0.0.2:2380"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		address string
+		left    int
+	}{
+		{"10.0.0.3", 2}, // of nobody
+		{"10.0.0.2", 1},
+		{"10.0.0.2", 1}, // is gone already
+	} {
+		if err := e.leave(t.Context(), "b", row.address); err != nil {
+			t.Fatalf("%s: %v", row.address, err)
+		}
+		if names := e.names(t); len(names) != row.left {
+			t.Errorf("after %s: %v", row.address, names)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 			fmt.Fprintln(k.Output, err)
 		}
 	}
-	if err := k.leaveEtcd(ctx); err != nil {
+	if err := k.leaveEtcd(ctx, node); err != nil {
 		return err
 	}
 	return run(ctx, k.Output, "kubeadm", "reset", "--force")

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -43,6 +45,7 @@ type Member struct {
 	Node string
 	// Others are the cluster's other nodes, as far as this node may know of them.
 	Others  []string
+	known   bool // by the cluster: someone may have taken it off the list already
 	worker  bool // it has no more than its own credentials, so that the control plane is elsewhere
 	config  *rest.Config
 	servers []string // of the API, other than this node's
@@ -83,8 +86,11 @@ func (m *Member) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := client.Resource(nodesResource).Get(ctx, m.Node, metav1.GetOptions{}); err != nil {
-		return fmt.Errorf("the cluster does not know this node, or does not answer: %w", err)
+	switch _, err := client.Resource(nodesResource).Get(ctx, m.Node, metav1.GetOptions{}); {
+	case err == nil:
+		m.known = true
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("the cluster does not answer: %w", err)
 	}
 	nodes, err := client.Resource(nodesResource).List(ctx, metav1.ListOptions{})
 	if err == nil {
@@ -128,6 +134,9 @@ func apiServers(endpoints []unstructured.Unstructured) (servers []string) {
 // Drain keeps new pods from this node and moves those that it has, as their disruption budgets allow. Pods of DaemonSets and
 // of the node itself stay. What does not go in time is named in the error.
 func (m *Member) Drain(ctx context.Context) error {
+	if !m.known {
+		return nil
+	}
 	client, err := m.client(m.config)
 	if err != nil {
 		return err
@@ -190,6 +199,9 @@ func evict(ctx context.Context, client dynamic.Interface, pod unstructured.Unstr
 
 // Forget removes the node from the cluster's list, when nothing runs on it any more: from an API server that is not on it.
 func (m *Member) Forget(ctx context.Context) error {
+	if !m.known {
+		return nil
+	}
 	var errs []error
 	for _, server := range append([]string{m.config.Host}, m.servers...) {
 		config := rest.CopyConfig(m.config)
@@ -210,8 +222,45 @@ func (m *Member) Forget(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// Reset undoes what kubeadm did to this node, and takes its etcd out of the cluster's. Where there is no kubeadm, or it did
-// nothing, nothing happens.
+// CheckLeave says whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node
+// is none of its members any more, nothing is lost.
+func CheckLeave(ctx context.Context, node string) error {
+	e, err := openEtcd(ctx, ownEtcd)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	members, err := e.members(ctx)
+	if err != nil {
+		return nil //nolint:nilerr // as said
+	}
+	own, there := memberOf(members, node, "")
+	others := without(members, own)
+	if !there || len(others) == 0 {
+		return nil
+	}
+	return checkMajority(others)
+}
+
+// LeaveEtcd takes this node's member out of the cluster's etcd, if it has one and there are others. It comes before the end of
+// what runs here: of two members, the one that is left could not decide it alone.
+func (m *Member) LeaveEtcd(ctx context.Context) error {
+	endpoints := []string{ownEtcd}
+	for _, server := range m.servers {
+		u, err := url.Parse(server)
+		if err != nil {
+			return err
+		}
+		endpoints = append(endpoints, etcdEndpoint(u.Hostname()))
+	}
+	return leaveEtcd(ctx, m.Node, "", endpoints...)
+}
+
+// Reset undoes what kubeadm did to this node. Where there is no kubeadm, or it did nothing, nothing happens. What it does about
+// etcd is left out: it would go on with a member that could not leave, and would wait for one that has left.
 func Reset(ctx context.Context, output io.Writer) error {
 	if _, err := exec.LookPath("kubeadm"); err != nil {
 		return nil //nolint:nilerr // then it has done nothing
@@ -219,5 +268,5 @@ func Reset(ctx context.Context, output io.Writer) error {
 	if _, err := os.Stat("/etc/kubernetes"); err != nil {
 		return nil //nolint:nilerr // likewise
 	}
-	return run(ctx, output, "kubeadm", "reset", "--force")
+	return run(ctx, output, "kubeadm", "reset", "--force", "--skip-phases=remove-etcd-member")
 }

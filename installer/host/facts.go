@@ -21,7 +21,7 @@ type Facts struct {
 	Distribution string         `json:"distribution"` // ID of os-release(5), such as debian
 	Version      string         `json:"version"`      // VERSION_ID of os-release(5), such as 12
 	Platform     string         `json:"platform"`     // such as linux/amd64
-	Hostname     string         `json:"hostname"`     // lower case, as Kubernetes names the node
+	Hostname     string         `json:"hostname"`     // as Name has it
 	Address      netip.Addr     `json:"address"`      // that other nodes reach; invalid when there is none
 	Routes       []netip.Prefix `json:"routes"`       // that the host uses
 	// CgroupDriver is systemd, or cgroupfs where systemd's slices cannot be used: on cgroup v1.
@@ -52,11 +52,9 @@ func Discover() (Facts, error) {
 	}
 	f := Facts{Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	f.Distribution, f.Version = parseOSRelease(release)
-	hostname, err := os.Hostname()
-	if err != nil {
+	if f.Hostname, err = Name(); err != nil {
 		return Facts{}, err
 	}
-	f.Hostname = strings.ToLower(hostname)
 	if f.Routes, err = routes(); err != nil {
 		return Facts{}, err
 	}
@@ -70,6 +68,12 @@ func Discover() (Facts, error) {
 	}
 	f.CanLowerOOMScore, err = hasCapability(unix.CAP_SYS_RESOURCE)
 	return f, err
+}
+
+// Name is the host's, in lower case, as Kubernetes names the node.
+func Name() (string, error) {
+	name, err := os.Hostname()
+	return strings.ToLower(name), err
 }
 
 // parseOSRelease reads os-release(5): assignments with optional quotes.

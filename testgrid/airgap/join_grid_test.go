@@ -12,7 +12,8 @@ import (
 )
 
 // TestClusterOutlivesAControlPlane makes a cluster of three control planes and two workers, of which one host has the bundle
-// and the others have a command each, and takes the host with the bundle off the network.
+// and the others have a command each. It takes the host with the bundle off the network, and out of the cluster, lets another
+// take its place, and lets a control plane leave and come back.
 func TestClusterOutlivesAControlPlane(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
@@ -22,7 +23,7 @@ func TestClusterOutlivesAControlPlane(t *testing.T) {
 	for _, row := range []struct {
 		host, from node
 		flags      string
-	}{{second, first, "--control-plane"}, {third, first, "--control-plane"}, {worker, first, ""}, {other, third, ""}} {
+	}{{second, first, controlPlane}, {third, first, controlPlane}, {worker, first, ""}, {other, third, ""}} {
 		command := row.from.joinCommand(row.flags)
 		row.host.must(command)
 		row.host.keepsNoSecrets(command)
@@ -33,21 +34,32 @@ func TestClusterOutlivesAControlPlane(t *testing.T) {
 	for _, n := range []node{second, third, worker, other} {
 		n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	}
+	second.refuses("sealift node remove --yes "+first.Name(), 1, "its etcd answers")
+	second.refuses("sealift node remove --yes "+worker.Name(), 1, "its kubelet reports")
 
 	first.must("ip link set host0 down")
 	second.must(kubectl + "wait --for=condition=Ready=Unknown node/" + first.Name() + " --timeout=300s")
-	for _, n := range []node{second, third} {
-		n.must(kubectl + "get --raw /readyz")
-	}
+	t.Logf("one control plane is cut off:\n%s", third.must(kubectl+"get nodes -o wide; "+kubectl+"get --raw /readyz"))
 	for i, n := range []node{second, worker, other} {
 		runsPod(second, n, i)
 	}
-	late.must(second.joinCommand(""))
-	third.must(kubectl + "wait --for=condition=Ready node/" + late.Name() + " --timeout=180s")
-	third.pulled()
+	second.refuses("sealift reset --yes", 1, "the cluster would stop")
+	t.Log(second.must("sealift node remove --yes " + first.Name()))
+	second.hasMembers(2)
+	late.must(second.joinCommand(controlPlane))
+	late.hasMembers(3)
+	late.hasNodes(5)
+	late.pulled()
 
-	first.must("ip link set host0 up")
-	first.hasNodes(6)
+	t.Log(third.must("sealift reset --yes 2>&1"))
+	late.hasMembers(2)
+	late.hasNodes(4)
+	third.must(late.joinCommand(controlPlane))
+	first.must("ip link set host0 up; sealift reset --yes")
+	first.must(late.joinCommand(""))
+	third.hasMembers(3)
+	third.hasNodes(6)
+	third.pulled()
 }
 
 // TestKilledJoinOfAControlPlaneGoesOn joins a control plane with a command that is killed again and again.
@@ -55,7 +67,7 @@ func TestKilledJoinOfAControlPlaneGoesOn(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first, second := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
 	first.must(install)
-	command := first.joinCommand("--control-plane")
+	command := first.joinCommand(controlPlane)
 	killedJoin(second, command)
 	second.keepsNoSecrets(command)
 	first.hasMembers(2)
@@ -84,6 +96,9 @@ func killedJoin(n node, command string) {
 		n.t.Errorf("second run:\n%s", out)
 	}
 }
+
+// controlPlane is what makes the command for one more.
+const controlPlane = "--control-plane"
 
 // hasMembers wants etcd to have so many members, all of them voters that have started.
 func (n node) hasMembers(want int) {

@@ -55,14 +55,14 @@ func workerLeaves(first, worker node, bare []string) {
 		worker.t.Errorf("the host is not what it was:\n%s\nreset said:\n%s", strings.Join(diff, "\n"), out)
 	}
 	name := strings.TrimSpace(worker.must("hostname"))
-	command := "kubectl delete node " + name
+	command := "sealift node remove " + name
 	if !strings.Contains(out, command) || strings.Contains(out, "pods of this node") {
 		worker.t.Errorf("the reset of a worker said:\n%s", out)
 	}
 	if got := first.must(kubectl + "get node " + name + " -o jsonpath={.spec.unschedulable}"); got != "true" {
 		worker.t.Errorf("pods may still go to the node that left: unschedulable is %q", got)
 	}
-	first.must("KUBECONFIG=/etc/kubernetes/admin.conf " + command)
+	first.must(command + " --yes")
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready node/" + name + " --timeout=180s")
 }

@@ -1,0 +1,277 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/installer/balancer"
+)
+
+// How long a node that counts as Ready has to show that it is (a kubelet renews its lease every ten seconds), and how long an API
+// server may stay on the list of those that there are (its lease is good for fifteen).
+const (
+	beatTime   = 25 * time.Second
+	forgetTime = time.Minute
+)
+
+// Remains are what a cluster has of a node that is to be taken out from another one, since its host is gone for good.
+type Remains struct {
+	Node      string   `json:"node"`
+	Known     bool     `json:"known"`               // among the nodes
+	Ready     bool     `json:"ready"`               // as the cluster believes, which takes a while to notice
+	Member    string   `json:"member,omitempty"`    // of etcd, as the others reach it
+	Answers   bool     `json:"answers,omitempty"`   // that member
+	Pods      []string `json:"pods"`                // that are bound to the node
+	APIServer string   `json:"apiServer,omitempty"` // on the list that the nodes' balancers read
+	// Broken says why etcd could not decide to go on without the member; "" when it can.
+	Broken string `json:"broken,omitempty"`
+
+	client  kubernetes.Interface
+	address string
+}
+
+// FindRemains looks for what the cluster has of a node. The caller's host is a control plane.
+func FindRemains(ctx context.Context, client kubernetes.Interface, node string) (*Remains, error) {
+	r := &Remains{Node: node, Pods: []string{}, client: client}
+	members, err := ownMembers(ctx)
+	var majority *MajorityError
+	if errors.As(err, &majority) { // the API would say nothing of use, late
+		return nil, fmt.Errorf("%w; nothing can be taken out of a cluster that has lost its majority: start one of these hosts", majority)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := r.findNode(ctx); err != nil {
+		return nil, err
+	}
+	member, there := memberOf(members, node, r.address)
+	if there {
+		r.Member, r.Answers = strings.Join(member.peers, ","), member.answers
+		if r.address == "" {
+			r.address = member.address()
+		}
+		if errors.As(checkMajority(without(members, member)), &majority) {
+			r.Broken = majority.Error()
+		}
+	}
+	if !there && !r.Known {
+		return nil, r.unknown(ctx)
+	}
+	r.APIServer, err = r.server(ctx)
+	return r, err
+}
+
+// ownMembers lists the members of this host's etcd; of a cluster with its etcd elsewhere there are none.
+func ownMembers(ctx context.Context) ([]etcdMember, error) {
+	e, err := openEtcd(ctx, ownEtcd)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer e.Close()
+	return e.members(ctx)
+}
+
+func (r *Remains) findNode(ctx context.Context) error {
+	found, err := r.client.CoreV1().Nodes().Get(ctx, r.Node, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for node %s: %w", r.Node, err)
+	}
+	r.Known = true
+	for _, c := range found.Status.Conditions {
+		r.Ready = r.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	}
+	for _, a := range found.Status.Addresses {
+		if a.Type == corev1.NodeInternalIP && r.address == "" {
+			r.address = a.Address
+		}
+	}
+	pods, err := r.pods(ctx)
+	for _, pod := range pods {
+		r.Pods = append(r.Pods, pod.Namespace+"/"+pod.Name)
+	}
+	return err
+}
+
+func (r *Remains) pods(ctx context.Context) ([]corev1.Pod, error) {
+	list, err := r.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + r.Node})
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", r.Node, err)
+	}
+	return list.Items, nil
+}
+
+func (r *Remains) unknown(ctx context.Context) error {
+	var names []string
+	list, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err == nil {
+		for _, n := range list.Items {
+			names = append(names, n.Name)
+		}
+	}
+	return errors.Join(fmt.Errorf("the cluster knows no node %s; its nodes are: %s", r.Node, strings.Join(names, ", ")), err)
+}
+
+// server gives the node's API server on the list that balancers read, if it is there.
+func (r *Remains) server(ctx context.Context) (string, error) {
+	servers, err := balancer.Discover(ctx, r.client)
+	for _, server := range servers {
+		if host, _, err := net.SplitHostPort(server); err == nil && host == r.address {
+			return server, nil
+		}
+	}
+	return "", err
+}
+
+// Check refuses to take out a node that is there, and one without which etcd could decide nothing. It may have to wait: a host that
+// went down some moments ago counts as Ready, too.
+func (r *Remains) Check(ctx context.Context, force bool) error {
+	if r.Broken != "" {
+		return fmt.Errorf("without node %s the cluster would stop: %s; start one of these hosts first", r.Node, r.Broken)
+	}
+	if force {
+		return nil
+	}
+	alive := ""
+	if r.Answers {
+		alive = "its etcd answers"
+	} else if r.Ready {
+		reports, err := r.reports(ctx)
+		if err != nil {
+			return err
+		}
+		if reports {
+			alive = "its kubelet reports"
+		}
+	}
+	if alive == "" {
+		return nil
+	}
+	return fmt.Errorf("node %s is alive: %s; run 'sealift reset' there, or give --force if that cannot be done", r.Node, alive)
+}
+
+// reports says whether the kubelet renews the node's lease.
+func (r *Remains) reports(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, beatTime)
+	defer cancel()
+	first := ""
+	for {
+		lease, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, r.Node, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return false, nil
+		case ctx.Err() != nil:
+			return false, nil //nolint:nilerr // it has had its time
+		case err != nil:
+			return false, fmt.Errorf("whether node %s reports: %w", r.Node, err)
+		case first == "":
+			first = lease.ResourceVersion
+		case lease.ResourceVersion != first:
+			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// Remove takes out what there is, the member of etcd first: as long as that counts, the loss of another could stop the cluster. It
+// tells what it does, line by line. Done again, it does what is left.
+func (r *Remains) Remove(ctx context.Context, say func(string)) error {
+	if r.Member != "" {
+		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd); err != nil {
+			return err
+		}
+		say("etcd goes on without " + r.Member)
+	}
+	if r.Known {
+		if err := r.client.CoreV1().Nodes().Delete(ctx, r.Node, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete node %s: %w", r.Node, err)
+		}
+		say("node " + r.Node + " is deleted")
+	}
+	if err := r.deletePods(ctx, say); err != nil {
+		return err
+	}
+	if r.APIServer == "" {
+		return nil
+	}
+	if err := r.waitForgotten(ctx); err != nil {
+		return err
+	}
+	say("API server " + r.APIServer + " is on no list any more")
+	return nil
+}
+
+// deletePods ends the waiting for pods whose kubelet will never tell that they ended. Those that it makes itself come back as long
+// as it is there.
+func (r *Remains) deletePods(ctx context.Context, say func(string)) error {
+	pods, err := r.pods(ctx)
+	if err != nil {
+		return err
+	}
+	now := int64(0)
+	for _, pod := range pods {
+		err := r.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("delete pod %s/%s of node %s: %w", pod.Namespace, pod.Name, r.Node, err)
+		}
+	}
+	if len(pods) > 0 {
+		say(fmt.Sprintf("%d of its pods are deleted", len(pods)))
+	}
+	return nil
+}
+
+// waitForgotten waits until the API server is off the list: the others take it off when its lease is over.
+func (r *Remains) waitForgotten(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, forgetTime)
+	defer cancel()
+	for {
+		server, err := r.server(ctx)
+		if err == nil && server == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("API server %s is still on the list after %v: its host works", r.APIServer, forgetTime), err)
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+// Lines say what there is, as a person reads it.
+func (r *Remains) Lines() []string {
+	var lines []string
+	if r.Member != "" {
+		lines = append(lines, "member of etcd at "+r.Member+": "+map[bool]string{true: "answers", false: "does not answer"}[r.Answers])
+	}
+	if r.Known {
+		lines = append(lines, "node "+r.Node+": "+map[bool]string{true: "counts as Ready", false: "is not Ready"}[r.Ready])
+	}
+	if len(r.Pods) > 0 {
+		slices.Sort(r.Pods)
+		lines = append(lines, fmt.Sprintf("%d pods: %s", len(r.Pods), strings.Join(r.Pods, ", ")))
+	}
+	if r.APIServer != "" {
+		lines = append(lines, "API server "+r.APIServer+" on the list of the nodes' balancers")
+	}
+	return lines
+}
