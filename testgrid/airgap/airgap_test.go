@@ -72,13 +72,6 @@ func refusals(n node) {
 	}
 }
 
-// interrupted kills an install in its middle: kubeadm is at work.
-func interrupted(n node) {
-	n.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c '" + install + "'")
-	n.must("for i in $(seq 1800); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
-	n.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
-}
-
 // cluster looks at what the install made.
 func cluster(n node) {
 	if got := n.must(kubectl + "get nodes --no-headers"); !strings.Contains(got, " Ready ") {

@@ -4,7 +4,6 @@ package airgap_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -31,10 +30,8 @@ func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := node{n.Host, t}
-			n.must("if command -v sealift; then sealift reset --yes; fi")
-			if diff := differences(bare, n.state(), append(notTakenBack(), notOfTheInstall()...)...); len(diff) > 0 {
-				t.Fatalf("after the reset the host is not what it was:\n%s", strings.Join(diff, "\n"))
-			}
+			n.must("cp /usr/local/bin/sealift /tmp/sealift; /tmp/sealift reset --yes")
+			n.isBare(bare)
 			row.interrupt(n)
 			n.must(install)
 			if diff := differences(undisturbed, n.settled()); len(diff) > 0 {
@@ -46,37 +43,56 @@ func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
 	cluster(n)
 }
 
-// TestHalfInstalledHostIsReset kills an install in several phases, and takes back what there is of it.
+// TestHalfInstalledHostIsReset kills an install in several phases, and takes back what there is of it, with a reset that is killed,
+// too. In the end an install is as good as on a new host.
 func TestHalfInstalledHostIsReset(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
-	for i, step := range []string{"node/sealift", "node/packages", "kubernetes/pre-init", "containerd/install", "kubernetes/images", "kubernetes/init", "flannel/install"} {
-		n.killAt(fmt.Sprintf("half-%d", i), step, time.Duration(i)*200*time.Millisecond)
-		reset := "tar xzf cluster.tar.gz --occurrence=1 -O bin/sealift >/tmp/sealift && chmod +x /tmp/sealift && /tmp/sealift reset --yes 2>&1"
-		out := n.must("cd /media/usb && " + reset)
-		if diff := differences(bare, n.state(), append(notTakenBack(), notOfTheInstall()...)...); len(diff) > 0 {
-			t.Errorf("killed at %s, the host is not what it was:\n%s\nreset said:\n%s", step, strings.Join(diff, "\n"), out)
+	n.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/tmp/sealift; chmod +x /tmp/sealift")
+	for i, step := range []string{
+		"node/sealift", "node/packages", "kubernetes/pre-init", "containerd/install", "kubernetes/images", "kubernetes/init", "kubernetes/init", "flannel/install", "metrics-server/install",
+	} {
+		n.interrupt(interruption{command: fromUSB, step: step, record: "started", after: time.Duration(i) * 400 * time.Millisecond, signal: "KILL", group: i%2 == 0})
+		if step == "metrics-server/install" {
+			killedReset(n)
+		}
+		n.must(takeBack + " 2>&1")
+		t.Logf("killed in %s, and reset", step)
+		n.isBare(bare)
+	}
+	n.must(install)
+	cluster(n)
+	killedReset(n)
+	n.must(takeBack)
+	n.isBare(bare)
+}
+
+// killedReset kills a reset when each of its steps has begun, and when it is finished.
+func killedReset(n node) {
+	var plan struct{ Steps []struct{ ID string } }
+	if err := json.Unmarshal([]byte(n.must("/tmp/sealift reset --plan -o json")), &plan); err != nil {
+		n.t.Fatal(err)
+	}
+	for i, step := range plan.Steps {
+		for _, record := range []string{"started", "finished"} {
+			n.interrupt(interruption{command: takeBack, step: step.ID, record: record, signal: "KILL", group: i%2 == 0})
 		}
 	}
 }
 
-// notOfTheInstall is what these tests, and programs that systemd starts for a while, leave on the host.
-func notOfTheInstall() []string {
-	return []string{" transient", "file drwxr-x--- root root /root/.kube ", "running systemd-timedated.service"}
-}
-
-const started = `grep -q '"step":"%s".*"outcome":"started"' /var/lib/sealift/state/journal.jsonl 2>/dev/null`
-
-// killAt starts an install and kills it some time after a step began.
-func (n node) killAt(unit, step string, after time.Duration) {
+// isBare wants a host to be what it was before the install, but for what these tests, and programs that systemd starts for a while,
+// leave on it.
+func (n node) isBare(bare []string) {
 	n.t.Helper()
-	began := fmt.Sprintf(started, step)
-	n.must(fmt.Sprintf("systemd-run --quiet --unit=%s --property=KillMode=control-group bash -c '%s'", unit, install))
-	n.must(fmt.Sprintf("for i in $(seq 6000); do %s && break; sleep 0.02; done; %s || { journalctl -u %s; exit 1; }", began, began, unit))
-	n.must(fmt.Sprintf("sleep %.2f; systemctl kill --signal=KILL %s 2>/dev/null; sleep 0.5", after.Seconds(), unit))
+	ofTheTest := []string{" transient", "file drwxr-x--- root root /root/.kube ", "running systemd-timedated.service"}
+	if diff := differences(bare, n.state(), append(notTakenBack(), ofTheTest...)...); len(diff) > 0 {
+		n.t.Fatalf("after the reset the host is not what it was:\n%s\n%s", strings.Join(diff, "\n"), n.must("tail -n 100 $(ls -t /var/log/sealift/reset-* | head -n 1)"))
+	}
 }
 
+// killedAtEveryStep kills an install when each of its steps has begun, again when it has done its work and has not yet said so,
+// and once more when it has.
 func killedAtEveryStep(n node) {
 	var plan struct{ Steps []struct{ ID string } }
 	if err := json.Unmarshal([]byte(n.must("cd /media/usb && cat install.sh | bash -s airgap --plan --output=json 2>/dev/null")), &plan); err != nil {
@@ -85,9 +101,32 @@ func killedAtEveryStep(n node) {
 	if len(plan.Steps) < 10 {
 		n.t.Fatalf("a plan of %d steps", len(plan.Steps))
 	}
+	kills := 0
 	for i, step := range plan.Steps {
-		n.killAt(fmt.Sprintf("kill-%d", i), step.ID, time.Duration(i%10)*100*time.Millisecond)
+		for _, record := range []string{"started", "noted", "finished"} {
+			if n.finished(step.ID) { // beside another, before that was killed
+				n.t.Logf("not killed when %s was %s", step.ID, record)
+				continue
+			}
+			n.interrupt(interruption{command: fromUSB, step: step.ID, record: record, signal: "KILL", group: i%2 == 0})
+			kills++
+		}
 	}
+	n.t.Logf("%d kills at %d steps", kills, len(plan.Steps))
+}
+
+// finished says whether a step is.
+func (n node) finished(step string) bool {
+	n.t.Helper()
+	var records []struct{ Step, Outcome string }
+	if err := json.Unmarshal([]byte(n.must("/tmp/sealift journal -o json")), &records); err != nil {
+		n.t.Fatal(err)
+	}
+	done := false
+	for _, rec := range records {
+		done = rec.Step == step && rec.Outcome == "finished" || done && rec.Step != step
+	}
+	return done
 }
 
 func killedAtRandom(n node) {
@@ -95,23 +134,7 @@ func killedAtRandom(n node) {
 	n.t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	for i := range 15 {
-		unit := fmt.Sprintf("random-%d", i)
-		n.must(fmt.Sprintf("systemd-run --quiet --unit=%s --property=KillMode=control-group bash -c '%s'", unit, install))
-		n.must(fmt.Sprintf("sleep %.2f; systemctl kill --signal=KILL %s 2>/dev/null; sleep 0.5", 0.3+random.Float64()*11, unit))
-	}
-}
-
-// outOfDisk lets the disks of the install root and of containerd fill up while the install runs, and frees them.
-func outOfDisk(n node) {
-	n.must("mkdir -p /var/lib/sealift && mount -t tmpfs -o size=700m none /var/lib/sealift && mount -t tmpfs -o size=6g none /var/lib/containerd")
-	for _, row := range []struct{ step, disk string }{
-		{"kubernetes/files", "/var/lib/sealift"}, {"kubernetes/images", "/var/lib/containerd"},
-	} {
-		filler := fmt.Sprintf("until "+started+"; do sleep 0.02; done; cat /dev/zero >%s/fill", row.step, row.disk)
-		out, code := n.run("(" + filler + ") 2>/dev/null & " + install + " 2>&1; code=$?; kill $! 2>/dev/null; wait; exit $code")
-		if code != 1 || !strings.Contains(out, "no space left") || !strings.Contains(out, row.disk+" has ") {
-			n.t.Errorf("%s full in step %s: exit %d\n%s", row.disk, row.step, code, out)
-		}
-		n.must("rm -f " + row.disk + "/fill; sealift status -o json | grep -q '\"state\": \"failed\"'")
+		after := time.Duration(random.Float64() * float64(8*time.Second))
+		n.interrupt(interruption{command: fromUSB, record: "started", after: after, signal: "KILL", group: i%2 == 0})
 	}
 }
