@@ -55,14 +55,23 @@ func Order(addons []Meta) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.declared(); err != nil {
+	return g.sorted(), nil
+}
+
+// Needed returns the names of those addons that another of them requires or comes after, and finds ready. Its errors are
+// those of Order.
+func Needed(addons []Meta) (map[string]bool, error) {
+	g, err := newGraph(addons)
+	if err != nil {
 		return nil, err
 	}
-	if circle := g.circle(); circle != "" {
-		return nil, fmt.Errorf("add-ons wait for each other in a circle: %s; remove one of these relations from its addon.yaml", circle)
+	needed := make(map[string]bool)
+	for _, edges := range g.before {
+		for _, e := range edges {
+			needed[e.name] = true
+		}
 	}
-	g.defaults()
-	return g.sorted(), nil
+	return needed, nil
 }
 
 // graph has an edge for everything that must come before something else.
@@ -77,7 +86,24 @@ type edge struct {
 	why  string // "requires pod-network", for the explanation of a circle
 }
 
+// newGraph has all edges, and no circle.
 func newGraph(addons []Meta) (*graph, error) {
+	g, err := newNodes(addons)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.declared(); err != nil {
+		return nil, err
+	}
+	if circle := g.circle(); circle != "" {
+		return nil, fmt.Errorf("add-ons wait for each other in a circle: %s; remove one of these relations from its addon.yaml", circle)
+	}
+	g.defaults()
+	return g, nil
+}
+
+// newNodes notes who provides what.
+func newNodes(addons []Meta) (*graph, error) {
 	g := &graph{addons: slices.Clone(addons), providers: map[string][]string{}, before: map[string][]edge{}}
 	slices.SortFunc(g.addons, func(a, b Meta) int {
 		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))

@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +64,14 @@ func TestOrder(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestNeededIsWhatOthersComeAfter(t *testing.T) {
+	needed, err := catalog.Needed(append(undeclared("calico", "rook"),
+		declared("disk", nil, nil, []string{"volumes"}), declared("cache", nil, nil, nil), declared("app", []string{"volumes"}, []string{"cache", "absent"}, nil)))
+	if want := map[string]bool{"disk": true, "cache": true, "calico": true}; err != nil || !maps.Equal(needed, want) {
+		t.Errorf("got %v, %v, want %v", needed, err, want)
 	}
 }
 

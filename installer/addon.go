@@ -31,6 +31,7 @@ type addOn struct {
 	meta     catalog.Meta
 	manifest *manifest.File
 	layout   *runtime.Layout
+	needed   bool     // by an add-on that installs later
 	hooks    []string // the functions that its install.sh declares
 	texts    [][]byte // its scripts and templates
 }
@@ -88,9 +89,15 @@ func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
 	if err != nil {
 		return nil, err
 	}
+	needed, err := catalog.Needed(metas)
+	if err != nil {
+		return nil, err
+	}
 	var ordered []addOn
 	for _, name := range names {
-		ordered = append(ordered, byName[name])
+		one := byName[name]
+		one.needed = needed[name]
+		ordered = append(ordered, one)
 	}
 	return ordered, nil
 }

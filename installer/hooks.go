@@ -73,11 +73,15 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 }
 
 // command is what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the same
-// preparations.
+// preparations. What no other add-on needs is waited for later, all at once.
 func (h *hooks) command(function string) []string {
 	for _, a := range h.addOns {
 		if function == a.name() || function == a.name()+"_install" && !a.hasHook(a.name()) {
-			return []string{"sealift_install", a.name(), a.info.Version}
+			command := []string{"sealift_install", a.name(), a.info.Version}
+			if !a.needed {
+				command = append(command, "later")
+			}
+			return command
 		}
 	}
 	return []string{function}

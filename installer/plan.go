@@ -71,7 +71,7 @@ func (p *planner) first() {
 		}
 	}
 	if hasCluster {
-		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until the nodes are Ready", Timeout: shortTime,
+		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
 			Inputs: p.everything(), Run: p.waitReady, After: p.beside("")})
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")

@@ -123,5 +123,9 @@ func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
 }
 
 func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {
-	return nil, cluster.WaitReady(ctx, i.log)
+	var names []string
+	for _, a := range i.addOns {
+		names = append(names, a.name())
+	}
+	return nil, cluster.WaitReady(ctx, names, i.log)
 }

@@ -39,14 +39,7 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultDeleteTimeout))
 	defer cancel()
 	run := e.newRun(set, nil, ApplyOptions{PruneProtected: o.Protected})
-	err = e.retry(ctx, set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
-		run.now, err = e.readRecord(ctx, set)
-		return err
-	})
-	if err == nil {
-		err = run.listMembers(ctx, run.now)
-	}
-	if err != nil {
+	if err := run.readMembers(ctx); err != nil {
 		return result, fmt.Errorf("delete set %s: %w", set, err)
 	}
 	leavers := run.leavers(nil)

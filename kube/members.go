@@ -25,6 +25,39 @@ type member struct {
 	held bool // the object is what the run would make of it
 }
 
+// Members names the objects that a set has, so that Wait can look at them. A set that does not exist has none.
+func (e *Engine) Members(ctx context.Context, set Set) ([]*unstructured.Unstructured, error) {
+	set, err := set.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	run := e.newRun(set, nil, ApplyOptions{})
+	if err := run.readMembers(ctx); err != nil {
+		return nil, fmt.Errorf("find the objects of set %s: %w", set, err)
+	}
+	var objs []*unstructured.Unstructured
+	for _, m := range run.members {
+		obj := &unstructured.Unstructured{}
+		obj.SetGroupVersionKind(m.ref.gvk())
+		obj.SetNamespace(m.ref.Namespace)
+		obj.SetName(m.ref.Name)
+		objs = append(objs, obj)
+	}
+	return objs, nil
+}
+
+// readMembers reads the record of the set, and then the members.
+func (r *applyRun) readMembers(ctx context.Context) error {
+	err := r.retry(ctx, r.set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
+		r.now, err = r.readRecord(ctx, r.set)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return r.listMembers(ctx, r.now)
+}
+
 // listMembers reads the metadata of every member, with one list of each kind that the record names. A kind that the
 // cluster no longer serves has no members.
 func (r *applyRun) listMembers(ctx context.Context, rec record) error {

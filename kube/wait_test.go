@@ -45,6 +45,26 @@ func TestWaitEndsWhenEverythingIsReady(t *testing.T) {
 	}
 }
 
+func TestMembersOfASetAreWaitedForWithoutTheirYAML(t *testing.T) {
+	c := newCluster(t)
+	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"), webDeployment)
+	members, err := c.Members(t.Context(), c.set)
+	if err != nil || len(members) != 2 {
+		t.Fatalf("%d members, error %v", len(members), err)
+	}
+	var wait *kube.WaitError
+	if err := c.Wait(t.Context(), members, kube.WaitOptions{Timeout: soon, Interval: often}); !errors.As(err, &wait) || len(wait.Objects) != 1 || wait.Objects[0].Object.Kind != "Deployment" {
+		t.Errorf("before the roll-out: %v", err)
+	}
+	c.update("apps/v1/deployments", "web", "kube-controller-manager", rolledOut, "status")
+	if err := c.Wait(t.Context(), members, kube.WaitOptions{Timeout: time.Minute, Interval: often}); err != nil {
+		t.Errorf("after the roll-out: %v", err)
+	}
+	if none, err := c.Members(t.Context(), kube.Set{Name: "nobody-applied-this"}); err != nil || len(none) > 0 {
+		t.Errorf("a set that does not exist: %v, %v", none, err)
+	}
+}
+
 func TestWaitSaysWhatEachObjectWaitsForAndForHowLong(t *testing.T) {
 	c := newCluster(t)
 	pod := "apiVersion: v1\nkind: Pod\nmetadata: {name: web-x, namespace: NS, labels: {app: web}}\nspec: {containers: [{name: web, image: example.com/web:1}]}"

@@ -197,34 +197,3 @@ func mapStrings(v any, f func(string) string) any {
 	}
 	return v
 }
-
-// WaitReady waits until every node is Ready and what kubeadm itself deploys is rolled out.
-func WaitReady(ctx context.Context, output io.Writer) error {
-	return wait(ctx, AdminKubeconfig, output,
-		[]string{"wait", "--for=condition=Ready", "nodes", "--all"},
-		[]string{"--namespace=kube-system", "rollout", "status", "daemonset/kube-proxy"},
-		[]string{"--namespace=kube-system", "rollout", "status", "deployment/coredns"})
-}
-
-// WaitNode waits until this host is a Ready node, with the credentials that a node has.
-func WaitNode(ctx context.Context, node string, output io.Writer) error {
-	return wait(ctx, KubeletKubeconfig, output,
-		[]string{"wait", "--for=create", "node/" + node}, // the kubelet has its credentials some moments before that
-		[]string{"wait", "--for=condition=Ready", "node/" + node})
-}
-
-func wait(ctx context.Context, kubeconfig string, output io.Writer, commands ...[]string) error {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return errors.New("waiting for the cluster needs a bound")
-	}
-	timeout := "--timeout=" + time.Until(deadline).Round(time.Second).String()
-	for _, args := range commands {
-		said, err := kubectl(ctx, kubeconfig, append(args, timeout)...)
-		fmt.Fprint(output, said)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}

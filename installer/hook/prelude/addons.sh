@@ -81,10 +81,11 @@ addon_install() {
     report_addon_success "$1" "$2"
 }
 
-# sealift_install NAME VERSION: the step of an add-on. Where another add-on had it applied before, just so, its _already_applied
-# hook runs instead, if it has one.
+# sealift_install NAME VERSION [later]: the step of an add-on. Where another add-on had it applied before, just so, its
+# _already_applied hook runs instead, if it has one. With later, what it applies is waited for when all add-ons are applied.
 sealift_install() {
-    local sealift_reply
+    local sealift_reply sealift_later=''
+    [ "${3-}" != later ] || sealift_later=$1
     if ! addon_has_been_applied "$1" "$2"; then
         addon_install "$1" "$2"
         return

@@ -37,5 +37,10 @@ sealift_add_on_dir() {
     printf '%s' "$dir"
 }
 
-# sealift_apply NAME DIR: applies a kustomization, prunes what the add-on no longer has, and waits until all of it is well.
-sealift_apply() { "$SEALIFT_BIN" apply -k "$2" --set "$1" --wait "${SEALIFT_WAIT:-5m}"; }
+# sealift_apply NAME DIR: applies a kustomization, prunes what the add-on no longer has, and waits until all of it is well,
+# unless it is the add-on of a step that is waited for later.
+sealift_apply() {
+    local -a sealift_wait=(--wait 5m)
+    [ "$1" != "${sealift_later-}" ] || sealift_wait=()
+    "$SEALIFT_BIN" apply -k "$2" --set "$1" "${sealift_wait[@]}"
+}

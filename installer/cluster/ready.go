@@ -1,0 +1,90 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/kube"
+)
+
+// explainTime is what a wait without success takes to find out the reasons.
+const explainTime = 15 * time.Second
+
+// WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and all is well that the named add-ons
+// applied under their names.
+func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
+	config, err := clientcmd.BuildConfigFromFlags("", AdminKubeconfig)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", AdminKubeconfig, err)
+	}
+	engine, err := kube.New(config, kube.Options{})
+	if err != nil {
+		return err
+	}
+	view, err := NewView()
+	if err != nil {
+		return err
+	}
+	nodes, err := view.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	all := []*unstructured.Unstructured{named("apps/v1", "DaemonSet", "kube-system", "kube-proxy"), named("apps/v1", "Deployment", "kube-system", "coredns")}
+	for _, n := range nodes {
+		all = append(all, named("v1", "Node", "", n.Name))
+	}
+	for _, name := range addOns {
+		members, err := engine.Members(ctx, kube.Set{Name: name})
+		if err != nil {
+			return err
+		}
+		all = append(all, members...)
+	}
+	left, err := untilDeadline(ctx)
+	if err != nil {
+		return err
+	}
+	return engine.Wait(ctx, all, kube.WaitOptions{Timeout: left - explainTime, Progress: func(s kube.ObjectState) { fmt.Fprintln(output, s) }})
+}
+
+func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
+// WaitNode waits until this host is a Ready node, with the credentials that a node has.
+func WaitNode(ctx context.Context, node string, output io.Writer) error {
+	for _, args := range [][]string{
+		{"wait", "--for=create", "node/" + node}, // the kubelet has its credentials some moments before that
+		{"wait", "--for=condition=Ready", "node/" + node},
+	} {
+		left, err := untilDeadline(ctx)
+		if err != nil {
+			return err
+		}
+		said, err := kubectl(ctx, KubeletKubeconfig, append(args, "--timeout="+left.Round(time.Second).String())...)
+		fmt.Fprint(output, said)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func untilDeadline(ctx context.Context) (time.Duration, error) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return 0, errors.New("waiting for the cluster needs a bound")
+	}
+	return time.Until(deadline), nil
+}
