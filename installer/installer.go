@@ -77,14 +77,8 @@ type Install struct {
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
 func Prepare(o Options) (_ *Install, err error) {
-	if o.Root == "" {
-		o.Root = DefaultRoot
-	}
-	if o.LogDir == "" {
-		o.LogDir = DefaultLogDir
-	}
-	if os.Geteuid() != 0 {
-		return nil, errNotRoot
+	if err := begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
 	}
 	i := &Install{options: o, socket: runtime.Socket, log: newRunLog(o.LogDir, "install", o.Output)}
 	defer func() {
@@ -127,6 +121,20 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.plan, err = i.makePlan()
 	return i, err
+}
+
+// begin gives folders that the options leave open their defaults, and goes no further without root.
+func begin(root, logDir *string) error {
+	if *root == "" {
+		*root = DefaultRoot
+	}
+	if *logDir == "" {
+		*logDir = DefaultLogDir
+	}
+	if os.Geteuid() != 0 {
+		return errNotRoot
+	}
+	return nil
 }
 
 // StateDir is where the journal of an install root lies.

@@ -51,14 +51,8 @@ type Reset struct {
 
 // PrepareReset reads what was installed. Close must be called.
 func PrepareReset(o ResetOptions) (_ *Reset, err error) {
-	if o.Root == "" {
-		o.Root = DefaultRoot
-	}
-	if o.LogDir == "" {
-		o.LogDir = DefaultLogDir
-	}
-	if os.Geteuid() != 0 {
-		return nil, errNotRoot
+	if err := begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
 	}
 	facts, err := host.Discover()
 	if err != nil {

@@ -1,7 +1,6 @@
 package kube_test
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,23 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/testgrid/tree"
 )
-
-// writeTree makes a directory of the given files; a name may hold slashes.
-func writeTree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 const deploymentYAML = `apiVersion: apps/v1
 kind: Deployment
@@ -42,7 +26,7 @@ spec:
 `
 
 func TestBuildRendersBasesPatchesAndGenerators(t *testing.T) {
-	dir := writeTree(t, map[string]string{
+	dir := tree.New(t, map[string]string{
 		"base/kustomization.yaml": "resources: [web.yaml]\nconfigMapGenerator: [{name: settings, files: [k=settings.txt]}]\n",
 		"base/web.yaml":           deploymentYAML,
 		"base/settings.txt":       "on",
@@ -98,7 +82,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := kube.Build(writeTree(t, tt.files))
+			_, err := kube.Build(tree.New(t, tt.files))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v does not say %q", err, tt.want)
 			}

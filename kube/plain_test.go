@@ -1,13 +1,13 @@
 package kube
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/testgrid/tree"
 )
 
 // sameAsKustomize checks that what is read as a plain kustomization is what kustomize makes of it.
@@ -31,21 +31,6 @@ func sameAsKustomize(t *testing.T, dir string) (plain bool) {
 		t.Fatalf("-kustomize +read:\n%s", diff)
 	}
 	return true
-}
-
-func writePlain(t *testing.T, files map[string]string) string {
-	t.Helper()
-	dir := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
 }
 
 const plainObject = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
@@ -91,7 +76,7 @@ func TestPlainKustomizationsAreReadAsKustomizeReadsThem(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := sameAsKustomize(t, writePlain(t, tt.files)); got != tt.plain {
+			if got := sameAsKustomize(t, tree.New(t, tt.files)); got != tt.plain {
 				t.Errorf("read without kustomize: %v, want %v", got, tt.plain)
 			}
 		})
@@ -104,6 +89,6 @@ func FuzzPlain(f *testing.F) {
 	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: A, metadata: {name: x, annotations: {y: z}}}]\n")
 	f.Add("apiVersion: v1\nkind: A\nmetadata: {name: &x a, labels: {b: *x}}\n")
 	f.Fuzz(func(t *testing.T, content string) {
-		sameAsKustomize(t, writePlain(t, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": content}))
+		sameAsKustomize(t, tree.New(t, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": content}))
 	})
 }

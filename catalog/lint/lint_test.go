@@ -1,12 +1,14 @@
 package lint
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/testgrid/tree"
 )
 
 const (
@@ -26,29 +28,11 @@ func good() map[string]string {
 	}
 }
 
-// inTree writes files and changes into their directory. Empty content means no file, "-> x" a link.
+// inTree writes files and changes into their directory. Empty content means no file.
 func inTree(t *testing.T, files map[string]string) {
 	t.Helper()
-	root := t.TempDir()
-	for name, content := range files {
-		if content == "" {
-			continue
-		}
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if target, link := strings.CutPrefix(content, "-> "); link {
-			err = os.Symlink(target, path)
-		} else {
-			err = os.WriteFile(path, []byte(content), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(root)
+	maps.DeleteFunc(files, func(_, content string) bool { return content == "" })
+	t.Chdir(tree.New(t, files))
 }
 
 func lintAll(t *testing.T, path string) []string {

@@ -10,29 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/sealift/sealift/catalog/template"
+	"github.com/sealift/sealift/testgrid/tree"
 )
-
-// tree writes files by path; content that starts with "-> " is a link.
-func tree(t *testing.T, files map[string]string) string {
-	t.Helper()
-	root := t.TempDir()
-	for name, content := range files {
-		path := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		var err error
-		if target, link := strings.CutPrefix(content, "-> "); link {
-			err = os.Symlink(target, path)
-		} else {
-			err = os.WriteFile(path, []byte(content), 0o644)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return root
-}
 
 func demo() map[string]string {
 	return map[string]string{
@@ -66,7 +45,7 @@ func write(t *testing.T, root, name, version string, o template.Options) (templa
 }
 
 func TestWrite(t *testing.T) {
-	root := tree(t, demo())
+	root := tree.New(t, demo())
 	v, err := write(t, root, "demo", "1.11", template.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +132,7 @@ func TestWrite(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	root := tree(t, demo())
+	root := tree.New(t, demo())
 	tests := map[string]struct {
 		addOn, version string
 		options        template.Options
@@ -184,7 +163,7 @@ func TestWriteRefuses(t *testing.T) {
 		})
 	}
 	t.Run("a template that is no text", func(t *testing.T) {
-		root := tree(t, map[string]string{"x/template/Manifest.tmpl": "image \xd4 ${A}\n"})
+		root := tree.New(t, map[string]string{"x/template/Manifest.tmpl": "image \xd4 ${A}\n"})
 		if _, err := template.Open(filepath.Join(root, "x")); err == nil || !strings.Contains(err.Error(), "is not UTF-8") {
 			t.Errorf("got %v", err)
 		}
@@ -228,7 +207,7 @@ func FuzzFillAndReadBack(f *testing.F) {
 		if !utf8.ValidString(text) || !utf8.ValidString(a) || !utf8.ValidString(b) || strings.ContainsAny(a+b, " \t\r\n\v\f\x00") || strings.Contains(text, "${VERSION}") || a == "" || b == "" {
 			t.Skip()
 		}
-		root := tree(t, map[string]string{"x/template/Manifest.tmpl": text})
+		root := tree.New(t, map[string]string{"x/template/Manifest.tmpl": text})
 		tmpl, err := template.Open(filepath.Join(root, "x"))
 		if err != nil {
 			t.Fatal(err)

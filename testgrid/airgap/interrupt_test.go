@@ -16,7 +16,7 @@ type interruption struct {
 	record  string        // of the step, for which is waited: started, finished, or noted: what it changed is on the disk, and it is not finished
 	file    string        // for which is waited then, "" for none
 	after   time.Duration // for which is waited then
-	signal  string        // to sealift alone
+	signal  string        // to sealift alone; nothing waits for an end after STOP
 	group   bool          // what sealift started is killed, too, as the end of a service does
 }
 
@@ -48,6 +48,7 @@ sleep $after
 installer=$main
 [ ! -e /proc/$main ] || [ "$(</proc/$main/comm)" = sealift ] || read -r installer _ </proc/$main/task/$main/children
 kill -$signal $installer
+[ $signal != STOP ] || exit 0
 [ -z "$group" ] || systemctl kill --signal=KILL $unit
 SECONDS=0
 while [ -e /proc/$main ]; do

@@ -30,7 +30,7 @@ func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			n := node{n.Host, t}
-			n.must("cp /usr/local/bin/sealift /tmp/sealift; /tmp/sealift reset --yes")
+			n.must("cp /usr/local/bin/sealift /var/tmp/sealift; /var/tmp/sealift reset --yes")
 			n.isBare(bare)
 			row.interrupt(n)
 			n.must(install)
@@ -49,7 +49,7 @@ func TestHalfInstalledHostIsReset(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	bare := n.state()
-	n.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/tmp/sealift; chmod +x /tmp/sealift")
+	n.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/var/tmp/sealift; chmod +x /var/tmp/sealift")
 	for i, step := range []string{
 		"node/sealift", "node/packages", "kubernetes/pre-init", "containerd/install", "kubernetes/images", "kubernetes/init", "kubernetes/init", "flannel/install", "metrics-server/install",
 	} {
@@ -71,7 +71,7 @@ func TestHalfInstalledHostIsReset(t *testing.T) {
 // killedReset kills a reset when each of its steps has begun, and when it is finished.
 func killedReset(n node) {
 	var plan struct{ Steps []struct{ ID string } }
-	if err := json.Unmarshal([]byte(n.must("/tmp/sealift reset --plan -o json")), &plan); err != nil {
+	if err := json.Unmarshal([]byte(n.must("/var/tmp/sealift reset --plan -o json")), &plan); err != nil {
 		n.t.Fatal(err)
 	}
 	for i, step := range plan.Steps {
@@ -119,7 +119,7 @@ func killedAtEveryStep(n node) {
 func (n node) finished(step string) bool {
 	n.t.Helper()
 	var records []struct{ Step, Outcome string }
-	if err := json.Unmarshal([]byte(n.must("/tmp/sealift journal -o json")), &records); err != nil {
+	if err := json.Unmarshal([]byte(n.must("/var/tmp/sealift journal -o json")), &records); err != nil {
 		n.t.Fatal(err)
 	}
 	done := false

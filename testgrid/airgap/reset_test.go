@@ -59,16 +59,16 @@ func notTakenBack() []string {
 }
 
 // takeBack is a reset with a program that outlives it.
-const takeBack = "exec /tmp/sealift reset --yes"
+const takeBack = "exec /var/tmp/sealift reset --yes"
 
 // reset takes the install back, once killed on the way, with two things that someone else changed: they are named and kept.
 func reset(n node, before []string) {
 	n.refuses("sealift reset", 2, "--yes")
 	n.must("sealift reset --plan >/dev/null; sealift status")
 	n.must("echo '# mine' >>/etc/sysctl.d/99-sealift-kubernetes.conf; mkdir -p /usr/local/share/mine; touch /usr/local/share/mine/file")
-	n.must("cp /usr/local/bin/sealift /tmp/sealift")
+	n.must("cp /usr/local/bin/sealift /var/tmp/sealift")
 	n.interrupt(interruption{command: takeBack, step: "reset/packages", record: "started", signal: "KILL"})
-	n.refuses("/tmp/sealift status", 1, "go on    sudo sealift reset")
+	n.refuses("/var/tmp/sealift status", 1, "go on    sudo sealift reset")
 	n.refuses(install, 1, "run 'sealift reset' first")
 	out := n.must(takeBack + " 2>&1")
 	for _, want := range []string{"/etc/sysctl.d/99-sealift-kubernetes.conf", "changed by someone else after step kubernetes/pre-init", "/var/log/sealift", "this host is reset"} {
@@ -80,8 +80,8 @@ func reset(n node, before []string) {
 	if diff := differences(before, n.state(), append(notTakenBack(), " transient", "running systemd-timedated.service")...); len(diff) > 0 {
 		n.t.Errorf("the host is not what it was:\n%s\nreset said:\n%s", strings.Join(diff, "\n"), out)
 	}
-	if out := n.must("/tmp/sealift reset --yes 2>&1"); !strings.Contains(out, "nothing to reset") {
+	if out := n.must("/var/tmp/sealift reset --yes 2>&1"); !strings.Contains(out, "nothing to reset") {
 		n.t.Errorf("second reset:\n%s", out)
 	}
-	n.refuses("/tmp/sealift status", 1, "not installed")
+	n.refuses("/var/tmp/sealift status", 1, "not installed")
 }

@@ -27,6 +27,8 @@ type Spec struct {
 	Name string   // a DNS label; default the first of host-1, host-2, … that is free
 	OS   string   // one of Systems(); default DefaultOS
 	USB  []string // folders of this machine that the host has read-only at /media/usb, /media/usb2, …
+	// Disk is the folder for all that the host writes, which outlives it; default one that goes with the host.
+	Disk string
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
 	Keep bool
 }
@@ -40,19 +42,11 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 	if s.OS == "" {
 		s.OS = DefaultOS
 	}
-	component, ok := systems()[s.OS]
-	if !ok {
-		return nil, fmt.Errorf("there is no system %q for lab hosts: use %s", s.OS, strings.Join(Systems(), " or "))
-	}
 	usb, err := checkUSB(s.USB)
 	if err != nil {
 		return nil, err
 	}
-	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: r.cacheDir, Progress: r.progress})
-	if err != nil {
-		return nil, err
-	}
-	tree, err := workshop.File(ctx, upstream.FileOf{Component: component, Name: upstream.TreeName})
+	tree, err := r.tree(ctx, s.OS)
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +61,19 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 		return nil, errors.Join(fmt.Errorf("boot host %s: %w", h.Name(), err), r.Remove(context.WithoutCancel(ctx), h.Name()))
 	}
 	return h, nil
+}
+
+// tree makes what hosts with a system run on, unless the cache has it.
+func (r *Rack) tree(ctx context.Context, system string) (string, error) {
+	component, ok := systems()[system]
+	if !ok {
+		return "", fmt.Errorf("there is no system %q for lab hosts: use %s", system, strings.Join(Systems(), " or "))
+	}
+	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: r.cacheDir, Progress: r.progress})
+	if err != nil {
+		return "", err
+	}
+	return workshop.File(ctx, upstream.FileOf{Component: component, Name: upstream.TreeName})
 }
 
 func checkUSB(folders []string) ([]string, error) {
@@ -103,7 +110,7 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 		return nil, err
 	}
 	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
-	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
+	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Disk: s.Disk, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
 	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift testgrid lab remove %s", s.Name, s.Name)
 	} else if err != nil {
@@ -129,13 +136,25 @@ func (r *Rack) freeName() string {
 	}
 }
 
-// boot starts the container and waits for it. The folder of the host exists.
+// boot makes the host's disk, starts it, and waits for it. The folder of the host exists.
 func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
-	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
-	defer cancel()
 	if err := h.prepare(); err != nil {
 		return err
 	}
+	if err := h.powerOn(ctx, tree); err != nil {
+		return err
+	}
+	if keep {
+		h.state.Owner = nil
+		return h.save()
+	}
+	return nil
+}
+
+// powerOn starts the container with what is on the host's disk, and waits for it.
+func (h *Host) powerOn(ctx context.Context, tree string) error {
+	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
+	defer cancel()
 	groups, err := h.makeGroups()
 	if err != nil {
 		return err
@@ -152,10 +171,6 @@ func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 	if err := h.waitReady(ctx, notify, ended); err != nil {
 		return fmt.Errorf("%w\n%s", err, h.consoleTail())
 	}
-	if keep {
-		h.state.Owner = nil
-		return h.save()
-	}
 	return nil
 }
 
@@ -164,10 +179,10 @@ func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 // had the same name is still there: the kernel removes it in its own time. The mount namespace is this process's
 // own, so that the mount ends with it, however it ends.
 const launch = `set -eu
-lower=$1 dir=$2 groups=$3
-shift 3
+lower=$1 dir=$2 disk=$3 groups=$4
+shift 4
 for group in $groups; do echo $$ > "$group/cgroup.procs"; done
-mount -t overlay -o "lowerdir=$lower,upperdir=$dir/upper,workdir=$dir/work" overlay "$dir/root"
+mount -t overlay -o "lowerdir=$lower,upperdir=$disk/upper,workdir=$disk/work" overlay "$dir/root"
 code=133
 tries=0
 while [ $code = 133 ]; do
@@ -185,8 +200,8 @@ exit $code`
 
 // start starts the host's manager. The channel is closed when it ends.
 func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan struct{}, error) {
-	if strings.ContainsAny(tree+h.dir, ":,\\ ") {
-		return nil, fmt.Errorf("the lab's folders %s and %s may not have colons, commas, backslashes or spaces in their names: overlay mounts cannot take them", tree, h.dir)
+	if strings.ContainsAny(tree+h.dir+h.disk(), ":,\\ ") {
+		return nil, fmt.Errorf("the lab's folders %s, %s and %s may not have colons, commas, backslashes or spaces in their names: overlay mounts cannot take them", tree, h.dir, h.disk())
 	}
 	group, err := os.Open(groups[0])
 	if err != nil {
@@ -198,7 +213,7 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 		return nil, err
 	}
 	defer console.Close()
-	args := append([]string{"-c", launch, "launch", tree, h.dir, strings.Join(groups[1:], " ")}, h.nspawnArgs()...)
+	args := append([]string{"-c", launch, "launch", tree, h.dir, h.disk(), strings.Join(groups[1:], " ")}, h.nspawnArgs()...)
 	cmd := exec.Command("/bin/sh", args...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes", "NOTIFY_SOCKET=" + notifySocket}
 	cmd.Stdout, cmd.Stderr = console, console
@@ -231,7 +246,7 @@ func (h *Host) nspawnArgs() []string {
 		"--capability=all", "--system-call-filter=@known", "--bind=/dev/kmsg",
 	}
 	for folder, target := range plainFolders() {
-		args = append(args, "--bind="+filepath.Join(h.dir, folder)+":"+target)
+		args = append(args, "--bind="+filepath.Join(h.disk(), folder)+":"+target)
 	}
 	for i, folder := range h.state.USB {
 		target := "/media/usb"

@@ -166,6 +166,27 @@ func (h *Host) Reboot(ctx context.Context) error {
 	}
 }
 
+// PowerCycle ends all that the host runs at once, as the loss of power does, and boots what is on its disk when off has returned.
+func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
+	tree, err := h.rack.tree(ctx, h.state.OS)
+	if err == nil {
+		err = h.killAll(ctx)
+	}
+	if err == nil { // kernels kill what is born into a group that was killed once
+		err = h.removeGroups()
+	}
+	if err == nil {
+		err = off()
+	}
+	if err == nil {
+		err = h.powerOn(ctx, tree)
+	}
+	if err != nil {
+		return fmt.Errorf("take the power from host %s and give it back: %w", h.state.Name, err)
+	}
+	return nil
+}
+
 // leader finds the host's first process, whose namespaces are the host's. It changes when the host reboots.
 func (h *Host) leader() (int, error) {
 	gone := fmt.Errorf("host %s does not run; remove it and boot it again", h.state.Name)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -122,6 +123,27 @@ func TestPluggedFoldersAreReadOnly(t *testing.T) {
 	}
 	if _, err := h.Output(t.Context(), "touch", "/media/usb/new"); err == nil {
 		t.Error("the host wrote to a folder of this machine")
+	}
+}
+
+func TestAHostThatLosesPowerBootsWithWhatWasSynced(t *testing.T) {
+	d := disk.New(t, 256<<20)
+	h := host.ForTest(t, host.Spec{Disk: d.Path()})
+	output := func(script string) string {
+		t.Helper()
+		out, err := h.Output(t.Context(), "sh", "-c", script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	identity := output("echo synced >/etc/synced && sync && echo written >/etc/written && cat /etc/machine-id")
+	d.CutPower()
+	if err := h.PowerCycle(t.Context(), d.Restore); err != nil {
+		t.Fatal(err)
+	}
+	if got := output("cat /etc/machine-id /etc/synced; ! cat /etc/written 2>/dev/null"); got != identity+"\nsynced" {
+		t.Errorf("after the loss of power: %q", got)
 	}
 }
 

@@ -12,6 +12,14 @@ func plainFolders() map[string]string {
 	return map[string]string{"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet"}
 }
 
+// disk is the folder with all that the host writes.
+func (h *Host) disk() string {
+	if h.state.Disk != "" {
+		return h.state.Disk
+	}
+	return h.dir
+}
+
 // setupUnit runs before anything else that a host starts.
 const setupUnit = `[Unit]
 Description=Lab host: address and control groups
@@ -36,13 +44,12 @@ done
 
 // prepare writes what makes this host differ from its tree.
 func (h *Host) prepare() error {
-	for _, name := range []string{"upper", "work", "root"} {
-		if err := os.Mkdir(filepath.Join(h.dir, name), 0o755); err != nil {
-			return err
-		}
-	}
+	folders := []string{filepath.Join(h.dir, "root"), filepath.Join(h.disk(), "upper"), filepath.Join(h.disk(), "work")}
 	for folder := range plainFolders() {
-		if err := os.Mkdir(filepath.Join(h.dir, folder), 0o755); err != nil {
+		folders = append(folders, filepath.Join(h.disk(), folder))
+	}
+	for _, folder := range folders {
+		if err := os.Mkdir(folder, 0o755); err != nil {
 			return err
 		}
 	}
@@ -56,7 +63,7 @@ func (h *Host) prepare() error {
 		"etc/systemd/system/sealift-lab.service": setupUnit,
 	}
 	for path, content := range files {
-		full := filepath.Join(h.dir, "upper", path)
+		full := filepath.Join(h.disk(), "upper", path)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			return err
 		}
@@ -75,7 +82,7 @@ func (h *Host) prepare() error {
 
 func (h *Host) link(links map[string]string) error {
 	for path, target := range links {
-		full := filepath.Join(h.dir, "upper", path)
+		full := filepath.Join(h.disk(), "upper", path)
 		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
 			return err
 		}

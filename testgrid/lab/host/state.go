@@ -19,6 +19,7 @@ type state struct {
 	OS      string     `json:"os"`
 	Address netip.Addr `json:"address"`
 	USB     []string   `json:"usb,omitempty"`
+	Disk    string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
 	Created time.Time  `json:"created"`
 	Owner   *process   `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
 	Manager *process   `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one

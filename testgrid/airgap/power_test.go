@@ -1,0 +1,65 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// TestInstallOutlivesTheLossOfPower takes the power from a host again and again while it installs: what no program synced to the
+// disk is gone, and the host boots with the rest.
+func TestInstallOutlivesTheLossOfPower(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	d := disk.New(t, 24<<30)
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}, Disk: d.Path()}), t}
+	bare := n.state()
+	n.must(install)
+	undisturbed := n.settled()
+	n.must("cp /usr/local/bin/sealift /var/tmp/sealift; /var/tmp/sealift reset --yes")
+	n.isBare(bare)
+	n.must("sync")
+	for _, row := range []interruption{
+		{step: "kubernetes/files", record: "finished"},
+		{step: "node/packages", record: "started", after: 1500 * time.Millisecond},
+		{step: "node/packages", record: "finished"},
+		{step: "kubernetes/pre-init", record: "finished"},
+		{step: "containerd/install", record: "started", after: time.Second},
+		{step: "containerd/install", record: "finished"},
+		{step: "kubernetes/images", record: "started", after: 2 * time.Second},
+		{step: "kubernetes/images", record: "finished"},
+		{step: "kubernetes/init", record: "started", file: "/etc/kubernetes/manifests/etcd.yaml"},
+		{step: "kubernetes/init", record: "finished"},
+		{step: "flannel/install", record: "finished"},
+		{step: "metrics-server/install", record: "started", after: 4 * time.Second},
+	} {
+		row.command = fromUSB
+		n.losesPower(d, row)
+	}
+	n.must(install)
+	if diff := differences(undisturbed, n.settled()); len(diff) > 0 {
+		t.Errorf("differs from an undisturbed install:\n%s", strings.Join(diff, "\n"))
+	}
+	secondRun(n)
+	cluster(n)
+	n.losesPower(d, interruption{command: takeBack, step: "reset/packages", record: "started", after: 300 * time.Millisecond})
+	n.must(takeBack)
+	n.isBare(bare)
+}
+
+// losesPower takes the power from the host at a moment of a command.
+func (n node) losesPower(d *disk.Disk, i interruption) {
+	n.t.Helper()
+	i.signal = "STOP"
+	n.interrupt(i)
+	d.CutPower()
+	if err := n.PowerCycle(n.t.Context(), d.Restore); err != nil {
+		n.t.Fatal(err)
+	}
+	out, _ := n.run("/var/tmp/sealift status 2>&1 | head -n 1")
+	n.t.Logf("power lost after step %s was %s: %s", i.step, i.record, strings.TrimSpace(out))
+}
