@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
@@ -76,11 +77,14 @@ type Status struct {
 	Failure   *Failure       `json:"failure,omitempty"`
 	AddOns    []AddOnStatus  `json:"addOns"`
 	Nodes     []cluster.Node `json:"nodes"`
-	Cluster   string         `json:"cluster"` // how the cluster answers
+	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
+	Sees    string       `json:"sees,omitempty"`
+	Cluster string       `json:"cluster"`       // how the cluster answers, in words
+	API     *cluster.API `json:"api,omitempty"` // nil when the node is part of no cluster
 }
 
 // clusterTime bounds how long a cluster is asked for its state.
-const clusterTime = 20 * time.Second
+const clusterTime = 8 * time.Second
 
 // ReadStatus looks at this node and its cluster. It waits for nobody and changes nothing; a cluster that does not answer is
 // part of the status.
@@ -101,7 +105,12 @@ func ReadStatus(ctx context.Context, root string) (Status, error) {
 	s.read(records, run, lifecycle.Busy(StateDir(root)))
 	asked, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
-	s.askCluster(asked)
+	view, err := cluster.NewView()
+	if err != nil {
+		s.Cluster = "cannot be asked: " + err.Error()
+	} else if view != nil {
+		s.askCluster(asked, view)
+	}
 	return s, ctx.Err()
 }
 
@@ -176,17 +185,29 @@ func addOnState(name string, plan lifecycle.Plan, last map[string]lifecycle.Reco
 	return "installing"
 }
 
-func (s *Status) askCluster(ctx context.Context) {
-	view, err := cluster.NewView()
-	if err == nil && view == nil {
+func (s *Status) askCluster(ctx context.Context, view *cluster.View) {
+	s.Sees = "cluster"
+	if view.Own {
+		s.Sees = "node"
+	}
+	api := view.API(ctx)
+	s.API = &api
+	switch {
+	case !api.Answers:
+		s.Cluster = "does not answer: " + api.Why
+		return
+	case !api.Ready:
+		s.Cluster = "is not ready: " + api.Why
 		return
 	}
-	s.Cluster = "answers"
-	if err == nil {
-		s.Nodes, err = view.Nodes(ctx)
-	}
+	nodes, err := visibleNodes(ctx, view)
 	if err != nil {
-		s.Cluster, s.Nodes = "does not answer: "+err.Error(), []cluster.Node{}
+		s.Cluster = "does not answer: " + err.Error()
+		return
+	}
+	s.Nodes = nodes
+	s.Cluster = "answers"
+	if view.Own {
 		return
 	}
 	var names []string
@@ -206,6 +227,18 @@ func (s *Status) askCluster(ctx context.Context) {
 			a.Health, a.Why = "not ready", h.Trouble
 		}
 	}
+}
+
+func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, error) {
+	if !view.Own {
+		return view.Nodes(ctx)
+	}
+	name, err := host.Name()
+	if err != nil {
+		return nil, err
+	}
+	own, err := view.OwnNode(ctx, name)
+	return []cluster.Node{own}, err
 }
 
 // Healthy says whether all that is known of the node and the cluster is well.

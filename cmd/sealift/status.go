@@ -18,11 +18,11 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show how far this node came, its add-ons, and the nodes of its cluster",
 		Long: `Show how far the install of this node came, with the last failure and its log; the add-ons with their versions and
-their health; and the nodes of the cluster. It works before there is a cluster, too, and when it does not answer.
-A worker sees nodes, and not how add-ons are.
+their health; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it does not answer. A worker may see no other
+node than itself, and not the health of add-ons; 'sealift status' on a control plane shows those.
 
 The exit code is 0 when all is well, and 1 otherwise.`,
-		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'",
+		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
 	}
@@ -75,6 +75,9 @@ func (a *app) printStatus(s installer.Status) error {
 		fmt.Fprintf(a.out, "go on    %s\n", s.Resume)
 	}
 	fmt.Fprintf(a.out, "cluster  %s\n", s.Cluster)
+	if s.Sees == "node" {
+		fmt.Fprintln(a.out, "         this worker may see itself alone; for other nodes and the health of add-ons run 'sealift status' on a control plane")
+	}
 	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
 	if len(s.AddOns) > 0 {
 		fmt.Fprintln(t, "\nADD-ON\tVERSION\tSTATE\tHEALTH\tWHY")

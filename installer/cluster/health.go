@@ -3,14 +3,16 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/kube"
@@ -26,26 +28,89 @@ type Node struct {
 	Address string   `json:"address"`
 }
 
+// healthTime bounds the wait for the API's health: a balancer takes connections for an API that is gone, too.
+const healthTime = 4 * time.Second
+
 // View is what this node's credentials let it see of its cluster.
 type View struct {
-	client dynamic.Interface
+	// Own says that they are the node's own, with which it sees itself, and neither other nodes nor what add-ons run.
+	Own      bool
+	endpoint string
+	client   dynamic.Interface
+	api      rest.Interface
 }
 
 // NewView opens the cluster that this node is part of; nil when it is part of none.
 func NewView() (*View, error) {
 	for _, file := range []string{AdminKubeconfig, KubeletKubeconfig} {
-		if _, err := os.Stat(file); err != nil {
+		if there, err := exists(file); err != nil {
+			return nil, err
+		} else if !there {
 			continue
 		}
 		config, err := clientcmd.BuildConfigFromFlags("", file)
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
-		config.Timeout = askTimeout
-		client, err := dynamic.NewForConfig(config)
-		return &View{client}, err
+		return ViewOf(config, file == KubeletKubeconfig)
 	}
 	return nil, nil
+}
+
+// ViewOf opens a cluster with given credentials, which may be a node's own.
+func ViewOf(config *rest.Config, own bool) (*View, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = askTimeout
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	all, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &View{Own: own, endpoint: config.Host, client: client, api: all.Discovery().RESTClient()}, nil
+}
+
+// API is how the Kubernetes API answers a node.
+type API struct {
+	Endpoint string `json:"endpoint"` // by which the node reaches it
+	Answers  bool   `json:"answers"`
+	Ready    bool   `json:"ready"`         // as it says itself
+	Why      string `json:"why,omitempty"` // when it is not
+}
+
+// API asks the API for its health.
+func (v *View) API(ctx context.Context) API {
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	api := API{Endpoint: v.endpoint}
+	var code int
+	text, err := v.api.Get().AbsPath("/readyz").Do(ctx).StatusCode(&code).Raw()
+	api.Answers, api.Ready = code != 0, err == nil
+	if err == nil {
+		return api
+	}
+	api.Why = err.Error()
+	var failed []string
+	for line := range strings.Lines(string(text)) {
+		if check, bad := strings.CutPrefix(strings.TrimSpace(line), "[-]"); bad {
+			failed = append(failed, check)
+		}
+	}
+	if len(failed) > 0 {
+		api.Why = strings.Join(failed, ", ")
+	}
+	return api
+}
+
+// OwnNode gives the node of that name, which is all that a node's own credentials show.
+func (v *View) OwnNode(ctx context.Context, name string) (Node, error) {
+	object, err := v.client.Resource(nodesResource).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return Node{}, fmt.Errorf("look for node %s: %w", name, err)
+	}
+	return node(*object), nil
 }
 
 // Nodes lists the cluster's nodes by name.
@@ -107,7 +172,7 @@ type AddOnHealth struct {
 	Trouble string // of the first that is not ready
 }
 
-// Health looks at the workloads of the named add-ons. A worker may not see them.
+// Health looks at the workloads of the named add-ons. A node may not see them with its own credentials.
 func (v *View) Health(ctx context.Context, addOns []string) (map[string]AddOnHealth, error) {
 	byID := make(map[string]string)
 	for _, name := range addOns {

@@ -45,6 +45,9 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 	if out := worker.must(printed); !strings.Contains(out, "nothing to do") {
 		t.Errorf("second run:\n%s", out)
 	}
+	if out := worker.must("sealift status"); !strings.Contains(out, "cluster  answers") || !strings.Contains(out, "run 'sealift status' on a control plane") {
+		t.Errorf("a worker's status:\n%s", out)
+	}
 	workerLeaves(first, worker, bare)
 }
 

@@ -52,8 +52,7 @@ func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != 2 {
 		t.Errorf("nodes:\n%s", got)
 	}
-	// what a worker may ask of its cluster is not the matter here
-	if out, _ := worker.run("sealift status -o json"); !strings.Contains(out, `"bundle": "`+url+`"`) {
+	if out := worker.must("sealift status -o json"); !strings.Contains(out, `"bundle": "`+url+`"`) {
 		t.Errorf("the node does not know where it came from:\n%s", out)
 	}
 }

@@ -1,0 +1,121 @@
+package installer
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// seen is the status of an installed node that looks at a cluster, as programs read it.
+func seen(t *testing.T, config *rest.Config, own bool) (s Status, text string) {
+	t.Helper()
+	view, err := cluster.ViewOf(config, own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = Status{State: "installed", AddOns: []AddOnStatus{{Name: "flannel", State: "installed"}}}
+	s.askCluster(t.Context(), view)
+	data, err := json.Marshal(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, string(data)
+}
+
+// withNodes gives the cluster this host as a node that is Ready, and another that is not.
+func withNodes(t *testing.T, config *rest.Config) (own string) {
+	t.Helper()
+	own, err := host.Name()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes := clientset.NewForConfigOrDie(config).CoreV1().Nodes()
+	for name, status := range map[string]corev1.ConditionStatus{own: corev1.ConditionTrue, "other": corev1.ConditionFalse} {
+		n, err := nodes.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		if _, err := nodes.UpdateStatus(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return own
+}
+
+func TestStatusTellsTheHealthOfTheAPI(t *testing.T) {
+	config := controlplane.ForTest(t)
+	withNodes(t, config)
+	s, text := seen(t, config, false)
+	if !strings.Contains(text, `"api":{"endpoint":"`+config.Host+`","answers":true,"ready":true}`) || s.Sees != "cluster" || len(s.Nodes) != 2 {
+		t.Errorf("got %s", text)
+	}
+	if s.Healthy() {
+		t.Error("well, with a node that is not Ready")
+	}
+}
+
+// TestAWorkerSeesItselfAndIsWell gives a node what the API server's authorizer of nodes leaves it.
+func TestAWorkerSeesItselfAndIsWell(t *testing.T) {
+	config := controlplane.ForTest(t)
+	own := withNodes(t, config)
+	rules := clientset.NewForConfigOrDie(config).RbacV1()
+	_, err := rules.ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "itself"},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{""}, Resources: []string{"nodes"}, ResourceNames: []string{own}}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = rules.ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "itself"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "itself"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:nodes"}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + own, Groups: []string{"system:nodes", "system:authenticated"}}
+	s, text := seen(t, config, true)
+	if !s.Healthy() || s.Sees != "node" || len(s.Nodes) != 1 || s.Nodes[0].Name != own || s.AddOns[0].Health != "" {
+		t.Errorf("got %s", text)
+	}
+	if s, text := seen(t, config, false); s.Healthy() {
+		t.Errorf("it may list nodes: %s", text)
+	}
+}
+
+func TestStatusSaysWhatTheAPIFails(t *testing.T) {
+	ill := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+		_, _ = io.WriteString(w, "[+]ping ok\n[-]etcd failed: reason withheld\nreadyz check failed\n")
+	}))
+	defer ill.Close()
+	s, text := seen(t, &rest.Config{Host: ill.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false)
+	if s.Cluster != "is not ready: etcd failed: reason withheld" || !s.API.Answers || s.Healthy() {
+		t.Errorf("got %s", text)
+	}
+}
+
+// TestStatusDoesNotWaitForADeadAPI asks one whose connections are taken, as a balancer does, and never answered.
+func TestStatusDoesNotWaitForADeadAPI(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s, text := seen(t, &rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false)
+	if !strings.HasPrefix(s.Cluster, "does not answer: ") || s.API.Answers || s.Healthy() {
+		t.Errorf("got %s", text)
+	}
+}
