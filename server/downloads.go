@@ -62,7 +62,12 @@ func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, w
 	}
 	defer reader.Close()
 	if r.Method == http.MethodGet && wanted == nil && since == "" {
-		s.plans.record(plan)
+		recorded := make(chan struct{}) // beside the transfer: the first byte does not wait for it
+		go func() {
+			defer close(recorded)
+			s.plans.record(plan)
+		}()
+		defer func() { <-recorded }()
 	}
 	w.Header().Set("Sealift-Index", plan.Digest)
 	err = s.send(w, r, content{ReaderAt: reader, size: plan.Size(), tag: plan.Tag, name: id + packageSuffix})

@@ -1,17 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
 	"fmt"
 	"hash/crc32"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,41 +13,23 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/testgrid/depot"
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-// fillStore puts packages with so many MB into a store, half of which they share, and returns an Installer of them.
-func fillStore(t *testing.T, location string, megabytes int) (installer string) {
+// fill puts packages into a store and returns an Installer of them.
+func fill(t *testing.T, location string, l depot.Load) (installer string) {
 	t.Helper()
 	s, err := store.Open(location)
+	if err == nil {
+		err = depot.Fill(t.Context(), s, l)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	installer = "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n"
-	noise := func(seed byte) []byte {
-		data := make([]byte, megabytes*1_000_000/3)
-		_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
-		copy(data, []byte{0x1f, 0x8b}) // what is compressed already is stored as it is
-		return data
-	}
-	for n, name := range []string{"one", "two"} {
-		dir := bundle.AddOnDir(name, "1.0")
-		p := bundle.Package{Name: name, Version: "1.0", Platforms: []string{"linux/amd64"}, Files: []bundle.File{
-			bundle.BytesFile(dir+"/Manifest", 0o644, nil), bundle.BytesFile(dir+"/install.sh", 0o644, nil),
-			bundle.BytesFile(dir+"/shared", 0o644, noise(0)), bundle.BytesFile(dir+"/own", 0o644, noise(byte(1+n))),
-		}}
-		var packed bytes.Buffer
-		if _, err := bundle.WritePackage(t.Context(), &packed, p, bundle.WriteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Put(t.Context(), name+"-1.0.tar.gz", store.Bytes(packed.Bytes())); err != nil {
-			t.Fatal(err)
-		}
-		installer += "  " + name + ": {version: '1.0'}\n"
-	}
-	return installer
+	return l.Installer(l.Packages)
 }
 
 // bundleURL stores an Installer at a server.
@@ -76,7 +52,7 @@ func (s *runningServer) bundleURL(t *testing.T, installer string) string {
 // TestATransferEndsWholeWhenTheServerIsTold to end, in the order in which a load balancer and its clients notice.
 func TestATransferEndsWholeWhenTheServerIsTold(t *testing.T) {
 	o := objects.Start(t)
-	installer := fillStore(t, o.URL(""), 30)
+	installer := fill(t, o.URL(""), depot.Load{Packages: 1, Own: 30_000_000})
 	s := startServer(t, "--store", o.URL(""), "--drain", "2s", "--grace", "1m")
 	at := s.bundleURL(t, installer)
 	want := sum(t, at)
@@ -151,7 +127,7 @@ func TestMemoryDoesNotGrowWithTransfers(t *testing.T) {
 	o := objects.Start(t)
 	for name, location := range map[string]string{"folder": t.TempDir(), "bucket": o.URL("")} {
 		t.Run(name, func(t *testing.T) {
-			installer := fillStore(t, location, 300)
+			installer := fill(t, location, depot.Load{Packages: 2, Own: 100_000_000, Shared: 100_000_000})
 			s := startServer(t, "--store", location, "--rate", "1000")
 			at := s.bundleURL(t, installer)
 			want := sum(t, at)
@@ -187,20 +163,9 @@ func TestMemoryDoesNotGrowWithTransfers(t *testing.T) {
 // peak is the most memory that the server has had, in bytes.
 func (s *runningServer) peak(t *testing.T) int64 {
 	t.Helper()
-	f, err := os.Open(filepath.Join("/proc", strconv.Itoa(s.Pid), "status"))
+	peak, err := daemon.PeakMemory(s.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if value, ok := strings.CutPrefix(lines.Text(), "VmHWM:"); ok {
-			kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return kib << 10
-		}
-	}
-	t.Fatal("the kernel does not tell")
-	return 0
+	return peak
 }

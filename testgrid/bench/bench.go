@@ -39,38 +39,38 @@ type bench struct {
 	proxy          *slowProxy
 }
 
-func newBench(ctx context.Context, sealift string, rounds int) (_ *bench, err error) {
-	b := &bench{rounds: rounds}
-	defer func() {
-		if err != nil {
-			b.close()
-		}
-	}()
-	if b.sealift, err = filepath.Abs(sealift); err != nil {
-		return nil, err
-	}
-	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
+func newBench(sealift string, rounds int) (*bench, error) {
+	path, err := filepath.Abs(sealift)
 	if err != nil {
 		return nil, err
 	}
+	dir, err := scratch.NewIn("/var/tmp")
+	return &bench{sealift: path, rounds: rounds, dir: dir}, err
+}
+
+// openRegistry makes the registry and finds the tools that those tables need which are about images.
+func (b *bench) openRegistry(ctx context.Context) error {
+	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
+	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
+	if err != nil {
+		return err
+	}
 	if b.crane, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Crane, Name: "crane"}); err != nil {
-		return nil, err
+		return err
 	}
 	if b.ctr, err = workshop.File(ctx, upstream.FileOf{Component: upstream.Containerd, Name: "ctr"}); err != nil {
-		return nil, err
+		return err
 	}
 	wanted := slices.DeleteFunc(upstream.Images("v1.36.3"), func(i upstream.Image) bool { return !slices.Contains(images, i.Ref) })
 	if b.mirror, err = mirror.Serve(ctx, mirror.Options{Images: wanted, Progress: say}); err != nil {
-		return nil, err
+		return err
 	}
 	b.registry = b.mirror.Registry()
 	if b.proxy, err = newSlowProxy(b.registry); err != nil {
-		return nil, err
+		return err
 	}
 	b.slow = b.proxy.address()
-	b.dir, err = scratch.NewIn("/var/tmp")
-	return b, err
+	return nil
 }
 
 func (b *bench) close() {
@@ -161,9 +161,16 @@ func (b *bench) versions(ctx context.Context) error {
 
 // shell runs a script that is not measured.
 func (b *bench) shell(dir, script string) error {
+	_, err := b.output(dir, script)
+	return err
+}
+
+// output runs a script and returns what it prints.
+func (b *bench) output(dir, script string) (string, error) {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = dir
-	return cmd.Run()
+	out, err := cmd.Output()
+	return string(out), err
 }
 
 // results adds up the files that a case made.

@@ -29,15 +29,43 @@ func main() {
 }
 
 func run(ctx context.Context, sealift string, rounds int, only string) error {
-	b, err := newBench(ctx, sealift, rounds)
+	b, err := newBench(sealift, rounds)
 	if err != nil {
 		return err
 	}
 	defer b.close()
+	measured := func(title string) bool { return strings.HasPrefix(title, only) }
+	if !strings.HasPrefix(only, "serve") {
+		if err := b.registryTables(ctx, measured); err != nil {
+			return err
+		}
+	}
+	if err := b.serveTables(ctx, measured); err != nil {
+		return err
+	}
+	if measured("apply") {
+		if err := b.applies(ctx); err != nil {
+			return err
+		}
+	}
+	if !measured("install") {
+		return nil
+	}
+	network := []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7"}
+	if err := b.install(ctx, "a node with its network", network...); err != nil {
+		return err
+	}
+	return b.install(ctx, "the whole catalogue", append(network, "local-path-provisioner/0.0.30", "metrics-server/0.9.0")...)
+}
+
+// registryTables are about images that a registry has.
+func (b *bench) registryTables(ctx context.Context, measured func(title string) bool) error {
+	if err := b.openRegistry(ctx); err != nil {
+		return err
+	}
 	if err := b.versions(ctx); err != nil {
 		return err
 	}
-	measured := func(title string) bool { return strings.HasPrefix(title, only) }
 	for _, table := range []struct {
 		title string
 		cases []benchCase
@@ -56,23 +84,41 @@ func run(ctx context.Context, sealift string, rounds int, only string) error {
 		}
 	}
 	if measured("resume") {
-		if err := b.resume(ctx); err != nil {
-			return err
+		return b.resume(ctx)
+	}
+	return nil
+}
+
+// serveTables are about a server before each kind of store.
+func (b *bench) serveTables(ctx context.Context, measured func(title string) bool) error {
+	tables := []struct {
+		title string
+		run   func(context.Context, *served, string) error
+	}{
+		{"serve: assembly of a bundle from ", b.assembly},
+		{"serve: first byte, from ", b.firstByte},
+		{"serve: downloads, from ", b.downloads},
+		{"serve: requests, before ", b.mix},
+	}
+	var stores []*served
+	defer func() { closeServed(stores) }()
+	for _, table := range tables {
+		for n, kind := range servedKinds() {
+			if !measured(table.title + kind) {
+				continue
+			}
+			if stores == nil {
+				var err error
+				if stores, err = b.serves(ctx); err != nil {
+					return err
+				}
+			}
+			if err := table.run(ctx, stores[n], table.title+kind); err != nil {
+				return fmt.Errorf("%s%s: %w", table.title, kind, err)
+			}
 		}
 	}
-	if measured("apply") {
-		if err := b.applies(ctx); err != nil {
-			return err
-		}
-	}
-	if !measured("install") {
-		return nil
-	}
-	network := []string{"containerd/2.2.1", "kubernetes/1.36.3", "flannel/0.26.7"}
-	if err := b.install(ctx, "a node with its network", network...); err != nil {
-		return err
-	}
-	return b.install(ctx, "the whole catalogue", append(network, "local-path-provisioner/0.0.30", "metrics-server/0.9.0")...)
+	return nil
 }
 
 // table runs the cases in turn, round by round so that all meet the same weather, and prints their medians.

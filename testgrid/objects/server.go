@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,51 +29,69 @@ const (
 type Server struct {
 	Endpoint string // http://127.0.0.1:port
 	Dir      string // the files of the bucket
+
+	daemon *daemon.Daemon
 }
 
 // Start runs a server until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
+	s, err := Run(t.Context(), t.TempDir(), func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
-	if err != nil {
-		t.Fatal(err)
+	t.Cleanup(s.Stop)
+	for _, setting := range s.Environment() {
+		name, value, _ := strings.Cut(setting, "=")
+		t.Setenv(name, value)
 	}
-	home := t.TempDir()
+	return s
+}
+
+// Run runs a server whose files lie in a folder, until it is told to stop.
+func Run(ctx context.Context, home string, say func(line string)) (*Server, error) {
+	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
+	if err != nil {
+		return nil, err
+	}
+	binary, err := workshop.File(ctx, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
+	if err != nil {
+		return nil, err
+	}
 	root := filepath.Join(home, "objects")
 	if err := os.MkdirAll(filepath.Join(root, Bucket), 0o755); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	address := freeAddress(t)
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
 	d, err := daemon.Start(daemon.Command{
 		Path: binary, Log: filepath.Join(home, "log"),
 		Args: []string{"--access", accessKey, "--secret", secretKey, "--port", address, "--health", "/health", "--keep-alive", "posix", root},
 	})
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	t.Cleanup(d.Stop)
-	s := &Server{Endpoint: "http://" + address, Dir: filepath.Join(root, Bucket)}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	s := &Server{Endpoint: "http://" + address, Dir: filepath.Join(root, Bucket), daemon: d}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	if err := d.WaitReady(ctx, s.ready); err != nil {
-		t.Fatal(err)
+		d.Stop()
+		return nil, err
 	}
-	setEnvironment(t)
-	return s
+	return s, nil
 }
 
-func freeAddress(t testing.TB) string {
-	t.Helper()
+// Stop ends the server.
+func (s *Server) Stop() { s.daemon.Stop() }
+
+func freeAddress() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return l.Addr().String(), l.Close()
 }
 
 func (s *Server) ready(ctx context.Context) error {
@@ -91,14 +110,12 @@ func (s *Server) ready(ctx context.Context) error {
 	return nil
 }
 
-// setEnvironment lets the AWS client find the server's credentials, and nothing of the person who runs the test.
-func setEnvironment(t testing.TB) {
-	none := filepath.Join(t.TempDir(), "none")
-	for name, value := range map[string]string{
-		"AWS_ACCESS_KEY_ID": accessKey, "AWS_SECRET_ACCESS_KEY": secretKey, "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "", "AWS_REGION": "",
-		"AWS_CONFIG_FILE": none, "AWS_SHARED_CREDENTIALS_FILE": none, "AWS_EC2_METADATA_DISABLED": "true", "NO_PROXY": "127.0.0.1",
-	} {
-		t.Setenv(name, value)
+// Environment lets the AWS client find the server's credentials, and nothing of the person who runs it.
+func (s *Server) Environment() []string {
+	none := filepath.Join(s.Dir, "..", "none")
+	return []string{
+		"AWS_ACCESS_KEY_ID=" + accessKey, "AWS_SECRET_ACCESS_KEY=" + secretKey, "AWS_SESSION_TOKEN=", "AWS_PROFILE=", "AWS_REGION=",
+		"AWS_CONFIG_FILE=" + none, "AWS_SHARED_CREDENTIALS_FILE=" + none, "AWS_EC2_METADATA_DISABLED=true", "NO_PROXY=127.0.0.1",
 	}
 }
 

@@ -1,0 +1,28 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// PeakMemory is the most memory that a process has had since it started, or since ForgetPeak, in bytes: all that is resident,
+// also the pages of its program.
+func PeakMemory(pid int) (int64, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, ok := strings.Cut(string(status), "\nVmHWM:")
+	if !ok {
+		return 0, fmt.Errorf("process %d: the kernel does not tell its memory", pid)
+	}
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	return kib << 10, err
+}
+
+// ForgetPeak lets PeakMemory begin anew.
+func ForgetPeak(pid int) error {
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+}
