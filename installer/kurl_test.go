@@ -52,15 +52,12 @@ spec:
   goldpinger: {version: 3.11.2-1.1.2}
 `
 
-// kurlPackages builds packages as kURL's CI does: plain tars, with docker-archives and without an index.
-func kurlPackages(t *testing.T, dir string) {
+// kurlPackages builds packages as kURL's CI does: plain tars, with docker-archives and without an index. The files are named
+// <name>/<version>/<file>.
+func kurlPackages(t *testing.T, dir string, files []txtar.File) {
 	t.Helper()
-	files, err := txtar.ParseFile("testdata/kurl.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
 	contents := map[string]map[string][]byte{} // by add-on, name/version
-	for _, f := range files.Files {
+	for _, f := range files {
 		words := strings.SplitN(f.Name, "/", 3)
 		addOn := path.Join(words[0], words[1])
 		if contents[addOn] == nil {
@@ -142,14 +139,14 @@ func zipped(t *testing.T, data []byte) []byte {
 }
 
 // kurlBundle makes the bundle of an Installer out of a store that has what kURL built.
-func kurlBundle(t *testing.T, text string) *bundle.Archive {
+func kurlBundle(t *testing.T, text string, files []txtar.File) []byte {
 	t.Helper()
 	i, err := spec.Parse("installer.yaml", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	kurlPackages(t, dir)
+	kurlPackages(t, dir, files)
 	packages, err := store.Open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +166,12 @@ func kurlBundle(t *testing.T, text string) *bundle.Archive {
 	if err := plan.Write(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	archive, err := bundle.NewArchive(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	return out.Bytes()
+}
+
+func openBundle(t *testing.T, data []byte) *bundle.Archive {
+	t.Helper()
+	archive, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,13 +221,16 @@ func kubectl(t *testing.T) string {
 // kurlInstall is an install of the add-ons of kURL in a folder, with a containerd and a cluster of the test.
 func kurlInstall(t *testing.T) *Install {
 	t.Helper()
-	i := &Install{options: Options{Root: t.TempDir(), Binary: "kurl_test.go"}, archive: kurlBundle(t, kurlSpec), socket: containerd.ForTest(t),
+	files, err := txtar.ParseFile("testdata/kurl.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &Install{options: Options{Root: t.TempDir(), Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, kurlSpec, files.Files)), socket: containerd.ForTest(t),
 		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, log: newRunLog(t.TempDir(), "install", t.Output())}
 	t.Cleanup(func() { _ = i.Close() })
 	if err := i.readSpec(); err != nil {
 		t.Fatal(err)
 	}
-	var err error
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
 		t.Fatal(err)
 	}
