@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -30,6 +31,51 @@ func (a *Archive) openEntry(e Entry, ahead int64) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return newVerifiedReader(e, c), nil
+}
+
+// OpenRest reads one file from a byte on, for those who have what is before it. Nothing is verified: whoever puts both together
+// holds the whole against its digest.
+func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
+	e, ok := a.entries[name]
+	if !ok {
+		return nil, fmt.Errorf("%s: %w in the archive", name, fs.ErrNotExist)
+	}
+	if from < 0 || from > e.Size {
+		return nil, fmt.Errorf("%s: has %d bytes, and cannot be read from %d on", name, e.Size, from)
+	}
+	if e.Encoding == InBase {
+		base, at, err := a.inBase(e)
+		if err != nil {
+			return nil, err
+		}
+		return base.OpenRest(at, from)
+	}
+	if b := a.bearer(e); a.unpacked == nil && b.Encoding == Stored {
+		return io.NopCloser(io.NewSectionReader(a.stored(b, b.Size, 0), from, b.Size-from)), nil
+	}
+	c, err := a.open(e, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := skip(c, from); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), c.Close())
+	}
+	return struct { // a deflated content does not know its end
+		io.Reader
+		io.Closer
+	}{io.LimitReader(c, e.Size-from), c}, nil
+}
+
+// skip brings a content to an offset: a file that lies by itself need not be read for that.
+func skip(c content, off int64) error {
+	if file, ok := c.(bare); ok {
+		if seeker, ok := file.ReadCloser.(io.Seeker); ok {
+			_, err := seeker.Seek(off, io.SeekStart)
+			return err
+		}
+	}
+	_, err := io.CopyN(io.Discard, c, off)
+	return err
 }
 
 // content is that of an entry. After its last byte, finish holds what the member has around it against the index.
@@ -91,7 +137,7 @@ func (a *Archive) ReadAt(name string, p []byte, off int64) error {
 
 func (a *Archive) readAt(e Entry, p []byte, off int64) error {
 	if a.unpacked == nil && e.Encoding == Stored {
-		_, err := a.stored(e, off+int64(len(p))).ReadAt(p, off)
+		_, err := a.stored(e, off+int64(len(p)), nearby).ReadAt(p, off)
 		return err
 	}
 	c, err := a.open(e, 0)
@@ -105,7 +151,7 @@ func (a *Archive) readAt(e Entry, p []byte, off int64) error {
 			return err
 		}
 	}
-	if _, err := io.CopyN(io.Discard, c, off); err != nil {
+	if err := skip(c, off); err != nil {
 		return err
 	}
 	_, err = io.ReadFull(c, p)
@@ -119,11 +165,15 @@ type storedContent struct {
 	skip  int64 // tar header before the content
 }
 
-// stored is the content of a stored entry, for one who reads up to end.
-func (a *Archive) stored(e Entry, end int64) storedContent {
+// nearby is how many bytes behind those that are looked at come along from a source that is far: after the end of one member,
+// the beginning of the next is often looked at.
+const nearby = 4 << 10
+
+// stored is the content of a stored entry, for one who reads up to end, and then may go on for ahead bytes.
+func (a *Archive) stored(e Entry, end, ahead int64) storedContent {
 	c := storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}
 	if a.far != nil {
-		c.src = a.far.src.Section(c.start + storedOffset(c.skip+end-1) + 1)
+		c.src = a.far.src.Section(c.start + storedOffset(c.skip+end-1) + 1 + ahead)
 	}
 	return c
 }

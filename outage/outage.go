@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Passes says whether the same request may well get an answer later: the connection broke, was refused or timed out. A
-// certificate that does not hold and a name that does not exist stay as they are.
+// Passes says whether the same request may well get an answer later: the connection broke, was refused or timed out, or the
+// machine is off. A certificate that does not hold and a name that does not exist stay as they are.
 func Passes(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var stream http2.StreamError
@@ -30,7 +30,7 @@ func Passes(err error) bool {
 	case errors.As(err, &network) && network.Timeout():
 		return true
 	}
-	for _, broken := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED} {
+	for _, broken := range []error{io.ErrUnexpectedEOF, io.EOF, syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.EPIPE, syscall.ECONNABORTED, syscall.EHOSTUNREACH} {
 		if errors.Is(err, broken) {
 			return true
 		}

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -56,6 +58,8 @@ func TestFailuresOfANetworkThatPass(t *testing.T) {
 		"an HTTP/2 stream that is cut":     {get(t, two.Client(), two.URL), true},
 		"no answer in time":                {get(t, &impatient, silent.URL), true},
 		"nobody listens":                   {get(t, http.DefaultClient, gone.URL), true},
+		"a machine that is off":            {&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}, true},
+		"a network without a route":        {&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}, false},
 		"a name server that is busy":       {&net.DNSError{Err: "server misbehaving", IsTemporary: true}, true},
 		"a name that does not exist":       {&net.DNSError{Err: "no such host", IsNotFound: true}, false},
 		"a certificate of a stranger":      {get(t, http.DefaultClient, two.URL), false},

@@ -21,7 +21,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.options.URL != "" && strings.HasPrefix(s.options.URL, "https:") || r.TLS != nil {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
-	if r.URL.Path != "/healthz" && !s.limits.allow(s.client(r)) {
+	if r.URL.Path != "/healthz" && !s.limits.allow(s.client(r), cost(r)) {
 		h.Set("Retry-After", "1")
 		s.metrics.refused.Inc()
 		writeProblem(w, problem(http.StatusTooManyRequests, "too many requests from this address; wait a second"))
@@ -38,6 +38,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.mux.ServeHTTP(w, r)
+}
+
+// cost is what a request counts against the limit of its client.
+func cost(r *http.Request) int {
+	if r.Method == http.MethodGet && r.Header.Get("Range") != "" && strings.HasPrefix(r.URL.Path, "/bundle/") {
+		return rangeCost
+	}
+	return requestCost
 }
 
 type releaseKey struct{}

@@ -3,6 +3,7 @@ package server
 import (
 	"container/list"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -10,8 +11,11 @@ import (
 const (
 	// maxClients is how many addresses are remembered. Who is forgotten begins anew.
 	maxClients = 10_000
-	// burst is how many times the rate a client may make at once: a node fetches many ranges.
+	// burst is how many times the rate a client may make at once.
 	burst = 4
+	// requestCost is what a request counts, and rangeCost one for bytes of an archive: a node asks for some hundred ranges, which
+	// cost little here, and many nodes may come from one address.
+	requestCost, rangeCost = 10, 1
 )
 
 // limits bounds the requests of each client.
@@ -28,23 +32,23 @@ type bucket struct {
 }
 
 func newLimits(perSecond float64) *limits {
-	return &limits{rate: rate.Limit(perSecond), by: make(map[string]*list.Element), used: list.New()}
+	return &limits{rate: rate.Limit(perSecond * requestCost), by: make(map[string]*list.Element), used: list.New()}
 }
 
-// allow counts a request, unless it is one too many.
-func (l *limits) allow(client string) bool {
+// allow counts a request of some cost, unless it is one too many.
+func (l *limits) allow(client string, cost int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.by[client]; ok {
 		l.used.MoveToFront(e)
-		return e.Value.(*bucket).limiter.Allow()
+		return e.Value.(*bucket).limiter.AllowN(time.Now(), cost)
 	}
 	if l.used.Len() == maxClients {
 		oldest := l.used.Back()
 		delete(l.by, oldest.Value.(*bucket).client)
 		l.used.Remove(oldest)
 	}
-	b := &bucket{client, rate.NewLimiter(l.rate, max(1, int(burst*float64(l.rate))))}
+	b := &bucket{client, rate.NewLimiter(l.rate, max(requestCost, int(burst*float64(l.rate))))}
 	l.by[client] = l.used.PushFront(b)
-	return b.limiter.Allow()
+	return b.limiter.AllowN(time.Now(), cost)
 }

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -25,6 +26,17 @@ func TestClientsBeyondTheirRateAreRefused(t *testing.T) {
 	}
 	if a := ask(t, "GET", front.URL+"/readyz", ""); a.StatusCode != http.StatusTooManyRequests || a.Header.Get("Retry-After") == "" {
 		t.Errorf("%s", a.Status)
+	}
+}
+
+func TestManyNodesBehindOneAddressFetchRanges(t *testing.T) {
+	packages := filled(t)
+	id := post(t, serve(t, packages, nil).URL, installer(both))
+	front := serve(t, packages, func(o *server.Options) { o.Rate = 0.001 }) // a burst of one request, or of ten for ranges
+	for n, want := range []int{206, 206, 206, 206, 206, 206, 206, 206, 206, 206, 429} {
+		if a := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "", "Range", fmt.Sprintf("bytes=%d-%d", n, n+10)); a.StatusCode != want {
+			t.Fatalf("range %d: %s, want %d", n+1, a.Status, want)
+		}
 	}
 }
 

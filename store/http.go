@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 // ListingName is where a store that cannot list, a web server, is asked for what it has. `sealift publish` keeps it: an
@@ -25,8 +24,7 @@ const maxListing = 64 << 20
 type web struct {
 	base   *url.URL
 	client *http.Client
-	retry  Retry
-	stall  time.Duration
+	opener Opener
 }
 
 func (o Opener) openHTTP(u *url.URL) (Store, error) {
@@ -36,7 +34,7 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("store %q: a query or a fragment has no meaning here; leave it out", u.Redacted())
 	}
-	w := &web{base: u, client: &http.Client{Transport: newTransport(o.Stall)}, retry: o.Retry, stall: o.Stall}
+	w := &web{base: u, client: &http.Client{Transport: newTransport(o.Stall)}, opener: o}
 	if o.Write {
 		return nil, w.readOnly()
 	}
@@ -49,9 +47,9 @@ func (w *web) Get(ctx context.Context, key string) (Object, error) {
 		return nil, err
 	}
 	at := &page{store: w, url: w.base.JoinPath(key)}
-	r := &remote{ctx: ctx, name: at.url.Redacted(), src: at, retry: w.retry, stall: w.stall}
-	err := w.retry.do(ctx, func() error {
-		g := newGuard(ctx, w.stall)
+	r := &remote{ctx: ctx, name: at.url.Redacted(), src: at, opener: w.opener}
+	err := w.opener.Retry.do(ctx, func() error {
+		g := newGuard(ctx, w.opener.Stall)
 		defer g.end()
 		return g.explain(at.stat(g))
 	})

@@ -50,10 +50,10 @@ type remote struct {
 	size    int64
 	version string
 	digest  string // sha256, if known
-	retry   Retry
-	stall   time.Duration
+	opener  Opener
 
 	mu      sync.Mutex
+	told    time.Time // when it was last said that reads fail
 	idle    []*stream // the one used last at the end
 	dropped bool
 }
@@ -90,7 +90,7 @@ func (r *remote) SHA256() string  { return r.digest }
 
 // Reopen implements Object.
 func (r *remote) Reopen(ctx context.Context) (Object, error) {
-	return &remote{ctx: ctx, name: r.name, src: r.src, size: r.size, version: r.version, digest: r.digest, retry: r.retry, stall: r.stall}, nil
+	return &remote{ctx: ctx, name: r.name, src: r.src, size: r.size, version: r.version, digest: r.digest, opener: r.opener}, nil
 }
 
 // ReadAt implements io.ReaderAt.
@@ -119,11 +119,12 @@ func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 	if short {
 		p = p[:r.size-off]
 	}
-	err = r.retry.do(r.ctx, func() error {
+	err = r.opener.Reads.do(r.ctx, func() error {
 		for n < len(p) {
 			k, err := r.read(p[n:], off+int64(n), limit)
 			n += k
 			if err != nil {
+				r.tell(err)
 				return err
 			}
 		}
@@ -136,6 +137,22 @@ func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 		return n, io.EOF
 	}
 	return n, nil
+}
+
+// tellEvery is how long those who wait for a server hear nothing new of it.
+const tellEvery = 30 * time.Second
+
+// tell lets those who wait know that a server does not give what it should.
+func (r *remote) tell(err error) {
+	r.mu.Lock()
+	again := !r.dropped && time.Since(r.told) > tellEvery
+	if again {
+		r.told = time.Now()
+	}
+	r.mu.Unlock()
+	if again && transient(err) {
+		r.opener.Log.Warn("reading is tried again", "what", r.name, "error", err)
+	}
 }
 
 // read reads some bytes at off, out of a stream that is there already if one comes past.
@@ -210,7 +227,7 @@ func (r *remote) take(off, n, limit int64) (*stream, error) {
 	if limit == 0 {
 		end = min(r.size, off+max(window, n))
 	}
-	g := newGuard(r.ctx, r.stall)
+	g := newGuard(r.ctx, r.opener.Stall)
 	body, err := r.src.open(g, off, end-off)
 	if err != nil {
 		err = g.explain(err)

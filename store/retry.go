@@ -18,8 +18,9 @@ import (
 // Retry says how often and how patiently a transient failure is tried again. It is the only place that does so: the AWS
 // client's own retries are off, so that attempts never multiply.
 type Retry struct {
-	Attempts int           // in all; 0 means 6
+	Attempts int           // in all; 0 means 6, or with Within as many as there is time for
 	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 300 ms
+	Within   time.Duration // an attempt that fails later than this after the first began is the last; 0 means that none is too late
 }
 
 // maxWait bounds the pause between two attempts.
@@ -41,11 +42,11 @@ func (e *statusError) Error() string {
 // HTTPStatusCode is the status, as the errors of the AWS client tell it.
 func (e *statusError) HTTPStatusCode() int { return e.code }
 
-// do calls f until it succeeds, fails for good, has been called Attempts times, or ctx ends. Pauses vary by half, so that
+// do calls f until it succeeds, fails for good, has been called Attempts times or for too long, or ctx ends. Pauses vary by half, so that
 // those who failed together do not come back together.
 func (r Retry) do(ctx context.Context, f func() error) error {
-	attempts, wait := r.Attempts, r.Wait
-	if attempts <= 0 {
+	attempts, wait, begin := r.Attempts, r.Wait, time.Now()
+	if attempts <= 0 && r.Within <= 0 {
 		attempts = 6
 	}
 	if wait <= 0 {
@@ -60,8 +61,8 @@ func (r Retry) do(ctx context.Context, f func() error) error {
 			return context.Cause(ctx)
 		case !transient(err):
 			return err
-		case n == attempts:
-			return fmt.Errorf("%w (tried %d times)", err, attempts)
+		case n == attempts || r.Within > 0 && time.Since(begin) > r.Within:
+			return fmt.Errorf("%w (tried %d times)", err, n)
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err

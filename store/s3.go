@@ -106,7 +106,7 @@ func (b *bucket) Get(ctx context.Context, key string) (Object, error) {
 	return &remote{
 		ctx: ctx, name: "store " + b.config.String() + ": " + key, src: &blob{bucket: b, key: key, version: bare(head.ETag), size: *head.ContentLength},
 		size: *head.ContentLength, version: bare(head.ETag), digest: head.Metadata[digestMetadata],
-		retry: b.opener.Retry, stall: b.opener.Stall,
+		opener: b.opener,
 	}, nil
 }
 

@@ -129,6 +129,9 @@ type Opener struct {
 	// StaleAfter is the age from which an unfinished upload, of which nobody knows any more, is given up; 0 means 7 days.
 	StaleAfter time.Duration
 	Retry      Retry
+	// Reads is how patiently reads of a value that was opened are tried again, by one who would rather wait for a server to
+	// come back than begin anew; zero means as Retry says.
+	Reads Retry
 	// Stall is how long a transfer may make no progress; 0 means one minute.
 	Stall time.Duration
 	Log   *slog.Logger // nil means to log nothing
@@ -165,6 +168,9 @@ func (o Opener) Open(location string) (Store, error) {
 	}
 	if o.Stall == 0 {
 		o.Stall = time.Minute
+	}
+	if o.Reads == (Retry{}) {
+		o.Reads = o.Retry
 	}
 	switch u.Scheme {
 	case "file":

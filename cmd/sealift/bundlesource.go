@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -51,7 +52,7 @@ func (s *bundleSource) name() string {
 // open opens the bundle. One on a server is read for as long as ctx lasts.
 func (s *bundleSource) open(ctx context.Context, a *app) (_ *bundle.Archive, err error) {
 	if s.from != "" {
-		return online.Open(ctx, s.from, store.Opener{Log: a.log})
+		return a.openOnline(ctx, s.from)
 	}
 	archive, err := bundle.Open(s.bundle)
 	if err != nil {
@@ -76,4 +77,12 @@ func (s *bundleSource) open(ctx context.Context, a *app) (_ *bundle.Archive, err
 		return nil, errors.Join(fmt.Errorf("--base %s: %w", s.base, err), base.Close())
 	}
 	return archive, nil
+}
+
+// serverPatience is how long a server that has given an install its plan may be away.
+const serverPatience = 5 * time.Minute
+
+// openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
+func (a *app) openOnline(ctx context.Context, from string) (*bundle.Archive, error) {
+	return online.Open(ctx, from, store.Opener{Log: a.log, Reads: store.Retry{Within: serverPatience}})
 }

@@ -16,9 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/share"
-	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/store"
 )
 
 type joinOptions struct {
@@ -139,7 +137,7 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 	}
 	if o.from != "" {
 		options.Bundle = o.from
-		options.Open = func() (*bundle.Archive, error) { return online.Open(ctx, o.from, store.Opener{Log: a.log}) }
+		options.Open = func() (*bundle.Archive, error) { return a.openOnline(ctx, o.from) }
 		// a server has all of its bundle
 		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
 	}

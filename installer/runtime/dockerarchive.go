@@ -76,7 +76,7 @@ func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error)
 }
 
 // loadArchive streams a docker-archive into the content store. Its images get their names after the last byte of it is
-// verified; what was stored of an archive that fails is collected when the lease ends.
+// verified; what was stored of an archive that fails is collected when its lease ends.
 func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) error {
 	index, err := r.importArchive(ctx, layout, image)
 	if err != nil {

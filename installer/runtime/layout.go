@@ -96,17 +96,29 @@ func (l *Layout) copyBlob(ctx context.Context, store content.Store, desc ocispec
 	} else if err != nil && !errdefs.IsNotFound(err) {
 		return err
 	}
-	blob, err := l.archive.OpenEntry(l.blob(desc))
-	if err != nil {
-		return err
-	}
-	defer blob.Close()
+	blob := &resumable{archive: l.archive, name: l.blob(desc)}
 	ingest := "sealift-" + desc.Digest.String()
-	if err := content.WriteBlob(ctx, store, ingest, blob, desc); err != nil {
-		// or what is wrong in it would be continued by the next run
+	err := writeBlob(ctx, store, ingest, blob, desc)
+	if err != nil && blob.resumed() && isDamage(err) { // what was there before may be what is wrong
+		blob = &resumable{archive: l.archive, name: blob.name}
+		err = writeBlob(ctx, store, ingest, blob, desc)
+	}
+	return err
+}
+
+// writeBlob writes a blob, from where an earlier run was cut off. What is wrong in it is dropped, or it would be gone on with.
+func writeBlob(ctx context.Context, store content.Store, ingest string, blob *resumable, desc ocispec.Descriptor) error {
+	err := errors.Join(content.WriteBlob(ctx, store, ingest, blob, desc), blob.Close())
+	if err != nil && isDamage(err) {
 		return errors.Join(err, aborted(store.Abort(context.WithoutCancel(ctx), ingest)))
 	}
-	return nil
+	return err
+}
+
+// isDamage says whether a blob has another content than its name says, as the archive or containerd found at its end.
+func isDamage(err error) bool {
+	var damaged *bundle.DigestError
+	return errors.As(err, &damaged) || errdefs.IsFailedPrecondition(err)
 }
 
 // aborted is the error of an abort, if it is one: there may have been nothing to abort.

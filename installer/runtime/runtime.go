@@ -86,13 +86,18 @@ type Result struct {
 }
 
 // Load brings all images of a layout into containerd, unpacked and pinned. Images that are there are left alone.
-// It calls progress before each image that it loads, one call at a time.
-func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref string)) (Result, error) {
+// It calls progress before each image that it loads, one call at a time. What a load that fails, or is killed, has copied stays
+// for a day, also half of a layer: the next one goes on there.
+func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref string)) (_ Result, err error) {
 	ctx, release, err := r.client.WithLease(ctx) // nothing is collected before it has a name
 	if err != nil {
 		return Result{}, fmt.Errorf("containerd lease: %w", err)
 	}
-	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+	defer func() {
+		if err == nil {
+			_ = release(context.WithoutCancel(ctx)) // it ends by itself, too
+		}
+	}()
 	present := make([]bool, len(layout.Images))
 	var reporting sync.Mutex
 	group, gctx := errgroup.WithContext(ctx)

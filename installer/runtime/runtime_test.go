@@ -39,8 +39,18 @@ func connect(t *testing.T) *runtime.Runtime {
 
 const dir = "addons/demo/1.0.0/images"
 
-// archive packs images, by reference, into a package.
 func archive(t *testing.T, images map[string]v1.Image) *bundle.Archive {
+	t.Helper()
+	data := pack(t, images)
+	a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// pack packs images, by reference, into a package.
+func pack(t *testing.T, images map[string]v1.Image) []byte {
 	t.Helper()
 	folder := t.TempDir()
 	oci, err := layout.Write(folder, empty.Index)
@@ -70,16 +80,18 @@ func archive(t *testing.T, images map[string]v1.Image) *bundle.Archive {
 	if _, err := bundle.WritePackage(t.Context(), &buf, p, bundle.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	a, err := bundle.NewArchive(bytes.NewReader(buf.Bytes()), int64(buf.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return buf.Bytes()
 }
 
 func image(t *testing.T, layers int64) v1.Image {
 	t.Helper()
-	made, err := random.Image(100_000, layers)
+	return imageOf(t, 100_000, layers)
+}
+
+// imageOf has layers of some size.
+func imageOf(t *testing.T, size, layers int64) v1.Image {
+	t.Helper()
+	made, err := random.Image(size, layers)
 	if err != nil {
 		t.Fatal(err)
 	}

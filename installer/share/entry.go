@@ -15,9 +15,9 @@ import (
 const (
 	// stallTime is how long a connection may bring nothing before it is given up.
 	stallTime = time.Minute
-	// attempts bounds how often in a row an answer may break off without having brought anything.
-	attempts   = 5
-	retryPause = time.Second
+	// patience is how long a node may be away that has begun to give its files: it is started anew, for one.
+	patience   = 5 * time.Minute
+	retryPause = 2 * time.Second
 )
 
 // entry is a file of the node's bundle while it is being fetched. A connection that breaks is made again where it broke.
@@ -29,7 +29,7 @@ type entry struct {
 	at      int64
 	body    io.ReadCloser
 	stall   *time.Timer
-	failing int
+	failing time.Time // since when nothing has come; zero while all goes well
 }
 
 func (c *Client) open(ctx context.Context, of bundle.Entry) *entry {
@@ -48,14 +48,17 @@ func (e *entry) Read(p []byte) (int, error) {
 		n, err := e.read(p)
 		e.at += int64(n)
 		if n > 0 {
-			e.failing = 0
+			e.failing = time.Time{}
 			return n, nil
 		}
 		e.drop()
 		if err == nil || errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
 		}
-		if e.failing++; e.failing == attempts || final(err) || e.ctx.Err() != nil {
+		if e.failing.IsZero() {
+			e.failing = time.Now()
+		}
+		if time.Since(e.failing) > patience || final(err) || e.ctx.Err() != nil {
 			return 0, fmt.Errorf("fetch %s: %w", e.of.Path, err)
 		}
 		select {
@@ -108,6 +111,16 @@ func (e *entry) drop() {
 		_ = e.body.Close()
 		e.body = nil
 	}
+}
+
+// Seek implements io.Seeker, for a file of which the host has the beginning.
+func (e *entry) Seek(off int64, whence int) (int64, error) {
+	if whence != io.SeekStart || off < 0 || off > e.of.Size {
+		return e.at, fmt.Errorf("%s has no byte %d to go on from", e.of.Path, off)
+	}
+	e.drop()
+	e.at = off
+	return off, nil
 }
 
 // ReadAt fetches a part alone, for looking at sizes.

@@ -53,9 +53,16 @@ download() {
     fi
 }
 
-# take_binary: bin/sealift of the bundle $1, or of the server if that is empty.
+# is_ours: whether $1 is the sealift that this script was made with.
+is_ours() {
+    printf '%s  %s\n' "$digest" "$1" | sha256sum --check --status 2>/dev/null
+}
+
+# take_binary: bin/sealift of the bundle $1, or if that is empty the node's own, from an earlier run, or that of the server.
 take_binary() {
-    if [ -z "$1" ]; then
+    if [ -z "$1" ] && is_ours /usr/local/bin/sealift; then
+        cat /usr/local/bin/sealift
+    elif [ -z "$1" ]; then
         download "$archive" | tar xzf - --no-same-owner -O bin/sealift || die "$archive could not be downloaded; run the same command again"
     elif [ -d "$1" ]; then
         cat "$1/bin/sealift"
@@ -122,7 +129,7 @@ main() {
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
     take_binary "$bundle" >"$binary"
-    printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status || die "bin/sealift of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
+    is_ours "$binary" || die "bin/sealift of ${bundle:-$archive} is not the one that this script was made with; copy the bundle again, or take the script again"
     chmod 0700 "$binary"
     SEALIFT_RESUME=$resume "$binary" "$command" "${options[@]}" || code=$?
     exit "$code"
