@@ -132,15 +132,14 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	if one.hooks, err = hook.Functions(script, bytes.NewReader(text)); err != nil {
 		return addOn{}, err
 	}
-	one.texts, err = readTexts(a, info)
+	one.texts, err = readTexts(a, one)
 	return one, err
 }
 
-// readTexts reads what hooks may read variables in: the small files of an add-on that come from its directory.
-func readTexts(a *bundle.Archive, info bundle.PackageInfo) (texts [][]byte, err error) {
-	for _, e := range a.Below(info.Dir()) {
-		folder, _, inside := strings.Cut(strings.TrimPrefix(e.Path, info.Dir()+"/"), "/")
-		if inside && slices.Contains([]string{"images", "assets", "packages"}, folder) || e.Size > maxTextSize {
+// readTexts reads what hooks may read variables in.
+func readTexts(a *bundle.Archive, one addOn) (texts [][]byte, err error) {
+	for _, e := range a.Below(one.info.Dir()) {
+		if !one.isText(e) {
 			continue
 		}
 		text, err := a.ReadFile(e.Path, maxTextSize)
@@ -150,6 +149,14 @@ func readTexts(a *bundle.Archive, info bundle.PackageInfo) (texts [][]byte, err 
 		texts = append(texts, text)
 	}
 	return texts, nil
+}
+
+// isText says whether an entry is one of the small files that come from the add-on's directory.
+func (a addOn) isText(e bundle.Entry) bool {
+	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
+	folder, _, inside := strings.Cut(below, "/")
+	fetched := inside && slices.Contains([]string{"images", "assets", "packages"}, folder)
+	return ok && !fetched && e.Size <= maxTextSize
 }
 
 // carriesHostPackages says whether the package has repositories for what its Manifest names. One that kURL built has not: its hooks

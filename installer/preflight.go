@@ -62,9 +62,10 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	}
 	checks := preflight.Essential(h, needs)
 	var specs []preflight.Specification
+	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
 		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address})
-		if specs, err = i.preflights(); err != nil {
+		if specs, failed, err = i.preflights(ctx); err != nil {
 			return preflight.Record{}, err
 		}
 	}
@@ -81,7 +82,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	node := o.Node
 	node.Upgrade = node.Upgrade || needs.Resumed
 	asked, err := i.external(ctx, node, append(specs, own...))
-	report.Results = append(report.Results, asked...)
+	report.Results = slices.Concat(report.Results, asked, failed)
 	return preflight.NewRecord(o.Node, o.Policy, report), err
 }
 
@@ -90,19 +91,20 @@ func (i *Install) KeepPreflight(r preflight.Record) error {
 	return r.Save(filepath.Join(StateDir(i.options.Root), "preflight"))
 }
 
-// preflights reads the specifications of the add-ons.
-func (i *Install) preflights() (specs []preflight.Specification, err error) {
+// preflights gives the specifications of the add-ons, and what their hooks say against this host.
+func (i *Install) preflights(ctx context.Context) (specs []preflight.Specification, failed []preflight.Result, err error) {
 	for _, a := range i.addOns {
 		text, err := i.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		specs = append(specs, preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text})
 	}
-	return specs, nil
+	hooked, failed, err := i.askHooks(ctx)
+	return append(specs, hooked...), failed, err
 }
 
 // installerPreflight is the specification that an Installer may have in itself, spec.kurl.hostPreflights.

@@ -111,3 +111,6 @@ addon_preflight() {
     ! sealift_is_function "$1_preflights" || "$1_preflights"
     [ ! -f "$sealift_file" ] || printf '%s\n' "$sealift_file"
 }
+
+# sealift_preflights NAME: what its hook for checks prints, in a file for Go.
+sealift_preflights() { "$1_preflights" >"$DIR/preflights"; }
