@@ -19,15 +19,23 @@ import (
 // and renamed. Nothing outside root can be reached. What is there already with the same path is replaced.
 func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry) bool) error {
 	entries := slices.DeleteFunc(slices.Clone(a.Index.Entries), func(e Entry) bool { return !wanted(e) })
-	for i, e := range entries {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := a.extract(root, e, ahead(entries[i:])); err != nil {
-			return fmt.Errorf("extract: %w", err)
-		}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	if a.far != nil {
+		group.SetLimit(1) // what is far away is read from front to back
 	}
-	return nil
+	for i, e := range entries {
+		group.Go(func() error {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := a.extract(root, e, ahead(entries[i:])); err != nil {
+				return fmt.Errorf("extract: %w", err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
 }
 
 // ahead is how many bytes of the entries lie right behind the first of them.
