@@ -65,6 +65,9 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	}
 	if err != nil {
 		h.shell = nil // it ended with the failure
+		if failed := new(hook.Error); errors.As(err, &failed) {
+			failed.Hook = function // and not what prepares its call
+		}
 		return nil, err
 	}
 	changed := after.Since(before)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -18,7 +19,7 @@ import (
 )
 
 const (
-	// answerTime bounds the wait for the beginning of an answer, and maxAnswer what is read into memory.
+	// answerTime bounds the wait for a connection and for the beginning of an answer, and maxAnswer what is read into memory.
 	answerTime = time.Minute
 	maxAnswer  = 64 << 20
 )
@@ -37,7 +38,8 @@ func NewClient(address, token, caHash string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport := &http.Transport{ResponseHeaderTimeout: answerTime, TLSHandshakeTimeout: answerTime, MaxIdleConnsPerHost: 4}
+	dialer := &net.Dialer{Timeout: answerTime} // the kernel would try for longer
+	transport := &http.Transport{DialContext: dialer.DialContext, ResponseHeaderTimeout: answerTime, TLSHandshakeTimeout: answerTime, MaxIdleConnsPerHost: 4}
 	// the certificate is verified below: its CA is known by its hash alone
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} //nolint:gosec // as said
 	transport.TLSClientConfig.VerifyConnection = func(state tls.ConnectionState) error {

@@ -10,7 +10,7 @@ import (
 // outOfDisk gives a host file systems of their own for what an install writes, and lets each of them be full at some time.
 func outOfDisk(n node) {
 	const state = "/var/lib/sealift/state"
-	disks := map[string]string{"/var/lib/sealift": "1g", state: "64m", "/var/lib/containerd": "6g", "/var/lib/etcd": "3g"}
+	disks := map[string]string{"/var/lib/sealift": "1g", state: "64m", "/var/lib/containerd": "6g", "/var/lib/etcd": "6g"}
 	for _, path := range []string{"/var/lib/sealift", state, "/var/lib/containerd", "/var/lib/etcd"} {
 		n.must(fmt.Sprintf("mkdir -p %s && mount -t tmpfs -o size=%s,mode=0700 none %s", path, disks[path], path))
 	}

@@ -24,6 +24,7 @@ type interruption struct {
 const interrupting = `
 unit=interrupted-$RANDOM$RANDOM journal=/var/lib/sealift/state/journal.jsonl changes=/var/lib/sealift/state/before/changes.json
 exec {pause}<> <(:)
+renice -n -20 $$ >/dev/null # some of the moments are short
 seen=0
 [ ! -e $journal ] || seen=$(wc -l <$journal)
 systemd-run --quiet --unit=$unit --property=KillMode=process --property=StandardOutput=truncate:/run/$unit --property=StandardError=inherit bash -c "$command"

@@ -50,7 +50,8 @@ func (n node) objects() (found []string) {
 	for _, object := range list.Items {
 		metadata := field(object, "metadata")
 		name := fmt.Sprint(object["kind"], " ", metadata["namespace"], "/", metadata["name"])
-		if strings.HasPrefix(name, "Secret ") && strings.Contains(name, "bootstrap-token-") {
+		// tokens for hosts that join, and what goes with them: whoever has printed the commands has made some
+		if strings.HasPrefix(name, "Secret ") && strings.Contains(name, "bootstrap-token-") || strings.HasSuffix(name, "kubeadm-certs") {
 			continue
 		}
 		for _, volatile := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "managedFields"} {
