@@ -269,6 +269,7 @@ func (r *Reset) kubeadm(ctx context.Context) error {
 	if err := r.member.Forget(ctx); err != nil {
 		fmt.Fprintln(r.log, err)
 		r.leaves("node "+r.node, "is still in the cluster's list, from which it may not take itself; on a control plane run: sealift node remove %s", r.node)
+		return nil
 	}
-	return nil
+	return r.member.AwaitUnlisted(ctx)
 }

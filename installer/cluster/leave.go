@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
 	"slices"
@@ -20,8 +19,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/balancer"
 )
 
 // KubeletKubeconfig is where a node keeps its own credentials.
@@ -35,9 +37,8 @@ const (
 )
 
 var (
-	nodesResource  = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	podsResource   = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	slicesResource = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+	nodesResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	podsResource  = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 )
 
 // Member is this node as a part of a cluster that it is about to leave.
@@ -47,8 +48,9 @@ type Member struct {
 	Others  []string
 	known   bool // by the cluster: someone may have taken it off the list already
 	worker  bool // it has no more than its own credentials, so that the control plane is elsewhere
+	address string
 	config  *rest.Config
-	servers []string // of the API, other than this node's
+	servers []string // host:port of the API on each control plane
 	output  io.Writer
 }
 
@@ -76,19 +78,15 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 // Alone says whether this is the cluster's only node, as far as it may know.
 func (m *Member) Alone() bool { return !m.worker && len(m.Others) == 0 }
 
-func (m *Member) client(config *rest.Config) (dynamic.Interface, error) {
-	return dynamic.NewForConfig(config)
-}
-
 // look asks for the other nodes, and for where else the API is served. A worker may not know the former.
 func (m *Member) look(ctx context.Context) error {
-	client, err := m.client(m.config)
+	client, err := dynamic.NewForConfig(m.config)
 	if err != nil {
 		return err
 	}
-	switch _, err := client.Resource(nodesResource).Get(ctx, m.Node, metav1.GetOptions{}); {
+	switch own, err := client.Resource(nodesResource).Get(ctx, m.Node, metav1.GetOptions{}); {
 	case err == nil:
-		m.known = true
+		m.known, m.address = true, node(*own).Address
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("the cluster does not answer: %w", err)
 	}
@@ -100,35 +98,14 @@ func (m *Member) look(ctx context.Context) error {
 			}
 		}
 	}
-	served, err := client.Resource(slicesResource).Namespace("default").List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
-	if err == nil {
-		m.servers = append(m.servers, apiServers(served.Items)...)
+	all, err := kubernetes.NewForConfig(m.config)
+	if err != nil {
+		return err
+	}
+	if m.servers, err = balancer.Discover(ctx, all); err != nil {
+		fmt.Fprintln(m.output, err)
 	}
 	return nil
-}
-
-func apiServers(endpoints []unstructured.Unstructured) (servers []string) {
-	for _, slice := range endpoints {
-		ports, _, _ := unstructured.NestedSlice(slice.Object, "ports")
-		port := "6443"
-		if len(ports) > 0 {
-			if p, ok := ports[0].(map[string]any); ok {
-				port = fmt.Sprint(p["port"])
-			}
-		}
-		list, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
-		for _, one := range list {
-			e, ok := one.(map[string]any)
-			if !ok {
-				continue
-			}
-			addresses, _, _ := unstructured.NestedStringSlice(e, "addresses")
-			for _, a := range addresses {
-				servers = append(servers, "https://"+net.JoinHostPort(a, port))
-			}
-		}
-	}
-	return servers
 }
 
 // Drain keeps new pods from this node and moves those that it has, as their disruption budgets allow. Pods of DaemonSets and
@@ -137,7 +114,7 @@ func (m *Member) Drain(ctx context.Context) error {
 	if !m.known {
 		return nil
 	}
-	client, err := m.client(m.config)
+	client, err := dynamic.NewForConfig(m.config)
 	if err != nil {
 		return err
 	}
@@ -203,10 +180,10 @@ func (m *Member) Forget(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	for _, server := range append([]string{m.config.Host}, m.servers...) {
+	for _, host := range append([]string{m.config.Host}, m.servers...) {
 		config := rest.CopyConfig(m.config)
-		config.Host = server
-		client, err := m.client(config)
+		config.Host = host
+		client, err := dynamic.NewForConfig(config)
 		if err != nil {
 			return err
 		}
@@ -220,6 +197,18 @@ func (m *Member) Forget(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// AwaitUnlisted waits until this node's API server is off the list of those that there are: hosts that join try all of them.
+func (m *Member) AwaitUnlisted(ctx context.Context) error {
+	if m.worker || !m.known {
+		return nil
+	}
+	client, err := kubernetes.NewForConfig(m.config)
+	if err != nil {
+		return err
+	}
+	return awaitUnlisted(ctx, client, m.address)
 }
 
 // CheckLeave says whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node
@@ -250,11 +239,11 @@ func CheckLeave(ctx context.Context, node string) error {
 func (m *Member) LeaveEtcd(ctx context.Context) error {
 	endpoints := []string{ownEtcd}
 	for _, server := range m.servers {
-		u, err := url.Parse(server)
+		host, _, err := net.SplitHostPort(server)
 		if err != nil {
 			return err
 		}
-		endpoints = append(endpoints, etcdEndpoint(u.Hostname()))
+		endpoints = append(endpoints, etcdEndpoint(host))
 	}
 	return leaveEtcd(ctx, m.Node, "", endpoints...)
 }

@@ -68,7 +68,7 @@ func FindRemains(ctx context.Context, client kubernetes.Interface, node string) 
 	if !there && !r.Known {
 		return nil, r.unknown(ctx)
 	}
-	r.APIServer, err = r.server(ctx)
+	r.APIServer, err = listed(ctx, client, r.address)
 	return r, err
 }
 
@@ -128,15 +128,32 @@ func (r *Remains) unknown(ctx context.Context) error {
 	return errors.Join(fmt.Errorf("the cluster knows no node %s; its nodes are: %s", r.Node, strings.Join(names, ", ")), err)
 }
 
-// server gives the node's API server on the list that balancers read, if it is there.
-func (r *Remains) server(ctx context.Context) (string, error) {
-	servers, err := balancer.Discover(ctx, r.client)
+// listed gives the API server at an address on the list that balancers read, if it is there.
+func listed(ctx context.Context, client kubernetes.Interface, address string) (string, error) {
+	servers, err := balancer.Discover(ctx, client)
 	for _, server := range servers {
-		if host, _, err := net.SplitHostPort(server); err == nil && host == r.address {
+		if host, _, err := net.SplitHostPort(server); err == nil && host == address {
 			return server, nil
 		}
 	}
 	return "", err
+}
+
+// awaitUnlisted waits until the API server is off the list: the others take it off when its lease is over.
+func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, forgetTime)
+	defer cancel()
+	for {
+		server, err := listed(ctx, client, address)
+		if err == nil && server == "" {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("the API server at %s is still on the list of those that there are after %v", address, forgetTime), err)
+		case <-time.After(retryPause):
+		}
+	}
 }
 
 // Check refuses to take out a node that is there, and one without which etcd could decide nothing. It may have to wait: a host that
@@ -213,7 +230,7 @@ func (r *Remains) Remove(ctx context.Context, say func(string)) error {
 	if r.APIServer == "" {
 		return nil
 	}
-	if err := r.waitForgotten(ctx); err != nil {
+	if err := awaitUnlisted(ctx, r.client, r.address); err != nil {
 		return err
 	}
 	say("API server " + r.APIServer + " is on no list any more")
@@ -238,23 +255,6 @@ func (r *Remains) deletePods(ctx context.Context, say func(string)) error {
 		say(fmt.Sprintf("%d of its pods are deleted", len(pods)))
 	}
 	return nil
-}
-
-// waitForgotten waits until the API server is off the list: the others take it off when its lease is over.
-func (r *Remains) waitForgotten(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, forgetTime)
-	defer cancel()
-	for {
-		server, err := r.server(ctx)
-		if err == nil && server == "" {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("API server %s is still on the list after %v: its host works", r.APIServer, forgetTime), err)
-		case <-time.After(retryPause):
-		}
-	}
 }
 
 // Lines say what there is, as a person reads it.
