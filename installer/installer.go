@@ -203,6 +203,9 @@ func (i *Install) Plan() lifecycle.Plan { return i.plan }
 // Pending gives the steps that Run would run.
 func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.journal) }
 
+// Resume is the command that goes on with this install.
+func (i *Install) Resume() string { return i.options.Resume }
+
 // LogFile is where the output of this run goes; the file is made with the first output.
 func (i *Install) LogFile() string { return i.log.name }
 

@@ -136,7 +136,7 @@ func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
 		printEvent(a.out, e)
 	})
 	if err != nil {
-		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err))
+		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
 	}
 	phases.print(a.out)
 	fmt.Fprintf(a.out, "done: %d steps in %s, log %s\n", ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())

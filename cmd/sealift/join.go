@@ -24,7 +24,8 @@ type joinOptions struct {
 	from     string // a server to take files from; empty: the control plane
 	caHash   string
 	token    string
-	key      string
+	key      string   // of the certificates
+	trusted  []string // public keys of which one must have signed the bundle
 	primary  bool
 	version  string
 	endpoint string   // of the API, as the command line has it
@@ -56,6 +57,7 @@ about one host, such as private-address and host-preflight-ignore.
 Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
 		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
   echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --from https://sealift.example.com/abc1234
+  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --key vendor.pub
   sealift join kubernetes-master-address=10.0.0.1:6443 kubeadm-token=… kubeadm-token-ca-hash=sha256:… kubernetes-version=1.36.3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
@@ -72,6 +74,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	flags.StringVar(&o.caHash, "ca-hash", "", "hash of the cluster's CA, sha256: and hexadecimal digits")
 	flags.StringVar(&o.token, "token", "", "token of the cluster; default is to read it from stdin")
 	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
+	flags.StringArrayVar(&o.trusted, "key", nil, "public key with which the bundle of the control plane must be signed; may be repeated")
 	flags.BoolVar(&o.primary, "control-plane", false, "become one more control plane")
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
@@ -112,6 +115,10 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	trusted, err := publicKeys(o.trusted)
+	if err != nil {
+		return err
+	}
 	server := share.Address(o.server)
 	client, err := share.NewClient(server, o.token, o.caHash)
 	if err != nil {
@@ -127,9 +134,9 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Remote: true, Yes: o.yes,
+	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Trusted: trusted, Remote: true, Yes: o.yes,
 		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
-		Resume: resumeCommand(os.Args, os.Getenv(resumeVariable)),
+		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)),
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return o.installer(cluster)
 		},

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -15,8 +15,8 @@ import (
 const resumeVariable = "SEALIFT_RESUME"
 
 // nextStep tells what to do after a failure, and the command that goes on.
-func nextStep(ctx context.Context, err error) string {
-	again := "go on with:\n  " + resumeCommand(os.Args, os.Getenv(resumeVariable))
+func nextStep(ctx context.Context, err error, resume string) string {
+	again := "go on with:\n  " + resume
 	var damaged *bundle.DigestError
 	switch {
 	case errors.As(err, &damaged):
@@ -25,6 +25,23 @@ func nextStep(ctx context.Context, err error) string {
 		return "the install was interrupted: " + again
 	}
 	return "when the cause is gone, " + again
+}
+
+// hideSecrets puts words in the place of the secrets of a join: the command is kept on the node, and shown.
+func hideSecrets(args []string) []string {
+	words := map[string]string{"--token": "TOKEN", "kubeadm-token": "TOKEN", "--certificate-key": "KEY", "cert-key": "KEY"}
+	hidden := slices.Clone(args)
+	for i, arg := range hidden {
+		name, _, together := strings.Cut(arg, "=")
+		word, secret := words[name]
+		switch {
+		case secret && together:
+			hidden[i] = name + "=" + word
+		case secret && i+1 < len(hidden):
+			hidden[i+1] = word
+		}
+	}
+	return hidden
 }
 
 // resumeCommand is the command line as it can be given to a shell.

@@ -90,8 +90,8 @@ type Redactor struct {
 func New() *Redactor {
 	return &Redactor{
 		rules:     lineRules(),
-		joinToken: regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b`), // of kubeadm
-		alone:     regexp.MustCompile(`^(\s*)[0-9a-f]{64}\s*$`),        // how kubeadm prints the key of certificates
+		joinToken: regexp.MustCompile(`\b[a-z0-9]{6}\.[a-z0-9]{16}\b(?: [0-9a-f]{64}\b)?`), // of kubeadm, and the key of certificates in the command that joins
+		alone:     regexp.MustCompile(`^(\s*)[0-9a-f]{64}\s*$`),                            // how kubeadm prints the key of certificates
 		keyBegin:  regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
 		keyEnd:    regexp.MustCompile(`-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----`),
 		encoded:   regexp.MustCompile(`LS0tLS1CRUdJTi[A-Za-z0-9+/]+=*`), // "-----BEGIN" in base64

@@ -30,6 +30,7 @@ func TestSecretsAreMasked(t *testing.T) {
 		"a private key in base64":             {"  data: " + base64.StdEncoding.EncodeToString([]byte(key)) + "\n", "  data: " + m + "\n"},
 		"the key of a kubeconfig":             {"    client-key-data: " + base64.StdEncoding.EncodeToString([]byte(key)) + "\n", "    client-key-data: " + m + "\n"},
 		"the token of a kubeconfig":           {"    token: abc.def\n", "    token: " + m + "\n"},
+		"a token with a key of certificates":  {"echo 'abcdef.0123456789abcdef " + strings.Repeat("0f", 32) + "' | bash join.sh control-plane\n", "echo '" + m + "' | bash join.sh control-plane\n"},
 		"a token of kubeadm in a sentence":    {"join with abcdef.0123456789abcdef now\n", "join with " + m + " now\n"},
 		"the command that joins":              {"kubeadm join 10.0.0.1:6443 --token abcdef.0123456789abcdef --discovery-token-ca-cert-hash sha256:12ab \\\n", "kubeadm join 10.0.0.1:6443 --token " + m + " --discovery-token-ca-cert-hash sha256:12ab \\\n"},
 		"the key of certificates, as a flag":  {"\t--control-plane --certificate-key " + strings.Repeat("0a", 32) + "\n", "\t--control-plane --certificate-key " + m + "\n"},

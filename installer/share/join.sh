@@ -39,8 +39,18 @@ fetch() {
     exec 3<&-
 }
 
+# resume_command: how to run this script once more, with words in place of the secrets.
+resume_command() {
+    local secrets=TOKEN word
+    for word in "$@"; do
+        [ "$word" != control-plane ] || secrets="'TOKEN KEY'"
+    done
+    printf 'echo %s | sudo bash %q' "$secrets" "$(readlink -f "$0")"
+    [ $# = 0 ] || printf ' %q' "$@"
+}
+
 main() {
-    local binary folder owner code=0 options=()
+    local binary folder owner resume code=0 options=()
     while [ $# -gt 0 ]; do
         case $1 in
         kubeadm-token=*) export SEALIFT_TOKEN=${1#*=} ;;
@@ -65,7 +75,8 @@ main() {
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
         die "$host did not send the sealift that this script was made with; take the command anew from: sealift token create"
     chmod 0700 "$binary"
-    "$binary" join --server "$host:$port" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?
+    resume=$(resume_command ${options[@]+"${options[@]}"})
+    SEALIFT_RESUME=$resume "$binary" join --server "$host:$port" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?
     exit "$code"
 }
 

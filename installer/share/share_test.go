@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/share"
 )
 
@@ -68,16 +69,25 @@ type node struct {
 
 func serve(t *testing.T) *node {
 	t.Helper()
+	return serveBundle(t, packed(t, nil))
+}
+
+func serveBundle(t *testing.T, archive *bundle.Archive) *node {
+	t.Helper()
 	n := &node{root: t.TempDir(), blobs: map[string][]byte{}}
-	archive := packed(t)
 	root, err := os.OpenRoot(n.root)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	index, _ := archive.Raw()
-	if err := os.WriteFile(filepath.Join(n.root, bundle.IndexName), index, 0o600); err != nil {
-		t.Fatal(err)
+	index, sig := archive.Raw()
+	for name, data := range map[string][]byte{bundle.IndexName: index, bundle.IndexName + ".sig": sig} {
+		if data == nil {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(n.root, name), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	const inRuntime = "addons/a/1/images/blobs/sha256/layer"
 	if err := archive.Extract(t.Context(), root, func(e bundle.Entry) bool { return e.Path != inRuntime }); err != nil {
@@ -98,7 +108,7 @@ func serve(t *testing.T) *node {
 	}
 	n.address = l.Addr().String()
 	binary := filepath.Join(n.root, "sealift")
-	if err := os.WriteFile(binary, []byte("#!/bin/sh\nread -r line\necho \"$@\" with \"$line\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\nread -r line\necho \"$@\" with \"$line\"\necho \"again: $SEALIFT_RESUME\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
@@ -129,8 +139,8 @@ func serve(t *testing.T) *node {
 	return n
 }
 
-// packed is a bundle with one package.
-func packed(t *testing.T) *bundle.Archive {
+// packed is a bundle with one package, signed if there is a key.
+func packed(t *testing.T, key *signature.Key) *bundle.Archive {
 	t.Helper()
 	write := func(w func(io.Writer) error) *bundle.Archive {
 		var buf bytes.Buffer
@@ -151,7 +161,7 @@ func packed(t *testing.T) *bundle.Archive {
 		return err
 	})
 	return write(func(w io.Writer) error {
-		_, err := bundle.WriteBundle(t.Context(), w, bundle.Bundle{Packages: []*bundle.Archive{one}})
+		_, err := bundle.WriteBundle(t.Context(), w, bundle.Bundle{Packages: []*bundle.Archive{one}, Key: key})
 		return err
 	})
 }
@@ -163,6 +173,31 @@ func (n *node) client(t *testing.T, token, caHash string) *share.Client {
 		t.Fatal(err)
 	}
 	return c
+}
+
+func TestHostKnowsWhoSignedTheBundle(t *testing.T) {
+	var keys [2]*signature.Key
+	var public [2]signature.PublicKey
+	for i := range keys {
+		var err error
+		if keys[i], err = signature.Generate(); err != nil {
+			t.Fatal(err)
+		}
+		if public[i], err = keys[i].Public(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := serveBundle(t, packed(t, keys[0]))
+	archive, err := n.client(t, token, n.caHash).Archive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if trust, err := archive.VerifySignature(public[0]); err != nil || trust.Signer != public[0].Fingerprint() {
+		t.Errorf("by the signer's key: %+v, %v", trust, err)
+	}
+	if _, err := archive.VerifySignature(public[1]); !errors.Is(err, bundle.ErrUntrusted) {
+		t.Errorf("by another key: %v", err)
+	}
 }
 
 func TestHostTakesTheBundleFromANode(t *testing.T) {
@@ -254,7 +289,7 @@ func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 		t.Skip("a join needs root")
 	}
 	n := serve(t)
-	command, err := n.script.Command(token, "")
+	command, err := n.script.Command(token, strings.Repeat("0f", 32))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +298,8 @@ func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	want := "join --server " + n.address + " --ca-hash " + n.caHash + " with " + token
+	want := "join --server " + n.address + " --ca-hash " + n.caHash + " control-plane with " + token + " " + strings.Repeat("0f", 32) +
+		"\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh control-plane\n"
 	if out, err := run(command); err != nil || !strings.Contains(out, want) {
 		t.Errorf("%v\n%s\nwant %s", err, out, want)
 	}

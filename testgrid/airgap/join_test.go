@@ -83,6 +83,8 @@ func joinRefusals(first, worker node) {
 	worker.refuses(command+" control-plane", 1, "key of the cluster's certificates")
 	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
 	worker.refuses(command+" kubernetes-version=1.30.0", 1, "not 1.30.0")
+	key := first.must("cd /tmp && SEALIFT_KEY_PASSPHRASE=lab sealift key generate --out vendor >/dev/null && cat vendor.pub && rm vendor.*")
+	worker.refuses("echo "+quoted(key)+" >/tmp/vendor.pub; ("+command+" --key /tmp/vendor.pub); code=$?; rm /tmp/vendor.pub; exit $code", 1, "is not to be trusted")
 	first.must("sealift token revoke " + token[:6])
 	worker.refuses(command, 1, "does not know the token")
 	expired := first.joinCommand("--ttl 1s")
