@@ -69,7 +69,7 @@ main() {
     done
     folder=$(mktemp -d -p /var/lib/sealift ".install-$$-XXXXXX")
     # shellcheck disable=SC2064
-    trap "rm -rf '$folder'" EXIT
+    trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
     fetch "$binary" || die "cannot fetch sealift from $host:$port; see there: systemctl status sealift-node"
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
