@@ -12,43 +12,8 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sealift/sealift/atomicfile"
-	"github.com/sealift/sealift/testgrid/scratch"
+	"github.com/sealift/sealift/testgrid/browser"
 )
-
-// browser starts a headless Chromium.
-func browser(t *testing.T) context.Context {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(5*time.Minute),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))
-	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
-	t.Cleanup(cancel)
-	ctx, cancel := chromedp.NewContext(allocator)
-	t.Cleanup(cancel)
-	ctx, cancel = context.WithTimeout(ctx, 10*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// profile is a folder for a browser, whose processes write there until they have ended, which is some time after they were
-// told to.
-func profile(t *testing.T) string {
-	t.Helper()
-	dir, err := scratch.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for range 600 {
-			if err = dir.Remove(); err == nil {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		t.Errorf("the browser does not end: %v", err)
-	})
-	return dir.Path()
-}
 
 // screenshot keeps a picture for the documentation when UPDATE_SCREENSHOTS is set.
 func screenshot(name string) chromedp.Action {
@@ -64,28 +29,20 @@ func screenshot(name string) chromedp.Action {
 	})
 }
 
-// choose sets a field as a person does, so that the page's script hears of it.
-func choose(selector, value string) chromedp.Action {
-	return chromedp.Tasks{
-		chromedp.SetValue(selector, value, chromedp.ByQuery),
-		chromedp.Evaluate(`document.querySelector('`+selector+`').dispatchEvent(new Event('input', {bubbles: true}))`, nil),
-	}
-}
-
 // TestAPersonComposesAnInstaller chooses versions and options, sees the result change, stores it and reads the commands.
 func TestAPersonComposesAnInstaller(t *testing.T) {
 	s := serve(t)
-	ctx := browser(t)
+	ctx := browser.ForTest(t)
 	var problem, yaml, address, command string
 	err := chromedp.Run(ctx,
 		chromedp.Navigate(s.URL+"/"), chromedp.WaitVisible("table", chromedp.ByQuery), screenshot("packages.png"),
 		chromedp.Click(`nav a[href="/compose"]`, chromedp.ByQuery), chromedp.WaitVisible("#compose", chromedp.ByQuery),
-		choose("#version-engine", "2.2.1"), chromedp.WaitVisible("#yaml", chromedp.ByQuery),
+		browser.Choose("#version-engine", "2.2.1"), chromedp.WaitVisible("#yaml", chromedp.ByQuery),
 		chromedp.Click("fieldset details summary", chromedp.ByQuery),
-		choose(`[name="option.engine.mirrors"]`, "["), chromedp.WaitVisible(".problem", chromedp.ByQuery),
+		browser.Choose(`[name="option.engine.mirrors"]`, "["), chromedp.WaitVisible(".problem", chromedp.ByQuery),
 		chromedp.Text(".problem", &problem, chromedp.ByQuery),
-		choose(`[name="option.engine.mirrors"]`, "[near.example]"), chromedp.WaitNotPresent(".problem", chromedp.ByQuery),
-		choose("#version-kubernetes", "1.36.x"),
+		browser.Choose(`[name="option.engine.mirrors"]`, "[near.example]"), chromedp.WaitNotPresent(".problem", chromedp.ByQuery),
+		browser.Choose("#version-kubernetes", "1.36.x"),
 		chromedp.Poll(`document.querySelector("#yaml")?.textContent.includes("1.36.x")`, nil, chromedp.WithPollingTimeout(5*time.Minute)),
 		chromedp.Text("#yaml", &yaml, chromedp.ByQuery), chromedp.Location(&address), screenshot("compose.png"),
 		chromedp.Click("button.first", chromedp.ByQuery), chromedp.WaitVisible("#command-online", chromedp.ByQuery),
@@ -114,7 +71,7 @@ func scriptsOff() chromedp.Action { return emulation.SetScriptExecutionDisabled(
 // TestThePagesNeedNoScript composes with scripts switched off.
 func TestThePagesNeedNoScript(t *testing.T) {
 	s := serve(t)
-	ctx := browser(t)
+	ctx := browser.ForTest(t)
 	var yaml string
 	err := chromedp.Run(ctx,
 		scriptsOff(), chromedp.Navigate(s.URL+"/compose"), chromedp.WaitVisible("#compose", chromedp.ByQuery),

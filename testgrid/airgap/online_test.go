@@ -13,7 +13,8 @@ import (
 )
 
 // TestHostsInstallThemselvesFromAServer has a host with a bucket and a server before it, and two hosts that have nothing but
-// the addresses of that server's scripts, and curl.
+// the addresses of that server's scripts, and curl. The Installer is composed on the server's page, and the command is the one
+// that the page shows.
 func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	tools := r.tools(t)
@@ -23,31 +24,35 @@ func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	for _, n := range []node{depot, first, worker} {
 		n.must("dpkg -i /media/usb*/*.deb 2>&1")
 	}
-	url := depot.serves()
-	installOnline := "set -o pipefail; curl -fsSL " + url + " | bash"
+	base := depot.serves()
+	shown := depot.composed(base, addOns("1.36.3"))
+	url, ok := strings.CutSuffix(strings.TrimPrefix(shown, "curl -fsSL "), " | sudo bash")
+	if !ok || !strings.HasPrefix(url, base+"/") {
+		t.Fatalf("the page shows %q", shown)
+	}
 	first.refuses("ip route get 1.1.1.1", 2, "unreachable")
 
-	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(installOnline))
+	first.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(shown))
 	first.must("for i in $(seq 1800); do [ ! -e /etc/kubernetes/manifests/etcd.yaml ] || exit 0; sleep 0.5; done; journalctl -u first; exit 1")
 	first.must("systemctl kill --signal=KILL first; sleep 1; sealift journal")
-	before := depot.sent()
-	if out := first.must(installOnline); !strings.Contains(out, "done: ") {
+	killed := depot.sent()
+	if out := first.must(shown); !strings.Contains(out, "done: ") {
 		t.Errorf("the install ended without saying so:\n%s", out)
 	}
-	if again := depot.sent() - before; again > depot.bundleSize(url)/2 {
-		t.Errorf("to go on after the images were loaded, %d bytes were sent again", again)
-	}
-	t.Logf("%d bytes were sent for a node of a bundle of %d", depot.sent(), depot.bundleSize(url))
+	depot.sentOnce("a node whose install was killed once", 0, url)
+	t.Logf("%d bytes were sent until the kill", killed)
 	t.Run("cluster", func(t *testing.T) { cluster(node{first.Host, t}) })
-	if out := first.must(installOnline); !strings.Contains(out, "nothing to do") {
+	if out := first.must(shown); !strings.Contains(out, "nothing to do") {
 		t.Errorf("second run:\n%s", out)
 	}
 
+	before := depot.sent()
 	printed := first.joinCommand("--from " + url)
 	worker.refuses(printed+" --ca-hash sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
 	if out := worker.must(printed); !strings.Contains(out, "done: ") {
 		t.Errorf("the join ended without saying so:\n%s", out)
 	}
+	depot.sentOnce("a worker", before, url)
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
 	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, " Ready ") != 2 {
 		t.Errorf("nodes:\n%s", got)
@@ -55,13 +60,27 @@ func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	if out := worker.must("sealift status -o json"); !strings.Contains(out, `"bundle": "`+url+`"`) {
 		t.Errorf("the node does not know where it came from:\n%s", out)
 	}
+	if refused := depot.metric("sealift_http_requests_refused_total"); refused != 0 {
+		t.Errorf("%d requests were too many for the server", refused)
+	}
+}
+
+// sentOnce wants no byte of a bundle to have been sent twice since before, but for what every run reads to make its plan, and
+// what was on its way when one was killed.
+func (n node) sentOnce(to string, before int64, url string) {
+	n.t.Helper()
+	sent, size := n.sent()-before, n.bundleSize(url)
+	n.t.Logf("%s: %d bytes in %d requests so far, of a bundle of %d", to, sent, n.metric("sealift_http_requests_total"), size)
+	if sent > size+size/20 {
+		n.t.Errorf("%s was sent %d bytes of a bundle of %d", to, sent, size)
+	}
 }
 
 // dir is the folder with all that the road led through.
 func (r road) dir() string { return filepath.Dir(r.packages) }
 
-// tools makes a folder with curl, which a person who pastes a line that begins with it has, in packages of the host's system,
-// and with an S3 server.
+// tools makes a folder with curl and sudo, which a person who pastes a line with them has, in packages of the host's system, and
+// with an S3 server.
 func (r road) tools(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +88,7 @@ func (r road) tools(t *testing.T) string {
 	if err := os.MkdirAll(addOn, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"Manifest": "apt curl\n", "install.sh": "curl() { :; }\n"} {
+	for name, text := range map[string]string{"Manifest": "apt curl\napt sudo\n", "install.sh": "curl() { :; }\n"} {
 		if err := os.WriteFile(filepath.Join(addOn, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -102,8 +121,7 @@ func shell(t *testing.T, dir, command string) {
 
 const bucket = "s3://packages?endpoint=http://127.0.0.1:7070"
 
-// serves publishes the packages to a bucket of the host, starts a server before it, and stores the Installer there. It returns
-// the Installer's URL.
+// serves publishes the packages to a bucket of the host, and starts a server before it. It returns the server's URL.
 func (n node) serves() string {
 	n.t.Helper()
 	const account = "export AWS_ACCESS_KEY_ID=lab AWS_SECRET_ACCESS_KEY=lab-secret AWS_EC2_METADATA_DISABLED=true; "
@@ -119,14 +137,19 @@ func (n node) serves() string {
 	n.must(account + "/media/usb/sealift publish /media/usb/packages/*.tar.gz --store " + quoted(bucket))
 	unit("server", "/media/usb/sealift serve --listen :8080 --store "+quoted(bucket))
 	answers("http://127.0.0.1:8080/readyz")
-	base := "http://" + n.Address().String() + ":8080"
-	return strings.TrimSpace(n.must("curl -fsS --data-binary @/media/usb/installer.yaml " + base + "/installer"))
+	return "http://" + n.Address().String() + ":8080"
 }
 
 // sent is how many bytes the server of the host has sent to those who install.
 func (n node) sent() int64 {
 	n.t.Helper()
-	return n.number("curl -fsS http://127.0.0.1:8080/metrics | awk '/^sealift_http_sent_bytes_total.*(bundle|bin)/ { sum += $NF } END { printf \"%.0f\", sum }'")
+	return n.metric("sealift_http_sent_bytes_total.*(bundle|bin)")
+}
+
+// metric is the sum of all values of a metric of the host's server.
+func (n node) metric(pattern string) int64 {
+	n.t.Helper()
+	return n.number("curl -fsS http://127.0.0.1:8080/metrics | awk '/^" + pattern + "/ { sum += $NF } END { printf \"%.0f\", sum }'")
 }
 
 // bundleSize is the size of the whole bundle of an Installer.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -103,6 +104,35 @@ func TestHostsOfARackReachEachOther(t *testing.T) {
 	}
 	got, err := first.Output(t.Context(), "bash", "-c", "cat < /dev/tcp/"+second.Address().String()+"/7777")
 	if err != nil || got != "hello from second" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThisMachineConnectsThroughAHost(t *testing.T) {
+	h := host.ForTest(t, host.Spec{})
+	const server = `$| = 1; my $s = IO::Socket::INET->new(LocalAddr => "127.0.0.1", LocalPort => 7778, Listen => 1) or die; print "listening\n"; $s->accept->print("hello")`
+	out, listening := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		done <- h.Exec(t.Context(), host.Command{Args: []string{"perl", "-MIO::Socket::INET", "-e", server}, Stdout: listening})
+		listening.Close()
+	}()
+	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatalf("the server says %q, %v", line, err)
+	}
+	if here, err := net.Dial("tcp", "127.0.0.1:7778"); err == nil {
+		_ = here.Close()
+		t.Fatal("the port of the host is one of this machine")
+	}
+	conn, err := h.Dial(t.Context(), "tcp", "127.0.0.1:7778")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if got, err := io.ReadAll(conn); err != nil || string(got) != "hello" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if err := <-done; err != nil {

@@ -1,0 +1,62 @@
+// Package browser runs a headless Chromium for tests of what people see.
+package browser
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/sealift/sealift/testgrid/scratch"
+)
+
+const (
+	// startTime bounds the wait until it can be talked to, on a machine that is busy.
+	startTime = 5 * time.Minute
+	// useTime bounds all that a test does with it.
+	useTime = 10 * time.Minute
+)
+
+// ForTest starts one for as long as t, and gives the context for chromedp.Run. Flags go over those that every test needs.
+func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Context {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(startTime),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), append(options, flags...)...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocator)
+	t.Cleanup(cancel)
+	ctx, cancel = context.WithTimeout(ctx, useTime)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// profile is a folder for a browser, whose processes write there until they have ended, which is some time after they were
+// told to.
+func profile(t testing.TB) string {
+	t.Helper()
+	dir, err := scratch.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for range 600 {
+			if err = dir.Remove(); err == nil {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Errorf("the browser does not end: %v", err)
+	})
+	return dir.Path()
+}
+
+// Choose sets a field as a person does, so that the page's script hears of it.
+func Choose(selector, value string) chromedp.Action {
+	return chromedp.Tasks{
+		chromedp.SetValue(selector, value, chromedp.ByQuery),
+		chromedp.Evaluate(`document.querySelector('`+selector+`').dispatchEvent(new Event('input', {bubbles: true}))`, nil),
+	}
+}

@@ -1,0 +1,47 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dial connects to an address as a program on the host does: this machine has no address in the network of its hosts. The
+// address is numeric.
+func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	type result struct {
+		conn net.Conn
+		err  error
+	}
+	done := make(chan result, 1)
+	leader, err := h.leader()
+	if err != nil {
+		return nil, err
+	}
+	go func() {
+		runtime.LockOSThread() // for good: the thread, which is in another network from here on, ends with the goroutine
+		err := enterNetwork(leader)
+		if err != nil {
+			done <- result{nil, fmt.Errorf("enter the network of host %s: %w", h.state.Name, err)}
+			return
+		}
+		conn, err := (&net.Dialer{FallbackDelay: -1}).DialContext(ctx, network, address)
+		done <- result{conn, err}
+	}()
+	r := <-done
+	return r.conn, r.err
+}
+
+// enterNetwork puts the calling thread into the network namespace of a process.
+func enterNetwork(pid int) error {
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Setns(int(namespace.Fd()), unix.CLONE_NEWNET), namespace.Close())
+}
