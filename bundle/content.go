@@ -14,10 +14,13 @@ func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w in the archive", name, fs.ErrNotExist)
 	}
-	return a.openEntry(e, 0)
+	return a.openEntry(e, alone)
 }
 
-// openEntry opens an entry for one who goes on reading for ahead bytes behind its member.
+// alone says of an entry that nothing behind it is going to be read.
+const alone = -1
+
+// openEntry opens an entry for one who goes on reading for ahead bytes behind its member, or alone.
 func (a *Archive) openEntry(e Entry, ahead int64) (io.ReadCloser, error) {
 	if e.Encoding == InBase {
 		base, at, err := a.inBase(e)
@@ -53,7 +56,7 @@ func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 	if b := a.bearer(e); a.unpacked == nil && b.Encoding == Stored {
 		return io.NopCloser(io.NewSectionReader(a.stored(b, b.Size, 0), from, b.Size-from)), nil
 	}
-	c, err := a.open(e, 0)
+	c, err := a.open(e, alone)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -89,7 +92,9 @@ func (a *Archive) open(e Entry, ahead int64) (content, error) {
 		file, err := a.unpacked(e)
 		return bare{file}, err
 	}
-	e = a.bearer(e)
+	if e.Encoding == Link { // the bytes are elsewhere
+		e, ahead = a.bearer(e), alone
+	}
 	return framed(e, a.member(e, ahead)), nil
 }
 
@@ -140,7 +145,7 @@ func (a *Archive) readAt(e Entry, p []byte, off int64) error {
 		_, err := a.stored(e, off+int64(len(p)), nearby).ReadAt(p, off)
 		return err
 	}
-	c, err := a.open(e, 0)
+	c, err := a.open(e, alone)
 	if err != nil {
 		return err
 	}

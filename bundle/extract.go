@@ -2,6 +2,8 @@ package bundle
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -24,12 +26,12 @@ func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry)
 	if a.far != nil {
 		group.SetLimit(1) // what is far away is read from front to back
 	}
-	for i, e := range entries {
+	for i, ahead := range behindEach(entries) {
 		group.Go(func() error {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := a.extract(root, e, ahead(entries[i:])); err != nil {
+			if err := a.extract(root, entries[i], ahead); err != nil {
 				return fmt.Errorf("extract: %w", err)
 			}
 			return nil
@@ -38,16 +40,43 @@ func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry)
 	return group.Wait()
 }
 
-// ahead is how many bytes of the entries lie right behind the first of them.
-func ahead(entries []Entry) (n int64) {
-	end := entries[0].Offset + entries[0].Length
-	for _, e := range entries[1:] {
-		if e.Offset != end+n {
-			break
+// behindEach tells for each of the entries how many bytes of others lie right behind it.
+func behindEach(entries []Entry) []int64 {
+	behind := make([]int64, len(entries))
+	for i := len(entries) - 2; i >= 0; i-- {
+		if next := entries[i+1]; entries[i].Offset+entries[i].Length == next.Offset {
+			behind[i] = next.Length + behind[i+1]
 		}
-		n += e.Length
 	}
-	return n
+	return behind
+}
+
+// contentFor opens an entry that is about to be extracted, and others behind it. What a link is to may have been extracted
+// before: then it is not read, or fetched, again.
+func (a *Archive) contentFor(root *os.Root, e Entry, ahead int64) (io.ReadCloser, error) {
+	if e.Encoding == Link {
+		if same := extracted(root, a.bearer(e)); same != nil {
+			return newVerifiedReader(e, bare{same}), nil
+		}
+	}
+	return a.openEntry(e, ahead)
+}
+
+// extracted opens a file below root, if it is the one of an entry.
+func extracted(root *os.Root, e Entry) *os.File {
+	f, err := root.Open(filepath.FromSlash(e.Path))
+	if err != nil {
+		return nil
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, f)
+	if err == nil && n == e.Size && hex.EncodeToString(sum.Sum(nil)) == e.SHA256 {
+		if _, err = f.Seek(0, io.SeekStart); err == nil {
+			return f
+		}
+	}
+	_ = f.Close()
+	return nil
 }
 
 func (a *Archive) extract(root *os.Root, e Entry, ahead int64) (err error) {
@@ -55,7 +84,7 @@ func (a *Archive) extract(root *os.Root, e Entry, ahead int64) (err error) {
 	if err := root.MkdirAll(filepath.FromSlash(path.Dir(e.Path)), 0o755); err != nil {
 		return err
 	}
-	content, err := a.openEntry(e, ahead)
+	content, err := a.contentFor(root, e, ahead)
 	if err != nil {
 		return err
 	}

@@ -58,19 +58,16 @@ func newFar(src io.ReaderAt, body int64, entries []Entry) *far {
 	return f
 }
 
-// reader reads the member at a range, for one who goes on for ahead bytes behind it.
+// reader reads the member at a range, for one who goes on for ahead bytes behind it, or alone.
 func (f *far) reader(from, to, ahead int64) io.ReaderAt {
+	if ahead != alone {
+		return f.src.Section(to + ahead)
+	}
 	i := sort.Search(len(f.runs), func(i int) bool { return f.runs[i].to >= to })
-	if i < len(f.runs) && f.runs[i].from <= from && (ahead == 0 || f.has(f.runs[i])) {
+	if i < len(f.runs) && f.runs[i].from <= from {
 		return together{f, f.runs[i]}
 	}
-	return f.src.Section(to + ahead)
-}
-
-func (f *far) has(r run) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.kept[r] != nil
+	return f.src.Section(to)
 }
 
 // together reads from a run, which is fetched as a whole.

@@ -185,7 +185,7 @@ func expect(in io.Reader, due []byte) error {
 }
 
 // checkLink holds the member of a link against the index.
-func (a *Archive) checkLink(e Entry) error { return framed(e, a.member(e, 0)).finish() }
+func (a *Archive) checkLink(e Entry) error { return framed(e, a.member(e, alone)).finish() }
 
 // matchesAt compares bytes of the archive, offset counted from where the members begin.
 func (a *Archive) matchesAt(offset int64, want []byte) error {
@@ -233,7 +233,7 @@ func (a *Archive) verifyIndexFrame() error {
 		return err
 	}
 	e := Entry{Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index)), Encoding: Deflate, Offset: -a.body, Length: a.first, Header: int64(len(header))}
-	c := framed(e, a.member(e, 0))
+	c := framed(e, a.member(e, alone))
 	defer c.Close()
 	if _, err := io.CopyN(io.Discard, c, e.Size); err != nil {
 		return errors.Join(errFrame, err)

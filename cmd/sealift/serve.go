@@ -72,7 +72,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.BoolVar(&o.closed, "closed", false, "take Installers only with the token, also those without a name")
 	flags.BoolVar(&o.redirect, "redirect", false, "send clients that ask for a single package to the bucket, by a URL that is valid for an hour")
 	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
-	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second; four times as many for a moment")
+	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second, a range of a bundle counting a tenth; four times as many for a moment")
 	flags.DurationVar(&o.drain, "drain", 0, "how long connections are still taken when the server is told to end: the time in which a load balancer notices /readyz")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on after that")
 	o.cache.add(flags)
