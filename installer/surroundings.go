@@ -19,12 +19,17 @@ import (
 // The steps that fit a node into its surroundings. They are planned when there is something to do, and when there once was:
 // what an Installer no longer asks for is taken out.
 const (
-	proxyStep    = "node/proxy"
-	firewallStep = "node/firewall"
+	certificatesStep = "node/certificates"
+	proxyStep        = "node/proxy"
+	firewallStep     = "node/firewall"
 )
 
 // surroundings adds those steps, after the networks are known.
 func (p *planner) surroundings() {
+	if p.certificates() != "" || p.journal.Began(certificatesStep) {
+		p.add(lifecycle.Step{ID: certificatesStep, Phase: lifecycle.PreInit, Title: "trust the CAs that the Installer names", Timeout: shortTime,
+			Inputs: lifecycle.Digest(p.certificates()), Run: p.trustCertificates})
+	}
 	if p.proxyAddress() != "" || p.journal.Began(proxyStep) {
 		p.add(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.proxyAddress(), p.hooks.variables["ADDITIONAL_NO_PROXY_ADDRESSES"], p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
@@ -33,6 +38,39 @@ func (p *planner) surroundings() {
 		p.add(lifecycle.Step{ID: firewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.wallOptions(), p.networkInputs()), Run: p.openFirewall})
 	}
+}
+
+// certificates are those of CAs that this host is to trust, as PEM: of a company's proxy, of a registry or a server of one's own.
+func (i *Install) certificates() string {
+	text, _ := i.spec.Section("kurl").Options["caCertificates"].(string)
+	return text
+}
+
+// checkCertificates refuses what are no certificates, before anything is changed.
+func (i *Install) checkCertificates() error {
+	if i.certificates() == "" {
+		return nil
+	}
+	if _, err := host.ParseCertificates([]byte(i.certificates())); err != nil {
+		return fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
+	}
+	return nil
+}
+
+// trustCertificates puts them into the host's store, or takes out those of an earlier Installer. A containerd that runs reads the
+// store again when it is started again.
+func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error) {
+	var certificates [][]byte
+	if i.certificates() != "" {
+		var err error
+		if certificates, err = host.ParseCertificates([]byte(i.certificates())); err != nil {
+			return nil, err
+		}
+	}
+	if err := host.Trust(ctx, i.log, certificates); err != nil {
+		return nil, err
+	}
+	return nil, host.Command(ctx, i.log, "systemctl", "try-restart", "containerd")
 }
 
 // proxyAddress is by which containerd and the kubelet reach the outside; "" when they need no proxy.
@@ -146,7 +184,7 @@ func (i *Install) wallOptions() map[string]string {
 // noted as all changes are, and taken back by a reset.
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
-	opening := host.Opening{Networks: []string{values["POD_CIDR"], values["SERVICE_CIDR"]}, Ports: []string{
+	opening := host.Opening{Address: values["PRIVATE_ADDRESS"], Networks: []string{values["POD_CIDR"], values["SERVICE_CIDR"]}, Ports: []string{
 		"6443/tcp", "6445/tcp", "2379:2380/tcp", "10250/tcp", "10257/tcp", "10259/tcp", // Kubernetes, on control planes and others
 		"8472/udp", // flannel
 	}}

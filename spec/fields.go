@@ -230,6 +230,7 @@ func hostSections() []section {
 			{key: "skipSystemPackageInstall", is: boolean, variable: "SKIP_SYSTEM_PACKAGE_INSTALL"},
 			{key: "excludeBuiltinHostPreflights", is: boolean, variable: "EXCLUDE_BUILTIN_HOST_PREFLIGHTS"},
 			{key: "ipv6", is: boolean, variable: "IPV6_ONLY"},
+			{key: "caCertificates", is: text, variable: unexported}, // Sealift's own
 		}},
 		{key: "selinuxConfig", versionless: true, fields: []field{
 			{key: "chconCmds", is: commands, variable: unexported},

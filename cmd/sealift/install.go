@@ -49,10 +49,15 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
   sealift install --bundle /media/usb/cluster.tar.gz --yes
   sealift install --bundle /media/usb/update.tar.gz --base /media/usb/cluster.tar.gz
   sealift install --bundle /media/usb/cluster.tar.gz --patch site.yaml load-balancer-address=10.0.0.9:6443
-  sealift install --from https://sealift.example.com/abc1234`,
+  sealift install --from https://sealift.example.com/abc1234
+  sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			o.yes = o.changes.take(words) || o.yes
+			trusted, err := trustedWord(cmd)
+			if err != nil {
+				return err
+			}
+			o.yes = o.changes.take(append(words, trusted...)) || o.yes
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.install(cmd.Context(), o))
 		},

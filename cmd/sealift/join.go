@@ -64,6 +64,11 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 			if err := o.take(words); err != nil {
 				return err
 			}
+			trusted, err := trustedWord(cmd)
+			if err != nil {
+				return err
+			}
+			o.words = append(o.words, trusted...)
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.join(cmd.Context(), o))
 		},

@@ -75,6 +75,7 @@ func execute(ctx context.Context, args []string, lookup func(string) (string, bo
 
 func (a *app) rootCommand(level *slog.LevelVar, lookup func(string) (string, bool)) *cobra.Command {
 	var verbose bool
+	var caCertificates string
 	root := &cobra.Command{
 		Use:   "sealift",
 		Short: "Carry Kubernetes and its add-ons across an air gap",
@@ -93,10 +94,12 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
 			if verbose {
 				level.Set(slog.LevelDebug)
 			}
-			return nil
+			return trust(caCertificates)
 		},
 	}
 	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what is being done, step by step")
+	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with certificates of CAs to trust besides the system's; nodes that are made trust them, too")
+	_ = root.MarkPersistentFlagFilename(caFlag, "pem", "crt")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%v; see '%s --help'", err, cmd.CommandPath())
 	})

@@ -99,16 +99,31 @@ func nodeAddress() (netip.Addr, error) {
 }
 
 // HasAddress says whether an interface of this host has an address.
-func HasAddress(address string) bool {
+func HasAddress(address string) bool { return interfaceOf(address) != "" }
+
+// interfaceOf names the interface that has an address; "" when none has.
+func interfaceOf(address string) string {
 	wanted, err := netip.ParseAddr(address)
 	if err != nil {
-		return false
+		return ""
 	}
-	have, err := net.InterfaceAddrs()
-	return err == nil && slices.ContainsFunc(have, func(a net.Addr) bool {
-		p, err := netip.ParsePrefix(a.String())
-		return err == nil && p.Addr() == wanted
-	})
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return ""
+	}
+	for _, i := range interfaces {
+		have, err := i.Addrs()
+		if err != nil {
+			continue
+		}
+		if slices.ContainsFunc(have, func(a net.Addr) bool {
+			p, err := netip.ParsePrefix(a.String())
+			return err == nil && p.Addr() == wanted
+		}) {
+			return i.Name
+		}
+	}
+	return ""
 }
 
 func isVirtual(name string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 )
@@ -22,7 +23,9 @@ func ActiveWalls(ctx context.Context) (active []Wall) {
 	if exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", "firewalld").Run() == nil {
 		active = append(active, Firewalld)
 	}
-	if out, err := exec.CommandContext(ctx, "ufw", "status").Output(); err == nil && strings.HasPrefix(string(out), "Status: active") {
+	status := exec.CommandContext(ctx, "ufw", "status")
+	status.Env = append(os.Environ(), "LC_ALL=C.UTF-8") // it answers in the language of the administrator
+	if out, err := status.Output(); err == nil && strings.HasPrefix(string(out), "Status: active") {
 		active = append(active, UFW)
 	}
 	return active
@@ -32,14 +35,34 @@ func ActiveWalls(ctx context.Context) (active []Wall) {
 type Opening struct {
 	Ports    []string // such as 6443/tcp or 2379:2380/tcp, from anywhere
 	Networks []string // from and to which everything may pass, as prefixes
+	// Address of this host, by which the others reach it. Firewalld has a zone for each interface, and the ports are opened in
+	// that of this one.
+	Address string
+}
+
+// zone is firewalld's for the interface that has an address: empty for the default one.
+func zone(ctx context.Context, address string) string {
+	name := interfaceOf(address)
+	if name == "" {
+		return ""
+	}
+	out, err := exec.CommandContext(ctx, "firewall-cmd", "--get-zone-of-interface="+name).Output()
+	if err != nil { // an interface that was given none is in the default zone
+		return ""
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // commands are the calls that open a wall for good. What they change lies in /etc.
-func (w Wall) commands(o Opening) (commands [][]string) {
+func (w Wall) commands(o Opening, zone string) (commands [][]string) {
 	switch w {
 	case Firewalld:
 		for _, port := range o.Ports {
-			commands = append(commands, []string{"firewall-cmd", "--permanent", "--add-port=" + strings.ReplaceAll(port, ":", "-")})
+			call := []string{"firewall-cmd", "--permanent", "--add-port=" + strings.ReplaceAll(port, ":", "-")}
+			if zone != "" {
+				call = append(call, "--zone="+zone)
+			}
+			commands = append(commands, call)
 		}
 		for _, network := range o.Networks {
 			commands = append(commands, []string{"firewall-cmd", "--permanent", "--zone=trusted", "--add-source=" + network})
@@ -66,7 +89,11 @@ func (w Wall) reload() []string {
 
 // Open lets something through a wall, now and after a restart. What is open already stays so.
 func (w Wall) Open(ctx context.Context, output io.Writer, o Opening) error {
-	return calls(ctx, output, w.commands(o))
+	in := ""
+	if w == Firewalld {
+		in = zone(ctx, o.Address)
+	}
+	return calls(ctx, output, w.commands(o, in))
 }
 
 // Reload makes a wall do what its settings in /etc say.

@@ -8,13 +8,13 @@ import (
 func TestWallsAreOpenedForGoodAndForThisAlone(t *testing.T) {
 	opening := Opening{Ports: []string{"2379:2380/tcp", "8472/udp"}, Networks: []string{"10.32.0.0/20"}}
 	for wall, want := range map[Wall]string{
-		Firewalld: "firewall-cmd --permanent --add-port=2379-2380/tcp\nfirewall-cmd --permanent --add-port=8472/udp\n" +
+		Firewalld: "firewall-cmd --permanent --add-port=2379-2380/tcp --zone=internal\nfirewall-cmd --permanent --add-port=8472/udp --zone=internal\n" +
 			"firewall-cmd --permanent --zone=trusted --add-source=10.32.0.0/20\nfirewall-cmd --reload",
 		UFW: "ufw allow 2379:2380/tcp comment sealift\nufw allow 8472/udp comment sealift\nufw allow from 10.32.0.0/20 comment sealift\n" +
 			"ufw route allow from 10.32.0.0/20 comment sealift\nufw route allow to 10.32.0.0/20 comment sealift\nufw reload",
 	} {
 		var lines []string
-		for _, c := range wall.commands(opening) {
+		for _, c := range wall.commands(opening, "internal") {
 			lines = append(lines, strings.Join(c, " "))
 		}
 		if got := strings.Join(lines, "\n"); got != want {

@@ -44,12 +44,12 @@ find_bundle() {
     fi
 }
 
-# download prints what a server answers.
+# download prints what a server answers. Whose certificate is of a CA that this host does not know yet, $SEALIFT_CA_CERT is for.
 download() {
     if command -v curl >/dev/null; then
-        curl -fsSL --retry 5 --connect-timeout 30 "$1"
+        curl -fsSL --retry 5 --connect-timeout 30 ${SEALIFT_CA_CERT:+--cacert "$SEALIFT_CA_CERT"} "$1"
     else
-        wget -q -t 5 -T 30 -O - "$1"
+        wget -q -t 5 -T 30 ${SEALIFT_CA_CERT:+--ca-certificate="$SEALIFT_CA_CERT"} -O - "$1"
     fi
 }
 
@@ -76,7 +76,10 @@ resume_command() {
     local bundle=$1
     shift
     if [ -z "$bundle" ]; then
-        printf 'curl -fsSL %s/%s.sh | sudo ' "$url" "$command"
+        printf 'curl -fsSL '
+        [ -z "${SEALIFT_CA_CERT:-}" ] || printf -- '--cacert %q ' "$SEALIFT_CA_CERT"
+        printf '%s/%s.sh | sudo ' "$url" "$command"
+        [ -z "${SEALIFT_CA_CERT:-}" ] || printf 'SEALIFT_CA_CERT=%q ' "$SEALIFT_CA_CERT"
         [ "$command" != join ] || printf 'SEALIFT_TOKEN=TOKEN '
         printf 'bash -s --'
     else
