@@ -34,6 +34,7 @@ func asProblem(err error) *Problem {
 	var p *Problem
 	var findings diag.Errors
 	var large *http.MaxBytesError
+	var unusable *airgap.UnusableError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -45,6 +46,8 @@ func asProblem(err error) *Problem {
 		return p
 	case isUnknown(err):
 		return problem(http.StatusUnprocessableEntity, err.Error())
+	case errors.As(err, &unusable):
+		return problem(http.StatusBadGateway, "whoever runs this server has to replace a package: "+unusable.Message)
 	case errors.Is(err, store.ErrReadOnly):
 		return problem(http.StatusForbidden, "the store of this server takes no Installers; put it there by other means")
 	case errors.Is(err, fs.ErrNotExist):

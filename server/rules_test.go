@@ -149,6 +149,27 @@ func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
 	}
 }
 
+func TestPackagesThatCannotBeUsedAreNamed(t *testing.T) {
+	s := open(t, t.TempDir())
+	put(t, s, "junk-1.0.tar.gz", []byte("no archive at all"))
+	put(t, s, "alias-1.0.tar.gz", pack(t, "real", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
+	front := serve(t, s, func(o *server.Options) { o.Platform = "plan9/mips" })
+	put(t, s, "foreign-1.0.tar.gz", pack(t, "foreign", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
+	for name, want := range map[string]string{
+		"junk":    "junk-1.0.tar.gz: not an archive made by sealift; if kURL made it, 'sealift import'",
+		"foreign": "foreign-1.0.tar.gz is for " + platform + ", not for plan9/mips",
+	} {
+		a := ask(t, "POST", front.URL+"/installer", installer("  "+name+": {version: '1.0'}\n"))
+		if a.StatusCode != http.StatusBadGateway || !strings.Contains(string(a.body), want) || !strings.Contains(string(a.body), "whoever runs this server") {
+			t.Errorf("%s: %s %s", name, a.Status, a.body)
+		}
+	}
+	here := serve(t, s, nil)
+	if a := ask(t, "POST", here.URL+"/installer", installer("  alias: {version: '1.0'}\n")); !strings.Contains(string(a.body), "alias-1.0.tar.gz says that it is real 1.0") {
+		t.Errorf("under another name: %s %s", a.Status, a.body)
+	}
+}
+
 func TestRedirectLeadsToTheBucket(t *testing.T) {
 	o := objects.Start(t)
 	s := open(t, o.URL(""))

@@ -149,7 +149,7 @@ func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
 		return one, err
 	}
 	if info := archive.Index.Packages[0]; info.Name != wanted.Name || info.Version != wanted.Version {
-		return one, fmt.Errorf("package %s says that it is %s %s; build and publish it again", key, info.Name, info.Version)
+		return one, &UnusableError{fmt.Sprintf("package %s says that it is %s %s; build and publish it again", key, info.Name, info.Version)}
 	}
 	if one.meta, err = catalog.Read(archive.FS(), wanted.Name, wanted.Version); err != nil {
 		return one, fmt.Errorf("package %s: %w", key, err)
@@ -167,15 +167,18 @@ func (s Packages) open(ctx context.Context, key, platform string) (store.Object,
 		return nil, nil, err
 	}
 	archive, err := bundle.NewArchive(object, object.Size())
-	if err == nil && archive.Index.Kind != bundle.KindPackage {
-		err = errors.New("is a bundle")
+	if errors.Is(err, bundle.ErrForeign) {
+		return object, nil, &UnusableError{fmt.Sprintf("package %s: %v", key, err)}
 	}
 	if err != nil {
 		return object, nil, fmt.Errorf("package %s: %w", key, err)
 	}
+	if archive.Index.Kind != bundle.KindPackage {
+		return object, nil, &UnusableError{fmt.Sprintf("package %s is a bundle; publish the packages that it is made of", key)}
+	}
 	if !slices.Contains(archive.Index.Platforms, platform) {
-		return object, nil, fmt.Errorf("package %s is for %s, not for %s; build it with --platform %s",
-			key, strings.Join(archive.Index.Platforms, ", "), platform, platform)
+		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",
+			key, strings.Join(archive.Index.Platforms, ", "), platform, platform)}
 	}
 	return object, archive, nil
 }

@@ -36,6 +36,11 @@ type UnknownError struct{ Message string }
 
 func (e *UnknownError) Error() string { return e.Message }
 
+// UnusableError says that a package is there, but cannot be part of the bundle: whoever runs the store must replace it.
+type UnusableError struct{ Message string }
+
+func (e *UnusableError) Error() string { return e.Message }
+
 // packageSuffix is what the keys of packages end with.
 const packageSuffix = ".tar.gz"
 
