@@ -187,16 +187,14 @@ func (r *Remains) Check(ctx context.Context, force bool) error {
 func (r *Remains) reports(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, beatTime)
 	defer cancel()
-	first := ""
-	for {
+	for first := ""; ctx.Err() == nil; {
 		lease, err := r.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(ctx, r.Node, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return false, nil
-		case ctx.Err() != nil:
-			return false, nil //nolint:nilerr // it has had its time
-		case err != nil:
+		case err != nil && ctx.Err() == nil:
 			return false, fmt.Errorf("whether node %s reports: %w", r.Node, err)
+		case err != nil: // it has had its time
 		case first == "":
 			first = lease.ResourceVersion
 		case lease.ResourceVersion != first:
@@ -207,6 +205,7 @@ func (r *Remains) reports(ctx context.Context) (bool, error) {
 		case <-time.After(retryPause):
 		}
 	}
+	return false, nil
 }
 
 // Remove takes out what there is, the member of etcd first: as long as that counts, the loss of another could stop the cluster. It
@@ -261,10 +260,10 @@ func (r *Remains) deletePods(ctx context.Context, say func(string)) error {
 func (r *Remains) Lines() []string {
 	var lines []string
 	if r.Member != "" {
-		lines = append(lines, "member of etcd at "+r.Member+": "+map[bool]string{true: "answers", false: "does not answer"}[r.Answers])
+		lines = append(lines, "member of etcd at "+r.Member+": "+either(r.Answers, "answers", "does not answer"))
 	}
 	if r.Known {
-		lines = append(lines, "node "+r.Node+": "+map[bool]string{true: "counts as Ready", false: "is not Ready"}[r.Ready])
+		lines = append(lines, "node "+r.Node+": "+either(r.Ready, "counts as Ready", "is not Ready"))
 	}
 	if len(r.Pods) > 0 {
 		slices.Sort(r.Pods)
@@ -274,4 +273,11 @@ func (r *Remains) Lines() []string {
 		lines = append(lines, "API server "+r.APIServer+" on the list of the nodes' balancers")
 	}
 	return lines
+}
+
+func either(is bool, yes, no string) string {
+	if is {
+		return yes
+	}
+	return no
 }
