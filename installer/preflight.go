@@ -198,7 +198,7 @@ func walls(s *spec.Installer) (firewall, selinux preflight.Wall) {
 	default: // step node/firewall opens it, or the Installer says that it is open
 		firewall = preflight.WallHandled
 	}
-	if len(s.Section("selinuxConfig").Options) > 0 {
+	if len(s.Section("selinuxConfig").Options) > 0 { // a mode, commands, or that it is to be left alone
 		selinux = preflight.WallHandled
 	}
 	return firewall, selinux

@@ -38,6 +38,7 @@ func (p *planner) surroundings() {
 		p.add(lifecycle.Step{ID: firewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.wallOptions(), p.networkInputs()), Run: p.openFirewall})
 	}
+	p.commands()
 }
 
 // certificates are those of CAs that this host is to trust, as PEM: of a company's proxy, of a registry or a server of one's own.

@@ -274,7 +274,7 @@ func TestBuiltin(t *testing.T) {
 		"firewalld that the Installer sees to, with cgroup v1": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "sys/fs/cgroup/systemd/system.slice/firewalld.service/cgroup.procs", "1\n")
 			n.Firewall = preflight.WallHandled
-		}, []preflight.Result{pass("firewall", "firewalld; the Installer sees to it")}},
+		}, []preflight.Result{pass("firewall", "firewalld; the install lets the cluster through, unless the Installer says to leave it")}},
 
 		"no containers of others": {nil, []preflight.Result{pass("container runtime", "none of somebody else's")}},
 		"Docker": {func(h *preflight.Host, _ *preflight.Needs) {

@@ -98,7 +98,7 @@ func (p probes) firewall(_ context.Context, r *Reporter) {
 	case len(active) == 0:
 		r.Passf("none is active")
 	case p.needs.Firewall == WallHandled:
-		r.Passf("%s; the Installer sees to it", names)
+		r.Passf("%s; the install lets the cluster through, unless the Installer says to leave it", names)
 	case p.needs.Firewall == WallFails:
 		r.Failf(hint, "%s is active, and the Installer wants none", names)
 	default:

@@ -1,0 +1,116 @@
+package installer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// hostCommandsStep runs what an Installer has for programs of the host.
+const hostCommandsStep = "node/commands"
+
+// hostCommands are the calls that an Installer asks for by kURL's options (kURL §2.1), each a program and its words; no shell
+// reads them. What is to be preserved is left as it is.
+func (i *Install) hostCommands() (calls [][]string) {
+	for _, from := range []struct{ section, option, program string }{
+		{"selinuxConfig", "chconCmds", "chcon"}, {"selinuxConfig", "semanageCmds", "semanage"},
+		{"iptablesConfig", "iptablesCmds", "iptables"}, {"firewalldConfig", "firewalldCmds", "firewall-cmd"},
+	} {
+		options := i.spec.Section(from.section).Options
+		lines, _ := options[from.option].([]any)
+		if isTrue(options, "preserveConfig") {
+			continue
+		}
+		for _, line := range lines {
+			call := []string{from.program}
+			words, _ := line.([]any)
+			for _, word := range words {
+				call = append(call, fmt.Sprint(word))
+			}
+			calls = append(calls, call)
+		}
+	}
+	return calls
+}
+
+// selinux is the mode in which SELinux is to be, "" for that in which it is.
+func (i *Install) selinux() string {
+	options := i.spec.Section("selinuxConfig").Options
+	mode, _ := options["selinux"].(string)
+	switch {
+	case isTrue(options, "preserveConfig"):
+		return ""
+	case isTrue(options, "disableSelinux"):
+		return "permissive"
+	}
+	return mode
+}
+
+// commands adds the step, when there is something for it.
+func (p *planner) commands() {
+	calls, mode := p.hostCommands(), p.selinux()
+	if len(calls) == 0 && mode == "" {
+		return
+	}
+	p.add(lifecycle.Step{ID: hostCommandsStep, Phase: lifecycle.PreInit, Title: "run the commands that the Installer has for the firewall and SELinux",
+		Timeout: shortTime, Inputs: lifecycle.Digest(calls, mode), Run: p.runCommands})
+}
+
+func (i *Install) runCommands(ctx context.Context) (lifecycle.State, error) {
+	if err := i.setSELinux(ctx); err != nil {
+		return nil, err
+	}
+	for _, call := range i.hostCommands() {
+		if err := host.Command(ctx, i.log, call[0], call[1:]...); err != nil {
+			return nil, fmt.Errorf("a command of the Installer: %w", err)
+		}
+	}
+	return nil, nil
+}
+
+const selinuxConfig = "/etc/selinux/config"
+
+var selinuxMode = regexp.MustCompile(`(?m)^SELINUX=.*$`)
+
+// checkSELinux refuses a mode that there is not, before anything is changed.
+func (i *Install) checkSELinux() error {
+	modes := []string{"enforcing", "permissive", "disabled"}
+	if mode := i.selinux(); mode != "" && !slices.Contains(modes, mode) {
+		return fmt.Errorf("the Installer's selinuxConfig.selinux is %q; it can be %s", mode, strings.Join(modes, ", "))
+	}
+	return nil
+}
+
+// setSELinux sets the mode now and for the next start. It cannot be switched off before that: until then it only warns.
+func (i *Install) setSELinux(ctx context.Context) error {
+	mode := i.selinux()
+	if mode == "" {
+		return nil
+	}
+	text, err := os.ReadFile(selinuxConfig)
+	if errors.Is(err, fs.ErrNotExist) { // a host without SELinux
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(selinuxConfig, selinuxMode.ReplaceAll(text, []byte("SELINUX="+mode))); err != nil {
+		return err
+	}
+	if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil {
+		return nil
+	}
+	if mode == "enforcing" {
+		return host.Command(ctx, i.log, "setenforce", "1")
+	}
+	return host.Command(ctx, i.log, "setenforce", "0")
+}
