@@ -47,7 +47,7 @@ type Options struct {
 	// Key signs the indexes of bundles, if it is not nil.
 	Key *signature.Key
 	// Rate is how many requests a client may make in a second, in the long run; 0 means 50. For a short time it may be four
-	// times as many.
+	// times as many. A range of a bundle counts a tenth.
 	Rate float64
 	// BehindProxy says that the last address of X-Forwarded-For is the client's.
 	BehindProxy bool
