@@ -6,7 +6,9 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"time"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/host"
 )
@@ -14,10 +16,23 @@ import (
 // verbs are what hooks can ask for that needs the bundle or the host.
 func (i *Install) verbs() map[string]hook.Verb {
 	return map[string]hook.Verb{
+		"apply":              i.apply,
 		"load-images":        i.loadImagesOf,
 		"host-packages":      i.installNamed,
 		"host-package-files": i.installFiles,
 	}
+}
+
+// apply applies a kustomization for an add-on: its name, the folder, and how long all of it is waited for.
+func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
+	if len(args) != 3 {
+		return fmt.Errorf("apply: %d arguments given, 3 wanted", len(args))
+	}
+	wait, err := time.ParseDuration(args[2])
+	if err != nil {
+		return err
+	}
+	return cluster.Apply(ctx, args[0], args[1], wait, i.log)
 }
 
 // loadImagesOf loads the images of an add-on, whose folder below the install root is given.

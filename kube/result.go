@@ -32,6 +32,15 @@ type Entry struct {
 	uid string
 }
 
+// String is one line: object, action, and why.
+func (e Entry) String() string {
+	line := fmt.Sprintf("%s %s", e.Object, e.Action)
+	if e.Message != "" {
+		line += ": " + e.Message
+	}
+	return line
+}
+
 // Result is what became of every object of a set: first those that were given, in their order, then those that left.
 type Result struct {
 	Set     Set     `json:"set"`

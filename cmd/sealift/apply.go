@@ -36,7 +36,7 @@ func (a *app) applyCommand() *cobra.Command {
 		Hidden: true,
 		Long: `Render a kustomization, or read a file of YAML documents, and make the cluster hold those objects as
 the set NAME: what is missing is created, what differs is changed, what the set held before and holds no
-longer is deleted. Hooks of add-ons call this command; run it by hand to see what they would do.
+longer is deleted. Hooks of add-ons do the same; run it by hand to see what they would do.
 
 Namespaces and CustomResourceDefinitions come first and are waited for. Namespaces, definitions and
 volume claims that leave the set stay in the cluster unless --prune-protected is given. Objects that fail
@@ -185,11 +185,7 @@ func (a *app) printResult(result kube.Result, format string) error {
 
 // printEntry writes one line for an object, and one for each field that would change.
 func (a *app) printEntry(entry kube.Entry) {
-	line := fmt.Sprintf("%s %s", entry.Object, entry.Action)
-	if entry.Message != "" {
-		line += ": " + entry.Message
-	}
-	fmt.Fprintln(a.out, line)
+	fmt.Fprintln(a.out, entry)
 	for _, change := range entry.Changes {
 		fmt.Fprintf(a.out, "  %s: %s -> %s\n", change.Field, compactJSON(change.Live), compactJSON(change.Wanted))
 	}

@@ -19,11 +19,7 @@ const explainTime = 15 * time.Second
 // WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and all is well that the named add-ons
 // applied under their names.
 func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
-	config, err := clientcmd.BuildConfigFromFlags("", AdminKubeconfig)
-	if err != nil {
-		return fmt.Errorf("read %s: %w", AdminKubeconfig, err)
-	}
-	engine, err := kube.New(config, kube.Options{})
+	engine, err := administrator()
 	if err != nil {
 		return err
 	}
@@ -50,7 +46,20 @@ func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return engine.Wait(ctx, all, kube.WaitOptions{Timeout: left - explainTime, Progress: func(s kube.ObjectState) { fmt.Fprintln(output, s) }})
+	return waitFor(ctx, engine, all, left-explainTime, output)
+}
+
+func waitFor(ctx context.Context, engine *kube.Engine, objects []*unstructured.Unstructured, timeout time.Duration, output io.Writer) error {
+	return engine.Wait(ctx, objects, kube.WaitOptions{Timeout: timeout, Progress: func(s kube.ObjectState) { fmt.Fprintln(output, s) }})
+}
+
+// administrator is the engine with the rights that kubeadm leaves on a control plane.
+func administrator() (*kube.Engine, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", AdminKubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", AdminKubeconfig, err)
+	}
+	return kube.New(config, kube.Options{})
 }
 
 func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured {

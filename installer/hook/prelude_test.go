@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,55 +80,49 @@ func outcome(t *testing.T, body string, verbs map[string]hook.Verb, variables ho
 	return variable(t, s, "R"), nil
 }
 
-// applying has an add-on a that has b applied before itself, and notes what is applied and waited for how long.
-const applying = `mkdir -p addons/a/1 addons/b/1; SEALIFT_BIN=note; note() { R+="$5 ${*:6}, "; }
-	echo 'a() { addon_install b 1; sealift_apply a .; }' >addons/a/1/install.sh; echo 'b() { sealift_apply b .; }' >addons/b/1/install.sh; `
-
 func TestContracts(t *testing.T) {
 	for name, row := range map[string]struct{ body, want string }{
-		"a message is no format":                       {`R=$(logStep "100% %s done" 2>&1)`, "⚙  100% %s done"},
-		"bail ends the hook with its message":          {`R=$( (bail "no disk") 2>&1 ) || R+="/$?"`, "failed: no disk/1"},
-		"nobody is asked: no":                          {`if confirmN; then R=yes; else R=$PROMPT_RESULT; fi`, "n"},
-		"nobody is asked: yes to all":                  {`ASSUME_YES=1; if confirmN; then R=yes; fi`, "yes"},
-		"nobody is asked: yes by default":              {`if confirmY; then R=yes; fi`, "yes"},
-		"a prompt has the answer of a test":            {`TEST_PROMPT_RESULT=x; prompt; R=$PROMPT_RESULT`, "x"},
-		"a prompt that nobody can answer":              {`R=$( (prompt) 2>&1 ) || true`, "failed: the add-on asks a question, and nobody can answer: give it the option in the Installer"},
-		"waiting for a command in one word":            {`x() { [ "$1/$2" = a/b ]; }; spinner_until 0 "x a b" && R=ok`, "ok"},
-		"waiting keeps blanks of arguments":            {`x() { [ "$1" = "a b" ]; }; spinner_until 0 x "a b" && R=ok`, "ok"},
-		"waiting without a limit":                      {`N=0; x() { N=$((N + 1)); [ $N = 2 ]; }; spinner_until '' x; R=$N`, "2"},
-		"tries that succeed later":                     {`N=0; x() { N=$((N + 1)); [ $N = 3 ]; }; sealift_try 5 0 '' x; R=$N`, "3"},
-		"tries that never succeed":                     {`R=$( (sealift_try 2 0 quiet false a) 2>&1 ) || true`, "failed: 'false a' did not succeed"},
-		"the last of quiet tries complains":            {`x() { echo why >&2; return 1; }; R=$( (sealift_try 3 0 quiet x) 2>&1 ) || true`, "why\nfailed: 'x' did not succeed"},
-		"a version's numbers":                          {`semverParse v1.22.3-rc.1; R=$major/$minor/$patch`, "1/22/3"},
-		"a version's numbers, where some are absent":   {`semverParse 1.22; R=$major/$minor/$patch`, "1/22/0"},
-		"comparing versions by number":                 {`semverCompare 1.10.0 1.9.9; R=$SEMVER_COMPARE_RESULT; semverCompare 1.2.3 1.2.3; R+=/$SEMVER_COMPARE_RESULT; semverCompare 1.2.2 1.2.3; R+=/$SEMVER_COMPARE_RESULT`, "1/0/-1"},
-		"comparing major and minor alone":              {`R=$(common_upgrade_compare_versions 1.2.9 1.2.1)`, "0"},
-		"what is no version":                           {`semverCompare '$(x)' 1 2>/dev/null || R=refused`, "refused"},
-		"the minor version alone":                      {`major=7; R=$(kubernetes_version_minor v1.36.3); R+=/$major`, "36/7"},
-		"the target version":                           {`KUBERNETES_VERSION=1.36.3; parse_kubernetes_target_version; R=$KUBERNETES_TARGET_VERSION_MAJOR.$KUBERNETES_TARGET_VERSION_MINOR.$KUBERNETES_TARGET_VERSION_PATCH`, "1.36.3"},
-		"a host and its port":                          {`splitHostPort lb.example.org:6443; R=$HOST/$PORT`, "lb.example.org/6443"},
-		"an IPv6 address and its port":                 {`splitHostPort '[fd00::1]:6443'; R=$HOST/$PORT`, "[fd00::1]/6443"},
-		"an IPv6 address alone":                        {`splitHostPort fd00::1; R=$HOST/$PORT`, "fd00::1/"},
-		"a host alone":                                 {`splitHostPort lb; R=$HOST/$PORT`, "lb/"},
-		"an image in full":                             {`R=$(canonical_image_name nginx)`, "docker.io/library/nginx:latest"},
-		"an image that is full":                        {`R=$(canonical_image_name quay.io/a/b:1)`, "quay.io/a/b:1"},
-		"indenting lines":                              {`R=$(printf 'a\n  b' | yaml_indent '  ')`, "  a\n    b"},
-		"indenting by a text of sed's":                 {`R=$(echo x | yaml_indent '/&')`, "/&x"},
-		"escaping quotes":                              {`R=$(echo 'say "x"' | yaml_escape_string_quotes)`, `say \"x\"`},
-		"one line of several":                          {`R=$(printf 'a\nb\nc\n' | yaml_newline_to_literal)`, `a\nb\nc`},
-		"how scripts are fetched, airgapped":           {`R=$(build_installer_prefix id v "" "" ""; printf .)`, "cat ."},
-		"how scripts are fetched":                      {`R=$(build_installer_prefix id v1 https://x p "")`, "curl -fsSL -x p https://x/version/v1/id/"},
-		"a document of several":                        {`printf 'metadata: {name: a}\n---\n# of b\nmetadata:\n  name: b\ntext: |\n  ---x\n---\nmetadata: {name: c}\n' >f; R=$(get_yaml_from_multidoc_yaml f b)`, "# of b\nmetadata:\n  name: b\ntext: |\n  ---x"},
-		"a document that is not there":                 {`echo 'a: 1' >f; get_yaml_from_multidoc_yaml f b 2>/dev/null || R=refused`, "refused"},
-		"an object store":                              {`object_store_exists || R=none; OBJECT_STORE_ACCESS_KEY=a OBJECT_STORE_SECRET_KEY=b OBJECT_STORE_CLUSTER_IP=c; object_store_exists && R+=/one`, "none/one"},
-		"a program and a function exist":               {`f() { :; }; commandExists f && commandExists ls && ! commandExists nowhere-at-all && R=ok`, "ok"},
-		"an add-on's objects are waited for":           {applying + `sealift_install a 1`, "b --wait 5m, a --wait 5m, "},
-		"an add-on's own objects are waited for later": {applying + `sealift_install a 1 later; sealift_apply a .`, "b --wait 5m, a , a --wait 5m, "},
-		"storage is not migrated":                      {`longhorn_to_sc_migration default 2>err || R=$(cat err)`, "failed: Sealift does not move data between storage systems: volumes of Longhorn to default. Move it with the tools of the storage, or keep the storage in the Installer"},
-		"a hook that asks for nothing known":           {`sealift_ask nonsense 2>err || R=$(cat err)`, "sealift: hooks cannot ask for nonsense"},
-		"asking from a pipe in the background":         {`{ canonical_image_name a >a & canonical_image_name b >b & wait; }; R=$(cat a b)`, "docker.io/library/a:latest\ndocker.io/library/b:latest"},
-		"sockets and keys of kubeadm":                  {`R=$("${K8S_DISTRO:-kubeadm}_get_containerd_sock")`, "/run/containerd/containerd.sock"},
-		"options of the shell are as they were":        {`set +e; IFS=,; set -u; shopt -s nullglob; cd /tmp; R=changed`, "changed"},
+		"a message is no format":                     {`R=$(logStep "100% %s done" 2>&1)`, "⚙  100% %s done"},
+		"bail ends the hook with its message":        {`R=$( (bail "no disk") 2>&1 ) || R+="/$?"`, "failed: no disk/1"},
+		"nobody is asked: no":                        {`if confirmN; then R=yes; else R=$PROMPT_RESULT; fi`, "n"},
+		"nobody is asked: yes to all":                {`ASSUME_YES=1; if confirmN; then R=yes; fi`, "yes"},
+		"nobody is asked: yes by default":            {`if confirmY; then R=yes; fi`, "yes"},
+		"a prompt has the answer of a test":          {`TEST_PROMPT_RESULT=x; prompt; R=$PROMPT_RESULT`, "x"},
+		"a prompt that nobody can answer":            {`R=$( (prompt) 2>&1 ) || true`, "failed: the add-on asks a question, and nobody can answer: give it the option in the Installer"},
+		"waiting for a command in one word":          {`x() { [ "$1/$2" = a/b ]; }; spinner_until 0 "x a b" && R=ok`, "ok"},
+		"waiting keeps blanks of arguments":          {`x() { [ "$1" = "a b" ]; }; spinner_until 0 x "a b" && R=ok`, "ok"},
+		"waiting without a limit":                    {`N=0; x() { N=$((N + 1)); [ $N = 2 ]; }; spinner_until '' x; R=$N`, "2"},
+		"tries that succeed later":                   {`N=0; x() { N=$((N + 1)); [ $N = 3 ]; }; sealift_try 5 0 '' x; R=$N`, "3"},
+		"tries that never succeed":                   {`R=$( (sealift_try 2 0 quiet false a) 2>&1 ) || true`, "failed: 'false a' did not succeed"},
+		"the last of quiet tries complains":          {`x() { echo why >&2; return 1; }; R=$( (sealift_try 3 0 quiet x) 2>&1 ) || true`, "why\nfailed: 'x' did not succeed"},
+		"a version's numbers":                        {`semverParse v1.22.3-rc.1; R=$major/$minor/$patch`, "1/22/3"},
+		"a version's numbers, where some are absent": {`semverParse 1.22; R=$major/$minor/$patch`, "1/22/0"},
+		"comparing versions by number":               {`semverCompare 1.10.0 1.9.9; R=$SEMVER_COMPARE_RESULT; semverCompare 1.2.3 1.2.3; R+=/$SEMVER_COMPARE_RESULT; semverCompare 1.2.2 1.2.3; R+=/$SEMVER_COMPARE_RESULT`, "1/0/-1"},
+		"comparing major and minor alone":            {`R=$(common_upgrade_compare_versions 1.2.9 1.2.1)`, "0"},
+		"what is no version":                         {`semverCompare '$(x)' 1 2>/dev/null || R=refused`, "refused"},
+		"the minor version alone":                    {`major=7; R=$(kubernetes_version_minor v1.36.3); R+=/$major`, "36/7"},
+		"the target version":                         {`KUBERNETES_VERSION=1.36.3; parse_kubernetes_target_version; R=$KUBERNETES_TARGET_VERSION_MAJOR.$KUBERNETES_TARGET_VERSION_MINOR.$KUBERNETES_TARGET_VERSION_PATCH`, "1.36.3"},
+		"a host and its port":                        {`splitHostPort lb.example.org:6443; R=$HOST/$PORT`, "lb.example.org/6443"},
+		"an IPv6 address and its port":               {`splitHostPort '[fd00::1]:6443'; R=$HOST/$PORT`, "[fd00::1]/6443"},
+		"an IPv6 address alone":                      {`splitHostPort fd00::1; R=$HOST/$PORT`, "fd00::1/"},
+		"a host alone":                               {`splitHostPort lb; R=$HOST/$PORT`, "lb/"},
+		"an image in full":                           {`R=$(canonical_image_name nginx)`, "docker.io/library/nginx:latest"},
+		"an image that is full":                      {`R=$(canonical_image_name quay.io/a/b:1)`, "quay.io/a/b:1"},
+		"indenting lines":                            {`R=$(printf 'a\n  b' | yaml_indent '  ')`, "  a\n    b"},
+		"indenting by a text of sed's":               {`R=$(echo x | yaml_indent '/&')`, "/&x"},
+		"escaping quotes":                            {`R=$(echo 'say "x"' | yaml_escape_string_quotes)`, `say \"x\"`},
+		"one line of several":                        {`R=$(printf 'a\nb\nc\n' | yaml_newline_to_literal)`, `a\nb\nc`},
+		"how scripts are fetched, airgapped":         {`R=$(build_installer_prefix id v "" "" ""; printf .)`, "cat ."},
+		"how scripts are fetched":                    {`R=$(build_installer_prefix id v1 https://x p "")`, "curl -fsSL -x p https://x/version/v1/id/"},
+		"a document of several":                      {`printf 'metadata: {name: a}\n---\n# of b\nmetadata:\n  name: b\ntext: |\n  ---x\n---\nmetadata: {name: c}\n' >f; R=$(get_yaml_from_multidoc_yaml f b)`, "# of b\nmetadata:\n  name: b\ntext: |\n  ---x"},
+		"a document that is not there":               {`echo 'a: 1' >f; get_yaml_from_multidoc_yaml f b 2>/dev/null || R=refused`, "refused"},
+		"an object store":                            {`object_store_exists || R=none; OBJECT_STORE_ACCESS_KEY=a OBJECT_STORE_SECRET_KEY=b OBJECT_STORE_CLUSTER_IP=c; object_store_exists && R+=/one`, "none/one"},
+		"a program and a function exist":             {`f() { :; }; commandExists f && commandExists ls && ! commandExists nowhere-at-all && R=ok`, "ok"},
+		"storage is not migrated":                    {`longhorn_to_sc_migration default 2>err || R=$(cat err)`, "failed: Sealift does not move data between storage systems: volumes of Longhorn to default. Move it with the tools of the storage, or keep the storage in the Installer"},
+		"a hook that asks for nothing known":         {`sealift_ask nonsense 2>err || R=$(cat err)`, "sealift: hooks cannot ask for nonsense"},
+		"asking from a pipe in the background":       {`{ canonical_image_name a >a & canonical_image_name b >b & wait; }; R=$(cat a b)`, "docker.io/library/a:latest\ndocker.io/library/b:latest"},
+		"sockets and keys of kubeadm":                {`R=$("${K8S_DISTRO:-kubeadm}_get_containerd_sock")`, "/run/containerd/containerd.sock"},
+		"options of the shell are as they were":      {`set +e; IFS=,; set -u; shopt -s nullglob; cd /tmp; R=changed`, "changed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := outcome(t, row.body, nil, hook.Variables{})
@@ -135,6 +130,28 @@ func TestContracts(t *testing.T) {
 				t.Errorf("got %q, %v; want %q", got, err, row.want)
 			}
 		})
+	}
+}
+
+func TestOnlyTheObjectsOfTheStepsOwnAddOnAreWaitedForLater(t *testing.T) {
+	// a has b applied before itself
+	const addOns = `mkdir -p addons/a/1 addons/b/1
+	echo 'a() { addon_install b 1; sealift_apply a of-a; }' >addons/a/1/install.sh; echo 'b() { sealift_apply b "$DIR/of-b"; }' >addons/b/1/install.sh; `
+	for call, want := range map[string][]string{
+		"sealift_install a 1":                          {"b of-b 5m", "a of-a 5m"},
+		"sealift_install a 1 later; sealift_apply a x": {"b of-b 5m", "a of-a 0s", "a x 5m"},
+	} {
+		var applied []string
+		apply := func(_ context.Context, args []string, _ io.Writer) error {
+			if !filepath.IsAbs(args[1]) {
+				t.Errorf("%s is told relative to a folder of the shell", args[1])
+			}
+			applied = append(applied, strings.Join([]string{args[0], filepath.Base(args[1]), args[2]}, " "))
+			return nil
+		}
+		if _, err := outcome(t, addOns+call, map[string]hook.Verb{"apply": apply}, hook.Variables{}); err != nil || !slices.Equal(applied, want) {
+			t.Errorf("%s: got %q, %v; want %q", call, applied, err, want)
+		}
 	}
 }
 

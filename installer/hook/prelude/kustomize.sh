@@ -40,7 +40,8 @@ sealift_add_on_dir() {
 # sealift_apply NAME DIR: applies a kustomization, prunes what the add-on no longer has, and waits until all of it is well,
 # unless it is the add-on of a step that is waited for later.
 sealift_apply() {
-    local -a sealift_wait=(--wait 5m)
-    [ "$1" != "${sealift_later-}" ] || sealift_wait=()
-    "$SEALIFT_BIN" apply -k "$2" --set "$1" "${sealift_wait[@]}"
+    local sealift_reply sealift_wait=5m
+    [ "$1" != "${sealift_later-}" ] || sealift_wait=0s
+    sealift_absolute "$2"
+    sealift_ask apply "$1" "$sealift_reply" "$sealift_wait"
 }
