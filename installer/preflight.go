@@ -88,7 +88,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 
 // KeepPreflight writes a record beside the journal.
 func (i *Install) KeepPreflight(r preflight.Record) error {
-	return r.Save(filepath.Join(StateDir(i.options.Root), "preflight"))
+	return i.explainFull(r.Save(filepath.Join(StateDir(i.options.Root), "preflight")))
 }
 
 // preflights gives the specifications of the add-ons, and what their hooks say against this host.

@@ -10,7 +10,7 @@ import (
 // outOfDisk gives a host file systems of their own for what an install writes, and lets each of them be full at some time.
 func outOfDisk(n node) {
 	const state = "/var/lib/sealift/state"
-	disks := map[string]string{"/var/lib/sealift": "1g", state: "64m", "/var/lib/containerd": "6g", "/var/lib/etcd": "6g"}
+	disks := map[string]string{"/var/lib/sealift": "1g", state: "256m", "/var/lib/containerd": "6g", "/var/lib/etcd": "6g"}
 	for _, path := range []string{"/var/lib/sealift", state, "/var/lib/containerd", "/var/lib/etcd"} {
 		n.must(fmt.Sprintf("mkdir -p %s && mount -t tmpfs -o size=%s,mode=0700 none %s", path, disks[path], path))
 	}
@@ -22,15 +22,17 @@ func outOfDisk(n node) {
 		{"flannel/install", "/var/lib/etcd", "for want of space"},
 	} {
 		// a disk that is made as small as what is on it is full at once; what is freed meanwhile is taken, too
-		fill := fmt.Sprintf("until "+started+"; do sleep 0.02; done; "+
-			"while sleep 0.05; do mount -o remount,nr_blocks=$(df --block-size=4096 --output=used %[2]s | tail -n 1) %[2]s; done", row.step, row.disk)
-		out, code := n.run("(" + fill + ") >/dev/null 2>&1 & " + install + " 2>&1; code=$?; kill $!; wait; exit $code")
-		if code != 1 || !strings.Contains(out, row.told) || !strings.Contains(out, row.disk+" has 0 MB free") {
+		fill := fmt.Sprintf(`seen=$(cat %[1]s/journal.jsonl 2>/dev/null | wc -l)
+(
+	until tail -n +$((seen + 1)) %[1]s/journal.jsonl | grep -q '"step":"%[2]s".*"outcome":"started"'; do sleep 0.02; done
+	while mount -o remount,size=$(df --block-size=1 --output=used %[3]s | tail -n 1) %[3]s || :; do sleep 0.05; done
+) >/dev/null 2>&1 &
+`, state, row.step, row.disk)
+		out, code := n.run(fill + install + " 2>&1; code=$?; kill $!; wait; exit $code")
+		if code != 1 || !strings.Contains(out, row.told) || !strings.Contains(out, row.disk+" has ") {
 			n.t.Errorf("%s full in step %s: exit %d\n%s", row.disk, row.step, code, out)
 		}
 		n.t.Logf("%s full in step %s:\n%s", row.disk, row.step, out[max(0, len(out)-1200):])
 		n.must(fmt.Sprintf("mount -o remount,size=%s %s; sealift status -o json | grep -q '\"state\": \"\\(failed\\|interrupted\\)\"'", disks[row.disk], row.disk))
 	}
 }
-
-const started = `grep -q '"step":"%[1]s".*"outcome":"started"' /var/lib/sealift/state/journal.jsonl 2>/dev/null`

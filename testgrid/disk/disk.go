@@ -125,7 +125,7 @@ func (d *Disk) Restore() error {
 		return fmt.Errorf("unmount %s: %w", d.path, err)
 	}
 	d.run("cp", "--sparse=always", d.image, d.image+".next")
-	if err := errors.Join(os.Remove(d.image), os.Rename(d.image+".next", d.image)); err != nil {
+	if err := errors.Join(os.Truncate(d.image, 0), os.Rename(d.image+".next", d.image)); err != nil {
 		return err
 	}
 	d.mount()
