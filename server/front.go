@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path"
@@ -153,6 +154,18 @@ func (o *observed) Write(p []byte) (int, error) {
 	n, err := o.ResponseWriter.Write(p)
 	o.bytes += int64(n)
 	return n, err
+}
+
+// copyPiece is what is copied at once: much beside the work that each piece costs, little for a slow line to take in stallTime.
+const copyPiece = 128 << 10
+
+// ReadFrom lets io.Copy take larger pieces than its own.
+func (o *observed) ReadFrom(r io.Reader) (int64, error) {
+	size := int64(copyPiece)
+	if limited, ok := r.(*io.LimitedReader); ok {
+		size = max(1, min(size, limited.N))
+	}
+	return io.CopyBuffer(struct{ io.Writer }{o}, r, make([]byte, size))
 }
 
 // Unwrap lets http.ResponseController reach the connection.
