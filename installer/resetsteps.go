@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/sealift/sealift/installer/host"
@@ -23,9 +24,12 @@ func clusterFolders() []string {
 	return []string{
 		"/etc/kubernetes", "/etc/cni", "/etc/containerd", "/etc/crictl.yaml", "/opt/cni", "/opt/containerd", "/usr/libexec/kubernetes",
 		"/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", containerdDir, "/var/lib/calico", "/var/lib/weave", "/var/log/containers",
-		"/var/log/pods", "/var/log/apiserver", "/run/flannel", "/run/containerd", "/run/kubernetes", "/run/calico", "/run/netns", "/run/nri", "/root/.kube/cache",
+		"/var/log/pods", "/var/log/apiserver", "/run/flannel", "/run/containerd", "/run/kubernetes", "/run/calico", "/run/netns", "/run/nri", kubectlFolder + "/cache",
 	}
 }
+
+// kubectlFolder is what kubectl makes for its cache, whoever runs it as root.
+const kubectlFolder = "/root/.kube"
 
 // dataFolders are where volumes have their data.
 func dataFolders() []string {
@@ -169,6 +173,11 @@ func (r *Reset) folders(context.Context) error {
 		default:
 			_, watched := r.record.Before().Files[folder]
 			errs = append(errs, r.empty(folder, watched))
+		}
+	}
+	if _, existed := r.record.Before().Files[kubectlFolder]; !existed {
+		if err := os.Remove(kubectlFolder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,12 +59,33 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err := writeDocuments(name, objects); err != nil {
 		return err
 	}
-	if _, err := os.Stat(apiServerManifest); err == nil {
-		if err := run(ctx, k.Output, "kubeadm", "reset", "--force"); err != nil {
-			return err
-		}
+	traces, err := anyThere(AdminKubeconfig, KubeletKubeconfig, apiServerManifest)
+	if err == nil && !traces {
+		traces, err = hollow("/etc/kubernetes/pki")
+	}
+	if err == nil && traces { // kubeadm would take what is there for good
+		err = run(ctx, k.Output, "kubeadm", "reset", "--force")
+	}
+	if err != nil {
+		return err
 	}
 	return run(ctx, k.Output, "kubeadm", "init", "--config", name, "--skip-token-print")
+}
+
+// hollow says whether a folder has a file without content: those that kubeadm was writing when the power was lost.
+func hollow(folder string) (found bool, err error) {
+	err = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return err
+		}
+		info, err := entry.Info()
+		found = found || err == nil && info.Size() == 0
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return found, err
 }
 
 // outputDelay is how long a program's output is waited for once it has ended: another that it started may hold it.

@@ -21,6 +21,7 @@ import (
 const (
 	bootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
 	kubeletConfig       = "/var/lib/kubelet/config.yaml"
+	kubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 	clusterCA           = "/etc/kubernetes/pki/ca.crt"
 	etcdManifest        = "/etc/kubernetes/manifests/etcd.yaml"
 )
@@ -82,12 +83,12 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 // joined says whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
 // control plane is marked as one at the end.
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
-	needed := []string{KubeletKubeconfig, kubeletConfig}
+	needed := []string{KubeletKubeconfig, kubeletConfig, kubeletCertificate}
 	if controlPlane {
 		needed = append(needed, AdminKubeconfig, apiServerManifest, etcdManifest)
 	}
 	for _, name := range needed {
-		if there, err := exists(name); err != nil || !there {
+		if whole, err := hasContent(name); err != nil || !whole {
 			return false, err
 		}
 	}
@@ -111,16 +112,9 @@ func (k Kubeadm) finishJoin(ctx context.Context) error {
 // takeBack undoes what an interrupted join has done, in the cluster and here: kubeadm refuses a host with traces, and a
 // node of the same name that is Ready.
 func (k Kubeadm) takeBack(ctx context.Context, node string) error {
-	traces := false
-	for _, name := range []string{bootstrapKubeconfig, kubeletConfig, clusterCA, apiServerManifest} {
-		there, err := exists(name)
-		if err != nil {
-			return err
-		}
-		traces = traces || there
-	}
-	if !traces {
-		return nil
+	traces, err := anyThere(bootstrapKubeconfig, kubeletConfig, clusterCA, apiServerManifest)
+	if err != nil || !traces {
+		return err
 	}
 	if admin, err := exists(AdminKubeconfig); err != nil {
 		return err
@@ -134,6 +128,24 @@ func (k Kubeadm) takeBack(ctx context.Context, node string) error {
 		return err
 	}
 	return run(ctx, k.Output, "kubeadm", "reset", "--force")
+}
+
+func anyThere(names ...string) (bool, error) {
+	for _, name := range names {
+		if there, err := exists(name); err != nil || there {
+			return there, err
+		}
+	}
+	return false, nil
+}
+
+// hasContent says whether there is a file that the loss of power did not empty.
+func hasContent(name string) (bool, error) {
+	info, err := os.Stat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
 }
 
 func exists(name string) (bool, error) {

@@ -17,6 +17,7 @@ type interruption struct {
 	file    string        // for which is waited then, "" for none
 	after   time.Duration // for which is waited then
 	signal  string        // to sealift alone; nothing waits for an end after STOP
+	instead string        // is run in place of a signal
 	group   bool          // what sealift started is killed, too, as the end of a service does
 }
 
@@ -41,19 +42,23 @@ noted() {
 }
 SECONDS=0
 while if [ $record = noted ]; then ! noted; else ! has $record; fi; do
-	[ -e /proc/$main ] && [ $SECONDS -lt 900 ] || { cat /run/$unit; echo "no step ${step%\"} was $record"; exit 99; }
+	[ -e /proc/$main ] && [ $SECONDS -lt 420 ] || { cat /run/$unit; echo "no step ${step%\"} was $record"; exit 99; }
 	read -rt 0.002 -u $pause
 done
 until [ -z "$file" ] || [ -e "$file" ] || [ ! -e /proc/$main ]; do read -rt 0.05 -u $pause; done
 sleep $after
-installer=$main
-[ ! -e /proc/$main ] || [ "$(</proc/$main/comm)" = sealift ] || read -r installer _ </proc/$main/task/$main/children
-kill -$signal $installer
-[ $signal != STOP ] || exit 0
+if [ -n "$instead" ]; then
+	eval "$instead"
+else
+	installer=$main
+	[ ! -e /proc/$main ] || [ "$(</proc/$main/comm)" = sealift ] || read -r installer _ </proc/$main/task/$main/children
+	kill -$signal $installer
+fi
+[ "$signal" != STOP ] || exit 0
 [ -z "$group" ] || systemctl kill --signal=KILL $unit
 SECONDS=0
 while [ -e /proc/$main ]; do
-	[ $SECONDS -lt 300 ] || { cat /run/$unit; echo "SIG$signal did not end it in 5 minutes"; exit 98; }
+	[ $SECONDS -lt 420 ] || { cat /run/$unit; echo "SIG$signal $instead did not end it in 7 minutes"; exit 98; }
 	read -rt 0.02 -u $pause
 done
 code=$(systemctl show --value --property=ExecMainStatus $unit)
@@ -72,7 +77,8 @@ func (n node) interrupt(i interruption) (output string, code int) {
 	if i.group {
 		group = "yes"
 	}
-	output, code = n.run(fmt.Sprintf("command=%s step=%s record=%s file=%s after=%.2f signal=%s group=%s", quoted(i.command), quoted(step), i.record, i.file, i.after.Seconds(), i.signal, group) + interrupting)
+	output, code = n.run(fmt.Sprintf("command=%s step=%s record=%s file=%s after=%.2f signal=%s instead=%s group=%s",
+		quoted(i.command), quoted(step), i.record, i.file, i.after.Seconds(), i.signal, quoted(i.instead), group) + interrupting)
 	if code == 98 || code == 99 {
 		n.t.Fatalf("%s", output)
 	}

@@ -100,6 +100,29 @@ func killedJoin(n node, command string) {
 // controlPlane is what makes the command for one more.
 const controlPlane = "--control-plane"
 
+// TestJoinOutlivesALostNetwork takes a host off the network while it fetches images, and while kubeadm talks to the cluster. Each
+// time the join ends by itself, and the same command goes on.
+func TestJoinOutlivesALostNetwork(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first.must(install)
+	command := first.joinCommand("")
+	for _, step := range []string{"kubernetes/images", "kubernetes/join"} {
+		out, code := worker.interrupt(interruption{command: command, step: step, record: "started", instead: "ip link set host0 down"})
+		t.Logf("%s:\n%s", step, out)
+		if code != 1 || !strings.Contains(out, "sealift: step "+step+": ") || !strings.Contains(out, "when the cause is gone, go on with:\n") {
+			t.Errorf("without a network in step %s: exit %d\n%s", step, code, out)
+		}
+		worker.refuses("sealift status", 1, "failure  step "+step)
+		worker.must("ip link set host0 up")
+	}
+	if out := worker.must(command); !strings.Contains(out, "done: ") {
+		t.Errorf("the join ended without saying so:\n%s", out)
+	}
+	first.hasNodes(2)
+	first.pulled()
+}
+
 // hasMembers wants etcd to have so many members, all of them voters that have started.
 func (n node) hasMembers(want int) {
 	n.t.Helper()

@@ -85,6 +85,7 @@ addon_install() {
 # _already_applied hook runs instead, if it has one. With later, what it applies is waited for when all add-ons are applied.
 sealift_install() {
     local sealift_reply sealift_later=''
+    # shellcheck disable=SC2034
     [ "${3-}" != later ] || sealift_later=$1
     if ! addon_has_been_applied "$1" "$2"; then
         addon_install "$1" "$2"
