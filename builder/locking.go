@@ -30,12 +30,12 @@ const (
 
 // Locked tells of an add-on that was locked or checked.
 type Locked struct {
-	Name     string         `json:"name"`
-	Version  string         `json:"version"`
-	Path     string         `json:"path"` // of the lock
-	Written  bool           `json:"written"`
-	Changes  []lock.Change  `json:"changes"`
-	Warnings []diag.Finding `json:"warnings,omitempty"`
+	Name     string            `json:"name"`
+	Version  string            `json:"version"`
+	Path     string            `json:"path"` // of the lock
+	Written  bool              `json:"written"`
+	Changes  []manifest.Change `json:"changes"`
+	Warnings []diag.Finding    `json:"warnings,omitempty"`
 }
 
 // Lock finds out what the Manifest of the add-on in dir stands for, and writes that to the Manifest.lock beside it. What
@@ -71,7 +71,7 @@ func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, 
 		keepImages(&now, was)
 	}
 	if result.Changes = lock.Diff(was, now); result.Changes == nil {
-		result.Changes = []lock.Change{}
+		result.Changes = []manifest.Change{}
 	}
 	if mode != LockCheck {
 		result.Written, err = now.Save(result.Path)

@@ -5,28 +5,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/manifest"
 )
 
-// Change is one difference between two locks.
-type Change struct {
-	What string `json:"what"`          // such as "image registry.k8s.io/pause:3.10" or "debian-12 linux/amd64 socat"
-	Was  string `json:"was,omitempty"` // empty when it was not locked
-	Now  string `json:"now,omitempty"` // empty when it is needed no more
-}
-
-// String is the change as a line of text.
-func (c Change) String() string {
-	switch {
-	case c.Was == "":
-		return fmt.Sprintf("%s: new, %s", c.What, c.Now)
-	case c.Now == "":
-		return fmt.Sprintf("%s: no longer needed, was %s", c.What, c.Was)
-	}
-	return fmt.Sprintf("%s: %s, was %s", c.What, c.Now, c.Was)
-}
-
 // Diff says what changed from one lock to another, in order of what it is about: images, assets, then packages.
-func Diff(was, now Lock) []Change {
+func Diff(was, now Lock) []manifest.Change {
 	return slices.Concat(
 		changes(was.images(), now.images()),
 		changes(was.assets(), now.assets()),
@@ -35,12 +19,12 @@ func Diff(was, now Lock) []Change {
 }
 
 // changes compares what two locks say of the same kind of thing.
-func changes(was, now map[string]string) []Change {
-	var list []Change
+func changes(was, now map[string]string) []manifest.Change {
+	var list []manifest.Change
 	names := slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(now))...))))
 	for _, name := range names {
 		if was[name] != now[name] {
-			list = append(list, Change{What: name, Was: was[name], Now: now[name]})
+			list = append(list, manifest.Change{What: name, Was: was[name], Now: now[name]})
 		}
 	}
 	return list

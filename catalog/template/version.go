@@ -34,25 +34,7 @@ type Version struct {
 	Parameters map[string]string `json:"parameters"`
 	Kept       []string          `json:"kept,omitempty"`       // those that are as in From
 	ComparedTo string            `json:"comparedTo,omitempty"` // the newest version that was there
-	Changes    []Change          `json:"changes"`              // of the Manifest, compared to that
-}
-
-// Change is one difference between the Manifests of two versions.
-type Change struct {
-	What string `json:"what"`          // such as "image etcd", "asset kubelet", "apt socat"
-	Was  string `json:"was,omitempty"` // empty when it is new
-	Now  string `json:"now,omitempty"` // empty when it is needed no more
-}
-
-// String is the change as a line of text.
-func (c Change) String() string {
-	switch {
-	case c.Was == "":
-		return fmt.Sprintf("%s: new, %s", c.What, c.Now)
-	case c.Now == "":
-		return fmt.Sprintf("%s: no longer needed, was %s", c.What, c.Was)
-	}
-	return fmt.Sprintf("%s: %s, was %s", c.What, c.Now, c.Was)
+	Changes    []manifest.Change `json:"changes"`              // of the Manifest, compared to that
 }
 
 var (
@@ -70,7 +52,7 @@ func (t *Template) Write(version string, o Options) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	v := Version{Name: filepath.Base(abs), Version: version, Dir: filepath.Join(t.addOn, version), From: o.From, Changes: []Change{}}
+	v := Version{Name: filepath.Base(abs), Version: version, Dir: filepath.Join(t.addOn, version), From: o.From, Changes: []manifest.Change{}}
 	if _, err := os.Lstat(v.Dir); !errors.Is(err, fs.ErrNotExist) {
 		return Version{}, errors.Join(fmt.Errorf("%s is there already; remove it first to write it anew", v.Dir), err)
 	}
@@ -180,18 +162,18 @@ func (t *Template) check(text string) (*manifest.File, error) {
 }
 
 // compare says what changed from one Manifest to another, in the order of the new one; what is needed no more comes last.
-func compare(was, now *manifest.File) []Change {
+func compare(was, now *manifest.File) []manifest.Change {
 	before, order := contents(was)
 	after, names := contents(now)
-	changes := []Change{}
+	changes := []manifest.Change{}
 	for _, what := range names {
 		if before[what] != after[what] {
-			changes = append(changes, Change{What: what, Was: before[what], Now: after[what]})
+			changes = append(changes, manifest.Change{What: what, Was: before[what], Now: after[what]})
 		}
 	}
 	for _, what := range order {
 		if _, kept := after[what]; !kept {
-			changes = append(changes, Change{What: what, Was: before[what]})
+			changes = append(changes, manifest.Change{What: what, Was: before[what]})
 		}
 	}
 	return changes
