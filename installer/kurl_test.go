@@ -17,8 +17,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/rogpeppe/go-internal/txtar"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
@@ -181,14 +179,8 @@ func openBundle(t *testing.T, data []byte) *bundle.Archive {
 // kubeconfig runs an API server and writes how to reach it.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
-	c := controlplane.ForTest(t)
-	file := clientcmdapi.NewConfig()
-	file.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
-	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
-	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	file.CurrentContext = "test"
 	name := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, name); err != nil {
+	if err := controlplane.WriteKubeconfig(name, controlplane.ForTest(t)); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -254,7 +246,7 @@ func testHooks(t *testing.T, i *Install, kubeconfig, binary string) *hooks {
 	return h
 }
 
-// run calls one kind of hook of all add-ons, as the plan does, and keeps what the journal would.
+// runHooks calls one kind of hook of all add-ons, as the plan does, and keeps what the journal would.
 func (i *Install) runHooks(t *testing.T, suffix string, journal *[]lifecycle.State) {
 	t.Helper()
 	for _, a := range i.addOns {

@@ -8,9 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
@@ -18,14 +15,8 @@ import (
 // kubeconfigFor runs a control plane and writes the file that reaches it.
 func kubeconfigFor(t *testing.T) string {
 	t.Helper()
-	cfg := controlplane.ForTest(t)
-	file := clientcmdapi.NewConfig()
-	file.Clusters["c"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	file.AuthInfos["u"] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
-	file.Contexts["x"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
-	file.CurrentContext = "x"
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, path); err != nil {
+	if err := controlplane.WriteKubeconfig(path, controlplane.ForTest(t)); err != nil {
 		t.Fatal(err)
 	}
 	return path

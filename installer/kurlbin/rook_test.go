@@ -11,8 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -50,13 +48,8 @@ spec:
 // useCluster makes a cluster the one of $KUBECONFIG.
 func useCluster(t *testing.T, c *rest.Config) {
 	t.Helper()
-	file := clientcmdapi.NewConfig()
-	file.Clusters["test"] = &clientcmdapi.Cluster{Server: c.Host, CertificateAuthorityData: c.CAData}
-	file.AuthInfos["test"] = &clientcmdapi.AuthInfo{ClientCertificateData: c.CertData, ClientKeyData: c.KeyData, Token: c.BearerToken}
-	file.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "test"}
-	file.CurrentContext = "test"
 	name := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*file, name); err != nil {
+	if err := controlplane.WriteKubeconfig(name, c); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", name)

@@ -8,10 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
@@ -128,7 +124,7 @@ func (b *bench) applyCase(ctx context.Context, name, script, transform string, a
 				return err
 			}
 			if err = writeObjects(dir, transform); err == nil {
-				err = writeKubeconfig(filepath.Join(dir, "kubeconfig"), plane.Config())
+				err = controlplane.WriteKubeconfig(filepath.Join(dir, "kubeconfig"), plane.Config())
 			}
 			if err == nil && again {
 				err = b.shell(dir, script)
@@ -141,15 +137,6 @@ func (b *bench) applyCase(ctx context.Context, name, script, transform string, a
 			}
 		},
 	}
-}
-
-func writeKubeconfig(path string, cfg *rest.Config) error {
-	file := clientcmdapi.NewConfig()
-	file.Clusters["bench"] = &clientcmdapi.Cluster{Server: cfg.Host, CertificateAuthorityData: cfg.CAData}
-	file.AuthInfos["bench"] = &clientcmdapi.AuthInfo{ClientCertificateData: cfg.CertData, ClientKeyData: cfg.KeyData}
-	file.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
-	file.CurrentContext = "bench"
-	return clientcmd.WriteToFile(*file, path)
 }
 
 // writeObjects writes a file for each namespace, and a kustomization that lists them and may transform them.
