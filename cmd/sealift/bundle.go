@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -22,9 +21,7 @@ type bundleOptions struct {
 	file     string
 	store    string
 	out      string
-	binary   string
-	checker  string
-	platform string
+	programs programFlags
 	key      string
 	since    string
 	format   string
@@ -40,9 +37,9 @@ func (a *app) bundleCommand() *cobra.Command {
 		Long: `Assemble everything that an Installer needs into one archive: the packages of its add-ons, each byte once, the
 Installer itself, this sealift, and an install.sh that starts it.
 
-The packages are copied as they are, nothing is compressed again. Packages that kURL built are taken in first,
-as 'sealift import' does it. The same Installer, packages and sealift give
-the same bytes. A version may be latest, or 1.36.x for the newest of a line.
+The packages are copied as they are, nothing is compressed again. Packages that kURL built are taken in first, as
+'sealift import' does it. The same Installer, packages and sealift give the same bytes. A version may be latest, or
+1.36.x for the newest of a line.
 
 With --since, files that an earlier bundle has are left out. Such a bundle is installed with both:
 sealift install --bundle NEW --base OLD.`,
@@ -56,9 +53,7 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
 	flags.StringVar(&o.store, "store", "", "where the packages are: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.out, "out", "", "the archive to write")
-	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
-	flags.StringVar(&o.checker, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
-	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	o.programs.add(cmd)
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
 	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
@@ -71,9 +66,9 @@ sealift install --bundle NEW --base OLD.`,
 }
 
 func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
-	for name, value := range map[string]string{"-f": o.file, "--store": o.store, "--out": o.out} {
-		if value == "" {
-			return usageError("%s is missing; see 'sealift bundle --help'", name)
+	for _, flag := range [][2]string{{"-f", o.file}, {"--store", o.store}, {"--out", o.out}} {
+		if flag[1] == "" {
+			return usageError("%s is missing; see 'sealift bundle --help'", flag[0])
 		}
 	}
 	installer, err := spec.Load(o.file)
@@ -100,13 +95,13 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if installer, err = from.Resolve(ctx, installer); err != nil {
 		return err
 	}
-	programs, err := a.carriedPrograms(ctx, cache, o.binary, o.checker)
+	programs, err := a.carriedPrograms(ctx, cache, o.programs)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.platform, Preflight: programs.preflight, Since: since, Key: key,
+		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Since: since, Key: key,
 	})
 	if err != nil {
 		return err

@@ -7,6 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
@@ -14,6 +17,21 @@ import (
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
 )
+
+// programFlags is the flags of every command that says which programs nodes get.
+type programFlags struct {
+	sealift, preflight, platform string
+}
+
+func (p *programFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: this one)")
+	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
+	flags.StringVar(&p.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	for _, name := range []string{"sealift", "sealift-preflight"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+}
 
 // programs are what nodes get besides packages.
 type programs struct {
@@ -23,17 +41,17 @@ type programs struct {
 
 // carriedPrograms prepares the programs for the nodes, the named ones or those that run here. Their compressed forms are kept in
 // the cache.
-func (a *app) carriedPrograms(ctx context.Context, cache, sealift, preflight string) (p programs, err error) {
+func (a *app) carriedPrograms(ctx context.Context, cache string, o programFlags) (p programs, err error) {
 	spool := filepath.Join(cache, "deflated")
-	if sealift == "" {
-		if sealift, err = os.Executable(); err != nil {
+	if o.sealift == "" {
+		if o.sealift, err = os.Executable(); err != nil {
 			return programs{}, err
 		}
 	}
-	if p.sealift, err = airgap.Binary(ctx, sealift, spool); err != nil {
+	if p.sealift, err = airgap.Binary(ctx, o.sealift, spool); err != nil {
 		return programs{}, err
 	}
-	if p.preflight, err = a.carriedPreflight(ctx, spool, preflight, filepath.Dir(sealift)); err != nil {
+	if p.preflight, err = a.carriedPreflight(ctx, spool, o.preflight, filepath.Dir(o.sealift)); err != nil {
 		return programs{}, errors.Join(err, p.close())
 	}
 	return p, nil

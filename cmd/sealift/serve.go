@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
@@ -18,20 +17,19 @@ import (
 )
 
 type serveOptions struct {
-	store, listen   string
-	binary, checker string
-	platform        string
-	url             string
-	tokenFile       string
-	key             string
-	cert, certKey   string
-	overrides       []string
-	closed          bool
-	redirect        bool
-	behindProxy     bool
-	rate            float64
-	drain, grace    time.Duration
-	cache           cacheFlags
+	store, listen string
+	programs      programFlags
+	url           string
+	tokenFile     string
+	key           string
+	cert, certKey string
+	overrides     []string
+	closed        bool
+	redirect      bool
+	behindProxy   bool
+	rate          float64
+	drain, grace  time.Duration
+	cache         cacheFlags
 }
 
 // serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
@@ -60,9 +58,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags := cmd.Flags()
 	flags.StringVar(&o.store, "store", "", "where the packages are, and where Installers are kept: a folder, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.listen, "listen", "", "address to listen on, such as :8080 or 127.0.0.1:8080")
-	flags.StringVar(&o.binary, "sealift", "", "the sealift for the nodes (default: this one)")
-	flags.StringVar(&o.checker, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
-	flags.StringVar(&o.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	o.programs.add(cmd)
 	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
 	flags.StringVar(&o.key, "key", "", "private key that signs the indexes of bundles")
@@ -76,7 +72,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.DurationVar(&o.drain, "drain", 0, "how long connections are still taken when the server is told to end: the time in which a load balancer notices /readyz")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on after that")
 	o.cache.add(flags)
-	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key", "sealift", "sealift-preflight"} {
+	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -121,7 +117,7 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	if err != nil {
 		return err
 	}
-	programs, err := a.carriedPrograms(ctx, cache, o.binary, o.checker)
+	programs, err := a.carriedPrograms(ctx, cache, o.programs)
 	if err != nil {
 		return err
 	}
@@ -132,7 +128,7 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	packages := packagesOf(inner, cache)
 	packages.Overrides, packages.Opener = o.overrides, opener
 	s, err := server.New(reads, server.Options{
-		Packages: packages, Binary: programs.sealift, Platform: o.platform, Preflight: programs.preflight, Commands: commandNames(root),
+		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Commands: commandNames(root),
 		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
 		Drain: o.drain, Grace: o.grace, Log: log,
 	})
