@@ -40,14 +40,15 @@ func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
 	packedAddOn(t, dir, "second", map[string]v1.Image{"example.org/a:2": base, "example.org/c:1": packedImage(t, 12)})
 	url, line := servedTo(t, dir, "  first: {version: '1'}\n  second: {version: '1'}\n")
 
-	code, out, errOut := command(t, "install", "--from", url, "--plan", "--root", t.TempDir())
-	if code != exitDone && code != exitRefused { // whatever this machine lacks
-		t.Fatalf("exit %d\n%s%s", code, out, errOut)
+	for _, look := range [][]string{{"install", "--plan"}, {"preflight"}} {
+		code, out, errOut := command(t, append(look, "--from", url, "--root", t.TempDir())...)
+		if code != exitDone && code != exitRefused { // whatever this machine lacks
+			t.Fatalf("%v: exit %d\n%s%s", look, code, out, errOut)
+		}
+		if sent := line.sent.Swap(0); sent == 0 || sent > 1<<20 {
+			t.Errorf("%d bytes were sent for %v", sent, look)
+		}
 	}
-	if sent := line.sent.Load(); sent > 1<<20 {
-		t.Errorf("%d bytes were sent for a plan", sent)
-	}
-	line.sent.Store(0)
 	line.requests.Store(0)
 	source := bundleSource{from: url}
 	archive, err := source.open(t.Context(), &app{})

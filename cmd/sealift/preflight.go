@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
 type preflightOptions struct {
-	bundle  string
+	source  bundleSource
 	file    string
 	keys    []string
 	root    string
@@ -28,23 +29,25 @@ type preflightOptions struct {
 func (a *app) preflightCommand() *cobra.Command {
 	var o preflightOptions
 	cmd := &cobra.Command{
-		Use:   "preflight --bundle FILE | -f INSTALLER",
+		Use:   "preflight --bundle FILE | --from URL | -f INSTALLER",
 		Short: "Look at this host and say what would go wrong, and what to do about it",
 		Long: `Look at this host as an install does before it changes anything, and say what would go wrong: sealift's own checks,
 those of the bundle's add-ons (host-preflight.yaml), and those of the Installer (kurl.hostPreflights). Nothing is
 changed, and nothing is kept.
 
-With a bundle, the room on the disks is computed from what is in it. With only an Installer, add-ons are not asked.
+With a bundle, on a disk or on a server, the room on the disks is computed from what is in it. With only an Installer,
+add-ons are not asked.
 
 Exit code 3 says that an install would refuse this host.`,
 		Example: `  sealift preflight --bundle /media/usb/cluster.tar.gz
+  sealift preflight --from https://sealift.example.com/abc1234
   sealift preflight -f installer.yaml -o json | jq '.results[] | select(.status != "pass")'
   sealift preflight --bundle cluster.tar.gz --join --control-plane --primary-host 10.0.0.1`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return refuse(a.preflight(cmd.Context(), o)) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.bundle, "bundle", "", "the bundle: an archive, or the folder into which it was unpacked")
+	o.source.add(cmd)
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer, without a bundle")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
@@ -55,7 +58,7 @@ Exit code 3 says that an install would refuse this host.`,
 	flags.StringArrayVar(&o.checks.Node.SecondaryHosts, "secondary-host", nil, "address of a worker; may be repeated")
 	addPreflightFlags(cmd, &o.checks)
 	addOutputFlag(cmd, &o.format)
-	for _, name := range []string{"bundle", "file", "key"} {
+	for _, name := range []string{"file", "key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -82,8 +85,8 @@ func addPreflightFlags(cmd *cobra.Command, o *installer.PreflightOptions) {
 }
 
 func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
-	if (o.bundle == "") == (o.file == "") {
-		return usageError("give --bundle or -f; see 'sealift preflight --help'")
+	if (o.source.name() == "") == (o.file == "") {
+		return usageError("give --bundle, --from or -f; see 'sealift preflight --help'")
 	}
 	if o.primary && !o.join {
 		return usageError("--control-plane goes with --join; the first node always has one")
@@ -104,11 +107,15 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 		}
 		return a.printRecord(record, o.format)
 	}
+	if err := o.source.check("preflight"); err != nil {
+		return err
+	}
 	trusted, err := publicKeys(o.keys)
 	if err != nil {
 		return err
 	}
-	in, err := installer.Prepare(installer.Options{Bundle: o.bundle, Root: o.root, Binary: binary, Trusted: trusted})
+	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "",
+		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a) }})
 	if err != nil {
 		return err
 	}
