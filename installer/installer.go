@@ -192,7 +192,7 @@ func (i *Install) checkVersion() error {
 	}
 	rec, done := i.journal.Finished(lifecycle.Step{ID: initStep, Inputs: initInputs})
 	if has := rec.State[versionState]; done && has != k.info.Version {
-		return fmt.Errorf("this node runs Kubernetes %s, the bundle has %s; install does not change the version of a running cluster", has, k.info.Version)
+		return fmt.Errorf("this node runs Kubernetes %[1]s, the bundle has %[2]s; install does not change the version of a running cluster: take a bundle with %[1]s", has, k.info.Version)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func PrepareReset(o ResetOptions) (_ *Reset, err error) {
 // nothing removes what an install leaves that was killed before it changed anything.
 func (r *Reset) nothing() error {
 	if len(r.journal.Records()) > 0 {
-		return fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back", StateDir(r.options.Root))
+		return fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back; install the host anew, or put that folder back where there is a copy", StateDir(r.options.Root))
 	}
 	if _, err := os.Stat(StateDir(r.options.Root)); err != nil {
 		return ErrNothingInstalled

@@ -44,7 +44,10 @@ func (i *Install) extractRoot(ctx context.Context) error {
 	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.InstallerName }), i.keepProgram(ctx))
 }
 
-// advertised finds this control plane's own address where kubeadm noted it.
+// apiServerManifest is what kubeadm writes on a control plane, and nowhere else.
+const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+
+// advertised finds this control plane's own address in it.
 var advertised = regexp.MustCompile(`(?m)advertise-address\.endpoint:\s*"?([^\s"]+)`)
 
 // Administrator is this host as a control plane: its address, and the cluster's API with all rights.
@@ -55,20 +58,20 @@ type Administrator struct {
 
 // AsAdministrator takes the rights that a control plane has. It fails on other hosts.
 func AsAdministrator() (Administrator, error) {
-	manifest, err := os.ReadFile("/etc/kubernetes/manifests/kube-apiserver.yaml")
+	manifest, err := os.ReadFile(apiServerManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Administrator{}, errors.New("this host is not a control plane; run the command on one, as root")
 	}
 	if err != nil {
-		return Administrator{}, err
+		return Administrator{}, fmt.Errorf("act as a control plane, which root alone may: %w", err)
 	}
 	found := advertised.FindSubmatch(manifest)
 	if found == nil {
-		return Administrator{}, errors.New("kube-apiserver's manifest does not tell the address of this control plane")
+		return Administrator{}, fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as advertise-address.endpoint", apiServerManifest)
 	}
 	address, _, err := net.SplitHostPort(string(found[1]))
 	if err != nil {
-		return Administrator{}, err
+		return Administrator{}, fmt.Errorf("%s: %w", apiServerManifest, err)
 	}
 	client, err := clientOf(cluster.AdminKubeconfig)
 	return Administrator{Client: client, Address: address}, err

@@ -38,7 +38,8 @@ func (a *app) installCommand() *cobra.Command {
 		Use:   "install --bundle FILE | --from URL [NAME=VALUE...]",
 		Short: "Make this host a Kubernetes node out of a bundle",
 		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
-network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and what would go wrong is reported before anything is changed.
+network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and
+what would go wrong is reported before anything is changed.
 
 Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
 it stopped; a second run does nothing.

@@ -16,9 +16,8 @@ func (a *app) journalCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "journal",
 		Short: "Show what was done on this node, step by step",
-		Long: `Show the journal of this node: every step that was started, finished, failed or was stopped since another
-failed, oldest first. The values that hooks
-left behind are not shown, since there may be secrets among them.`,
+		Long: `Show the journal of this node: every step that was started, finished, failed or was stopped since another failed,
+oldest first. The values that hooks left behind are not shown, since there may be secrets among them.`,
 		Example: "  sealift journal\n  sealift journal -o json | jq '.[] | select(.outcome == \"failed\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -18,8 +18,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show how far this node came, its add-ons, and the nodes of its cluster",
 		Long: `Show how far the install of this node came, with the last failure and its log; the add-ons with their versions and
-their health; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it does not answer. A worker may see no other
-node than itself, and not the health of add-ons; 'sealift status' on a control plane shows those.
+their health; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it
+does not answer. A worker may see no other node than itself, and not the health of add-ons; 'sealift status' on a control
+plane shows those.
 
 The exit code is 0 when all is well, and 1 otherwise.`,
 		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",

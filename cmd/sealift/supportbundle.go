@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -39,7 +40,7 @@ from here.`,
 
 func (a *app) supportBundle(ctx context.Context, out, root, format string) error {
 	if os.Geteuid() != 0 {
-		return fmt.Errorf("logs and the state of services are for root to read; run the command with sudo")
+		return errors.New("logs and the state of services are for root to read; run the command with sudo")
 	}
 	binary, err := os.Executable()
 	if err != nil {

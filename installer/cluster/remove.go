@@ -150,7 +150,7 @@ func awaitUnlisted(ctx context.Context, client kubernetes.Interface, address str
 		}
 		select {
 		case <-ctx.Done():
-			return errors.Join(fmt.Errorf("the API server at %s is still on the list of those that there are after %v", address, forgetTime), err)
+			return errors.Join(fmt.Errorf("the API server at %s is still on the list of those that there are after %v; run the same command again in a minute", address, forgetTime), err)
 		case <-time.After(retryPause):
 		}
 	}
