@@ -153,7 +153,7 @@ func (r *applyRun) applyStages(ctx context.Context) []Entry {
 	entries := make([]Entry, len(r.objs))
 	for s := range stageCount {
 		var group errgroup.Group
-		group.SetLimit(r.concurrency)
+		group.SetLimit(concurrency)
 		for i, obj := range r.objs {
 			if stageOf(RefOf(obj).groupKind()) != s {
 				continue
@@ -201,7 +201,7 @@ func (r *applyRun) report(entry Entry) {
 // failures.
 func (r *applyRun) awaitDefinitions(ctx context.Context, entries []Entry) {
 	var group errgroup.Group
-	group.SetLimit(r.concurrency)
+	group.SetLimit(concurrency)
 	for i, obj := range r.objs {
 		ref := RefOf(obj)
 		if stageOf(ref.groupKind()) != stageDefinitions || entries[i].Action == Failed {

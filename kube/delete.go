@@ -66,7 +66,7 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 // awaitGone waits for what prune deleted to vanish and turns what does not into failures.
 func (r *applyRun) awaitGone(ctx context.Context, leavers []*member, entries []Entry) {
 	var group errgroup.Group
-	group.SetLimit(r.concurrency)
+	group.SetLimit(concurrency)
 	for i, m := range leavers {
 		if entries[i].Action != Pruned {
 			continue

@@ -71,7 +71,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 func (r *applyRun) diffAll(ctx context.Context, entries []Entry) {
 	coming := promises(r.objs)
 	var group errgroup.Group
-	group.SetLimit(r.concurrency)
+	group.SetLimit(concurrency)
 	for i, obj := range r.objs {
 		group.Go(func() error {
 			ref := RefOf(obj)

@@ -14,8 +14,9 @@ import (
 // Manager is the field manager under which an engine owns what it applies, unless its Options name another.
 const Manager = "sealift"
 
-// defaultConcurrency keeps the API server of a one-node cluster on two cores busy without starving its kubelet.
-const defaultConcurrency = 8
+// concurrency is how many objects are in flight at once. It keeps the API server of a one-node cluster on two cores busy
+// without starving its kubelet.
+const concurrency = 8
 
 // defaultTakeOver names the managers of people and of tools that Sealift replaces. What they set in an object counts as
 // set by the engine: the next Apply overwrites it, and removes what the objects do not say.
@@ -27,8 +28,6 @@ func defaultTakeOver() []string {
 type Options struct {
 	// Log gets a line for each retry and for each warning of the API server. Nil is silence.
 	Log *slog.Logger
-	// Concurrency is how many objects are in flight at once; 0 is 8.
-	Concurrency int
 	// Manager is the field manager to apply under, for records that another tool shall find as it would have written them.
 	// Empty is the constant Manager.
 	Manager string
@@ -39,10 +38,9 @@ type Options struct {
 
 // Engine applies, prunes and waits against one cluster. It may be used by several goroutines at once.
 type Engine struct {
-	log         *slog.Logger
-	concurrency int
-	manager     string
-	takeOver    map[string]bool
+	log      *slog.Logger
+	manager  string
+	takeOver map[string]bool
 
 	meta  metadata.Interface
 	full  dynamic.Interface
@@ -71,10 +69,7 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
 	}
-	e := &Engine{log: log, concurrency: o.Concurrency, manager: cmp.Or(o.Manager, Manager), takeOver: map[string]bool{}}
-	if e.concurrency <= 0 {
-		e.concurrency = defaultConcurrency
-	}
+	e := &Engine{log: log, manager: cmp.Or(o.Manager, Manager), takeOver: map[string]bool{}}
 	managers := o.TakeOver
 	if managers == nil {
 		managers = defaultTakeOver()

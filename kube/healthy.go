@@ -39,7 +39,7 @@ func (e *Engine) Unhealthy(ctx context.Context, objs []*unstructured.Unstructure
 	defer cancel()
 	states := make([]ObjectState, len(objs))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(e.concurrency)
+	group.SetLimit(concurrency)
 	for i, obj := range objs {
 		group.Go(func() error {
 			ref := RefOf(obj)

@@ -64,7 +64,7 @@ func (r *applyRun) listMembers(ctx context.Context, rec record) error {
 	r.members = map[Ref]*member{}
 	var mu sync.Mutex
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(r.concurrency)
+	group.SetLimit(concurrency)
 	for gk := range rec.groupKinds {
 		group.Go(func() error {
 			found, err := r.listKind(ctx, gk)

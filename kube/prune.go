@@ -75,7 +75,7 @@ func (r *applyRun) prune(ctx context.Context, leavers []*member) []Entry {
 	entries := make([]Entry, len(leavers))
 	for s := stageCount - 1; s >= 0; s-- {
 		var group errgroup.Group
-		group.SetLimit(r.concurrency)
+		group.SetLimit(concurrency)
 		for i, m := range leavers {
 			if stageOf(m.ref.groupKind()) != s {
 				continue

@@ -114,7 +114,7 @@ func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o 
 // lookAll looks at every waiter and returns those that are not ready, in their order.
 func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, report func(*waiter)) []*waiter {
 	var group errgroup.Group
-	group.SetLimit(e.concurrency)
+	group.SetLimit(concurrency)
 	for _, w := range waiters {
 		group.Go(func() error {
 			state, reason := w.state, w.reason
@@ -159,7 +159,7 @@ func (e *Engine) waitError(ctx context.Context, pending []*waiter, total int, st
 	ctx, cancel := context.WithTimeout(ctx, explainTimeout)
 	defer cancel()
 	var group errgroup.Group
-	group.SetLimit(e.concurrency)
+	group.SetLimit(concurrency)
 	for _, w := range pending {
 		group.Go(func() error {
 			w.why = e.explain(ctx, w.live())

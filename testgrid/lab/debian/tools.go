@@ -26,7 +26,6 @@ var (
 	IPRoute     = Tool{"ip", "iproute2"}
 	Nsenter     = Tool{"nsenter", "util-linux"}
 	AptGet      = Tool{"apt-get", "apt"}
-	DpkgDeb     = Tool{"dpkg-deb", "dpkg"}
 )
 
 // Installed is a package without a program of its own, such as a library to link with.
