@@ -124,7 +124,7 @@ func TestOnlyOneProgramLinksTroubleshoot(t *testing.T) {
 }
 
 // maxLines is where a file is two rooms in one.
-const maxLines = 450
+const maxLines = 400
 
 func TestFilesStayReadable(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {

@@ -14,7 +14,7 @@ var hostile = []string{
 	"a b", "*", "-rf", "../../etc", "a,b", "%s%n", "\u2028", "",
 }
 
-// document writes an Installer with one option of one key.
+// hostileDocument writes an Installer with one option of one key.
 func hostileDocument(t *testing.T, s section, key string, value any) string {
 	t.Helper()
 	body := map[string]any{key: value}

@@ -103,7 +103,7 @@ func (o *origin) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// pinned is the origin's file by its digest, named by its URL only otherwise.
+// blob is the origin's file: by its digest if it is pinned, by its URL alone otherwise.
 func (o *origin) blob(pinned bool) fetch.Blob {
 	b := fetch.Blob{Name: "blob", From: func(context.Context) (fetch.Location, error) { return fetch.Location{URL: o.URL}, nil }}
 	if pinned {

@@ -31,19 +31,14 @@ type ask struct {
 	status             int
 }
 
-// mix is what vendors' users ask of a server in an hour, in seconds.
-func (b *bench) mix(ctx context.Context, s *served, title string) error {
-	at, err := s.bundle(ctx, load.Packages)
-	if err != nil {
-		return err
-	}
-	bundle := strings.TrimPrefix(at, s.base)
+// mixOf is what is asked, of one bundle and its Installer or of neither.
+func mixOf(bundle string) []ask {
 	id := strings.TrimSuffix(strings.TrimPrefix(bundle, "/bundle/"), ".tar.gz")
 	piece := func(random *rand.Rand) string {
 		from := random.IntN(load.Packages * load.Own)
 		return fmt.Sprintf("bytes=%d-%d", from, from+random.IntN(1<<20))
 	}
-	asks := []ask{
+	return []ask{
 		{"a script", "GET", "/" + id, 20, "", nil, 200},
 		{"an Installer", "GET", "/installer/" + id, 10, "", nil, 200},
 		{"an Installer is stored again", "POST", "/installer", 5, load.Installer(load.Packages), nil, 200},
@@ -56,6 +51,15 @@ func (b *bench) mix(ctx context.Context, s *served, title string) error {
 		{"the page of a package", "GET", "/packages/part-0/1.0", 5, "", nil, 200},
 		{"the form", "GET", "/compose?version.part-0=1.0", 5, "", nil, 200},
 	}
+}
+
+// mix is what vendors' users ask of a server in an hour, in seconds.
+func (b *bench) mix(ctx context.Context, s *served, title string) error {
+	at, err := s.bundle(ctx, load.Packages)
+	if err != nil {
+		return err
+	}
+	asks := mixOf(strings.TrimPrefix(at, s.base))
 	var mu sync.Mutex
 	waits, failed := map[string][]float64{}, map[string]int{}
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: mixClients}}
