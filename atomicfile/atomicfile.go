@@ -78,11 +78,23 @@ func (f *File) Discard() {
 }
 
 // Write writes a whole file with mode 0644.
-func Write(path string, data []byte) error {
-	return Fill(path, 0o644, func(w *os.File) error {
+func Write(path string, data []byte) error { return WriteMode(path, 0o644, data) }
+
+// WriteMode writes a whole file with a mode of its own.
+func WriteMode(path string, mode os.FileMode, data []byte) error {
+	return Fill(path, mode, func(w *os.File) error {
 		_, err := w.Write(data)
 		return err
 	})
+}
+
+// Replace gives a file that is there other content, and keeps its mode.
+func Replace(path string, data []byte) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	return WriteMode(path, info.Mode().Perm(), data)
 }
 
 // Fill writes a file with what fill writes. When fill fails, what was at path stays.

@@ -2,6 +2,8 @@ package atomicfile_test
 
 import (
 	"bufio"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -46,6 +48,26 @@ func TestACommittedFileReplacesAnother(t *testing.T) {
 	}
 	if left := names(t, dir); len(left) != 1 {
 		t.Errorf("left %v", left)
+	}
+}
+
+func TestAReplacedFileKeepsItsMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := atomicfile.Replace(path, []byte("new")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("replaced what is not there: %v", err)
+	}
+	if err := atomicfile.WriteMode(path, 0o640, []byte("old")); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Replace(path, []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || string(data) != "new" {
+		t.Errorf("got %q, %v", data, err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
+		t.Errorf("mode is %v, %v", info.Mode(), err)
 	}
 }
 

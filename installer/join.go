@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -234,8 +233,7 @@ func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
 			continue
 		}
 		// an Installer may have secrets
-		err := atomicfile.Fill(filepath.Join(i.options.Root, name), 0o600, func(w *os.File) error { _, err := w.Write(data); return err })
-		if err != nil {
+		if err := atomicfile.WriteMode(filepath.Join(i.options.Root, name), 0o600, data); err != nil {
 			return nil, err
 		}
 	}

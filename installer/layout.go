@@ -24,10 +24,7 @@ func layOut(root, binary string) error {
 	}
 	for _, name := range kurlbin.Names() {
 		text := fmt.Sprintf("#!/bin/sh\nexec %q hook %s \"$@\"\n", binary, name)
-		if err := atomicfile.Fill(filepath.Join(root, "bin", name), 0o755, func(w *os.File) error {
-			_, err := w.WriteString(text)
-			return err
-		}); err != nil {
+		if err := atomicfile.WriteMode(filepath.Join(root, "bin", name), 0o755, []byte(text)); err != nil {
 			return err
 		}
 	}

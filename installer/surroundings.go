@@ -129,7 +129,7 @@ func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(exceptions))
 	}
-	if err := atomicfile.Fill(settings, 0o600, func(w *os.File) error { _, err := w.WriteString(text.String()); return err }); err != nil {
+	if err := atomicfile.WriteMode(settings, 0o600, []byte(text.String())); err != nil {
 		return nil, err
 	}
 	for _, unit := range []string{"containerd", "kubelet"} {

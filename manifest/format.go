@@ -3,7 +3,6 @@ package manifest
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -36,12 +35,5 @@ func (f *File) save(path string) error {
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Fill(path, info.Mode().Perm(), func(w *os.File) error {
-		_, err := w.Write(f.Format())
-		return err
-	})
+	return atomicfile.Replace(path, f.Format())
 }

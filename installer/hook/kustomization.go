@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -84,7 +83,7 @@ func editYAML(name string, edit func(root *yaml.Node) error) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return replaceText(name, edited)
+	return atomicfile.Replace(name, edited)
 }
 
 func editText(text []byte, edit func(root *yaml.Node) error) ([]byte, error) {
@@ -115,18 +114,6 @@ func editText(text []byte, edit func(root *yaml.Node) error) ([]byte, error) {
 	return out.Bytes(), enc.Close()
 }
 
-// replaceText gives a file other content, and keeps its mode.
-func replaceText(name string, text []byte) error {
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Fill(name, info.Mode().Perm(), func(w *os.File) error {
-		_, err := w.Write(text)
-		return err
-	})
-}
-
 // kustomizationFix rewrites a kustomization as current kustomize wants it: bases become resources, and patches of all kinds
 // become patches.
 func kustomizationFix(_ context.Context, args []string, _ io.Writer) error {
@@ -141,7 +128,7 @@ func kustomizationFix(_ context.Context, args []string, _ io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
-	return replaceText(args[0], fixed)
+	return atomicfile.Replace(args[0], fixed)
 }
 
 func fixKustomization(text []byte) ([]byte, error) {

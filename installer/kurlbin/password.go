@@ -68,8 +68,5 @@ func htpasswd(_ context.Context, args []string, s Streams) error {
 			kept.WriteString(strings.TrimSuffix(other, "\n") + "\n")
 		}
 	}
-	return atomicfile.Fill(*file, 0o600, func(w *os.File) error {
-		_, err := w.WriteString(kept.String() + line)
-		return err
-	})
+	return atomicfile.WriteMode(*file, 0o600, []byte(kept.String()+line))
 }

@@ -33,7 +33,7 @@ func mergeTOML(_ context.Context, args []string, s Streams) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", *basefile, err)
 	}
-	return replace(*basefile, text)
+	return atomicfile.Replace(*basefile, text)
 }
 
 func readTOML(name string) (map[string]any, error) {
@@ -68,16 +68,4 @@ func readFile(name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: has %d bytes, too many", name, info.Size())
 	}
 	return os.ReadFile(name)
-}
-
-// replace gives a file other content, and keeps its mode.
-func replace(name string, text []byte) error {
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Fill(name, info.Mode().Perm(), func(w *os.File) error {
-		_, err := w.Write(text)
-		return err
-	})
 }

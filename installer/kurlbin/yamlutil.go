@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/atomicfile"
 )
 
 // yamlutil adds (-a), removes (-r) or prints (-p) the value at a path of a YAML file (-fp), which is changed, or of a text (-yc),
@@ -61,7 +63,7 @@ func changed(s Streams, file string, text []byte, change func(root *yaml.Node) e
 		return err
 	}
 	if file != "" {
-		return replace(file, out.Bytes())
+		return atomicfile.Replace(file, out.Bytes())
 	}
 	_, err := s.Out.Write(out.Bytes())
 	return err
