@@ -1,4 +1,5 @@
-// Package host is the machine that is being changed: what it is, and its packages.
+// Package host is the machine that is being changed: what it is, its packages, its firewall and whom it trusts, and how what was
+// changed on it goes again.
 //
 // The package knows Linux and its distributions. It knows nothing of Kubernetes.
 package host
