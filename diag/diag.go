@@ -65,21 +65,29 @@ func (e Errors) Error() string {
 
 // List collects findings. Its zero value is ready for use.
 type List struct {
+	// Most bounds what is kept, where a file may be the work of somebody who means no good; 0 means all.
+	Most     int
 	findings []Finding
 }
 
+// Full says that no more is kept: nobody needs to look for more.
+func (l *List) Full() bool { return l.Most > 0 && len(l.findings) >= l.Most }
+
 // Errorf adds an error; hint may be empty.
 func (l *List) Errorf(pos Pos, hint, format string, args ...any) {
-	l.findings = append(l.findings, Finding{Pos: pos, Severity: Error, Message: fmt.Sprintf(format, args...), Hint: hint})
+	l.Add(Finding{Pos: pos, Severity: Error, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 // Warnf adds a warning; hint may be empty.
 func (l *List) Warnf(pos Pos, hint, format string, args ...any) {
-	l.findings = append(l.findings, Finding{Pos: pos, Severity: Warning, Message: fmt.Sprintf(format, args...), Hint: hint})
+	l.Add(Finding{Pos: pos, Severity: Warning, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 // Add takes over findings collected elsewhere.
 func (l *List) Add(findings ...Finding) {
+	if l.Most > 0 {
+		findings = findings[:min(len(findings), max(0, l.Most-len(l.findings)))]
+	}
 	l.findings = append(l.findings, findings...)
 }
 

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
@@ -44,8 +46,17 @@ func TestReplicasGiveTheSameBytes(t *testing.T) {
 	if same := ask(t, "GET", two.URL+at, "", "If-None-Match", tag); same.StatusCode != http.StatusNotModified {
 		t.Errorf("unchanged: %s", same.Status)
 	}
-	if none := ask(t, "GET", two.URL+at, "", "Range", "bytes=99999999999-"); none.StatusCode != http.StatusRequestedRangeNotSatisfiable {
-		t.Errorf("behind the end: %s", none.Status)
+	if none := ask(t, "GET", two.URL+at, "", "Range", "bytes=99999999999-"); none.StatusCode != http.StatusRequestedRangeNotSatisfiable || none.Header.Get("Content-Range") != fmt.Sprintf("bytes */%d", len(a.body)) {
+		t.Errorf("behind the end: %s %s", none.Status, none.Header.Get("Content-Range"))
+	}
+	if last := ask(t, "GET", two.URL+at, "", "Range", "bytes=-1000"); last.StatusCode != http.StatusPartialContent || !bytes.Equal(last.body, a.body[len(a.body)-1000:]) {
+		t.Errorf("the last bytes: %s, %d bytes", last.Status, len(last.body))
+	}
+	if other := ask(t, "GET", two.URL+at, "", "If-Match", `"another"`); other.StatusCode != http.StatusPreconditionFailed {
+		t.Errorf("only another bundle: %s", other.Status)
+	}
+	if several := ask(t, "GET", two.URL+at, "", "Range", "bytes=0-0,2-2,4-4"); several.StatusCode != http.StatusOK || !bytes.Equal(several.body, a.body) {
+		t.Errorf("several ranges, which may cost a request to the store each: %s, %d bytes", several.Status, len(several.body))
 	}
 }
 
@@ -101,6 +112,51 @@ func TestFaultsOfTheStoreAbortATransfer(t *testing.T) {
 	l.Plan(func(*http.Request) objects.Fault { return objects.Fault{Status: http.StatusServiceUnavailable} })
 	if a := ask(t, "GET", s.URL+"/readyz", ""); a.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("not ready: %s", a.Status)
+	}
+}
+
+// TestAnAbortedTransferIsNoticedByHTTP2, in which a connection outlives it.
+func TestAnAbortedTransferIsNoticedByHTTP2(t *testing.T) {
+	o := objects.Start(t)
+	fill(t, open(t, o.URL("")))
+	l := o.Line(t)
+	s := httptest.NewUnstartedServer(newServer(t, open(t, l.URL("")), nil))
+	s.EnableHTTP2 = true
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	get := func(path string) (*http.Response, []byte, error) {
+		t.Helper()
+		resp, err := s.Client().Get(s.URL + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		return resp, data, err
+	}
+	made, err := s.Client().Post(s.URL+"/installer", "application/yaml", strings.NewReader(installer(both)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := io.ReadAll(made.Body)
+	_ = made.Body.Close()
+	path := "/bundle/" + strings.TrimSpace(strings.TrimPrefix(string(at), s.URL+"/")) + ".tar.gz"
+	resp, whole, wholeErr := get(path)
+	if err != nil || wholeErr != nil || resp.ProtoMajor != 2 || int64(len(whole)) != resp.ContentLength {
+		t.Fatalf("%s %s, %d bytes, %v, %v", resp.Proto, resp.Status, len(whole), err, wholeErr)
+	}
+	l.Plan(func(r *http.Request) objects.Fault {
+		if r.Method == http.MethodGet {
+			return objects.Fault{Status: http.StatusServiceUnavailable}
+		}
+		return objects.Fault{}
+	})
+	if resp, data, err := get(path); err == nil && resp.StatusCode == http.StatusOK {
+		t.Errorf("%s with %d of %d bytes, and no error", resp.Status, len(data), len(whole))
+	}
+	l.Plan(nil)
+	if _, data, err := get(path); err != nil || !bytes.Equal(data, whole) {
+		t.Errorf("after that %d bytes, %v", len(data), err)
 	}
 }
 
@@ -288,5 +344,50 @@ func TestOnlyBundlesThatAreGivenOutAreRemembered(t *testing.T) {
 	ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "", "Range", "bytes=5-")
 	if n := kept(); n != 1 {
 		t.Errorf("%d indexes are kept of one bundle that was given out", n)
+	}
+}
+
+// busy is a store in which something happens just before a value is opened once more.
+type busy struct {
+	store.Store
+	armed     atomic.Bool
+	meanwhile func()
+}
+
+func (b *busy) Get(ctx context.Context, key string) (store.Object, error) {
+	o, err := b.Store.Get(ctx, key)
+	return busyObject{o, b}, err
+}
+
+type busyObject struct {
+	store.Object
+	in *busy
+}
+
+func (o busyObject) Reopen(ctx context.Context) (store.Object, error) {
+	if o.in.armed.CompareAndSwap(true, false) {
+		o.in.meanwhile()
+	}
+	return o.Object.Reopen(ctx)
+}
+
+// TestABundleIsGivenThoughOthersTakeItsPlace among those that the server remembers, while it is being opened.
+func TestABundleIsGivenThoughOthersTakeItsPlace(t *testing.T) {
+	b := &busy{Store: filled(t)}
+	s := serve(t, b, nil)
+	bundles := make([]string, 20) // more than are remembered
+	for n := range bundles {
+		bundles[n] = s.URL + "/bundle/" + post(t, s.URL, installer(fmt.Sprintf("  base: {version: '1.0'}\n  user: {version: '2.0', size: %d}\n", n))) + ".tar.gz"
+	}
+	want := ask(t, "GET", bundles[0], "")
+	b.meanwhile = func() {
+		for _, other := range bundles[1:] {
+			ask(t, "HEAD", other, "")
+		}
+	}
+	b.armed.Store(true)
+	got := ask(t, "GET", bundles[0], "")
+	if got.StatusCode != http.StatusOK || b.armed.Load() || !bytes.Equal(got.body, want.body) {
+		t.Errorf("%s, %d bytes, want %d", got.Status, len(got.body), len(want.body))
 	}
 }

@@ -22,6 +22,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if s.options.URL != "" && strings.HasPrefix(s.options.URL, "https:") || r.TLS != nil {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
+	if r.ContentLength != 0 {
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for what nobody reads
+	}
 	if r.URL.Path != "/healthz" && !s.limits.allow(s.client(r), cost(r)) {
 		h.Set("Retry-After", "1")
 		s.metrics.refused.Inc()
@@ -104,7 +107,7 @@ func (s *Server) client(r *http.Request) string {
 func (s *Server) handler(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		seen := &observed{ResponseWriter: w, status: http.StatusOK}
+		seen := &observed{ResponseWriter: w, control: http.NewResponseController(w), status: http.StatusOK}
 		s.metrics.busy.Inc()
 		defer func() {
 			s.metrics.busy.Dec()
@@ -112,8 +115,11 @@ func (s *Server) handler(route route) http.Handler {
 			s.tell(route, r, seen, time.Since(begin))
 		}()
 		err := route.handle(seen, r)
-		if err == nil || r.Context().Err() != nil {
+		if err == nil {
 			return
+		}
+		if r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // the client has gone; or it only sends no more, and would take no answer for an empty one
 		}
 		p := asProblem(err)
 		if p.Status >= http.StatusInternalServerError {
@@ -139,6 +145,7 @@ func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Du
 // observed is an answer of which status and size are remembered.
 type observed struct {
 	http.ResponseWriter
+	control *http.ResponseController
 	status  int
 	bytes   int64
 	aborted bool
@@ -150,7 +157,9 @@ func (o *observed) WriteHeader(status int) {
 	o.ResponseWriter.WriteHeader(status)
 }
 
+// Write sends a piece, which has its time to be taken.
 func (o *observed) Write(p []byte) (int, error) {
+	_ = o.control.SetWriteDeadline(time.Now().Add(stallTime)) // not possible in tests without a connection
 	n, err := o.ResponseWriter.Write(p)
 	o.bytes += int64(n)
 	return n, err

@@ -198,8 +198,15 @@ func (s *Server) readInstaller(w http.ResponseWriter, r *http.Request) (*spec.In
 		w.Header().Set("Connection", "close") // what comes is not read
 		return nil, &http.MaxBytesError{Limit: spec.MaxSize}
 	}
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // not possible in tests without a connection
-	i, err := spec.Parse("installer.yaml", http.MaxBytesReader(w, r.Body, spec.MaxSize))
+	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, spec.MaxSize))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, err
+	case err != nil:
+		return nil, problem(http.StatusBadRequest, "the Installer did not arrive whole; send it again")
+	}
+	i, err := s.parse(r.Context(), "installer.yaml", text)
 	if err != nil {
 		return nil, err
 	}
@@ -226,11 +233,29 @@ func (s *Server) loadInstaller(ctx context.Context, id string) (*spec.Installer,
 		return nil, err
 	}
 	defer o.Close()
-	i, err := spec.Parse(id+".yaml", io.NewSectionReader(o, 0, o.Size()))
+	text, err := io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), spec.MaxSize+1)))
+	if err != nil {
+		return nil, err
+	}
+	i, err := s.parse(ctx, id+".yaml", text)
 	if err != nil {
 		return nil, fmt.Errorf("the stored Installer is not readable: %w", err)
 	}
 	return i, nil
+}
+
+// parsesAtOnce is how many Installers are read side by side: one of a MiB may take a hundred times that in memory.
+const parsesAtOnce = 2
+
+// parse reads an Installer when it is its turn.
+func (s *Server) parse(ctx context.Context, name string, text []byte) (*spec.Installer, error) {
+	select {
+	case s.parses <- struct{}{}:
+		defer func() { <-s.parses }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	return spec.Parse(name, bytes.NewReader(text))
 }
 
 // authorize wants a request to bear the token.

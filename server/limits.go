@@ -2,6 +2,7 @@ package server
 
 import (
 	"container/list"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,8 +36,19 @@ func newLimits(perSecond float64) *limits {
 	return &limits{rate: rate.Limit(perSecond * requestCost), by: make(map[string]*list.Element), used: list.New()}
 }
 
+// counted is what a client is counted by: its address, or the network of an IPv6 address, of which whoever has one has them all.
+func counted(client string) string {
+	a, err := netip.ParseAddr(client)
+	if err != nil || a.Unmap().Is4() {
+		return client
+	}
+	network, _ := a.WithZone("").Prefix(64) // every such address has one
+	return network.String()
+}
+
 // allow counts a request of some cost, unless it is one too many.
 func (l *limits) allow(client string, cost int) bool {
+	client = counted(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e, ok := l.by[client]; ok {

@@ -74,6 +74,9 @@ func newPlans(ctx context.Context, s *Server) *plans {
 
 // get gives the plan of a bundle, and makes it if need be.
 func (p *plans) get(ctx context.Context, q question) (*plan, error) {
+	if n := len(q.installer.AddOns); n > maxNames {
+		return nil, problem(http.StatusUnprocessableEntity, fmt.Sprintf("the Installer has %d add-ons; at most %d are possible", n, maxNames))
+	}
 	packages := p.server.options.Packages
 	packages.Folder = q.folder
 	installer, err := packages.Resolve(ctx, q.installer)
@@ -107,6 +110,21 @@ func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 			return nil, result.Err
 		}
 		return result.Val.(*plan), nil
+	}
+}
+
+// open gives a bundle to read, with its plan.
+func (p *plans) open(ctx context.Context, q question) (*plan, *airgap.Reader, error) {
+	for {
+		planned, err := p.get(ctx, q)
+		if err != nil {
+			return nil, nil, err
+		}
+		reader, err := planned.Open(ctx)
+		if !errors.Is(err, fs.ErrClosed) {
+			return planned, reader, err
+		}
+		// it had to make room for another one between these two, and is made anew
 	}
 }
 

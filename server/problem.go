@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"strings"
@@ -39,7 +40,7 @@ func asProblem(err error) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &large):
-		return problem(http.StatusRequestEntityTooLarge, "an Installer has at most 1 MiB; send a smaller one")
+		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d KiB are not read here; send less", large.Limit>>10))
 	case errors.As(err, &findings):
 		p = problem(http.StatusUnprocessableEntity, "the Installer has mistakes: "+findings.Error())
 		p.Findings = findings

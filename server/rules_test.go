@@ -52,6 +52,8 @@ func TestBehindAProxyEachClientHasItsRate(t *testing.T) {
 		{"192.0.2.2", http.StatusOK},
 		{"198.51.100.7, 192.0.2.2", http.StatusTooManyRequests}, // what a client says itself stands before what the proxy adds
 		{"198.51.100.7, 2001:db8::1", http.StatusOK},
+		{"2001:db8::ffff", http.StatusTooManyRequests}, // of the same network, all of which one client may have
+		{"2001:db8:0:1::1", http.StatusOK},
 	} {
 		if a := ask(t, "GET", front.URL+"/readyz", "", "X-Forwarded-For", row.forwarded); a.StatusCode != row.status {
 			t.Errorf("for %s: %s, want %d", row.forwarded, a.Status, row.status)
@@ -106,6 +108,10 @@ func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
 	var asked atomic.Int64
 	data := pack(t, "other", "1.0", map[string]string{"Manifest": "", "install.sh": "elsewhere() { :; }\n"})
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if to, ok := strings.CutPrefix(r.URL.Path, "/allowed/moved/"); ok {
+			http.Redirect(w, r, "/"+to+"?signature=1", http.StatusFound)
+			return
+		}
 		asked.Add(1)
 		w.Header().Set("ETag", `"1"`)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
@@ -128,6 +134,7 @@ func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
 		"with a user":           strings.Replace(elsewhere.URL, "http://", "http://user@", 1) + "/allowed/other-1.0.tar.gz",
 		"with a query":          elsewhere.URL + "/allowed/other-1.0.tar.gz?x=y",
 		"a file":                "file:///etc/other-1.0.tar.gz",
+		"by way of what may":    elsewhere.URL + "/allowed/moved/other-1.0.tar.gz",
 	} {
 		for _, method := range []string{"/installer", "/installer/validate"} {
 			if a := ask(t, "POST", front.URL+method, at(path)); a.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(a.body), "s3Override") {
@@ -138,14 +145,16 @@ func TestPackagesComeFromElsewhereOnlyWhereThatIsAllowed(t *testing.T) {
 	if n := asked.Load(); n != 0 {
 		t.Errorf("%d requests have left to where none may", n)
 	}
-	id := post(t, front.URL, at(elsewhere.URL+"/allowed/other-1.0.tar.gz"))
-	whole := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "").body
-	archive, err := bundle.NewArchive(bytes.NewReader(whole), int64(len(whole)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, err := archive.ReadFile("addons/other/1.0/install.sh", 100); err != nil || !strings.HasPrefix(string(got), "elsewhere()") {
-		t.Errorf("the package from elsewhere has %q, %v", got, err)
+	for _, path := range []string{"/allowed/other-1.0.tar.gz", "/allowed/moved/allowed/other-1.0.tar.gz"} {
+		id := post(t, front.URL, at(elsewhere.URL+path))
+		whole := ask(t, "GET", front.URL+"/bundle/"+id+".tar.gz", "").body
+		archive, err := bundle.NewArchive(bytes.NewReader(whole), int64(len(whole)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := archive.ReadFile("addons/other/1.0/install.sh", 100); err != nil || !strings.HasPrefix(string(got), "elsewhere()") {
+			t.Errorf("%s: the package from elsewhere has %q, %v", path, got, err)
+		}
 	}
 }
 
@@ -192,6 +201,9 @@ func TestRedirectLeadsToTheBucket(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK || !bytes.Equal(got, want) || len(hops) != 1 || "http://"+hops[0] != o.Endpoint {
 			t.Errorf("%s: %s by way of %v, %d bytes, want the %d of the package, %v", path, resp.Status, hops, len(got), len(want), err)
 		}
+	}
+	if head := ask(t, "HEAD", front.URL+"/dist/base-1.0.tar.gz", ""); head.StatusCode != http.StatusOK || head.ContentLength < int64(len(layer)) {
+		t.Errorf("HEAD, for which a URL for GET is not signed: %s, %d bytes", head.Status, head.ContentLength)
 	}
 	whole := ask(t, "GET", front.URL+"/bundle/"+post(t, front.URL, installer(both))+".tar.gz", "")
 	if whole.StatusCode != http.StatusOK || whole.Request.URL.Host != front.Listener.Addr().String() {

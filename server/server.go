@@ -66,6 +66,7 @@ type Server struct {
 	plans   *plans
 	limits  *limits
 	metrics *metrics
+	parses  chan struct{} // has one for each Installer that is being read
 	log     *slog.Logger
 
 	crossOrigin *http.CrossOriginProtection
@@ -99,7 +100,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 		o.URL = strings.TrimSuffix(o.URL, "/")
 	}
-	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), parses: make(chan struct{}, parsesAtOnce), crossOrigin: http.NewCrossOriginProtection()}
 	s.plans = newPlans(ctx, s)
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {

@@ -12,6 +12,9 @@ import (
 // MaxSize bounds what is read, in bytes: a Kubernetes object is at most 1.5 MiB in etcd.
 const MaxSize = 1 << 20
 
+// maxMistakes is how many are told: a server reads what anybody sends, and a hundred are enough to begin with.
+const maxMistakes = 100
+
 // Load reads the Installer at path.
 func Load(path string) (*Installer, error) {
 	f, err := os.Open(path)
@@ -23,7 +26,7 @@ func Load(path string) (*Installer, error) {
 }
 
 // Parse reads an Installer; name stands for the document in positions. Whatever is wrong with the document is a
-// diag.Errors with every mistake in it; any other error is one of reading.
+// diag.Errors with every mistake in it, up to a hundred; any other error is one of reading.
 func Parse(name string, r io.Reader) (*Installer, error) { return read(name, r, false) }
 
 // read reads an Installer or, if it is partial, a patch of one.
@@ -32,7 +35,7 @@ func read(name string, r io.Reader, partial bool) (*Installer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read installer %s: %w", name, err)
 	}
-	p := parser{Reader: strictyaml.Reader{Name: name}, partial: partial}
+	p := parser{Reader: strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}, partial: partial}
 	if len(data) > MaxSize {
 		p.Errorf(diag.Pos{File: name}, "", "larger than %d bytes", MaxSize)
 		return nil, p.Err()

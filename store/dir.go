@@ -49,9 +49,17 @@ func (f fileObject) Size() int64     { return f.info.Size() }
 func (f fileObject) Version() string { return fileVersion(f.info) }
 func (f fileObject) SHA256() string  { return "" }
 
-// Reopen implements Object. The file may have lost its name meanwhile.
+// Reopen implements Object. The file may have lost its name meanwhile. Its descriptor is held while that is done: one that is
+// closed beside it could be another file's by then.
 func (f fileObject) Reopen(context.Context) (Object, error) {
-	again, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	held, err := f.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("open %s once more: %w", f.Name(), err)
+	}
+	var again *os.File
+	if held.Control(func(fd uintptr) { again, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", fd)) }) != nil {
+		err = fs.ErrClosed
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s once more: %w", f.Name(), err)
 	}

@@ -34,11 +34,24 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("store %q: a query or a fragment has no meaning here; leave it out", u.Redacted())
 	}
-	w := &web{base: u, client: &http.Client{Transport: newTransport(o.Stall)}, opener: o}
+	w := &web{base: u, client: &http.Client{Transport: newTransport(o.Stall), CheckRedirect: o.checkRedirect}, opener: o}
 	if o.Write {
 		return nil, w.readOnly()
 	}
 	return w, nil
+}
+
+// maxRedirects is how often a server may lead on before it is taken to lead in a circle.
+const maxRedirects = 10
+
+func (o Opener) checkRedirect(next *http.Request, before []*http.Request) error {
+	if len(before) >= maxRedirects {
+		return fmt.Errorf("%d redirects, one after the other", maxRedirects)
+	}
+	if o.Redirect == nil {
+		return nil
+	}
+	return o.Redirect(next.URL)
 }
 
 // Get implements Store. The server has to answer HEAD with a length, and GET with the range that was asked for.

@@ -42,7 +42,8 @@ type Object interface {
 	// keeps none. Sum finds it out.
 	SHA256() string
 	// Reopen opens the same value once more, for reads that end with ctx. Nothing is asked of a server. It is a value of its
-	// own: reads on one do not slow down those on the other, and each is closed.
+	// own: reads on one do not slow down those on the other, and each is closed. The error for one that is closed wraps
+	// fs.ErrClosed, where that matters.
 	Reopen(ctx context.Context) (Object, error)
 }
 
@@ -132,6 +133,8 @@ type Opener struct {
 	// Reads is how patiently reads of a value that was opened are tried again, by one who would rather wait for a server to
 	// come back than begin anew; zero means as Retry says.
 	Reads Retry
+	// Redirect says whether a web server may lead to another address, by the error why not; nil means that it may.
+	Redirect func(to *url.URL) error
 	// Stall is how long a transfer may make no progress; 0 means one minute.
 	Stall time.Duration
 	Log   *slog.Logger // nil means to log nothing

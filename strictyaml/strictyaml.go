@@ -38,7 +38,17 @@ func (r *Reader) Pos(n *yaml.Node) diag.Pos {
 // it, and then has reported at least one error.
 func (r *Reader) Mapping(data []byte) *yaml.Node {
 	root := r.document(data)
-	if root != nil {
+	if root != nil && root.Kind != yaml.MappingNode {
+		r.Errorf(r.Pos(root), "", "the document is not a mapping")
+	}
+	return r.checked(root)
+}
+
+// Any returns what data holds, which need not be a mapping, as Mapping does.
+func (r *Reader) Any(data []byte) *yaml.Node { return r.checked(r.document(data)) }
+
+func (r *Reader) checked(root *yaml.Node) *yaml.Node {
+	if root != nil && r.Err() == nil {
 		r.strict(root, 0)
 	}
 	if r.Err() != nil {
@@ -49,7 +59,7 @@ func (r *Reader) Mapping(data []byte) *yaml.Node {
 
 var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
-// document returns the one mapping that data holds, or reports why there is none.
+// document returns the one value that data holds, or reports why there is none.
 func (r *Reader) document(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
@@ -69,12 +79,7 @@ func (r *Reader) document(data []byte) *yaml.Node {
 		r.Errorf(r.Pos(&second), "keep one document per file", "a second document")
 		return nil
 	}
-	root := first.Content[0]
-	if root.Kind != yaml.MappingNode {
-		r.Errorf(r.Pos(root), "", "the document is not a mapping")
-		return nil
-	}
-	return root
+	return first.Content[0]
 }
 
 // syntax reports an error of the YAML reader, which names the line inside its text.
@@ -90,6 +95,8 @@ func (r *Reader) syntax(err error) {
 // strict reports what the package refuses, in n and below it.
 func (r *Reader) strict(n *yaml.Node, depth int) {
 	switch {
+	case r.Full():
+		return
 	case depth > MaxDepth:
 		r.Errorf(r.Pos(n), "", "nested more than %d deep", MaxDepth)
 		return
@@ -135,6 +142,9 @@ func (r *Reader) Fields(n *yaml.Node, what string, known ...string) map[string]*
 	values := map[string]*yaml.Node{}
 	for at := 0; at+1 < len(n.Content); at += 2 {
 		key, value := n.Content[at], n.Content[at+1]
+		if r.Full() {
+			break
+		}
 		if !slices.Contains(known, key.Value) {
 			r.Errorf(r.Pos(key), diag.DidYouMean(key.Value, known, "known: "), "unknown key %q in %s", key.Value, what)
 			continue

@@ -90,13 +90,30 @@ resume_command() {
     [ $# = 0 ] || printf ' %q' "$@"
 }
 
+# name_task: the command and its options for a task, by its words. All but kURL's own are what sealift calls them.
+name_task() {
+    local word from=(--from "$url")
+    command=$1
+    options=("${@:2}")
+    [ "${command/_/-}" = join-token ] || return 0
+    command=token
+    options=()
+    for word in "${@:2}"; do
+        case $word in
+        ha) options+=(--control-plane) ;;
+        airgap) from=() ;;
+        ipv6) ;; # sealift sees that by itself
+        *) options+=("$word") ;;
+        esac
+    done
+    options=(create "${from[@]}" "${options[@]}")
+}
+
 main() {
-    local bundle='' binary folder owner resume code=0 airgap='' given=() options=()
+    local bundle='' binary folder owner resume='' code=0 airgap='' given=() options=()
     if [ "$command" = tasks ]; then
         [ $# -gt 0 ] || status=2 die "say what to do, such as: curl -fsSL $url/tasks.sh | sudo bash -s reset"
-        command=$1
-        given=("${@:2}")
-        options=("${given[@]}")
+        name_task "$@"
         url=''
         set --
     fi
@@ -120,7 +137,7 @@ main() {
     elif [ -n "$url" ]; then
         options=(--from "$url" "${options[@]}")
     fi
-    resume=$(resume_command "$bundle" "${given[@]}")
+    [ -z "$bundle$url" ] || resume=$(resume_command "$bundle" "${given[@]}")
     mkdir -p -m 0700 /var/lib/sealift
     # what an install that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do

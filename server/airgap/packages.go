@@ -24,7 +24,8 @@ type Packages struct {
 	// Folder is that of a release; empty means the store itself.
 	Folder string
 	// Overrides are the beginnings of URLs from which an Installer may take the package of an add-on, by s3Override. None
-	// means that it may not: whoever writes an Installer must not decide where a server sends requests.
+	// means that it may not: whoever writes an Installer must not decide where a server sends requests. A server there may
+	// lead on to where an Installer may, and nowhere else.
 	Overrides []string
 	// Opener opens the places of overrides.
 	Opener store.Opener
@@ -57,16 +58,29 @@ func (s Packages) place(a spec.AddOn) (Packages, string, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || path.Clean(u.Path) != u.Path {
 		return s, "", &UnknownError{fmt.Sprintf("%s: s3Override must be the URL of a package", a.Name)}
 	}
-	allowed := slices.ContainsFunc(s.Overrides, func(prefix string) bool {
-		return strings.HasPrefix(override, strings.TrimSuffix(prefix, "/")+"/")
-	})
-	if !allowed {
-		return s, "", &UnknownError{fmt.Sprintf("%s: packages may not be taken from %s://%s: leave out s3Override, or allow that address with --allow-override", a.Name, u.Scheme, u.Host)}
+	check := func(at *url.URL) error {
+		if s.allows(at) {
+			return nil
+		}
+		return &UnknownError{fmt.Sprintf("%s: packages may not be taken from %s://%s: leave out s3Override, or allow that address with --allow-override", a.Name, at.Scheme, at.Host)}
+	}
+	if err := check(u); err != nil {
+		return s, "", err
 	}
 	key := path.Base(u.Path)
 	u.Path = path.Dir(u.Path)
-	other, err := s.Opener.Open(u.String())
+	opener := s.Opener
+	opener.Redirect = check
+	other, err := opener.Open(u.String())
 	return Packages{Store: other}, key, err
+}
+
+// allows says whether packages may be taken from an address; its query may be the signature of a bucket.
+func (s Packages) allows(at *url.URL) bool {
+	bare := url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}
+	return at.User == nil && path.Clean(at.Path) == at.Path && slices.ContainsFunc(s.Overrides, func(prefix string) bool {
+		return strings.HasPrefix(bare.String(), strings.TrimSuffix(prefix, "/")+"/")
+	})
 }
 
 // others names the versions that the store has instead.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,8 +12,8 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// maxForm bounds what is read of a form that is sent.
-const maxForm = 1 << 20
+// maxForm bounds what is read of a form that is sent. An Installer that is larger is not made by choosing.
+const maxForm = 128 << 10
 
 // composed is the form and what comes of it.
 type composed struct {
@@ -50,8 +51,9 @@ func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
 // create stores what was chosen and shows the commands for it.
 func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		return err
+	var large *http.MaxBytesError
+	if err := r.ParseForm(); errors.As(err, &large) {
+		return err // what is not well-formed is not there, as in a query
 	}
 	c, err := s.read(r, r.PostForm)
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/strictyaml"
 )
 
 // The fields of the form: version.<add-on> and option.<add-on>.<option>, and one for whatever else a spec may have.
@@ -88,7 +89,11 @@ func (f *field) parse() {
 	case catalog.Number:
 		f.parsed, err = strconv.ParseFloat(value, 64)
 	default:
-		err = yaml.Unmarshal([]byte(f.Value), &f.parsed)
+		r := strictyaml.Reader{Name: f.Key}
+		if node := r.Any([]byte(f.Value)); node != nil {
+			f.parsed = strictyaml.Value(node)
+		}
+		err = r.Err()
 	}
 	if err != nil {
 		f.Wrong = fmt.Sprintf("this is no %s", f.Type)
@@ -152,9 +157,14 @@ func merge(body, more map[string]any) error {
 
 // parseFurther reads the YAML that is to stand under spec beside what was chosen.
 func parseFurther(text string) (map[string]any, error) {
-	var more map[string]any
-	if err := yaml.Unmarshal([]byte(text), &more); err != nil {
-		return nil, fmt.Errorf("further settings are no YAML mapping, such as 'kurl: {proxyAddress: …}': %w", err)
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
 	}
+	r := strictyaml.Reader{Name: "further settings"}
+	root := r.Mapping([]byte(text))
+	if root == nil {
+		return nil, fmt.Errorf("further settings are no YAML mapping, such as 'kurl: {proxyAddress: …}': %w", r.Err())
+	}
+	more, _ := strictyaml.Value(root).(map[string]any)
 	return more, nil
 }
