@@ -34,6 +34,10 @@ oldest first. The values that hooks left behind are not shown, since there may b
 				}
 				return a.printJSON(records)
 			}
+			if len(records) == 0 {
+				fmt.Fprintf(a.errOut, "there is no journal in %s: no install was begun on this host\n", installer.StateDir(root))
+				return nil
+			}
 			return a.printJournal(records)
 		},
 	}

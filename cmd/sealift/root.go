@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -54,9 +55,6 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if errors.As(err, &exit) {
 		return exit.code
 	}
-	if strings.HasPrefix(err.Error(), "unknown command") { // cobra has no type for it
-		return exitUsage
-	}
 	return exitFailed
 }
 
@@ -70,7 +68,25 @@ func execute(ctx context.Context, args []string, lookup func(string) (string, bo
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	return root.ExecuteContext(ctx)
+	return hinted(root.ExecuteContext(ctx))
+}
+
+// hinted adds the way out to errors whose makers cannot know it.
+func hinted(err error) error {
+	var stranger *tls.CertificateVerificationError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &stranger):
+		return fmt.Errorf("%w\nwhere the CA of a server or a proxy is your own, name it with --%s FILE", err, caFlag)
+	case !strings.HasPrefix(err.Error(), "unknown command"): // cobra has no type for it
+		return err
+	}
+	text, meant, near := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if near {
+		return usageError("%s (did you mean %s?)", text, strings.Join(strings.Fields(meant), " or "))
+	}
+	return usageError("%s; see 'sealift --help'", text)
 }
 
 func (a *app) rootCommand(level *slog.LevelVar, lookup func(string) (string, bool)) *cobra.Command {

@@ -138,7 +138,7 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	defer func() { err = errors.Join(err, s.Close()) }()
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; choose another address with --listen", err)
 	}
 	fmt.Fprintf(a.out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
 	return s.Serve(ctx, l, o.cert, o.certKey)

@@ -31,7 +31,7 @@ func TestServerWithACAOfItsOwn(t *testing.T) {
 		code       int
 		says       string
 	}{
-		"is not trusted":                 {nil, nil, exitFailed, "certificate signed by unknown authority"},
+		"is not trusted":                 {nil, nil, exitFailed, "unknown authority\nwhere the CA of a server or a proxy is your own, name it with --ca-cert FILE"},
 		"is trusted by a flag":           {[]string{"--ca-cert", ca}, nil, exitDone, "small"},
 		"is trusted by the environment":  {nil, []string{"SEALIFT_CA_CERT=" + ca}, exitDone, "small"},
 		"a file that is not there":       {[]string{"--ca-cert", "nowhere.pem"}, nil, exitUsage, "--ca-cert nowhere.pem: "},

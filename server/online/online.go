@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/outage"
 	"github.com/sealift/sealift/store"
 )
 
@@ -63,6 +64,9 @@ func Open(ctx context.Context, from string, opener store.Opener) (*bundle.Archiv
 	object, err := server.Get(ctx, path.Base(u.Path))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("the server has no bundle at %s; open that address to see why: %w", u.Redacted(), err)
+	}
+	if err != nil && outage.Passes(err) {
+		err = fmt.Errorf("%w; see that the server runs, and that this host reaches it", err)
 	}
 	if err != nil {
 		return nil, err

@@ -76,6 +76,10 @@ func TestOnlyWhatIsReadIsFetched(t *testing.T) {
 	if _, err := online.Open(t.Context(), server.URL+"/missing", store.Opener{}); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "/bundle/missing.tar.gz") {
 		t.Errorf("a bundle that is not there: got %v", err)
 	}
+	server.Close()
+	if _, err := online.Open(t.Context(), server.URL+"/abc1234", store.Opener{Retry: store.Retry{Attempts: 1}}); err == nil || !strings.Contains(err.Error(), "connection refused (tried 1 times); see that the server runs") {
+		t.Errorf("a server that is gone: got %v", err)
+	}
 }
 
 // counter counts what a server sends.
