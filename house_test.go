@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -156,5 +157,47 @@ func TestFilesStayReadable(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// script is the first line of a shell script that has no name that says so.
+var script = regexp.MustCompile(`^#!.*\b(ba)?sh\n`)
+
+// TestShellcheckHasNothingToSay looks at every shell script, also at those that carry no name of one.
+func TestShellcheckHasNothingToSay(t *testing.T) {
+	tool, err := exec.LookPath("shellcheck")
+	if err != nil {
+		t.Fatal("shellcheck is not installed; 'make deps' installs it")
+	}
+	var hooks, others []string
+	err = filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{".git", "bin"}, path):
+			return filepath.SkipDir
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case filepath.Base(path) == "install.sh" && strings.HasPrefix(path, "addons/"):
+			hooks = append(hooks, path)
+		case strings.HasSuffix(path, ".sh"), script.Match(text):
+			others = append(others, path)
+		}
+		return nil
+	})
+	if err != nil || len(hooks) < 5 || len(others) < 15 {
+		t.Fatal(hooks, others, err)
+	}
+	// templates read what hooks set
+	for _, args := range [][]string{append([]string{"--exclude=SC2034"}, hooks...), others} {
+		if out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
 	}
 }

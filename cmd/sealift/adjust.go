@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/spec"
@@ -30,14 +31,19 @@ func (j *adjustment) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&j.patches, "patch", nil, "a part of an Installer that goes over that of the bundle; may be repeated")
 	_ = cmd.MarkFlagFilename("patch", "yaml", "yml")
 	for _, f := range spec.Flags() {
-		if flags.Lookup(f.Name) != nil {
-			continue
-		}
-		one := flags.VarPF(&wordFlag{to: &j.words, name: f.Name}, f.Name, "", "sets "+f.Key+"."+f.Option)
-		one.Hidden = true
-		if f.Value == "" {
-			one.NoOptDefVal = "true"
-		}
+		addWord(flags, &j.words, f.Name, f.Value == "")
+	}
+}
+
+// addWord gives a command a flag that stands for a word of kURL's, unless it has one of that name. It is not shown.
+func addWord(flags *pflag.FlagSet, to *[]string, name string, alone bool) {
+	if flags.Lookup(name) != nil {
+		return
+	}
+	one := flags.VarPF(&wordFlag{to: to, name: name}, name, "", "what kURL means by "+name)
+	one.Hidden = true
+	if alone {
+		one.NoOptDefVal = "true"
 	}
 }
 

@@ -50,6 +50,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
   sealift install --bundle /media/usb/cluster.tar.gz --yes
   sealift install --bundle /media/usb/update.tar.gz --base /media/usb/cluster.tar.gz
   sealift install --bundle /media/usb/cluster.tar.gz --patch site.yaml load-balancer-address=10.0.0.9:6443
+  sealift install --bundle /media/usb/cluster.tar.gz --yes --enforce-warnings
   sealift install --from https://sealift.example.com/abc1234
   sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
 		Args: cobra.ArbitraryArgs,
@@ -69,6 +70,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
+	addPreflightFlags(cmd, &o.checks)
 	addOutputFlag(cmd, &o.format)
 	o.changes.add(cmd)
 	return cmd

@@ -30,6 +30,7 @@ type joinOptions struct {
 	version  string
 	endpoint string   // of the API, as the command line has it
 	words    []string // that go over the cluster's Installer, for this host
+	flags    []string // flags that stand for words
 	root     string
 	plan     bool
 	yes      bool
@@ -52,16 +53,17 @@ SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flag
 
 kURL's flags for joining mean what they mean there: kubernetes-master-address, kubeadm-token, kubeadm-token-ca-hash,
 cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host, secondary-host, airgap, yes, and those
-about one host, such as private-address and host-preflight-ignore.
+about one host, such as private-address and host-preflight-ignore. They are written as kURL has them, or as flags.
 
 Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
 		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
   echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --from https://sealift.example.com/abc1234
   echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --key vendor.pub
+  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --private-address 192.168.7.4
   sealift join kubernetes-master-address=10.0.0.1:6443 kubeadm-token=… kubeadm-token-ca-hash=sha256:… kubernetes-version=1.36.3`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			if err := o.take(words); err != nil {
+			if err := o.take(append(o.flags, words...)); err != nil {
 				return err
 			}
 			trusted, err := trustedWord(cmd)
@@ -86,6 +88,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	addPreflightFlags(cmd, &o.checks)
 	addOutputFlag(cmd, &o.format)
+	o.addWords(flags)
 	return cmd
 }
 

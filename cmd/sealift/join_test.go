@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sealift/sealift/installer/share"
 )
 
@@ -40,6 +42,23 @@ func TestJoinTakesTheWordsThatKURLPrints(t *testing.T) {
 				t.Errorf("got %+v", o)
 			}
 		})
+	}
+}
+
+func TestJoinTakesTheSameWordsAsFlags(t *testing.T) {
+	o := joinOptions{server: "10.0.0.1", caHash: "sha256:00"}
+	flags := pflag.NewFlagSet("join", pflag.ContinueOnError)
+	o.addWords(flags)
+	given := "--kubeadm-token abcdef.0123456789abcdef --cert-key=11 --control-plane --primary-host 10.0.0.1 --primary-host 10.0.0.2 --private-address 10.0.0.4 --skip-system-package-install"
+	if err := flags.Parse(strings.Fields(given)); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.take(o.flags); err != nil {
+		t.Fatal(err)
+	}
+	if o.token != "abcdef.0123456789abcdef" || o.key != "11" || !o.primary || len(o.checks.Node.PrimaryHosts) != 2 ||
+		!slices.Equal(o.words, []string{"private-address=10.0.0.4", "skip-system-package-install=true"}) {
+		t.Errorf("got %+v", o)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/spec"
 )
@@ -59,6 +61,22 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 		switches[word] = func() {}
 	}
 	return values, switches
+}
+
+// addWords gives a join the same words as flags.
+func (o *joinOptions) addWords(flags *pflag.FlagSet) {
+	values, switches := o.joinWords()
+	for name := range values {
+		addWord(flags, &o.flags, name, false)
+	}
+	for name := range switches {
+		addWord(flags, &o.flags, name, true)
+	}
+	for _, f := range spec.Flags() {
+		if slices.Contains(hostWords(), f.Name) {
+			addWord(flags, &o.flags, f.Name, f.Value == "")
+		}
+	}
 }
 
 // hostWords set options of the Installer that each host may have in its own way.

@@ -29,7 +29,10 @@ func nextStep(ctx context.Context, err error, resume string) string {
 
 // hideSecrets puts words in the place of the secrets of a join: the command is kept on the node, and shown.
 func hideSecrets(args []string) []string {
-	words := map[string]string{"--token": "TOKEN", "kubeadm-token": "TOKEN", "--certificate-key": "KEY", "cert-key": "KEY"}
+	words := map[string]string{
+		"--token": "TOKEN", "--kubeadm-token": "TOKEN", "kubeadm-token": "TOKEN",
+		"--certificate-key": "KEY", "--cert-key": "KEY", "cert-key": "KEY",
+	}
 	hidden := slices.Clone(args)
 	for i, arg := range hidden {
 		name, _, together := strings.Cut(arg, "=")

@@ -28,6 +28,7 @@ func TestTheSecretsOfAJoinAreNotKept(t *testing.T) {
 		"sealift join --token abcdef.0123456789abcdef --ca-hash sha256:00":   "sealift join --token TOKEN --ca-hash sha256:00",
 		"sealift join --token=abcdef.0123456789abcdef --certificate-key=11":  "sealift join --token=TOKEN --certificate-key=KEY",
 		"sealift join kubeadm-token=abcdef.0123456789abcdef cert-key=11 yes": "sealift join kubeadm-token=TOKEN cert-key=KEY yes",
+		"sealift join --kubeadm-token abcdef.0123456789abcdef --cert-key 11": "sealift join --kubeadm-token TOKEN --cert-key KEY",
 		"sealift join --certificate-key 11 control-plane":                    "sealift join --certificate-key KEY control-plane",
 		"sealift join --server 10.0.0.1 --key vendor.pub":                    "sealift join --server 10.0.0.1 --key vendor.pub",
 		"sealift join --token": "sealift join --token",

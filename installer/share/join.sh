@@ -25,17 +25,18 @@ host_platform() {
     esac
 }
 
-# fetch FILE: takes sealift from the control plane. Without a program for TLS the digest alone has to do.
+# fetch FILE: takes sealift from the control plane, which is given up when it falls silent. Without a program for TLS the digest
+# alone has to do.
 fetch() {
     if command -v curl >/dev/null; then
-        curl -fsS --cacert <(printf '%s\n' "$ca") "https://$host:$port/sealift" >"$1"
+        curl -fsS --connect-timeout 60 --speed-limit 1 --speed-time 60 --cacert <(printf '%s\n' "$ca") "https://$host:$port/sealift" >"$1"
         return
     fi
     local line
     exec 3<>"/dev/tcp/$host/$port"
     printf 'GET /sealift HTTP/1.0\r\n\r\n' >&3
-    while IFS= read -r line <&3 && [ "$line" != $'\r' ]; do :; done
-    cat <&3 >"$1"
+    while IFS= read -r -t 60 line <&3 && [ "$line" != $'\r' ]; do :; done
+    timeout 600 cat <&3 >"$1"
     exec 3<&-
 }
 
@@ -43,7 +44,7 @@ fetch() {
 resume_command() {
     local secrets=TOKEN word
     for word in "$@"; do
-        [ "$word" != control-plane ] || secrets="'TOKEN KEY'"
+        [ "${word#--}" != control-plane ] || secrets="'TOKEN KEY'"
     done
     printf 'echo %s | sudo bash %q' "$secrets" "$(readlink -f "$0")"
     [ $# = 0 ] || printf ' %q' "$@"
@@ -53,15 +54,19 @@ main() {
     local binary folder owner resume code=0 options=()
     while [ $# -gt 0 ]; do
         case $1 in
-        kubeadm-token=*) export SEALIFT_TOKEN=${1#*=} ;;
-        cert-key=*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
+        --kubeadm-token | --cert-key)
+            set -- "$1=${2-}" "${@:3}"
+            continue
+            ;;
+        kubeadm-token=* | --kubeadm-token=*) export SEALIFT_TOKEN=${1#*=} ;;
+        cert-key=* | --cert-key=*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
         *) options+=("$1") ;;
         esac
         shift
     done
     [ "$(id -u)" = 0 ] || status=3 die "a join changes packages and services; run it as root"
     [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the cluster's bundle is for $platform"
-    mkdir -p -m 0700 /var/lib/sealift
+    install -d -m 0700 /var/lib/sealift
     # what a join that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do
         owner=${folder#*.install-}

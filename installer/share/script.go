@@ -75,7 +75,7 @@ func (s *Script) binaryDigest() (string, error) {
 
 // Command is what a person runs on a host as root to make it a node: it fetches the script, checks it, and hands it the
 // token, and for a control plane the key of the certificates, without showing them to other users of the host. It needs
-// bash and coreutils; curl is used if it is there.
+// bash and coreutils; curl is used if it is there. A node that falls silent is waited for a minute.
 func (s *Script) Command(token, certificateKey string) (string, error) {
 	text, err := s.Text()
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Script) Command(token, certificateKey string) (string, error) {
 	if certificateKey != "" {
 		secrets, role = token+" "+certificateKey, " control-plane"
 	}
-	return fmt.Sprintf(`( curl -fsSk https://%[1]s%[2]s 2>/dev/null || { exec 3<>/dev/tcp/%[3]s/%[4]s && printf 'GET %[2]s HTTP/1.0\r\n\r\n' >&3 && sed '1,/^\r$/d' <&3; } ) >join.sh && echo '%[5]x  join.sh' | sha256sum --check --quiet && echo '%[6]s' | bash join.sh%[7]s`,
+	return fmt.Sprintf(`( curl -fsSkm60 https://%[1]s%[2]s 2>/dev/null || { exec 3<>/dev/tcp/%[3]s/%[4]s && printf 'GET %[2]s HTTP/1.0\r\n\r\n' >&3 && timeout 60 sed '1,/^\r$/d' <&3; } ) >join.sh && echo '%[5]x  join.sh' | sha256sum --check --quiet && echo '%[6]s' | bash join.sh%[7]s`,
 		s.Address, scriptPath, host, port, sum, secrets, role), nil
 }
 

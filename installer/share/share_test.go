@@ -108,7 +108,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 	}
 	n.address = l.Addr().String()
 	binary := filepath.Join(n.root, "sealift")
-	if err := os.WriteFile(binary, []byte("#!/bin/sh\nread -r line\necho \"$@\" with \"$line\"\necho \"again: $SEALIFT_RESUME\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(binary, []byte("#!/bin/sh\nread -r line\necho \"$@\" with \"$line\" and $SEALIFT_TOKEN $SEALIFT_CERTIFICATE_KEY\necho \"again: $SEALIFT_RESUME\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	n.script = &share.Script{CA: authority.Certificate, Address: n.address, Platform: "linux/amd64", Binary: binary}
@@ -289,7 +289,8 @@ func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 		t.Skip("a join needs root")
 	}
 	n := serve(t)
-	command, err := n.script.Command(token, strings.Repeat("0f", 32))
+	key := strings.Repeat("0f", 32)
+	command, err := n.script.Command(token, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,10 +299,15 @@ func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
-	want := "join --server " + n.address + " --ca-hash " + n.caHash + " control-plane with " + token + " " + strings.Repeat("0f", 32) +
-		"\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh control-plane\n"
-	if out, err := run(command); err != nil || !strings.Contains(out, want) {
-		t.Errorf("%v\n%s\nwant %s", err, out, want)
+	begin := "join --server " + n.address + " --ca-hash " + n.caHash
+	for words, want := range map[string]string{
+		"control-plane": " control-plane with " + token + " " + key + " and\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh control-plane\n",
+		"--kubeadm-token " + token + " --cert-key=" + key + " --control-plane --private-address 10.0.0.4": " --control-plane --private-address 10.0.0.4 with " + token + " " + key +
+			" and " + token + " " + key + "\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh --control-plane --private-address 10.0.0.4\n",
+	} {
+		if out, err := run(strings.TrimSuffix(command, "control-plane") + words); err != nil || !strings.Contains(out, begin+want) {
+			t.Errorf("%v\n%s\nwant %s", err, out, begin+want)
+		}
 	}
 	if err := os.WriteFile(filepath.Join(n.root, "sealift"), []byte("#!/bin/sh\necho evil\n"), 0o755); err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ find_bundle() {
 # download prints what a server answers. Whose certificate is of a CA that this host does not know yet, $SEALIFT_CA_CERT is for.
 download() {
     if command -v curl >/dev/null; then
-        curl -fsSL --retry 5 --connect-timeout 30 ${SEALIFT_CA_CERT:+--cacert "$SEALIFT_CA_CERT"} "$1"
+        curl -fsSL --retry 5 --connect-timeout 30 --speed-limit 1 --speed-time 30 ${SEALIFT_CA_CERT:+--cacert "$SEALIFT_CA_CERT"} "$1"
     else
         wget -q -t 5 -T 30 ${SEALIFT_CA_CERT:+--ca-certificate="$SEALIFT_CA_CERT"} -O - "$1"
     fi
@@ -120,8 +120,12 @@ main() {
     while [ $# -gt 0 ]; do
         # secrets of a join go where other users of the host do not see them
         case "$command $1" in
-        'join kubeadm-token='*) export SEALIFT_TOKEN=${1#*=} ;;
-        'join cert-key='*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
+        'join --kubeadm-token' | 'join --cert-key')
+            set -- "$1=${2-}" "${@:3}"
+            continue
+            ;;
+        'join kubeadm-token='* | 'join --kubeadm-token='*) export SEALIFT_TOKEN=${1#*=} ;;
+        'join cert-key='* | 'join --cert-key='*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
         'join airgap') ;;
         *' airgap') airgap=1 given+=("$1") ;;
         *' yes') options+=(--yes) given+=("$1") ;;
@@ -138,7 +142,7 @@ main() {
         options=(--from "$url" "${options[@]}")
     fi
     [ -z "$bundle$url" ] || resume=$(resume_command "$bundle" "${given[@]}")
-    mkdir -p -m 0700 /var/lib/sealift
+    install -d -m 0700 /var/lib/sealift
     # what an install that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do
         owner=${folder#*.install-}
