@@ -101,6 +101,11 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.facts, err = host.Discover(); err != nil {
 		return nil, fmt.Errorf("look at the host: %w", err)
 	}
+	if i.Joins() {
+		if address := host.AddressTowards(o.Join.Server); address.IsValid() {
+			i.facts.Address = address
+		}
+	}
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
 	}

@@ -23,6 +23,7 @@ import (
 // Join says which cluster the host becomes a node of, and as what.
 type Join struct {
 	Cluster      share.Cluster // as a control plane of it tells
+	Server       string        // host:port of that control plane: the others reach this host where it does
 	Token        string
 	CAHash       string
 	ControlPlane bool
@@ -93,10 +94,14 @@ func (i *Install) checkJoin() error {
 	case i.journal.Began(joinStep):
 		return nil
 	}
+	used, err := i.used()
+	if err != nil {
+		return err
+	}
 	for _, text := range []string{c.PodCIDR, c.ServiceCIDR} {
 		p, err := netip.ParsePrefix(text)
 		if err == nil {
-			err = clash(p, i.facts.Routes)
+			err = clash(p, used)
 		}
 		if err != nil {
 			return fmt.Errorf("the cluster's network %s: %w", text, err)

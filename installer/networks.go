@@ -2,9 +2,14 @@ package installer
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,17 +22,23 @@ import (
 type network struct {
 	variable     string // that hooks see
 	given, sizes string // variables of the Installer's options for the network and for its size
+	option       string // of the Installer for the network
 	size         int    // that is looked for
-	smallest     int    // prefix length that Kubernetes works with: every node needs a /24 for its pods
-	ranges       []string
+	// The prefix lengths that Kubernetes works with: every node needs a /24 for its pods, and the API server keeps note of each
+	// address for services.
+	largest, smallest int
+	ranges            []string
 }
 
 func networks() []network {
 	return []network{
-		{"POD_CIDR", "FLANNEL_POD_CIDR", "FLANNEL_POD_CIDR_RANGE", 20, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{"SERVICE_CIDR", "SERVICE_CIDR", "SERVICE_CIDR_RANGE", 22, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+		{"POD_CIDR", "FLANNEL_POD_CIDR", "FLANNEL_POD_CIDR_RANGE", "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{"SERVICE_CIDR", "SERVICE_CIDR", "SERVICE_CIDR_RANGE", "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
 	}
 }
+
+// carrierShared is not private by name, but belongs to nobody either (RFC 6598).
+var carrierShared = netip.MustParsePrefix("100.64.0.0/10")
 
 const networkStep = "node/network"
 
@@ -51,32 +62,20 @@ func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
 	return i.journal.Last(networkStep)
 }
 
-// checkNetworks refuses what the Installer cannot ask for, before anything is changed.
+// checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
 func (i *Install) checkNetworks() error {
 	if i.Joins() {
 		return nil // checkJoin looks at those of the cluster
 	}
 	rec, made := i.networksOfCluster()
-	var chosen []netip.Prefix
+	if !made {
+		_, err := i.settleNetworks()
+		return err
+	}
 	for _, n := range networks() {
-		given := i.hooks.variables[n.given]
-		if given == "" {
-			continue
-		}
-		if has := rec.State[n.variable]; made && has != given {
+		if given, has := i.hooks.variables[n.given], rec.State[n.variable]; given != "" && has != given {
 			return fmt.Errorf("the cluster's %s is %s, the Installer asks for %s; a cluster keeps its networks", n.variable, has, given)
 		}
-		if made {
-			continue
-		}
-		p, err := n.parse(given)
-		if err == nil {
-			err = clash(p, append(chosen, i.facts.Routes...))
-		}
-		if err != nil {
-			return fmt.Errorf("the Installer's %s is %q: %w", n.given, given, err)
-		}
-		chosen = append(chosen, p)
 	}
 	return nil
 }
@@ -86,10 +85,12 @@ func (n network) parse(given string) (netip.Prefix, error) {
 	switch {
 	case err != nil:
 		return netip.Prefix{}, errors.New("not a network such as 10.32.0.0/20")
-	case !p.Addr().Is4() || !p.Addr().IsPrivate():
+	case !p.Addr().Is4() || !p.Addr().IsPrivate() && !carrierShared.Contains(p.Addr()):
 		return netip.Prefix{}, errors.New("not a private IPv4 network such as 10.32.0.0/20")
 	case p != p.Masked():
 		return netip.Prefix{}, fmt.Errorf("has bits behind its length; write %s", p.Masked())
+	case p.Bits() < n.largest:
+		return netip.Prefix{}, fmt.Errorf("too large; give it a length of at least /%d", n.largest)
 	case p.Bits() > n.smallest:
 		return netip.Prefix{}, fmt.Errorf("too small; give it a length of at most /%d", n.smallest)
 	}
@@ -108,28 +109,54 @@ func clash(p netip.Prefix, used []netip.Prefix) error {
 // chooseNetworks settles the pod and service networks. The choice is made once, since the cluster's own routes would look
 // taken later.
 func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
-	state := lifecycle.State{}
-	used := i.facts.Routes
-	for _, n := range networks() {
-		chosen, err := i.chooseNetwork(n, used)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", n.variable, err)
-		}
-		used = append(used, chosen)
-		state[n.variable] = chosen.String()
+	state, err := i.settleNetworks()
+	if err != nil {
+		return nil, err
 	}
 	return state, i.hooks.restore(ctx, state)
 }
 
-func (i *Install) chooseNetwork(n network, used []netip.Prefix) (netip.Prefix, error) {
-	if given := i.hooks.variables[n.given]; given != "" {
-		return n.parse(given)
+// settleNetworks gives the networks that the Installer names, and free ones beside them.
+func (i *Install) settleNetworks() (lifecycle.State, error) {
+	used, err := i.used()
+	if err != nil {
+		return nil, err
 	}
+	state := lifecycle.State{}
+	for _, n := range networks() {
+		given := i.hooks.variables[n.given]
+		if given == "" {
+			continue
+		}
+		p, err := n.parse(given)
+		if err == nil {
+			err = clash(p, used)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the Installer's %s is %q: %w", n.given, given, err)
+		}
+		used, state[n.variable] = append(used, p), p.String()
+	}
+	for _, n := range networks() {
+		if state[n.variable] != "" {
+			continue
+		}
+		free, err := n.free(i.hooks.variables[n.sizes], used)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w; name one as %s in the Installer", n.variable, err, n.option)
+		}
+		used, state[n.variable] = append(used, free), free.String()
+	}
+	return state, nil
+}
+
+// free looks for a network of a size such as /20; empty for the usual one.
+func (n network) free(given string, used []netip.Prefix) (netip.Prefix, error) {
 	size := n.size
-	if text := strings.TrimPrefix(i.hooks.variables[n.sizes], "/"); text != "" {
+	if given != "" {
 		var err error
-		if size, err = strconv.Atoi(text); err != nil {
-			return netip.Prefix{}, fmt.Errorf("the Installer's %s is not a network size such as /20: %w", n.sizes, err)
+		if size, err = strconv.Atoi(strings.TrimPrefix(given, "/")); err != nil || size < n.largest || size > n.smallest {
+			return netip.Prefix{}, fmt.Errorf("the Installer's %s is %q, which is no size from /%d to /%d", n.sizes, given, n.largest, n.smallest)
 		}
 	}
 	var ranges []netip.Prefix
@@ -137,4 +164,44 @@ func (i *Install) chooseNetwork(n network, used []netip.Prefix) (netip.Prefix, e
 		ranges = append(ranges, netip.MustParsePrefix(r))
 	}
 	return host.FreeSubnet(size, ranges, used)
+}
+
+// used are the networks that the host uses, but for those that an earlier run of the same install gave it: kubernetes_pre_init
+// makes a route to the services before there is a cluster.
+func (i *Install) used() ([]netip.Prefix, error) {
+	own, err := notedNetworks(i.options.Root, i.journal.Records())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(i.facts.Used), func(r netip.Prefix) bool {
+		return slices.ContainsFunc(own, func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && p.Bits() <= r.Bits() && p.Contains(r.Addr())
+		})
+	}), nil
+}
+
+// notedNetworks are the cluster's, as the journal has them, or on a host that joins the last run.
+func notedNetworks(root string, records []lifecycle.Record) (found []string, err error) {
+	var run lastRun
+	data, err := os.ReadFile(filepath.Join(StateDir(root), runName))
+	if err == nil {
+		err = json.Unmarshal(data, &run)
+	}
+	switch {
+	case err == nil:
+		found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil
+	default:
+		err = fmt.Errorf("read which networks the last run was about: %w", err)
+	}
+	for _, rec := range records {
+		for _, n := range networks() {
+			if value := rec.State[n.variable]; value != "" && !slices.Contains(found, value) {
+				found = append(found, value)
+			}
+		}
+	}
+	return found, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/netip"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -179,15 +180,84 @@ func TestSpecDecidesNetworks(t *testing.T) {
 	if err != nil || state["POD_CIDR"] != "10.99.0.0/16" || state["SERVICE_CIDR"] != "10.96.0.0/22" {
 		t.Errorf("%v, %v", state, err)
 	}
-	i.facts.Routes = []netip.Prefix{netip.MustParsePrefix("10.90.0.0/16")}
+	i.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.90.0.0/16")}
 	for given, want := range map[string]string{
 		"10.99.0.0/16": "", "everything": "not a network", "$(touch /tmp/x)": "not a network", "fd00::/48": "private IPv4", "0.0.0.0/0": "private IPv4",
-		"10.32.0.0/30": "too small", "10.32.0.1/20": "write 10.32.0.0/20", "10.90.4.0/24": "overlaps 10.90.0.0/16",
+		"10.32.0.0/30": "too small", "10.0.0.0/7": "too large", "100.64.0.0/16": "", "10.32.0.1/20": "write 10.32.0.0/20", "10.90.4.0/24": "overlaps 10.90.0.0/16",
 	} {
 		i.hooks.variables["FLANNEL_POD_CIDR"] = given
 		if err := i.checkNetworks(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: got %v, want %q", given, err, want)
 		}
+	}
+}
+
+func TestNetworksDoNotOverlap(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	for name, row := range map[string]struct{ pods, services, sizes, used, wantPods, wantServices, refused string }{
+		"beside each other":              {"", "", "", "", "10.32.0.0/20", "10.96.0.0/22", ""},
+		"beside services that are given": {"", "10.32.0.0/22", "", "", "10.32.16.0/20", "10.32.0.0/22", ""},
+		"beside pods that are given":     {"10.96.0.0/16", "", "", "", "10.96.0.0/16", "10.0.0.0/22", ""},
+		"both given, one in the other":   {"10.96.0.0/16", "10.96.4.0/22", "", "", "", "", "overlaps 10.96.0.0/16"},
+		"services for too many":          {"", "10.0.0.0/8", "", "", "", "", "too large; give it a length of at least /12"},
+		"a size":                         {"", "", "/16", "", "10.32.0.0/16", "10.96.0.0/22", ""},
+		"a size beyond the first range":  {"", "", "/14", "", "10.0.0.0/14", "10.96.0.0/22", ""},
+		"too small a size":               {"", "", "/28", "", "", "", "no size from /8 to /24"},
+		"no size":                        {"", "", "large", "", "", "", "no size from /8 to /24"},
+		"nothing is free":                {"", "", "", "10.0.0.0/8", "", "", "name one as flannel.podCIDR in the Installer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i.hooks.variables["FLANNEL_POD_CIDR"], i.hooks.variables["SERVICE_CIDR"], i.hooks.variables["FLANNEL_POD_CIDR_RANGE"] = row.pods, row.services, row.sizes
+			i.facts.Used = nil
+			if row.used != "" {
+				i.facts.Used = []netip.Prefix{netip.MustParsePrefix(row.used)}
+			}
+			if err := i.checkNetworks(); (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+				t.Fatalf("got %v, want %q", err, row.refused)
+			}
+			if row.refused != "" {
+				return
+			}
+			if got, err := i.settleNetworks(); err != nil || got["POD_CIDR"] != row.wantPods || got["SERVICE_CIDR"] != row.wantServices {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestAnInstallGoesOnBesideItsOwnRoutes is of a host without a default route, on which a route to the services comes before the
+// cluster does.
+func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
+	first := made(t, with(t, "kubernetes", ""))
+	first.hooks.variables["SERVICE_CIDR"] = "10.96.0.0/22"
+	choose := lifecycle.Step{ID: networkStep, Timeout: time.Minute, Run: first.chooseNetworks}
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	first.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/22")}
+	if err := first.checkNetworks(); err != nil {
+		t.Errorf("an install: %v", err)
+	}
+
+	worker := made(t, with(t, "kubernetes", ""))
+	worker.options.Root = t.TempDir()
+	worker.options.Join = &Join{Cluster: share.Cluster{KubernetesVersion: "1", PodCIDR: "10.32.0.0/20", ServiceCIDR: "10.96.0.0/22"}}
+	worker.facts.Used = first.facts.Used
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.96.0.0/22") {
+		t.Errorf("a join to a cluster with the network of this host: %v", err)
+	}
+	if err := os.MkdirAll(StateDir(worker.options.Root), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.writeRun(); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.checkJoin(); err != nil {
+		t.Errorf("a join that began: %v", err)
+	}
+	worker.facts.Used = append(worker.facts.Used, netip.MustParsePrefix("10.32.0.0/12"))
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.32.0.0/12") {
+		t.Errorf("beside a larger network: %v", err)
 	}
 }
 

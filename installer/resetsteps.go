@@ -2,7 +2,6 @@ package installer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -101,29 +100,11 @@ func (r *Reset) containers(ctx context.Context) error {
 
 func (r *Reset) network(ctx context.Context) error {
 	before := r.record.Before().System
-	return errors.Join(host.RemoveLinks(ctx, r.log, before.Links), host.RemoveChains(ctx, r.log, chainPrefixes()), host.RemoveRoutes(ctx, r.log, before.Routes, r.networks()))
-}
-
-// networks are the cluster's, as the journal has them, or on a host that joined the last run.
-func (r *Reset) networks() (found []string) {
-	var run lastRun
-	data, err := os.ReadFile(filepath.Join(StateDir(r.options.Root), runName))
-	if err == nil {
-		err = json.Unmarshal(data, &run)
-	}
-	if err == nil {
-		found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	own, err := notedNetworks(r.options.Root, r.journal.Records())
+	if err != nil { // what is left of routes is named in the end
 		fmt.Fprintln(r.log, err)
 	}
-	for _, rec := range r.journal.Records() {
-		for _, n := range networks() {
-			if value := rec.State[n.variable]; value != "" && !slices.Contains(found, value) {
-				found = append(found, value)
-			}
-		}
-	}
-	return found
+	return errors.Join(host.RemoveLinks(ctx, r.log, before.Links), host.RemoveChains(ctx, r.log, chainPrefixes()), host.RemoveRoutes(ctx, r.log, before.Routes, own))
 }
 
 // newPackages are those that the install brought, and that nobody removed or replaced since.

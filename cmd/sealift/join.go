@@ -148,7 +148,7 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return o.installer(cluster)
 		},
-		Join: &installer.Join{Cluster: cluster, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+		Join: &installer.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
 	}
 	if o.from != "" {
 		options.Bundle = o.from

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 	"runtime"
@@ -24,7 +25,7 @@ type Facts struct {
 	Platform     string         `json:"platform"`     // such as linux/amd64
 	Hostname     string         `json:"hostname"`     // as Name has it
 	Address      netip.Addr     `json:"address"`      // that other nodes reach; invalid when there is none
-	Routes       []netip.Prefix `json:"routes"`       // that the host uses
+	Used         []netip.Prefix `json:"used"`         // networks that a cluster's must not overlap
 	// CgroupDriver is systemd, or cgroupfs where systemd's slices cannot be used: on cgroup v1.
 	CgroupDriver  string `json:"cgroupDriver"`
 	CgroupVersion int    `json:"cgroupVersion"`
@@ -56,10 +57,14 @@ func Discover() (Facts, error) {
 	if f.Hostname, err = Name(); err != nil {
 		return Facts{}, err
 	}
-	if f.Routes, err = routes(); err != nil {
+	routes, err := routeList()
+	if err != nil {
 		return Facts{}, err
 	}
-	if f.Address, err = nodeAddress(); err != nil {
+	if f.Used, err = inUse(routes); err != nil {
+		return Facts{}, err
+	}
+	if f.Address, err = nodeAddress(routes); err != nil {
 		return Facts{}, err
 	}
 	f.CgroupVersion, f.CgroupDriver = 1, "cgroupfs"
@@ -104,16 +109,25 @@ func hasCapability(capability uint) (bool, error) {
 	return false, errors.New("/proc/self/status names no capabilities")
 }
 
-// routes gives the networks that are in use. A default route says nothing of that.
-func routes() ([]netip.Prefix, error) {
-	list, err := routeList()
+// inUse gives the networks that routes lead to, and the addresses of the host itself, which may have no route beside them. A
+// default route says nothing of what is behind it.
+func inUse(routes []route) (found []netip.Prefix, err error) {
+	for _, r := range routes {
+		if r.destination.Bits() > 0 {
+			found = append(found, r.destination)
+		}
+	}
+	interfaces, err := net.Interfaces()
 	if err != nil {
 		return nil, err
 	}
-	var found []netip.Prefix
-	for _, r := range list {
-		if r.destination.Bits() > 0 {
-			found = append(found, r.destination)
+	for _, i := range interfaces {
+		addresses, err := addressesOf(i)
+		if err != nil {
+			return nil, err
+		}
+		for _, address := range addresses {
+			found = append(found, netip.PrefixFrom(address, address.BitLen()))
 		}
 	}
 	return found, nil

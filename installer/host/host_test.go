@@ -92,6 +92,46 @@ func TestAddressesOfThisHostAreKnown(t *testing.T) {
 	}
 }
 
+func TestAddressOfAHostWithSeveral(t *testing.T) {
+	ownNetwork(t)
+	for _, command := range []string{
+		"link set lo up",
+		"link add docker0 type bridge", "address add 172.17.0.1/16 dev docker0", "link set docker0 up",
+		"link add nat0 type bridge", "address add 10.0.2.15/24 dev nat0", "link set nat0 up",
+		"link add rack0 type bridge", "address add 192.0.2.7/32 dev rack0", "link set rack0 up", "route add 198.51.100.0/24 dev rack0",
+	} {
+		must(t, "", "ip", strings.Fields(command)...)
+	}
+	address := func() string {
+		t.Helper()
+		f, err := Discover()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, used := range []string{"10.0.2.0/24", "198.51.100.0/24", "192.0.2.7/32"} {
+			if !slices.Contains(f.Used, netip.MustParsePrefix(used)) {
+				t.Errorf("%s counts as free: %v", used, f.Used)
+			}
+		}
+		return f.Address.String()
+	}
+	if got := address(); got != "10.0.2.15" {
+		t.Errorf("without a default route it is %s", got)
+	}
+	must(t, "", "ip", strings.Fields("route add default dev nat0 metric 200")...)
+	must(t, "", "ip", strings.Fields("route add default dev rack0 metric 100")...)
+	if got := address(); got != "192.0.2.7" {
+		t.Errorf("with default routes it is %s", got)
+	}
+	for other, want := range map[string]string{
+		"198.51.100.3:6443": "192.0.2.7", "10.0.2.2:6443": "10.0.2.15", "127.0.0.1:6443": "invalid IP", "172.17.0.9:6443": "invalid IP", "no port": "invalid IP",
+	} {
+		if got := AddressTowards(other).String(); got != want {
+			t.Errorf("towards %s it is %s, want %s", other, got, want)
+		}
+	}
+}
+
 func FuzzRoutesAndPackages(f *testing.F) {
 	f.Add("eth0\t0000600A\t00000000\t0001\t0\t0\t0\t00FCFFFF\t0\t0\t0")
 	f.Add("Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask")

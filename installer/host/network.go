@@ -3,7 +3,6 @@ package host
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/bits"
 	"net"
@@ -75,27 +74,59 @@ func address(n uint32) netip.Addr {
 // virtual are the beginnings of interfaces that containers and pod networks make.
 var virtual = []string{"docker", "br-", "cni", "flannel", "veth", "cali", "weave", "virbr", "kube-", "dummy", "antrea", "nodelocaldns"}
 
-// nodeAddress is the first IPv4 address of a real interface. There may be no default route to prefer one by.
-func nodeAddress() (netip.Addr, error) {
+// nodeAddress is an IPv4 address of a real interface: of the one that the default route leaves by, as kubeadm would have it, or
+// where there is no such route of the first.
+func nodeAddress(routes []route) (netip.Addr, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return netip.Addr{}, err
+	}
+	// of several default routes the kernel lists the preferred one first
+	if at := slices.IndexFunc(routes, func(r route) bool { return r.destination.Bits() == 0 }); at >= 0 {
+		preferred := slices.IndexFunc(interfaces, func(i net.Interface) bool { return i.Name == routes[at].link })
+		interfaces = slices.Concat(interfaces[max(preferred, 0):], interfaces)
 	}
 	for _, i := range interfaces {
 		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 || isVirtual(i.Name) {
 			continue
 		}
-		addresses, err := i.Addrs()
+		found, err := addressesOf(i)
 		if err != nil {
 			return netip.Addr{}, err
 		}
-		for _, a := range addresses {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() && p.Addr().IsGlobalUnicast() {
-				return p.Addr(), nil
+		for _, address := range found {
+			if address.IsGlobalUnicast() {
+				return address, nil
 			}
 		}
 	}
 	return netip.Addr{}, nil
+}
+
+// addressesOf are the IPv4 addresses of an interface.
+func addressesOf(i net.Interface) (found []netip.Addr, err error) {
+	addresses, err := i.Addrs()
+	for _, a := range addresses {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Is4() {
+			found = append(found, p.Addr())
+		}
+	}
+	return found, err
+}
+
+// AddressTowards is the IPv4 address by which this host would talk to another at host:port: nothing is sent. It is invalid
+// where that is no address of a real interface.
+func AddressTowards(other string) netip.Addr {
+	conn, err := net.Dial("udp4", other)
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer conn.Close()
+	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
+	if err != nil || local.Addr().IsLoopback() || isVirtual(interfaceOf(local.Addr().String())) {
+		return netip.Addr{}
+	}
+	return local.Addr()
 }
 
 // HasAddress says whether an interface of this host has an address.
@@ -139,7 +170,7 @@ func isVirtual(name string) bool {
 func FreeSubnet(size int, ranges, used []netip.Prefix) (netip.Prefix, error) {
 	for _, r := range ranges {
 		if !r.Addr().Is4() || size < r.Bits() || size > 30 {
-			return netip.Prefix{}, fmt.Errorf("no IPv4 network of size /%d fits into %s", size, r)
+			continue
 		}
 		step := uint64(1) << (32 - size)
 		start := r.Masked().Addr().As4()
@@ -153,7 +184,7 @@ func FreeSubnet(size int, ranges, used []netip.Prefix) (netip.Prefix, error) {
 			}
 		}
 	}
-	return netip.Prefix{}, errors.New("all networks of that size overlap routes of this host")
+	return netip.Prefix{}, fmt.Errorf("no IPv4 network of size /%d in %v is free of routes and addresses of this host", size, ranges)
 }
 
 func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {

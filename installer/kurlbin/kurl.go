@@ -155,7 +155,7 @@ func subnet(_ context.Context, args []string, s Streams) error {
 	if err != nil {
 		return err
 	}
-	used := facts.Routes
+	used := facts.Used
 	if *exclude != "" {
 		p, err := netip.ParsePrefix(*exclude)
 		if err != nil {

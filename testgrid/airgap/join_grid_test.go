@@ -75,11 +75,13 @@ func TestKilledJoinOfAControlPlaneGoesOn(t *testing.T) {
 	second.pulled()
 }
 
-// killedJoin kills the join of a control plane at moments that are bad ones: when the API server is about to start, when etcd
+// killedJoin kills the join of a control plane at moments that are bad ones: when the host has its route to the cluster's services
+// and is no node yet, when the API server is about to start, when etcd
 // has been told of a member that is not there yet, and when that member is there, and counts for the majority or soon will.
 func killedJoin(n node, command string) {
 	n.t.Helper()
 	for i, moment := range []string{
+		"/etc/containerd/config.toml",
 		"/etc/kubernetes/manifests/kube-apiserver.yaml",
 		"/etc/kubernetes/manifests/etcd.yaml",
 		"/var/lib/etcd/member/wal",
