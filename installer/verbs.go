@@ -4,13 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"path"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/runtime"
 )
 
 // verbs are what hooks can ask for that needs the bundle or the host.
@@ -35,15 +38,47 @@ func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	return cluster.Apply(ctx, args[0], args[1], wait, i.log)
 }
 
-// loadImagesOf loads the images of an add-on, whose folder below the install root is given.
+// loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from the files that are there.
 func (i *Install) loadImagesOf(ctx context.Context, args []string, _ io.Writer) error {
+	if len(args) != 1 {
+		return fmt.Errorf("load images: %d arguments given, 1 wanted", len(args))
+	}
+	dir := filepath.Clean(args[0])
 	for _, a := range i.addOns {
-		if len(args) == 1 && path.Join(a.info.Dir(), "images") == path.Clean(args[0]) {
+		if dir == filepath.Join(i.options.Root, a.info.Dir(), "images") {
 			_, err := i.loadImages(a)(ctx)
 			return err
 		}
 	}
-	return fmt.Errorf("the bundle has no images at %v", args)
+	return i.importImages(ctx, dir)
+}
+
+// importImages loads every file below a folder.
+func (i *Install) importImages(ctx context.Context, dir string) error {
+	r, err := runtime.Connect(ctx, i.socket)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return fmt.Errorf("load images: %w", err)
+		}
+		if !entry.Type().IsRegular() {
+			return nil
+		}
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		loaded, err := r.Import(ctx, file)
+		if err != nil {
+			return fmt.Errorf("load images of %s: %w", name, err)
+		}
+		fmt.Fprintf(i.log, "%s: loaded %s\n", name, strings.Join(loaded, ", "))
+		return nil
+	})
 }
 
 // installNamed installs packages of the host out of the bundle's repositories.

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -92,6 +91,7 @@ func TestContracts(t *testing.T) {
 		"waiting for a command in one word":          {`x() { [ "$1/$2" = a/b ]; }; spinner_until 0 "x a b" && R=ok`, "ok"},
 		"waiting keeps blanks of arguments":          {`x() { [ "$1" = "a b" ]; }; spinner_until 0 x "a b" && R=ok`, "ok"},
 		"waiting without a limit":                    {`N=0; x() { N=$((N + 1)); [ $N = 2 ]; }; spinner_until '' x; R=$N`, "2"},
+		"waiting goes on when a clock jumps":         {`N=0; x() { N=$((N + 1)); SECONDS=100000; [ $N = 2 ]; }; spinner_until 60 x && R=$N`, "2"},
 		"tries that succeed later":                   {`N=0; x() { N=$((N + 1)); [ $N = 3 ]; }; sealift_try 5 0 '' x; R=$N`, "3"},
 		"tries that never succeed":                   {`R=$( (sealift_try 2 0 quiet false a) 2>&1 ) || true`, "failed: 'false a' did not succeed"},
 		"the last of quiet tries complains":          {`x() { echo why >&2; return 1; }; R=$( (sealift_try 3 0 quiet x) 2>&1 ) || true`, "why\nfailed: 'x' did not succeed"},
@@ -252,6 +252,7 @@ func TestPackagesOfTheHostComeFromTheBundle(t *testing.T) {
 		"a package to skip":           {"debian 12", "", "ensure_host_package no-such-package skip", ""},
 		"a package that is missing":   {"debian 12", "", "ensure_host_package skip no-such-package", "host-packages no-such-package"},
 		"images of an add-on":         {"debian 12", "addons/x/1/images/a", "load_images $DIR/addons/x/1/images; addon_load x 1", "load-images addons/x/1/images load-images addons/x/1/images"},
+		"images that the hook wrote":  {"debian 12", "more/a.tar", "load_images $DIR/more; load_images $DIR/none", "load-images more"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked []string
@@ -302,19 +303,5 @@ func TestNamesOfCertificates(t *testing.T) {
 	body := fmt.Sprintf(`for n in example.com 127.0.0.1 other.org; do if cert_has_san %s $n; then R+=y; else R+=n; fi; done; cert_has_san 127.0.0.1:1 x || R+=n`, server.Listener.Addr())
 	if got, err := outcome(t, body, nil, hook.Variables{}); err != nil || got != "yynn" {
 		t.Errorf("%q, %v", got, err)
-	}
-}
-
-func TestShellcheckHasNothingToSay(t *testing.T) {
-	tool, err := exec.LookPath("shellcheck")
-	if err != nil {
-		t.Fatal("shellcheck is not installed; 'make deps' installs it")
-	}
-	files, err := filepath.Glob("prelude/*.sh")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	if out, err := exec.CommandContext(t.Context(), tool, files...).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -56,7 +56,7 @@ type Options struct {
 	Env []string // the whole environment, as NAME=value
 	Log io.Writer
 	// Verbs are what hooks can ask for beyond the package's own: host-packages NAME…, host-package-files DIR NAME…, and
-	// load-images DIR, an images folder below the install root.
+	// load-images DIR.
 	Verbs map[string]Verb
 }
 

@@ -1,12 +1,14 @@
 package runtime
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/containerd/containerd/v2/core/content"
@@ -62,11 +64,11 @@ func tagged(ref string) string {
 	return named.String()
 }
 
-// archivePresent says whether an image is there that this very archive was loaded as, complete and unpacked.
+// archivePresent says whether an image is there that this very archive was loaded as, pinned, complete and unpacked.
 func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error) {
 	name := tagged(image.Ref)
 	record, err := r.client.ImageService().Get(ctx, name)
-	if errdefs.IsNotFound(err) || err == nil && record.Labels[archiveLabel] != image.archive.SHA256 {
+	if errdefs.IsNotFound(err) || err == nil && (record.Labels[archiveLabel] != image.archive.SHA256 || record.Labels[pinLabel] != pin) {
 		return false, nil
 	}
 	if err != nil {
@@ -78,15 +80,45 @@ func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error)
 // loadArchive streams a docker-archive into the content store. Its images get their names after the last byte of it is
 // verified; what was stored of an archive that fails is collected when its lease ends.
 func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) error {
-	index, err := r.importArchive(ctx, layout, image)
+	file, err := layout.archive.OpenEntry(image.archive.Path)
 	if err != nil {
 		return err
 	}
-	want, found := tagged(image.Ref), false
-	labels := map[string]string{archiveLabel: image.archive.SHA256}
-	for key, value := range pinned {
-		labels[key] = value
+	defer file.Close()
+	index, err := r.importArchive(ctx, file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", image.archive.Path, err)
 	}
+	names, err := r.keep(ctx, index, map[string]string{pinLabel: pin, archiveLabel: image.archive.SHA256})
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(names, tagged(image.Ref)) && image.Ref != image.archive.Path {
+		return fmt.Errorf("%s has no image of that name; build the package again", image.archive.Path)
+	}
+	return nil
+}
+
+// Import brings the images of a file that is in no bundle into containerd, unpacked and pinned: a docker-archive or an archive
+// of an OCI layout, compressed or not. It returns their names.
+func (r *Runtime) Import(ctx context.Context, file io.Reader) (names []string, err error) {
+	ctx, release, err := r.client.WithLease(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("containerd lease: %w", err)
+	}
+	defer func() { err = errors.Join(err, release(context.WithoutCancel(ctx))) }()
+	index, err := r.importArchive(ctx, file)
+	if err != nil {
+		return nil, err
+	}
+	if names, err = r.keep(ctx, index, map[string]string{pinLabel: pin}); err == nil && len(names) == 0 {
+		err = errors.New("no image in it has a name")
+	}
+	return names, err
+}
+
+// keep unpacks the images of a list that have names, and gives them these names.
+func (r *Runtime) keep(ctx context.Context, index ocispec.Index, labels map[string]string) (names []string, err error) {
 	cs := r.client.ContentStore()
 	for _, target := range index.Manifests {
 		name := target.Annotations[images.AnnotationImageName]
@@ -94,41 +126,37 @@ func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) 
 			continue
 		}
 		if err := images.Walk(ctx, images.SetChildrenMappedLabels(cs, images.ChildrenHandler(cs), nil), target); err != nil {
-			return err
+			return names, err
 		}
 		if err := r.handle(Image{Ref: name, Target: target}).Unpack(ctx, "", durably); err != nil {
-			return fmt.Errorf("unpack: %w", err)
+			return names, fmt.Errorf("unpack: %w", err)
 		}
 		if err := r.name(ctx, images.Image{Name: name, Target: target, Labels: labels}); err != nil {
-			return err
+			return names, err
 		}
-		found = found || name == want
+		names = append(names, name)
 	}
-	if !found && image.Ref != image.archive.Path {
-		return fmt.Errorf("%s has no image of that name; build the package again", image.archive.Path)
-	}
-	return nil
+	return names, nil
 }
 
-// importArchive stores what a docker-archive holds and returns the list of its images.
-func (r *Runtime) importArchive(ctx context.Context, layout *Layout, image Image) (ocispec.Index, error) {
-	var index ocispec.Index
-	file, err := layout.archive.OpenEntry(image.archive.Path)
-	if err != nil {
-		return index, err
+// importArchive stores what an archive holds and returns the list of its images.
+func (r *Runtime) importArchive(ctx context.Context, file io.Reader) (index ocispec.Index, err error) {
+	buffered := bufio.NewReader(file)
+	var plain io.Reader = buffered
+	if head, _ := buffered.Peek(2); string(head) == "\x1f\x8b" { // RFC 1952 §2.3.1
+		gz, err := gzip.NewReader(buffered)
+		if err != nil {
+			return index, err
+		}
+		defer gz.Close()
+		plain = gz
 	}
-	defer file.Close()
-	gz, err := gzip.NewReader(file)
-	if err != nil {
-		return index, fmt.Errorf("%s: %w", image.archive.Path, err)
-	}
-	defer gz.Close()
 	cs := r.client.ContentStore()
-	target, err := archive.ImportIndex(ctx, cs, gz)
-	if _, rest := io.Copy(io.Discard, gz); rest != nil || err != nil {
-		return index, fmt.Errorf("%s: %w", image.archive.Path, errors.Join(err, rest))
+	target, err := archive.ImportIndex(ctx, cs, plain)
+	if _, rest := io.Copy(io.Discard, plain); rest != nil || err != nil {
+		return index, errors.Join(err, rest)
 	}
-	if _, err := io.Copy(io.Discard, file); err != nil { // the verdict on the whole file comes with its end
+	if _, err := io.Copy(io.Discard, buffered); err != nil { // the verdict on the whole file comes with its end
 		return index, err
 	}
 	data, err := content.ReadBlob(ctx, cs, target)
@@ -136,7 +164,7 @@ func (r *Runtime) importArchive(ctx context.Context, layout *Layout, image Image
 		return index, err
 	}
 	if err := json.Unmarshal(data, &index); err != nil {
-		return index, fmt.Errorf("%s: list of images: %w", image.archive.Path, err)
+		return index, fmt.Errorf("list of images: %w", err)
 	}
 	return index, nil
 }

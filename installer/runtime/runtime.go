@@ -43,8 +43,8 @@ const (
 	parallelBlobs = 8
 )
 
-// pinned keeps the kubelet's garbage collection from an image that an airgapped node could not pull again.
-var pinned = map[string]string{"io.cri-containerd.pinned": "pinned"}
+// pinLabel keeps the kubelet's garbage collection from an image that an airgapped node could not pull again.
+const pinLabel, pin = "io.cri-containerd.pinned", "pinned"
 
 // Runtime is a connection to containerd.
 type Runtime struct {
@@ -131,14 +131,14 @@ func (r *Runtime) Load(ctx context.Context, layout *Layout, progress func(ref st
 	return result, nil
 }
 
-// present says whether an image is there under its names, complete and unpacked.
+// present says whether an image is there under its names, pinned, complete and unpacked.
 func (r *Runtime) present(ctx context.Context, image Image) (bool, error) {
 	if image.archive.Path != "" {
 		return r.archivePresent(ctx, image)
 	}
 	for _, name := range image.names() {
 		record, err := r.client.ImageService().Get(ctx, name)
-		if errdefs.IsNotFound(err) || err == nil && record.Target.Digest != image.Target.Digest {
+		if errdefs.IsNotFound(err) || err == nil && (record.Target.Digest != image.Target.Digest || record.Labels[pinLabel] != pin) {
 			return false, nil
 		}
 		if err != nil {
@@ -182,7 +182,7 @@ func (r *Runtime) load(ctx context.Context, layout *Layout, image Image, blobs *
 		return fmt.Errorf("unpack: %w", err)
 	}
 	for _, name := range image.names() {
-		if err := r.name(ctx, images.Image{Name: name, Target: image.Target, Labels: pinned}); err != nil {
+		if err := r.name(ctx, images.Image{Name: name, Target: image.Target, Labels: map[string]string{pinLabel: pin}}); err != nil {
 			return err
 		}
 	}

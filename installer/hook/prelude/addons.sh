@@ -18,23 +18,13 @@ addon_fetch() {
 # addon_load NAME VERSION: brings its images into containerd.
 addon_load() { load_images "$DIR/addons/$1/$2/images"; }
 
-# load_images DIR: the images of an add-on are read from the bundle; others from files.
+# load_images DIR: the images of an add-on are read from the bundle; others from files. A folder that is not there has none.
 load_images() {
-    local sealift_reply sealift_file
-    local -a sealift_files
+    local sealift_reply
     sealift_absolute "$1"
-    if [[ $sealift_reply == "$DIR"/addons/*/*/images ]]; then
-        sealift_ask load-images "${sealift_reply#"$DIR"/}"
-        return
+    if [ -d "$sealift_reply" ] || [[ $sealift_reply == "$DIR"/addons/*/*/images ]]; then
+        sealift_ask load-images "$sealift_reply"
     fi
-    [ -d "$sealift_reply" ] || return 0
-    mapfile -d '' -t sealift_files < <(find "$sealift_reply" -type f -print0)
-    for sealift_file in "${sealift_files[@]}"; do
-        case $sealift_file in
-        *.gz) (set -o pipefail && gunzip -c "$sealift_file" | ctr --namespace k8s.io images import -) ;;
-        *) ctr --namespace k8s.io images import "$sealift_file" ;;
-        esac
-    done
 }
 
 # sealift_is_function NAME: there may be a program of that name, such as containerd.

@@ -13,13 +13,23 @@ sealift_once() {
     "$@"
 }
 
+# sealift_uptime: sets sealift_reply to the seconds since the host started, which go on evenly when its clock is set. SECONDS does
+# not, and hooks may set it themselves.
+sealift_uptime() {
+    read -r sealift_reply _ </proc/uptime
+    sealift_reply=${sealift_reply%.*}
+}
+
 # spinner_until SECONDS COMMAND [ARG…]: runs a command each second until it succeeds; status 1 after SECONDS. -1 or nothing
 # is without a limit of its own.
 spinner_until() {
-    local sealift_limit=${1:--1} sealift_begin=$SECONDS
+    local sealift_limit=${1:--1} sealift_begin sealift_reply
     shift
+    sealift_uptime
+    sealift_begin=$sealift_reply
     until sealift_once "$@"; do
-        if [ "$sealift_limit" -ge 0 ] && [ $((SECONDS - sealift_begin)) -ge "$sealift_limit" ]; then
+        sealift_uptime
+        if [ "$sealift_limit" -ge 0 ] && [ $((sealift_reply - sealift_begin)) -ge "$sealift_limit" ]; then
             return 1
         fi
         sleep 1
