@@ -1,9 +1,9 @@
 package hostpkg
 
 import (
+	"archive/tar"
 	"bytes"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -12,9 +12,9 @@ import (
 	"strings"
 
 	"pault.ag/go/debian/control"
-	"pault.ag/go/debian/deb"
 
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/debfile"
 	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
 )
@@ -78,42 +78,27 @@ func controlOf(c *cache.Cache, r Resolved) (*control.Paragraph, error) {
 		return nil, err
 	}
 	defer f.Close()
-	members, err := deb.LoadAr(f)
+	files, closer, err := debfile.Open(f, debfile.Control)
 	if err != nil {
-		return nil, fmt.Errorf("not a package file: %w", err)
+		return nil, err
 	}
-	for {
-		member, err := members.Next()
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("not a package file: it has no control archive")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("not a package file: %w", err)
-		}
-		if strings.HasPrefix(member.Name, "control.tar") {
-			return controlFile(member)
-		}
-	}
+	defer closer.Close()
+	return controlFile(files)
 }
 
 // maxControl bounds a control file, in bytes; the largest in Debian has some ten thousand.
 const maxControl = 1 << 20
 
-func controlFile(member *deb.ArEntry) (*control.Paragraph, error) {
-	tar, closer, err := member.Tarfile()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", member.Name, err)
-	}
-	defer closer.Close()
+func controlFile(files *tar.Reader) (*control.Paragraph, error) {
 	for {
-		header, err := tar.Next()
+		header, err := files.Next()
 		if err != nil {
-			return nil, fmt.Errorf("%s has no control file: %w", member.Name, err)
+			return nil, fmt.Errorf("%s has no control file: %w", debfile.Control, err)
 		}
 		if path.Clean(header.Name) != "control" {
 			continue
 		}
-		paragraphs, err := control.NewParagraphReader(io.LimitReader(tar, maxControl), nil)
+		paragraphs, err := control.NewParagraphReader(io.LimitReader(files, maxControl), nil)
 		if err != nil {
 			return nil, fmt.Errorf("read the control file: %w", err)
 		}

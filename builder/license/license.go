@@ -11,8 +11,7 @@ import (
 	"path"
 	"strings"
 
-	"pault.ag/go/debian/deb"
-
+	"github.com/sealift/sealift/builder/debfile"
 	"github.com/sealift/sealift/builder/hostpkg/repodata"
 )
 
@@ -34,28 +33,9 @@ func OfRPM(r io.Reader) ([]string, error) {
 // OfDeb reads the names of licenses in the copyright file of a Debian package, each once and in order. It is empty when
 // the package has none, has only a link to another's, or has one that is written for people.
 func OfDeb(ctx context.Context, r io.ReaderAt) ([]string, error) {
-	members, err := deb.LoadAr(r)
+	files, closer, err := debfile.Open(r, debfile.Data)
 	if err != nil {
-		return nil, fmt.Errorf("not a package file: %w", err)
-	}
-	for {
-		member, err := members.Next()
-		if errors.Is(err, io.EOF) {
-			return nil, errors.New("not a package file: it has no data archive")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("not a package file: %w", err)
-		}
-		if strings.HasPrefix(member.Name, "data.tar") {
-			return inData(ctx, member)
-		}
-	}
-}
-
-func inData(ctx context.Context, member *deb.ArEntry) ([]string, error) {
-	files, closer, err := member.Tarfile()
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", member.Name, err)
+		return nil, err
 	}
 	defer closer.Close()
 	for {
@@ -67,7 +47,7 @@ func inData(ctx context.Context, member *deb.ArEntry) ([]string, error) {
 			return nil, nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", member.Name, err)
+			return nil, fmt.Errorf("read %s: %w", debfile.Data, err)
 		}
 		name := path.Join("/", header.Name)
 		if !strings.HasPrefix(name, "/usr/share/doc/") || path.Base(name) != "copyright" || !header.FileInfo().Mode().IsRegular() {
