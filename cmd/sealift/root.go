@@ -154,8 +154,8 @@ func (a *app) groups() []group {
 		}},
 		{"carry", "Carry them:", []*cobra.Command{a.specCommand(), a.bundleCommand(), a.serveCommand()}},
 		{"install", "Install a node:", []*cobra.Command{
-			a.preflightCommand(), a.installCommand(), a.joinCommand(), a.tokenCommand(), a.nodeCommand(), a.imagesCommand(), a.statusCommand(), a.journalCommand(),
-			a.supportBundleCommand(), a.resetCommand(),
+			a.preflightCommand(), a.installCommand(), a.tokenCommand(), a.joinCommand(), a.statusCommand(), a.journalCommand(),
+			a.supportBundleCommand(), a.imagesCommand(), a.nodeCommand(), a.resetCommand(),
 		}},
 		{"keep", "Keep a cluster right:", []*cobra.Command{a.applyCommand(), a.channelCommand()}},
 		{"", "", []*cobra.Command{a.hookCommand(), a.testgridCommand(), a.versionCommand()}},
