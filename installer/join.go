@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/preflight"
@@ -159,91 +156,4 @@ func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 
 func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {
 	return nil, cluster.WaitNode(ctx, i.facts.Hostname, i.log)
-}
-
-// balancer adds the step for the API on this host, unless the cluster has a load balancer.
-func (p *planner) balancer() {
-	if p.hooks.variables["KUBERNETES_API_ENDPOINT"] != localEndpoint {
-		return
-	}
-	p.add(lifecycle.Step{ID: balancerStep, Phase: lifecycle.PreInit, Title: "reach the API on this host at " + localEndpoint, Timeout: shortTime,
-		Inputs: lifecycle.Digest(balancerUnit(p.options.Root)), Run: p.startBalancer})
-}
-
-func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
-	servers := []string{netJoin(i.hooks.variables["PRIVATE_ADDRESS"], 6443)}
-	if i.Joins() {
-		servers = i.options.Join.Cluster.APIServers
-	}
-	if err := balancer.WriteList(apiServersFile(i.options.Root), servers); err != nil {
-		return nil, err
-	}
-	return nil, i.startUnit(ctx, "sealift-api.service", balancerUnit(i.options.Root))
-}
-
-func apiServersFile(root string) string { return filepath.Join(StateDir(root), "api-servers") }
-
-// startUnit installs a service of sealift itself.
-func (i *Install) startUnit(ctx context.Context, name, text string) error {
-	if err := atomicfile.Write(filepath.Join("/etc/systemd/system", name), []byte(text)); err != nil {
-		return err
-	}
-	for _, args := range [][]string{{"daemon-reload"}, {"enable", name}, {"restart", name}} {
-		if err := host.Command(ctx, i.log, "systemctl", args...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func balancerUnit(root string) string {
-	return unit("the Kubernetes API of the cluster, on this node", "balance", root)
-}
-
-func shareUnit(root string) string {
-	return unit("files for hosts that join the cluster", "share", root)
-}
-
-func unit(description, command, root string) string {
-	return fmt.Sprintf(`[Unit]
-Description=Sealift: %s
-After=network-online.target containerd.service
-Wants=network-online.target
-
-[Service]
-ExecStart=%s node %s --root %q
-Restart=always
-RestartSec=2
-NoNewPrivileges=yes
-
-[Install]
-WantedBy=multi-user.target
-`, description, installedBinary, command, root)
-}
-
-// share adds the step by which hosts that join can take their files from this one.
-func (p *planner) share() {
-	p.add(lifecycle.Step{ID: "node/share", Phase: lifecycle.Install, Title: "serve hosts that join", Timeout: shortTime,
-		Inputs: lifecycle.Digest(p.archive.Digest, shareUnit(p.options.Root), p.spec.AddOns), Run: p.startShare, Beside: true})
-}
-
-func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
-	index, sig := i.archive.Raw()
-	text, err := i.spec.Canonical()
-	if err != nil {
-		return nil, err
-	}
-	for name, data := range map[string][]byte{"index.json": index, "index.json.sig": sig, filepath.Join("state", effectiveInstaller): text} {
-		if len(data) == 0 {
-			continue
-		}
-		// an Installer may have secrets
-		if err := atomicfile.WriteMode(filepath.Join(i.options.Root, name), 0o600, data); err != nil {
-			return nil, err
-		}
-	}
-	if err := i.extractRoot(ctx); err != nil {
-		return nil, err
-	}
-	return nil, i.startUnit(ctx, "sealift-node.service", shareUnit(i.options.Root))
 }

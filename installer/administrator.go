@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,33 +18,18 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
 )
 
 const (
 	pkiDir = "/etc/kubernetes/pki"
-	// effectiveInstaller is the Installer as it was installed: that of the bundle with what was asked for on the command line.
-	effectiveInstaller = "installer.yaml"
+	// apiServerManifest is what kubeadm writes on a control plane, and nowhere else.
+	apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 )
-
-// extractRoot brings what lies at the root of the bundle and goes with its index.
-func (i *Install) extractRoot(ctx context.Context) error {
-	root, err := os.OpenRoot(i.options.Root)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.InstallerName }), i.keepProgram(ctx))
-}
-
-// apiServerManifest is what kubeadm writes on a control plane, and nowhere else.
-const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
 // advertised finds this control plane's own address in it.
 var advertised = regexp.MustCompile(`(?m)advertise-address\.endpoint:\s*"?([^\s"]+)`)
@@ -157,77 +141,4 @@ func (a Administrator) Remains(ctx context.Context, node string) (*cluster.Remai
 		return nil, errors.Join(fmt.Errorf("node %s is this host; it leaves the cluster with 'sealift reset'", node), err)
 	}
 	return cluster.FindRemains(ctx, a.Client, node)
-}
-
-// Share serves hosts that join, until ctx ends.
-func Share(ctx context.Context, root string, log *slog.Logger) error {
-	admin, err := AsAdministrator()
-	if err != nil {
-		return err
-	}
-	authority, err := share.ReadAuthority(pkiDir)
-	if err != nil {
-		return err
-	}
-	script, err := admin.script()
-	if err != nil {
-		return err
-	}
-	r, err := runtime.Connect(ctx, runtime.Socket)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	s := &share.Server{
-		Root: root, Binary: installedBinary, Script: script.Text, Log: log,
-		Blobs: func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
-		Authorize: func(ctx context.Context, whole string) error {
-			err := token.Verify(ctx, admin.Client, whole)
-			if errors.Is(err, token.ErrUnknown) {
-				return share.ErrToken
-			}
-			return err
-		},
-		Cluster: func(ctx context.Context) (share.Cluster, error) {
-			c, err := admin.Cluster(ctx)
-			if err != nil {
-				return c, err
-			}
-			text, err := os.ReadFile(filepath.Join(StateDir(root), effectiveInstaller))
-			c.Installer = string(text)
-			return c, err
-		},
-	}
-	hostname, err := os.Hostname()
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", share.Address(admin.Address))
-	if err != nil {
-		return err
-	}
-	return share.Serve(ctx, share.Mixed(l, authority.TLS(admin.Address, hostname)), s.Handler())
-}
-
-// Balance gives this host an address of the API that works while any control plane does, until ctx ends.
-func Balance(ctx context.Context, root string, log *slog.Logger) error {
-	file := apiServersFile(root)
-	known, err := balancer.ReadList(file)
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", localEndpoint)
-	if err != nil {
-		return err
-	}
-	b := &balancer.Balancer{Log: log}
-	b.Set(ctx, known)
-	go b.Follow(ctx, file, func(ctx context.Context) ([]string, error) {
-		client, err := clientOf(cluster.KubeletKubeconfig) // made anew: it comes late, and its certificate changes
-		if err != nil {
-			return nil, err
-		}
-		return balancer.Discover(ctx, client)
-	})
-	return b.Serve(ctx, l)
 }
