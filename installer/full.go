@@ -62,9 +62,9 @@ func fullDisks(paths []string, needs []preflight.Space, known bool) (full []stri
 		if free >= fullBelow && (!known || free >= needed[disk]) {
 			continue
 		}
-		line := fmt.Sprintf("%s has %d MB free", path, free/1e6)
+		line := fmt.Sprintf("%s has %s free", path, preflight.Size(free))
 		if needed[disk] > 0 {
-			line += fmt.Sprintf(", and what is to come needs %d MB", needed[disk]/1e6)
+			line += ", and what is to come needs " + preflight.Size(needed[disk])
 		}
 		full = append(full, line)
 	}

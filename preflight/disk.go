@@ -34,15 +34,15 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 		d := demands[id]
 		paths := strings.Join(d.paths, ", ")
 		if d.need > d.Free {
-			r.Failf("free "+size(d.need-d.Free)+", or mount a larger disk there", "%s: %s needed, %s free", paths, size(d.need), size(d.Free))
+			r.Failf("free "+Size(d.need-d.Free)+", or mount a larger disk there", "%s: %s needed, %s free", paths, Size(d.need), Size(d.Free))
 			continue
 		}
-		r.Passf("%s: %s needed, %s free", paths, size(d.need), size(d.Free))
+		r.Passf("%s: %s needed, %s free", paths, Size(d.need), Size(d.Free))
 	}
 }
 
-// size prints a size in the decimal units that disks are sold in.
-func size(n uint64) string {
+// Size is a number of bytes in the decimal units that disks are sold in.
+func Size(n uint64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	value, unit := float64(n), 0
 	for value >= 1000 && unit < len(units)-1 {
