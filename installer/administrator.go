@@ -15,7 +15,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/balancer"
@@ -62,7 +61,7 @@ func AsAdministrator() (Administrator, error) {
 }
 
 func clientOf(kubeconfig string) (clientset.Interface, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	config, err := cluster.Config(kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -193,7 +193,8 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 
 // checkedFields are those, besides versions, of which sealift makes something itself: it refuses what nothing can be made of.
 func checkedFields() []string {
-	return []string{"kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.serviceCIDR", "kubernetes.serviceCidrRange", "flannel.podCIDR", "flannel.podCIDRRange",
+	return []string{"kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.containerLogMaxSize",
+		"kubernetes.evictionThresholdResources", "kubernetes.systemReservedResources", "kubernetes.serviceCIDR", "kubernetes.serviceCidrRange", "flannel.podCIDR", "flannel.podCIDRRange",
 		"weave.podCidrRange", "antrea.podCidrRange"}
 }
 

@@ -39,6 +39,7 @@ func SharedInstaller(c share.Cluster) (*spec.Installer, error) {
 	own := s.Section("kurl").Options
 	delete(own, "privateAddress")
 	delete(own, "publicAddress")
+	delete(own, "hostnameCheck")
 	return s, nil
 }
 

@@ -64,7 +64,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	var specs []preflight.Specification
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
-		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address})
+		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.demands})
 		if specs, failed, err = i.preflights(ctx); err != nil {
 			return preflight.Record{}, err
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/spec"
 )
 
 // variables are what hooks see before any of them ran: the spec's options, then what the host is. Whatever an Installer says,
@@ -35,6 +36,9 @@ func (i *Install) variables() map[string]string {
 		"SEALIFT_CGROUP_DRIVER":   i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
 	} {
 		vars[name] = value
+	}
+	if i.spec.APIVersion == spec.KurlAPIVersion && vars["USE_STANDARD_PORT_RANGE"] == "" {
+		vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
 	}
 	maps.Copy(vars, i.joinVariables())
 	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {

@@ -103,14 +103,14 @@ func TestJoinWantsTheLoadBalancerOfTheCluster(t *testing.T) {
 }
 
 func TestJoinTakesNoAddressFromTheFirstNode(t *testing.T) {
-	cluster := share.Cluster{Installer: "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n  kurl: {privateAddress: 10.0.0.1, publicAddress: 1.2.3.4, skipSystemPackageInstall: true}\n"}
+	cluster := share.Cluster{Installer: "apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec:\n  kurl: {privateAddress: 10.0.0.1, publicAddress: 1.2.3.4, hostnameCheck: first, skipSystemPackageInstall: true}\n"}
 	for words, want := range map[string]any{"": nil, "private-address=10.0.0.4": "10.0.0.4"} {
 		got, err := (&joinOptions{words: strings.Fields(words)}).installer(cluster)
 		if err != nil {
 			t.Fatal(err)
 		}
 		options := got.Section("kurl").Options
-		if options["privateAddress"] != want || options["publicAddress"] != nil || options["skipSystemPackageInstall"] != true {
+		if options["privateAddress"] != want || options["publicAddress"] != nil || options["hostnameCheck"] != nil || options["skipSystemPackageInstall"] != true {
 			t.Errorf("with %q: %v", words, options)
 		}
 	}

@@ -69,7 +69,11 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return run(ctx, k.Output, "kubeadm", "init", "--config", name, "--skip-token-print")
+	args := []string{"init", "--config", name, "--skip-token-print"}
+	if ignored := k.Variables["KUBERNETES_INIT_IGNORE_PREFLIGHT_ERRORS"]; ignored != "" {
+		args = append(args, "--ignore-preflight-errors="+ignored)
+	}
+	return run(ctx, k.Output, "kubeadm", args...)
 }
 
 // hollow says whether a folder has a file without content: those that kubeadm was writing when the power was lost.
@@ -96,7 +100,7 @@ func run(ctx context.Context, output io.Writer, program string, args ...string) 
 	var said tail.Buffer
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.Env = environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or the next install would meet it at work
 	runtime.LockOSThread()                                             // the signal comes when this thread ends
 	defer runtime.UnlockOSThread()
@@ -119,6 +123,13 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 	patches, err := copyPatches(filepath.Join(k.Work, kind+"-patches"), filepath.Join(dir, "patches"))
 	if err != nil {
 		return nil, err
+	}
+	options, err := k.writeOptions(kind, filepath.Join(dir, "patches"))
+	if err != nil {
+		return nil, err
+	}
+	if options != "" {
+		patches = slices.Insert(patches, 0, map[string]string{"path": "patches/" + options})
 	}
 	top := map[string]any{"resources": []string{"base"}, "patches": patches}
 	data, err := yaml.Marshal(top)

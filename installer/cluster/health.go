@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/kube"
 )
@@ -48,9 +47,9 @@ func NewView() (*View, error) {
 		} else if !there {
 			continue
 		}
-		config, err := clientcmd.BuildConfigFromFlags("", file)
+		config, err := Config(file)
 		if err != nil {
-			return nil, fmt.Errorf("read %s: %w", file, err)
+			return nil, err
 		}
 		return ViewOf(config, file == KubeletKubeconfig)
 	}

@@ -159,6 +159,7 @@ func exists(name string) (bool, error) {
 // kubectl gives what kubectl prints.
 func kubectl(ctx context.Context, kubeconfig string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "kubectl", append([]string{"--kubeconfig=" + kubeconfig}, args...)...)
+	cmd.Env = environment()
 	var said tail.Buffer
 	cmd.Stderr = &said
 	out, err := cmd.Output()

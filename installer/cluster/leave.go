@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/balancer"
 )
@@ -61,11 +60,11 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 		if _, err := os.Stat(file); err != nil {
 			continue
 		}
-		config, err := clientcmd.BuildConfigFromFlags("", file)
-		if err == nil {
-			err = rest.LoadTLSFiles(config) // the files go before the node's last request
-		}
+		config, err := Config(file)
 		if err != nil {
+			return nil, err
+		}
+		if err := rest.LoadTLSFiles(config); err != nil { // the files go before the node's last request
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		config.Timeout = askTimeout

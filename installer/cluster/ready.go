@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/kube"
 )
@@ -55,9 +54,9 @@ func waitFor(ctx context.Context, engine *kube.Engine, objects []*unstructured.U
 
 // administrator is the engine with the rights that kubeadm leaves on a control plane.
 func administrator() (*kube.Engine, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", AdminKubeconfig)
+	config, err := Config(AdminKubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", AdminKubeconfig, err)
+		return nil, err
 	}
 	return kube.New(config, kube.Options{})
 }

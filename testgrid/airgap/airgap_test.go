@@ -77,6 +77,10 @@ func cluster(n node) {
 	if got := n.must(kubectl + "get nodes --no-headers"); !strings.Contains(got, " Ready ") {
 		n.t.Errorf("nodes: %s", got)
 	}
+	if got := n.must(kubectl + "get --raw /api/v1/nodes/" + n.Name() + "/proxy/configz"); !strings.Contains(got, `"maxPods":60,`) ||
+		!strings.Contains(got, `"containerLogMaxSize":"5Mi"`) || !strings.Contains(got, `"systemReserved":{"memory":"100Mi"}`) {
+		n.t.Errorf("the kubelet is not set up as the Installer says: %s", got)
+	}
 	app, err := os.ReadFile("../demo/app.yaml")
 	if err != nil {
 		n.t.Fatal(err)

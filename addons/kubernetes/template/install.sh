@@ -73,9 +73,9 @@ kubernetes_patches() {
     fi
     cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$join/"
     # CoreDNS does not start without a server to forward to; this address (RFC 5737) belongs to nobody
-    if ! grep -qs '^nameserver' /etc/resolv.conf; then
+    if [ -n "$NAMESERVER" ] || ! grep -qs '^nameserver' /etc/resolv.conf; then
         KUBERNETES_RESOLV_CONF=$DIR/resolv.conf
-        echo 'nameserver 192.0.2.1' >"$KUBERNETES_RESOLV_CONF"
+        echo "nameserver ${NAMESERVER:-192.0.2.1}" >"$KUBERNETES_RESOLV_CONF"
         cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$patches/"
     fi
     # kube-proxy would raise the limit of tracked connections, which only the machine itself may do

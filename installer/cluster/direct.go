@@ -1,0 +1,34 @@
+package cluster
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Config reads the credentials for the API of this node's own cluster. No proxy is on the way there, whatever the environment of
+// whoever installs has for the way outside.
+func Config(kubeconfig string) (*rest.Config, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", kubeconfig, err)
+	}
+	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // as net/http has it for none
+	return config, nil
+}
+
+// environment is that of programs which talk to the cluster alone. kubeadm would also write the proxies that it finds into the
+// manifests of the control plane, which then looks for webhooks behind them.
+func environment() []string {
+	own := slices.DeleteFunc(os.Environ(), func(variable string) bool {
+		name, _, _ := strings.Cut(variable, "=")
+		return strings.HasSuffix(strings.ToLower(name), "_proxy")
+	})
+	return append(own, "LC_ALL=C.UTF-8")
+}

@@ -1,0 +1,146 @@
+package cluster
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"sigs.k8s.io/yaml"
+)
+
+// optionsPatch is the first of the patches, so that those of add-ons go over it.
+const optionsPatch = "0-options.yaml"
+
+// CheckOptions refuses options of the Installer, as variables, of which no configuration can be made (kURL §2.1).
+func CheckOptions(variables map[string]string) error {
+	_, err := kubeletOptions(variables)
+	return err
+}
+
+// kubeletOptions are what the Installer says of every kubelet, as its configuration has it.
+func kubeletOptions(variables map[string]string) (map[string]any, error) {
+	config := map[string]any{}
+	for name, key := range map[string]string{"KUBERNETES_MAX_PODS_PER_NODE": "maxPods", "CONTAINER_LOG_MAX_FILES": "containerLogMaxFiles"} {
+		text := variables[name]
+		if text == "" {
+			continue
+		}
+		number, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || number < 1 {
+			return nil, fmt.Errorf("the Installer's %s is %q, no number of at least 1", name, text)
+		}
+		config[key] = number
+	}
+	if size := variables["CONTAINER_LOG_MAX_SIZE"]; size != "" {
+		if q, err := resource.ParseQuantity(size); err != nil || q.Sign() <= 0 {
+			return nil, fmt.Errorf("the Installer's kubernetes.containerLogMaxSize is %q, no size such as 10Mi", size)
+		}
+		config["containerLogMaxSize"] = size
+	}
+	for name, option := range map[string][2]string{
+		"EVICTION_THRESHOLD": {"evictionThresholdResources", "evictionHard"}, "SYSTEM_RESERVED": {"systemReservedResources", "systemReserved"},
+	} {
+		if variables[name] == "" {
+			continue
+		}
+		amounts := map[string]string{}
+		if err := yaml.UnmarshalStrict([]byte(variables[name]), &amounts); err != nil {
+			return nil, fmt.Errorf(`the Installer's kubernetes.%s is no list such as {"memory": "1Gi"}: %w`, option[0], err)
+		}
+		config[option[1]] = amounts
+	}
+	if variables["KUBE_RESERVED"] == "1" {
+		memory, err := hostMemory()
+		if err != nil {
+			return nil, err
+		}
+		config["kubeReserved"] = reserved(runtime.NumCPU(), memory)
+	}
+	return config, nil
+}
+
+func hostMemory() (bytes uint64, err error) {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0, fmt.Errorf("how much memory the host has: %w", err)
+	}
+	return info.Totalram * uint64(info.Unit), nil
+}
+
+// band is a part of what a host has up to a bound, in thousandths.
+type band struct{ upTo, thousandths uint64 }
+
+// reserved is what the kubelet keeps for itself and the container runtime: the first processors and gigabytes give the most, as the
+// makers of managed clusters have found.
+func reserved(cpus int, memory uint64) map[string]string {
+	const gigabyte = 1 << 30
+	milli := parts(uint64(cpus)*1000, band{1000, 60}, band{2000, 10}, band{4000, 5}, band{1 << 62, 2})
+	bytes := parts(memory, band{4 * gigabyte, 250}, band{8 * gigabyte, 200}, band{16 * gigabyte, 100}, band{128 * gigabyte, 60}, band{1 << 62, 20})
+	return map[string]string{"cpu": fmt.Sprintf("%dm", milli), "memory": fmt.Sprintf("%dMi", bytes>>20), "ephemeral-storage": "1Gi"}
+}
+
+func parts(all uint64, bands ...band) (sum uint64) {
+	var below uint64
+	for _, b := range bands {
+		sum += (min(all, b.upTo) - min(all, below)) * b.thousandths / 1000
+		below = b.upTo
+	}
+	return sum
+}
+
+// NodePorts is the variable with the range of ports that Services may have on every node; empty for that of Kubernetes.
+const NodePorts = "SEALIFT_NODE_PORTS"
+
+// apiServerOptions are what the Installer says of the API server. Its certificate is good for the address by which the node is
+// reached from outside, too; kubeadm has the load balancer from the endpoint.
+func (k Kubeadm) apiServerOptions() map[string]any {
+	options := map[string]any{}
+	if public := k.Variables["PUBLIC_ADDRESS"]; public != "" {
+		if host, _, err := net.SplitHostPort(public); err == nil {
+			public = host
+		}
+		options["certSANs"] = []string{public}
+	}
+	if ports := k.Variables[NodePorts]; ports != "" {
+		options["extraArgs"] = []map[string]string{{"name": "service-node-port-range", "value": ports}}
+	}
+	return options
+}
+
+// writeOptions writes what the Installer says as a patch of the configuration, init or join, and names the file; "" where it says
+// nothing.
+func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
+	config, err := kubeletOptions(k.Variables)
+	if err != nil {
+		return "", err
+	}
+	var documents []string
+	add := func(apiVersion, kind, name string, fields map[string]any) error {
+		if len(fields) == 0 {
+			return nil
+		}
+		fields["apiVersion"], fields["kind"], fields["metadata"] = apiVersion, kind, map[string]string{"name": name}
+		data, err := json.Marshal(fields)
+		documents = append(documents, string(data))
+		return err
+	}
+	if err := add("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration", "kubelet-configuration", config); err != nil {
+		return "", err
+	}
+	if server := k.apiServerOptions(); kind == "init" && len(server) > 0 {
+		if err := add("kubeadm.k8s.io/v1beta4", "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
+			return "", err
+		}
+	}
+	if len(documents) == 0 {
+		return "", nil
+	}
+	return optionsPatch, os.WriteFile(filepath.Join(dir, optionsPatch), []byte(strings.Join(documents, "\n---\n")), 0o600)
+}

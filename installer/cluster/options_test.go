@@ -1,0 +1,84 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
+	options := map[string]string{
+		"KUBERNETES_MAX_PODS_PER_NODE": "42", "CONTAINER_LOG_MAX_FILES": "3", "CONTAINER_LOG_MAX_SIZE": "5Mi",
+		"EVICTION_THRESHOLD": `{"nodefs.available": "7%"}`, "SYSTEM_RESERVED": "{cpu: 500m, memory: 1Gi}", "KUBE_RESERVED": "1",
+		"PUBLIC_ADDRESS": "203.0.113.5", NodePorts: "80-60000",
+	}
+	k := work(t, map[string]string{"other.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmetadata:\n  name: kubelet-configuration\ncontainerLogMaxFiles: 9\n"})
+	for name, value := range options {
+		k.Variables[name] = value
+	}
+	first, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofKubelet := []string{"maxPods: 42\n", "containerLogMaxSize: 5Mi\n", "nodefs.available: 7%\n", "systemReserved:\n  cpu: 500m\n  memory: 1Gi\n", "kubeReserved:\n  cpu: "}
+	for _, want := range append(ofKubelet,
+		"containerLogMaxFiles: 9\n", // an add-on's patch goes over it
+		"memory.available: 100Mi\n", // of the other thresholds those of the add-on stay
+		"certSANs:\n  - 203.0.113.5\n", "extraArgs:\n  - name: service-node-port-range\n    value: 80-60000\n",
+	) {
+		if !strings.Contains(first, want) {
+			t.Errorf("no %q in\n%s", want, first)
+		}
+	}
+	if err := k.writeJoinConfig(filepath.Join(k.Work, "kubeadm-join.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	joined, err := os.ReadFile(filepath.Join(k.Work, "patches/kubeletconfiguration+merge.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range append(ofKubelet, "containerLogMaxFiles: 3\n") {
+		if !strings.Contains(string(joined), want) {
+			t.Errorf("no %q for a node that joins in\n%s", want, joined)
+		}
+	}
+}
+
+func TestOptionsThatNoKubeletTakesAreRefused(t *testing.T) {
+	for name, values := range map[string][]string{
+		"KUBERNETES_MAX_PODS_PER_NODE": {"many", "0", "-1", "99999999999"},
+		"CONTAINER_LOG_MAX_SIZE":       {"large", "0", "-1Mi", "5Mi\nevil: true"},
+		"EVICTION_THRESHOLD":           {"10%", "[a]", "{memory.available: {a: b}}", "{a: b, a: c}"},
+		"SYSTEM_RESERVED":              {"memory", "{memory: [1Gi]}"},
+	} {
+		for _, value := range values {
+			if err := CheckOptions(map[string]string{name: value}); err == nil || !strings.Contains(err.Error(), "the Installer's ") {
+				t.Errorf("%s=%q: %v", name, value, err)
+			}
+		}
+	}
+	if err := CheckOptions(map[string]string{"KUBERNETES_MAX_PODS_PER_NODE": "", "KUBE_RESERVED": ""}); err != nil {
+		t.Errorf("without any: %v", err)
+	}
+}
+
+func TestReservedIsMoreOfTheFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		cpus        int
+		memory      uint64 // GiB
+		cpu, wanted string
+	}{
+		"a small host":  {1, 2, "60m", "512Mi"},
+		"two and four":  {2, 4, "70m", "1024Mi"},
+		"four and 16":   {4, 16, "80m", "2662Mi"},
+		"a large host":  {16, 256, "104m", "12165Mi"},
+		"a narrow host": {8, 8, "88m", "1843Mi"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := reserved(row.cpus, row.memory<<30); got["cpu"] != row.cpu || got["memory"] != row.wanted {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package installer
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// idleOptions are those of kURL's Installer that change nothing here, with what does what they are for.
+func idleOptions() map[string]string {
+	return map[string]string{
+		"kubernetes.cisCompliance":                "set by hand what your benchmark asks for",
+		"kubernetes.bootstrapToken":               "make tokens with 'sealift token create'",
+		"kubernetes.bootstrapTokenTTL":            "make tokens with 'sealift token create --ttl'",
+		"kubernetes.loadBalancerUseFirstPrimary":  "every node has a balancer of its own",
+		"kubernetes.upgradeIgnorePreflightErrors": "leave it out",
+		"ekco.enableInternalLoadBalancer":         "every node has a balancer of its own",
+		"kurl.installerVersion":                   "leave it out",
+		"kurl.licenseURL":                         "show the license where the bundle is handed over",
+		"helm.helmfileSpec":                       "make an add-on of the charts",
+		"helm.additionalImages":                   "name the images in the Manifest of an add-on",
+	}
+}
+
+// demands looks at what the Installer asks for that an install does not do, or does not do on this host.
+func (i *Install) demands(_ context.Context, r *preflight.Reporter) {
+	wanted := i.hooks.variables["HOSTNAME_CHECK"]
+	if wanted != "" && !strings.EqualFold(wanted, i.facts.Hostname) {
+		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, i.facts.Hostname)
+		return
+	}
+	if isTrue(i.spec.Section("kurl").Options, "ipv6") {
+		r.Refusef("leave out kurl.ipv6", "asks for a cluster with IPv6 alone, and Sealift makes those with IPv4")
+		return
+	}
+	idle := setOptions(i.spec, idleOptions())
+	if len(idle) == 0 {
+		r.Passf("all of its options have an effect")
+		return
+	}
+	r.Warnf(idleOptions()[idle[0]], "without effect: %s", strings.Join(idle, ", "))
+}
+
+// setOptions gives those options, written section.option, that an Installer sets.
+func setOptions(s *spec.Installer, names map[string]string) (set []string) {
+	for name := range names {
+		key, option, _ := strings.Cut(name, ".")
+		options := s.Section(key).Options
+		for _, a := range s.AddOns {
+			if a.Name == spec.AddOnName(key) {
+				options = a.Options
+			}
+		}
+		if value, there := options[option]; there && value != nil && value != false && value != "" {
+			set = append(set, name)
+		}
+	}
+	slices.Sort(set)
+	return set
+}

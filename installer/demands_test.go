@@ -1,0 +1,61 @@
+package installer
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// asking is an install whose Installer has a form and options.
+func asking(t *testing.T, apiVersion, options string) *Install {
+	t.Helper()
+	i := made(t, with(t, "kubernetes", ""))
+	s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: "+apiVersion+"\nkind: Installer\nspec:\n"+options))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.spec, i.facts.Hostname = s, "node-1"
+	i.hooks.variables = i.variables()
+	return i
+}
+
+func TestWhatAnInstallerAsksForInVainIsSaid(t *testing.T) {
+	for name, row := range map[string]struct {
+		options, status, message string
+	}{
+		"nothing of that kind":   {"  kubernetes: {version: 1.36.3, maxPodsPerNode: 50}\n", "pass", "have an effect"},
+		"options without one":    {"  kubernetes: {version: 1.36.3, cisCompliance: true}\n  kurl: {licenseURL: 'https://x'}\n", "warn", "without effect: kubernetes.cisCompliance, kurl.licenseURL"},
+		"an option of an app":    {"  kubernetes: {version: 1.36.3}\n  ekco: {version: 0.1.0, enableInternalLoadBalancer: true}\n", "warn", "ekco.enableInternalLoadBalancer"},
+		"options that are off":   {"  kubernetes: {version: 1.36.3, cisCompliance: false}\n  kurl: {ipv6: false}\n", "pass", ""},
+		"IPv6":                   {"  kubernetes: {version: 1.36.3}\n  kurl: {ipv6: true}\n", "fail", "IPv6"},
+		"this host":              {"  kubernetes: {version: 1.36.3}\n  kurl: {hostnameCheck: Node-1}\n", "pass", ""},
+		"another host than this": {"  kubernetes: {version: 1.36.3}\n  kurl: {hostnameCheck: node-2}\n", "fail", `is for host "node-2", and this is node-1`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := asking(t, spec.APIVersion, row.options)
+			report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "installer", Probe: i.demands}})
+			if err != nil || len(report.Results) != 1 {
+				t.Fatalf("%+v, %v", report, err)
+			}
+			if got := report.Results[0]; string(got.Status) != row.status || !strings.Contains(got.Message, row.message) || got.Status != preflight.Pass && got.Hint == "" {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func TestInstallersOfKurlHaveItsNodePorts(t *testing.T) {
+	const plain = "  kubernetes: {version: 1.36.3}\n"
+	for name, row := range map[string]struct{ form, options, want string }{
+		"of kURL":                      {spec.KurlAPIVersion, plain, "80-60000"},
+		"of kURL, which says standard": {spec.KurlAPIVersion, "  kubernetes: {version: 1.36.3, useStandardNodePortRange: true}\n", ""},
+		"of Sealift":                   {spec.APIVersion, plain, ""},
+	} {
+		if got := asking(t, row.form, row.options).variables()[cluster.NodePorts]; got != row.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
