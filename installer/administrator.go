@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
@@ -130,8 +131,26 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 		KubernetesVersion: strings.TrimPrefix(config.KubernetesVersion, "v"), Name: config.ClusterName, Endpoint: config.ControlPlaneEndpoint,
 		PodCIDR: config.Networking.PodSubnet, ServiceCIDR: config.Networking.ServiceSubnet,
 	}
-	c.APIServers, err = balancer.Discover(ctx, a.Client)
+	if c.APIServers, err = balancer.Discover(ctx, a.Client); err != nil {
+		return c, err
+	}
+	c.Ready, err = a.readyNodes(ctx)
 	return c, err
+}
+
+func (a Administrator) readyNodes(ctx context.Context) (names []string, err error) {
+	nodes, err := a.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("the nodes of the cluster: %w", err)
+	}
+	for _, n := range nodes.Items {
+		for _, c := range n.Status.Conditions {
+			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+				names = append(names, n.Name)
+			}
+		}
+	}
+	return names, nil
 }
 
 // Remains are what the cluster has of another node.

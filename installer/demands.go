@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -20,6 +21,8 @@ func idleOptions() map[string]string {
 		"ekco.enableInternalLoadBalancer":         "every node has a balancer of its own",
 		"kurl.installerVersion":                   "leave it out",
 		"kurl.licenseURL":                         "show the license where the bundle is handed over",
+		"firewalldConfig.firewalld":               "use disableFirewalld, or switch it on before the install",
+		"selinuxConfig.type":                      "set SELINUXTYPE in /etc/selinux/config",
 		"helm.helmfileSpec":                       "make an add-on of the charts",
 		"helm.additionalImages":                   "name the images in the Manifest of an add-on",
 	}
@@ -42,6 +45,26 @@ func (i *Install) demands(_ context.Context, r *preflight.Reporter) {
 		return
 	}
 	r.Warnf(idleOptions()[idle[0]], "without effect: %s", strings.Join(idle, ", "))
+}
+
+// skipsPackages says whether the Installer wants no package of the host installed (kURL §2.1).
+func (i *Install) skipsPackages() bool {
+	return i.hooks.variables["SKIP_SYSTEM_PACKAGE_INSTALL"] == "1"
+}
+
+// lackedPackages wants those that the add-ons need to be there, when none is installed.
+func (i *Install) lackedPackages(ctx context.Context, r *preflight.Reporter) {
+	there, err := host.InstalledPackages(ctx)
+	if err != nil {
+		r.Failf("see why they cannot be listed", "%v", err)
+		return
+	}
+	missing := slices.DeleteFunc(hostPackages(i.addOns, i.facts.Target()), func(name string) bool { return there[name] != "" })
+	if len(missing) > 0 {
+		r.Failf("install them, or leave out kurl.skipSystemPackageInstall", "the Installer says not to install any, and these are not there: %s", strings.Join(missing, ", "))
+		return
+	}
+	r.Passf("those that the add-ons need are there")
 }
 
 // setOptions gives those options, written section.option, that an Installer sets.

@@ -1,6 +1,8 @@
 package installer
 
 import (
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -57,5 +59,33 @@ func TestInstallersOfKurlHaveItsNodePorts(t *testing.T) {
 		if got := asking(t, row.form, row.options).variables()[cluster.NodePorts]; got != row.want {
 			t.Errorf("%s: %q", name, got)
 		}
+	}
+}
+
+func TestNoPackageIsInstalledWhereTheInstallerSaysSo(t *testing.T) {
+	const options = "  kubernetes: {version: 1.36.3}\n  kurl: {skipSystemPackageInstall: true}\n"
+	for name, row := range map[string]struct{ manifest, status, message string }{
+		"all are there":   {"apt bash\nyum bash\n", "pass", "are there"},
+		"one is missing":  {"apt bash\napt no-such-package\n", "fail", "not there: no-such-package"},
+		"none are needed": {"", "pass", "are there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i := asking(t, spec.APIVersion, options)
+			i.addOns = []addOn{with(t, "kubernetes", row.manifest)}
+			plan, err := i.makePlan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if slices.Contains(ids(plan), "node/packages") || i.targets() != nil {
+				t.Errorf("packages are installed, for %v, in %v", i.targets(), ids(plan))
+			}
+			if err := i.installNamed(t.Context(), []string{"bash"}, io.Discard); err == nil || !strings.Contains(err.Error(), "skipSystemPackageInstall") {
+				t.Errorf("a hook may install one: %v", err)
+			}
+			report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "host packages", Probe: i.lackedPackages}})
+			if err != nil || string(report.Results[0].Status) != row.status || !strings.Contains(report.Results[0].Message, row.message) {
+				t.Errorf("got %+v, %v", report, err)
+			}
+		})
 	}
 }

@@ -28,7 +28,7 @@ func (i *Install) explainFull(err error) error {
 		return errors.Join(err, needsErr)
 	}
 	told := saysFull(err)
-	full := fullDisks([]string{i.options.Root, StateDir(i.options.Root), containerdDir, "/var/lib/etcd", "/var/lib/kubelet", "/usr", "/etc", "/var/log", "/tmp", "/"}, needs.Space, told)
+	full := fullDisks([]string{i.options.Root, StateDir(i.options.Root), containerdDir, "/var/lib/etcd", "/var/lib/kubelet", "/usr", filepath.Dir(installedBinary), "/etc", "/var/log", "/tmp", "/"}, needs.Space, told)
 	switch {
 	case len(full) == 0:
 		return err

@@ -92,6 +92,9 @@ func (i *Install) checkJoin() error {
 	case i.journal.Began(joinStep):
 		return nil
 	}
+	if slices.Contains(c.Ready, i.facts.Hostname) {
+		return fmt.Errorf("the cluster has a node %s already, which is Ready; give this host a name of its own with 'hostnamectl set-hostname NAME'", i.facts.Hostname)
+	}
 	used, err := i.used()
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 	for _, step := range i.Pending() {
 		pending[step.ID] = true
 	}
-	var files, system uint64
+	var files, programs, packages uint64
 	if program, ok := i.archive.Entry(bundle.PreflightName); ok && pending["node/sealift"] {
 		files += uint64(program.Size)
 	}
@@ -79,9 +79,9 @@ func (i *Install) needs() (preflight.Needs, error) {
 				files += uint64(e.Size)
 				switch {
 				case strings.HasPrefix(e.Path, path.Join(a.info.Dir(), "assets")+"/"):
-					system += uint64(e.Size)
-				case strings.HasSuffix(e.Path, ".deb"), strings.HasSuffix(e.Path, ".rpm"):
-					system += unpackedPackage * uint64(e.Size)
+					programs += uint64(e.Size)
+				case !i.skipsPackages() && (strings.HasSuffix(e.Path, ".deb") || strings.HasSuffix(e.Path, ".rpm")):
+					packages += unpackedPackage * uint64(e.Size)
 				}
 			}
 		}
@@ -94,7 +94,8 @@ func (i *Install) needs() (preflight.Needs, error) {
 		return n, err
 	}
 	n.Space = []preflight.Space{
-		{Path: i.options.Root, Bytes: files}, {Path: "/usr", Bytes: system}, {Path: containerdDir, Bytes: i.imageSpace(uint64(images))},
+		{Path: i.options.Root, Bytes: files}, {Path: filepath.Dir(installedBinary), Bytes: programs}, {Path: "/usr", Bytes: packages},
+		{Path: containerdDir, Bytes: i.imageSpace(uint64(images))},
 	}
 	if pending[initStep] || pending[joinStep] && i.ControlPlane() {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
@@ -125,6 +126,9 @@ func (i *Install) imageSpace(all uint64) uint64 {
 
 // targets are those that every package with host packages has.
 func (i *Install) targets() []string {
+	if i.skipsPackages() {
+		return nil
+	}
 	var common []string
 	first := true
 	for _, a := range i.addOns {

@@ -197,7 +197,7 @@ func (p *planner) files() error {
 	for _, a := range p.addOns {
 		p.add(p.stepOf(a, lifecycle.PreInit, "files", "extract its files", copyTime, p.extract(a)))
 	}
-	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 {
+	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 && !p.skipsPackages() {
 		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
 			Timeout: hookTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)})
 	}

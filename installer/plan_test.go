@@ -242,6 +242,12 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	worker := made(t, with(t, "kubernetes", ""))
 	worker.options.Root = t.TempDir()
 	worker.options.Join = &Join{Cluster: share.Cluster{KubernetesVersion: "1", PodCIDR: "10.32.0.0/20", ServiceCIDR: "10.96.0.0/22"}}
+	worker.facts.Hostname = "node-1"
+	worker.options.Join.Cluster.Ready = []string{"node-1"}
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "has a node node-1 already") {
+		t.Errorf("a join under the name of another node: %v", err)
+	}
+	worker.options.Join.Cluster.Ready = []string{"node-2"}
 	worker.facts.Used = first.facts.Used
 	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.96.0.0/22") {
 		t.Errorf("a join to a cluster with the network of this host: %v", err)

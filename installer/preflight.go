@@ -65,6 +65,9 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
 		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.demands})
+		if i.skipsPackages() {
+			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
+		}
 		if specs, failed, err = i.preflights(ctx); err != nil {
 			return preflight.Record{}, err
 		}

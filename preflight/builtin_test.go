@@ -151,6 +151,14 @@ func TestBuiltin(t *testing.T) {
 		"a clock that lost its battery": {func(h *preflight.Host, _ *preflight.Needs) { h.Now = func() time.Time { return time.Unix(0, 0) } },
 			[]preflight.Result{warn("clock", "the clock says 1970-01-01; certificates made now would not be valid elsewhere", "set the clock, for instance with timedatectl set-time")}},
 
+		"a disk that nobody writes to": {func(h *preflight.Host, n *preflight.Needs) {
+			h.Disk = func(path string) (preflight.Filesystem, error) {
+				return preflight.Filesystem{ID: uint64(len(path)), Free: 30e9, ReadOnly: path != "/c"}, nil
+			}
+			n.Space = []preflight.Space{{Path: "/c", Bytes: 1e9}, {Path: "/var", Bytes: 1e9}, {Path: "/nothing"}}
+		}, []preflight.Result{pass("disk", "/c: 1.0 GB needed, 30.0 GB free"),
+			fail("disk", "/var: on a file system that is mounted read-only", "mount it for writing, for instance with 'mount -o remount,rw'"),
+			pass("disk", "/nothing: 0 B needed, 30.0 GB free")}},
 		"enough space": {nil, []preflight.Result{pass("disk", "/var/lib/containerd: 3.0 GB needed, 50.0 GB free")}},
 		"paths that share a file system and together need too much": {func(_ *preflight.Host, n *preflight.Needs) {
 			n.Space = []preflight.Space{{Path: "/a", Bytes: 30e9}, {Path: "/b", Bytes: 30e9}}

@@ -33,6 +33,10 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 	for _, id := range order {
 		d := demands[id]
 		paths := strings.Join(d.paths, ", ")
+		if d.ReadOnly && d.need > 0 {
+			r.Failf("mount it for writing, for instance with 'mount -o remount,rw'", "%s: on a file system that is mounted read-only", paths)
+			continue
+		}
 		if d.need > d.Free {
 			r.Failf("free "+Size(d.need-d.Free)+", or mount a larger disk there", "%s: %s needed, %s free", paths, Size(d.need), Size(d.Free))
 			continue

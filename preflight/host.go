@@ -39,6 +39,8 @@ type Host struct {
 type Filesystem struct {
 	ID   uint64 // equal for paths that share the space
 	Free uint64 // bytes that anyone may still write, which is what the kubelet goes by
+	// ReadOnly says that nothing can be written at all.
+	ReadOnly bool
 }
 
 // ThisHost is the machine that this process runs on. Target is for the caller to say.
@@ -80,7 +82,7 @@ func disk(path string) (Filesystem, error) {
 		if !ok {
 			return Filesystem{}, fmt.Errorf("ask for the device of %s: not told by this system", path)
 		}
-		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize)}, nil
+		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), ReadOnly: space.Flags&unix.ST_RDONLY != 0}, nil
 	}
 }
 

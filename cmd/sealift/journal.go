@@ -23,7 +23,7 @@ oldest first. The values that hooks left behind are not shown, since there may b
 		RunE: func(*cobra.Command, []string) error {
 			records, err := lifecycle.ReadJournal(installer.StateDir(root))
 			if err != nil {
-				return fmt.Errorf("read the journal: %w", err)
+				return forRoot(fmt.Errorf("read the journal: %w", err))
 			}
 			for i := range records {
 				records[i].State = nil

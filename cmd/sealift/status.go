@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -35,7 +37,7 @@ The exit code is 0 when all is well, and 1 otherwise.`,
 func (a *app) status(ctx context.Context, root, format string) error {
 	s, err := installer.ReadStatus(ctx, root)
 	if err != nil {
-		return err
+		return forRoot(err)
 	}
 	if format == "json" {
 		err = a.printJSON(s)
@@ -44,6 +46,14 @@ func (a *app) status(ctx context.Context, root, format string) error {
 	}
 	if err == nil && !s.Healthy() {
 		err = fmt.Errorf("not all is well: node %s; cluster: %s", stateText(s.State), s.Cluster)
+	}
+	return err
+}
+
+// forRoot adds to a refusal of the system what to do: what a node keeps is for root alone.
+func forRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; run the command with sudo", err)
 	}
 	return err
 }

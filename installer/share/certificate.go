@@ -96,7 +96,7 @@ func (a Authority) TLS(addresses ...string) *tls.Config {
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if current == nil || time.Until(current.Leaf.NotAfter) < renewal {
+		if current == nil || stale(current.Leaf, time.Now()) {
 			made, err := a.issue(addresses)
 			if err != nil {
 				return nil, err
@@ -105,6 +105,11 @@ func (a Authority) TLS(addresses ...string) *tls.Config {
 		}
 		return current, nil
 	}}
+}
+
+// stale says whether a certificate is to be replaced: it is about to end, or the clock was set back, so that it has yet to begin.
+func stale(leaf *x509.Certificate, now time.Time) bool {
+	return now.After(leaf.NotAfter.Add(-renewal)) || now.Before(leaf.NotBefore.Add(lateness/2))
 }
 
 func (a Authority) issue(addresses []string) (*tls.Certificate, error) {

@@ -54,12 +54,12 @@ main() {
     local binary folder owner resume code=0 options=()
     while [ $# -gt 0 ]; do
         case $1 in
-        --kubeadm-token | --cert-key)
+        --token | --kubeadm-token | --cert-key | --certificate-key)
             set -- "$1=${2-}" "${@:3}"
             continue
             ;;
-        kubeadm-token=* | --kubeadm-token=*) export SEALIFT_TOKEN=${1#*=} ;;
-        cert-key=* | --cert-key=*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
+        kubeadm-token=* | --kubeadm-token=* | --token=*) export SEALIFT_TOKEN=${1#*=} ;;
+        cert-key=* | --cert-key=* | --certificate-key=*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
         *) options+=("$1") ;;
         esac
         shift

@@ -6,6 +6,7 @@
 package share
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -32,6 +33,8 @@ type Cluster struct {
 	ServiceCIDR       string `json:"serviceCIDR"`
 	// APIServers are the host:port of each control plane.
 	APIServers []string `json:"apiServers"`
+	// Ready are the names of the nodes that report. No other host may have one of them.
+	Ready []string `json:"ready,omitempty"`
 	// Installer is the one that the cluster was made with.
 	Installer string `json:"installer,omitempty"`
 }
@@ -47,6 +50,10 @@ type CAError struct {
 }
 
 func (e *CAError) Error() string {
+	var invalid x509.CertificateInvalidError
+	if errors.As(e.Err, &invalid) && invalid.Reason == x509.Expired {
+		return fmt.Sprintf("%s is not trusted: %v; the clocks of the two hosts differ: set the one that is wrong, for instance with timedatectl set-time", e.Address, e.Err)
+	}
 	return fmt.Sprintf("%s is not trusted: %v; a control plane of the cluster prints the right command with 'sealift token create'", e.Address, e.Err)
 }
 

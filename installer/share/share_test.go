@@ -302,7 +302,7 @@ func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 	begin := "join --server " + n.address + " --ca-hash " + n.caHash
 	for words, want := range map[string]string{
 		"control-plane": " control-plane with " + token + " " + key + " and\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh control-plane\n",
-		"--kubeadm-token " + token + " --cert-key=" + key + " --control-plane --private-address 10.0.0.4": " --control-plane --private-address 10.0.0.4 with " + token + " " + key +
+		"--token " + token + " --cert-key=" + key + " --control-plane --private-address 10.0.0.4": " --control-plane --private-address 10.0.0.4 with " + token + " " + key +
 			" and " + token + " " + key + "\nagain: echo 'TOKEN KEY' | sudo bash /var/lib/join.sh --control-plane --private-address 10.0.0.4\n",
 	} {
 		if out, err := run(strings.TrimSuffix(command, "control-plane") + words); err != nil || !strings.Contains(out, begin+want) {

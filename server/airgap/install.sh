@@ -120,12 +120,12 @@ main() {
     while [ $# -gt 0 ]; do
         # secrets of a join go where other users of the host do not see them
         case "$command $1" in
-        'join --kubeadm-token' | 'join --cert-key')
+        'join --token' | 'join --kubeadm-token' | 'join --cert-key' | 'join --certificate-key')
             set -- "$1=${2-}" "${@:3}"
             continue
             ;;
-        'join kubeadm-token='* | 'join --kubeadm-token='*) export SEALIFT_TOKEN=${1#*=} ;;
-        'join cert-key='* | 'join --cert-key='*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
+        'join kubeadm-token='* | 'join --kubeadm-token='* | 'join --token='*) export SEALIFT_TOKEN=${1#*=} ;;
+        'join cert-key='* | 'join --cert-key='* | 'join --certificate-key='*) export SEALIFT_CERTIFICATE_KEY=${1#*=} ;;
         'join airgap') ;;
         *' airgap') airgap=1 given+=("$1") ;;
         *' yes') options+=(--yes) given+=("$1") ;;
