@@ -164,6 +164,9 @@ type transfer struct {
 
 func (t *transfer) Read(p []byte) (int, error) {
 	n, err := t.SectionReader.Read(p)
+	if at, _ := t.Seek(0, io.SeekCurrent); errors.Is(err, io.EOF) && at < t.Size() {
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.err = err
 	}

@@ -44,8 +44,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// cost is what a request counts against the limit of its client.
+// cost is what a request counts against the limit of its client: more with a large body, and little for a range of a bundle.
 func cost(r *http.Request) int {
+	if size := r.ContentLength; size != 0 {
+		if size < 0 || size > maxBody { // not told, or not read to its end
+			size = maxBody
+		}
+		return requestCost * (1 + int(size/bodyShare))
+	}
 	if r.Method == http.MethodGet && r.Header.Get("Range") != "" && strings.HasPrefix(r.URL.Path, "/bundle/") {
 		return rangeCost
 	}
@@ -114,7 +120,7 @@ func (s *Server) handler(route route) http.Handler {
 			s.metrics.observe(route, seen, time.Since(begin))
 			s.tell(route, r, seen, time.Since(begin))
 		}()
-		err := route.handle(seen, r)
+		err := s.handle(route, seen, r.WithContext(context.WithValue(r.Context(), seenKey{}, seen)))
 		if err == nil {
 			return
 		}
@@ -127,6 +133,27 @@ func (s *Server) handler(route route) http.Handler {
 		}
 		writeProblem(seen, p)
 	})
+}
+
+// handle lets a route answer, which has what was sent before it.
+func (s *Server) handle(route route, w http.ResponseWriter, r *http.Request) error {
+	if route.method != http.MethodGet {
+		done, err := s.receive(w, r)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return route.handle(w, r)
+}
+
+type seenKey struct{}
+
+// note remembers which Installer a request has stored.
+func note(r *http.Request, id string) {
+	if seen, ok := r.Context().Value(seenKey{}).(*observed); ok {
+		seen.id = id
+	}
 }
 
 // tell logs a request: those that may change something as audit lines.

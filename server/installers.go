@@ -56,7 +56,7 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	i, err := s.readInstaller(w, r)
+	i, err := s.readInstaller(r)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *Server) keep(ctx context.Context, i *spec.Installer) (id string, isNew 
 	for length := 7; length <= len(digest); length++ {
 		id = digest[:length]
 		i.Name = id
-		text, err := i.Canonical()
+		text, err := written(i)
 		if err != nil {
 			return "", false, err
 		}
@@ -103,7 +103,12 @@ func (s *Server) keep(ctx context.Context, i *spec.Installer) (id string, isNew 
 
 // isStored says whether the Installer of an id has a digest.
 func (s *Server) isStored(ctx context.Context, id, digest string) (bool, error) {
-	stored, err := s.loadInstaller(ctx, id)
+	o, err := s.openInstaller(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer o.Close()
+	stored, err := parse(id, o) // in the turn of the Installer that it is held against
 	if err != nil {
 		return false, err
 	}
@@ -123,12 +128,12 @@ func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	case idForm.MatchString(name), slices.Contains(reservedNames(), name):
 		return problem(http.StatusBadRequest, "this name has another meaning; choose one that is not of hexadecimal digits only, nor a word of the server's own")
 	}
-	i, err := s.readInstaller(w, r)
+	i, err := s.readInstaller(r)
 	if err != nil {
 		return err
 	}
 	i.Name = name
-	text, err := i.Canonical()
+	text, err := written(i)
 	if err != nil {
 		return err
 	}
@@ -144,9 +149,7 @@ func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int,
 	if err != nil {
 		return err
 	}
-	if seen, ok := w.(*observed); ok {
-		seen.id = id
-	}
+	note(r, id)
 	at := base + releasePath(r) + "/" + id
 	w.Header().Set("Location", base+"/installer/"+id)
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
@@ -160,7 +163,7 @@ func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int,
 }
 
 func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error {
-	i, err := s.readInstaller(w, r)
+	i, err := s.readInstaller(r)
 	if err != nil {
 		return err
 	}
@@ -193,20 +196,8 @@ func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
 }
 
 // readInstaller reads the Installer that was sent, and wants the store to have all that it asks for.
-func (s *Server) readInstaller(w http.ResponseWriter, r *http.Request) (*spec.Installer, error) {
-	if r.ContentLength > spec.MaxSize {
-		w.Header().Set("Connection", "close") // what comes is not read
-		return nil, &http.MaxBytesError{Limit: spec.MaxSize}
-	}
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, spec.MaxSize))
-	var large *http.MaxBytesError
-	switch {
-	case errors.As(err, &large):
-		return nil, err
-	case err != nil:
-		return nil, problem(http.StatusBadRequest, "the Installer did not arrive whole; send it again")
-	}
-	i, err := s.parse(r.Context(), "installer.yaml", text)
+func (s *Server) readInstaller(r *http.Request) (*spec.Installer, error) {
+	i, err := spec.Parse("installer.yaml", r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -214,10 +205,33 @@ func (s *Server) readInstaller(w http.ResponseWriter, r *http.Request) (*spec.In
 	return i, err
 }
 
+// written gives an Installer as it is stored, which must not be larger than one that is sent: it is read with each request for it.
+func written(i *spec.Installer) ([]byte, error) {
+	text, err := i.Canonical()
+	if err == nil && len(text) > maxBody {
+		return nil, &http.MaxBytesError{Limit: maxBody}
+	}
+	return text, err
+}
+
 func installerKey(id string) string { return installersDir + "/" + id + ".yaml" }
 
 // loadInstaller reads a stored Installer.
 func (s *Server) loadInstaller(ctx context.Context, id string) (*spec.Installer, error) {
+	o, err := s.openInstaller(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	defer o.Close()
+	done, err := s.work(ctx, o.Size())
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return parse(id, o)
+}
+
+func (s *Server) openInstaller(ctx context.Context, id string) (store.Object, error) {
 	if !nameForm.MatchString(id) && !idForm.MatchString(id) {
 		return nil, problem(http.StatusBadRequest, "that is no id of an Installer: it has lower-case letters, digits and dashes only")
 	}
@@ -229,33 +243,15 @@ func (s *Server) loadInstaller(ctx context.Context, id string) (*spec.Installer,
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, missing
 	}
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	text, err := io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), spec.MaxSize+1)))
-	if err != nil {
-		return nil, err
-	}
-	i, err := s.parse(ctx, id+".yaml", text)
+	return o, err
+}
+
+func parse(id string, o store.Object) (*spec.Installer, error) {
+	i, err := spec.Parse(id+".yaml", io.NewSectionReader(o, 0, o.Size()))
 	if err != nil {
 		return nil, fmt.Errorf("the stored Installer is not readable: %w", err)
 	}
 	return i, nil
-}
-
-// parsesAtOnce is how many Installers are read side by side: one of a MiB may take a hundred times that in memory.
-const parsesAtOnce = 2
-
-// parse reads an Installer when it is its turn.
-func (s *Server) parse(ctx context.Context, name string, text []byte) (*spec.Installer, error) {
-	select {
-	case s.parses <- struct{}{}:
-		defer func() { <-s.parses }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	return spec.Parse(name, bytes.NewReader(text))
 }
 
 // authorize wants a request to bear the token.

@@ -51,6 +51,8 @@ func (l *limits) allow(client string, cost int) bool {
 	client = counted(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	most := max(requestCost, int(burst*float64(l.rate)))
+	cost = min(cost, most)
 	if e, ok := l.by[client]; ok {
 		l.used.MoveToFront(e)
 		return e.Value.(*bucket).limiter.AllowN(time.Now(), cost)
@@ -60,7 +62,7 @@ func (l *limits) allow(client string, cost int) bool {
 		delete(l.by, oldest.Value.(*bucket).client)
 		l.used.Remove(oldest)
 	}
-	b := &bucket{client, rate.NewLimiter(l.rate, max(requestCost, int(burst*float64(l.rate))))}
+	b := &bucket{client, rate.NewLimiter(l.rate, most)}
 	l.by[client] = l.used.PushFront(b)
 	return b.limiter.AllowN(time.Now(), cost)
 }

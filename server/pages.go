@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io/fs"
 	"net/http"
 
 	"github.com/sealift/sealift/bundle"
@@ -29,13 +30,20 @@ func (p pages) Open(ctx context.Context, r *http.Request, name, version string) 
 	if !packageForm.MatchString(name + "-" + version) {
 		return page.Package{}, problem(http.StatusNotFound, "a package is called <name>-<version>")
 	}
-	object, err := packages.Get(ctx, name+"-"+version+packageSuffix)
-	if err != nil {
-		return page.Package{}, err
+	file := name + "-" + version + packageSuffix
+	object, err := packages.Get(ctx, file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return page.Package{}, fs.ErrNotExist
 	}
-	archive, err := bundle.NewArchive(object, object.Size())
+	var archive *bundle.Archive
+	if err == nil {
+		if archive, err = bundle.NewArchive(object, object.Size()); err != nil {
+			err = errors.Join(err, object.Close())
+		}
+	}
 	if err != nil {
-		return page.Package{}, errors.Join(err, object.Close())
+		p.log.Error("package not opened", "package", file, "error", err)
+		return page.Package{}, asProblem(err)
 	}
 	return page.Package{Archive: archive, Close: object.Close}, nil
 }
@@ -62,6 +70,7 @@ func (p pages) Create(r *http.Request, i *spec.Installer) (string, error) {
 	if err != nil {
 		return "", asProblem(err)
 	}
+	note(r, id)
 	return id, nil
 }
 

@@ -40,6 +40,16 @@ func TestManyNodesBehindOneAddressFetchRanges(t *testing.T) {
 	}
 }
 
+func TestALargeBodyCountsAsManyRequests(t *testing.T) {
+	front := serve(t, filled(t), func(o *server.Options) { o.Rate = 1 }) // a burst of four requests
+	large := installer("  base: {version: '1.0'}\n") + strings.Repeat("#", 100_000)
+	for n, want := range []int{http.StatusCreated, http.StatusTooManyRequests} {
+		if a := ask(t, "POST", front.URL+"/installer", large); a.StatusCode != want {
+			t.Errorf("Installer %d: %s, want %d", n+1, a.Status, want)
+		}
+	}
+}
+
 func TestBehindAProxyEachClientHasItsRate(t *testing.T) {
 	s := open(t, t.TempDir())
 	front := serve(t, s, func(o *server.Options) { o.Rate, o.BehindProxy = 0.001, true })
@@ -85,14 +95,16 @@ func TestWhatMayStoreSomethingIsAudited(t *testing.T) {
 	id := post(t, front.URL, installer(both))
 	ask(t, "PUT", front.URL+"/installer/demo", installer(both), "Authorization", "Bearer "+token)
 	ask(t, "PUT", front.URL+"/version/v9/installer/demo", installer("  base: {version: '1.0'}\n"), "Authorization", "Bearer not-"+token)
-	ask(t, "POST", front.URL+"/compose", "version.base=1.1", "Content-Type", "application/x-www-form-urlencoded")
+	page := ask(t, "POST", front.URL+"/compose", "version.base=1.1", "Content-Type", "application/x-www-form-urlencoded")
+	_, rest, _ := strings.Cut(string(page.body), "curl -fsSL "+front.URL+"/")
+	composed, _, _ := strings.Cut(rest, " ")
 	ask(t, "GET", front.URL+"/"+id, "")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	for i, want := range []string{
 		"msg=audit method=POST path=/installer status=201 client=127.0.0.1 … installer=" + id + " token=false",
 		"msg=audit method=PUT path=/installer/demo status=200 client=127.0.0.1 … installer=demo token=true",
 		`msg=audit method=PUT path=/installer/demo status=401 client=127.0.0.1 … release=v9 installer="" token=true`,
-		"msg=audit method=POST path=/compose status=200 client=127.0.0.1 … token=false",
+		"msg=audit method=POST path=/compose status=200 client=127.0.0.1 … installer=" + composed + " token=false",
 	} {
 		begin, end, _ := strings.Cut(want, "…")
 		if i >= len(lines) || !strings.Contains(lines[i], begin) || !strings.HasSuffix(lines[i], end) {
@@ -204,6 +216,10 @@ func TestRedirectLeadsToTheBucket(t *testing.T) {
 	}
 	if head := ask(t, "HEAD", front.URL+"/dist/base-1.0.tar.gz", ""); head.StatusCode != http.StatusOK || head.ContentLength < int64(len(layer)) {
 		t.Errorf("HEAD, for which a URL for GET is not signed: %s, %d bytes", head.Status, head.ContentLength)
+	}
+	kept := serve(t, filled(t), func(o *server.Options) { o.Redirect = true })
+	if a := ask(t, "GET", kept.URL+"/dist/base-1.0.tar.gz", ""); a.StatusCode != http.StatusOK || a.Request.URL.Host != kept.Listener.Addr().String() {
+		t.Errorf("a package in a folder, which gives out no URLs: %s", a.Status)
 	}
 	whole := ask(t, "GET", front.URL+"/bundle/"+post(t, front.URL, installer(both))+".tar.gz", "")
 	if whole.StatusCode != http.StatusOK || whole.Request.URL.Host != front.Listener.Addr().String() {

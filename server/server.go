@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/server/airgap"
@@ -66,7 +68,7 @@ type Server struct {
 	plans   *plans
 	limits  *limits
 	metrics *metrics
-	parses  chan struct{} // has one for each Installer that is being read
+	texts   *semaphore.Weighted // bytes of Installers and forms that are worked on
 	log     *slog.Logger
 
 	crossOrigin *http.CrossOriginProtection
@@ -100,7 +102,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 		o.URL = strings.TrimSuffix(o.URL, "/")
 	}
-	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), parses: make(chan struct{}, parsesAtOnce), crossOrigin: http.NewCrossOriginProtection()}
+	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), texts: semaphore.NewWeighted(maxTexts), crossOrigin: http.NewCrossOriginProtection()}
 	s.plans = newPlans(ctx, s)
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {

@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -187,10 +188,10 @@ func TestTheSameInstallerHasTheSameURL(t *testing.T) {
 	}
 }
 
-// endless repeats a line with a number in it up to the size of the largest Installer.
+// endless repeats a line with a number in it up to nearly the size of the largest Installer.
 func endless(line string) string {
 	var text strings.Builder
-	for n := 0; text.Len() < 1_000_000; n++ {
+	for n := 0; text.Len() < 128_000; n++ {
 		fmt.Fprintf(&text, line, n)
 	}
 	return text.String()
@@ -211,8 +212,9 @@ func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
 		"missing provider":       {"POST", "/installer", installer("  user: {version: '2.0'}\n"), 422, "requires thing"},
 		"wrong option":           {"POST", "/installer", installer("  base: {version: '1.0'}\n  user: {version: '2.0', size: big}\n"), 422, "size must be of type integer"},
 		"address of its own":     {"POST", "/installer", installer("  flannel: {version: '1.0', s3Override: 'http://169.254.169.254/x-1.0.tar.gz'}\n"), 422, "--allow-override"},
-		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "more than 1024 KiB"},
-		"mistakes without end":   {"POST", "/installer", "a:\n" + strings.Repeat("- &a\n", 200_000), 422, "anchors"},
+		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "more than 128 KiB"},
+		"little that grows":      {"POST", "/installer", installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 60_000) + "a]\n"), 413, "more than 128 KiB"},
+		"mistakes without end":   {"POST", "/installer", "a:\n" + strings.Repeat("- &a\n", 20_000), 422, "anchors"},
 		"add-ons without end":    {"POST", "/installer/validate", installer(endless("  a%d: {version: latest}\n")), 422, "at most 64"},
 		"name without a token":   {"PUT", "/installer/demo", installer(both), 401, "Bearer"},
 		"name that is an id":     {"PUT", "/installer/abcdef1", installer(both), 400, "hexadecimal"},
@@ -283,6 +285,10 @@ func TestReleasesSupplementsAndUpdates(t *testing.T) {
 	}
 	if err := update.Verify(t.Context()); err != nil {
 		t.Error(err)
+	}
+	same := archive("/bundle/" + id + ".tar.gz?since=" + whole.Digest)
+	if err := errors.Join(same.WithBase(whole), same.Verify(t.Context())); err != nil {
+		t.Errorf("what has changed since the same bundle: %v", err)
 	}
 	if e, ok := update.Entry("addons/base/1.1/layer"); !ok || e.Encoding != bundle.InBase {
 		t.Errorf("the update has the layer as %+v", e)

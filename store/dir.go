@@ -49,6 +49,16 @@ func (f fileObject) Size() int64     { return f.info.Size() }
 func (f fileObject) Version() string { return fileVersion(f.info) }
 func (f fileObject) SHA256() string  { return "" }
 
+// ReadAt implements io.ReaderAt. Who copies over a file with other tools than this one changes what is being read.
+func (f fileObject) ReadAt(p []byte, off int64) (n int, err error) {
+	n, err = f.File.ReadAt(p, off)
+	now, statErr := f.Stat()
+	if statErr == nil && (now.Size() != f.info.Size() || !now.ModTime().Equal(f.info.ModTime())) {
+		return 0, fmt.Errorf("%s: %w", f.Name(), ErrChanged)
+	}
+	return n, err
+}
+
 // Reopen implements Object. The file may have lost its name meanwhile. Its descriptor is held while that is done: one that is
 // closed beside it could be another file's by then.
 func (f fileObject) Reopen(context.Context) (Object, error) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/store"
 )
@@ -140,5 +141,54 @@ func TestUnknownLocationSaysWhatIsKnown(t *testing.T) {
 		if _, err := store.Open(location); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", location, err)
 		}
+	}
+}
+
+func TestAFileThatIsChangedInItsPlaceIsNotReadOn(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "k", store.Bytes([]byte("one value"))); err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.Get(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if err := os.Chtimes(filepath.Join(dir, "k"), time.Time{}, time.Unix(1, 0)); err != nil { // as copying over it does
+		t.Fatal(err)
+	}
+	again, err := o.Reopen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for _, value := range []store.Object{o, again} {
+		if n, err := value.ReadAt(make([]byte, 3), 0); n != 0 || !errors.Is(err, store.ErrChanged) {
+			t.Errorf("%d bytes, %v", n, err)
+		}
+	}
+}
+
+func TestWhatIsClosedIsNotOpenedOnceMore(t *testing.T) {
+	s, err := store.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Put(t.Context(), "k", store.Bytes(nil)); err != nil {
+		t.Fatal(err)
+	}
+	o, err := s.Get(t.Context(), "k")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Reopen(t.Context()); !errors.Is(err, fs.ErrClosed) {
+		t.Error(err)
 	}
 }

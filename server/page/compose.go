@@ -1,7 +1,6 @@
 package page
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -11,9 +10,6 @@ import (
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store/release"
 )
-
-// maxForm bounds what is read of a form that is sent. An Installer that is larger is not made by choosing.
-const maxForm = 128 << 10
 
 // composed is the form and what comes of it.
 type composed struct {
@@ -50,11 +46,7 @@ func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
 
 // create stores what was chosen and shows the commands for it.
 func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	var large *http.MaxBytesError
-	if err := r.ParseForm(); errors.As(err, &large) {
-		return err // what is not well-formed is not there, as in a query
-	}
+	_ = r.ParseForm() // what is not well-formed is not there, as in a query
 	c, err := s.read(r, r.PostForm)
 	if err != nil {
 		return err
