@@ -13,7 +13,7 @@ const (
 	maxBody = 128 << 10
 	// maxTexts is how many bytes of Installers and forms are worked on at a time: what is made of one may take a hundred times
 	// its size in memory.
-	maxTexts = 4 * maxBody
+	maxTexts = 2 * maxBody
 	// bodyShare is how many bytes of a body count as one more request.
 	bodyShare = 8 << 10
 )

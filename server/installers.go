@@ -201,6 +201,9 @@ func (s *Server) readInstaller(r *http.Request) (*spec.Installer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := written(i); err != nil {
+		return nil, err
+	}
 	_, err = s.plans.get(r.Context(), question{installer: i, folder: folderOf(r)})
 	return i, err
 }
