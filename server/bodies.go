@@ -11,9 +11,9 @@ import (
 const (
 	// maxBody is the most that is read of a request, in bytes. Installers have a few KiB.
 	maxBody = 128 << 10
-	// maxTexts is how many bytes of Installers and forms are worked on at a time: what is made of one may take a hundred times
-	// its size in memory.
-	maxTexts = 2 * maxBody
+	// maxTexts is how many bytes of Installers and forms are worked on at a time, one of the largest or many as they mostly
+	// are: what is made of one may take some hundred times its size in memory.
+	maxTexts = maxBody
 	// bodyShare is how many bytes of a body count as one more request.
 	bodyShare = 8 << 10
 )

@@ -188,10 +188,10 @@ func TestTheSameInstallerHasTheSameURL(t *testing.T) {
 	}
 }
 
-// endless repeats a line with a number in it up to nearly the size of the largest Installer.
+// endless repeats a line with a number in it up to half the size of the largest Installer.
 func endless(line string) string {
 	var text strings.Builder
-	for n := 0; text.Len() < 128_000; n++ {
+	for n := 0; text.Len() < 64_000; n++ {
 		fmt.Fprintf(&text, line, n)
 	}
 	return text.String()
