@@ -77,8 +77,9 @@ type Install struct {
 	plan    lifecycle.Plan
 	hooks   *hooks
 	log     *runLog
-	socket  string // of containerd
-	taken   string // a folder with sealift-preflight, once that was taken out of the bundle
+	socket  string            // of containerd
+	before  map[string]string // the host's packages before the first install, with their versions
+	taken   string            // a folder with sealift-preflight, once that was taken out of the bundle
 }
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.

@@ -34,6 +34,7 @@ func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
 	if err := record.Begin(ctx, strings.Join(i.journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
+	i.before = record.Before().Packages
 	if err := i.writeRun(); err != nil {
 		return nil, err
 	}

@@ -119,11 +119,7 @@ func (r *Reset) newPackages() (names []string) {
 }
 
 func (r *Reset) packages(ctx context.Context) error {
-	there, err := host.InstalledPackages(ctx)
-	if err != nil {
-		return err
-	}
-	names := slices.DeleteFunc(r.newPackages(), func(name string) bool { return there[name] == "" })
+	names := r.newPackages()
 	if err := r.record.Begin(ctx, ""); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
-		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Output: i.log}
+		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
 		for _, index := range i.hostRepositories() {
 			packages.Repositories = append(packages.Repositories, filepath.Join(i.options.Root, index.folder))
 		}

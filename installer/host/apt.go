@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -19,6 +18,8 @@ type APT struct {
 	// Repositories are folders with Packages and Release. Their files were verified against the index of their archive,
 	// which is why apt is told to trust them; it still checks each .deb against Packages.
 	Repositories []string
+	// Before are the packages that the host had before the first install, with their versions.
+	Before map[string]string
 	// Output receives what apt-get and dpkg print.
 	Output io.Writer
 }
@@ -61,42 +62,6 @@ func (a APT) prepare() error {
 
 // lockPause is the time between two looks at whether another package manager has ended.
 const lockPause = 2 * time.Second
-
-// mend completes what an install that was killed left half done, without which apt-get refuses to work: packages that were
-// being unpacked are unpacked again from the repositories, then all are configured.
-func (a APT) mend(ctx context.Context) error {
-	if err := a.dpkg(ctx, "--configure", "-a"); err == nil {
-		return nil
-	}
-	out, err := exec.CommandContext(ctx, "dpkg-query", "--show", "--showformat=${db:Status-Abbrev} ${Package}\n").Output()
-	if err != nil {
-		return fmt.Errorf("list the packages of the host: %w", err)
-	}
-	var files []string
-	for line := range strings.Lines(string(out)) {
-		// want, state and error, see dpkg-query(1): i or n for state is whole, and not there
-		status, name, ok := strings.Cut(strings.TrimSpace(line), " ")
-		if ok && len(status) >= 2 && (status[1] != 'i' && status[1] != 'n' && status[1] != 'c' || len(status) > 2) {
-			files = append(files, a.carried(strings.TrimSpace(name))...)
-		}
-	}
-	if len(files) == 0 {
-		return a.dpkg(ctx, "--configure", "-a")
-	}
-	// apt-get configures them, in their order, with what they depend on
-	return a.dpkg(ctx, append([]string{"--unpack"}, files...)...)
-}
-
-// carried lists the files of a package in the repositories.
-func (a APT) carried(name string) (files []string) {
-	for _, r := range a.Repositories {
-		found, err := filepath.Glob(filepath.Join(r, name+"_*.deb"))
-		if err == nil {
-			files = append(files, found...)
-		}
-	}
-	return files
-}
 
 // dpkg calls dpkg, waiting for another package manager to end: the apt-get of an install that was killed may be running.
 func (a APT) dpkg(ctx context.Context, args ...string) error {

@@ -25,6 +25,8 @@ type DNF struct {
 	Unsigned bool
 	// Root is the root of the system to change; empty means the host's own.
 	Root string
+	// Before are the packages that the host had before the first install, with their versions.
+	Before map[string]string
 	// Output receives what dnf prints.
 	Output io.Writer
 }
@@ -68,6 +70,9 @@ func (d DNF) Install(ctx context.Context, names []string) error {
 	options := []string{"--config", file, "--assumeyes", "--noplugins"}
 	if d.Root != "" {
 		options = append(options, "--installroot", d.Root)
+	}
+	if err := d.mend(ctx, tool, options); err != nil {
+		return err
 	}
 	return run(ctx, d.Output, nil, tool, append([]string{"install", "--"}, names...), options)
 }

@@ -42,8 +42,9 @@ func InstalledPackages(ctx context.Context) (map[string]string, error) {
 	return map[string]string{}, nil
 }
 
-// RemovePackages removes packages with their settings. One that another package needs stays, and is returned with the
-// reason.
+// RemovePackages removes packages with their settings, and the settings of those that are otherwise gone: the power may have been
+// lost in between. Packages that are not there are passed over. One that another package needs stays, and is returned with
+// the reason.
 func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -51,6 +52,11 @@ func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept
 	if _, err := exec.LookPath("dpkg"); err == nil {
 		return dpkgDatabase{}.remove(ctx, output, names)
 	}
+	there, err := rpmDatabase{}.installed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] == "" })
 	return rpmDatabase{}.remove(ctx, output, names)
 }
 
@@ -92,7 +98,7 @@ func parseDpkg(line string, found map[string]string) {
 }
 
 // remove lets dpkg decide, which goes on with the others when one is needed. A package whose unpacking was killed goes, too: dpkg
-// would rather have it unpacked again first.
+// would rather have it unpacked again first. It passes over what is not there by itself.
 func (d dpkgDatabase) remove(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
 	var said bytes.Buffer
 	err := APT{Output: io.MultiWriter(output, &said)}.dpkg(ctx, append(append(d.options(), "--force-remove-reinstreq", "--purge", "--"), names...)...)

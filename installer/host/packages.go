@@ -24,6 +24,9 @@ type Packages struct {
 	// Repositories are folders, each with an index that AptIndex or YumIndex names. Their files were verified against the
 	// index of their archive.
 	Repositories []string
+	// Before are the packages that the host had before the first install, with their versions: their files are the
+	// administrator's, however they look.
+	Before map[string]string
 	// Output receives what the package manager prints.
 	Output io.Writer
 }
@@ -39,8 +42,8 @@ func (p Packages) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
-	apt := APT{Dir: filepath.Join(p.Dir, "apt"), Output: p.Output}
-	dnf := DNF{Dir: filepath.Join(p.Dir, "dnf"), Output: p.Output}
+	apt := APT{Dir: filepath.Join(p.Dir, "apt"), Before: p.Before, Output: p.Output}
+	dnf := DNF{Dir: filepath.Join(p.Dir, "dnf"), Before: p.Before, Output: p.Output}
 	for _, r := range p.Repositories {
 		switch {
 		case exists(filepath.Join(r, AptIndex)):
