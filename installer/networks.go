@@ -64,7 +64,7 @@ func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
 
 // checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
 func (i *Install) checkNetworks() error {
-	if i.Joins() {
+	if _, makes := kubernetes(i.addOns); !makes || i.Joins() {
 		return nil // checkJoin looks at those of the cluster
 	}
 	rec, made := i.networksOfCluster()
