@@ -15,6 +15,7 @@ import (
 // same names.
 type adjustment struct {
 	patches, words []string
+	flags          []string // that stand for words
 }
 
 // Words of kURL that are about the run, not about the Installer (kURL §2.3). The last two have no effect there either.
@@ -31,7 +32,11 @@ func (j *adjustment) add(cmd *cobra.Command) {
 	flags.StringArrayVar(&j.patches, "patch", nil, "a part of an Installer that goes over that of the bundle; may be repeated")
 	_ = cmd.MarkFlagFilename("patch", "yaml", "yml")
 	for _, f := range spec.Flags() {
-		addWord(flags, &j.words, f.Name, f.Value == "")
+		addWord(flags, &j.flags, f.Name, f.Value == "")
+	}
+	addWord(flags, &j.flags, wordPatch, false)
+	for _, name := range idleWords() {
+		addWord(flags, &j.flags, name, true)
 	}
 }
 
@@ -61,9 +66,9 @@ func (w *wordFlag) Set(value string) error {
 	return nil
 }
 
-// take reads the words of a command line and says whether one of them is yes.
+// take reads the words of a command line, after those that its flags stand for, and says whether one of them is yes.
 func (j *adjustment) take(words []string) (yes bool) {
-	for _, word := range words {
+	for _, word := range append(j.flags, words...) {
 		name, value, _ := strings.Cut(word, "=")
 		switch {
 		case name == wordYes:

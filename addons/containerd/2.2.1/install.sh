@@ -27,7 +27,8 @@ containerd_configure() {
     mkdir -p /etc/containerd/conf.d
     render_yaml_file_2 "$1/config.tmpl.toml" >/etc/containerd/config.toml
     if [ -n "$CONTAINERD_TOML_CONFIG" ]; then
-        printf '%s\n' "$CONTAINERD_TOML_CONFIG" >/etc/containerd/conf.d/installer.toml
+        # it may have passwords of registries
+        printf '%s\n' "$CONTAINERD_TOML_CONFIG" | install -m 0600 /dev/stdin /etc/containerd/conf.d/installer.toml
     else
         rm -f /etc/containerd/conf.d/installer.toml
     fi
