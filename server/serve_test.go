@@ -19,6 +19,7 @@ import (
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/server"
+	"github.com/sealift/sealift/store"
 )
 
 // listen lets a server answer at an address of this machine. What it returns tells the server to end, and waits.
@@ -125,4 +126,34 @@ func TestTransfersThatTakeTooLongAreCutWhenTheServerEnds(t *testing.T) {
 	if n, err := io.Copy(io.Discard, resp.Body); err == nil {
 		t.Errorf("a download of %d bytes that was cut ended after %d as if it were whole", resp.ContentLength, n)
 	}
+}
+
+// TestAFolderThatIsGoneIsNoEmptyStore takes the folder of the store away under a server, and puts another there.
+func TestAFolderThatIsGoneIsNoEmptyStore(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "packages")
+	fresh := func() store.Store {
+		t.Helper()
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, folder)
+		fill(t, s)
+		return s
+	}
+	s := serve(t, fresh(), nil)
+	want := func(ready, given int) {
+		t.Helper()
+		for path, status := range map[string]int{"/readyz": ready, "/dist/base-1.0.tar.gz": given} {
+			if a := ask(t, "GET", s.URL+path, ""); a.StatusCode != status {
+				t.Errorf("%s: %s, want %d", path, a.Status, status)
+			}
+		}
+	}
+	want(http.StatusOK, http.StatusOK)
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	want(http.StatusServiceUnavailable, http.StatusBadGateway)
+	fresh()
+	want(http.StatusOK, http.StatusOK)
 }

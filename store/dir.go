@@ -19,8 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dir is a store in a folder. Files being written begin with tempPrefix and are never listed.
+// dir is a store in a folder, which is opened anew for each operation: one that was replaced or mounted again is found, and an idle
+// server keeps no disk from being taken out.
 type dir struct {
+	name string
+}
+
+// folder is the folder of a store while one operation has it open. Files being written begin with tempPrefix and are never listed.
+type folder struct {
 	root *os.Root
 }
 
@@ -30,14 +36,60 @@ const tempPrefix = ".sealift-put-"
 const lockName = ".sealift-put-lock"
 
 func openDir(name string) (Store, error) {
-	root, err := os.OpenRoot(name)
+	d := dir{name}
+	f, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	return d, f.root.Close()
+}
+
+// open gives the folder as it is now. That there is none is no word on a value, so it is no fs.ErrNotExist.
+func (d dir) open() (*folder, error) {
+	root, err := os.OpenRoot(d.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("store: %w; make the folder first", err)
+		return nil, fmt.Errorf("store: there is no folder %s; make it, or mount it, first", d.name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	return &dir{root: root}, nil
+	return &folder{root}, nil
+}
+
+func (d dir) Get(_ context.Context, key string) (Object, error) {
+	f, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.root.Close()
+	return f.get(key)
+}
+
+func (d dir) Put(ctx context.Context, key string, value Value) (version string, err error) {
+	f, err := d.open()
+	if err != nil {
+		return "", err
+	}
+	defer f.root.Close()
+	return f.put(ctx, key, value)
+}
+
+func (d dir) Swap(ctx context.Context, key string, data []byte, old string) (version string, err error) {
+	f, err := d.open()
+	if err != nil {
+		return "", err
+	}
+	defer f.root.Close()
+	return f.swap(ctx, key, data, old)
+}
+
+func (d dir) List(ctx context.Context, prefix string) ([]Info, error) {
+	f, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.root.Close()
+	return f.list(ctx, prefix)
 }
 
 type fileObject struct {
@@ -85,7 +137,7 @@ func fileVersion(info fs.FileInfo) string {
 	return fmt.Sprintf("%x-%x-%x", inode, info.ModTime().UnixNano(), info.Size())
 }
 
-func (d *dir) Get(_ context.Context, key string) (Object, error) {
+func (d *folder) get(key string) (Object, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
@@ -103,7 +155,7 @@ func (d *dir) Get(_ context.Context, key string) (Object, error) {
 	return fileObject{f, info}, nil
 }
 
-func (d *dir) Put(ctx context.Context, key string, value Value) (version string, err error) {
+func (d *folder) put(ctx context.Context, key string, value Value) (version string, err error) {
 	if err := checkKey(key); err != nil {
 		return "", err
 	}
@@ -129,7 +181,7 @@ type temporary struct {
 
 // create makes a temporary file for a key, and removes those that killed writers left. The store is locked meanwhile: between
 // its making and its locking a file looks abandoned.
-func (d *dir) create(key string) (*temporary, error) {
+func (d *folder) create(key string) (*temporary, error) {
 	folder := path.Dir(key)
 	if err := d.root.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
@@ -155,7 +207,7 @@ func (d *dir) create(key string) (*temporary, error) {
 	return &temporary{f, name}, nil
 }
 
-func (d *dir) removeAbandoned(name string) error {
+func (d *folder) removeAbandoned(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
 		return err
@@ -169,7 +221,7 @@ func (d *dir) removeAbandoned(name string) error {
 }
 
 // fill writes a value and gives it its name.
-func (d *dir) fill(ctx context.Context, f *temporary, key string, value Value) (version string, err error) {
+func (d *folder) fill(ctx context.Context, f *temporary, key string, value Value) (version string, err error) {
 	defer func() {
 		if err != nil {
 			_ = d.root.Remove(f.name)
@@ -190,7 +242,7 @@ func (d *dir) fill(ctx context.Context, f *temporary, key string, value Value) (
 }
 
 // syncFolder puts the name of a new file onto the disk.
-func (d *dir) syncFolder(name string) error {
+func (d *folder) syncFolder(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
 		return err
@@ -220,7 +272,7 @@ func copyVerified(ctx context.Context, to io.Writer, value Value) error {
 	return nil
 }
 
-func (d *dir) Swap(ctx context.Context, key string, data []byte, old string) (version string, err error) {
+func (d *folder) swap(ctx context.Context, key string, data []byte, old string) (version string, err error) {
 	if err := checkKey(key); err != nil {
 		return "", err
 	}
@@ -254,7 +306,7 @@ func (d *dir) Swap(ctx context.Context, key string, data []byte, old string) (ve
 const lockPoll = 10 * time.Millisecond
 
 // lock keeps other writers out, of this machine and of others where the file system passes locks on.
-func (d *dir) lock(ctx context.Context) (unlock func() error, err error) {
+func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 	f, err := d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", d.root.Name(), err)
@@ -274,7 +326,7 @@ func (d *dir) lock(ctx context.Context) (unlock func() error, err error) {
 	}
 }
 
-func (d *dir) List(ctx context.Context, prefix string) ([]Info, error) {
+func (d *folder) list(ctx context.Context, prefix string) ([]Info, error) {
 	var infos []Info
 	err := fs.WalkDir(d.root.FS(), ".", func(p string, entry fs.DirEntry, err error) error {
 		if err != nil || ctx.Err() != nil {

@@ -46,6 +46,48 @@ func TestPutGetList(t *testing.T) {
 	}
 }
 
+// TestAFolderThatIsGoneSaysSoAndIsFoundAgain takes the folder of an open store away, as a disk is unmounted, and puts another there.
+func TestAFolderThatIsGoneSaysSoAndIsFoundAgain(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "packages")
+	put := func(s store.Store, text string) {
+		t.Helper()
+		if _, err := s.Put(t.Context(), "a.tar.gz", store.Bytes([]byte(text))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := func() store.Store {
+		t.Helper()
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		s, err := store.Open(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	put(s, "old")
+	if err := os.RemoveAll(folder); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "a.tar.gz"); err == nil || errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), folder) {
+		t.Errorf("a folder that is gone is taken for one without the value: %v", err)
+	}
+	if infos, err := s.List(t.Context(), ""); err == nil {
+		t.Errorf("listed %v", infos)
+	}
+	put(open(), "another")
+	o, err := s.Get(t.Context(), "a.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer o.Close()
+	if o.Size() != int64(len("another")) {
+		t.Errorf("got %d bytes", o.Size())
+	}
+}
+
 func TestFolderIsListedByPrefix(t *testing.T) {
 	s, err := store.Open(t.TempDir())
 	if err != nil {
@@ -136,7 +178,7 @@ func TestUnknownLocationSaysWhatIsKnown(t *testing.T) {
 	for location, want := range map[string]string{
 		"ftp://host/x":         "scheme \"ftp\" is not known",
 		"file://host/x":        "three slashes",
-		"/no/such/folder/here": "no such file",
+		"/no/such/folder/here": "make it, or mount it",
 	} {
 		if _, err := store.Open(location); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", location, err)
