@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/host"
 )
 
@@ -50,10 +51,12 @@ func (r *Reset) DataFolders() (found []string) {
 	return found
 }
 
-// units are those whose files the install made, the kubelet first: it would start again what the others end.
-func (r *Reset) units() (names []string) {
-	for path, change := range r.record.Changes().Files {
-		_, existed := r.record.Before().Files[path]
+func (r *Reset) units() []string { return unitsOf(r.record) }
+
+// unitsOf are those whose files the install made, the kubelet first: it would start again what the others end.
+func unitsOf(record *baseline.Record) (names []string) {
+	for path, change := range record.Changes().Files {
+		_, existed := record.Before().Files[path]
 		folder, name := filepath.Split(path)
 		isUnit := slices.Contains([]string{".service", ".socket", ".timer", ".path", ".mount"}, filepath.Ext(name))
 		folder = strings.TrimSuffix(folder, "/")

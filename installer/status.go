@@ -77,6 +77,8 @@ type Status struct {
 	Failure   *Failure       `json:"failure,omitempty"`
 	AddOns    []AddOnStatus  `json:"addOns"`
 	Nodes     []cluster.Node `json:"nodes"`
+	// Stopped are the services that the install made and that do not run. The cluster takes up to a minute to notice.
+	Stopped []string `json:"stopped,omitempty"`
 	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
@@ -100,11 +102,16 @@ func ReadStatus(ctx context.Context, root string) (Status, error) {
 		err = json.Unmarshal(data, &run)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("read what the last run was: %w", err)
+		return s, fmt.Errorf("read what the last run was: %w; move %s away, and the next install writes it anew", err, filepath.Join(StateDir(root), runName))
 	}
 	s.read(records, run, lifecycle.Busy(StateDir(root)))
 	asked, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
+	if s.State == "installed" { // before that, some have nothing to do yet
+		if err := s.readServices(asked, root); err != nil {
+			return s, err
+		}
+	}
 	view, err := cluster.NewView()
 	if err != nil {
 		s.Cluster = "cannot be asked: " + err.Error()
@@ -112,6 +119,15 @@ func ReadStatus(ctx context.Context, root string) (Status, error) {
 		s.askCluster(asked, view)
 	}
 	return s, ctx.Err()
+}
+
+func (s *Status) readServices(ctx context.Context, root string) error {
+	record, err := openRecord(root, DefaultLogDir)
+	if err != nil || record.Before() == nil {
+		return err
+	}
+	s.Stopped = host.Stopped(ctx, unitsOf(record))
+	return nil
 }
 
 // read makes the status of what the journal and the last run say.
@@ -243,7 +259,7 @@ func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, erro
 
 // Healthy says whether all that is known of the node and the cluster is well.
 func (s Status) Healthy() bool {
-	return s.State == "installed" && s.Cluster == "answers" &&
+	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 &&
 		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return !n.Ready }) &&
 		!slices.ContainsFunc(s.AddOns, func(a AddOnStatus) bool { return a.Health == "not ready" })
 }

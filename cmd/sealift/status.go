@@ -20,7 +20,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show how far this node came, its add-ons, and the nodes of its cluster",
 		Long: `Show how far the install of this node came, with the last failure and its log; the add-ons with their versions and
-their health; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it
+their health; services of the node that do not run; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it
 does not answer. A worker may see no other node than itself, and not the health of add-ons; 'sealift status' on a control
 plane shows those.
 
@@ -45,7 +45,11 @@ func (a *app) status(ctx context.Context, root, format string) error {
 		err = a.printStatus(s)
 	}
 	if err == nil && !s.Healthy() {
-		err = fmt.Errorf("not all is well: node %s; cluster: %s", stateText(s.State), s.Cluster)
+		trouble := fmt.Sprintf("node %s; cluster: %s", stateText(s.State), s.Cluster)
+		if len(s.Stopped) > 0 {
+			trouble += "; stopped: " + strings.Join(s.Stopped, ", ")
+		}
+		err = errors.New("not all is well: " + trouble)
 	}
 	return err
 }
@@ -84,6 +88,9 @@ func (a *app) printStatus(s installer.Status) error {
 	}
 	if s.Resume != "" {
 		fmt.Fprintf(a.out, "go on    %s\n", s.Resume)
+	}
+	for _, unit := range s.Stopped {
+		fmt.Fprintf(a.out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
 	}
 	fmt.Fprintf(a.out, "cluster  %s\n", s.Cluster)
 	if s.Sees == "node" {

@@ -102,6 +102,22 @@ func activeUnits(ctx context.Context) []string {
 	return units
 }
 
+// Stopped gives those of the units that are to run from each boot on and do not run now. Those that do a thing once and end are
+// left out.
+func Stopped(ctx context.Context, units []string) (stopped []string) {
+	for _, unit := range units {
+		out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=Type,UnitFileState,ActiveState", "--", unit).Output()
+		if err != nil {
+			continue
+		}
+		has := strings.Fields(string(out))
+		if slices.Contains(has, "UnitFileState=enabled") && !slices.Contains(has, "ActiveState=active") && !slices.Contains(has, "Type=oneshot") {
+			stopped = append(stopped, unit)
+		}
+	}
+	return stopped
+}
+
 const sysctlFolder = "/proc/sys"
 
 // readSysctls reads the settings that a cluster and its add-ons change: those of the whole system, and not those of single

@@ -64,7 +64,9 @@ const takeBack = "exec /var/tmp/sealift reset --yes"
 // reset takes the install back, once killed on the way, with two things that someone else changed: they are named and kept.
 func reset(n node, before []string) {
 	n.refuses("sealift reset", 2, "--yes")
-	n.must("sealift reset --plan >/dev/null; sealift status")
+	n.must("sealift reset --plan >/dev/null; sealift status; systemctl stop kubelet")
+	n.refuses("sealift status", 1, "systemctl start kubelet.service")
+	n.must("systemctl start kubelet; sealift status")
 	n.must("echo '# mine' >>/etc/sysctl.d/99-sealift-kubernetes.conf; mkdir -p /usr/local/share/mine; touch /usr/local/share/mine/file")
 	n.must("cp /usr/local/bin/sealift /var/tmp/sealift")
 	n.interrupt(interruption{command: takeBack, step: "reset/packages", record: "started", signal: "KILL"})
