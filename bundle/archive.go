@@ -45,6 +45,9 @@ func Open(name string) (*Archive, error) {
 	if info.IsDir() {
 		return openDir(name)
 	}
+	if !info.Mode().IsRegular() { // a pipe would be waited for without end
+		return nil, fmt.Errorf("%s is neither a file nor a folder; copy the bundle into a file, and name that", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -81,7 +84,7 @@ func openDir(name string) (*Archive, error) {
 	}
 	a, err := readUnpacked(dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w", name, err), dir.Close())
+		return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w; name the archive, or the folder into which tar unpacked it", name, err), dir.Close())
 	}
 	a.closer = dir
 	return a, nil

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
@@ -294,6 +295,17 @@ func TestTruncationIsFoundAtOpen(t *testing.T) {
 	longer := append(bytes.Clone(data), 0)
 	if _, err := bundle.NewArchive(bytes.NewReader(longer), int64(len(longer))); err == nil {
 		t.Error("a byte behind the end was accepted")
+	}
+}
+
+// TestAPipeIsNoBundle opens a pipe that nobody writes to: waiting for it would have no end.
+func TestAPipeIsNoBundle(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(name, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bundle.Open(name); err == nil || !strings.Contains(err.Error(), "neither a file nor a folder") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -172,6 +172,6 @@ func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOption
 	if o.format == "json" {
 		return a.printJSON(summary)
 	}
-	fmt.Fprintf(a.out, "bundled %s: %s, %d packages, index %s\n", o.out, formatBytes(summary.Size), len(summary.Packages), summary.Digest)
+	fmt.Fprintf(a.out, "bundled %s: %s, %s, index %s\n", o.out, formatBytes(summary.Size), counted(len(summary.Packages), "package"), summary.Digest)
 	return nil
 }

@@ -137,12 +137,18 @@ func ReadJournal(dir string) ([]Record, error) {
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
+	if errors.Is(err, os.ErrPermission) {
+		return nil, fmt.Errorf("%w; it is for root alone, run the command with sudo", err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	records, _, err := readRecords(f)
-	return records, err
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	return records, nil
 }
 
 // readRecords returns all whole records and the length of the file that they fill.
@@ -159,7 +165,7 @@ func readRecords(r io.Reader) (records []Record, good int64, err error) {
 		var rec Record
 		dec := json.NewDecoder(bytes.NewReader(line))
 		if err := dec.Decode(&rec); err != nil || rec.Step == "" {
-			return nil, 0, fmt.Errorf("line %d is not a record; the file was changed by hand or damaged: move it away to start anew", n)
+			return nil, 0, fmt.Errorf("line %d is not a record; the file was changed by hand or damaged: move it away, take the install back with 'sealift reset', and begin anew", n)
 		}
 		records = append(records, rec)
 		good += int64(len(line))

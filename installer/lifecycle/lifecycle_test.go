@@ -252,8 +252,12 @@ func TestDamagedJournalIsNotGuessedAt(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte("{}\n{\"step\":\"a\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := lifecycle.OpenJournal(dir); err == nil || !strings.Contains(err.Error(), "line 1") {
-		t.Errorf("got %v", err)
+	_, opened := lifecycle.OpenJournal(dir)
+	_, read := lifecycle.ReadJournal(dir)
+	for _, err := range []error{opened, read} {
+		if err == nil || !strings.Contains(err.Error(), dir+"/journal.jsonl: line 1") || !strings.Contains(err.Error(), "sealift reset") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 
