@@ -154,7 +154,7 @@ func StateDir(root string) string { return filepath.Join(root, "state") }
 
 // errNotRoot is the refusal that comes before everything else: without root, not even the journal can be read.
 var errNotRoot = &preflight.RefusedError{Against: []preflight.Result{{
-	Check: "root", Status: preflight.Fail, Message: "an install changes packages and services", Hint: "run the command with sudo",
+	Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: "run the command with sudo",
 }}}
 
 // checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the

@@ -72,7 +72,7 @@ func (p *planner) first() {
 	}
 	if hasCluster {
 		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
-			Inputs: p.everything(), Run: p.waitReady, After: p.beside("")})
+			Inputs: p.everything(), Run: p.inCluster(p.waitReady), After: p.beside("")})
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
 	p.eachHook(lifecycle.Outro, "outro", "_outro")
@@ -163,9 +163,12 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if !a.hasHook(function) {
 		return
 	}
+	run := func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) }
+	if slices.ContainsFunc(p.steps, func(s lifecycle.Step) bool { return s.ID == initStep }) {
+		run = p.inCluster(run)
+	}
 	p.add(lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
-		Inputs:  lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)),
-		Run:     func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) },
+		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)), Run: run,
 		Restore: p.hooks.restore, After: p.beside(a.name())})
 }
 

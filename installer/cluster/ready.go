@@ -15,6 +15,44 @@ import (
 // explainTime is what a wait without success takes to find out the reasons.
 const explainTime = 15 * time.Second
 
+// How long an API is waited for that has been away, and how often it is asked. The kubelet starts what ended again and again only
+// every five minutes.
+const (
+	apiTime  = 6 * time.Minute
+	apiPause = time.Second
+)
+
+// WaitAPI waits until the API of the cluster that this node is part of is ready: after the loss of power, or when the disk of etcd
+// was full, it answers at first, and knows of nobody's rights. Of no cluster there is nothing to wait for.
+func WaitAPI(ctx context.Context, output io.Writer) error {
+	view, err := NewView()
+	if err != nil || view == nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, apiTime)
+	defer cancel()
+	return view.waitAPI(bounded, output)
+}
+
+func (v *View) waitAPI(ctx context.Context, output io.Writer) error {
+	said := ""
+	for {
+		api := v.API(ctx)
+		if api.Ready {
+			return nil
+		}
+		if ctx.Err() == nil && api.Why != said {
+			fmt.Fprintf(output, "waiting for the Kubernetes API at %s: %s\n", api.Endpoint, api.Why)
+			said = api.Why
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the Kubernetes API at %s is not ready: %s; see 'journalctl --unit kubelet' and /var/log/pods: %w", api.Endpoint, said, ctx.Err())
+		case <-time.After(apiPause):
+		}
+	}
+}
+
 // WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and all is well that the named add-ons
 // applied under their names.
 func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {

@@ -1,0 +1,53 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+func TestAnAPIThatComesBackIsWaitedFor(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch asked.Add(1) {
+		case 1:
+			http.Error(w, `forbidden: User "kubernetes-admin" cannot get path "/readyz"`, http.StatusForbidden)
+		case 2:
+			http.Error(w, "[+]ping ok\n[-]etcd failed: reason withheld\n", http.StatusInternalServerError)
+		}
+	}))
+	defer server.Close()
+	view, err := ViewOf(&rest.Config{Host: server.URL}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var output bytes.Buffer
+	if err := view.waitAPI(t.Context(), &output); err != nil {
+		t.Fatal(err)
+	}
+	if got := output.String(); asked.Load() != 3 || !strings.Contains(got, "waiting for the Kubernetes API at "+server.URL) || !strings.Contains(got, "etcd failed") {
+		t.Errorf("asked %d times:\n%s", asked.Load(), got)
+	}
+}
+
+func TestAnAPIThatStaysAwayIsNamed(t *testing.T) {
+	view, err := ViewOf(&rest.Config{Host: "http://127.0.0.1:1"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	err = view.waitAPI(ctx, &bytes.Buffer{})
+	for _, want := range []string{"http://127.0.0.1:1 is not ready", "connection refused", "journalctl --unit kubelet"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
