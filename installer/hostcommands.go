@@ -106,8 +106,12 @@ func (i *Install) setSELinux(ctx context.Context) error {
 	if err := atomicfile.Write(selinuxConfig, selinuxMode.ReplaceAll(text, []byte("SELINUX="+mode))); err != nil {
 		return err
 	}
-	if _, err := os.Stat("/sys/fs/selinux/enforce"); err != nil {
+	_, err = os.Stat("/sys/fs/selinux/enforce")
+	if errors.Is(err, fs.ErrNotExist) { // it is switched off, until the host boots again
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	if mode == "enforcing" {
 		return host.Command(ctx, i.log, "setenforce", "1")

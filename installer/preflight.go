@@ -156,8 +156,8 @@ func askTroubleshoot(ctx context.Context, program string, n preflight.Node, s *s
 		return results, ctx.Err()
 	}
 	if err != nil {
-		return append(results, preflight.Result{Check: "add-ons", Status: preflight.Fail, Message: "their checks could not be made: " + err.Error(),
-			Hint: "see why; --exclude-builtin-host-preflights goes on without them"}), nil //nolint:nilerr // it is in the report
+		return append(results, preflight.Result{Check: "add-ons", Status: preflight.Fail, Message: "their checks could not be made: " + err.Error(), //nolint:nilerr // it is in the report
+			Hint: "see why; --exclude-builtin-host-preflights goes on without them"}), nil
 	}
 	return append(results, found...), nil
 }

@@ -90,7 +90,7 @@ func (s *Store) origin(ctx context.Context, key string, object store.Object) (di
 			return "", err
 		}
 	case err != nil:
-		return "", nil //nolint:nilerr // what else is wrong with it, the reader finds out
+		return "", nil // what else is wrong with it, the reader finds out
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -51,7 +52,7 @@ func TestTheImageServes(t *testing.T) {
 	config := file.Config
 	args := []string{"--mount", "bash", "-c", container, "-", root, config.User}
 	server := exec.CommandContext(t.Context(), "unshare", append(append(args, config.Entrypoint...), config.Cmd...)...)
-	server.Env = append(config.Env, "PATH="+os.Getenv("PATH"), "SEALIFT_STORE=/store", "SEALIFT_LISTEN=127.0.0.1:0")
+	server.Env = slices.Concat(config.Env, []string{"PATH=" + os.Getenv("PATH"), "SEALIFT_STORE=/store", "SEALIFT_LISTEN=127.0.0.1:0"})
 	var said strings.Builder
 	server.Stderr = &said
 	out, err := server.StdoutPipe()

@@ -195,7 +195,9 @@ func TestContainersEndWithTheirShims(t *testing.T) {
 	if err := KillContainers(ctx, "sealift-test"); err != nil {
 		t.Fatal(err)
 	}
-	_ = <-ended // killed, as it should be
+	if err := <-ended; err == nil {
+		t.Error("it ended by itself")
+	}
 	alive := 0
 	for _, pid := range pids {
 		n, err := strconv.Atoi(pid)

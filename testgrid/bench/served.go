@@ -115,9 +115,12 @@ func (s *served) bundle(ctx context.Context, packages int) (string, error) {
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return "", err
+	}
 	at := strings.TrimSpace(string(text))
-	if err != nil || resp.StatusCode/100 != 2 {
-		return "", fmt.Errorf("store an Installer: %s: %s: %v", resp.Status, at, err)
+	if resp.StatusCode/100 != 2 {
+		return "", fmt.Errorf("store an Installer: %s: %s", resp.Status, at)
 	}
 	return s.base + "/bundle" + at[strings.LastIndex(at, "/"):] + ".tar.gz", nil
 }
