@@ -14,7 +14,9 @@ containerd_install() {
 }
 
 containerd_configure() {
-    PAUSE_IMAGE=${PAUSE_IMAGE:-$(awk '$1 == "image" && $2 == "pause" { print $3 }' "$1/Manifest")}
+    # the image that kubeadm asks for, which Kubernetes' package carries; without Kubernetes there are no pods
+    CONTAINERD_PINNED_IMAGES=''
+    [ -z "$PAUSE_IMAGE" ] || CONTAINERD_PINNED_IMAGES="sandbox = '$PAUSE_IMAGE'"
     CONTAINERD_SYSTEMD_CGROUP=false
     [ "$SEALIFT_CGROUP_DRIVER" != systemd ] || CONTAINERD_SYSTEMD_CGROUP=true
     CONTAINERD_RESTRICT_OOM_SCORE=true
