@@ -91,6 +91,9 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 
 // KeepPreflight writes a record beside the journal.
 func (i *Install) KeepPreflight(r preflight.Record) error {
+	if err := markRoot(i.options.Root); err != nil {
+		return i.explainFull(err)
+	}
 	return i.explainFull(r.Save(filepath.Join(StateDir(i.options.Root), "preflight")))
 }
 

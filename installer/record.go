@@ -11,9 +11,11 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
+func recordDir(root string) string { return filepath.Join(StateDir(root), "before") }
+
 // openRecord opens the memory of what the host was like before anything was changed.
 func openRecord(root, logDir string) (*baseline.Record, error) {
-	r, err := baseline.Open(filepath.Join(StateDir(root), "before"),
+	r, err := baseline.Open(recordDir(root),
 		baseline.Options{Skip: []string{root, logDir}, Folders: append(clusterFolders(), dataFolders()...)})
 	if err != nil {
 		return nil, fmt.Errorf("what is known of the host before the install: %w", err)
@@ -24,6 +26,9 @@ func openRecord(root, logDir string) (*baseline.Record, error) {
 // recorded makes each step note what it changed on the host before it counts as finished. Failed steps note it, too: what
 // an administrator then changes by hand is told from it.
 func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
+	if err := markRoot(i.options.Root); err != nil {
+		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)
+	}
 	if err := i.journal.Begin(); err != nil {
 		return nil, err
 	}

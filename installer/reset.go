@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,24 +66,37 @@ func PrepareReset(o ResetOptions) (_ *Reset, err error) {
 	if r.record, err = openRecord(o.Root, o.LogDir); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
-	if r.record.Before() == nil {
-		return nil, errors.Join(r.nothing(), r.Close())
+	switch {
+	case r.record.Before() != nil:
+		return r, nil
+	case len(r.journal.Records()) > 0:
+		err = fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back; install the host anew, or put that folder back where there is a copy", StateDir(o.Root))
+	default:
+		err = ErrNothingInstalled
 	}
-	return r, nil
+	return nil, errors.Join(err, r.Close())
 }
 
-// nothing removes what an install leaves that was killed before it changed anything.
-func (r *Reset) nothing() error {
-	if len(r.journal.Records()) > 0 {
-		return fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back; install the host anew, or put that folder back where there is a copy", StateDir(r.options.Root))
-	}
-	if _, err := os.Stat(StateDir(r.options.Root)); err != nil {
-		return ErrNothingInstalled
-	}
-	if err := r.removeRoot(); err != nil {
+// Sweep removes what an install keeps that was killed before it changed the host: the case of ErrNothingInstalled. A folder that
+// no install marked as its own is not touched.
+func Sweep(o ResetOptions) (err error) {
+	if err := begin(&o.Root, &o.LogDir); err != nil {
 		return err
 	}
-	return ErrNothingInstalled
+	if _, err := readMark(o.Root); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	journal, err := lifecycle.OpenJournal(StateDir(o.Root))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, journal.Close()) }()
+	if _, err := sweepRoot(o.Root); err != nil {
+		return err
+	}
+	return sweepState(o.Root, journal.Remove)
 }
 
 // Close gives the node free.
@@ -139,7 +153,14 @@ func (r *Reset) leaves(what, why string, args ...any) {
 // Run takes the install back. It returns what is not as it was before, with the reasons.
 func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
 	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.
+	mark, err := readMark(r.options.Root)
+	if err != nil {
+		return nil, err
+	}
 	for _, folder := range []string{"addons", "host-packages", "kustomize"} {
+		if slices.Contains(mark.Before, folder) {
+			continue
+		}
 		if _, err := host.Empty(filepath.Join(r.options.Root, folder), false); err != nil { // what is mounted there is told at the end
 			return nil, err
 		}
@@ -162,35 +183,17 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 // removeRoot removes the sealift that an install left, and what remembers the install last: until then a reset that was
 // interrupted can be run again.
 func (r *Reset) removeRoot() error {
-	state := StateDir(r.options.Root)
-	entries, err := os.ReadDir(r.options.Root)
+	left, err := sweepRoot(r.options.Root)
+	r.left = append(r.left, left...)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if path := filepath.Join(r.options.Root, e.Name()); path != state {
-			if e.Type()&os.ModeSymlink != 0 {
-				err = os.Remove(path)
-			} else {
-				err = r.empty(path, false)
-			}
-			if err != nil {
-				return err
-			}
+	if _, there := r.record.Before().Files[installedBinary]; !there {
+		if err := os.Remove(installedBinary); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
 		}
 	}
-	if before := r.record.Before(); before != nil {
-		if _, there := before.Files[installedBinary]; !there {
-			if err := os.Remove(installedBinary); err != nil && !errors.Is(err, os.ErrNotExist) {
-				return err
-			}
-		}
-	}
-	// The journal goes first: without it, a reset that is killed here takes the host for what the rest of the folder says.
-	if err := r.journal.Remove(); err != nil {
-		return err
-	}
-	return r.empty(r.options.Root, false)
+	return sweepState(r.options.Root, r.journal.Remove)
 }
 
 // explain adds differences that no step has explained. What comes and goes by itself is not worth a line.

@@ -178,7 +178,7 @@ func (r *Reset) empty(folder string, keep bool) error {
 	}
 	mounted, err := host.Empty(folder, keep)
 	for _, mount := range mounted {
-		r.leaves(mount, "something is mounted there, and is kept with what is in it")
+		r.left = append(r.left, leftMount(mount))
 	}
 	return err
 }

@@ -42,7 +42,10 @@ func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
 	return nil, i.startUnit(ctx, "sealift-api.service", balancerUnit(i.options.Root))
 }
 
-func apiServersFile(root string) string { return filepath.Join(StateDir(root), "api-servers") }
+// apiServersName is the file in the state folder with the addresses that the balancer knows.
+const apiServersName = "api-servers"
+
+func apiServersFile(root string) string { return filepath.Join(StateDir(root), apiServersName) }
 
 // Balance gives this host an address of the API that works while any control plane does, until ctx ends.
 func Balance(ctx context.Context, root string, log *slog.Logger) error {

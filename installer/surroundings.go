@@ -118,10 +118,13 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
+// proxySettings is the file in the install root with the proxy of containerd and kubelet.
+const proxySettings = "proxy.env"
+
 // setProxy gives containerd and kubelet their settings in a file for root alone, since the address may have a password.
 func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	address, exceptions := i.proxyAddress(), i.noProxy()
-	settings := filepath.Join(i.options.Root, "proxy.env")
+	settings := filepath.Join(i.options.Root, proxySettings)
 	var text strings.Builder
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(address))

@@ -63,7 +63,10 @@ func (a *app) reset(ctx context.Context, o resetOptions) (err error) {
 	r, err := installer.PrepareReset(o.ResetOptions)
 	if errors.Is(err, installer.ErrNothingInstalled) {
 		fmt.Fprintln(a.errOut, err)
-		return a.printLeft(nil, o.format)
+		if o.plan {
+			return a.printLeft(nil, o.format)
+		}
+		return errors.Join(installer.Sweep(o.ResetOptions), a.printLeft(nil, o.format))
 	}
 	if err != nil {
 		return err

@@ -81,6 +81,12 @@ const (
 	seenName     = "seen.json"
 )
 
+// Exists says whether dir has a record with the state before the first change.
+func Exists(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, beforeName))
+	return err == nil
+}
+
 // Open reads the record in dir. It is not an error that there is none.
 func Open(dir string, o Options) (*Record, error) {
 	if o.Root == "" {

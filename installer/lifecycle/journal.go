@@ -47,9 +47,10 @@ type Record struct {
 // Journal is what a node has finished: one JSON record a line, each synced to disk before the work goes on. The file is
 // readable by root alone, since hooks may leave secrets in their state.
 type Journal struct {
-	dir  string
-	file *os.File // nil before the first record of a node that has none
-	lock *os.File
+	dir   string
+	file  *os.File // nil before the first record of a node that has none
+	lock  *os.File
+	whole int64 // length of the file without a last line that a crash cut
 
 	mu      sync.Mutex // of what follows: steps may run beside each other
 	records []Record
@@ -65,60 +66,78 @@ const (
 	lockName    = "lock"
 )
 
-// OpenJournal opens the journal in dir for one process alone; the lock goes with the process. A last line that was cut
-// by a crash is dropped. Where there is no journal nothing is made until Begin, so that looking leaves no trace.
+// OpenJournal opens the journal in dir for one process alone; the lock goes with the process. It changes nothing on the disk
+// before Begin, so that looking leaves no trace. A last line that was cut by a crash is passed over.
 func OpenJournal(dir string) (*Journal, error) {
 	j := &Journal{dir: dir, last: map[string]int{}}
 	if _, err := os.Stat(filepath.Join(dir, journalName)); errors.Is(err, os.ErrNotExist) {
 		return j, nil
 	}
-	return j, j.open()
+	if err := j.acquire(0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return j, err
+	}
+	return j, j.open(0)
 }
 
-// Begin makes the journal's folder and takes the lock, if that is not done. Every Run begins with it.
+// Begin makes the journal and takes the lock, if that is not done, and drops a last line that was cut by a crash. Every Run
+// begins with it.
 func (j *Journal) Begin() error {
-	if j.file != nil {
-		return nil
-	}
 	if err := atomicfile.MkdirAll(j.dir, 0o700); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := j.open(); err != nil {
-		return err
+	if j.lock == nil {
+		if err := j.acquire(os.O_CREATE); err != nil {
+			return err
+		}
 	}
-	if len(j.records) > 0 {
-		return errors.Join(fmt.Errorf("%w: it began after the plan was made; run the command again", ErrBusy), j.Close())
+	if j.file == nil {
+		if err := j.open(os.O_CREATE); err != nil {
+			return err
+		}
+		if len(j.records) > 0 {
+			return errors.Join(fmt.Errorf("%w: it began after the plan was made; run the command again", ErrBusy), j.Close())
+		}
+	}
+	info, err := j.file.Stat()
+	if err == nil && info.Size() > j.whole {
+		err = j.file.Truncate(j.whole)
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return atomicfile.SyncDir(j.dir)
+}
+
+// acquire takes the lock. flags has os.O_CREATE where its file may be made.
+func (j *Journal) acquire(flags int) (err error) {
+	if j.lock, err = os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|flags, 0o600); err != nil {
+		j.lock = nil
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := unix.Flock(int(j.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("%w; wait for it to end (%s is locked)", ErrBusy, j.lock.Name()), j.Close())
 	}
 	return nil
 }
 
-func (j *Journal) open() (err error) {
+// open reads the records. flags has os.O_CREATE where the file may be made.
+func (j *Journal) open(flags int) (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.Close())
 		}
 	}()
-	if j.lock, err = os.OpenFile(filepath.Join(j.dir, lockName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+	if j.file, err = os.OpenFile(filepath.Join(j.dir, journalName), os.O_RDWR|flags, 0o600); err != nil {
+		j.file = nil
 		return fmt.Errorf("journal: %w", err)
 	}
-	if err := unix.Flock(int(j.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return fmt.Errorf("%w; wait for it to end (%s is locked)", ErrBusy, j.lock.Name())
-	}
-	if j.file, err = os.OpenFile(filepath.Join(j.dir, journalName), os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	records, good, err := readRecords(j.file)
-	if err != nil {
+	if j.records, j.whole, err = readRecords(j.file); err != nil {
 		return fmt.Errorf("%s: %w", j.file.Name(), err)
 	}
-	if err := j.file.Truncate(good); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	j.records = records
-	for i, rec := range records {
+	for i, rec := range j.records {
 		j.last[rec.Step] = i
 	}
-	return atomicfile.SyncDir(j.dir)
+	return nil
 }
 
 // Busy says whether another process has the journal in dir open.
@@ -283,17 +302,20 @@ func (j *Journal) append(rec Record) error {
 	if err != nil { // a full disk: leave no half line before what may follow
 		return fmt.Errorf("journal: %w", errors.Join(err, j.file.Truncate(start)))
 	}
+	j.whole = start + int64(len(line)) + 1
 	j.records = append(j.records, rec)
 	j.last[rec.Step] = len(j.records) - 1
 	return nil
 }
 
-// Remove removes the records from the disk. The node is not free before Close.
+// Remove removes the records and the lock from the disk. The lock is held until Close.
 func (j *Journal) Remove() error {
-	if j.file == nil {
-		return nil
+	for _, name := range []string{journalName, lockName} {
+		if err := os.Remove(filepath.Join(j.dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 	}
-	return os.Remove(j.file.Name())
+	return nil
 }
 
 // Close gives the node free.

@@ -239,6 +239,9 @@ func TestRecordCutByACrashIsDropped(t *testing.T) {
 	}
 	ran = nil
 	j = journal(t, dir)
+	if info, err := os.Stat(name); err != nil || info.Size() != int64(len(data)-7) {
+		t.Errorf("opening the journal changed it: %v, %v", info, err)
+	}
 	if n, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 1 {
 		t.Fatalf("ran %d, error %v", n, err)
 	}

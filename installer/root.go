@@ -1,0 +1,172 @@
+package installer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/host"
+)
+
+// markName is the file in the state folder that marks an install root as Sealift's. It is written before anything else, and
+// removed last. Reset removes nothing from a folder without it.
+const markName = "root.json"
+
+// mark is the content of that file.
+type mark struct {
+	// Before are the names that the root had before Sealift came. They belong to somebody else.
+	Before []string `json:"before"`
+}
+
+// rootNames are the patterns of what Sealift, install.sh and hooks keep directly below an install root.
+func rootNames() []string {
+	names := []string{
+		"state", "host-packages", "index.json", "index.json.sig", bundle.InstallerName, proxySettings, "resolv.conf", "preflights",
+		".install-*", ".sealift-preflight-*",
+	}
+	for _, folder := range folders() {
+		if path.Dir(folder) == "." {
+			names = append(names, folder)
+		}
+	}
+	return names
+}
+
+// stateNames are the patterns of what Sealift keeps in the state folder, but for the journal and its lock.
+func stateNames() []string {
+	return []string{runName, effectiveInstaller, apiServersName, "preflight", "before"}
+}
+
+// markRoot notes that Sealift works below a folder from now on, and what was there before.
+func markRoot(root string) error {
+	if _, err := readMark(root); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	m := mark{Before: []string{}}
+	for _, e := range entries {
+		if e.Name() != "state" && !matches(e.Name(), ".install-*", ".sealift-preflight-*") {
+			m.Before = append(m.Before, e.Name())
+		}
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.MkdirAll(StateDir(root), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.WriteMode(filepath.Join(StateDir(root), markName), 0o600, text)
+}
+
+// readMark reads the mark of an install root. An earlier Sealift wrote none: there the record of the host is the mark. The
+// error is fs.ErrNotExist where there is neither.
+func readMark(root string) (mark, error) {
+	name := filepath.Join(StateDir(root), markName)
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) && baseline.Exists(recordDir(root)) {
+		return mark{}, nil
+	}
+	if err != nil {
+		return mark{}, err
+	}
+	var m mark
+	if err := json.Unmarshal(text, &m); err != nil {
+		return mark{}, fmt.Errorf("%s is damaged: %w; write {\"before\": []} into it if everything in %s came with sealift", name, err, root)
+	}
+	return m, nil
+}
+
+func matches(name string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		ok, err := path.Match(pattern, name)
+		return ok && err == nil
+	})
+}
+
+// sweepRoot removes what Sealift keeps below a marked root, except for the journal and the mark, and returns what it left: what
+// stands there under other names or stood there before, and mount points.
+func sweepRoot(root string) (left []baseline.Left, err error) {
+	m, err := readMark(root)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		name := filepath.Join(root, e.Name())
+		switch {
+		case e.Name() == "state":
+		case !matches(e.Name(), rootNames()...) || slices.Contains(m.Before, e.Name()):
+			left = append(left, baseline.Left{What: name, Why: "did not come with sealift, and is kept"})
+		default:
+			mounted, err := host.Empty(name, false)
+			if err != nil {
+				return left, err
+			}
+			for _, mount := range mounted {
+				left = append(left, leftMount(mount))
+			}
+		}
+	}
+	return left, nil
+}
+
+func leftMount(name string) baseline.Left {
+	return baseline.Left{What: name, Why: "something is mounted there, and is kept with what is in it"}
+}
+
+// sweepState removes what Sealift keeps in the state folder of a marked root, and then the folders themselves where nothing is
+// left in them. The mark goes last: a reset that is killed before that finds it again.
+func sweepState(root string, removeJournal func() error) error {
+	state := StateDir(root)
+	entries, err := os.ReadDir(state)
+	if err != nil {
+		return err
+	}
+	if err := removeJournal(); err != nil { // without it, a reset that is killed here goes by what the rest of the folder says
+		return err
+	}
+	for _, e := range entries {
+		if matches(e.Name(), stateNames()...) {
+			if _, err := host.Empty(filepath.Join(state, e.Name()), false); err != nil {
+				return err
+			}
+		}
+	}
+	if err := atomicfile.Sweep(state, ".*"); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(state, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, folder := range []string{state, root} {
+		if err := removeIfEmpty(folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeIfEmpty removes a folder that is empty and no mount point.
+func removeIfEmpty(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil || len(entries) > 0 {
+		return err
+	}
+	_, err = host.Empty(folder, false)
+	return err
+}
