@@ -25,13 +25,7 @@ import (
 	"github.com/sealift/sealift/installer/token"
 )
 
-const (
-	pkiDir = "/etc/kubernetes/pki"
-	// apiServerManifest is what kubeadm writes on a control plane, and nowhere else.
-	apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
-)
-
-// advertised finds this control plane's own address in it.
+// advertised finds this control plane's own address in the manifest of its API server.
 var advertised = regexp.MustCompile(`(?m)advertise-address\.endpoint:\s*"?([^\s"]+)`)
 
 // Administrator is this host as a control plane: its address, and the cluster's API with all rights.
@@ -42,7 +36,7 @@ type Administrator struct {
 
 // AsAdministrator takes the rights that a control plane has. It fails on other hosts.
 func AsAdministrator() (Administrator, error) {
-	manifest, err := os.ReadFile(apiServerManifest)
+	manifest, err := os.ReadFile(cluster.APIServerManifest)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Administrator{}, errors.New("this host is not a control plane; run the command on one, as root")
 	}
@@ -51,11 +45,11 @@ func AsAdministrator() (Administrator, error) {
 	}
 	found := advertised.FindSubmatch(manifest)
 	if found == nil {
-		return Administrator{}, fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as advertise-address.endpoint", apiServerManifest)
+		return Administrator{}, fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as advertise-address.endpoint", cluster.APIServerManifest)
 	}
 	address, _, err := net.SplitHostPort(string(found[1]))
 	if err != nil {
-		return Administrator{}, fmt.Errorf("%s: %w", apiServerManifest, err)
+		return Administrator{}, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
 	}
 	client, err := clientOf(cluster.AdminKubeconfig)
 	return Administrator{Client: client, Address: address}, err
@@ -71,7 +65,7 @@ func clientOf(kubeconfig string) (clientset.Interface, error) {
 }
 
 func (a Administrator) script() (*share.Script, error) {
-	ca, err := share.ReadCA(filepath.Join(pkiDir, "ca.crt"))
+	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}

@@ -54,12 +54,11 @@ func (i *Install) skipsPackages() bool {
 
 // lackedPackages wants those that the add-ons need to be there, when none is installed.
 func (i *Install) lackedPackages(ctx context.Context, r *preflight.Reporter) {
-	there, err := host.InstalledPackages(ctx)
+	missing, err := host.LackedPackages(ctx, hostPackages(i.addOns, i.facts.Target()))
 	if err != nil {
 		r.Failf("see why they cannot be listed", "%v", err)
 		return
 	}
-	missing := slices.DeleteFunc(hostPackages(i.addOns, i.facts.Target()), func(name string) bool { return there[name] != "" })
 	if len(missing) > 0 {
 		r.Failf("install them, or leave out kurl.skipSystemPackageInstall", "the Installer says not to install any, and these are not there: %s", strings.Join(missing, ", "))
 		return

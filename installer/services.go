@@ -116,7 +116,7 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	authority, err := share.ReadAuthority(pkiDir)
+	authority, err := share.ReadAuthority(cluster.PKI)
 	if err != nil {
 		return err
 	}

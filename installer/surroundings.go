@@ -47,26 +47,30 @@ func (i *Install) certificates() string {
 	return text
 }
 
+// parseCertificates takes them apart; there may be none.
+func (i *Install) parseCertificates() ([][]byte, error) {
+	if i.certificates() == "" {
+		return nil, nil
+	}
+	certificates, err := host.ParseCertificates([]byte(i.certificates()))
+	if err != nil {
+		return nil, fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
+	}
+	return certificates, nil
+}
+
 // checkCertificates refuses what are no certificates, before anything is changed.
 func (i *Install) checkCertificates() error {
-	if i.certificates() == "" {
-		return nil
-	}
-	if _, err := host.ParseCertificates([]byte(i.certificates())); err != nil {
-		return fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
-	}
-	return nil
+	_, err := i.parseCertificates()
+	return err
 }
 
 // trustCertificates puts them into the host's store, or takes out those of an earlier Installer. A containerd that runs reads the
 // store again when it is started again.
 func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error) {
-	var certificates [][]byte
-	if i.certificates() != "" {
-		var err error
-		if certificates, err = host.ParseCertificates([]byte(i.certificates())); err != nil {
-			return nil, err
-		}
+	certificates, err := i.parseCertificates()
+	if err != nil {
+		return nil, err
 	}
 	if err := host.Trust(ctx, i.log, certificates); err != nil {
 		return nil, err

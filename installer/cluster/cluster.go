@@ -31,8 +31,11 @@ import (
 // AdminKubeconfig is where kubeadm leaves the administrator's credentials.
 const AdminKubeconfig = "/etc/kubernetes/admin.conf"
 
-// apiServerManifest is there from the moment when kubeadm has changed the node for good.
-const apiServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+// APIServerManifest is there from the moment when kubeadm has made the node a control plane, and on no other.
+const APIServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
+
+// PKI is where kubeadm keeps the CA and the certificates of a control plane.
+const PKI = "/etc/kubernetes/pki"
 
 // Kubeadm is a host that kubeadm is to make a node of.
 type Kubeadm struct {
@@ -59,9 +62,9 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err := writeDocuments(name, objects); err != nil {
 		return err
 	}
-	traces, err := anyThere(AdminKubeconfig, KubeletKubeconfig, apiServerManifest)
+	traces, err := anyThere(AdminKubeconfig, KubeletKubeconfig, APIServerManifest)
 	if err == nil && !traces {
-		traces, err = hollow("/etc/kubernetes/pki")
+		traces, err = hollow(PKI)
 	}
 	if err == nil && traces { // kubeadm would take what is there for good
 		err = run(ctx, k.Output, "kubeadm", "reset", "--force")

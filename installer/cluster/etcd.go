@@ -20,7 +20,7 @@ import (
 )
 
 // etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
-const etcdPKI = "/etc/kubernetes/pki/etcd"
+const etcdPKI = PKI + "/etcd"
 
 // ownEtcd is the member on this host.
 const ownEtcd = "https://127.0.0.1:2379"

@@ -22,7 +22,7 @@ const (
 	bootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
 	kubeletConfig       = "/var/lib/kubelet/config.yaml"
 	kubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
-	clusterCA           = "/etc/kubernetes/pki/ca.crt"
+	clusterCA           = PKI + "/ca.crt"
 	etcdManifest        = "/etc/kubernetes/manifests/etcd.yaml"
 )
 
@@ -85,7 +85,7 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
 	needed := []string{KubeletKubeconfig, kubeletConfig, kubeletCertificate}
 	if controlPlane {
-		needed = append(needed, AdminKubeconfig, apiServerManifest, etcdManifest)
+		needed = append(needed, AdminKubeconfig, APIServerManifest, etcdManifest)
 	}
 	for _, name := range needed {
 		if whole, err := hasContent(name); err != nil || !whole {
@@ -112,7 +112,7 @@ func (k Kubeadm) finishJoin(ctx context.Context) error {
 // takeBack undoes what an interrupted join has done, in the cluster and here: kubeadm refuses a host with traces, and a
 // node of the same name that is Ready.
 func (k Kubeadm) takeBack(ctx context.Context, node string) error {
-	traces, err := anyThere(bootstrapKubeconfig, kubeletConfig, clusterCA, apiServerManifest)
+	traces, err := anyThere(bootstrapKubeconfig, kubeletConfig, clusterCA, APIServerManifest)
 	if err != nil || !traces {
 		return err
 	}

@@ -31,33 +31,57 @@ func PackagesStamp() string {
 	return stamp.String()
 }
 
-// InstalledPackages lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
-func InstalledPackages(ctx context.Context) (map[string]string, error) {
+// database is what a package manager knows of the system.
+type database interface {
+	// installed lists packages with their versions, by names that may have an architecture in them.
+	installed(ctx context.Context) (map[string]string, error)
+	// remove removes packages with their settings, and gives those that stay with the reason.
+	remove(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error)
+	// bare is a name of installed without its architecture.
+	bare(name string) string
+}
+
+// hostDatabase is dpkg's or rpm's; nil on a host that has neither.
+func hostDatabase() database {
 	if _, err := exec.LookPath("dpkg-query"); err == nil {
-		return dpkgDatabase{}.installed(ctx)
+		return dpkgDatabase{}
 	}
 	if _, err := exec.LookPath("rpm"); err == nil {
-		return rpmDatabase{}.installed(ctx)
+		return rpmDatabase{}
+	}
+	return nil
+}
+
+// InstalledPackages lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
+func InstalledPackages(ctx context.Context) (map[string]string, error) {
+	if d := hostDatabase(); d != nil {
+		return d.installed(ctx)
 	}
 	return map[string]string{}, nil
+}
+
+// LackedPackages gives those of the names that no package of the host has, whatever its architecture.
+func LackedPackages(ctx context.Context, names []string) ([]string, error) {
+	there, err := InstalledPackages(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, have := hostDatabase(), make(map[string]bool, len(there))
+	for name := range there {
+		have[d.bare(name)] = true
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return have[name] }), nil
 }
 
 // RemovePackages removes packages with their settings, and the settings of those that are otherwise gone: the power may have been
 // lost in between. Packages that are not there are passed over. One that another package needs stays, and is returned with
 // the reason.
 func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
-	if len(names) == 0 {
+	d := hostDatabase()
+	if len(names) == 0 || d == nil {
 		return nil, nil
 	}
-	if _, err := exec.LookPath("dpkg"); err == nil {
-		return dpkgDatabase{}.remove(ctx, output, names)
-	}
-	there, err := rpmDatabase{}.installed(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] == "" })
-	return rpmDatabase{}.remove(ctx, output, names)
+	return d.remove(ctx, output, names)
 }
 
 func listed(ctx context.Context, parse func(line string, found map[string]string), name string, args ...string) (map[string]string, error) {
@@ -86,6 +110,11 @@ func (d dpkgDatabase) options() []string {
 
 func (d dpkgDatabase) installed(ctx context.Context) (map[string]string, error) {
 	return listed(ctx, parseDpkg, "dpkg-query", append(d.options(), "--show", "--showformat=${db:Status-Abbrev}\t${binary:Package}\t${Version}\n")...)
+}
+
+func (d dpkgDatabase) bare(name string) string {
+	name, _, _ = strings.Cut(name, ":")
+	return name
 }
 
 // parseDpkg takes a package that is there, if only in part: want, state and error come first, see dpkg-query(1), and n and c
@@ -123,7 +152,7 @@ func (d dpkgDatabase) remove(ctx context.Context, output io.Writer, names []stri
 
 // dpkgReason finds what dpkg said of a package that it did not remove.
 func dpkgReason(said, name string) string {
-	short, _, _ := strings.Cut(name, ":")
+	short := dpkgDatabase{}.bare(name)
 	for line := range strings.Lines(said) {
 		line = strings.TrimSpace(line)
 		if user, needed, ok := strings.Cut(line, " depends on "); ok && strings.TrimSuffix(needed, ".") == short {
@@ -147,6 +176,13 @@ func (d rpmDatabase) installed(ctx context.Context) (map[string]string, error) {
 	return listed(ctx, parseRPM, "rpm", append(d.options(), "--query", "--all", "--queryformat", "%{NAME}.%{ARCH}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n")...)
 }
 
+func (d rpmDatabase) bare(name string) string {
+	if dot := strings.LastIndexByte(name, '.'); dot > 0 {
+		return name[:dot]
+	}
+	return name
+}
+
 func parseRPM(line string, found map[string]string) {
 	name, version, ok := strings.Cut(line, "\t")
 	switch {
@@ -161,11 +197,17 @@ func parseRPM(line string, found map[string]string) {
 // rpmNeeds is how rpm says that one cannot go: CAPABILITY is needed by (installed) PACKAGE.
 var rpmNeeds = regexp.MustCompile(`(?m)^\s*(\S.*?) is needed by \(installed\) (\S+)`)
 
-// remove leaves out of the transaction what rpm says is needed, until it agrees.
+// remove leaves out of the transaction what rpm says is needed, until it agrees. What is not there it would refuse.
 func (d rpmDatabase) remove(ctx context.Context, output io.Writer, names []string) (map[string]string, error) {
+	there, err := d.installed(ctx)
+	if err != nil {
+		return nil, err
+	}
 	going := make(map[string]bool)
 	for _, name := range names {
-		going[name] = true
+		if there[name] != "" {
+			going[name] = true
+		}
 	}
 	kept := make(map[string]string)
 	for len(going) > 0 {

@@ -64,8 +64,7 @@ func (a APT) halfDone(list string) (again []string, err error) {
 			continue
 		}
 		// want, state and error, see dpkg-query(1): i, n and c for state are whole, not there, and settings alone
-		name, _, _ := strings.Cut(f[1], ":")
-		file = a.carried(name, f[2])
+		file = a.carried(dpkgDatabase{}.bare(f[1]), f[2])
 		if !strings.ContainsAny(f[0][1:2], "inc") || len(strings.TrimSpace(f[0])) > 2 {
 			take()
 		}
@@ -112,7 +111,7 @@ func (d DNF) mend(ctx context.Context, tool string, options []string) error {
 	}
 	var again []string
 	for name, version := range there {
-		if d.Before[name] == version || !d.carried(name) {
+		if d.Before[name] == version || !d.carried(database.bare(name)) {
 			continue
 		}
 		empty, err := d.removeEmpty(ctx, database, name)
@@ -149,11 +148,8 @@ func (d DNF) removeEmpty(ctx context.Context, database rpmDatabase, name string)
 	return found, ctx.Err()
 }
 
-// carried says whether the repositories have a package, named as rpm does with its architecture.
+// carried says whether the repositories have a package of a name.
 func (d DNF) carried(name string) bool {
-	if dot := strings.LastIndexByte(name, '.'); dot > 0 {
-		name = name[:dot]
-	}
 	for _, r := range d.Repositories {
 		if found, err := filepath.Glob(filepath.Join(r, name+"*.rpm")); err == nil && len(found) > 0 {
 			return true

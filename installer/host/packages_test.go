@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -165,5 +166,24 @@ func TestRepositoriesSayWhoseTheyAre(t *testing.T) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
 		})
+	}
+}
+
+func TestLackedPackagesAreNamedWithoutTheirArchitecture(t *testing.T) {
+	for _, row := range []struct {
+		database   database
+		name, want string
+	}{
+		{dpkgDatabase{}, "libc6:amd64", "libc6"}, {dpkgDatabase{}, "python3.11", "python3.11"},
+		{rpmDatabase{}, "socat.x86_64", "socat"}, {rpmDatabase{}, "python3.11.x86_64", "python3.11"},
+	} {
+		if got := row.database.bare(row.name); got != row.want {
+			t.Errorf("%s is %s, want %s", row.name, got, row.want)
+		}
+	}
+	// of these the first has its architecture in its name, as libraries have of which there may be several
+	got, err := LackedPackages(t.Context(), []string{"libc6", "bash", "sealift-nobody-has-it"})
+	if err != nil || !slices.Equal(got, []string{"sealift-nobody-has-it"}) {
+		t.Errorf("lacking are %v, %v", got, err)
 	}
 }

@@ -274,7 +274,7 @@ func killedDebs(t *testing.T) (root string) {
 func TestPackagesThatOthersNeedAreKept(t *testing.T) {
 	for name, row := range map[string]struct {
 		installed          func(*testing.T) string
-		database           func(root string) packageDatabase
+		database           func(root string) database
 		remove, kept, left []string
 		why                string
 	}{
@@ -307,13 +307,8 @@ func TestPackagesThatOthersNeedAreKept(t *testing.T) {
 	}
 }
 
-type packageDatabase = interface {
-	installed(context.Context) (map[string]string, error)
-	remove(context.Context, io.Writer, []string) (map[string]string, error)
-}
-
-func dpkgIn(root string) packageDatabase { return dpkgDatabase{root} }
-func rpmIn(root string) packageDatabase  { return rpmDatabase{root} }
+func dpkgIn(root string) database { return dpkgDatabase{root} }
+func rpmIn(root string) database  { return rpmDatabase{root} }
 
 func rpms(t *testing.T) (root string) {
 	t.Helper()
