@@ -3,6 +3,7 @@ package atomicfile_test
 import (
 	"bufio"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -102,6 +103,9 @@ func TestWhatAKilledProcessLeftIsSwept(t *testing.T) {
 	dir := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriteUntilKilled$")
 	cmd.Env = append(os.Environ(), killedDir+"="+dir)
+	if _, err := cmd.StdinPipe(); err != nil { // what the child waits on
+		t.Fatal(err)
+	}
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -144,5 +148,7 @@ func TestWriteUntilKilled(t *testing.T) {
 	}
 	defer f.Discard()
 	_, _ = os.Stdout.WriteString("writing\n")
-	<-t.Context().Done() // the parent kills this process
+	// Wait for the parent to kill this process. A read is no deadlock to Go's runtime; a channel that nobody sends on is one,
+	// and would end the process.
+	_, _ = io.Copy(io.Discard, os.Stdin)
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,7 +28,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Stdout.WriteString(strconv.Itoa(d.PID()) + "\n")
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed; select {} would be a deadlock to Go's runtime, which ends the process
 	}
 	os.Exit(m.Run())
 }
@@ -118,6 +119,9 @@ func TestTheLogsTailIsShort(t *testing.T) {
 func TestItDiesWithAKilledParent(t *testing.T) {
 	parent := exec.Command(os.Args[0])
 	parent.Env = append(os.Environ(), parentEnv+"="+t.TempDir())
+	if _, err := parent.StdinPipe(); err != nil { // what it waits on
+		t.Fatal(err)
+	}
 	out, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,7 @@ package scratch_test
 import (
 	"bufio"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Stdout.WriteString(d.Path() + "\n")
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed; select {} would be a deadlock to Go's runtime, which ends the process
 	}
 	os.Exit(m.Run())
 }
@@ -65,6 +66,9 @@ func TestAKilledOwnersFolderGoesWithTheNextOne(t *testing.T) {
 	parent := t.TempDir()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+parent)
+	if _, err := owner.StdinPipe(); err != nil { // what it waits on
+		t.Fatal(err)
+	}
 	out, err := owner.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

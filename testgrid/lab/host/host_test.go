@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Stdout.WriteString("up\n")
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin) // until killed; select {} would be a deadlock to Go's runtime, which ends the process
 	}
 	os.Exit(m.Run())
 }

@@ -213,6 +213,9 @@ func startOwner(t *testing.T, state string) *exec.Cmd {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+state)
+	if _, err := owner.StdinPipe(); err != nil { // what it waits on
+		t.Fatal(err)
+	}
 	if err := owner.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -224,6 +227,9 @@ func killOwner(t *testing.T, state string) {
 	t.Helper()
 	owner := exec.Command(os.Args[0])
 	owner.Env = append(os.Environ(), ownerEnv+"="+state)
+	if _, err := owner.StdinPipe(); err != nil { // what it waits on
+		t.Fatal(err)
+	}
 	out, err := owner.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
