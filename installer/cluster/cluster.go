@@ -25,6 +25,7 @@ import (
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/kubeadm"
 	"github.com/sealift/sealift/tail"
 )
 
@@ -120,10 +121,10 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
-	if err := os.CopyFS(filepath.Join(dir, "base"), os.DirFS(filepath.Join(k.Base, kind))); err != nil {
+	if _, err := k.copyDocuments(filepath.Join(k.Base, kind), filepath.Join(dir, "base")); err != nil {
 		return nil, err
 	}
-	patches, err := copyPatches(filepath.Join(k.Work, kind+"-patches"), filepath.Join(dir, "patches"))
+	names, err := k.copyDocuments(filepath.Join(k.Work, kind+"-patches"), filepath.Join(dir, "patches"))
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +133,11 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 		return nil, err
 	}
 	if options != "" {
-		patches = slices.Insert(patches, 0, map[string]string{"path": "patches/" + options})
+		names = slices.Insert(names, 0, options)
+	}
+	patches := []map[string]string{}
+	for _, name := range names {
+		patches = append(patches, map[string]string{"path": "patches/" + name})
 	}
 	top := map[string]any{"resources": []string{"base"}, "patches": patches}
 	data, err := yaml.Marshal(top)
@@ -149,42 +154,59 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 	return objects, k.substitute(objects, more)
 }
 
-// copyPatches copies the patch files beside the kustomization, which may read nothing outside its folder.
-func copyPatches(from, to string) ([]map[string]string, error) {
-	names, err := filepath.Glob(filepath.Join(from, "*.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	slices.Sort(names)
+// copyDocuments copies YAML files beside the kustomization, which may read nothing outside its folder, and names them in order.
+// Those of kubeadm are written as they are merged; what that leaves out is told.
+func (k Kubeadm) copyDocuments(from, to string) (names []string, err error) {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return nil, err
 	}
-	patches := []map[string]string{}
-	for _, name := range names {
-		data, err := os.ReadFile(name)
+	entries, err := os.ReadDir(from)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if strings.HasPrefix(name, ".") || !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(from, name))
 		if err != nil {
 			return nil, err
 		}
-		if err := os.WriteFile(filepath.Join(to, filepath.Base(name)), data, 0o600); err != nil {
-			return nil, err
+		if err := k.writeMergeable(filepath.Join(to, name), data); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(from, name), err)
 		}
-		patches = append(patches, map[string]string{"path": "patches/" + filepath.Base(name)})
+		names = append(names, name)
 	}
-	return patches, nil
+	return names, nil
 }
 
-var variable = regexp.MustCompile(`\$\{[A-Za-z_][A-Za-z0-9_]*\}`)
+func (k Kubeadm) writeMergeable(name string, data []byte) error {
+	merged, notes, err := kubeadm.Mergeable(data)
+	if err != nil {
+		return err
+	}
+	for _, note := range notes {
+		fmt.Fprintf(k.Output, "note: kubeadm patch %s: %s\n", filepath.Base(name), note)
+	}
+	return os.WriteFile(name, merged, 0o600)
+}
+
+var variable = regexp.MustCompile(`\$(?:\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z_][A-Za-z0-9_]*)`)
 
 // substitute puts variables in, value by value so that none can add structure, and drops the metadata by which kustomize
-// told the documents apart: kubeadm has no such field.
+// told the documents apart: kubeadm has no such field. A ${NAME} must be declared; a $NAME that is not may be any text.
 func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[string]string) error {
 	var missing []string
 	put := func(s string) string {
 		return variable.ReplaceAllStringFunc(s, func(ref string) string {
-			name := ref[2 : len(ref)-1]
+			name := strings.Trim(ref, "${}")
 			value, ok := more[name]
 			if !ok {
 				value, ok = k.Variables[name]
+			}
+			if !ok && !strings.HasPrefix(ref, "${") {
+				return ref
 			}
 			if !ok {
 				missing = append(missing, ref)
@@ -195,6 +217,9 @@ func (k Kubeadm) substitute(objects []*unstructured.Unstructured, more map[strin
 	for _, object := range objects {
 		delete(object.Object, "metadata")
 		mapStrings(object.Object, put)
+		if err := kubeadm.Finish(object.Object); err != nil {
+			return err
+		}
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf("no value for %s", strings.Join(missing, ", "))

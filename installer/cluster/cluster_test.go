@@ -23,7 +23,7 @@ func work(t *testing.T, patches map[string]string) Kubeadm {
 			t.Fatal(err)
 		}
 	}
-	return Kubeadm{Base: "../../addons/kubernetes/template/kubeadm", Work: dir, Variables: map[string]string{
+	return Kubeadm{Base: "../../addons/kubernetes/template/kubeadm", Work: dir, Output: t.Output(), Variables: map[string]string{
 		"KUBERNETES_VERSION": "1.36.3", "KUBERNETES_CLUSTER_NAME": "kubernetes", "KUBERNETES_API_ENDPOINT": "10.0.0.1:6443",
 		"POD_CIDR": "10.32.0.0/20", "SERVICE_CIDR": "10.96.0.0/22", "PRIVATE_ADDRESS": "10.0.0.1", "NODE_NAME": "one",
 		"SEALIFT_CGROUP_DRIVER": "systemd", "KUBEADM_TOKEN": "abcdef.0123456789abcdef",

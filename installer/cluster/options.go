@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -13,6 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/kube/kubeadm"
 )
 
 // optionsPatch is the first of the patches, so that those of add-ons go over it.
@@ -135,12 +136,12 @@ func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
 		return "", err
 	}
 	if server := k.apiServerOptions(); kind == "init" && len(server) > 0 {
-		if err := add("kubeadm.k8s.io/v1beta4", "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
+		if err := add(kubeadm.APIVersion, "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
 			return "", err
 		}
 	}
 	if len(documents) == 0 {
 		return "", nil
 	}
-	return optionsPatch, os.WriteFile(filepath.Join(dir, optionsPatch), []byte(strings.Join(documents, "\n---\n")), 0o600)
+	return optionsPatch, k.writeMergeable(filepath.Join(dir, optionsPatch), []byte(strings.Join(documents, "\n---\n")))
 }

@@ -1,0 +1,265 @@
+// Package kubeadm rewrites configurations of kubeadm, and patches of them, for the version that today's kubeadm reads. Add-ons
+// of kURL have patches of older versions, which kURL rewrites as well (kURL §1.5, §3.1).
+//
+// While configuration and patches are merged, the arguments of a program are a map from name to value, as they were until
+// v1beta3: kustomize merges maps by their keys, and replaces lists of kubeadm's as a whole.
+package kubeadm
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// APIVersion is what kubeadm reads.
+const APIVersion = "kubeadm.k8s.io/v1beta4"
+
+// older are the versions that can be raised.
+var older = regexp.MustCompile(`^kubeadm\.k8s\.io/v1beta[1-3]$`)
+
+// argumentLists are the fields with arguments of programs, by the kind of the document.
+func argumentLists(kind string) [][]string {
+	switch kind {
+	case "ClusterConfiguration":
+		return [][]string{{"apiServer", "extraArgs"}, {"controllerManager", "extraArgs"}, {"scheduler", "extraArgs"}, {"etcd", "local", "extraArgs"}}
+	case "InitConfiguration", "JoinConfiguration":
+		return [][]string{kubeletArguments}
+	}
+	return nil
+}
+
+var kubeletArguments = []string{"nodeRegistration", "kubeletExtraArgs"}
+
+// removedFlags are arguments that the kubelet no longer has and would not start with.
+var removedFlags = []string{
+	"allow-privileged", "cloud-config", "cni-bin-dir", "cni-cache-dir", "cni-conf-dir", "container-runtime", "docker-endpoint", "dynamic-config-dir",
+	"image-pull-progress-deadline", "keep-terminated-pod-volumes", "logtostderr", "network-plugin", "network-plugin-mtu", "non-masquerade-cidr",
+	"pod-infra-container-image", "register-schedulable",
+}
+
+// Mergeable rewrites the documents of a file for a merge: those of an older version are raised, and arguments are maps. Documents
+// of other APIs stay as they are. The notes say what was left out.
+func Mergeable(text []byte) (merged []byte, notes []string, err error) {
+	var out bytes.Buffer
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	for number := 1; ; number++ {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			return out.Bytes(), notes, nil
+		}
+		if err == nil {
+			var more []string
+			document, more, err = mergeable(document)
+			notes = append(notes, more...)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("document %d: %w", number, err)
+		}
+		if out.Len() > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(document)
+		if !bytes.HasSuffix(document, []byte("\n")) {
+			out.WriteByte('\n')
+		}
+	}
+}
+
+func mergeable(document []byte) ([]byte, []string, error) {
+	data, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, nil, err
+	}
+	var object map[string]any
+	if utiljson.Unmarshal(data, &object) != nil || !strings.HasPrefix(text(object["apiVersion"]), "kubeadm.k8s.io/") {
+		return document, nil, nil
+	}
+	objects, notes := []map[string]any{object}, []string(nil)
+	if older.MatchString(text(object["apiVersion"])) {
+		if objects, notes, err = raise(object); err != nil {
+			return nil, nil, err
+		}
+	}
+	var documents [][]byte
+	for _, object := range objects {
+		if err := eachArguments(object, asMap); err != nil {
+			return nil, nil, err
+		}
+		data, err := yaml.Marshal(object)
+		if err != nil {
+			return nil, nil, err
+		}
+		documents = append(documents, data)
+	}
+	return bytes.Join(documents, []byte("---\n")), notes, nil
+}
+
+// raise brings a document to the version that kubeadm reads. A field that moved to another document makes one.
+func raise(object map[string]any) (objects []map[string]any, notes []string, err error) {
+	kind := text(object["kind"])
+	if kind == "ClusterStatus" {
+		return nil, nil, fmt.Errorf("kubeadm has no kind ClusterStatus since v1beta3; remove the document")
+	}
+	was := text(object["apiVersion"])
+	object["apiVersion"] = APIVersion
+	objects = []map[string]any{object}
+	drop := func(path ...string) {
+		if _, there := take(object, path...); there {
+			notes = append(notes, fmt.Sprintf("%s of %s in %s is left out: kubeadm no longer has it", strings.Join(path, "."), kind, was))
+		}
+	}
+	switch kind {
+	case "ClusterConfiguration":
+		drop("useHyperKubeImage")
+		drop("dns", "type")
+		if value, there := take(object, "apiServer", "timeoutForControlPlane"); there {
+			objects = append(objects, map[string]any{"apiVersion": APIVersion, "kind": "InitConfiguration",
+				"metadata": map[string]any{"name": "kubeadm-init-configuration"}, "timeouts": map[string]any{"controlPlaneComponentHealthCheck": value}})
+		}
+	case "JoinConfiguration":
+		if value, there := take(object, "discovery", "timeout"); there {
+			timeouts, _ := object["timeouts"].(map[string]any)
+			if timeouts == nil {
+				timeouts = map[string]any{}
+			}
+			timeouts["discovery"], object["timeouts"] = value, timeouts
+		}
+	}
+	for _, flag := range removedFlags {
+		drop(append(slices.Clone(kubeletArguments), flag)...)
+	}
+	return objects, notes, nil
+}
+
+// take removes a field and gives its value. What lies around it and becomes empty is removed too: in a patch it would say nothing.
+func take(object map[string]any, path ...string) (value any, there bool) {
+	if len(path) == 1 {
+		value, there = object[path[0]]
+		delete(object, path[0])
+		return value, there
+	}
+	inner, ok := object[path[0]].(map[string]any)
+	if !ok {
+		return nil, false
+	}
+	if value, there = take(inner, path[1:]...); there && len(inner) == 0 {
+		delete(object, path[0])
+	}
+	return value, there
+}
+
+// Finish turns the arguments of a merged document into the lists that kubeadm reads.
+func Finish(object map[string]any) error {
+	if text(object["apiVersion"]) != APIVersion {
+		return nil
+	}
+	return eachArguments(object, asList)
+}
+
+// eachArguments rewrites each field with arguments that a document has.
+func eachArguments(object map[string]any, rewrite func(any) (any, error)) error {
+	for _, path := range argumentLists(text(object["kind"])) {
+		inner, ok := object, true
+		for _, name := range path[:len(path)-1] {
+			if inner, ok = inner[name].(map[string]any); !ok {
+				break
+			}
+		}
+		name := path[len(path)-1]
+		if !ok || inner[name] == nil {
+			continue
+		}
+		arguments, err := rewrite(inner[name])
+		if err != nil {
+			return fmt.Errorf("%s: %w", strings.Join(path, "."), err)
+		}
+		inner[name] = arguments
+	}
+	return nil
+}
+
+var errArguments = errors.New(`is neither a list of "name" and "value" nor a map from name to value`)
+
+// asMap makes a map of a list of arguments. One that is given several times has a list of values.
+func asMap(arguments any) (any, error) {
+	list, ok := arguments.([]any)
+	if !ok {
+		if _, ok := arguments.(map[string]any); !ok {
+			return nil, errArguments
+		}
+		return arguments, nil
+	}
+	values := map[string]any{}
+	for _, one := range list {
+		argument, _ := one.(map[string]any)
+		name := text(argument["name"])
+		if name == "" {
+			return nil, errArguments
+		}
+		switch before := values[name].(type) {
+		case nil:
+			values[name] = argument["value"]
+		case []any:
+			values[name] = append(before, argument["value"])
+		default:
+			values[name] = []any{before, argument["value"]}
+		}
+	}
+	return values, nil
+}
+
+// asList is the way back, in the order of the names.
+func asList(arguments any) (any, error) {
+	values, ok := arguments.(map[string]any)
+	if !ok {
+		return nil, errArguments
+	}
+	list := []any{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		several, ok := values[name].([]any)
+		if !ok {
+			several = []any{values[name]}
+		}
+		for _, value := range several {
+			said, err := scalar(value)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+			list = append(list, map[string]any{"name": name, "value": said})
+		}
+	}
+	return list, nil
+}
+
+// scalar is the text of a value, as it stands on a command line.
+func scalar(value any) (string, error) {
+	switch value := value.(type) {
+	case nil:
+		return "", nil
+	case string:
+		return value, nil
+	case bool:
+		return strconv.FormatBool(value), nil
+	case int64:
+		return strconv.FormatInt(value, 10), nil
+	case float64:
+		return strconv.FormatFloat(value, 'g', -1, 64), nil
+	}
+	return "", errors.New("its value is no text")
+}
+
+func text(value any) string {
+	said, _ := value.(string)
+	return said
+}
