@@ -18,31 +18,7 @@ import (
 // hostCommandsStep runs what an Installer has for programs of the host.
 const hostCommandsStep = "node/commands"
 
-// hostCommands are the calls that an Installer asks for by kURL's options (kURL §2.1), each a program and its words; no shell
-// reads them. What is to be preserved is left as it is.
-func (i *Install) hostCommands() (calls [][]string) {
-	for _, from := range []struct{ section, option, program string }{
-		{"selinuxConfig", "chconCmds", "chcon"}, {"selinuxConfig", "semanageCmds", "semanage"},
-		{"iptablesConfig", "iptablesCmds", "iptables"}, {"firewalldConfig", "firewalldCmds", "firewall-cmd"},
-	} {
-		options := i.spec.Section(from.section).Options
-		lines, _ := options[from.option].([]any)
-		if isTrue(options, "preserveConfig") {
-			continue
-		}
-		for _, line := range lines {
-			call := []string{from.program}
-			words, _ := line.([]any)
-			for _, word := range words {
-				call = append(call, fmt.Sprint(word))
-			}
-			calls = append(calls, call)
-		}
-	}
-	return calls
-}
-
-// selinux is the mode in which SELinux is to be, "" for that in which it is.
+// selinux returns the requested mode of SELinux, or "" to leave it unchanged.
 func (i *Install) selinux() string {
 	options := i.spec.Section("selinuxConfig").Options
 	mode, _ := options["selinux"].(string)
@@ -57,7 +33,11 @@ func (i *Install) selinux() string {
 
 // commands adds the step, when there is something for it.
 func (p *planner) commands() {
-	calls, mode := p.hostCommands(), p.selinux()
+	mode := p.selinux()
+	var calls [][]string
+	for _, c := range p.spec.HostCommands() {
+		calls = append(calls, c.Words)
+	}
 	if len(calls) == 0 && mode == "" {
 		return
 	}
@@ -69,9 +49,9 @@ func (i *Install) runCommands(ctx context.Context) (lifecycle.State, error) {
 	if err := i.setSELinux(ctx); err != nil {
 		return nil, err
 	}
-	for _, call := range i.hostCommands() {
-		if err := host.Command(ctx, i.log, call[0], call[1:]...); err != nil {
-			return nil, fmt.Errorf("a command of the Installer: %w", err)
+	for _, call := range i.spec.HostCommands() {
+		if err := host.Command(ctx, i.log, call.Words[0], call.Words[1:]...); err != nil {
+			return nil, fmt.Errorf("%s: %w", call.Field, err)
 		}
 	}
 	return nil, nil

@@ -54,7 +54,7 @@ func TestCommandsOfAnInstallerAreRunAsWords(t *testing.T) {
 	if _, err := os.Stat("OWNED"); err == nil {
 		t.Error("a word was run as code")
 	}
-	if _, err := plan[at].Run(t.Context()); err == nil || !strings.Contains(err.Error(), "a command of the Installer: iptables --new-chain MINE: ") {
+	if _, err := plan[at].Run(t.Context()); err == nil || !strings.Contains(err.Error(), "iptablesConfig.iptablesCmds: iptables --new-chain MINE: ") {
 		t.Errorf("a command that fails: %v", err)
 	}
 }

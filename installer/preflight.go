@@ -123,7 +123,7 @@ func installerPreflight(s *spec.Installer) ([]preflight.Specification, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kurl.hostPreflights: %w", err)
 	}
-	return []preflight.Specification{{Name: "installer", Kind: preflight.HostPreflight, Text: text}}, nil
+	return []preflight.Specification{{Name: "installer", Kind: preflight.HostPreflight, Text: text, Values: true}}, nil
 }
 
 // external asks Troubleshoot. Without its program the built-in checks are all there is, and the report says so.

@@ -28,6 +28,9 @@ type Specification struct {
 	Name string // whose it is; its checks are called after it
 	Kind string
 	Text []byte
+	// Values says that only values in the YAML are templates, one by one. Its structure is then what everybody reads in it: no
+	// template adds or renames a field.
+	Values bool
 }
 
 // Node is what a template may ask about the host (kURL §8.2), besides the Installer.
@@ -45,10 +48,17 @@ const maxRendered = 4 << 20
 // Render fills in the template and returns YAML documents. A value of the Installer is text wherever it stands: it cannot
 // add a collector, close a quotation or become a comment.
 func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
-	text, values, err := s.execute(n, i)
-	if err != nil {
-		return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
+	text, values := s.Text, values(nil)
+	if !s.Values {
+		var err error
+		if text, values, err = execute(s.Name, s.Text, templateData(n, i)); err != nil {
+			return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 { // which YAML has no word for
+			return nil, nil
+		}
 	}
+	room := maxRendered
 	var out bytes.Buffer
 	decoder := yaml.NewDecoder(bytes.NewReader(text))
 	encoder := yaml.NewEncoder(&out)
@@ -61,6 +71,11 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 		}
 		if len(document.Content) == 0 || document.Content[0].ShortTag() == "!!null" {
 			continue
+		}
+		if s.Values {
+			if err := s.fillValues(&document, templateData(n, i), &room, 0); err != nil {
+				return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
+			}
 		}
 		values.fill(&document, 0)
 		if err := s.head(document.Content[0]); err != nil {
@@ -77,6 +92,30 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 		return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
 	}
 	return out.Bytes(), nil
+}
+
+// fillValues runs the templates in the values of a document. What they print is text. room is how much that may be, in bytes.
+func (s Specification) fillValues(n *yaml.Node, data map[string]any, room *int, depth int) error {
+	if depth > maxDepth {
+		return errors.New("is nested too deeply")
+	}
+	for at, child := range n.Content {
+		isKey := n.Kind == yaml.MappingNode && at%2 == 0
+		if child.Kind == yaml.ScalarNode && !isKey && strings.Contains(child.Value, leftDelimiter) {
+			text, written, err := execute(s.Name, []byte(child.Value), data)
+			if err != nil {
+				return err
+			}
+			child.Value, child.Tag, child.Style = written.in(string(text)), "!!str", 0
+			if *room -= len(child.Value); *room < 0 {
+				return fmt.Errorf("larger than %d bytes", maxRendered)
+			}
+		}
+		if err := s.fillValues(child, data, room, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // head makes sure of what a document says of itself: its kind, and whose it is.
@@ -163,16 +202,23 @@ func (v values) fillScalar(n *yaml.Node) {
 			return
 		}
 	}
+	n.Value, n.Tag = v.in(n.Value), "!!str"
+}
+
+// in puts the texts back where their words stand.
+func (v values) in(text string) string {
 	var pairs []string
 	for i := range v {
 		pairs = append(pairs, word(i), v[i])
 	}
-	n.Value = strings.NewReplacer(pairs...).Replace(n.Value)
-	n.Tag = "!!str"
+	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// execute runs the template.
-func (s Specification) execute(n Node, i *spec.Installer) ([]byte, values, error) {
+// leftDelimiter begins an action of a template.
+const leftDelimiter = "{{kurl"
+
+// execute runs a template.
+func execute(name string, text []byte, data map[string]any) ([]byte, values, error) {
 	var written values
 	functions := sprig.TxtFuncMap()
 	for _, name := range []string{"env", "expandenv", "getHostByName"} { // the environment and the network are not its business
@@ -180,7 +226,7 @@ func (s Specification) execute(n Node, i *spec.Installer) ([]byte, values, error
 	}
 	const write = "sealiftWrite"
 	functions[write] = written.write
-	t, err := template.New(s.Name).Delims("{{kurl", "}}").Funcs(functions).Option("missingkey=zero").Parse(string(s.Text))
+	t, err := template.New(name).Delims(leftDelimiter, "}}").Funcs(functions).Option("missingkey=zero").Parse(string(text))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -190,14 +236,11 @@ func (s Specification) execute(n Node, i *spec.Installer) ([]byte, values, error
 		}
 	}
 	out := limitedBuffer{limit: maxRendered}
-	if err := t.Execute(&out, templateData(n, i)); err != nil {
+	if err := t.Execute(&out, data); err != nil {
 		return nil, nil, err
 	}
 	if !utf8.Valid(out.buffer.Bytes()) {
 		return nil, nil, errors.New("is no text")
-	}
-	if len(bytes.TrimSpace(out.buffer.Bytes())) == 0 { // which YAML has no word for
-		return []byte("null"), nil, nil
 	}
 	return out.buffer.Bytes(), written, nil
 }

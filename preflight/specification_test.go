@@ -1,6 +1,7 @@
 package preflight_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -139,6 +140,42 @@ func TestSpecificationsThatAreNone(t *testing.T) {
 				t.Errorf("error %v, want %q\n%.300s", err, tt.want, out)
 			}
 		})
+	}
+}
+
+// TestTemplatesInValuesAddNoFields has templates that would make another document, were they run over its text.
+func TestTemplatesInValuesAddNoFields(t *testing.T) {
+	tests := map[string]struct{ text, want string }{
+		"a value":                       {`{a: "{{kurl .Installer.Spec.Rook.Version }} is {{kurl if .IsUpgrade}}old{{kurl else}}new{{kurl end}}"}`, `{a: 1.12.8 is new}`},
+		"a value that comes to nothing": {`{a: "{{kurl if .IsUpgrade}}x{{kurl end}}"}`, `{a: ""}`},
+		"a key stays as it is":          {`{"ru{{kurl if false}}x{{kurl end}}n": 1}`, `{"ru{{kurl if false}}x{{kurl end}}n": 1}`},
+		"a list in a text":              {`{a: '{{kurl print "x\n- run: y" }}'}`, `{a: "x\n- run: y"}`},
+		"what looks like a number":      {`{a: "{{kurl 7}}"}`, `{a: "7"}`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := preflight.Specification{Name: "installer", Kind: preflight.HostPreflight, Values: true, Text: []byte("kind: HostPreflight\nspec: " + tt.text + "\n")}
+			got, err := s.Render(preflight.Node{}, installer(t, someSpec))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var have, want struct{ Spec any }
+			if err := errors.Join(yaml.Unmarshal(got, &have), yaml.Unmarshal([]byte("spec: "+tt.want), &want)); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, have); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, got)
+			}
+		})
+	}
+	for name, text := range map[string]string{
+		"a template over two values": `{a: "{{kurl /*", b: "*/}}"}`,
+		"what grows beyond measure":  "[" + strings.Repeat(`"{{kurl repeat 3000000 \"x\"}}", `, 3) + "]",
+	} {
+		s := preflight.Specification{Name: "installer", Kind: preflight.HostPreflight, Values: true, Text: []byte("kind: HostPreflight\nspec: " + text + "\n")}
+		if got, err := s.Render(preflight.Node{}, installer(t, someSpec)); err == nil {
+			t.Errorf("%s became %.200s", name, got)
+		}
 	}
 }
 
