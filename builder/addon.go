@@ -15,19 +15,23 @@ import (
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/manifest/repository"
 )
 
-// addOn is a directory with a Manifest. Its files are read through an os.Root of its parent: versions of an add-on share
-// files by links to one another, such as ../template/install.sh, and no link leads further out.
+// addOn is a directory with a Manifest. All that is read for it lies in its repository. Its own files are read through
+// an os.Root of its parent as well: versions of an add-on share files by links to one another, such as
+// ../template/install.sh, and no link leads further out.
 type addOn struct {
 	dir           string // absolute
 	named         string // as the user names it
 	name, version string // the last two elements of dir
 	manifest      *manifest.File
+	repository    *repository.Repository
+	parent        string   // directory <name> in the repository
 	root          *os.Root // directory <name>
 }
 
-func openAddOn(dir string) (*addOn, error) {
+func openAddOn(dir string) (_ *addOn, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -38,21 +42,44 @@ func openAddOn(dir string) (*addOn, error) {
 			return nil, fmt.Errorf("add-on %s: a directory <name>/<version> is needed, which name the package", abs)
 		}
 	}
+	if a.repository, err = repository.Of(abs); err != nil {
+		return nil, fmt.Errorf("add-on %s: %w", dir, err)
+	}
+	defer func() {
+		if err != nil {
+			a.repository.Close()
+		}
+	}()
 	// The Manifest is named as the user named the directory, so that positions lead to it.
 	file := filepath.Join(dir, manifest.FileName)
-	if a.manifest, err = manifest.Load(file); err != nil {
+	if a.manifest, err = manifest.LoadFrom(a.repository, file); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("add-on %s: %w; name a directory that has a %s", dir, err, manifest.FileName)
 		}
 		return nil, err
 	}
-	if a.root, err = os.OpenRoot(filepath.Dir(abs)); err != nil {
+	if a.parent, err = a.repository.Name(filepath.Dir(abs), "."); err != nil {
+		return nil, fmt.Errorf("open add-on: %w", err)
+	}
+	if a.root, err = a.repository.Dir(a.parent); err != nil {
 		return nil, fmt.Errorf("open add-on: %w", err)
 	}
 	return a, nil
 }
 
-func (a *addOn) close() { _ = a.root.Close() }
+func (a *addOn) close() {
+	_ = a.root.Close()
+	a.repository.Close()
+}
+
+// open opens a file of the repository by its path from the directory of the Manifest.
+func (a *addOn) open(name string) (*os.File, error) {
+	name, err := a.repository.Name(a.dir, name)
+	if err != nil {
+		return nil, err
+	}
+	return a.repository.Open(name)
+}
 
 // maxDepth bounds directories inside each other. Only a link to a directory above it gets there.
 const maxDepth = 32
@@ -104,7 +131,7 @@ func (a *addOn) entry(name, to string, depth int) ([]bundle.File, error) {
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s is neither a regular file nor a link to one", name)
 	}
-	f := bundle.File{Path: to, Mode: 0o644, Open: func() (io.ReadCloser, error) { return a.root.Open(name) }}
+	f := bundle.File{Path: to, Mode: 0o644, Open: func() (io.ReadCloser, error) { return a.repository.Open(path.Join(a.parent, name)) }}
 	if info.Mode()&0o111 != 0 {
 		f.Mode = 0o755
 	}

@@ -353,6 +353,14 @@ func TestFilesOfAnAddOn(t *testing.T) {
 		"a link to a file of another version is that file":   {tree{"../template/a.yaml": "a", "a.yaml": "-> ../template/a.yaml"}, "a.yaml", ""},
 		"a link to a directory of another version is a copy": {tree{"../template/d/a.yaml": "a", "../template/d/e/b": "b", "d": "-> ../template/d"}, "d/a.yaml d/e/b", ""},
 		"a link that leaves the add-on is refused":           {tree{"../../secret": "s", "a": "-> ../../secret"}, "", "escapes"},
+		"a Manifest that is a link out of it is refused":     {tree{"Manifest": "-> ../../../../../../../../proc/self/environ"}, "", "outside the repository"},
+		"a lock that is a link out of it is refused":         {tree{"Manifest.lock": "-> ../../../../../../../../proc/self/environ"}, "", "outside the repository"},
+		"an asset by an absolute path is refused":            {tree{"Manifest": "asset env /proc/self/environ\n"}, "", "a path of the machine that builds"},
+		"an asset outside the repository is refused":         {tree{"Manifest": "asset env ../../../../../../../../proc/self/environ\n"}, "", "outside the repository"},
+		"an asset behind a link out of it is refused":        {tree{"../l": "-> /proc/self", "Manifest": "asset env ../l/environ\n"}, "", "outside the repository"},
+		"credentials of version control are no asset":        {tree{"../../.git/config": "token", "Manifest": "asset c ../../.git/config\n"}, "", "belongs to version control"},
+		"a link to them is no file of the add-on":            {tree{"../.git/config": "token", "c": "-> ../.git/config"}, "", "belongs to version control"},
+		"an asset of the repository is taken":                {tree{"../../files/a": "a", "Manifest": "asset a ../../files/a\n"}, "assets/a", ""},
 		"an absolute link is refused":                        {tree{"a": "-> /etc/hostname"}, "", "escapes"},
 		"a link that leads nowhere is refused":               {tree{"a": "-> none"}, "", "must lead to a file"},
 		"a link to its own directory is refused":             {tree{"a": "-> ."}, "", "link"},
@@ -364,6 +372,7 @@ func TestFilesOfAnAddOn(t *testing.T) {
 			for path, content := range test.files {
 				path = filepath.Join(dir, path)
 				target, link := strings.CutPrefix(content, "-> ")
+				_ = os.Remove(path) // a Manifest that addOn wrote
 				if !link {
 					writeFile(t, path, content)
 				} else if err := os.Symlink(target, path); err != nil {

@@ -2,12 +2,8 @@ package builder
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -87,11 +83,7 @@ func contextOf(ctx context.Context, a *addOn, d manifest.Dockerout) (*dockerfile
 	if d.Context == "" {
 		return nil, nil
 	}
-	root, err := repositoryRoot(a.dir)
-	if err != nil {
-		return nil, err
-	}
-	return dockerfile.ReadContext(ctx, root, d.Context)
+	return dockerfile.ReadContext(ctx, a.repository.Path(), d.Context)
 }
 
 func argsOf(d manifest.Dockerout) map[string]string {
@@ -104,18 +96,9 @@ func argsOf(d manifest.Dockerout) map[string]string {
 
 // settle reads the Dockerfile of a directive, whose path is relative to the root of the repository (kURL §1.2).
 func settle(a *addOn, d manifest.Dockerout, platform string) (*dockerfile.Plan, error) {
-	where, err := repositoryRoot(a.dir)
+	content, err := a.repository.Open(d.Dockerfile)
 	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(where)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	content, err := root.Open(filepath.FromSlash(path.Clean(d.Dockerfile)))
-	if err != nil {
-		return nil, fmt.Errorf("%w; the path of a Dockerfile is relative to the root of the repository, here %s", err, where)
+		return nil, fmt.Errorf("%w; the path of a Dockerfile is relative to the root of the repository, here %s", err, a.repository.Path())
 	}
 	defer func() { _ = content.Close() }()
 	file, err := dockerfile.Parse(content)
@@ -123,22 +106,6 @@ func settle(a *addOn, d manifest.Dockerout, platform string) (*dockerfile.Plan, 
 		return nil, err
 	}
 	return file.Settle(argsOf(d), platform)
-}
-
-// repositoryRoot is the nearest directory above an add-on that is under version control or, without one, the directory
-// that has addons/<name>/<version>.
-func repositoryRoot(dir string) (string, error) {
-	for at := dir; ; at = filepath.Dir(at) {
-		_, err := os.Stat(filepath.Join(at, ".git"))
-		switch {
-		case err == nil:
-			return at, nil
-		case !errors.Is(err, fs.ErrNotExist):
-			return "", fmt.Errorf("look for the root of the repository: %w", err)
-		case at == filepath.Dir(at):
-			return filepath.Dir(filepath.Dir(filepath.Dir(dir))), nil
-		}
-	}
 }
 
 // runDockerouts runs the resolved Dockerfiles, or takes from the cache what they wrote before.

@@ -81,12 +81,17 @@ func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, 
 
 // lock reads the add-on's lock. One that is not there locks nothing.
 func (a *addOn) lock() (lock.Lock, error) {
-	l, err := lock.Load(filepath.Join(a.named, lock.FileName))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	f, err := a.open(lock.FileName)
+	if errors.Is(err, fs.ErrNotExist) {
 		return lock.Lock{}, nil
-	case err != nil:
-		return lock.Lock{}, fmt.Errorf("%w\nlock the add-on anew with sealift lock --update %s", err, a.named)
+	}
+	if err != nil {
+		return lock.Lock{}, fmt.Errorf("read the lock: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	l, err := lock.Parse(filepath.Join(a.named, lock.FileName), f)
+	if err != nil {
+		return lock.Lock{}, fmt.Errorf("%w\nlock the add-on again with sealift lock --update %s", err, a.named)
 	}
 	return l, nil
 }

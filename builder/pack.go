@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
@@ -92,7 +93,7 @@ func (b *Builder) transfers(a *addOn, r Resolution) []transfer {
 		}
 	}
 	for i, one := range r.Assets {
-		if one.File == "" {
+		if asset.IsURL(one.Source) {
 			add(transfer{"sha256:" + one.SHA256, one.Size, r.assetsFrom[i], func(ctx context.Context) (fetch.Stored, error) {
 				return b.assets.Fetch(ctx, one)
 			}})

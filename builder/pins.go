@@ -109,7 +109,7 @@ func (b *Builder) wantedAssets(directives []manifest.Asset) ([]wantedAsset, erro
 	return list, wrong.list.Err()
 }
 
-func (b *Builder) resolveAsset(ctx context.Context, dir string, w wantedAsset, p pins) (asset.Resolved, error) {
+func (b *Builder) resolveAsset(ctx context.Context, open asset.Opener, w wantedAsset, p pins) (asset.Resolved, error) {
 	if asset.IsURL(w.Source) {
 		if locked, ok := p.lock.Asset(w.Source); ok {
 			return asset.Resolved{Name: w.Name, Source: w.Source, SHA256: locked.SHA256, Size: locked.Size}, nil
@@ -118,7 +118,7 @@ func (b *Builder) resolveAsset(ctx context.Context, dir string, w wantedAsset, p
 			return asset.Resolved{}, err
 		}
 	}
-	return b.assets.Resolve(ctx, dir, w.Name, w.Source)
+	return b.assets.Resolve(ctx, open, w.Name, w.Source)
 }
 
 // solution is what an operating system's packages were resolved to on one platform, all in one transaction.

@@ -84,7 +84,7 @@ func (b *Builder) resolve(ctx context.Context, a *addOn, p pins) (Resolution, er
 		r.assetsFrom = append(r.assetsFrom, w.directive.Pos)
 		group.Go(func() error {
 			var err error
-			if r.Assets[i], err = b.resolveAsset(ctx, a.dir, w, p); err != nil {
+			if r.Assets[i], err = b.resolveAsset(ctx, a.open, w, p); err != nil {
 				wrong.add(w.directive.Pos, err)
 			}
 			return nil

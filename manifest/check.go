@@ -1,9 +1,7 @@
 package manifest
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"path/filepath"
@@ -14,28 +12,6 @@ import (
 
 	"github.com/sealift/sealift/diag"
 )
-
-// Lint reads a Manifest and returns everything there is to say about it, of its words and of what they mean, in the
-// order of the file. The error is one of reading the stream.
-func Lint(name string, r io.Reader) ([]diag.Finding, error) {
-	_, findings, err := read(name, r)
-	return findings, err
-}
-
-// read parses and checks.
-func read(name string, r io.Reader) (*File, []diag.Finding, error) {
-	var all diag.List
-	file, err := Parse(name, r)
-	var mistakes diag.Errors
-	switch {
-	case errors.As(err, &mistakes):
-		all.Add(mistakes...)
-	case err != nil:
-		return nil, nil, err
-	}
-	all.Add(Check(file)...)
-	return file, all.Findings(), nil
-}
 
 // Check holds a file against the rules that words alone do not show, and returns what it found in the order of the
 // file. Errors are what no build can be made of; warnings are what will probably disappoint.
@@ -134,6 +110,9 @@ func (c *checker) asset(d Asset) {
 
 	pos := d.word(len(d.columns) - 1)
 	if !strings.Contains(d.Source, "://") {
+		if path.IsAbs(d.Source) {
+			c.Errorf(pos, "give a path from the directory of the Manifest, within its repository", "asset %q is a path of the machine that builds", d.Source)
+		}
 		return
 	}
 	u, err := url.Parse(d.Source)

@@ -2,12 +2,15 @@ package manifest_test
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/manifest/repository"
 )
 
 func lint(t testing.TB, text string) string {
@@ -22,7 +25,7 @@ func lint(t testing.TB, text string) string {
 func TestLintFinds(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"nothing in a good file": {"image a quay.io/x/y:1\nimage b postgres:10.7\nimage c a@sha256:" + strings.Repeat("0", 64) +
-			"\nimage d localhost:5000/x:1\nasset f https://example.com/f\nasset e-{arch} https://example.com/{arch}/e\nasset g files/g\nasset h /srv/h\napt g++\nyum NetworkManager\n" +
+			"\nimage d localhost:5000/x:1\nasset f https://example.com/f\nasset e-{arch} https://example.com/{arch}/e\nasset g files/g\napt g++\nyum NetworkManager\n" +
 			"dockerout rhel-7-force a/Dockerfile 1\n", ""},
 		"an image id twice": {"image a a:1\nimage b b:1\nimage a c:1", `m:3:7: error: image id "a" is already on line 1 (give each image an id of its own)`},
 		"an image id with a slash": {"image a/b a:1",
@@ -42,6 +45,8 @@ func TestLintFinds(t *testing.T) {
 			`m:1:9: warning: anyone on the way can change what example.com sends; kURL takes only https for a URL (use https)`},
 		"credentials in a URL": {"asset a https://ship:anchor@example.com/a",
 			`m:1:9: error: URL of example.com has credentials, and a Manifest is in its package for all to read (give them to a mirror, in sealift.yaml)`},
+		"an absolute path": {"asset env /proc/self/environ",
+			`m:1:11: error: asset "/proc/self/environ" is a path of the machine that builds (give a path from the directory of the Manifest, within its repository)`},
 		"a scheme that is not fetched":       {"asset a s3://bucket/a", `m:1:9: error: cannot fetch by s3 (use https, or a path to a local file)`},
 		"a URL without a host":               {"asset a https:///a", `m:1:9: error: URL "https:///a" names no host (write https://host/path)`},
 		"a URL that is none":                 {"asset a https://h/%zz", `m:1:9: error: bad URL: parse "https://h/%zz": invalid URL escape "%zz"`},
@@ -90,5 +95,40 @@ func TestLoadRefusesErrorsAndLetsWarningsPass(t *testing.T) {
 	}
 	if _, err := manifest.Load(filepath.Join(dir, "gone")); err == nil {
 		t.Error("a missing file is no error")
+	}
+}
+
+func TestLintFileFindsWhatLiesOutsideTheRepository(t *testing.T) {
+	base := t.TempDir()
+	dir := filepath.Join(base, "repo", "addons", "demo", "1.0")
+	write(t, filepath.Join(base, "secret"), "TOKEN=hunter2\n")
+	write(t, filepath.Join(base, "repo", "files", "a"), "a")
+	write(t, filepath.Join(base, "repo", ".git", "config"), "TOKEN=hunter2\n")
+	write(t, filepath.Join(dir, "Manifest"), "asset a ../../../files/a\nasset b ../../../../secret\nasset c link\nasset d ../../../.git/config\nasset e /etc/passwd\nasset f none\n")
+	if err := os.Symlink("../../../../secret", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	findings, err := manifest.LintFile(filepath.Join(dir, "Manifest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines []int
+	for _, f := range findings {
+		lines = append(lines, f.Pos.Line)
+	}
+	slices.Sort(lines)
+	if !slices.Equal(lines, []int{2, 3, 4, 5}) {
+		t.Errorf("got %v", findings)
+	}
+	linked := filepath.Join(dir, "linked.manifest")
+	if err := os.Symlink("../../../../secret", linked); err != nil {
+		t.Fatal(err)
+	}
+	findings, err = manifest.LintFile(linked)
+	if err != nil || len(findings) != 1 || strings.Contains(findings[0].Error(), "hunter2") {
+		t.Errorf("a Manifest that is a link: %v, %v", findings, err)
+	}
+	if _, err := manifest.Load(linked); !errors.Is(err, repository.ErrOutside) {
+		t.Errorf("Load: %v", err)
 	}
 }

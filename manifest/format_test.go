@@ -44,7 +44,7 @@ func TestSaveReplacesTheFileBehindALinkAndKeepsItsMode(t *testing.T) {
 	if err := os.Chmod(target, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(target, link); err != nil {
+	if err := os.Symlink("real/Manifest", link); err != nil {
 		t.Fatal(err)
 	}
 	file, err := manifest.Load(link)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"path"
 	"strings"
 	"unicode"
@@ -20,24 +19,6 @@ const (
 	MaxFileSize = 1 << 20
 	MaxLineSize = 8 << 10
 )
-
-// Load reads and checks the Manifest at path. Every error of the file is in the diag.Errors that it returns; warnings
-// are left to Lint.
-func Load(path string) (*File, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("read manifest: %w", err)
-	}
-	defer f.Close()
-	file, findings, err := read(path, f)
-	if err != nil {
-		return nil, err
-	}
-	if err := diag.Err(findings); err != nil {
-		return nil, err
-	}
-	return file, nil
-}
 
 // Parse reads a Manifest; name stands for it in positions. What is wrong with the words of a line is a diag.Errors with
 // every such line of the file, and the File that comes with it holds the other lines. Any other error is one of reading

@@ -16,7 +16,6 @@ import (
 	"net/url"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"github.com/sealift/sealift/builder/cache"
@@ -24,6 +23,7 @@ import (
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/manifest/repository"
 )
 
 // maxSize bounds an asset from a URL whose size nobody knows beforehand, in bytes. It keeps a server that never ends from
@@ -36,11 +36,14 @@ type Resolved struct {
 	Source string `json:"source"` // the URL that upstream has it at, or a path as the Manifest has it
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"` // bytes
-	// File is the absolute path of a source on the file system; empty for a URL, whose content is in the cache.
-	File string `json:"-"`
 	// Fetched is how many bytes were transferred to find out.
 	Fetched int64 `json:"-"`
+
+	open Opener // of a source on the file system; nil for a URL, whose content is in the cache
 }
+
+// Opener opens a regular file of an add-on's repository by its path from the directory of the Manifest.
+type Opener func(name string) (*os.File, error)
 
 // Describe is the asset as the index of a package lists it; dir is the folder of assets.
 func (r Resolved) Describe(dir string) bundle.Asset {
@@ -50,8 +53,8 @@ func (r Resolved) Describe(dir string) bundle.Asset {
 // Pack is the asset as a file of a package.
 func (r Resolved) Pack(dir string, c *cache.Cache) bundle.File {
 	f := packfile.Cached(path.Join(dir, r.Name), c, r.SHA256, r.Size)
-	if r.File != "" {
-		f.Open = func() (io.ReadCloser, error) { return os.Open(r.File) }
+	if r.open != nil {
+		f.Open = func() (io.ReadCloser, error) { return r.open(r.Source) }
 	}
 	return f
 }
@@ -98,6 +101,8 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Hint() string {
 	var status *fetch.StatusError
 	switch {
+	case errors.Is(e.Err, repository.ErrOutside):
+		return "a Manifest takes files of its repository and of URLs, nothing else of the machine that builds"
 	case errors.Is(e.Err, os.ErrNotExist):
 		return "a path is relative to the directory of the Manifest; a URL starts with https://"
 	case errors.As(e.Err, &status) && status.Code < 500 && e.Asked != "":
@@ -117,12 +122,12 @@ func IsURL(source string) bool {
 	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
 }
 
-// Resolve makes the content of an asset known: that of a URL is then in the cache, that of a file is hashed in place. A
-// path that is not absolute is taken from dir, the directory of the Manifest. Failures are *Error.
-func (s *Source) Resolve(ctx context.Context, dir, name, source string) (Resolved, error) {
+// Resolve makes the content of an asset known: that of a URL is then in the cache, that of a file, which open opens, is
+// hashed in place. Failures are *Error.
+func (s *Source) Resolve(ctx context.Context, open Opener, name, source string) (Resolved, error) {
 	r := Resolved{Name: name, Source: source}
 	if !IsURL(source) {
-		if err := r.fromFile(dir); err != nil {
+		if err := r.fromFile(open); err != nil {
 			return Resolved{}, &Error{Source: source, Err: err}
 		}
 		return r, nil
@@ -136,7 +141,7 @@ func (s *Source) Resolve(ctx context.Context, dir, name, source string) (Resolve
 // Fetch brings the content of an asset into the cache that a URL had when it was locked. Failures are *Error; when the URL
 // has other content by now, the error wraps cache.ErrMismatch.
 func (s *Source) Fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
-	if r.File != "" {
+	if r.open != nil {
 		return fetch.Stored{SHA256: r.SHA256, Size: r.Size, Cached: true}, nil
 	}
 	stored, err := s.options.Fetcher.Fetch(ctx, fetch.Blob{
@@ -159,34 +164,18 @@ func (s *Source) wrap(source string, err error) error {
 	return e
 }
 
-func (r *Resolved) fromFile(dir string) error {
-	name := r.Source
-	if !filepath.IsAbs(name) {
-		name = filepath.Join(dir, name)
-	}
-	name, err := filepath.Abs(name)
+func (r *Resolved) fromFile(open Opener) error {
+	f, err := open(r.Source)
 	if err != nil {
 		return err
 	}
-	// Looked at before it is opened: opening a named pipe would wait for its writer.
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is not a regular file", name)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	h := sha256.New()
 	size, err := io.Copy(h, f)
 	if err != nil {
 		return err
 	}
-	r.File, r.Size, r.SHA256 = name, size, hex.EncodeToString(h.Sum(nil))
+	r.open, r.Size, r.SHA256 = open, size, hex.EncodeToString(h.Sum(nil))
 	return nil
 }
 

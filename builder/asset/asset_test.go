@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/manifest/repository"
 )
 
 // origin is a file server that can be told what to answer, and remembers what it was asked.
@@ -95,7 +96,7 @@ func packed(t *testing.T, r asset.Resolved, c *cache.Cache) string {
 func TestAURLIsAskedThroughItsMirrorAsItIsWritten(t *testing.T) {
 	o, c := newOrigin(t, content("binary")), openCache(t)
 	const source = "https://files.example.com/kustomize%2Fv5.4.3/k.tar.gz?a=%20b"
-	r, err := sourceTo(t, c, o).Resolve(t.Context(), "", "k", source)
+	r, err := sourceTo(t, c, o).Resolve(t.Context(), nil, "k", source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +122,7 @@ func TestPasswordOfAMirrorIsInNoError(t *testing.T) {
 	}
 	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport()}})
 	for _, file := range []string{"gone", "moved"} {
-		_, err := s.Resolve(t.Context(), "", "a", "https://files.example.com/"+file)
+		_, err := s.Resolve(t.Context(), nil, "a", "https://files.example.com/"+file)
 		if err == nil || strings.Contains(err.Error(), "anchor") || !strings.Contains(err.Error(), "mirror http://ship:") {
 			t.Errorf("%v", err)
 		}
@@ -141,7 +142,7 @@ func TestCompressedContentStaysCompressed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport()}})
-	r, err := s.Resolve(t.Context(), "", "a.tgz", "https://files.example.com/a.tgz")
+	r, err := s.Resolve(t.Context(), nil, "a.tgz", "https://files.example.com/a.tgz")
 	if err != nil || packed(t, r, c) != "\x1f\x8bnot really" {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -152,7 +153,7 @@ func TestAnUnchangedURLIsNotTransferredAgain(t *testing.T) {
 	o := newOrigin(t, tagged("first", `"1"`))
 	resolve := func() asset.Resolved {
 		t.Helper()
-		r, err := sourceTo(t, c, o).Resolve(t.Context(), "", "a", "https://files.example.com/a")
+		r, err := sourceTo(t, c, o).Resolve(t.Context(), nil, "a", "https://files.example.com/a")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +197,7 @@ func TestWhatAURLCannotGive(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o, c := newOrigin(t, test.answer), openCache(t)
-			_, err := sourceTo(t, c, o).Resolve(t.Context(), "", "a", "https://files.example.com/a")
+			_, err := sourceTo(t, c, o).Resolve(t.Context(), nil, "a", "https://files.example.com/a")
 			var typed *asset.Error
 			if !errors.As(err, &typed) || !strings.Contains(err.Error(), test.want) || !strings.Contains(typed.Hint(), test.hint) {
 				t.Fatalf("got %v (%s), want %q", err, typed.Hint(), test.want)
@@ -220,7 +221,7 @@ func TestAServerThatRecoversIsAskedAgain(t *testing.T) {
 		w.Header().Set("Content-Length", strconv.Itoa(2))
 		_, _ = io.WriteString(w, "ok")
 	}
-	r, err := sourceTo(t, c, o).Resolve(t.Context(), "", "a", "https://files.example.com/a")
+	r, err := sourceTo(t, c, o).Resolve(t.Context(), nil, "a", "https://files.example.com/a")
 	if err != nil || packed(t, r, c) != "ok" {
 		t.Errorf("got %+v, %v", r, err)
 	}
@@ -230,6 +231,18 @@ func TestPaths(t *testing.T) {
 	c := openCache(t)
 	dir := t.TempDir()
 	addon := filepath.Join(dir, "addon")
+	r, err := repository.At(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	open := func(name string) (*os.File, error) {
+		below, err := r.Name(addon, name)
+		if err != nil {
+			return nil, err
+		}
+		return r.Open(below)
+	}
 	if err := os.MkdirAll(filepath.Join(addon, "folder"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +257,8 @@ func TestPaths(t *testing.T) {
 	tests := map[string]struct{ source, content, fault string }{
 		"is relative to the Manifest's directory": {"inside", "addon/inside", ""},
 		"may lead out of it":                      {"../outside", "outside", ""},
-		"may be absolute":                         {filepath.Join(dir, "outside"), "outside", ""},
+		"must not be absolute":                    {filepath.Join(dir, "outside"), "", "outside the repository"},
+		"must not lead out of the repository":     {"../../secret", "", "outside the repository"},
 		"must exist":                              {"none", "", "no such file"},
 		"must not be a folder":                    {"folder", "", "not a regular file"},
 		"must not be a pipe":                      {"pipe", "", "not a regular file"},
@@ -253,7 +267,7 @@ func TestPaths(t *testing.T) {
 	source := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil)})
 	for name, test := range tests {
 		t.Run("a path "+name, func(t *testing.T) {
-			r, err := source.Resolve(t.Context(), addon, "a", test.source)
+			r, err := source.Resolve(t.Context(), open, "a", test.source)
 			if test.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), test.fault) {
 					t.Errorf("got %v, want %q", err, test.fault)

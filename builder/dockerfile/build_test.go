@@ -273,13 +273,16 @@ func TestWhatIsNoContext(t *testing.T) {
 	if err := errors.Join(
 		os.MkdirAll(filepath.Join(repository, "leaves"), 0o755), os.Symlink(elsewhere, filepath.Join(repository, "leaves", "out")),
 		os.MkdirAll(filepath.Join(repository, "pipe"), 0o755), syscall.Mkfifo(filepath.Join(repository, "pipe", "fifo"), 0o644),
+		os.MkdirAll(filepath.Join(repository, ".git"), 0o755), os.WriteFile(filepath.Join(repository, ".git", "config"), nil, 0o644),
+		os.MkdirAll(filepath.Join(repository, "secrets"), 0o755), os.Symlink("../.git/config", filepath.Join(repository, "secrets", "link")),
 		os.Symlink(elsewhere, filepath.Join(repository, "link")), os.WriteFile(filepath.Join(repository, "file"), nil, 0o644),
 	); err != nil {
 		t.Fatal(err)
 	}
 	for dir, want := range map[string]string{
 		"none": "no directory of the repository", "file": "no directory of the repository", "../x": "no directory of the repository",
-		"link": "no directory of the repository", "leaves": "path escapes", "pipe": "neither a file nor a link to one",
+		"link": "no directory of the repository", "leaves": "outside the repository", "pipe": "not a regular file",
+		"secrets": "outside the repository",
 	} {
 		if c, err := dockerfile.ReadContext(t.Context(), repository, dir); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, %v, want %q", dir, c, err, want)

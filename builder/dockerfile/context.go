@@ -11,6 +11,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+
+	"github.com/sealift/sealift/manifest/repository"
 )
 
 // Context is a directory of a repository whose files a build may copy.
@@ -57,16 +59,16 @@ func (c *Context) copyTo(ctx context.Context, to string) error {
 
 // copy gives every file to what create opens for it, in order, and returns the digest of all.
 func (c *Context) copy(ctx context.Context, create func(name string, mode fs.FileMode) (io.WriteCloser, error)) (string, error) {
-	root, err := os.OpenRoot(c.root)
+	r, err := repository.At(c.root)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = root.Close() }()
-	if info, err := root.Stat(c.Dir); err != nil || !info.IsDir() {
+	defer r.Close()
+	if info, err := fs.Stat(r.FS(), c.Dir); err != nil || !info.IsDir() {
 		return "", errors.Join(errors.New("it is no directory of the repository"), err)
 	}
 	all := sha256.New()
-	err = fs.WalkDir(root.FS(), c.Dir, func(at string, e fs.DirEntry, err error) error {
+	err = fs.WalkDir(r.FS(), c.Dir, func(at string, e fs.DirEntry, err error) error {
 		switch {
 		case err != nil || ctx.Err() != nil:
 			return errors.Join(err, context.Cause(ctx))
@@ -79,7 +81,7 @@ func (c *Context) copy(ctx context.Context, create func(name string, mode fs.Fil
 		if err != nil {
 			return err
 		}
-		return copyFile(root, at, func(mode fs.FileMode) (io.WriteCloser, error) { return create(name, mode) }, func(mode fs.FileMode, digest string) {
+		return copyFile(r, at, func(mode fs.FileMode) (io.WriteCloser, error) { return create(name, mode) }, func(mode fs.FileMode, digest string) {
 			fmt.Fprintf(all, "%q %o %s\n", name, mode, digest)
 		})
 	})
@@ -93,24 +95,20 @@ func skip(e fs.DirEntry) error {
 	return nil
 }
 
-func copyFile(root *os.Root, at string, create func(fs.FileMode) (io.WriteCloser, error), tell func(fs.FileMode, string)) error {
-	// Looked at before it is opened: opening a named pipe would wait for its writer.
-	info, err := root.Stat(at)
+func copyFile(r *repository.Repository, at string, create func(fs.FileMode) (io.WriteCloser, error), tell func(fs.FileMode, string)) error {
+	in, err := r.Open(at)
 	if err != nil {
 		return err
 	}
-	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%s is neither a file nor a link to one", at)
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		return err
 	}
 	mode := fs.FileMode(0o644)
 	if info.Mode()&0o111 != 0 {
 		mode = 0o755
 	}
-	in, err := root.Open(at)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
 	out, err := create(mode)
 	if err != nil {
 		return err

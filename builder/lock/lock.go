@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"slices"
 
@@ -88,19 +87,6 @@ func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 		return list[i], true
 	}
 	return found, false
-}
-
-// Load reads the lock at path. One that does not exist gives the zero value and fs.ErrNotExist.
-func Load(path string) (Lock, error) {
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return Lock{}, err
-	}
-	if err != nil {
-		return Lock{}, fmt.Errorf("read the lock: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	return Parse(path, f)
 }
 
 // header tells who opens a lock what it is.

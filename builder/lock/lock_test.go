@@ -2,8 +2,6 @@ package lock_test
 
 import (
 	"bytes"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,9 +150,6 @@ func replace(old, with string) func(string) string {
 
 func TestSave(t *testing.T) {
 	path := filepath.Join(t.TempDir(), lock.FileName)
-	if _, err := lock.Load(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("Load = %v, want that it does not exist", err)
-	}
 	for _, want := range []bool{true, false} {
 		if changed, err := sample().Save(path); err != nil || changed != want {
 			t.Errorf("Save = %v, %v, want %v", changed, err, want)

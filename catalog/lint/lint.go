@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/catalog/template"
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/manifest/repository"
 )
 
 const (
@@ -59,6 +61,9 @@ func AddOn(dir string) ([]diag.Finding, error) {
 		return nil, err
 	}
 	c := &checker{dir: dir, name: filepath.Base(filepath.Dir(abs)), version: filepath.Base(abs)}
+	if err := c.links(); err != nil || len(c.findings) > 0 {
+		return c.findings, err // what lies elsewhere is not read
+	}
 	_, err = os.Stat(filepath.Join(dir, catalog.MetaFile))
 	c.declared = err == nil
 	for _, check := range []func() error{c.manifest, c.meta, c.hooks, c.preflights, c.support, c.shared, c.template} {
@@ -110,15 +115,52 @@ func (c *checker) mistakes(err error) error {
 	return err
 }
 
-// manifest checks the Manifest, and then that it has every image which the add-on refers to.
-func (c *checker) manifest() error {
-	file := c.path(manifest.FileName)
-	f, err := os.Open(file)
+// links finds symbolic links that lead out of the add-on, addons/<name>. No package can be built of them.
+func (c *checker) links() error {
+	r, err := repository.Of(c.dir)
 	if err != nil {
 		return err
 	}
-	defer f.Close()
-	findings, err := manifest.Lint(file, f)
+	defer r.Close()
+	below, err := r.Name(filepath.Dir(c.absolute()), ".")
+	if err != nil {
+		return err
+	}
+	var list diag.List
+	addOn, err := r.Dir(below)
+	if errors.Is(err, repository.ErrOutside) {
+		list.Errorf(diag.Pos{File: c.dir}, "keep the add-on in the repository", "%v", err)
+		c.take(&list)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer addOn.Close()
+	err = fs.WalkDir(addOn.FS(), c.version, func(at string, entry fs.DirEntry, err error) error {
+		switch name := strings.TrimPrefix(at, c.version); {
+		case err == nil && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
+			return fs.SkipDir
+		case err == nil && (strings.HasPrefix(entry.Name(), ".") || entry.Type() != fs.ModeSymlink):
+			return nil
+		default:
+			if err == nil {
+				_, err = addOn.Stat(at)
+			}
+			if err != nil {
+				list.Errorf(c.pos(name), "a link must lead to a file of the same add-on", "%v", err)
+			}
+			return nil
+		}
+	})
+	c.take(&list)
+	return err
+}
+
+// manifest checks the Manifest, and then that it has every image which the add-on refers to.
+func (c *checker) manifest() error {
+	file := c.path(manifest.FileName)
+	findings, err := manifest.LintFile(file)
 	if err != nil {
 		return err
 	}

@@ -103,6 +103,9 @@ func TestAddOn(t *testing.T) {
 			[]string{v2 + "addon.yaml: error: is a copy of the one in cert-manager/1.0 (keep it in cert-manager/template"}},
 		"a Manifest that the template does not give": {with(map[string]string{v2 + "Manifest": "image app example.org/app:2\napt socat\n"}),
 			[]string{v2 + "Manifest:2:1: error: is not what the template gives"}},
+		"a Manifest that is a link to elsewhere":    {map[string]string{v1 + "Manifest": "-> /proc/self/environ"}, []string{v1 + "Manifest: error: "}},
+		"a support bundle that is a link elsewhere": {map[string]string{v1 + "troubleshoot.yaml": "-> ../../../../etc/passwd"}, []string{v1 + "troubleshoot.yaml: error: "}},
+		"an asset that lies elsewhere":              {map[string]string{v1 + "Manifest": "image app example.org/app:1\nasset a ../../../../../x\n"}, []string{v1 + "Manifest:2:9: error: "}},
 		"without addon.yaml what is missing is a warning": {map[string]string{v1 + "addon.yaml": "", v1 + "troubleshoot.yaml": "", v1 + "install.sh": "cert-manager() { :; }\nother() { :; }\n"},
 			[]string{"addon.yaml: warning: ", "install.sh:2:1: warning: ", "troubleshoot.yaml: warning: "}},
 	}

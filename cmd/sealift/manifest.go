@@ -54,12 +54,8 @@ func (a *app) lintManifests(paths []string, format string) error {
 	}
 	all := []diag.Finding{}
 	for _, path := range files {
-		f, err := os.Open(path)
+		findings, err := manifest.LintFile(path)
 		if err != nil {
-			return err
-		}
-		findings, err := manifest.Lint(path, f)
-		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 		all = append(all, findings...)

@@ -1,0 +1,116 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/manifest/repository"
+)
+
+// Load reads and checks the Manifest at path, which must lie in the repository of its directory. Every error of the file
+// is in the diag.Errors that it returns; warnings are left to Lint.
+func Load(path string) (*File, error) {
+	r, err := repository.Of(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	defer r.Close()
+	return LoadFrom(r, path)
+}
+
+// LoadFrom is Load for a repository that is open.
+func LoadFrom(r *repository.Repository, path string) (*File, error) {
+	file, findings, err := readFrom(r, path)
+	if err != nil {
+		return nil, err
+	}
+	if err := diag.Err(findings); err != nil {
+		return nil, err
+	}
+	return file, nil
+}
+
+func readFrom(r *repository.Repository, path string) (*File, []diag.Finding, error) {
+	name, err := r.Name(filepath.Dir(path), filepath.Base(path))
+	if err != nil {
+		return nil, nil, fmt.Errorf("read manifest %s: %w", path, err)
+	}
+	f, err := r.Open(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read manifest %s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	return read(path, f)
+}
+
+// Lint reads a Manifest and returns everything there is to say about it, of its words and of what they mean, in the
+// order of the file. The error is one of reading the stream.
+func Lint(name string, r io.Reader) ([]diag.Finding, error) {
+	_, findings, err := read(name, r)
+	return findings, err
+}
+
+// LintFile is Lint for the Manifest at path. It also finds what would be read from outside the repository: the Manifest
+// itself, where it is a link, and assets.
+func LintFile(path string) ([]diag.Finding, error) {
+	r, err := repository.Of(filepath.Dir(path))
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	defer r.Close()
+	var all diag.List
+	file, findings, err := readFrom(r, path)
+	if errors.Is(err, repository.ErrOutside) {
+		all.Errorf(diag.Pos{File: path}, "a Manifest is a file of the repository, or a link to one", "%v", err)
+		return all.Findings(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	all.Add(findings...)
+	for _, d := range file.Assets() {
+		if err := outside(r, filepath.Dir(path), d); err != nil {
+			all.Errorf(d.word(len(d.columns)-1), "name a file of the repository by its path from the Manifest, or a URL", "%v", err)
+		}
+	}
+	return all.Findings(), nil
+}
+
+// outside is the error of an asset on the file system that lies outside the repository. One that is not there yet is a
+// matter of the build.
+func outside(r *repository.Repository, dir string, d Asset) error {
+	if strings.Contains(d.Source, "://") || filepath.IsAbs(d.Source) { // Check tells of absolute paths
+		return nil
+	}
+	name, err := r.Name(dir, d.Source)
+	if err != nil {
+		return err
+	}
+	f, err := r.Open(name)
+	if err == nil {
+		return f.Close()
+	}
+	if errors.Is(err, repository.ErrOutside) {
+		return err
+	}
+	return nil
+}
+
+// read parses and checks.
+func read(name string, r io.Reader) (*File, []diag.Finding, error) {
+	var all diag.List
+	file, err := Parse(name, r)
+	var mistakes diag.Errors
+	switch {
+	case errors.As(err, &mistakes):
+		all.Add(mistakes...)
+	case err != nil:
+		return nil, nil, err
+	}
+	all.Add(Check(file)...)
+	return file, all.Findings(), nil
+}

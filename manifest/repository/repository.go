@@ -1,0 +1,162 @@
+// Package repository opens files of the repository that an add-on lies in, and no others. Manifests come from pull
+// requests: an absolute path, ../../.. or a symbolic link must not lead to the secrets of the machine that builds them.
+package repository
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// versionControl is the folder of a repository that holds credentials, and no part of what is built.
+const versionControl = ".git"
+
+// ErrOutside says that a path leads out of the repository, or into what version control keeps for itself.
+var ErrOutside = errors.New("it is outside the repository")
+
+// Repository is an open repository.
+type Repository struct {
+	path string // absolute
+	real string // the same without symbolic links
+	root *os.Root
+}
+
+// Of opens the repository of an add-on's directory, addons/<name>/<version>: the nearest directory above it that is under
+// version control or, without one, the directory that has addons. A symbolic link is never taken for the repository,
+// since what it leads to may be anything.
+func Of(dir string) (*Repository, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	where, err := find(abs)
+	if err != nil {
+		return nil, fmt.Errorf("look for the root of the repository: %w", err)
+	}
+	return At(where)
+}
+
+// layout is how many folders an add-on lies deep in its repository: addons, <name> and <version>.
+const layout = 3
+
+func find(dir string) (string, error) {
+	fallback, start := dir, dir
+	for range layout {
+		if isLink(fallback) {
+			start = filepath.Dir(fallback)
+		}
+		fallback = filepath.Dir(fallback)
+	}
+	for at := start; at != filepath.Dir(at); at = filepath.Dir(at) {
+		_, err := os.Lstat(filepath.Join(at, versionControl))
+		switch {
+		case err == nil && !isLink(at):
+			return at, nil
+		case err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR):
+			return "", err
+		}
+	}
+	return fallback, nil
+}
+
+func isLink(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode().Type() == fs.ModeSymlink
+}
+
+// At opens the repository at an absolute path.
+func At(where string) (*Repository, error) {
+	root, err := os.OpenRoot(where)
+	if err != nil {
+		return nil, fmt.Errorf("open repository: %w", err)
+	}
+	r := &Repository{path: where, root: root}
+	if r.real, err = filepath.EvalSymlinks(where); err != nil {
+		return nil, errors.Join(fmt.Errorf("open repository: %w", err), root.Close())
+	}
+	return r, nil
+}
+
+// Close closes the repository. Files that it opened stay open.
+func (r *Repository) Close() { _ = r.root.Close() }
+
+// Path is the absolute path of the repository.
+func (r *Repository) Path() string { return r.path }
+
+// FS shows the repository as it is: use Open to read what a link may lead to.
+func (r *Repository) FS() fs.FS { return r.root.FS() }
+
+// Name is how the repository calls a file that name leads to from dir, a directory of the file system. Dir may be
+// relative to the working directory.
+func (r *Repository) Name(dir, name string) (string, error) {
+	if path.IsAbs(name) {
+		return "", fmt.Errorf("%s is an absolute path: %w %s", name, ErrOutside, r.path)
+	}
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	below, err := filepath.Rel(r.path, filepath.Join(abs, filepath.FromSlash(name)))
+	if err != nil || !filepath.IsLocal(below) {
+		return "", fmt.Errorf("%s: %w %s", name, ErrOutside, r.path)
+	}
+	return filepath.ToSlash(below), nil
+}
+
+// Dir opens a directory of the repository, whose files can lead no further out.
+func (r *Repository) Dir(name string) (*os.Root, error) {
+	root, err := r.root.OpenRoot(filepath.FromSlash(name))
+	return root, r.explain(name, err)
+}
+
+// Open opens a regular file of the repository, or what a link to one leads to within the repository.
+func (r *Repository) Open(name string) (*os.File, error) {
+	// Opening a named pipe would otherwise wait for its writer.
+	f, err := r.root.OpenFile(filepath.FromSlash(path.Clean(name)), os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, r.explain(name, err)
+	}
+	if err := r.check(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return f, nil
+}
+
+// check refuses what is no regular file, and the files of version control, under whatever name they were opened.
+func (r *Repository) check(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !info.Mode().IsRegular() {
+		return errors.New("it is not a regular file")
+	}
+	is, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return err
+	}
+	below, err := filepath.Rel(r.real, is)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(strings.Split(below, string(filepath.Separator)), versionControl) {
+		return fmt.Errorf("%w: it belongs to version control", ErrOutside)
+	}
+	return nil
+}
+
+// explain tells an escape, for which package os has no error value, from other failures.
+func (r *Repository) explain(name string, err error) error {
+	var failed *fs.PathError
+	if errors.As(err, &failed) && failed.Err.Error() == "path escapes from parent" {
+		return fmt.Errorf("%s: %w %s", name, ErrOutside, r.path)
+	}
+	return err
+}
