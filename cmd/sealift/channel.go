@@ -125,7 +125,8 @@ func onlyWord(words ...string) cobra.PositionalArgs {
 				return nil
 			}
 		}
-		return fmt.Errorf("there is nothing called %q to %s; it can be %q", args[0], cmd.Name(), words[0])
+		unknown := fmt.Sprintf("there is nothing called %q to %s; it can be %q", args[0], cmd.Name(), words[0])
+		return &exitError{exitUsage, &unknownCommandError{unknown}}
 	}
 }
 

@@ -49,12 +49,17 @@ func testChannelsAlias(c *channelCluster) {
 	if out, _ := use(0, "get", "addons"); out != "\nNo managed addons found\n" {
 		c.Error(out)
 	}
-	if out, _ := use(0, "apply", "channel", "-f", file, "--yes"); !strings.Contains(out, "Updated \"aliased\" to 1.0.0\n") {
+	if out, _ := use(0, "apply", "channel", "-f", file, "--yes", "-v=4", "--logtostderr", "--node-name", "n"); !strings.Contains(out, "Updated \"aliased\" to 1.0.0\n") {
 		c.Error(out)
 	}
 	if out, _ := use(0, "get", "addon"); !strings.HasPrefix(out, "NAMESPACE") || !strings.Contains(out, "aliased") {
 		c.Error(out)
 	}
+	if out, errOut := use(0, "get", "addons", "--v=4", "--config", "/nowhere"); !strings.Contains(out, "aliased") || !strings.Contains(errOut, "--config is ignored") {
+		c.Errorf("%s%s", out, errOut)
+	}
+	use(2, "nonsense")
+	use(2, "get", "nonsense")
 	if _, errOut := use(1, "apply", "channel"); errOut != "\nat least one channel URL is required; name it, or a file with -f\n" {
 		c.Errorf("%q", errOut)
 	}

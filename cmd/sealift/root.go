@@ -46,7 +46,7 @@ type app struct {
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	err := execute(ctx, args, os.LookupEnv, in, out, errOut)
+	err := execute(ctx, (*app).rootCommand, args, os.LookupEnv, in, out, errOut)
 	if err == nil {
 		return exitDone
 	}
@@ -58,12 +58,13 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	return exitFailed
 }
 
-// execute runs one command line; lookup gives the flags that it leaves to the environment.
-func execute(ctx context.Context, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
+// execute runs one command line of a tree; lookup gives the flags that it leaves to the environment.
+func execute(ctx context.Context, tree func(*app) *cobra.Command, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelWarn)
 	a := &app{in: in, out: out, errOut: errOut, log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))}
-	root := a.rootCommand(level, lookup)
+	root := tree(a)
+	finishRoot(root, level, lookup)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
@@ -74,24 +75,13 @@ func execute(ctx context.Context, args []string, lookup func(string) (string, bo
 // hinted adds the way out to errors whose makers cannot know it.
 func hinted(err error) error {
 	var stranger *tls.CertificateVerificationError
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &stranger):
+	if errors.As(err, &stranger) {
 		return fmt.Errorf("%w\nwhere the CA of a server or a proxy is your own, name it with --%s FILE", err, caFlag)
-	case !strings.HasPrefix(err.Error(), "unknown command"): // cobra has no type for it
-		return err
 	}
-	text, meant, near := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
-	if near {
-		return usageError("%s (did you mean %s?)", text, strings.Join(strings.Fields(meant), " or "))
-	}
-	return usageError("%s; see 'sealift --help'", text)
+	return err
 }
 
-func (a *app) rootCommand(level *slog.LevelVar, lookup func(string) (string, bool)) *cobra.Command {
-	var verbose bool
-	var caCertificates string
+func (a *app) rootCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sealift",
 		Short: "Carry Kubernetes and its add-ons across an air gap",
@@ -101,17 +91,24 @@ and a bundle into a running Kubernetes cluster on hosts that have no route out.
 Every flag may also be given as an environment variable: --out is SEALIFT_OUT, --cache is SEALIFT_CACHE.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
-				return err
-			}
-			if verbose {
-				level.Set(slog.LevelDebug)
-			}
-			return trust(caCertificates)
-		},
+	}
+	a.addCommands(root)
+	return root
+}
+
+// finishRoot gives a root what every command line has: common flags, flags from the environment, and exit codes.
+func finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
+	var verbose bool
+	var caCertificates string
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
+			return err
+		}
+		if verbose {
+			level.Set(slog.LevelDebug)
+		}
+		return trust(caCertificates)
 	}
 	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what is being done, step by step")
 	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with certificates of CAs to trust besides the system's; nodes that are made trust them, too")
@@ -119,24 +116,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%v; see '%s --help'", err, cmd.CommandPath())
 	})
-	a.addCommands(root)
-	wrapArgErrors(root)
-	return root
-}
-
-// wrapArgErrors gives a wrong number of arguments the exit code of wrong usage.
-func wrapArgErrors(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return usageError("%v; see '%s --help'", err, cmd.CommandPath())
-			}
-			return nil
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		wrapArgErrors(sub)
-	}
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	finishTree(root)
 }
 
 // group is commands that belong together.

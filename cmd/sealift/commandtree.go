@@ -1,0 +1,68 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// unknownCommandError says that a word is no command of its group.
+type unknownCommandError struct{ text string }
+
+func (e *unknownCommandError) Error() string { return e.text }
+
+// errUnknownCommand refuses a word, with the commands of the group that look like it.
+func errUnknownCommand(group *cobra.Command, word string) error {
+	hint := fmt.Sprintf("; see '%s --help'", group.CommandPath())
+	if near := group.SuggestionsFor(word); len(near) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
+	}
+	return &exitError{exitUsage, &unknownCommandError{fmt.Sprintf("unknown command %q for %q%s", word, group.CommandPath(), hint)}}
+}
+
+// isUnknownCommand says whether a command line failed because it names a command that does not exist.
+func isUnknownCommand(err error) bool {
+	var unknown *unknownCommandError
+	return errors.As(err, &unknown)
+}
+
+// finishTree completes a tree of commands: wrong arguments get the exit code of wrong usage, and so does a word that a
+// group does not know. Cobra itself shows help for such a word, and succeeds.
+func finishTree(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			var exit *exitError
+			if err == nil || errors.As(err, &exit) {
+				return err
+			}
+			return usageError("%v; see '%s --help'", err, cmd.CommandPath())
+		}
+	}
+	if cmd.Name() == "help" && cmd.Args == nil {
+		cmd.Args = func(help *cobra.Command, args []string) error {
+			found, rest, err := help.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return errUnknownCommand(cmp.Or(found, help.Root()), args[len(args)-max(1, len(rest))])
+			}
+			return nil
+		}
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.SuggestionsMinimumDistance = 2
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return errUnknownCommand(cmd, args[0])
+			}
+			return nil
+		}
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasSubCommands)}}", 1))
+	}
+	for _, sub := range cmd.Commands() {
+		finishTree(sub)
+	}
+}
