@@ -50,7 +50,7 @@ const Containerd = "containerd-v2.2.1"
 
 // Components lists everything that the lab can make.
 func Components() []Component {
-	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents())
+	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents(), kurlComponents())
 	for _, image := range Images() {
 		list = append(list, image.ownLayer()...)
 	}

@@ -8,12 +8,15 @@ const busyboxBase = "image-base-busybox-1.35.0"
 // defaultPath is the PATH of upstream's images, in which Kubernetes' static pods find their commands.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Images lists the images that the lab serves, by the names under which the world knows them: those of all Kubernetes releases,
-// or of the given ones, and those of the add-ons.
+// Images lists the images that the lab serves, by the names under which the world knows them: those of the catalogue's add-ons, and
+// those of the given Kubernetes releases. Without a choice it lists those of all releases, and of kURL's add-ons.
 func Images(kubernetes ...string) []Image {
 	var list []Image
 	for _, r := range chosen(kubernetes) {
 		list = append(list, releaseImages(r)...)
+	}
+	if len(kubernetes) == 0 {
+		list = append(list, KurlImages()...)
 	}
 	return append(list,
 		Image{
@@ -102,8 +105,8 @@ type Download struct {
 	Checksum string
 }
 
-// Downloads lists the files that the lab serves: those of all Kubernetes releases, or of the given ones, and those of the
-// container runtime.
+// Downloads lists the files that the lab serves: those of the container runtime, and those of the given Kubernetes releases. Without
+// a choice it lists those of all releases, and of kURL's add-ons.
 func Downloads(kubernetes ...string) []Download {
 	const github = "github.com/"
 	list := []Download{
@@ -117,6 +120,9 @@ func Downloads(kubernetes ...string) []Download {
 		for _, name := range []string{"kubeadm", "kubelet", "kubectl"} {
 			list = append(list, Download{"dl.k8s.io/" + r.kubernetes + "/bin/linux/amd64/" + name, FileOf{"kubernetes-" + r.kubernetes, name}, ".sha256"})
 		}
+	}
+	if len(kubernetes) == 0 {
+		list = append(list, KurlDownloads()...)
 	}
 	return list
 }

@@ -1,0 +1,102 @@
+package upstream
+
+import "slices"
+
+// What kURL's own add-ons name, at the versions of shared/cases/kurl. `lab build` without --kubernetes makes it; a selection of
+// releases, such as the demo's, leaves it out.
+
+// KurlContainerd and KurlRunc are the container runtime of kURL's add-on containerd 2.2.6.
+const (
+	KurlContainerd = "containerd-v2.2.6"
+	KurlRunc       = "runc-v1.3.6"
+)
+
+// localPath is the maker of volumes that stands in for OpenEBS's.
+const localPath = "local-path-provisioner-v0.0.30"
+
+func kurlComponents() []Component {
+	return []Component{
+		goModule("containerd", "v2.2.6", GoModule{
+			Path:     "github.com/containerd/containerd/v2",
+			Commands: commandsIn("cmd", "containerd", "containerd-shim-runc-v2", "ctr"),
+			Set:      []string{"github.com/containerd/containerd/v2/version.Version=v2.2.6"},
+		}),
+		goModule("runc", "v1.3.6", GoModule{
+			Path:     "github.com/opencontainers/runc",
+			Commands: []GoCommand{{Name: "runc"}},
+			CGO:      true,
+			Tags:     []string{"seccomp", "netgo", "osusergo"},
+			Packages: []string{"libseccomp-dev"},
+		}),
+		{Name: "pause", Version: "3.10", Recipe: CProgram{
+			Name: "pause", Source: FileOf{"pause-source-v1.36.3", "pause.c"}, Define: []string{"VERSION=v3.10"},
+		}},
+		goModule("flannel", "v0.28.7", GoModule{
+			Path:     "github.com/flannel-io/flannel",
+			Commands: []GoCommand{{Name: "flanneld"}, {"cmd/install_conf", "install-conf"}},
+			CGO:      true,
+			Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=v0.28.7"},
+		}),
+		goModule("contour", "v1.32.1", GoModule{
+			Path:     "github.com/projectcontour/contour",
+			Commands: commandsIn("cmd", "contour"),
+			Set:      []string{"github.com/projectcontour/contour/internal/build.Version=v1.32.1"},
+		}),
+		goModule("registry", "v3.1.1", GoModule{
+			Path:     "github.com/distribution/distribution/v3",
+			Commands: commandsIn("cmd", "registry"),
+			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.1"},
+		}),
+		{Name: "kurl-stand-ins", Version: "1", Recipe: TextFiles{kurlStandInFiles()}},
+		{Name: "velero-release", Version: "v1.18.2", Recipe: Tarball{
+			File:  "velero-v1.18.2-linux-amd64.tar.gz",
+			Files: []Placed{{FileOf{kurlStandIns, "velero"}, "velero-v1.18.2-linux-amd64/velero"}},
+		}},
+	}
+}
+
+// KurlImages lists the images that the Manifests of kURL's add-ons name.
+func KurlImages() []Image {
+	return slices.Concat(kurlStandInImages(), []Image{
+		{
+			Ref: "registry.k8s.io/pause:3.10", Files: filesOf("pause-3.10", "", "pause"),
+			Entrypoint: []string{"/pause"}, User: "65535:65535",
+		},
+		{
+			Ref: "ghcr.io/flannel-io/flannel:v0.28.7", Base: []string{netBase}, OCI: true,
+			Files:      filesOf("flannel-v0.28.7", "opt/bin", "flanneld", "install-conf"),
+			Entrypoint: []string{"/opt/bin/flanneld"},
+		},
+		{
+			Ref: "ghcr.io/projectcontour/contour:v1.32.1", OCI: true,
+			Files:      filesOf("contour-v1.32.1", "bin", "contour"),
+			Entrypoint: []string{"/bin/contour"}, User: "65532",
+		},
+		{
+			Ref: "docker.io/library/registry:3.1.1", Base: []string{busyboxBase}, OCI: true,
+			Files:      filesOf("registry-v3.1.1", "bin", "registry"),
+			Entrypoint: []string{"/bin/registry"}, Cmd: []string{"serve", "/etc/distribution/config.yml"},
+		},
+		// The plugin's own module is not on the Go proxy under any release; this is the code it was split off from.
+		{
+			Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel2", Base: []string{busyboxBase}, OCI: true,
+			Files: filesOf("flannel-cni-plugin-v0.9.1", "", "flannel"),
+		},
+		// The Go proxy has v0.9.0 alone.
+		{
+			Ref:        "registry.k8s.io/metrics-server/metrics-server:v0.8.1",
+			Files:      filesOf("metrics-server-v0.9.0", "", "metrics-server"),
+			Entrypoint: []string{"/metrics-server"}, User: "65534",
+		},
+	})
+}
+
+// KurlDownloads lists the files that the Manifests of kURL's add-ons name.
+func KurlDownloads() []Download {
+	const github = "github.com/"
+	return []Download{
+		{github + "opencontainers/runc/releases/download/v1.3.6/runc.amd64", FileOf{KurlRunc, "runc"}, ""},
+		{github + "velero-io/velero/releases/download/v1.18.2/velero-v1.18.2-linux-amd64.tar.gz",
+			FileOf{"velero-release-v1.18.2", "velero-v1.18.2-linux-amd64.tar.gz"}, ""},
+	}
+}
