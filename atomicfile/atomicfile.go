@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/regularfile"
 )
 
 // File is a file that is being written. Commit or Discard must follow.
@@ -125,7 +127,10 @@ func Sweep(dir, pattern string) error {
 }
 
 func removeAbandoned(path string) error {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
+	if errors.Is(err, regularfile.ErrNot) {
+		return nil // Create made no such thing
+	}
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/atomicfile"
 )
@@ -96,6 +99,23 @@ func TestAFileThatIsBeingWrittenIsNotSwept(t *testing.T) {
 	}
 	if err := f.Commit(filepath.Join(dir, "done"), 0o644); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAPipeIsNotSwept(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mkfifo(filepath.Join(dir, "x-pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- atomicfile.Sweep(dir, "x-*") }()
+	select {
+	case err := <-done:
+		if left := names(t, dir); err != nil || len(left) != 1 {
+			t.Errorf("left %v, %v", left, err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("waits for the pipe")
 	}
 }
 

@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/regularfile"
 )
 
 // Archive is a package or bundle that is read in place, or one whose files lie unpacked: in a folder, or on another node.
@@ -48,7 +49,7 @@ func Open(name string) (*Archive, error) {
 	if !info.Mode().IsRegular() { // a pipe would be waited for without end
 		return nil, fmt.Errorf("%s is neither a file nor a folder; copy the bundle into a file, and name that", name)
 	}
-	f, err := os.Open(name)
+	f, err := regularfile.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -91,15 +92,15 @@ func openDir(name string) (*Archive, error) {
 }
 
 func readUnpacked(dir *os.Root) (*Archive, error) {
-	index, err := readBounded(dir.FS(), IndexName)
+	index, err := readIndexFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	sig, err := readSignatureFile(dir.FS())
+	sig, err := readSignatureFile(dir)
 	if err != nil {
 		return nil, err
 	}
-	return NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return dir.Open(filepath.FromSlash(e.Path)) })
+	return NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return regularfile.OpenIn(dir, filepath.FromSlash(e.Path)) })
 }
 
 // NewUnpacked gives the archive of an index and its signature, which may be nil, whose entries lie wherever open finds them.
@@ -114,8 +115,8 @@ func NewUnpacked(index, signature []byte, open func(Entry) (io.ReadCloser, error
 	return a, nil
 }
 
-func readBounded(fsys fs.FS, name string) ([]byte, error) {
-	f, err := fsys.Open(name)
+func readIndexFile(dir *os.Root) ([]byte, error) {
+	f, err := regularfile.OpenIn(dir, IndexName)
 	if err != nil {
 		return nil, err
 	}

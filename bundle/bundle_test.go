@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,9 +16,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/regularfile"
 )
 
 // noise is what deflate cannot shrink, looking like a gzip file.
@@ -306,6 +309,39 @@ func TestAPipeIsNoBundle(t *testing.T) {
 	}
 	if _, err := bundle.Open(name); err == nil || !strings.Contains(err.Error(), "neither a file nor a folder") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAPipeInAnUnpackedBundleIsRefused puts a pipe that nobody writes to in the place of each file: no command may wait for it.
+func TestAPipeInAnUnpackedBundleIsRefused(t *testing.T) {
+	signed := write(t, demo("one"), bundle.WriteOptions{Key: newSigner(t).key})
+	for _, name := range []string{bundle.IndexName, bundle.SignatureName, "addons/one/1.0.0/Manifest"} {
+		t.Run(name, func(t *testing.T) {
+			dir := unpack(t, assemble(t, signed))
+			file := filepath.Join(dir, filepath.FromSlash(name))
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if err := syscall.Mkfifo(file, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			done := make(chan error, 1)
+			go func() {
+				a, err := bundle.Open(dir)
+				if err == nil {
+					err = errors.Join(a.Verify(t.Context()), a.Close())
+				}
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if !errors.Is(err, regularfile.ErrNot) || !strings.Contains(err.Error(), name) {
+					t.Errorf("got %v", err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("waits for the pipe")
+			}
+		})
 	}
 }
 

@@ -15,6 +15,8 @@ import (
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/regularfile"
 )
 
 // Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced
@@ -64,7 +66,7 @@ func (a *Archive) contentFor(root *os.Root, e Entry, ahead int64) (io.ReadCloser
 
 // extracted opens a file below root, if it is the one of an entry.
 func extracted(root *os.Root, e Entry) *os.File {
-	f, err := root.Open(filepath.FromSlash(e.Path))
+	f, err := regularfile.OpenIn(root, filepath.FromSlash(e.Path))
 	if err != nil {
 		return nil
 	}

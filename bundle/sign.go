@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"path"
 	"reflect"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/regularfile"
 )
 
 // signatureSuffix makes the name of a signature from the name of the index that it is for.
@@ -69,8 +71,8 @@ func readSignature(r io.Reader) ([]byte, error) {
 }
 
 // readSignatureFile reads the signature of an unpacked bundle, nil when it has none.
-func readSignatureFile(dir fs.FS) ([]byte, error) {
-	f, err := dir.Open(SignatureName)
+func readSignatureFile(dir *os.Root) ([]byte, error) {
+	f, err := regularfile.OpenIn(dir, SignatureName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/regularfile"
 )
 
 // dir is a store in a folder, which is opened anew for each operation: one that was replaced or mounted again is found, and an idle
@@ -141,14 +143,11 @@ func (d *folder) get(key string) (Object, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	f, err := d.root.Open(key)
+	f, err := regularfile.OpenIn(d.root, key)
 	if err != nil {
 		return nil, fmt.Errorf("store %s: %w", d.root.Name(), err)
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("store %s: %s is not a file", d.root.Name(), key)
-	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
@@ -208,7 +207,10 @@ func (d *folder) create(key string) (*temporary, error) {
 }
 
 func (d *folder) removeAbandoned(name string) error {
-	f, err := d.root.Open(name)
+	f, err := regularfile.OpenIn(d.root, name)
+	if errors.Is(err, regularfile.ErrNot) {
+		return nil // create made no such thing
+	}
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/regularfile"
 	"github.com/sealift/sealift/store"
 )
 
@@ -116,6 +119,37 @@ func TestMissingValueIsNotExist(t *testing.T) {
 	s, _ := store.Open(t.TempDir())
 	if _, err := s.Get(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAPipeInAFolderIsNoValue reads a pipe that nobody writes to, and puts a value where a pipe lies beside it.
+func TestAPipeInAFolderIsNoValue(t *testing.T) {
+	dir := t.TempDir()
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"pipe", ".sealift-put-pipe.1"} {
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done := make(chan error, 2)
+	go func() {
+		_, err := s.Get(t.Context(), "pipe")
+		done <- err
+		_, err = s.Put(t.Context(), "value", store.Bytes([]byte("text")))
+		done <- err
+	}()
+	for _, want := range []error{regularfile.ErrNot, nil} {
+		select {
+		case err := <-done:
+			if !errors.Is(err, want) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatal("waits for the pipe")
+		}
 	}
 }
 

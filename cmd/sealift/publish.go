@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/regularfile"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )
@@ -124,7 +125,7 @@ func (o publishOptions) folder() (string, error) {
 
 // openCandidate opens a package and reads it once for its digests.
 func openCandidate(ctx context.Context, name string) (c release.Candidate, f *os.File, err error) {
-	if f, err = os.Open(name); err != nil {
+	if f, err = regularfile.Open(name); err != nil {
 		return release.Candidate{}, nil, err
 	}
 	defer func() {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/regularfile"
 )
 
 // Blob is the content of an image's blob.
@@ -163,12 +164,17 @@ func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w in the bundle that this node was made from", sha256, fs.ErrNotExist)
 	}
+	root, err := os.OpenRoot(s.Root)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
 	for _, e := range entries {
-		f, err := os.OpenInRoot(s.Root, filepath.FromSlash(e.Path))
+		f, err := regularfile.OpenIn(root, filepath.FromSlash(e.Path))
 		if err != nil {
 			continue
 		}
-		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == e.Size {
+		if info, err := f.Stat(); err == nil && info.Size() == e.Size {
 			return file{f, e.Size}, nil
 		}
 		_ = f.Close()
