@@ -20,7 +20,9 @@ type Image struct {
 	Entrypoint []string
 	Cmd        []string
 	User       string
-	OCI        bool // OCI media types instead of Docker's, as upstream has them
+	// StandIn says why another program plays the image's own; empty when the image has the program that its name promises.
+	StandIn string
+	OCI     bool // OCI media types instead of Docker's, as upstream has them
 }
 
 // mediaTypes are the words of one of the two dialects.

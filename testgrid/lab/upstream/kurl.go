@@ -77,16 +77,16 @@ func KurlImages() []Image {
 			Files:      filesOf("registry-v3.1.1", "bin", "registry"),
 			Entrypoint: []string{"/bin/registry"}, Cmd: []string{"serve", "/etc/distribution/config.yml"},
 		},
-		// The plugin's own module is not on the Go proxy under any release; this is the code it was split off from.
 		{
 			Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel2", Base: []string{busyboxBase}, OCI: true,
-			Files: filesOf("flannel-cni-plugin-v0.9.1", "", "flannel"),
+			Files:   filesOf("flannel-cni-plugin-v0.9.1", "", "flannel"),
+			StandIn: noModule + "; it is the code that it was split off from",
 		},
-		// The Go proxy has v0.9.0 alone.
 		{
 			Ref:        "registry.k8s.io/metrics-server/metrics-server:v0.8.1",
 			Files:      filesOf("metrics-server-v0.9.0", "", "metrics-server"),
 			Entrypoint: []string{"/metrics-server"}, User: "65534",
+			StandIn: "the Go proxy has v0.9.0 alone",
 		},
 	})
 }

@@ -38,8 +38,8 @@ func kurlStandInFiles() map[string]string {
 	return map[string]string{
 		"page":  "stand-in\n",
 		"envoy": "#!/bin/sh\n# Answers envoy's readiness probe. It passes no traffic on.\nexec httpd -f -p 8002 -h /www\n",
-		// OpenEBS's liveness probe calls pgrep -c, which busybox lacks.
-		"pgrep":  "#!/bin/sh\n[ \"$1\" = -c ] || exec busybox pgrep \"$@\"\nbusybox pgrep \"$2\" | wc -l\n",
+		// OpenEBS's liveness probe counts processes by name, for which Debian's busybox has no command.
+		"pgrep":  "#!/bin/sh\n[ \"$1\" = -c ] && cat /proc/[0-9]*/comm | grep -c \"$2\"\n",
 		"volume": "#!/bin/sh\ncase \"$*\" in\n*\"-a delete\"*) rm -rf \"$VOL_DIR\" ;;\n*) mkdir -p -m 0777 \"$VOL_DIR\" ;;\nesac\n",
 		"config.json": `{"nodePathMap": [{"node": "DEFAULT_PATH_FOR_NON_LISTED_NODES", "paths": ["/var/openebs/local"]}],
 "setupCommand": "/bin/volume", "teardownCommand": "/bin/volume"}
@@ -61,28 +61,33 @@ const minioCommand = `exec versitygw --access "$MINIO_ACCESS_KEY" --secret "$MIN
 const openebsCommand = `exec provisioner-localpv start --config /etc/localpv/config.json --helper-pod-file /etc/localpv/helperPod.yaml \
 --provisioner-name openebs.io/local --namespace "$OPENEBS_NAMESPACE" --service-account-name "$OPENEBS_SERVICE_ACCOUNT" --helper-image "$OPENEBS_IO_HELPER_IMAGE"`
 
-// kurlStandInImages are images whose program cannot be made here, or takes minutes to make and shows little: the Go proxy has no
-// module of goldpinger, ekco and OpenEBS's provisioner, and MinIO's without its releases; that of cert-manager comes without its
-// commands, which are modules of their own; envoy, haproxy and s3cmd are no Go programs; velero with its plug-ins takes minutes, and
-// no test starts it. Each of them starts and answers its probes. MinIO is played by another S3 server, and OpenEBS by
-// another maker of local volumes: both do the work.
+// Why an image of kURL's add-ons is a stand-in.
+const (
+	noModule  = "the Go proxy has no module of it"
+	noProgram = "the Go proxy has the module without its commands, which are modules of their own"
+	noGo      = "it is no Go program"
+	noWorth   = "it takes minutes to compile, and no test starts it"
+)
+
+// kurlStandInImages start and answer their probes. MinIO is played by another S3 server, and OpenEBS by another maker of local
+// volumes: both do the work.
 func kurlStandInImages() []Image {
 	list := []Image{
-		answers("quay.io/jetstack/cert-manager-controller:v1.21.0", 9403, "livez"),
-		answers("quay.io/jetstack/cert-manager-webhook:v1.21.0", 6080, "livez", "healthz"),
-		answers("quay.io/jetstack/cert-manager-cainjector:v1.21.0", 9402, "metrics"),
-		answers("docker.io/bloomberg/goldpinger:3.11.2", 8080, "index.html"),
+		answers("quay.io/jetstack/cert-manager-controller:v1.21.0", noProgram, 9403, "livez"),
+		answers("quay.io/jetstack/cert-manager-webhook:v1.21.0", noProgram, 6080, "livez", "healthz"),
+		answers("quay.io/jetstack/cert-manager-cainjector:v1.21.0", noProgram, 9402, "metrics"),
+		answers("docker.io/bloomberg/goldpinger:3.11.2", noModule, 8080, "index.html"),
 		{
-			Ref: "docker.io/envoyproxy/envoy:v1.34.4", Base: []string{busyboxBase},
+			Ref: "docker.io/envoyproxy/envoy:v1.34.4", StandIn: noGo, Base: []string{busyboxBase},
 			Files:      []Placed{{FileOf{kurlStandIns, "page"}, "www/ready"}, {FileOf{kurlStandIns, "envoy"}, "bin/envoy"}},
 			Entrypoint: []string{"/bin/envoy"},
 		},
 		{
-			Ref: "docker.io/kurlsh/minio:RELEASE.2025-10-15T17-29-55Z", Base: []string{busyboxBase},
-			Files: filesOf(ObjectServer, "bin", "versitygw"), Entrypoint: []string{"/bin/sh", "-c", minioCommand},
+			Ref: "docker.io/kurlsh/minio:RELEASE.2025-10-15T17-29-55Z", StandIn: "the Go proxy has no release of it, and it takes minutes to compile; it is versitygw",
+			Base: []string{busyboxBase}, Files: filesOf(ObjectServer, "bin", "versitygw"), Entrypoint: []string{"/bin/sh", "-c", minioCommand},
 		},
 		{
-			Ref: "docker.io/openebs/provisioner-localpv:4.5.1", Base: []string{busyboxBase},
+			Ref: "docker.io/openebs/provisioner-localpv:4.5.1", StandIn: noModule + "; it is local-path-provisioner", Base: []string{busyboxBase},
 			Files: []Placed{
 				{FileOf{localPath, "local-path-provisioner"}, "usr/local/bin/provisioner-localpv"}, {FileOf{kurlStandIns, "pgrep"}, "usr/local/bin/pgrep"},
 				{FileOf{kurlStandIns, "config.json"}, "etc/localpv/config.json"}, {FileOf{kurlStandIns, "helperPod.yaml"}, "etc/localpv/helperPod.yaml"},
@@ -90,25 +95,23 @@ func kurlStandInImages() []Image {
 			Entrypoint: []string{"/bin/sh", "-c", openebsCommand},
 		},
 		{
-			Ref: "docker.io/openebs/linux-utils:4.5.0", Base: []string{busyboxBase},
+			Ref: "docker.io/openebs/linux-utils:4.5.0", StandIn: noGo, Base: []string{busyboxBase},
 			Files: []Placed{{FileOf{kurlStandIns, "volume"}, "bin/volume"}}, Cmd: []string{"sh"},
 		},
-		{Ref: "docker.io/kurlsh/s3cmd:20260224-0d00dd0", Base: []string{busyboxBase}, Cmd: []string{"sh"}},
+		{Ref: "docker.io/kurlsh/s3cmd:20260224-0d00dd0", StandIn: noGo, Base: []string{busyboxBase}, Cmd: []string{"sh"}},
+		answers("docker.io/replicated/ekco:v0.28.14", noModule, 8080, "healthz"),
+		answers("docker.io/library/haproxy:3.4.2-alpine3.24", noGo, 8080, "healthz"),
 	}
-	for _, ref := range []string{
-		"docker.io/replicated/ekco:v0.28.14", "docker.io/library/haproxy:3.4.2-alpine3.24", "docker.io/velero/velero:v1.18.2",
-		"docker.io/velero/velero-plugin-for-aws:v1.14.2", "docker.io/velero/velero-plugin-for-gcp:v1.14.2",
-		"docker.io/velero/velero-plugin-for-microsoft-azure:v1.14.2",
-	} {
-		list = append(list, answers(ref, 8080, "healthz"))
+	for _, name := range []string{"velero:v1.18.2", "velero-plugin-for-aws:v1.14.2", "velero-plugin-for-gcp:v1.14.2", "velero-plugin-for-microsoft-azure:v1.14.2"} {
+		list = append(list, answers("docker.io/velero/"+name, noWorth, 8080, "healthz"))
 	}
 	return list
 }
 
-// answers is an image whose program serves pages on a port, whatever its arguments are.
-func answers(ref string, port int, pages ...string) Image {
+// answers is a stand-in that serves pages on a port, whatever its arguments are.
+func answers(ref, reason string, port int, pages ...string) Image {
 	i := Image{
-		Ref: ref, Base: []string{busyboxBase}, User: "1000",
+		Ref: ref, StandIn: reason, Base: []string{busyboxBase}, User: "1000",
 		Entrypoint: []string{"/bin/sh", "-c", fmt.Sprintf("exec httpd -f -p %d -h /www", port)},
 	}
 	for _, page := range pages {
