@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/kurlbin"
@@ -23,10 +24,13 @@ func layOut(root, binary string) error {
 		}
 	}
 	for _, name := range kurlbin.Names() {
-		text := fmt.Sprintf("#!/bin/sh\nexec %q hook %s \"$@\"\n", binary, name)
+		text := fmt.Sprintf("#!/bin/sh\nexec %s hook %s \"$@\"\n", shellWord(binary), name)
 		if err := atomicfile.WriteMode(filepath.Join(root, "bin", name), 0o755, []byte(text)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
+
+// shellWord quotes text as one word of a shell, which evaluates nothing in it.
+func shellWord(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }

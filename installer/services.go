@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
@@ -188,12 +190,17 @@ After=network-online.target containerd.service
 Wants=network-online.target
 
 [Service]
-ExecStart=%s node %s --root %q
+ExecStart=%s node %s --root %s
 Restart=always
 RestartSec=2
 NoNewPrivileges=yes
 
 [Install]
 WantedBy=multi-user.target
-`, description, installedBinary, command, root)
+`, description, installedBinary, command, unitWord(root))
+}
+
+// unitWord quotes text as one word of a command in a unit of systemd, which fills in %h and $HOME otherwise.
+func unitWord(text string) string {
+	return strings.NewReplacer("%", "%%", "$", "$$").Replace(strconv.Quote(text))
 }

@@ -1,0 +1,55 @@
+package installer
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// hostileNames are names of folders that a shell or systemd would make something of.
+var hostileNames = []string{
+	"plain", "with space", "q$(touch OWNED)", "q`touch OWNED`", `it's "quoted"`, "$HOME", `back\slash`, "a;touch OWNED", "new\nline", "-n", "%h", "ünï*[?]", "'$(touch OWNED)'",
+}
+
+// TestProgramsOfHooksRunTheirBinaryWhateverItsFolder runs the programs in $DIR/bin for a binary whose path is hostile.
+func TestProgramsOfHooksRunTheirBinaryWhateverItsFolder(t *testing.T) {
+	for _, name := range hostileNames {
+		t.Run(name, func(t *testing.T) {
+			work := t.TempDir()
+			root, folder := filepath.Join(work, "root"), filepath.Join(work, name)
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			binary := filepath.Join(folder, "sealift")
+			if err := os.WriteFile(binary, []byte("#!/bin/sh\nprintf '[%s]' \"$@\"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := layOut(root, binary); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), filepath.Join(root, "bin", "kurl"), "an argument", "$(touch OWNED)")
+			cmd.Dir = work
+			out, err := cmd.CombinedOutput()
+			if want := "[hook][kurl][an argument][$(touch OWNED)]"; err != nil || string(out) != want {
+				t.Errorf("got %q, %v; want %q", out, err, want)
+			}
+			if _, err := os.Lstat(filepath.Join(work, "OWNED")); err == nil {
+				t.Error("the name was executed")
+			}
+		})
+	}
+}
+
+// TestUnitsNameTheirRootWhateverItIs looks at what systemd would fill in, as systemd.service(5) has it.
+func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
+	for root, want := range map[string]string{
+		"/var/lib/kurl": `--root "/var/lib/kurl"`, "/srv/%h/$HOME": `--root "/srv/%%h/$$HOME"`, `/a "b"\c`: `--root "/a \"b\"\\c"`,
+		"/new\nExecStart=/bin/x": `--root "/new\nExecStart=/bin/x"`,
+	} {
+		if text := shareUnit(root); !strings.Contains(text, want+"\n") || strings.Count(text, "\nExecStart=") != 1 {
+			t.Errorf("for %q:\n%s", root, text)
+		}
+	}
+}
