@@ -48,11 +48,12 @@ func (s *Server) getSupplement(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, wanted []string, since string) error {
-	installer, err := s.loadInstaller(r.Context(), id)
+	client := rateKey(s.client(r))
+	document, err := s.loadInstaller(r.Context(), client, id)
 	if err != nil {
 		return err
 	}
-	plan, reader, err := s.plans.open(r.Context(), question{installer: installer, folder: folderOf(r), names: wanted, since: since})
+	plan, reader, err := s.plans.open(r.Context(), question{document: document, client: client, folder: folderOf(r), names: wanted, since: since})
 	if err != nil {
 		return err
 	}
@@ -119,14 +120,13 @@ func (s *Server) getBinary(w http.ResponseWriter, r *http.Request) error {
 
 // getPackages lists the packages.
 func (s *Server) getPackages(w http.ResponseWriter, r *http.Request) error {
-	packages := s.options.Packages
-	packages.Folder = folderOf(r)
-	index, err := packages.List(r.Context())
+	c, err := s.catalogue(r.Context(), folderOf(r))
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-cache")
-	writeJSON(w, http.StatusOK, "application/json", index)
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(c.text) // a client that has gone gets nothing
 	return nil
 }
 

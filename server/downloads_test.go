@@ -375,7 +375,7 @@ func (o busyObject) Reopen(ctx context.Context) (store.Object, error) {
 func TestABundleIsGivenThoughOthersTakeItsPlace(t *testing.T) {
 	b := &busy{Store: filled(t)}
 	s := serve(t, b, nil)
-	bundles := make([]string, 20) // more than are remembered
+	bundles := make([]string, 40) // more than are remembered
 	for n := range bundles {
 		bundles[n] = s.URL + "/bundle/" + post(t, s.URL, installer(fmt.Sprintf("  base: {version: '1.0'}\n  user: {version: '2.0', size: %d}\n", n))) + ".tar.gz"
 	}

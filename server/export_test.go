@@ -1,5 +1,12 @@
 package server
 
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+)
+
 // Routes lists the routes as "METHOD /path".
 func Routes() []string {
 	var all []string
@@ -7,4 +14,42 @@ func Routes() []string {
 		all = append(all, r.method+" "+r.pattern)
 	}
 	return all
+}
+
+// Turns lets tests take turns as requests do.
+type Turns struct{ *turns }
+
+// NewTurns makes turns with room for some bytes.
+func NewTurns(room int64) Turns { return Turns{newTurns(room)} }
+
+// Take waits for a turn.
+func (t Turns) Take(ctx context.Context, client string, size int64) (done func(), err error) {
+	return t.take(ctx, client, size)
+}
+
+// Waiting is how many wait.
+func (t Turns) Waiting() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for _, queue := range t.waiting {
+		n += queue.Len()
+	}
+	return n
+}
+
+// The bounds of what the server works on and remembers.
+const (
+	MaxTexts   = maxTexts
+	MaxWaiting = maxWaiting
+	FreshFor   = freshFor
+)
+
+// Parsed is how many stored Installers were read as YAML.
+func (s *Server) Parsed() (n int) {
+	shown := httptest.NewRecorder()
+	s.metrics.handler.ServeHTTP(shown, httptest.NewRequest("GET", "/metrics", nil))
+	_, value, _ := strings.Cut(shown.Body.String(), "\nsealift_installers_parsed_total ")
+	_, _ = fmt.Sscan(value, &n)
+	return n
 }

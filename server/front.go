@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/sealift/sealift/store/release"
@@ -135,16 +136,26 @@ func (s *Server) handler(route route) http.Handler {
 	})
 }
 
-// handle lets a route answer, which has what was sent before it.
-func (s *Server) handle(route route, w http.ResponseWriter, r *http.Request) error {
+// handle lets a route answer. What was sent arrives before that; work on it, or on a page, waits for its turn, which ends when
+// the answer begins: a client that takes its answer slowly holds up nobody.
+func (s *Server) handle(route route, seen *observed, r *http.Request) error {
+	size := int64(len(r.URL.RawQuery))
 	if route.method != http.MethodGet {
-		done, err := s.receive(w, r)
+		sent, err := s.receive(seen, r)
 		if err != nil {
 			return err
 		}
-		defer done()
+		size += sent
+	} else if !route.page {
+		return route.handle(seen, r)
 	}
-	return route.handle(w, r)
+	done, err := s.turns.take(r.Context(), rateKey(s.client(r)), size)
+	if err != nil {
+		return err
+	}
+	seen.begins = sync.OnceFunc(done)
+	defer seen.begins()
+	return route.handle(seen, r)
 }
 
 type seenKey struct{}
@@ -177,15 +188,22 @@ type observed struct {
 	bytes   int64
 	aborted bool
 	id      string // of the Installer that was stored
+	begins  func() // called when the answer begins; nil for nothing to do
 }
 
 func (o *observed) WriteHeader(status int) {
+	if o.begins != nil {
+		o.begins()
+	}
 	o.status = status
 	o.ResponseWriter.WriteHeader(status)
 }
 
 // Write sends a piece, which has its time to be taken.
 func (o *observed) Write(p []byte) (int, error) {
+	if o.begins != nil {
+		o.begins()
+	}
 	_ = o.control.SetWriteDeadline(time.Now().Add(stallTime)) // not possible in tests without a connection
 	n, err := o.ResponseWriter.Write(p)
 	o.bytes += int64(n)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net/http"
 	"regexp"
 	"slices"
@@ -56,11 +55,11 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	i, err := s.readInstaller(r)
+	d, err := s.readInstaller(r)
 	if err != nil {
 		return err
 	}
-	id, created, err := s.keep(r.Context(), i)
+	id, created, err := s.keep(r, d)
 	if err != nil {
 		return err
 	}
@@ -72,48 +71,29 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 }
 
 // keep stores an Installer under an id that follows from it, unless it is there already.
-func (s *Server) keep(ctx context.Context, i *spec.Installer) (id string, isNew bool, err error) {
-	digest, err := i.Digest()
+func (s *Server) keep(r *http.Request, d *document) (id string, isNew bool, err error) {
+	id = d.digest[:spec.IDLength]
+	i, err := d.installer()
 	if err != nil {
 		return "", false, err
 	}
-	i.APIVersion = spec.APIVersion // neither it nor the name is part of the id
-	for length := 7; length <= len(digest); length++ {
-		id = digest[:length]
-		i.Name = id
-		text, err := written(i)
-		if err != nil {
-			return "", false, err
-		}
-		_, err = s.options.Packages.Store.Swap(ctx, installerKey(id), text, "")
-		if err == nil {
-			return id, true, nil
-		}
-		if !errors.Is(err, store.ErrChanged) {
-			return "", false, err
-		}
-		if same, err := s.isStored(ctx, id, digest); err != nil {
-			return "", false, err
-		} else if same {
-			return id, false, nil
-		}
-	}
-	return "", false, problem(http.StatusConflict, "an object in the place of this Installer is another one; give it a name")
-}
-
-// isStored says whether the Installer of an id has a digest.
-func (s *Server) isStored(ctx context.Context, id, digest string) (bool, error) {
-	o, err := s.openInstaller(ctx, id)
+	i.APIVersion, i.Name = spec.APIVersion, id // neither is part of the id
+	text, err := written(i)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
-	defer o.Close()
-	stored, err := parse(id, o) // in the turn of the Installer that it is held against
+	_, err = s.options.Packages.Store.Swap(r.Context(), installerKey(id), text, "")
+	if err == nil || !errors.Is(err, store.ErrChanged) {
+		return id, err == nil, err
+	}
+	stored, err := s.loadStored(r.Context(), id)
 	if err != nil {
-		return false, err
+		return "", false, err
 	}
-	got, err := stored.Digest()
-	return got == digest, err
+	if !bytes.Equal(stored, text) {
+		return "", false, problem(http.StatusConflict, "another object has the place of this Installer in the store; give it a name, or tell the operator of this server")
+	}
+	return id, false, nil
 }
 
 // putInstaller stores an Installer under a name, in place of what had it.
@@ -128,12 +108,12 @@ func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	case idForm.MatchString(name), slices.Contains(reservedNames(), name):
 		return problem(http.StatusBadRequest, "this name has another meaning; choose one that is not of hexadecimal digits only, nor a word of the server's own")
 	}
-	i, err := s.readInstaller(r)
+	d, err := s.readInstaller(r)
 	if err != nil {
 		return err
 	}
-	i.Name = name
-	text, err := written(i)
+	d.parsed.Name = name
+	text, err := written(d.parsed)
 	if err != nil {
 		return err
 	}
@@ -163,98 +143,56 @@ func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int,
 }
 
 func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error {
-	i, err := s.readInstaller(r)
+	i, err := spec.Parse("installer.yaml", r.Body)
 	if err != nil {
 		return err
 	}
-	plan, err := s.plans.get(r.Context(), question{installer: i, folder: folderOf(r)})
+	d, err := newDocument("installer.yaml", i)
 	if err != nil {
 		return err
 	}
-	id, err := i.ID()
+	plan, err := s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(s.client(r))})
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", validated{ID: id, Installer: string(plan.installer), Size: plan.Size(), Index: plan.Digest})
+	writeJSON(w, http.StatusOK, "application/json", validated{ID: d.digest[:spec.IDLength], Installer: string(plan.installer), Size: plan.Size(), Index: plan.Digest})
 	return nil
 }
 
 func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
-	i, err := s.loadInstaller(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return err
-	}
-	text, err := i.Canonical()
+	d, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), r.PathValue("id"))
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Content-Type", "application/yaml")
 	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("ETag", fmt.Sprintf(`"%x"`, sha256.Sum256(text)))
-	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(text))
+	w.Header().Set("ETag", `"`+d.sum+`"`)
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(d.text))
 	return nil
 }
 
 // readInstaller reads the Installer that was sent, and wants the store to have all that it asks for.
-func (s *Server) readInstaller(r *http.Request) (*spec.Installer, error) {
+func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	i, err := spec.Parse("installer.yaml", r.Body)
 	if err != nil {
 		return nil, err
 	}
-	if _, err := written(i); err != nil {
+	d, err := newDocument("installer.yaml", i)
+	if err != nil {
 		return nil, err
 	}
-	_, err = s.plans.get(r.Context(), question{installer: i, folder: folderOf(r)})
-	return i, err
+	_, err = s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(s.client(r))})
+	return d, err
 }
 
-// written gives an Installer as it is stored, which must not be larger than one that is sent: it is read with each request for it.
-func written(i *spec.Installer) ([]byte, error) {
-	text, err := i.Canonical()
-	if err == nil && len(text) > maxBody {
-		return nil, &http.MaxBytesError{Limit: maxBody}
-	}
-	return text, err
-}
-
-func installerKey(id string) string { return installersDir + "/" + id + ".yaml" }
-
-// loadInstaller reads a stored Installer.
-func (s *Server) loadInstaller(ctx context.Context, id string) (*spec.Installer, error) {
+// loadStored reads the text of a stored Installer.
+func (s *Server) loadStored(ctx context.Context, id string) ([]byte, error) {
 	o, err := s.openInstaller(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	defer o.Close()
-	done, err := s.work(ctx, o.Size())
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return parse(id, o)
-}
-
-func (s *Server) openInstaller(ctx context.Context, id string) (store.Object, error) {
-	if !nameForm.MatchString(id) && !idForm.MatchString(id) {
-		return nil, problem(http.StatusBadRequest, "that is no id of an Installer: it has lower-case letters, digits and dashes only")
-	}
-	missing := problem(http.StatusNotFound, fmt.Sprintf("there is no Installer %s; make one by sending it to /installer", id))
-	if slices.Contains(reservedNames(), id) {
-		return nil, missing
-	}
-	o, err := s.options.Packages.Store.Get(ctx, installerKey(id))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, missing
-	}
-	return o, err
-}
-
-func parse(id string, o store.Object) (*spec.Installer, error) {
-	i, err := spec.Parse(id+".yaml", io.NewSectionReader(o, 0, o.Size()))
-	if err != nil {
-		return nil, fmt.Errorf("the stored Installer is not readable: %w", err)
-	}
-	return i, nil
+	return io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), maxBody+1)))
 }
 
 // authorize wants a request to bear the token.

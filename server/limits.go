@@ -36,8 +36,8 @@ func newLimits(perSecond float64) *limits {
 	return &limits{rate: rate.Limit(perSecond * requestCost), by: make(map[string]*list.Element), used: list.New()}
 }
 
-// counted is what a client is counted by: its address, or the network of an IPv6 address, of which whoever has one has them all.
-func counted(client string) string {
+// rateKey groups requests: IPv4 by address, IPv6 by /64, because one client controls the whole network.
+func rateKey(client string) string {
 	a, err := netip.ParseAddr(client)
 	if err != nil || a.Unmap().Is4() {
 		return client
@@ -48,7 +48,7 @@ func counted(client string) string {
 
 // allow counts a request of some cost, unless it is one too many.
 func (l *limits) allow(client string, cost int) bool {
-	client = counted(client)
+	client = rateKey(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	most := max(requestCost, int(burst*float64(l.rate)))

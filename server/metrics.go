@@ -19,6 +19,7 @@ type metrics struct {
 	busy     prometheus.Gauge
 	refused  prometheus.Counter
 	planned  *prometheus.CounterVec
+	parsed   prometheus.Counter
 	handler  http.Handler
 }
 
@@ -39,9 +40,11 @@ func newMetrics() *metrics {
 			Name: "sealift_http_requests_refused_total", Help: "Requests beyond the rate of a client."}),
 		planned: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "sealift_bundle_plans_total", Help: "Plans of bundles that were needed, by whether one was remembered."}, []string{"remembered"}),
+		parsed: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "sealift_installers_parsed_total", Help: "Stored Installers that were read as YAML."}),
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.requests, m.duration, m.sent, m.aborted, m.busy, m.refused, m.planned,
+	registry.MustRegister(m.requests, m.duration, m.sent, m.aborted, m.busy, m.refused, m.planned, m.parsed,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	return m

@@ -18,9 +18,11 @@ type pages struct{ *Server }
 
 // List implements page.Source.
 func (p pages) List(r *http.Request) (release.Index, error) {
-	packages := p.options.Packages
-	packages.Folder = folderOf(r)
-	return packages.List(r.Context())
+	c, err := p.catalogue(r.Context(), folderOf(r))
+	if err != nil {
+		return release.Index{}, err
+	}
+	return c.index, nil
 }
 
 // Open implements page.Source.
@@ -50,7 +52,11 @@ func (p pages) Open(ctx context.Context, r *http.Request, name, version string) 
 
 // Plan implements page.Source.
 func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
-	plan, err := p.plans.get(r.Context(), question{installer: i, folder: folderOf(r)})
+	d, err := newDocument("the Installer", i)
+	if err != nil {
+		return page.Plan{}, asProblem(err)
+	}
+	plan, err := p.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(p.client(r))})
 	if err != nil {
 		return page.Plan{}, asProblem(err)
 	}
@@ -66,7 +72,11 @@ func (p pages) Create(r *http.Request, i *spec.Installer) (string, error) {
 	if p.options.Closed {
 		return "", problem(http.StatusForbidden, "this server stores Installers for those who have its token; send the YAML to /installer with it")
 	}
-	id, _, err := p.keep(r.Context(), i)
+	d, err := newDocument("the Installer", i)
+	if err != nil {
+		return "", asProblem(err)
+	}
+	id, _, err := p.keep(r, d)
 	if err != nil {
 		return "", asProblem(err)
 	}

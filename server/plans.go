@@ -1,7 +1,6 @@
 package server
 
 import (
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,13 +18,13 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/server/airgap"
-	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
 
 const (
-	// maxPlans is how many plans are remembered: each has an index of up to a MiB, in two forms.
-	maxPlans = 16
+	// maxPlans is how many bytes of plans are remembered, and minPlan what the smallest of them counts.
+	maxPlans = 32 << 20
+	minPlan  = 1 << 20
 	// planTime bounds the making of a plan: some requests to the store for each package.
 	planTime = time.Minute
 	// freshFor is how long the packages of a plan are taken to be still there. One that is replaced meanwhile is noticed
@@ -41,20 +41,27 @@ const (
 
 // question is what bundle is wanted.
 type question struct {
-	installer *spec.Installer
-	folder    string   // of the release
-	names     []string // only these packages, and nothing else
-	since     string   // digest of the index of an earlier bundle
+	document *document
+	client   string   // who asks
+	folder   string   // of the release
+	names    []string // only these packages, and nothing else
+	since    string   // digest of the index of an earlier bundle
 }
 
 // plan is a bundle that was planned before.
 type plan struct {
 	*airgap.Plan
 	installer []byte // canonical, with versions in place of patterns
+	key       string
 
-	key      string
+	mu       sync.Mutex
 	checked  time.Time // when its packages were last seen
 	recorded time.Time // when its index was last stored
+}
+
+// size is about what a plan takes in memory: its index is there as text and as values.
+func (p *plan) size() int64 {
+	return max(minPlan, 4*int64(len(p.IndexData))+int64(len(p.installer)))
 }
 
 // plans remembers plans. It is a cache of what follows from the store: every replica has its own.
@@ -62,55 +69,59 @@ type plans struct {
 	server *Server
 	ctx    context.Context // for reads of remembered packages
 	flight singleflight.Group
-
-	mu   sync.Mutex
-	by   map[string]*list.Element // of *plan
-	used *list.List               // the plan used last in front
+	known  *memory[*plan]
 }
 
 func newPlans(ctx context.Context, s *Server) *plans {
-	return &plans{server: s, ctx: ctx, by: make(map[string]*list.Element), used: list.New()}
+	forget := func(p *plan) { _ = p.Close() } // opened for reading only; those who read by it go on
+	return &plans{server: s, ctx: ctx, known: newMemory(maxPlans, forget)}
 }
 
 // get gives the plan of a bundle, and makes it if need be.
 func (p *plans) get(ctx context.Context, q question) (*plan, error) {
-	if n := len(q.installer.AddOns); n > maxNames {
+	if n := len(q.document.addOns); n > maxNames {
 		return nil, problem(http.StatusUnprocessableEntity, fmt.Sprintf("the Installer has %d add-ons; at most %d are possible", n, maxNames))
 	}
 	packages := p.server.options.Packages
 	packages.Folder = q.folder
-	installer, err := packages.Resolve(ctx, q.installer)
+	addOns, err := packages.Resolve(ctx, q.document.addOns)
 	if err != nil {
 		return nil, err
 	}
-	text, err := installer.Canonical()
-	if err != nil {
-		return nil, err
+	versions := make(map[string]string, len(addOns))
+	for _, a := range addOns {
+		versions[a.Name] = a.Version
 	}
-	key := fmt.Sprintf("%x %q %q %s", sha256.Sum256(text), q.folder, q.names, q.since)
-	found := p.flight.DoChan(key, func() (any, error) {
+	key := fmt.Sprintf("%s %q %q %q %s", q.document.sum, versions, q.folder, q.names, q.since)
+	if known := p.remembered(ctx, key); known != nil {
+		p.server.metrics.planned.WithLabelValues("yes").Inc()
+		return known, nil
+	}
+	// Each client waits for its own turn only. A request that has sent its Installer has its turn, and waits for none.
+	sent := q.document.parsed != nil
+	return share(ctx, &p.flight, fmt.Sprintf("plan %s %s %t", key, q.client, sent), func() (*plan, error) {
 		ctx, cancel := context.WithTimeout(p.ctx, planTime)
 		defer cancel()
+		if !sent {
+			done, err := p.server.turns.take(ctx, q.client, int64(len(q.document.text)))
+			if err != nil {
+				return nil, err
+			}
+			defer done()
+		}
 		if known := p.remembered(ctx, key); known != nil {
 			p.server.metrics.planned.WithLabelValues("yes").Inc()
 			return known, nil
 		}
 		p.server.metrics.planned.WithLabelValues("no").Inc()
-		made, err := p.make(ctx, packages, installer, q)
+		made, err := p.make(ctx, packages, q, versions)
 		if err != nil {
 			return nil, err
 		}
-		return p.remember(&plan{Plan: made, installer: text, key: key, checked: time.Now()}), nil
+		made.key, made.checked = key, time.Now()
+		p.known.put(key, made, made.size())
+		return made, nil
 	})
-	select {
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case result := <-found:
-		if result.Err != nil {
-			return nil, result.Err
-		}
-		return result.Val.(*plan), nil
-	}
 }
 
 // open gives a bundle to read, with its plan.
@@ -129,21 +140,35 @@ func (p *plans) open(ctx context.Context, q question) (*plan, *airgap.Reader, er
 }
 
 // make makes a plan.
-func (p *plans) make(ctx context.Context, packages airgap.Packages, installer *spec.Installer, q question) (*airgap.Plan, error) {
-	o := p.server.options
-	var made *airgap.Plan
-	var err error
-	if len(q.names) > 0 {
-		made, err = airgap.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
-	} else {
-		request := airgap.Request{Installer: installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Preflight: o.Preflight, Key: o.Key}
-		if q.since != "" {
-			if request.Since, err = p.since(ctx, q.since); err != nil {
-				return nil, err
-			}
-		}
-		made, err = airgap.Prepare(p.ctx, request)
+func (p *plans) make(ctx context.Context, packages airgap.Packages, q question, versions map[string]string) (*plan, error) {
+	if q.document.parsed == nil {
+		p.server.metrics.parsed.Inc()
 	}
+	parsed, err := q.document.installer()
+	if err != nil {
+		return nil, err
+	}
+	installer := *parsed
+	installer.AddOns = slices.Clone(parsed.AddOns)
+	for n, a := range installer.AddOns {
+		installer.AddOns[n].Version = versions[a.Name]
+	}
+	made := &plan{}
+	if made.installer, err = installer.Canonical(); err != nil {
+		return nil, err
+	}
+	o := p.server.options
+	if len(q.names) > 0 {
+		made.Plan, err = airgap.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
+		return made, err
+	}
+	request := airgap.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Preflight: o.Preflight, Key: o.Key}
+	if q.since != "" {
+		if request.Since, err = p.since(ctx, q.since); err != nil {
+			return nil, err
+		}
+	}
+	made.Plan, err = airgap.Prepare(p.ctx, request)
 	return made, err
 }
 
@@ -179,12 +204,12 @@ func (p *plans) since(ctx context.Context, digest string) (*bundle.Since, error)
 // says since when nobody was given that bundle, and by that whoever runs the store drops old ones. A store that takes nothing
 // is no reason to refuse the bundle.
 func (p *plans) record(given *plan) {
-	p.mu.Lock()
+	given.mu.Lock()
 	due := time.Since(given.recorded) > recordEvery
 	if due {
 		given.recorded = time.Now()
 	}
-	p.mu.Unlock()
+	given.mu.Unlock()
 	if !due {
 		return
 	}
@@ -198,67 +223,35 @@ func (p *plans) record(given *plan) {
 
 // remembered gives a plan whose packages are still those of the store.
 func (p *plans) remembered(ctx context.Context, key string) *plan {
-	p.mu.Lock()
-	e, ok := p.by[key]
-	var known *plan
-	if ok {
-		p.used.MoveToFront(e)
-		known = e.Value.(*plan)
-	}
-	fresh := ok && time.Since(known.checked) < freshFor
-	p.mu.Unlock()
-	if !ok || fresh {
-		return known
-	}
-	if current, err := known.Current(ctx); err != nil || !current {
-		p.forget(known)
+	known, ok := p.known.get(key)
+	if !ok {
 		return nil
 	}
-	p.mu.Lock()
+	known.mu.Lock()
+	fresh := time.Since(known.checked) < freshFor
+	known.mu.Unlock()
+	if fresh {
+		return known
+	}
+	current, err := share(ctx, &p.flight, "current "+key, func() (bool, error) {
+		ctx, cancel := context.WithTimeout(p.ctx, planTime)
+		defer cancel()
+		return known.Current(ctx)
+	})
+	if err != nil || !current {
+		if ctx.Err() == nil {
+			p.forget(known)
+		}
+		return nil
+	}
+	known.mu.Lock()
 	known.checked = time.Now()
-	p.mu.Unlock()
+	known.mu.Unlock()
 	return known
 }
 
-func (p *plans) remember(made *plan) *plan {
-	p.mu.Lock()
-	p.by[made.key] = p.used.PushFront(made)
-	var oldest *plan
-	if p.used.Len() > maxPlans {
-		oldest = p.used.Back().Value.(*plan)
-	}
-	p.mu.Unlock()
-	if oldest != nil {
-		p.forget(oldest)
-	}
-	return made
-}
-
 // forget drops a plan. Those who read by it go on: what they read was opened for them.
-func (p *plans) forget(known *plan) {
-	p.mu.Lock()
-	e, ok := p.by[known.key]
-	if ok && e.Value.(*plan) == known {
-		delete(p.by, known.key)
-		p.used.Remove(e)
-	}
-	p.mu.Unlock()
-	if ok {
-		_ = known.Close() // opened for reading only
-	}
-}
-
-func (p *plans) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for e := p.used.Front(); e != nil; e = e.Next() {
-		errs = append(errs, e.Value.(*plan).Close())
-	}
-	clear(p.by)
-	p.used.Init()
-	return errors.Join(errs...)
-}
+func (p *plans) forget(known *plan) { p.known.drop(known.key, known) }
 
 // names splits a list of packages, each <name>-<version>.
 func names(list string) ([]string, error) {

@@ -1,12 +1,12 @@
 package server
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
-	"strings"
 
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/server/airgap"
@@ -84,14 +84,20 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
-	var text strings.Builder
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(v); err != nil { // what is encoded here always can be
+	text, err := encodeJSON(v)
+	if err != nil { // what is encoded here always can be
 		status, contentType = http.StatusInternalServerError, "text/plain"
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(text.String())) // a client that has gone gets nothing
+	_, _ = w.Write(text) // a client that has gone gets nothing
+}
+
+func encodeJSON(v any) ([]byte, error) {
+	var text bytes.Buffer
+	enc := json.NewEncoder(&text)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	err := enc.Encode(v)
+	return text.Bytes(), err
 }

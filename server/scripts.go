@@ -38,7 +38,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 	if !ok || !slices.Contains([]string{"install", "join", "upgrade", "tasks"}, command) {
 		return problem(http.StatusNotFound, "there are install.sh, join.sh, upgrade.sh and tasks.sh")
 	}
-	if _, err := s.loadInstaller(r.Context(), id); err != nil {
+	if _, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), id); err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "no-cache")

@@ -20,8 +20,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/server/airgap"
@@ -68,8 +66,11 @@ type Server struct {
 	plans   *plans
 	limits  *limits
 	metrics *metrics
-	texts   *semaphore.Weighted // bytes of Installers and forms that are worked on
+	turns   *turns // of clients to have their Installers and forms worked on
 	log     *slog.Logger
+
+	documents  *memory[*document]
+	catalogues *memory[*catalogue]
 
 	crossOrigin *http.CrossOriginProtection
 	ending      atomic.Bool
@@ -102,7 +103,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 		o.URL = strings.TrimSuffix(o.URL, "/")
 	}
-	s := &Server{options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), texts: semaphore.NewWeighted(maxTexts), crossOrigin: http.NewCrossOriginProtection()}
+	o.Packages.Store = newListings(ctx, o.Packages.Store)
+	s := &Server{
+		options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), crossOrigin: http.NewCrossOriginProtection(),
+		documents: newMemory[*document](maxDocuments, nil), catalogues: newMemory[*catalogue](maxCatalogues, nil),
+	}
 	s.plans = newPlans(ctx, s)
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {
@@ -113,7 +118,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	for _, r := range site.Routes() {
-		s.mux.Handle(r.Method+" "+r.Pattern, s.handler(route{r.Method, r.Pattern, r.Handle, r.Creates}))
+		s.mux.Handle(r.Method+" "+r.Pattern, s.handler(route{method: r.Method, pattern: r.Pattern, handle: r.Handle, audited: r.Creates, page: true}))
 	}
 	s.mux.HandleFunc("/", s.notFound)
 	return s, nil
@@ -125,25 +130,26 @@ type route struct {
 	pattern string
 	handle  func(w http.ResponseWriter, r *http.Request) error
 	audited bool // whether it may change something
+	page    bool // whether it makes a page, which takes a turn
 }
 
 func (s *Server) routes() []route {
 	return []route{
-		{"POST", "/installer", s.postInstaller, true},
-		{"PUT", "/installer/{name}", s.putInstaller, true},
-		{"POST", "/installer/validate", s.validateInstaller, false},
-		{"GET", "/installer/{id}", s.getInstaller, false},
-		{"GET", "/{id}", s.getScript, false},
-		{"GET", "/{id}/{script}", s.getScript, false},
-		{"GET", "/bundle/{file}", s.getBundle, false},
-		{"GET", "/bundle/{id}/packages/{file}", s.getSupplement, false},
-		{"GET", "/dist/{file}", s.getPackage, false},
-		{"GET", "/bin/{digest}/{file}", s.getBinary, false},
-		{"GET", "/api/packages", s.getPackages, false},
-		{"GET", "/openapi.json", s.getOpenAPI, false},
-		{"GET", "/healthz", s.getHealth, false},
-		{"GET", "/readyz", s.getReady, false},
-		{"GET", "/metrics", s.metrics.serve, false},
+		{method: "POST", pattern: "/installer", handle: s.postInstaller, audited: true},
+		{method: "PUT", pattern: "/installer/{name}", handle: s.putInstaller, audited: true},
+		{method: "POST", pattern: "/installer/validate", handle: s.validateInstaller},
+		{method: "GET", pattern: "/installer/{id}", handle: s.getInstaller},
+		{method: "GET", pattern: "/{id}", handle: s.getScript},
+		{method: "GET", pattern: "/{id}/{script}", handle: s.getScript},
+		{method: "GET", pattern: "/bundle/{file}", handle: s.getBundle},
+		{method: "GET", pattern: "/bundle/{id}/packages/{file}", handle: s.getSupplement},
+		{method: "GET", pattern: "/dist/{file}", handle: s.getPackage},
+		{method: "GET", pattern: "/bin/{digest}/{file}", handle: s.getBinary},
+		{method: "GET", pattern: "/api/packages", handle: s.getPackages},
+		{method: "GET", pattern: "/openapi.json", handle: s.getOpenAPI},
+		{method: "GET", pattern: "/healthz", handle: s.getHealth},
+		{method: "GET", pattern: "/readyz", handle: s.getReady},
+		{method: "GET", pattern: "/metrics", handle: s.metrics.serve},
 	}
 }
 
@@ -200,8 +206,11 @@ func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan erro
 	return err
 }
 
-// Close gives free what remembered plans hold open.
-func (s *Server) Close() error { return s.plans.close() }
+// Close closes what remembered plans hold open.
+func (s *Server) Close() error {
+	s.plans.known.clear()
+	return nil
+}
 
 func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
 	writeJSON(w, http.StatusOK, "application/json", map[string]string{"status": "ok"})

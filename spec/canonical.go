@@ -28,13 +28,17 @@ func (i *Installer) Canonical() ([]byte, error) {
 	return encode(root)
 }
 
-// ID is the Installer's short name: the first seven digits of its Digest.
+// IDLength is how many digits of its digest an Installer without a name is called by. Nobody can make two Installers with one
+// id: that would take about 2^64 attempts.
+const IDLength = 32
+
+// ID is the Installer's short name: the first digits of its Digest, as many as IDLength says.
 func (i *Installer) ID() (string, error) {
 	digest, err := i.Digest()
 	if err != nil {
 		return "", err
 	}
-	return digest[:7], nil
+	return digest[:IDLength], nil
 }
 
 // Digest is the SHA-256 of the canonical spec, 64 hexadecimal digits. Neither the API version nor metadata nor the order of

@@ -63,8 +63,8 @@ spec:
 
 func TestIDIsOfTheClusterNotOfItsSpelling(t *testing.T) {
 	base := parse(t, document("  kubernetes: {version: 1.36.3, HACluster: true}\n  flannel: {version: 0.26.7}\n"))
-	if got := id(t, base); len(got) != 7 || strings.Trim(got, "0123456789abcdef") != "" {
-		t.Fatalf("ID %q is not seven hexadecimal digits", got)
+	if got := id(t, base); len(got) != spec.IDLength || strings.Trim(got, "0123456789abcdef") != "" {
+		t.Fatalf("ID %q is not of %d hexadecimal digits", got, spec.IDLength)
 	}
 	same := map[string]string{
 		"another order":       document("  flannel: {version: 0.26.7}\n  kubernetes: {HACluster: true, version: \"1.36.3\"}\n"),

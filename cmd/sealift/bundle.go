@@ -92,7 +92,7 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 		return err
 	}
 	from := packagesOf(packages, cache)
-	if installer, err = from.Resolve(ctx, installer); err != nil {
+	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
 		return err
 	}
 	programs, err := a.carriedPrograms(ctx, cache, o.programs)

@@ -109,13 +109,12 @@ var (
 // latest is the version that stands for the newest of all.
 const latest = "latest"
 
-// Resolve gives the Installer with versions in place of patterns, latest and 1.36.x, as the packages of the store have
-// them. All that none is found for is in one error.
-func (s Packages) Resolve(ctx context.Context, i *spec.Installer) (*spec.Installer, error) {
-	resolved := *i
-	resolved.AddOns = slices.Clone(i.AddOns)
+// Resolve gives the add-ons with versions in place of patterns, latest and 1.36.x, as the packages of the store have them. All
+// that none is found for is in one error.
+func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn, error) {
+	resolved := slices.Clone(addOns)
 	var errs []error
-	for n, a := range resolved.AddOns {
+	for n, a := range resolved {
 		line := pattern.FindStringSubmatch(a.Version)
 		if a.Version != latest && line == nil {
 			continue
@@ -131,9 +130,9 @@ func (s Packages) Resolve(ctx context.Context, i *spec.Installer) (*spec.Install
 			errs = append(errs, &UnknownError{fmt.Sprintf("%s: the store has no package %s of version %s%s", a.Pos, a.Name, a.Version, s.others(ctx, a.Name))})
 			continue
 		}
-		resolved.AddOns[n].Version = slices.MaxFunc(have, catalog.CompareVersions)
+		resolved[n].Version = slices.MaxFunc(have, catalog.CompareVersions)
 	}
-	return &resolved, errors.Join(errs...)
+	return resolved, errors.Join(errs...)
 }
 
 // versions lists those that the store has of an add-on.

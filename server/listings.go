@@ -1,0 +1,117 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/store/release"
+)
+
+// maxListings is how many bytes of listings are remembered.
+const maxListings = 8 << 20
+
+// listings is a store whose listings are remembered for a moment: however many ask what the newest version of a package is,
+// the store lists it once.
+type listings struct {
+	store.Store
+	ctx    context.Context // for requests to the store: several clients may wait for the same one
+	flight singleflight.Group
+	known  *memory[*listing]
+}
+
+type listing struct {
+	infos []store.Info
+	made  time.Time
+}
+
+func newListings(ctx context.Context, s store.Store) *listings {
+	return &listings{Store: s, ctx: ctx, known: newMemory[*listing](maxListings, nil)}
+}
+
+// List implements store.Store.
+func (l *listings) List(ctx context.Context, prefix string) ([]store.Info, error) {
+	found, err := share(ctx, &l.flight, prefix, func() (*listing, error) {
+		if known, ok := l.known.get(prefix); ok && time.Since(known.made) < freshFor {
+			return known, nil
+		}
+		ctx, cancel := context.WithTimeout(l.ctx, planTime)
+		defer cancel()
+		infos, err := l.Store.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		made := &listing{infos, time.Now()}
+		size := int64(len(prefix) + 1<<10)
+		for _, info := range infos {
+			size += int64(len(info.Key)+len(info.Version)) + 64
+		}
+		l.known.put(prefix, made, size)
+		return made, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return slices.Clone(found.infos), nil
+}
+
+// Presign implements store.Presigner.
+func (l *listings) Presign(ctx context.Context, key string, valid time.Duration) (string, error) {
+	p, ok := l.Store.(store.Presigner)
+	if !ok {
+		return "", nil
+	}
+	return p.Presign(ctx, key, valid)
+}
+
+// share makes a value once for all who ask for it at the same time. Each waits until its own context ends.
+func share[V any](ctx context.Context, flight *singleflight.Group, key string, make func() (V, error)) (none V, err error) {
+	found := flight.DoChan(key, func() (any, error) { return make() })
+	select {
+	case <-ctx.Done():
+		return none, context.Cause(ctx)
+	case result := <-found:
+		if result.Err != nil {
+			return none, result.Err
+		}
+		return result.Val.(V), nil
+	}
+}
+
+// maxCatalogues is how many bytes of the indexes of releases are remembered.
+const maxCatalogues = 8 << 20
+
+// catalogue is what a release has, as the pages and /api/packages show it.
+type catalogue struct {
+	index release.Index
+	text  []byte // in JSON
+	made  time.Time
+}
+
+// catalogue gives what the release in a folder has, read once for all who ask within a moment.
+func (s *Server) catalogue(ctx context.Context, folder string) (*catalogue, error) {
+	return share(ctx, &s.plans.flight, "catalogue "+folder, func() (*catalogue, error) {
+		if known, ok := s.catalogues.get(folder); ok && time.Since(known.made) < freshFor {
+			return known, nil
+		}
+		ctx, cancel := context.WithTimeout(s.plans.ctx, planTime)
+		defer cancel()
+		packages := s.options.Packages
+		packages.Folder = folder
+		index, err := packages.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		text, err := encodeJSON(index)
+		if err != nil {
+			return nil, errors.New("the index of the release cannot be written as JSON: " + err.Error())
+		}
+		made := &catalogue{index, text, time.Now()}
+		s.catalogues.put(folder, made, 3*int64(len(text))+1<<10)
+		return made, nil
+	})
+}
