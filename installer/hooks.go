@@ -63,6 +63,11 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	if err == nil {
 		after, err = h.shell.Variables(ctx)
 	}
+	if err == nil {
+		chosen := emptied(before, after)
+		maps.Copy(after, chosen)
+		err = h.shell.Restore(ctx, chosen)
+	}
 	if err != nil {
 		h.shell = nil // it ended with the failure
 		if failed := new(hook.Error); errors.As(err, &failed) {
@@ -108,6 +113,7 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	given := hook.Variables{}
 	given.Add(h.variables)
 	given["ASSUME_YES"] = flag(h.yes)
+	given["export PRIVATE_ADDRESS"] = "" // programs of kURL ask for it
 	given["KOTSADM_APPLICATION_NAMESPACES_ARRAY[]"] = words(h.variables["KOTSADM_APPLICATION_NAMESPACES"])
 	for _, a := range h.addOns {
 		given[optionsVariable(a.name())] = lifecycle.Digest(a.info.Index, a.reads(h.variables))

@@ -210,17 +210,14 @@ func kubectl(t *testing.T) string {
 	return filepath.Dir(file)
 }
 
-// kurlInstall is an install of the add-ons of kURL in a folder, with a containerd and a cluster of the test.
-func kurlInstall(t *testing.T) *Install {
+// kurlInstall is an install of add-ons of kURL in a folder, with a containerd and a cluster of the test.
+func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 	t.Helper()
-	files, err := txtar.ParseFile("testdata/kurl.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := &Install{options: Options{Root: t.TempDir(), Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, kurlSpec, files.Files)), socket: containerd.ForTest(t),
+	i := &Install{options: Options{Root: t.TempDir(), Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, text, files)), socket: containerd.ForTest(t),
 		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, log: newRunLog(t.TempDir(), "install", t.Output())}
 	t.Cleanup(func() { _ = i.Close() })
-	if err := i.readSpec(); err != nil {
+	err := i.readSpec()
+	if err != nil {
 		t.Fatal(err)
 	}
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
@@ -230,6 +227,9 @@ func kurlInstall(t *testing.T) *Install {
 		if _, err := i.extract(a)(t.Context()); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if i.journal, err = lifecycle.OpenJournal(StateDir(i.options.Root)); err != nil {
+		t.Fatal(err)
 	}
 	i.hooks = testHooks(t, i, kubeconfig(t), sealift(t))
 	return i
@@ -270,7 +270,11 @@ func (i *Install) runHooks(t *testing.T, suffix string, journal *[]lifecycle.Sta
 }
 
 func TestAddOnsOfKurlInstallUnmodified(t *testing.T) {
-	i := kurlInstall(t)
+	files, err := txtar.ParseFile("testdata/kurl.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := kurlInstall(t, kurlSpec, files.Files)
 	var journal []lifecycle.State
 	if names := len(i.addOns); names < 10 {
 		t.Fatalf("%d add-ons", names)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 )
@@ -20,10 +21,10 @@ import (
 // network is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
 // step 29).
 type network struct {
-	variable     string // that hooks see
-	given, sizes string // variables of the Installer's options for the network and for its size
-	option       string // of the Installer for the network
-	size         int    // that is looked for
+	variable     string   // that hooks see
+	given, sizes []string // variables of the Installer's options for the network and for its size, of each add-on that has them
+	option       string   // of the Installer for the network
+	size         int      // that is looked for
 	// The prefix lengths that Kubernetes works with: every node needs a /24 for its pods, and the API server keeps note of each
 	// address for services.
 	largest, smallest int
@@ -32,8 +33,8 @@ type network struct {
 
 func networks() []network {
 	return []network{
-		{"POD_CIDR", "FLANNEL_POD_CIDR", "FLANNEL_POD_CIDR_RANGE", "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{"SERVICE_CIDR", "SERVICE_CIDR", "SERVICE_CIDR_RANGE", "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+		{"POD_CIDR", []string{"FLANNEL_POD_CIDR", "ANTREA_POD_CIDR", "POD_CIDR"}, []string{"FLANNEL_POD_CIDR_RANGE", "ANTREA_POD_CIDR_RANGE", "POD_CIDR_RANGE"}, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{"SERVICE_CIDR", []string{"SERVICE_CIDR"}, []string{"SERVICE_CIDR_RANGE"}, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
 	}
 }
 
@@ -49,7 +50,9 @@ func (i *Install) networkInputs() string {
 	}
 	options := map[string]string{}
 	for _, n := range networks() {
-		options[n.given], options[n.sizes] = i.hooks.variables[n.given], i.hooks.variables[n.sizes]
+		for _, name := range slices.Concat(n.given, n.sizes) {
+			options[name] = i.hooks.variables[name]
+		}
 	}
 	return lifecycle.Digest(options)
 }
@@ -73,11 +76,33 @@ func (i *Install) checkNetworks() error {
 		return err
 	}
 	for _, n := range networks() {
-		if given, has := i.hooks.variables[n.given], rec.State[n.variable]; given != "" && has != given {
+		if given, has := firstOf(i.hooks.variables, n.given), rec.State[n.variable]; given != "" && has != given {
 			return fmt.Errorf("the cluster's %s is %s, the Installer asks for %s; a cluster keeps its networks", n.variable, has, given)
 		}
 	}
 	return nil
+}
+
+// firstOf is the first of these variables that has a value.
+func firstOf(variables map[string]string, names []string) string {
+	for _, name := range names {
+		if variables[name] != "" {
+			return variables[name]
+		}
+	}
+	return ""
+}
+
+// emptied are the networks that a hook has emptied, with what they were. kURL chooses its networks after the pre-init hooks, so
+// that some of them begin by setting POD_CIDR to an option that the Installer does not have (kURL §3.1, step 29).
+func emptied(before, after hook.Variables) hook.Variables {
+	chosen := hook.Variables{}
+	for _, n := range networks() {
+		if before[n.variable] != "" && after[n.variable] == "" {
+			chosen[n.variable] = before[n.variable]
+		}
+	}
+	return chosen
 }
 
 func (n network) parse(given string) (netip.Prefix, error) {
@@ -124,7 +149,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 	}
 	state := lifecycle.State{}
 	for _, n := range networks() {
-		given := i.hooks.variables[n.given]
+		given := firstOf(i.hooks.variables, n.given)
 		if given == "" {
 			continue
 		}
@@ -133,7 +158,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 			err = clash(p, used)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the Installer's %s is %q: %w", n.given, given, err)
+			return nil, fmt.Errorf("the Installer's %s is %q: %w", n.option, given, err)
 		}
 		used, state[n.variable] = append(used, p), p.String()
 	}
@@ -141,7 +166,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 		if state[n.variable] != "" {
 			continue
 		}
-		free, err := n.free(i.hooks.variables[n.sizes], used)
+		free, err := n.free(firstOf(i.hooks.variables, n.sizes), used)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w; name one as %s in the Installer", n.variable, err, n.option)
 		}
@@ -156,7 +181,7 @@ func (n network) free(given string, used []netip.Prefix) (netip.Prefix, error) {
 	if given != "" {
 		var err error
 		if size, err = strconv.Atoi(strings.TrimPrefix(given, "/")); err != nil || size < n.largest || size > n.smallest {
-			return netip.Prefix{}, fmt.Errorf("the Installer's %s is %q, which is no size from /%d to /%d", n.sizes, given, n.largest, n.smallest)
+			return netip.Prefix{}, fmt.Errorf("the Installer's %s is %q, which is no size from /%d to /%d", n.sizes[0], given, n.largest, n.smallest)
 		}
 	}
 	var ranges []netip.Prefix

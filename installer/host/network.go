@@ -123,17 +123,17 @@ func AddressTowards(other string) netip.Addr {
 	}
 	defer conn.Close()
 	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil || local.Addr().IsLoopback() || isVirtual(interfaceOf(local.Addr().String())) {
+	if err != nil || local.Addr().IsLoopback() || isVirtual(InterfaceOf(local.Addr().String())) {
 		return netip.Addr{}
 	}
 	return local.Addr()
 }
 
 // HasAddress says whether an interface of this host has an address.
-func HasAddress(address string) bool { return interfaceOf(address) != "" }
+func HasAddress(address string) bool { return InterfaceOf(address) != "" }
 
-// interfaceOf names the interface that has an address; "" when none has.
-func interfaceOf(address string) string {
+// InterfaceOf names the interface that has an address; "" when none has.
+func InterfaceOf(address string) string {
 	wanted, err := netip.ParseAddr(address)
 	if err != nil {
 		return ""

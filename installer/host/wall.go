@@ -42,7 +42,7 @@ type Opening struct {
 
 // zone is firewalld's for the interface that has an address: empty for the default one.
 func zone(ctx context.Context, address string) string {
-	name := interfaceOf(address)
+	name := InterfaceOf(address)
 	if name == "" {
 		return ""
 	}

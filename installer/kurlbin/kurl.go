@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -58,30 +57,19 @@ func interfaceOf(_ context.Context, args []string, s Streams) error {
 	if len(args) != 1 {
 		return fmt.Errorf("%w: give one address", ErrUsage)
 	}
-	want, err := netip.ParseAddr(args[0])
-	if err != nil {
+	if _, err := netip.ParseAddr(args[0]); err != nil {
 		return err
 	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return err
+	name := host.InterfaceOf(args[0])
+	if name == "" {
+		return fmt.Errorf("no interface has the address %s", args[0])
 	}
-	for _, i := range interfaces {
-		addresses, err := i.Addrs()
-		if err != nil {
-			return err
-		}
-		for _, a := range addresses {
-			if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr() == want {
-				_, err := fmt.Fprintln(s.Out, i.Name)
-				return err
-			}
-		}
-	}
-	return fmt.Errorf("no interface has the address %s", want)
+	_, err := fmt.Fprintln(s.Out, name)
+	return err
 }
 
-// defaultInterface prints the interface of the default route.
+// defaultInterface prints the interface of the default route. A host behind an air gap may have no such route: its other nodes
+// are reached by the interface of its own address.
 func defaultInterface(_ context.Context, args []string, s Streams) error {
 	set := flags(s)
 	six := set.Bool("ipv6", false, "")
@@ -93,11 +81,33 @@ func defaultInterface(_ context.Context, args []string, s Streams) error {
 		table = routes6()
 	}
 	name, err := table.defaultRoute()
+	if errors.Is(err, errNoRoute) {
+		name, err = ownInterface()
+	}
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintln(s.Out, name)
 	return err
+}
+
+var errNoRoute = errors.New("this host has no default route")
+
+// ownInterface is that of the address by which other nodes reach this one: hooks have it in their environment.
+func ownInterface() (string, error) {
+	address := os.Getenv("PRIVATE_ADDRESS")
+	if address == "" {
+		facts, err := host.Discover()
+		if err != nil {
+			return "", err
+		}
+		address = facts.Address.String()
+	}
+	name := host.InterfaceOf(address)
+	if name == "" {
+		return "", fmt.Errorf("%w, and no interface has its address %s", errNoRoute, address)
+	}
+	return name, nil
 }
 
 // routeTable is a file of the kernel's routes, see proc(5): which columns have the destination, its length and the interface.
@@ -125,7 +135,7 @@ func (t routeTable) defaultRoute() (string, error) {
 			return columns[t.name], nil
 		}
 	}
-	return "", errors.New("this host has no default route")
+	return "", errNoRoute
 }
 
 func allZero(b []byte) bool {

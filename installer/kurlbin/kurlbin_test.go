@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -66,6 +67,40 @@ func TestInterfaceOfAnAddress(t *testing.T) {
 	}
 	if _, err := run(t, "", "kurl", "netutil", "iface-from-ip", "203.0.113.7"); err == nil {
 		t.Error("an address that nobody has was found")
+	}
+}
+
+// TestDefaultInterfaceOfAHostWithoutARoute runs itself in a network of its own, which has nothing but two interfaces.
+func TestDefaultInterfaceOfAHostWithoutARoute(t *testing.T) {
+	const inside = "SEALIFT_TEST_NETWORK"
+	if os.Getenv(inside) == "" {
+		cmd := exec.CommandContext(t.Context(), "unshare", "--net", "sh", "-ec", "ip link set lo up\nip link add first type veth peer name second\n"+
+			"ip address add 192.0.2.1/24 dev first\nip address add 198.51.100.1/24 dev second\nip link set first up\nip link set second up\nexec \"$0\" -test.run "+t.Name()+" -test.v", os.Args[0])
+		cmd.Env = append(os.Environ(), inside+"=1")
+		out, err := cmd.CombinedOutput()
+		if err != nil && strings.Contains(string(out), "Operation not permitted") {
+			t.Skipf("networks cannot be made here: %s", out)
+		}
+		if err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		return
+	}
+	for address, want := range map[string]string{"192.0.2.1": "first\n", "198.51.100.1": "second\n"} {
+		t.Setenv("PRIVATE_ADDRESS", address)
+		if got, err := run(t, "", "kurl", "netutil", "default-gateway-iface"); err != nil || got != want {
+			t.Errorf("%s: %q, %v", address, got, err)
+		}
+	}
+	t.Setenv("PRIVATE_ADDRESS", "203.0.113.7")
+	if got, err := run(t, "", "kurl", "netutil", "default-gateway-iface"); err == nil || !strings.Contains(err.Error(), "203.0.113.7") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "ip", "route", "add", "default", "via", "192.0.2.9").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got, err := run(t, "", "kurl", "netutil", "default-gateway-iface"); err != nil || got != "first\n" {
+		t.Errorf("with a route: %q, %v", got, err)
 	}
 }
 

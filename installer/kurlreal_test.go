@@ -1,0 +1,82 @@
+package installer
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// realAddOns reads kURL's own add-ons of the samples, unchanged, by name/version.
+func realAddOns(t *testing.T, names ...string) (files []txtar.File) {
+	t.Helper()
+	dir := filepath.Join(cases.KurlAddOns(t), "addons")
+	for _, name := range names {
+		files = append(files, filesBelow(t, filepath.Join(dir, name), name)...)
+	}
+	return files
+}
+
+// filesBelow reads a folder, whose links are followed.
+func filesBelow(t *testing.T, dir, name string) (files []txtar.File) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		file, below := filepath.Join(dir, entry.Name()), path.Join(name, entry.Name())
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode()&fs.ModeDir != 0 {
+			files = append(files, filesBelow(t, file, below)...)
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, txtar.File{Name: below, Data: data})
+	}
+	return files
+}
+
+const flannelSpec = `apiVersion: cluster.kurl.sh/v1beta1
+kind: Installer
+metadata: {name: 1a2b3c4}
+spec:
+  flannel: {version: 0.28.7}
+`
+
+func TestHooksCannotEmptyTheNetworksThatWereChosen(t *testing.T) {
+	i := kurlInstall(t, flannelSpec, realAddOns(t, "flannel/0.28.7"))
+	i.hooks.variables["PRIVATE_ADDRESS"] = "127.0.0.1"
+	i.hooks.variables["KUBECONFIG"] = filepath.Join(t.TempDir(), "none") // there is no cluster yet
+	state, err := i.chooseNetworks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := state["POD_CIDR"]
+	after, err := i.hooks.call(t.Context(), "flannel_pre_init")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := i.hooks.values()["POD_CIDR"]; got != chosen || got == "" {
+		t.Errorf("POD_CIDR is %q after flannel's pre-init, want %q", got, chosen)
+	}
+	if _, changed := after["POD_CIDR"]; changed {
+		t.Errorf("the journal has %q", after["POD_CIDR"])
+	}
+	patch, err := os.ReadFile(filepath.Join(i.options.Root, "kustomize/kubeadm/init-patches/flannel.yaml"))
+	if err != nil || !strings.Contains(string(patch), "$POD_CIDR") {
+		t.Errorf("%s, %v", patch, err)
+	}
+}
