@@ -141,6 +141,9 @@ func (s *Server) handler(route route) http.Handler {
 func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	size := int64(len(r.URL.RawQuery))
 	if route.method != http.MethodGet {
+		if err := s.crossOrigin.Check(r); err != nil {
+			return problem(http.StatusForbidden, "a page of another site sent this; send it from here, or without a browser")
+		}
 		sent, err := s.receive(seen, r)
 		if err != nil {
 			return err
@@ -174,7 +177,7 @@ func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Du
 		words = append(words, "release", path.Base(folder))
 	}
 	if route.audited {
-		s.log.Info("audit", append(words, "installer", seen.id, "token", r.Header.Get("Authorization") != "")...)
+		s.log.Info("audit", append(words, "installer", seen.id, "token", s.access(r))...)
 		return
 	}
 	s.log.Debug("request", words...)

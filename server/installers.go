@@ -50,14 +50,18 @@ type validated struct {
 
 // postInstaller stores an Installer under an id that follows from it.
 func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
-	if s.options.Closed {
-		if err := s.authorize(r); err != nil {
-			return err
-		}
+	trusted := s.access(r) == accessValid
+	if s.options.Closed && !trusted {
+		return s.authorize(r)
 	}
 	d, err := s.readInstaller(r)
 	if err != nil {
 		return err
+	}
+	if !trusted {
+		if err := s.harmless(r, d.parsed); err != nil {
+			return err
+		}
 	}
 	id, created, err := s.keep(r, d)
 	if err != nil {
@@ -195,14 +199,62 @@ func (s *Server) loadStored(ctx context.Context, id string) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), maxBody+1)))
 }
 
+// harmless refuses what nobody may store without the token: whoever looks at an Installer, or installs by it, does so as root.
+func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
+	var lines []string
+	for _, e := range append(i.Executions(), i.Reaches()...) {
+		if len(lines) == maxTold {
+			lines = append(lines, "and more")
+			break
+		}
+		lines = append(lines, e.String())
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	way := "leave it out, or send the token of this server: 'Authorization: Bearer <token>'"
+	status := http.StatusForbidden
+	switch {
+	case s.options.Token == "":
+		way = "leave it out; this server has no token by which it could be stored"
+	case s.access(r) == accessWrong:
+		status = http.StatusUnauthorized
+		way = "leave it out, or send the token of this server: the one that was sent is wrong"
+	}
+	return problem(status, "without the token nobody may store an Installer that runs programs, reads files or sends requests on hosts; "+way+"\n"+strings.Join(lines, "\n"))
+}
+
+// maxTold is how many lines of an Installer a refusal repeats.
+const maxTold = 10
+
+// access says whether a request bears the token.
+type access string
+
+const (
+	accessNone  access = "none"
+	accessWrong access = "wrong"
+	accessValid access = "valid"
+)
+
+func (s *Server) access(r *http.Request) access {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return accessNone
+	}
+	got, ok := strings.CutPrefix(header, "Bearer ")
+	want, given := sha256.Sum256([]byte(s.options.Token)), sha256.Sum256([]byte(got))
+	if !ok || s.options.Token == "" || subtle.ConstantTimeCompare(want[:], given[:]) != 1 {
+		return accessWrong
+	}
+	return accessValid
+}
+
 // authorize wants a request to bear the token.
 func (s *Server) authorize(r *http.Request) error {
-	if s.options.Token == "" {
+	switch {
+	case s.options.Token == "":
 		return problem(http.StatusForbidden, "this server takes no such Installers; its operator has to start it with a token")
-	}
-	got, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	want, given := sha256.Sum256([]byte(s.options.Token)), sha256.Sum256([]byte(got))
-	if !ok || subtle.ConstantTimeCompare(want[:], given[:]) != 1 {
+	case s.access(r) != accessValid:
 		return problem(http.StatusUnauthorized, "send the token of this server: 'Authorization: Bearer <token>'")
 	}
 	return nil

@@ -66,11 +66,11 @@ func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
 
 // Create implements page.Source. A page has no token to send.
 func (p pages) Create(r *http.Request, i *spec.Installer) (string, error) {
-	if err := p.crossOrigin.Check(r); err != nil {
-		return "", problem(http.StatusForbidden, "another site sent this form; compose the Installer here")
-	}
 	if p.options.Closed {
 		return "", problem(http.StatusForbidden, "this server stores Installers for those who have its token; send the YAML to /installer with it")
+	}
+	if err := p.harmless(r, i); err != nil {
+		return "", err
 	}
 	d, err := newDocument("the Installer", i)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -89,6 +90,82 @@ func TestAClosedServerTakesInstallersOnlyWithItsToken(t *testing.T) {
 	}
 }
 
+// dangerous are parts of Installers that do something as root on the host of whoever looks at them, by the field that a refusal
+// names.
+var dangerous = map[string]string{
+	"hostPreflights: a collector that runs a program":    "  kurl: {hostPreflights: {spec: {collectors: [{run: {command: sh, args: [-c, 'id >/root/x']}}]}}}\n",
+	"hostPreflights: a collector that reads a file":      "  kurl: {hostPreflights: {spec: {collectors: [{copy: {path: /etc/shadow}}]}}}\n",
+	"hostPreflights: a collector that sends a request":   "  kurl: {hostPreflights: {spec: {collectors: [{http: {get: {url: 'http://169.254.169.254/'}}}]}}}\n",
+	"hostPreflights: another spelling":                   "  kurl: {hostPreflights: {spec: {collectors: [{Run: {command: id}}]}}}\n",
+	"hostPreflights: checks from elsewhere":              "  kurl: {hostPreflights: {spec: {uri: 'http://x'}}}\n",
+	"hostPreflights: remote collectors":                  "  kurl: {hostPreflights: {spec: {remoteCollectors: [{run: {}}]}}}\n",
+	"hostPreflights: text":                               "  kurl: {hostPreflights: 'spec: {collectors: [{run: {command: id}}]}'}\n",
+	"iptablesConfig.iptablesCmds: a command":             "  iptablesConfig: {iptablesCmds: [[-F]]}\n",
+	"selinuxConfig.chconCmds: a command":                 "  selinuxConfig: {chconCmds: [[-t, x, /etc]]}\n",
+	"selinuxConfig.semanageCmds: a command":              "  selinuxConfig: {semanageCmds: [[port]]}\n",
+	"firewalldConfig.firewalldCmds: a command":           "  firewalldConfig: {firewalldCmds: [[--panic-on]]}\n",
+	"containerd.tomlConfig: a program of the attacker's": "  containerd: {version: '1.0', tomlConfig: \"[stream_processors.x]\\npath = '/bin/sh'\"}\n",
+}
+
+func TestWithoutATokenNoInstallerThatRunsSomethingIsStored(t *testing.T) {
+	packages := filled(t)
+	put(t, packages, "containerd-1.0.tar.gz", pack(t, "containerd", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
+	front := serve(t, packages, nil)
+	without := serve(t, packages, func(o *server.Options) { o.Token = "" })
+	for name, part := range dangerous {
+		field, _, _ := strings.Cut(name, ":")
+		text := installer(both + part)
+		for url, want := range map[string]string{front.URL: "Authorization: Bearer", without.URL: "this server has no token"} {
+			a := ask(t, "POST", url+"/installer", text)
+			if a.StatusCode != http.StatusForbidden || !strings.Contains(string(a.body), field) || !strings.Contains(string(a.body), want) {
+				t.Errorf("%s: %s %s", name, a.Status, a.body)
+			}
+		}
+		if a := ask(t, "POST", front.URL+"/installer", text, "Authorization", "Bearer wrong"); a.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%s, with a wrong token: %s", name, a.Status)
+		}
+		form := "version.base=1.0&version.user=2.0&further=" + url.QueryEscape(strings.ReplaceAll(part, "\n  ", "\n")[2:])
+		if a := ask(t, "POST", front.URL+"/compose", form, "Content-Type", "application/x-www-form-urlencoded"); a.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(a.body), field) {
+			t.Errorf("%s, by the form: %s\n%s", name, a.Status, a.body)
+		}
+		stored, err := packages.List(t.Context(), "installers/")
+		if err != nil || len(stored) > 0 {
+			t.Fatalf("%s: the store has %v, %v", name, stored, err)
+		}
+	}
+	for name, part := range dangerous {
+		if a := ask(t, "POST", front.URL+"/installer", installer(both+part), "Authorization", "Bearer "+token); a.StatusCode != http.StatusCreated {
+			t.Errorf("%s, with the token: %s %s", name, a.Status, a.body)
+		}
+	}
+	if a := ask(t, "POST", front.URL+"/installer", installer(both+"  kurl: {hostPreflights: {spec: {collectors: [{cpu: {}}, {diskUsage: {path: /var}}], analyzers: []}}}\n")); a.StatusCode != http.StatusCreated {
+		t.Errorf("checks that only look: %s %s", a.Status, a.body)
+	}
+}
+
+func TestPagesOfOtherSitesStoreNothing(t *testing.T) {
+	front := serve(t, filled(t), func(o *server.Options) { o.URL = "https://sealift.example.com" })
+	for name, row := range map[string]struct {
+		header []string
+		status int
+	}{
+		"another origin":                {[]string{"Origin", "https://evil.example", "Content-Type", "text/plain"}, 403},
+		"no origin that is told":        {[]string{"Origin", "null", "Content-Type", "text/plain"}, 403},
+		"another site, by the browser":  {[]string{"Sec-Fetch-Site", "cross-site"}, 403},
+		"the server's URL, by a proxy":  {[]string{"Origin", "https://sealift.example.com"}, 200},
+		"the same origin":               {[]string{"Sec-Fetch-Site", "same-origin"}, 200},
+		"curl, which is no page at all": {nil, 200},
+	} {
+		for _, path := range []string{"POST /installer", "POST /installer/validate", "PUT /installer/demo"} {
+			method, path, _ := strings.Cut(path, " ")
+			a := ask(t, method, front.URL+path, installer(both), append([]string{"Authorization", "Bearer " + token}, row.header...)...)
+			if a.StatusCode != row.status && (a.StatusCode != http.StatusCreated || row.status != 200) {
+				t.Errorf("%s, %s %s: %s %s", name, method, path, a.Status, a.body)
+			}
+		}
+	}
+}
+
 func TestWhatMayStoreSomethingIsAudited(t *testing.T) {
 	var log bytes.Buffer
 	front := serve(t, filled(t), func(o *server.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
@@ -101,10 +178,10 @@ func TestWhatMayStoreSomethingIsAudited(t *testing.T) {
 	ask(t, "GET", front.URL+"/"+id, "")
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	for i, want := range []string{
-		"msg=audit method=POST path=/installer status=201 client=127.0.0.1 … installer=" + id + " token=false",
-		"msg=audit method=PUT path=/installer/demo status=200 client=127.0.0.1 … installer=demo token=true",
-		`msg=audit method=PUT path=/installer/demo status=401 client=127.0.0.1 … release=v9 installer="" token=true`,
-		"msg=audit method=POST path=/compose status=200 client=127.0.0.1 … installer=" + composed + " token=false",
+		"msg=audit method=POST path=/installer status=201 client=127.0.0.1 … installer=" + id + " token=none",
+		"msg=audit method=PUT path=/installer/demo status=200 client=127.0.0.1 … installer=demo token=valid",
+		`msg=audit method=PUT path=/installer/demo status=401 client=127.0.0.1 … release=v9 installer="" token=wrong`,
+		"msg=audit method=POST path=/compose status=200 client=127.0.0.1 … installer=" + composed + " token=none",
 	} {
 		begin, end, _ := strings.Cut(want, "…")
 		if i >= len(lines) || !strings.Contains(lines[i], begin) || !strings.HasSuffix(lines[i], end) {

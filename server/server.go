@@ -108,6 +108,12 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), crossOrigin: http.NewCrossOriginProtection(),
 		documents: newMemory[*document](maxDocuments, nil), catalogues: newMemory[*catalogue](maxCatalogues, nil),
 	}
+	if o.URL != "" { // a proxy in front may change the Host that an Origin is compared with
+		u, _ := url.Parse(o.URL)
+		if err := s.crossOrigin.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
+			return nil, fmt.Errorf("%q is not the URL of a server: %w", o.URL, err)
+		}
+	}
 	s.plans = newPlans(ctx, s)
 	s.mux = http.NewServeMux()
 	for _, r := range s.routes() {

@@ -374,7 +374,7 @@ func TestAPageStoresAnInstaller(t *testing.T) {
 	if !ok || ask(t, "GET", url, "").StatusCode != http.StatusOK {
 		t.Errorf("%s: the command's URL is %q in\n%s", a.Status, url, a.body)
 	}
-	if a := ask(t, "POST", s.URL+"/compose", "version.base=1.1", append(form, "Sec-Fetch-Site", "cross-site")...); a.StatusCode != http.StatusUnprocessableEntity || !strings.Contains(string(a.body), "another site") {
+	if a := ask(t, "POST", s.URL+"/compose", "version.base=1.1", append(form, "Sec-Fetch-Site", "cross-site")...); a.StatusCode != http.StatusForbidden || !strings.Contains(string(a.body), "another site") {
 		t.Errorf("from another site: %s\n%s", a.Status, a.body)
 	}
 	if a := ask(t, "POST", s.URL+"/compose", "further="+strings.Repeat("x", 1<<20), form...); a.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(a.body), "more than 128 KiB") {
