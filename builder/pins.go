@@ -140,6 +140,10 @@ func newSolution(target hostpkg.Target, platform string, wanted []manifest.HostP
 }
 
 func (b *Builder) solve(ctx context.Context, s *solution, p pins) error {
+	arch, err := s.target.Architecture(s.platform)
+	if err != nil {
+		return err
+	}
 	locked, ok := p.lock.Target(s.target.Name, s.platform)
 	if ok && slices.Equal(locked.Names, s.names) {
 		for _, one := range locked.Packages {
@@ -147,14 +151,9 @@ func (b *Builder) solve(ctx context.Context, s *solution, p pins) error {
 				Target: s.target.Name, Name: one.Name, Version: one.Version, Arch: one.Arch, URL: one.URL, SHA256: one.SHA256, Size: one.Size, Key: one.Key,
 			})
 		}
-		return nil
+		return b.packages.CheckLocked(ctx, s.target, arch, s.packages)
 	}
-	err := p.missing("what %s on %s needs for %s", s.target.Name, s.platform, strings.Join(s.names, " "))
-	if err != nil {
-		return err
-	}
-	arch, err := s.target.Architecture(s.platform)
-	if err != nil {
+	if err := p.missing("what %s on %s needs for %s", s.target.Name, s.platform, strings.Join(s.names, " ")); err != nil {
 		return err
 	}
 	s.packages, err = b.packages.Resolve(ctx, s.target, arch, s.names)

@@ -399,6 +399,39 @@ func TestExtractWritesOnlyWhatIsWanted(t *testing.T) {
 	}
 }
 
+func TestExtractAgainTakesNothingThatTheIndexDoesNotHave(t *testing.T) {
+	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
+	before, again := t.TempDir(), t.TempDir()
+	from, err := os.OpenRoot(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer from.Close()
+	to, err := os.OpenRoot(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	all := func(bundle.Entry) bool { return true }
+	if err := a.Extract(t.Context(), from, all); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"install.sh", "InRelease"} { // changed, and of nobody
+		if err := os.WriteFile(filepath.Join(before, "addons/app/1.0.0", name), []byte("evil"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.ExtractAgain(t.Context(), to, from, all); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := os.ReadFile(filepath.Join(again, "addons/app/1.0.0/install.sh")); err != nil || string(data) == "evil" {
+		t.Errorf("install.sh is %q, %v", data, err)
+	}
+	if _, err := os.Stat(filepath.Join(again, "addons/app/1.0.0/InRelease")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a file that the archive has not was taken: %v", err)
+	}
+}
+
 func TestExtractStaysBelowItsRoot(t *testing.T) {
 	a := open(t, write(t, demo("app"), bundle.WriteOptions{}))
 	dir, outside := t.TempDir(), t.TempDir()

@@ -22,6 +22,12 @@ import (
 // Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced
 // and renamed. Nothing outside root can be reached. What is there already with the same path is replaced.
 func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry) bool) error {
+	return a.ExtractAgain(ctx, root, root, wanted)
+}
+
+// ExtractAgain does so where the folder from may have the entries already. Files of from that are what the index says are
+// not read from the archive, or fetched, again; they are verified in the same way.
+func (a *Archive) ExtractAgain(ctx context.Context, root, from *os.Root, wanted func(Entry) bool) error {
 	entries := slices.DeleteFunc(slices.Clone(a.Index.Entries), func(e Entry) bool { return !wanted(e) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -33,7 +39,7 @@ func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry)
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := a.extract(root, entries[i], ahead); err != nil {
+			if err := a.extract(root, from, entries[i], ahead); err != nil {
 				return fmt.Errorf("extract: %w", err)
 			}
 			return nil
@@ -55,11 +61,16 @@ func behindEach(entries []Entry) []int64 {
 
 // contentFor opens an entry that is about to be extracted, and others behind it. What a link is to may have been extracted
 // before: then it is not read, or fetched, again.
-func (a *Archive) contentFor(root *os.Root, e Entry, ahead int64) (io.ReadCloser, error) {
-	if e.Encoding == Link {
-		if same := extracted(root, a.bearer(e)); same != nil {
-			return newVerifiedReader(e, bare{same}), nil
-		}
+func (a *Archive) contentFor(root, from *os.Root, e Entry, ahead int64) (io.ReadCloser, error) {
+	var same *os.File
+	switch {
+	case from != root:
+		same = extracted(from, e)
+	case e.Encoding == Link:
+		same = extracted(root, a.bearer(e))
+	}
+	if same != nil {
+		return newVerifiedReader(e, bare{same}), nil
 	}
 	return a.openEntry(e, ahead)
 }
@@ -81,12 +92,12 @@ func extracted(root *os.Root, e Entry) *os.File {
 	return nil
 }
 
-func (a *Archive) extract(root *os.Root, e Entry, ahead int64) (err error) {
+func (a *Archive) extract(root, from *os.Root, e Entry, ahead int64) (err error) {
 	name := filepath.FromSlash(e.Path)
 	if err := root.MkdirAll(filepath.FromSlash(path.Dir(e.Path)), 0o755); err != nil {
 		return err
 	}
-	content, err := a.contentFor(root, e, ahead)
+	content, err := a.contentFor(root, from, e, ahead)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,13 @@ package installer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/atomicfile"
@@ -64,11 +66,39 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 	}
 }
 
+// installPackages gives the host's package manager repositories that were written a moment before, each file checked
+// against the index of the bundle: no signature covers the lists that it reads, and what lay on the disk for long may have
+// changed, or have files beside it that no bundle had.
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
-	return func(ctx context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (_ lifecycle.State, err error) {
 		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
-		for _, index := range i.hostRepositories() {
-			packages.Repositories = append(packages.Repositories, filepath.Join(i.options.Root, index.folder))
+		fresh := filepath.Join(packages.Dir, "repositories")
+		if err := os.RemoveAll(fresh); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(fresh, 0o700); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
+		root, err := os.OpenRoot(fresh)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		from, err := os.OpenRoot(i.options.Root)
+		if err != nil {
+			return nil, err
+		}
+		defer from.Close()
+		repositories := i.hostRepositories()
+		for _, r := range repositories {
+			packages.Repositories = append(packages.Repositories, filepath.Join(fresh, r.folder))
+		}
+		wanted := func(e bundle.Entry) bool {
+			return slices.ContainsFunc(repositories, func(r hostRepository) bool { return strings.HasPrefix(e.Path, r.folder+"/") })
+		}
+		if err := i.archive.ExtractAgain(ctx, root, from, wanted); err != nil {
+			return nil, err
 		}
 		return nil, packages.Install(ctx, names)
 	}

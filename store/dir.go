@@ -11,8 +11,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -24,12 +26,14 @@ import (
 // dir is a store in a folder, which is opened anew for each operation: one that was replaced or mounted again is found, and an idle
 // server keeps no disk from being taken out.
 type dir struct {
-	name string
+	name  string
+	swept *sync.Map // folders, by name, from which this process has removed what killed writers left
 }
 
 // folder is the folder of a store while one operation has it open. Files being written begin with tempPrefix and are never listed.
 type folder struct {
-	root *os.Root
+	root  *os.Root
+	swept *sync.Map
 }
 
 const tempPrefix = ".sealift-put-"
@@ -38,7 +42,7 @@ const tempPrefix = ".sealift-put-"
 const lockName = ".sealift-put-lock"
 
 func openDir(name string) (Store, error) {
-	d := dir{name}
+	d := dir{name, new(sync.Map)}
 	f, err := d.open()
 	if err != nil {
 		return nil, err
@@ -55,7 +59,7 @@ func (d dir) open() (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	return &folder{root}, nil
+	return &folder{root, d.swept}, nil
 }
 
 func (d dir) Get(_ context.Context, key string) (Object, error) {
@@ -178,21 +182,18 @@ type temporary struct {
 	name string
 }
 
-// create makes a temporary file for a key, and removes those that killed writers left. The store is locked meanwhile: between
-// its making and its locking a file looks abandoned.
+// temporaryName is what create calls a file: with the name of its key, the process and the time.
+var temporaryName = regexp.MustCompile(`^` + regexp.QuoteMeta(tempPrefix) + `.+\.[0-9]+\.[0-9a-f]+$`)
+
+// create makes a temporary file for a key. The store is locked meanwhile: between its making and its locking a file looks
+// abandoned.
 func (d *folder) create(key string) (*temporary, error) {
 	folder := path.Dir(key)
 	if err := d.root.MkdirAll(folder, 0o755); err != nil {
 		return nil, err
 	}
-	found, err := fs.Glob(d.root.FS(), path.Join(folder, tempPrefix+"*.*"))
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range found {
-		if err := d.removeAbandoned(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("remove what an interrupted run left: %w", err)
-		}
+	if err := d.sweep(folder); err != nil {
+		return nil, fmt.Errorf("remove what an interrupted run left: %w", err)
 	}
 	// A name for each writer: two may put the same key at once.
 	name := path.Join(folder, fmt.Sprintf("%s%s.%d.%x", tempPrefix, path.Base(key), os.Getpid(), time.Now().UnixNano()))
@@ -204,6 +205,27 @@ func (d *folder) create(key string) (*temporary, error) {
 		return nil, errors.Join(err, f.Close(), d.root.Remove(name))
 	}
 	return &temporary{f, name}, nil
+}
+
+// sweep removes what killed writers left in a folder. A process looks once: reading the folder before each of n values
+// would take time that grows with the square.
+func (d *folder) sweep(folder string) error {
+	if _, done := d.swept.LoadOrStore(folder, true); done {
+		return nil
+	}
+	entries, err := fs.ReadDir(d.root.FS(), folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !temporaryName.MatchString(e.Name()) {
+			continue
+		}
+		if err := d.removeAbandoned(path.Join(folder, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d *folder) removeAbandoned(name string) error {

@@ -183,6 +183,30 @@ func TestWhatAKilledPutLeftIsRemoved(t *testing.T) {
 	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is still there: %v", err)
 	}
+	t.Run("and is looked for once, not before each of many values", func(t *testing.T) {
+		if err := os.WriteFile(left, []byte("half"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Put(t.Context(), "y", store.Bytes(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(left); err != nil {
+			t.Errorf("the folder was read again: %v", err)
+		}
+	})
+	t.Run("and files of other names stay", func(t *testing.T) {
+		theirs := filepath.Join(dir, ".sealift-put-notes.txt")
+		if err := os.WriteFile(theirs, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s, _ := store.Open(dir)
+		if _, err := s.Put(t.Context(), "z", store.Bytes(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(theirs); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestKeysStayInTheStore(t *testing.T) {

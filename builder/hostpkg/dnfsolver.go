@@ -36,7 +36,7 @@ type dnfSolver struct {
 	arch    string
 	dir     string
 	python  string
-	rpmkeys string
+	signed  signatures
 
 	repositories []dnfRepository // once ready
 	upstream     map[string]string
@@ -62,7 +62,7 @@ func newDNFSolver(o Options, target Target, arch string) (*dnfSolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	rpmkeys, err := find("rpmkeys", o.RPMKeys, "rpm")
+	signed, err := o.signatures()
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func newDNFSolver(o Options, target Target, arch string) (*dnfSolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dnfSolver{options: o, target: target, arch: arch, dir: dir, python: python, rpmkeys: rpmkeys}, nil
+	return &dnfSolver{options: o, target: target, arch: arch, dir: dir, python: python, signed: signed}, nil
 }
 
 // interpreter finds the Python that has dnf's modules: the one that runs dnf itself.
@@ -114,7 +114,7 @@ func (s *dnfSolver) ready(ctx context.Context) error {
 				return err
 			}
 		}
-		key, err := s.options.key(ctx, a.SignedBy, "")
+		key, err := s.options.key(ctx, a.SignedBy)
 		if err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (s *dnfSolver) solve(ctx context.Context, names []string) ([]Resolved, erro
 	if err := s.fetchAll(ctx, resolved); err != nil {
 		return nil, err
 	}
-	return resolved, s.checkSignatures(ctx, resolved)
+	return resolved, forEach(ctx, resolved, func(ctx context.Context, r *Resolved) error { return s.signed.check(ctx, *r) })
 }
 
 // beyond leaves out what a minimal host has. Packages built from one source depend on one another in exactly their

@@ -84,16 +84,28 @@ type Source struct {
 // NewSource returns a source of host packages.
 func NewSource(o Options) *Source { return &Source{options: o} }
 
-// Fetch brings a package file into the cache, and the keys that vouch for it.
+// Fetch brings a package file into the cache, and the keys that vouch for it. The signature of an rpm is checked.
 func (s *Source) Fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
 	stored, err := s.options.fetch(ctx, r)
-	if err == nil && r.Key != "" {
-		err = s.options.fetchKey(ctx, r)
+	if err == nil && r.isRPM() {
+		err = s.checkSigned(ctx, r)
 	}
 	if err != nil {
 		return fetch.Stored{}, fmt.Errorf("package %s %s for %s: %w", r.Name, r.Version, r.Target, err)
 	}
 	return stored, nil
+}
+
+// checkSigned checks an rpm with the keys of its target, wherever it was resolved.
+func (s *Source) checkSigned(ctx context.Context, r Resolved) error {
+	if err := s.options.fetchKey(ctx, r); err != nil {
+		return err
+	}
+	signed, err := s.options.signatures()
+	if err != nil {
+		return err
+	}
+	return signed.check(ctx, r)
 }
 
 func (o Options) fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {

@@ -15,15 +15,19 @@ import (
 
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/tool"
 )
 
 // maxKeys bounds a file of keys, in bytes.
 const maxKeys = 1 << 20
 
-// key brings the keys at a path or URL into the cache and returns their digest. With a digest only those are accepted.
-func (o Options) key(ctx context.Context, from, digest string) (string, error) {
+// keysOf is the kind of fact that the cache keeps of keys: that a path or URL had those with a digest.
+const keysOf = "keys"
+
+// key brings the keys at a path or URL into the cache and returns their digest.
+func (o Options) key(ctx context.Context, from string) (string, error) {
 	stored, err := o.Fetcher.Fetch(ctx, fetch.Blob{
-		Name: "keys " + from, Limit: maxKeys, SHA256: digest,
+		Name: "keys " + from, Limit: maxKeys,
 		Open: func(ctx context.Context) (io.ReadCloser, int64, error) {
 			if !isHTTP(from) {
 				f, err := os.Open(from)
@@ -46,71 +50,92 @@ func (o Options) key(ctx context.Context, from, digest string) (string, error) {
 	if !bytes.Contains(data, []byte("-----BEGIN PGP PUBLIC KEY BLOCK-----")) {
 		return "", fmt.Errorf("keys %s: not an armored OpenPGP key, such as gpg --export --armor writes", from)
 	}
-	return stored.SHA256, nil
+	return stored.SHA256, o.Cache.Remember(keysOf, from+" "+stored.SHA256, true)
 }
 
-// fetchKey makes sure that the cache has the keys of a package, which a lock names by their digest only.
+// hadKey says whether keys with this digest came from a path or URL before, and are still in the cache.
+func (o Options) hadKey(from, digest string) bool {
+	var had bool
+	_, there := o.Cache.Use(digest)
+	return there && o.Cache.Recall(keysOf, from+" "+digest, &had) && had
+}
+
+// fetchKey makes sure that the cache has the keys of a package, which a lock names by their digest only, and that they are
+// keys of its target. The cache has other files that call themselves keys: every asset that was ever fetched.
 func (o Options) fetchKey(ctx context.Context, r Resolved) error {
-	if _, ok := o.Cache.Use(r.Key); ok {
-		return nil
-	}
 	var errs []error
 	for _, t := range o.Targets {
 		for _, a := range t.Sources {
 			if t.Name != r.Target {
 				continue
 			}
-			_, err := o.key(ctx, a.SignedBy, r.Key)
-			if err == nil {
+			if o.hadKey(a.SignedBy, r.Key) {
+				return nil
+			}
+			got, err := o.key(ctx, a.SignedBy)
+			if err == nil && got == r.Key {
 				return nil
 			}
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(append(errs, fmt.Errorf("the keys of %s are not those that it was locked with, sha256 %s; lock the add-on anew with sealift lock --update", r.Target, r.Key))...)
+	return errors.Join(append(errs, fmt.Errorf("the keys of %s are not those that it was locked with, sha256 %s; lock the add-on again with sealift lock --update", r.Target, r.Key))...)
 }
 
 // checked is the kind of fact that the cache keeps of a package whose signature was good.
 const checked = "rpm-signatures"
 
-// checkSignatures has rpm check the signatures of packages in the cache, each with the keys of its repository. dnf trusts
-// a repository's index for what packages depend on, and only the signature for what they are.
-func (s *dnfSolver) checkSignatures(ctx context.Context, packages []Resolved) error {
-	databases := make(map[string]string)
-	for _, r := range packages {
-		if _, ok := databases[r.Key]; ok {
-			continue
-		}
-		var err error
-		if databases[r.Key], err = s.keyDatabase(ctx, r.Key); err != nil {
-			return err
-		}
-	}
-	return forEach(ctx, packages, func(ctx context.Context, r *Resolved) error {
-		fact := r.SHA256 + " " + r.Key
-		var good bool
-		if s.options.Cache.Recall(checked, fact, &good) && good {
-			return nil
-		}
-		// The cache may have had the file for long.
-		if err := s.options.Cache.Verify(r.SHA256); err != nil {
-			if errors.Is(err, cache.ErrMismatch) {
-				err = fmt.Errorf("%w; the cached file was damaged and has been removed: build again", err)
-			}
-			return err
-		}
-		args := []string{"--dbpath", databases[r.Key], "--define", "_pkgverify_level all", "--checksig", "--verbose", s.options.Cache.Path(r.SHA256)}
-		if said, err := s.runKeys(ctx, args...); err != nil {
-			return fmt.Errorf("package %s %s: its signature is not good: %w: %s; the repository or a mirror serves what the distribution did not sign, or signedBy in sealift.yaml names other keys",
-				r.Name, r.Version, err, said)
-		}
-		return s.options.Cache.Remember(checked, fact, true)
-	})
+// signatures checks rpms with rpm's own program, in databases of its own.
+type signatures struct {
+	options Options
+	dir     string // has a database of rpm for each set of keys
+	rpmkeys string
 }
 
-// keyDatabase returns the directory of an rpm database that trusts exactly the given keys.
-func (s *dnfSolver) keyDatabase(ctx context.Context, key string) (string, error) {
-	dir := filepath.Join(s.dir, "keys-"+key)
+func (o Options) signatures() (signatures, error) {
+	rpmkeys, err := find("rpmkeys", o.RPMKeys, "rpm")
+	if err != nil {
+		return signatures{}, err
+	}
+	dir, err := o.Cache.Sub("rpm-keys")
+	return signatures{options: o, dir: dir, rpmkeys: rpmkeys}, err
+}
+
+// check has rpm check the signature of a package in the cache with the keys of its repository. dnf trusts a repository's
+// index for what packages depend on, and only the signature for what they are.
+func (s signatures) check(ctx context.Context, r Resolved) error {
+	fact := r.SHA256 + " " + r.Key
+	var good bool
+	if s.options.Cache.Recall(checked, fact, &good) && good {
+		return nil
+	}
+	database, err := s.database(ctx, r.Key)
+	if err != nil {
+		return fmt.Errorf("keys of %s: %w", r.Target, err)
+	}
+	// The cache may have had the file for long.
+	if err := s.options.Cache.Verify(r.SHA256); err != nil {
+		if errors.Is(err, cache.ErrMismatch) {
+			err = fmt.Errorf("%w; the cached file was damaged and has been removed: build again", err)
+		}
+		return err
+	}
+	args := []string{"--dbpath", database, "--define", "_pkgverify_level all", "--checksig", "--verbose", s.options.Cache.Path(r.SHA256)}
+	if said, err := s.run(ctx, args...); err != nil {
+		return fmt.Errorf("package %s %s: its signature is not good: %w: %s; the repository or a mirror serves what the distribution did not sign, or signedBy in sealift.yaml names other keys",
+			r.Name, r.Version, err, said)
+	}
+	return s.options.Cache.Remember(checked, fact, true)
+}
+
+// database returns the directory of an rpm database that trusts exactly the given keys.
+func (s signatures) database(ctx context.Context, key string) (string, error) {
+	unlock, err := tool.Lock(ctx, filepath.Join(s.dir, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	dir := filepath.Join(s.dir, key)
 	if _, err := os.Stat(dir); err == nil {
 		return dir, nil
 	}
@@ -121,14 +146,14 @@ func (s *dnfSolver) keyDatabase(ctx context.Context, key string) (string, error)
 	if err := os.MkdirAll(temporary, 0o755); err != nil {
 		return "", err
 	}
-	if said, err := s.runKeys(ctx, "--dbpath", temporary, "--import", s.options.Cache.Path(key)); err != nil {
-		return "", fmt.Errorf("keys of %s: %w: %s", s.target.Name, err, said)
+	if said, err := s.run(ctx, "--dbpath", temporary, "--import", s.options.Cache.Path(key)); err != nil {
+		return "", fmt.Errorf("%w: %s", err, said)
 	}
 	return dir, os.Rename(temporary, dir)
 }
 
-// runKeys runs rpmkeys and returns what it said, in one line.
-func (s *dnfSolver) runKeys(ctx context.Context, args ...string) (string, error) {
+// run runs rpmkeys and returns what it said, in one line.
+func (s signatures) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.rpmkeys, args...)
 	cmd.Env = append(environment(os.Environ()), "HOME="+s.dir)
 	var out []byte

@@ -41,6 +41,9 @@ func (e *Error) Unwrap() error { return e.Err }
 func (s *Source) Resolve(ctx context.Context, target Target, arch string, names []string) ([]Resolved, error) {
 	resolved, err := s.resolve(ctx, target, arch, names)
 	if err == nil {
+		err = s.rememberVouched(target, resolved)
+	}
+	if err == nil {
 		return resolved, nil
 	}
 	var typed *Error
@@ -79,6 +82,8 @@ type solver interface {
 	// solve finds the files that a minimal host needs to have the packages, in any order. Names are valid, sorted and
 	// differ. When names are to blame the error is an *Error.
 	solve(ctx context.Context, names []string) ([]Resolved, error)
+	// lists refuses packages that signed indexes of the target should have and do not have.
+	lists(ctx context.Context, packages []Resolved) error
 }
 
 func newSolver(o Options, target Target, arch string) (solver, error) {

@@ -164,5 +164,5 @@ func (a *yumArchive) source(c *cache.Cache) *Source {
 		a.t.Fatal(err)
 	}
 	retry := fetch.Retry{Attempts: 2, Wait: time.Millisecond}
-	return NewSource(Options{Cache: c, Fetcher: fetch.New(c, retry, nil), Mirrors: mirrors})
+	return NewSource(Options{Cache: c, Fetcher: fetch.New(c, retry, nil), Mirrors: mirrors, Targets: []Target{a.target()}})
 }

@@ -21,8 +21,8 @@ import (
 type Packages struct {
 	// Dir is where lists and caches of the repositories are kept, apart from the host's.
 	Dir string
-	// Repositories are folders, each with an index that AptIndex or YumIndex names. Their files were verified against the
-	// index of their archive.
+	// Repositories are folders, each with an index that AptIndex or YumIndex names. Only this user can write there, and
+	// their files were checked against the index of the bundle when they were put there.
 	Repositories []string
 	// Before are the packages that the host had before the first install, with their versions: their files are the
 	// administrator's, however they look.

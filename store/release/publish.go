@@ -37,7 +37,8 @@ type Result struct {
 }
 
 // Publish puts packages into the release, those that it lacks or has with other bytes, and then into its index. When one
-// fails, those before it are published all the same, and the error is about the one. Several may publish at once.
+// fails, those before it are published all the same, and the error is about the one. Several may publish at once. The
+// index is written at the end, and on the way no more often than settleEvery, so that a kill hides little.
 func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result, error) {
 	stored, err := r.stored(ctx)
 	if err != nil {
@@ -54,6 +55,7 @@ func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result,
 	var results []Result
 	var own []Package
 	var failed error
+	settled := time.Now()
 	for _, c := range candidates {
 		p, status, err := r.put(ctx, c, index, stored)
 		if err != nil {
@@ -61,12 +63,22 @@ func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result,
 			break
 		}
 		results, own = append(results, Result{p, status}), append(own, p)
+		if time.Since(settled) < settleEvery {
+			continue
+		}
+		if failed = r.settle(ctx, own); failed != nil {
+			break
+		}
+		settled = time.Now()
 	}
 	if len(own) > 0 {
 		failed = errors.Join(failed, r.settle(ctx, own))
 	}
 	return results, failed
 }
+
+// settleEvery is the time between two writings of the index while packages are uploaded. Each reads what the store has.
+const settleEvery = 30 * time.Second
 
 // put stores one package and its record, as far as they are not there.
 func (r Release) put(ctx context.Context, c Candidate, index Index, stored map[string]store.Info) (Package, Status, error) {

@@ -1,0 +1,154 @@
+package hostpkg
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"pault.ag/go/debian/control"
+
+	"github.com/sealift/sealift/manifest"
+)
+
+// vouched is the kind of fact that the cache keeps of a package file that a signed index of a target's archives had.
+const vouched = "apt-vouched"
+
+// vouchedKey names a file of a target. The archives are part of it: those of another sealift.yaml vouch for nothing here.
+func vouchedKey(t Target, r Resolved) string {
+	key := t.Name
+	for _, a := range t.Sources {
+		key += " " + a.base() + " " + a.SignedBy
+	}
+	return key + " " + r.SHA256
+}
+
+// rememberVouched notes what apt found in signed indexes.
+func (s *Source) rememberVouched(target Target, packages []Resolved) error {
+	if target.Manager == manifest.ManagerYum {
+		return nil
+	}
+	for _, r := range packages {
+		var known bool
+		if key := vouchedKey(target, r); !s.options.Cache.Recall(vouched, key, &known) {
+			if err := s.options.Cache.Remember(vouched, key, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckLocked refuses packages of a lock that the target's distribution does not vouch for: a lock is a file of a pull
+// request. Their URLs must lie in the target's sources. A signed index of the archives must have each .deb, now or when it
+// was resolved with the same cache. The signature of an rpm is checked when it is fetched. Failures are *Error.
+func (s *Source) CheckLocked(ctx context.Context, target Target, arch string, packages []Resolved) error {
+	if err := s.checkLocked(ctx, target, arch, packages); err != nil {
+		return &Error{Target: target.Name, Err: err}
+	}
+	return nil
+}
+
+func (s *Source) checkLocked(ctx context.Context, target Target, arch string, packages []Resolved) error {
+	for _, r := range packages {
+		if err := target.checkLocked(r, arch); err != nil {
+			return fmt.Errorf("locked package %s %s: %w; lock the add-on again with sealift lock --update", r.Name, r.Version, err)
+		}
+	}
+	if target.Manager == manifest.ManagerYum {
+		return nil
+	}
+	unknown := slices.DeleteFunc(slices.Clone(packages), func(r Resolved) bool {
+		var known bool
+		return s.options.Cache.Recall(vouched, vouchedKey(target, r), &known) && known
+	})
+	if len(unknown) == 0 {
+		return nil
+	}
+	solver, release, err := s.solvers.get(ctx, s.options, target, arch)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := solver.lists(ctx, unknown); err != nil {
+		return err
+	}
+	return s.rememberVouched(target, unknown)
+}
+
+// checkLocked holds a package of a lock against what the target's solver would answer.
+func (t Target) checkLocked(r Resolved, arch string) error {
+	yum := t.Manager == manifest.ManagerYum
+	switch {
+	case r.isRPM() != yum:
+		return fmt.Errorf("%s is not a package for %s", r.URL, t.Name)
+	case yum && r.Key == "":
+		return errors.New("it names no key that signed it")
+	case !yum && r.Key != "":
+		return errors.New("it names a key, which only an rpm has")
+	case strings.ContainsAny(r.fileName(), "/\\ \t\r\n"):
+		return fmt.Errorf("%q is not the name of a package file", r.fileName())
+	case !t.has(r.URL, arch):
+		return fmt.Errorf("%s lies in none of the sources of %s", r.URL, t.Name)
+	}
+	return t.checkName(r.Name)
+}
+
+// has says whether a URL lies in a source. A list of mirrors may name any place: the signatures of its packages tell.
+func (t Target) has(address, arch string) bool {
+	u, err := url.Parse(address)
+	if err != nil || u.User != nil || u.RawQuery != "" || u.Fragment != "" || path.Clean(u.Path) != u.Path {
+		return false
+	}
+	return slices.ContainsFunc(t.Sources, func(a Archive) bool {
+		if a.MirrorList {
+			return isHTTP(address)
+		}
+		return strings.HasPrefix(address, strings.ReplaceAll(a.base(), basearch, arch))
+	})
+}
+
+// lists refuses packages that no signed index of the archives has.
+func (s *aptSolver) lists(ctx context.Context, packages []Resolved) error {
+	var names []string
+	for _, r := range packages {
+		names = append(names, r.Name)
+	}
+	names = slices.Compact(slices.Sorted(slices.Values(names)))
+	have := make(map[string]bool)
+	err := s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
+		paragraphs, err := control.NewParagraphReader(bufio.NewReader(r), nil)
+		if err != nil {
+			return err
+		}
+		for {
+			p, err := paragraphs.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			v := p.Values
+			have[v["Package"]+" "+v["Version"]+" "+v["Architecture"]+" "+v["SHA256"]] = true
+		}
+	}, append([]string{"show"}, names...)...)
+	if err != nil {
+		return fmt.Errorf("look for locked packages in the archive's indexes: %w", err)
+	}
+	for _, r := range packages {
+		if !have[r.Name+" "+r.Version+" "+r.Arch+" "+r.SHA256] {
+			return fmt.Errorf("locked package %s %s (sha256 %s): no signed index of the archive has it; "+
+				"lock the add-on again with sealift lock --update, or name a mirror in sealift.yaml that keeps what was superseded", r.Name, r.Version, r.SHA256)
+		}
+	}
+	return nil
+}
+
+// lists has nothing to ask: the signatures of rpms are checked when they are fetched.
+func (*dnfSolver) lists(context.Context, []Resolved) error { return nil }

@@ -1,0 +1,128 @@
+package hostpkg
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/builder/cache"
+)
+
+// put brings a file into a cache, as an asset of a Manifest does, and returns its digest.
+func put(t *testing.T, c *cache.Cache, data []byte) string {
+	t.Helper()
+	w, err := c.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Discard()
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	digest, err := w.Commit("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+func TestALockedDebMustBeInASignedIndex(t *testing.T) {
+	a, c := newPublished(t), openCache(t)
+	resolved, err := a.source(c).Resolve(t.Context(), a.target(), "amd64", []string{"tool"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := resolved[0]
+	evil := mustRead(t, filepath.Join(a.dir, "pool/tool_1.0_amd64.deb"))
+	evil[len(evil)-1] ^= 1
+	changed := func(change func(*Resolved)) Resolved {
+		r := good
+		change(&r)
+		return r
+	}
+	tests := map[string]struct {
+		locked Resolved
+		want   string
+	}{
+		"what was resolved":                      {good, ""},
+		"a file of the cache, which is an asset": {changed(func(r *Resolved) { r.SHA256 = put(t, c, evil) }), "no signed index of the archive has it"},
+		"another version":                        {changed(func(r *Resolved) { r.Version = "9.9"; r.SHA256 = strings.Repeat("0", 64) }), "no signed index of the archive has it"},
+		"another place":                          {changed(func(r *Resolved) { r.URL = "https://evil.example.com/tool_1.0_amd64.deb" }), "lies in none of the sources"},
+		"a place beside the archive":             {changed(func(r *Resolved) { r.URL = "http://archive.example.com/test/../evil/tool_1.0_amd64.deb" }), "lies in none of the sources"},
+		"another host that begins with the same": {changed(func(r *Resolved) { r.URL = "http://archive.example.com.evil.example.com/test/t.deb" }), "lies in none of the sources"},
+		"an rpm":                                 {changed(func(r *Resolved) { r.URL = "http://archive.example.com/test/tool.rpm" }), "is not a package for test-1"},
+		"a deb with keys":                        {changed(func(r *Resolved) { r.Key = put(t, c, []byte("key")) }), "names a key"},
+		"a name that leads to elsewhere":         {changed(func(r *Resolved) { r.Name = "../../tool" }), "is not the name of a package file"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := a.source(c).CheckLocked(t.Context(), a.target(), "amd64", []Resolved{test.locked})
+			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+	t.Run("a cache that knows nothing of it asks the archive", func(t *testing.T) {
+		if err := a.source(openCache(t)).CheckLocked(t.Context(), a.target(), "amd64", []Resolved{good}); err != nil {
+			t.Error(err)
+		}
+	})
+	a.index.Reset()
+	a.add("other", "1.0")
+	a.publish()
+	t.Run("what was superseded is known to the cache alone", func(t *testing.T) {
+		if err := a.source(c).CheckLocked(t.Context(), a.target(), "amd64", []Resolved{good}); err != nil {
+			t.Errorf("with the cache: %v", err)
+		}
+		if err := a.source(openCache(t)).CheckLocked(t.Context(), a.target(), "amd64", []Resolved{good}); err == nil {
+			t.Error("without it nobody vouches for the package, and it was taken")
+		}
+	})
+}
+
+func TestALockedRPMMustBeSignedByItsTarget(t *testing.T) {
+	a, c := newYumArchive(t), openCache(t)
+	a.build(pkg("tool", "1.0-1"))
+	a.publish("")
+	source := a.source(c)
+	resolved, err := source.Resolve(t.Context(), a.target(), "x86_64", []string{"tool"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := newYumArchive(t)
+	stranger.build(pkg("tool", "1.0-1"))
+	evil := resolved[0]
+	evil.SHA256 = put(t, c, mustRead(t, filepath.Join(stranger.dir, "tool-1.0-1.x86_64.rpm")))
+	evil.Size = 0
+	t.Run("the keys are an asset of the same Manifest", func(t *testing.T) {
+		r := evil
+		r.Key = put(t, c, mustRead(t, stranger.keys))
+		if _, err := source.Fetch(t.Context(), r); err == nil || !strings.Contains(err.Error(), "not those that it was locked with") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("the package is", func(t *testing.T) {
+		if _, err := source.Fetch(t.Context(), evil); err == nil || !strings.Contains(err.Error(), "its signature is not good") {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("it names no keys", func(t *testing.T) {
+		r := evil
+		r.Key = ""
+		if err := source.CheckLocked(t.Context(), a.target(), "x86_64", []Resolved{r}); err == nil || !strings.Contains(err.Error(), "names no key") {
+			t.Errorf("got %v", err)
+		}
+		if _, err := source.Fetch(t.Context(), r); err == nil {
+			t.Error("it was fetched")
+		}
+	})
+	t.Run("a good one is taken", func(t *testing.T) {
+		fresh := a.source(openCache(t))
+		if err := fresh.CheckLocked(t.Context(), a.target(), "x86_64", resolved); err != nil {
+			t.Error(err)
+		}
+		if _, err := fresh.Fetch(t.Context(), resolved[0]); err != nil {
+			t.Error(err)
+		}
+	})
+}
