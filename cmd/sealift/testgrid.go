@@ -55,7 +55,8 @@ func (a *app) labBuildCommand() *cobra.Command {
 		Short: "Make what the lab serves and hosts run on",
 		Long: `Make everything that the lab serves and that hosts run on, or only the named components, unless the cache has it.
 With --kubernetes only what these releases and the add-ons need is made, and the default system of hosts.
-A full build takes 15 to 25 minutes on two cores, once per machine; nothing is made twice.`,
+Downloads overlap with compiles; one component is compiled at a time. While it works, the lab says which components are under
+way, how many are made, and how long that took so far. Nothing is made twice on a machine.`,
 		Example: "  sealift testgrid lab build\n  sealift testgrid lab build --kubernetes v1.36.3\n  sealift testgrid lab build etcd-v3.6.8",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if len(ids) > 0 && len(kubernetes) > 0 {
@@ -74,12 +75,12 @@ A full build takes 15 to 25 minutes on two cores, once per machine; nothing is m
 			if err := w.CheckTools(ids...); err != nil {
 				return err
 			}
+			folders, err := w.Build(cmd.Context(), ids...)
+			if err != nil {
+				return err
+			}
 			for _, id := range ids {
-				path, err := w.Path(cmd.Context(), id)
-				if err != nil {
-					return err
-				}
-				fmt.Fprintf(a.out, "%s\t%s\n", id, path)
+				fmt.Fprintf(a.out, "%s\t%s\n", id, folders[id])
 			}
 			return nil
 		},

@@ -10,6 +10,7 @@ cd "$(dirname "$0")/../.."
 
 work=demo
 host=demo
+kubernetes=v1.36.3
 add_ons=(containerd/2.2.1 kubernetes/1.36.3 flannel/0.26.7 local-path-provisioner/0.0.30 metrics-server/0.9.0)
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
@@ -32,7 +33,7 @@ trap '[ -z "$mirror" ] || kill "$mirror" 2>/dev/null || true' EXIT
 # serve_upstream: the outside world, on loopback, until this script ends.
 serve_upstream() {
     rm -f "$work/sealift.yaml"
-    bin/sealift testgrid lab serve --kubernetes v1.36.3 --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
+    bin/sealift testgrid lab serve --kubernetes "$kubernetes" --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
     mirror=$!
     for _ in $(seq 600); do
         [ ! -s "$work/sealift.yaml" ] || return 0
@@ -46,12 +47,13 @@ serve_upstream() {
 
 build() {
     local options=(--out "$work/packages" --target debian-12)
-    say "packages, from Manifests that name the true upstreams"
     if [ "${UPSTREAM:-lab}" = lab ]; then
-        bin/sealift testgrid lab build --kubernetes v1.36.3 >"$work/lab.txt"
+        say "the lab: what the world offers, made from Go modules and Debian packages (once per machine)"
+        bin/sealift testgrid lab build --kubernetes "$kubernetes" >"$work/lab.txt"
         serve_upstream
         options+=(--config "$work/sealift.yaml")
     fi
+    say "packages, from Manifests that name the true upstreams"
     mkdir -p "$work/packages" "$work/usb"
     show bin/sealift build "${add_ons[@]/#/addons/}" "${options[@]}" 2>"$work/build.log" || {
         tail -n 20 "$work/build.log" >&2

@@ -69,6 +69,9 @@ func Serve(ctx context.Context, o Options) (*Mirror, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := workshop.Build(ctx, append(upstream.ComponentsOf(o.Images, o.Downloads), upstream.RegistryServer)...); err != nil {
+		return nil, err
+	}
 	m := &Mirror{served: make(chan error, 1)}
 	if m.archives, err = debian.Machine(); err != nil {
 		return nil, err

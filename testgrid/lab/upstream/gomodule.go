@@ -50,10 +50,40 @@ func (m GoModule) Tools() []debian.Tool {
 	return tools
 }
 
-// Make implements Recipe. The module is built as a dependency of a main module that consists of nothing but a go.mod: a copy
-// of the module's own, so that replacements hold, under another name.
-func (m GoModule) Make(ctx context.Context, w *Workshop, dir string) error {
-	src, err := m.download(ctx)
+// Make implements Recipe.
+func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
+	return m.inMainModule(ctx, func(src, work string) error {
+		if err := m.build(ctx, work, dir); err != nil {
+			return fmt.Errorf("build %s@%s: %w", m.Path, m.Version, err)
+		}
+		return m.keepFiles(src, dir)
+	})
+}
+
+// download implements compiler: listing the packages that the commands are made of fetches their modules, and no others.
+func (m GoModule) download(ctx context.Context) error {
+	return m.inMainModule(ctx, func(_, work string) error {
+		args := []string{"list", "-deps"}
+		if len(m.Tags) > 0 {
+			args = append(args, "-tags", strings.Join(m.Tags, ","))
+		}
+		for _, c := range m.Commands {
+			args = append(args, path.Join(m.Path, c.Package))
+		}
+		if len(m.Commands) == 0 {
+			return nil
+		}
+		if _, err := run(ctx, m.goCommand(ctx, work, args...)); err != nil {
+			return fmt.Errorf("download what %s@%s is made of: %w", m.Path, m.Version, err)
+		}
+		return nil
+	})
+}
+
+// inMainModule calls do with the module's source and with a main module that requires it. The main module is nothing but a copy
+// of the module's own go.mod under another name, so that its replacements hold.
+func (m GoModule) inMainModule(ctx context.Context, do func(src, work string) error) error {
+	src, err := m.source(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,19 +92,13 @@ func (m GoModule) Make(ctx context.Context, w *Workshop, dir string) error {
 		return err
 	}
 	defer func() { _ = temporary.Remove() }()
-	work := temporary.Path()
-	if err := m.writeGoMod(ctx, src, work); err != nil {
+	if err := m.writeGoMod(ctx, src, temporary.Path()); err != nil {
 		return err
 	}
-	unlock, err := w.cache.Lock(ctx, "compile") // a second compile would only make both slower, or run out of memory
-	if err != nil {
-		return err
-	}
-	err = m.build(ctx, work, dir)
-	unlock()
-	if err != nil {
-		return fmt.Errorf("build %s@%s: %w", m.Path, m.Version, err)
-	}
+	return do(src, temporary.Path())
+}
+
+func (m GoModule) keepFiles(src, dir string) error {
 	for _, name := range m.Files {
 		if err := copyFile(filepath.Join(src, filepath.FromSlash(name)), filepath.Join(dir, path.Base(name))); err != nil {
 			return fmt.Errorf("take %s from %s@%s: %w", name, m.Path, m.Version, err)
@@ -136,8 +160,8 @@ func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *ex
 	return cmd
 }
 
-// download fetches the module and returns the folder with its source.
-func (m GoModule) download(ctx context.Context) (string, error) {
+// source fetches the module and returns the folder with its source.
+func (m GoModule) source(ctx context.Context) (string, error) {
 	cmd := m.goCommand(ctx, os.TempDir(), "mod", "download", "-json", m.Path+"@"+m.Version)
 	out, err := run(ctx, cmd)
 	if err != nil {

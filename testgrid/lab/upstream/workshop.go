@@ -16,7 +16,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/lab/debian"
@@ -45,17 +46,24 @@ type Recipe interface {
 	Make(ctx context.Context, w *Workshop, dir string) error
 }
 
+// compiler is a recipe that downloads and then compiles. Downloads of several components overlap, also with a compile; only
+// one component is compiled at a time, because a second compile would only make both slower, or run out of memory.
+type compiler interface {
+	// download fetches what Make needs from the network.
+	download(ctx context.Context) error
+}
+
 // Options of a Workshop. The zero value makes the lab's own catalogue in the default cache, in silence.
 type Options struct {
 	CacheDir string            // default cache.DefaultPath()
-	Progress func(line string) // one line per event
+	Progress func(line string) // one line per event, from one goroutine at a time
 }
 
-// Workshop makes components. It is safe for use by many goroutines; one heavy compile runs at a time on a machine.
+// Workshop makes components. It is safe for use by many goroutines; one compile runs at a time on a machine.
 type Workshop struct {
 	cache      *cache.Dir
 	components map[string]Component
-	progress   func(line string)
+	progress   *progress
 }
 
 // NewWorkshop opens the cache and loads the catalogue.
@@ -64,10 +72,7 @@ func NewWorkshop(o Options) (*Workshop, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &Workshop{cache: dir, components: map[string]Component{}, progress: o.Progress}
-	if w.progress == nil {
-		w.progress = func(string) {}
-	}
+	w := &Workshop{cache: dir, components: map[string]Component{}, progress: newProgress(o.Progress)}
 	for _, c := range Components() {
 		w.components[c.ID()] = c
 	}
@@ -99,14 +104,113 @@ func (w *Workshop) Path(ctx context.Context, id string) (string, error) {
 		}
 	}
 	return w.cache.Ensure(ctx, key, func(ctx context.Context, dir string) error {
-		w.progress("making " + id)
-		start := time.Now()
-		if err := c.Recipe.Make(ctx, w, dir); err != nil {
+		return w.make(ctx, c, dir)
+	})
+}
+
+func (w *Workshop) make(ctx context.Context, c Component, dir string) (err error) {
+	task := w.progress.begin(c.ID())
+	defer func() { task.end(err) }()
+	compiles, ok := c.Recipe.(compiler)
+	if !ok {
+		task.stage("making")
+		return c.Recipe.Make(ctx, w, dir)
+	}
+	task.stage("downloading")
+	if err := compiles.download(ctx); err != nil {
+		return err
+	}
+	task.stage("waiting for the compiler")
+	unlock, err := w.cache.Lock(ctx, "compile")
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	task.stage("compiling")
+	return c.Recipe.Make(ctx, w, dir)
+}
+
+// sideBySide bounds how many components are worked on at once. All but one of them download or wait.
+const sideBySide = 4
+
+// Build makes those of the components that the cache lacks, with what they need, side by side. It returns the folder of each.
+// While it works, progress says what is under way and how long it has taken so far.
+func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string]string, err error) {
+	order, err := w.missing(ids)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer w.progress.plan(ctx, len(order))()
+	var group errgroup.Group
+	group.SetLimit(sideBySide)
+	made := make(map[string]chan struct{}, len(order))
+	for _, id := range order {
+		made[id] = make(chan struct{})
+	}
+	for _, id := range order { // what a component needs comes before it, so that nobody waits for one that has no place
+		group.Go(func() error {
+			for _, need := range w.components[id].Recipe.Needs() {
+				if done, ok := made[need]; ok {
+					select {
+					case <-done:
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			}
+			if _, err := w.Path(ctx, id); err != nil {
+				stop()
+				return err
+			}
+			close(made[id])
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	folders = make(map[string]string, len(ids))
+	for _, id := range ids {
+		if folders[id], err = w.Path(ctx, id); err != nil {
+			return nil, err
+		}
+	}
+	return folders, nil
+}
+
+// missing lists the components that the cache lacks, each after what it needs.
+func (w *Workshop) missing(ids []string) (order []string, err error) {
+	seen := make(map[string]bool)
+	var visit func(id string) error
+	visit = func(id string) error {
+		if seen[id] {
+			return nil
+		}
+		seen[id] = true
+		c, ok := w.components[id]
+		if !ok {
+			return fmt.Errorf("the lab knows no component %q", id)
+		}
+		key, err := w.key(c)
+		if err != nil || w.cache.Has(key) {
 			return err
 		}
-		w.progress(fmt.Sprintf("made %s in %s", id, time.Since(start).Round(time.Second)))
+		for _, need := range c.Recipe.Needs() {
+			if err := visit(need); err != nil {
+				return err
+			}
+		}
+		order = append(order, id)
 		return nil
-	})
+	}
+	for _, id := range ids {
+		if err := visit(id); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
 }
 
 // CheckTools fails when this machine lacks Debian packages that making these components, and what they need, takes. What the

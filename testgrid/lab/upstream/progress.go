@@ -1,0 +1,139 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+)
+
+// heartbeat is how often progress tells what is under way: a compile of Kubernetes takes minutes.
+const heartbeat = 30 * time.Second
+
+// progress tells how far the making of components is: how many of how many, what is under way, and for how long.
+type progress struct {
+	now func() time.Time
+
+	mu    sync.Mutex // of what follows, so that lines come one at a time
+	say   func(line string)
+	total int // components of the plan; 0 when they are made one by one, as somebody asks for them
+	made  int
+	start time.Time
+	tasks []*task // under way, oldest first
+}
+
+func newProgress(say func(line string)) *progress {
+	if say == nil {
+		say = func(string) {}
+	}
+	return &progress{say: say, now: time.Now}
+}
+
+// plan announces how many components are made from now on, and tells at every heartbeat what is under way. The returned
+// function ends that.
+func (p *progress) plan(ctx context.Context, total int) (end func()) {
+	p.mu.Lock()
+	p.total, p.made, p.start = total, 0, p.now()
+	if total > 0 {
+		p.say(fmt.Sprintf("%d components are missing and are made now", total))
+	}
+	p.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		tick := time.NewTicker(heartbeat)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				p.beat()
+			}
+		}
+	})
+	return func() {
+		cancel()
+		beating.Wait()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if total > 0 {
+			p.say(fmt.Sprintf("%d of %d components made in %s", p.made, total, p.since(p.start)))
+		}
+		p.total = 0
+	}
+}
+
+// beat says what is under way.
+func (p *progress) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var busy []string
+	for _, t := range p.tasks {
+		busy = append(busy, fmt.Sprintf("%s %s for %s", t.id, t.doing, p.since(t.since)))
+	}
+	if len(busy) > 0 {
+		p.say(p.count() + strings.Join(busy, ", ") + p.soFar())
+	}
+}
+
+func (p *progress) since(t time.Time) time.Duration { return p.now().Sub(t).Round(time.Second) }
+
+// count is "[ 3/41] ", or nothing outside a plan.
+func (p *progress) count() string {
+	if p.total == 0 {
+		return ""
+	}
+	width := len(fmt.Sprint(p.total))
+	return fmt.Sprintf("[%*d/%d] ", width, p.made, p.total)
+}
+
+func (p *progress) soFar() string {
+	if p.total == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s so far)", p.since(p.start))
+}
+
+// task is a component that is being made.
+type task struct {
+	progress     *progress
+	id, doing    string
+	begin, since time.Time // since is the begin of the stage
+}
+
+func (p *progress) begin(id string) *task {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &task{progress: p, id: id, begin: p.now()}
+	p.tasks = append(p.tasks, t)
+	return t
+}
+
+// stage says what is being done with the component now.
+func (t *task) stage(doing string) {
+	p := t.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t.doing, t.since = doing, p.now()
+	p.say(p.count() + t.id + ": " + doing)
+}
+
+func (t *task) end(err error) {
+	p := t.progress
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i, other := range p.tasks {
+		if other == t {
+			p.tasks = append(p.tasks[:i], p.tasks[i+1:]...)
+			break
+		}
+	}
+	if err != nil {
+		p.say(fmt.Sprintf("%s%s: failed after %s", p.count(), t.id, p.since(t.begin)))
+		return
+	}
+	p.made++
+	p.say(fmt.Sprintf("%s%s: made in %s%s", p.count(), t.id, p.since(t.begin), p.soFar()))
+}

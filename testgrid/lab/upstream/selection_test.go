@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/manifest"
+)
+
+const repository = "../../.."
+
+// offers holds what the lab serves for some releases against what Manifests name, and tells what is not offered.
+func offers(t *testing.T, addOns []string, kubernetes ...string) (missing []string) {
+	t.Helper()
+	var images, downloads []string
+	for _, image := range Images(kubernetes...) {
+		images = append(images, image.Ref)
+	}
+	for _, download := range Downloads(kubernetes...) {
+		downloads = append(downloads, download.URL)
+	}
+	for _, addOn := range addOns {
+		file, err := manifest.Load(filepath.Join(repository, "addons", addOn, manifest.FileName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, image := range file.Images() {
+			if !slices.Contains(images, image.Ref) {
+				missing = append(missing, addOn+": image "+image.Ref)
+			}
+		}
+		for _, asset := range file.Assets() {
+			if url, remote := strings.CutPrefix(asset.Source, "https://"); remote && !slices.Contains(downloads, url) {
+				missing = append(missing, addOn+": asset "+asset.Source)
+			}
+		}
+	}
+	return missing
+}
+
+// catalogue lists the add-ons that ship, as name/version.
+func catalogue(t *testing.T) (list []string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(repository, "addons/*/*/"+manifest.FileName))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("found %q: %v", found, err)
+	}
+	for _, name := range found {
+		addOn, err := filepath.Rel(filepath.Join(repository, "addons"), filepath.Dir(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, addOn)
+	}
+	return list
+}
+
+// A machine whose cache has every release builds what one without them cannot: each selection is to be whole by itself.
+func TestEveryReleaseByItselfOffersWhatManifestsName(t *testing.T) {
+	for _, version := range Releases() {
+		addOns := slices.DeleteFunc(catalogue(t), func(addOn string) bool {
+			return strings.HasPrefix(addOn, "kubernetes/") && addOn != "kubernetes/"+strings.TrimPrefix(version, "v")
+		})
+		if missing := offers(t, addOns, version); len(missing) > 0 {
+			t.Errorf("the lab for %s does not offer\n%s", version, strings.Join(missing, "\n"))
+		}
+	}
+	if missing := offers(t, catalogue(t)); len(missing) > 0 {
+		t.Errorf("the whole lab does not offer\n%s", strings.Join(missing, "\n"))
+	}
+}
+
+func TestTheDemoIsOfferedWhatItBuilds(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/demo.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	built := regexp.MustCompile(`(?m)^add_ons=\((.*)\)$`).FindSubmatch(script)
+	release := regexp.MustCompile(`(?m)^kubernetes=(\S+)$`).FindSubmatch(script)
+	if built == nil || release == nil {
+		t.Fatal("demo.sh has no line add_ons=(…) or kubernetes=…")
+	}
+	if uses := strings.Count(string(script), `--kubernetes "$kubernetes"`); uses != 2 {
+		t.Errorf("demo.sh builds and serves another release than the one it names: %d uses", uses)
+	}
+	if missing := offers(t, strings.Fields(string(built[1])), string(release[1])); len(missing) > 0 {
+		t.Errorf("the demo's lab does not offer\n%s", strings.Join(missing, "\n"))
+	}
+}
