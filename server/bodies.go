@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"time"
 )
 
 const (
@@ -28,6 +29,7 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, er
 	case err != nil:
 		return 0, problem(http.StatusBadRequest, "what was sent did not arrive whole; send it again")
 	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // all is here; a turn may come later
 	r.Body = io.NopCloser(bytes.NewReader(data))
 	return int64(len(data)), nil
 }

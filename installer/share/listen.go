@@ -13,9 +13,10 @@ import (
 const sniffTime = 10 * time.Second
 
 // Mixed takes connections with and without TLS on one port. Hosts that have no program for TLS yet get the script and
-// sealift without it; they know the digests of both.
+// sealift without it; they know the digests of both. Connections of one client are bounded in number, and end when it takes no
+// more.
 func Mixed(l net.Listener, config *tls.Config) net.Listener {
-	m := &mixed{Listener: l, config: config, ready: make(chan net.Conn), done: make(chan struct{})}
+	m := &mixed{Listener: newBounded(l), config: config, ready: make(chan net.Conn), done: make(chan struct{})}
 	go m.accept()
 	return m
 }

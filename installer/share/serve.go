@@ -10,6 +10,7 @@ import (
 
 const (
 	headerTime = time.Minute
+	bodyTime   = time.Minute // for a list of digests
 	idleTime   = 2 * time.Minute
 	closeTime  = 10 * time.Second
 )

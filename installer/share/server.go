@@ -70,6 +70,9 @@ func (s *Server) Handler() http.Handler {
 // authorized answers those who have a token, over TLS alone.
 func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for what nobody reads
+		}
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 		if r.TLS == nil || !ok {
 			http.Error(w, "this needs TLS and a token", http.StatusUnauthorized)
