@@ -8,9 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -143,28 +147,40 @@ func holds(doc []byte) bool {
 	return false
 }
 
+// mapping checks that a document of a manifest is one.
 func mapping(doc []byte) error {
 	var content map[string]yaml.Node
 	return yaml.Unmarshal(doc, &content)
 }
 
-// parseIndex gives nil for a document that is no index.
+// maxIndex bounds an index, in bytes: one of 100,000 add-ons is smaller, and takes half a GiB to read.
+const maxIndex = 8 << 20
+
+var kindLine = regexp.MustCompile(`(?mi)^kind:\s*["']?` + indexKind + `\b`)
+
+// parseIndex gives nil for a document that is no index. An index is read as kOps reads it: its keys in any case.
 func parseIndex(doc []byte) (*Index, error) {
-	if err := mapping(doc); err != nil {
+	if len(doc) > maxIndex && kindLine.Match(doc) {
+		return nil, fmt.Errorf("an index has at most %d MiB, and this one has %d", maxIndex>>20, len(doc)>>20)
+	}
+	var root yaml.Node
+	if err := yaml.Unmarshal(doc, &root); err != nil {
 		return nil, err
 	}
+	spell(&root, reflect.TypeFor[file]())
 	var head struct {
 		APIVersion yaml.Node `yaml:"apiVersion"`
 		Kind       yaml.Node `yaml:"kind"`
 	}
-	if err := yaml.Unmarshal(doc, &head); err != nil {
+	if err := root.Decode(&head); err != nil {
 		return nil, err
 	}
 	if head.Kind.Value != indexKind || head.APIVersion.Value != "" {
-		return nil, nil
+		var content map[string]yaml.Node
+		return nil, root.Decode(&content)
 	}
 	var f file
-	if err := yaml.Unmarshal(doc, &f); err != nil {
+	if err := root.Decode(&f); err != nil {
 		return nil, err
 	}
 	index := &Index{Name: f.Metadata.Name}
@@ -206,6 +222,13 @@ func (e *Entry) check() error {
 	if problems := validation.IsDNS1123Label(e.Namespace); len(problems) > 0 {
 		return fmt.Errorf("addon %q: namespace %q: %s", e.Name, e.Namespace, problems[0])
 	}
+	if e.Prune != nil {
+		for _, kind := range e.Prune.Kinds {
+			if err := kind.check(); err != nil {
+				return fmt.Errorf("addon %q: %w", e.Name, err)
+			}
+		}
+	}
 	if e.Version != nil {
 		if _, err := parseVersion(*e.Version); err != nil {
 			return fmt.Errorf("addon %q has unparseable version %q: %w", e.Name, *e.Version, err)
@@ -213,6 +236,25 @@ func (e *Entry) check() error {
 	}
 	if e.Manifest == "" {
 		return fmt.Errorf("addon %q: %w", e.Name, field.Required(field.NewPath("spec", "manifest"), "where the objects of the add-on are"))
+	}
+	return nil
+}
+
+// check refuses what would be a part of a request that nobody meant: names go into the paths of URLs.
+func (k PruneKind) check() error {
+	for _, namespace := range k.Namespaces {
+		if problems := validation.IsDNS1123Label(namespace); namespace != "" && len(problems) > 0 {
+			return fmt.Errorf("prune kind %q: namespace %q: %s", k.Kind, namespace, problems[0])
+		}
+	}
+	if problems := validation.IsDNS1123Subdomain(k.Group); k.Group != "" && len(problems) > 0 {
+		return fmt.Errorf("prune kind %q: group %q: %s", k.Kind, k.Group, problems[0])
+	}
+	if _, err := labels.Parse(k.LabelSelector); err != nil {
+		return fmt.Errorf("prune kind %q: labelSelector %q: %w", k.Kind, k.LabelSelector, err)
+	}
+	if _, err := fields.ParseSelector(k.FieldSelector); err != nil {
+		return fmt.Errorf("prune kind %q: fieldSelector %q: %w", k.Kind, k.FieldSelector, err)
 	}
 	return nil
 }
@@ -235,7 +277,7 @@ func reachable(index, manifest, ref *url.URL) error {
 func resolve(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(ref)
 	if err != nil {
-		return nil, fmt.Errorf("manifest %q is not a location: %w", ref, err)
+		return nil, fmt.Errorf("manifest %q is not a location: %w", shown(ref), withoutURL(err))
 	}
 	at := base.ResolveReference(u)
 	if err := reachable(base, at, u); err != nil {

@@ -2,9 +2,11 @@ package channel
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -56,6 +58,16 @@ spec:
 `, []Entry{{Name: "full", Namespace: "infra", Version: new("1.10"), ID: "16", Manifest: "https://other.example.com/full.yaml?token=1", ManifestHash: "abc",
 			KubernetesVersion: ">=1.6.0", NeedsRollingUpdate: "workers", NeedsPKI: true, Channel: "c", Location: "https://other.example.com/full.yaml?token=1",
 			Prune: &Prune{Kinds: []PruneKind{{Group: "apps", Kind: "Deployment", Namespaces: []string{"a", "b"}, LabelSelector: "app=x", FieldSelector: "metadata.name=y"}}}}}, ""},
+		{"keys in any case", "Kind: Addons\nMETADATA: {Name: dashboard}\nspec: {ADDONS: [{Version: 1.4.0, sElector: {k8s-addon: dashboard}, MANIFEST: v1.4.0.yaml}]}\n", []Entry{dashboard}, ""},
+		{"the exact spelling of a key goes before others", "kind: Addons\nmetadata: {name: dashboard}\nspec: {addons: [{VERSION: 1.3.0, version: 1.4.0, Version: 1.2.0, selector: {k8s-addon: dashboard}, manifest: v1.4.0.yaml}]}\n", []Entry{dashboard}, ""},
+		{"a key in the case of one of kOps's own files", "kind: Addons\nmetadata: {name: a}\nspec: {addons: [{manifest: a, kubernetesversion: '>=1.6.0', needspki: true, Prune: {Kinds: [{Kind: C, labelselector: a=b}]}}]}\n",
+			[]Entry{{Name: "a", Namespace: "kube-system", Manifest: "a", KubernetesVersion: ">=1.6.0", NeedsPKI: true, Channel: "c", Location: "https://example.com/channels/a",
+				Prune: &Prune{Kinds: []PruneKind{{Kind: "C", LabelSelector: "a=b"}}}}}, ""},
+		{"labels keep their case", "kind: Addons\nmetadata: {name: a}\nspec: {addons: [{manifest: a, selector: {Name: B}}]}\n",
+			[]Entry{{Name: "a", Namespace: "kube-system", Manifest: "a", Selector: map[string]string{"Name": "B"}, Channel: "c", Location: "https://example.com/channels/a"}}, ""},
+		{"a namespace to prune that is a path", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: a, prune: {kinds: [{kind: C, namespaces: ['../..']}]}}]}\n", nil, `prune kind "C": namespace "../.."`},
+		{"a group to prune that is a path", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: a, prune: {kinds: [{kind: C, group: '../v1'}]}}]}\n", nil, `prune kind "C": group "../v1"`},
+		{"a label selector that is none", "kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: a, prune: {kinds: [{kind: C, labelSelector: 'a in'}]}}]}\n", nil, `prune kind "C": labelSelector "a in"`},
 		{"a file without objects has no add-ons", "\n# nothing\n---\n  \n", nil, ""},
 		{"an empty file has no add-ons", "", nil, ""},
 		{"an index without entries has no add-ons", "kind: Addons\nmetadata: {name: x}\nspec: {}\n", nil, ""},
@@ -216,6 +228,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("kind: Addons\nmetadata: {name: x}\nspec:\n  addons:\n  - version: 1.4.0\n    manifest: v1.4.0.yaml\n"))
 	f.Add([]byte("---\r\nkind: Addons\r\nspec: {addons: [{name: a, manifest: b, prune: {kinds: [{kind: C}]}}]}\r\n---\r\n"))
 	f.Add([]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"))
+	f.Add([]byte("Kind: Addons\nspec: &a {Addons: [{<<: &b {Name: a}, manifest: b, <<: *b}], x: *a}\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Add([]byte("? [a]\n: b\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -240,4 +253,33 @@ func FuzzParse(f *testing.F) {
 			t.Fatal(diff)
 		}
 	})
+}
+
+func TestTheSizeOfAnIndexIsBounded(t *testing.T) {
+	text := "kind: Addons\nmetadata: {name: x}\nspec:\n  addons:\n" + strings.Repeat("  - {manifest: a}\n", maxIndex/16)
+	if _, err := Parse([]byte(text), at(t, "/srv/addons.yaml"), "c"); err == nil || !strings.Contains(err.Error(), "an index has at most 8 MiB") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestPlansAreLinear holds the time of a plan against that of a quarter of it: with the square it were sixteen times as long.
+func TestPlansAreLinear(t *testing.T) {
+	entries := make([]Entry, 80_000)
+	for i := range entries {
+		entries[i] = Entry{Name: fmt.Sprintf("addon-%d", i), Namespace: DefaultNamespace, Manifest: "a"}
+	}
+	plan := func(n int) time.Duration {
+		best := time.Hour
+		for range 3 {
+			start := time.Now()
+			if plan, err := NewPlan(entries[:n], "v1.36.3", nil); err != nil || len(plan.Addons) != n {
+				t.Fatalf("%d add-ons: %v", len(plan.Addons), err)
+			}
+			best = min(best, time.Since(start))
+		}
+		return best
+	}
+	if small, large := plan(len(entries)/4), plan(len(entries)); large > 10*small {
+		t.Errorf("%d add-ons take %s, %d take %s", len(entries)/4, small, len(entries), large)
+	}
 }

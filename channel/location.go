@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -20,19 +21,23 @@ func ParseChannel(name string) (*url.URL, error) {
 	u, err := url.Parse(name)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("channel %q is not a URL: %w", name, err)
+		return nil, fmt.Errorf("channel %q is not a URL: %w", shown(name), withoutURL(err))
 	case u.IsAbs():
 		return u, knownScheme(u)
 	case strings.Contains(name, "/"):
-		return nil, fmt.Errorf("channel %q: Channel format not recognized (did you mean to use `-f` to specify a local file?)", name)
+		return nil, fmt.Errorf("channel %q: Channel format not recognized (did you mean to use `-f` to specify a local file?)", shown(name))
 	}
-	return nil, fmt.Errorf("channel %q is a name, and names of channels stand for files on the internet: give its URL, or a local file with -f", name)
+	return nil, fmt.Errorf("channel %q is a name, and names of channels stand for files on the internet: give its URL, or a local file with -f", shown(name))
 }
 
 // ParseFile reads a -f argument: a path, or a URL.
 func ParseFile(name string) (*url.URL, error) {
-	if u, err := url.Parse(name); err == nil && u.IsAbs() {
+	u, err := url.Parse(name)
+	switch {
+	case err == nil && u.IsAbs():
 		return u, knownScheme(u)
+	case err != nil && strings.Contains(name, "://"):
+		return nil, fmt.Errorf("file %q is not a URL: %w", shown(name), withoutURL(err))
 	}
 	abs, err := filepath.Abs(name)
 	if err != nil {
@@ -48,13 +53,49 @@ func knownScheme(u *url.URL) error {
 	switch u.Scheme {
 	case "file":
 		if u.Host != "" {
-			return fmt.Errorf("location %q names a host; a file has three slashes: file:///%s%s", u.Redacted(), u.Host, u.Path)
+			return fmt.Errorf("location %q names a host; a file has three slashes: file:///%s%s", redacted(u), u.Host, u.Path)
 		}
 		return nil
 	case "", "http", "https", "s3":
 		return nil
 	}
-	return fmt.Errorf("location %q: scheme %q is not supported; use a path, file://, http://, https:// or s3://", u.Redacted(), u.Scheme)
+	return fmt.Errorf("location %q: scheme %q is not supported; use a path, file://, http://, https:// or s3://", redacted(u), u.Scheme)
+}
+
+// redacted leaves out what may be secret in a URL: user and password, for a token may be either, and the query of a signed
+// address.
+func redacted(u *url.URL) string {
+	shown := *u
+	if u.User != nil {
+		shown.User = url.User("xxxxx")
+	}
+	shown.RawQuery, shown.Fragment, shown.RawFragment = "", "", ""
+	return shown.String()
+}
+
+// userinfo finds the user and the password in a text that may be no URL.
+var userinfo = regexp.MustCompile(`//[^/?#]*@`)
+
+// shown is a location as people and clusters may see it. What is secret in none stays as it is.
+func shown(location string) string {
+	u, err := url.Parse(location)
+	switch {
+	case err != nil:
+		before, _, _ := strings.Cut(userinfo.ReplaceAllString(location, "//"), "?")
+		return before
+	case u.User == nil && (u.RawQuery == "" || u.Scheme == "s3"):
+		return location
+	}
+	return redacted(u)
+}
+
+// withoutURL is what is wrong with a URL, without the URL: an error that repeats it shows what is secret in it.
+func withoutURL(err error) error {
+	var wrapped *url.Error
+	if errors.As(err, &wrapped) {
+		return wrapped.Err
+	}
+	return err
 }
 
 // isLocal says whether a location is on this machine's disk.

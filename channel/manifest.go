@@ -35,7 +35,7 @@ const (
 func (s Source) Objects(ctx context.Context, e Entry) ([]*unstructured.Unstructured, error) {
 	at, err := url.Parse(e.Location)
 	if err != nil {
-		return nil, fmt.Errorf("manifest %q is not a location: %w", e.Location, err)
+		return nil, fmt.Errorf("manifest %q is not a location: %w", shown(e.Location), withoutURL(err))
 	}
 	var objs []*unstructured.Unstructured
 	switch {

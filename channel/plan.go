@@ -1,9 +1,6 @@
 package channel
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Action is what a plan has for an add-on.
 type Action string
@@ -60,6 +57,7 @@ func NewPlan(entries []Entry, gitVersion string, records []Installed) (Plan, err
 	}
 	plan := Plan{KubernetesVersion: gitVersion, Addons: []Decision{}, Skipped: []Skipped{}}
 	var selected []Entry
+	places := map[string]int{} // of the names in selected
 	for _, e := range entries {
 		in, err := matches(e.KubernetesVersion, server)
 		switch {
@@ -70,8 +68,9 @@ func NewPlan(entries []Entry, gitVersion string, records []Installed) (Plan, err
 			plan.skip(e, fmt.Sprintf("Kubernetes %s is not in %q", server, e.KubernetesVersion), false)
 			continue
 		}
-		i := slices.IndexFunc(selected, func(s Entry) bool { return s.Name == e.Name })
-		if i < 0 {
+		i, before := places[e.Name]
+		if !before {
+			places[e.Name] = len(selected)
 			selected = append(selected, e)
 			continue
 		}

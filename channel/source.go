@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path"
+	"syscall"
 	"time"
 
 	"github.com/sealift/sealift/bundle/signature"
@@ -48,11 +49,11 @@ type Source struct {
 func (s Source) Index(ctx context.Context, location *url.URL, channel string) (Index, error) {
 	data, err := s.read(ctx, location)
 	if err != nil {
-		return Index{}, fmt.Errorf("read channel %s: %w", channel, err)
+		return Index{}, fmt.Errorf("read channel %s: %w", shown(channel), err)
 	}
 	index, err := Parse(data, location, channel)
 	if err != nil {
-		return Index{}, fmt.Errorf("read channel %s: %w", channel, err)
+		return Index{}, fmt.Errorf("read channel %s: %w", shown(channel), err)
 	}
 	return index, nil
 }
@@ -72,12 +73,43 @@ func (s Source) read(ctx context.Context, at *url.URL) ([]byte, error) {
 	case "s3":
 		return s.readStore(ctx, at)
 	}
-	f, err := os.Open(at.Path)
+	return readFile(ctx, at.Path)
+}
+
+// writerPatience is how long a pipe may have no writer.
+const writerPatience = 5 * time.Second
+
+// readFile reads a file, or a pipe such as the shell's <(command). A pipe that nobody writes to is an error, not a wait
+// without an end.
+func readFile(ctx context.Context, name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return readBounded(f, at.Path)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Mode()&fs.ModeNamedPipe == 0 {
+		return readBounded(f, name)
+	}
+	defer context.AfterFunc(ctx, func() { _ = f.SetReadDeadline(time.Unix(1, 0)) })()
+	for start := time.Now(); ; {
+		data, err := readBounded(f, name) // ends at once while there is no writer
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil || len(data) > 0:
+			return data, err
+		case time.Since(start) > writerPatience:
+			return nil, fmt.Errorf("read %s: it is a pipe, and nobody writes to it", name)
+		}
+		select {
+		case <-time.After(writerPatience / 100):
+		case <-ctx.Done():
+		}
+	}
 }
 
 func readBounded(r io.Reader, name string) ([]byte, error) {
@@ -107,6 +139,9 @@ func (s Source) open(ctx context.Context, at *url.URL) (store.Object, error) {
 	folder := *at
 	folder.Path, folder.RawPath = dir, ""
 	if isLocal(at) {
+		if info, err := os.Stat(at.Path); err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("read %s: it is not a regular file", at.Path)
+		}
 		folder = url.URL{Scheme: "file", Path: dir}
 	}
 	opener, err := s.opener(at)
@@ -187,11 +222,7 @@ func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status i
 	client := http.Client{CheckRedirect: checkRedirect}
 	resp, err := client.Do(req)
 	if err != nil {
-		var wrapped *url.Error // repeats the whole URL, with what is secret in it
-		if errors.As(err, &wrapped) {
-			err = wrapped.Err
-		}
-		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), err)
+		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), withoutURL(err))
 	}
 	defer resp.Body.Close()
 	switch {
@@ -215,20 +246,4 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 		return fmt.Errorf("more than %d redirects", fetchRedirect)
 	}
 	return nil
-}
-
-// redacted leaves out what may be secret in a URL: the password, and the query of a signed address.
-func redacted(u *url.URL) string {
-	shown := *u
-	shown.RawQuery = ""
-	return shown.Redacted()
-}
-
-// shown is a location as people and clusters may see it. What is secret in none stays as it is.
-func shown(location string) string {
-	u, err := url.Parse(location)
-	if err != nil || u.User == nil && (u.RawQuery == "" || u.Scheme == "s3") {
-		return location
-	}
-	return redacted(u)
 }

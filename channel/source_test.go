@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -146,5 +147,74 @@ func TestABucketIsReadInItsRegion(t *testing.T) {
 	}
 	if got := signed.Load(); got == nil || !strings.Contains(*got, "/eu-central-1/s3/") {
 		t.Errorf("the request was signed for %v", got)
+	}
+}
+
+func TestSecretsOfBrokenLocationsStayOutOfErrors(t *testing.T) {
+	const user, token = "ship:anchor@", "?token=anchor"
+	for _, location := range []string{
+		"https://" + user + "example.com/%zz" + token, "gs://" + user + "bucket/a.yaml" + token, "file://" + user + "host/a.yaml" + token,
+		"http://" + user + "[::1/a.yaml" + token, "//" + user + "host/a" + token, "a.yaml" + token, "https://" + user + "host:port/" + token,
+		"https://anchor@example.com:port/",
+	} {
+		_, err := ParseChannel(location)
+		if err == nil && !strings.HasPrefix(location, "//") || err != nil && strings.Contains(err.Error(), "anchor") { // a path may begin with two
+			t.Errorf("channel %s: %v", location, err)
+		}
+		if u, err := ParseFile(location); err != nil && strings.Contains(err.Error(), "anchor") {
+			t.Errorf("file %s: %v", location, err)
+		} else if err == nil && u.IsAbs() {
+			t.Errorf("file %s was accepted", location)
+		}
+		_, err = Parse([]byte("kind: Addons\nmetadata: {name: x}\nspec: {addons: [{manifest: '"+location+"'}]}\n"), at(t, "https://example.com/a.yaml"), "c")
+		if err != nil && strings.Contains(err.Error(), "anchor") {
+			t.Errorf("manifest %s: %v", location, err)
+		}
+		if _, err := (Source{Pause: time.Millisecond}).Objects(t.Context(), Entry{Location: location}); err == nil || strings.Contains(err.Error(), "anchor") {
+			t.Errorf("objects %s: %v", location, err)
+		}
+	}
+	location, _ := answers(t, 403)
+	if _, err := (Source{}).Index(t.Context(), at(t, location+token), location+token); err == nil || strings.Contains(err.Error(), "anchor") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestPipesAreRead(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Source{}).Index(t.Context(), at(t, pipe), "c"); err == nil || !strings.Contains(err.Error(), "nobody writes to it") {
+		t.Errorf("without a writer: %v", err)
+	}
+	written := make(chan error, 1)
+	go func() { written <- os.WriteFile(pipe, []byte("kind: Addons\nmetadata: {name: x}\n"), 0o600) }()
+	if index, err := (Source{}).Index(t.Context(), at(t, pipe), "c"); err != nil || index.Name != "x" {
+		t.Errorf("with a writer: %+v, %v", index, err)
+	}
+	if err := <-written; err != nil {
+		t.Error(err)
+	}
+	t.Run("until the command is ended", func(t *testing.T) {
+		silent, err := os.OpenFile(pipe, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if _, err := (Source{}).Index(ctx, at(t, pipe), "c"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v", err)
+		}
+	})
+	if _, err := (Source{}).Objects(t.Context(), Entry{Location: filepath.Dir(pipe) + "/a.tar.gz"}); err == nil {
+		t.Error("a package that is not there was read")
+	}
+	if err := os.Rename(pipe, filepath.Dir(pipe)+"/a.tar.gz"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Source{}).Objects(t.Context(), Entry{Location: filepath.Dir(pipe) + "/a.tar.gz"}); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("%v", err)
 	}
 }

@@ -125,7 +125,7 @@ func encodeStringData(content map[string]any) error {
 	}
 	for key, value := range plain {
 		text, ok := value.(string)
-		if !ok {
+		if !ok && value != nil { // the server reads null as empty
 			return fmt.Errorf("stringData.%s is a %T, not a string: quote it", key, value)
 		}
 		data[key] = base64.StdEncoding.EncodeToString([]byte(text))

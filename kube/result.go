@@ -89,7 +89,27 @@ func (r Result) Err() error {
 	return fmt.Errorf("%d of %d objects failed:\n%w", len(errs), len(r.Entries), errors.Join(errs...))
 }
 
+// longestError bounds the text of an error, in bytes: a server may repeat a whole object.
+const longestError = 1000
+
+// shortError is an error without the values that a server repeats. They may be long, and they may be secret.
+type shortError struct{ error }
+
+func (e shortError) Unwrap() error { return e.error }
+
+func (e shortError) Error() string {
+	text, _, repeated := strings.Cut(e.error.Error(), "got &value.valueUnstructured{")
+	if repeated {
+		text += "got a value of another type"
+	}
+	if len(text) > longestError {
+		text = strings.ToValidUTF8(text[:longestError/2]+" … "+text[len(text)-longestError/2:], "") // the end may say what to do
+	}
+	return text
+}
+
 func failed(ref Ref, err error) Entry {
+	err = shortError{err}
 	return Entry{Object: ref, Action: Failed, Message: err.Error(), Err: err}
 }
 

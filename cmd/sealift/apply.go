@@ -10,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/kube"
 )
@@ -159,17 +157,6 @@ func (a *app) newEngine(kubeconfig string) (*kube.Engine, error) {
 		return nil, err
 	}
 	return kube.New(cfg, kube.Options{Log: a.log})
-}
-
-// clusterConfig reads how to reach the cluster of a kubeconfig, or of the one that kubectl would use.
-func clusterConfig(kubeconfig string) (*rest.Config, error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("find the cluster: %w; name its kubeconfig with --kubeconfig", err)
-	}
-	return cfg, nil
 }
 
 func (a *app) printResult(result kube.Result, format string) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -306,6 +307,7 @@ func (a *app) printUpdates(updates []channel.Decision) error {
 		}
 		rows = append(rows, []string{d.Entry.Name, current, update, pki})
 	}
+	slices.SortFunc(rows[1:], slices.Compare)
 	return printTable(a.out, rows)
 }
 

@@ -61,7 +61,7 @@ func (a *app) channelIndex(ctx context.Context, o channelIndexOptions) error {
 	}
 	index, left, err := channel.IndexPackages(ctx, packages, o.name, base)
 	if err != nil {
-		return fmt.Errorf("index %s: %w", o.store, err)
+		return fmt.Errorf("index the store: %w", err)
 	}
 	for _, p := range left {
 		fmt.Fprintf(a.errOut, "left out %s %s: %s\n", p.Name, p.Version, p.Reason)
