@@ -44,9 +44,14 @@ test: build deps ## all tests, with real registries, hosts and clusters; needs r
 	go test -timeout 60m $(PACKAGES)
 
 .PHONY: grid
-grid: build deps ## what takes too long for every commit: all releases on all systems, kills at every step
+grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine
 	bin/sealift testgrid lab build
 	go test -tags grid -timeout 120m -v ./testgrid/airgap
+	testgrid/demo/cold.sh
+
+.PHONY: cold
+cold: deps ## both README commands on a bare Debian 12 with Go and empty caches: about an hour
+	testgrid/demo/cold.sh
 
 .PHONY: lint
 lint: ## static checks, and the floors of the house
