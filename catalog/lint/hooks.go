@@ -2,103 +2,103 @@ package lint
 
 import (
 	"errors"
-	"io"
 	"io/fs"
-	"os"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/diag"
 )
 
 // hookSuffixes are what follows the name of an add-on in the names of its hooks. The add-on's name alone is a hook, too.
 func hookSuffixes() []string {
-	return []string{"_pre_init", "_init", "_install", "_join", "_post_init", "_outro", "_already_applied"}
+	return []string{"_pre_init", "_init", "_install", "_join", "_post_init", "_outro", "_already_applied", "_preflights"}
 }
 
-// hooks checks that install.sh is bash, that its functions carry the add-on's name, since all add-ons share one shell,
-// and that one of them is called.
-func (c *checker) hooks() error {
-	f, err := os.Open(c.path(hooksFile))
-	if errors.Is(err, fs.ErrNotExist) {
-		c.rule(c.pos(hooksFile), "write one with the function "+c.name, "the add-on has no %s", hooksFile)
+// ownHooks are the hooks that kURL's core calls of single add-ons, beside those that every add-on may have (kURL §3.6).
+func ownHooks(addOn string) []string {
+	if addOn != "ekco" {
 		return nil
 	}
-	if err != nil {
+	return []string{
+		"ekco_bootstrap_internal_lb", "ekco_cleanup_bootstrap_internal_lb", "ekco_handle_load_balancer_address_change_pre_init",
+		"ekco_handle_load_balancer_address_change_kubeconfigs", "ekco_handle_load_balancer_address_change_post_init",
+	}
+}
+
+// readHooks reads install.sh. What is no bash becomes a finding.
+func (c *checker) readHooks() (err error) {
+	c.script, err = script.Load(c.dir)
+	var wrong syntax.ParseError
+	var foreign syntax.LangError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		c.rule(c.pos(script.Name), "write one with the function "+c.name, "the add-on has no %s", script.Name)
+	case errors.As(err, &wrong):
+		c.errorf(c.at(wrong.Pos), "", "not bash: %s", wrong.Text)
+	case errors.As(err, &foreign):
+		c.errorf(c.at(foreign.Pos), "", "not bash: %s", foreign.Feature)
+	default:
 		return err
-	}
-	defer f.Close()
-	functions, err := c.functions(f)
-	if err != nil || functions == nil {
-		return err
-	}
-	called := false
-	for _, fn := range functions {
-		called = c.function(fn, functions) || called
-	}
-	if !called {
-		c.rule(c.pos(hooksFile), "name one "+c.name+", or "+c.name+hookSuffixes()[0], "no function is a hook; none would be called")
 	}
 	return nil
 }
 
-// functions lists the functions that a script declares, nested ones too. What is no bash becomes a finding, and nil.
-func (c *checker) functions(script io.Reader) ([]*syntax.FuncDecl, error) {
-	var list diag.List
-	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(io.LimitReader(script, maxFileSize), c.path(hooksFile))
-	var wrong syntax.ParseError
-	var foreign syntax.LangError
-	switch {
-	case errors.As(err, &wrong):
-		list.Errorf(c.at(wrong.Pos), "", "not bash: %s", wrong.Text)
-	case errors.As(err, &foreign):
-		list.Errorf(c.at(foreign.Pos), "", "not bash: %s", foreign.Feature)
-	case err != nil:
-		return nil, err
+// hooks checks that the functions of install.sh carry the add-on's name, since all add-ons share one shell, that one of them
+// is a hook, and that there is what they call.
+func (c *checker) hooks() error {
+	if c.script == nil {
+		return nil
 	}
-	if c.take(&list); len(list.Findings()) > 0 {
-		return nil, nil
+	functions := c.script.Functions()
+	calls := c.calls(functions)
+	for _, fn := range functions {
+		c.function(fn, functions, calls)
 	}
-	functions := []*syntax.FuncDecl{}
-	syntax.Walk(file, func(n syntax.Node) bool {
-		if fn, ok := n.(*syntax.FuncDecl); ok {
-			functions = append(functions, fn)
-		}
-		return true
-	})
-	return functions, nil
+	if !slices.ContainsFunc(functions, func(fn *syntax.FuncDecl) bool { return c.isHook(fn.Name.Value) }) {
+		c.rule(c.pos(script.Name), "name one "+c.name+", or "+c.name+hookSuffixes()[0], "no function is a hook; none would be called")
+	}
+	c.commands(functions, calls)
+	return nil
 }
 
 // at is a place in install.sh.
 func (c *checker) at(p syntax.Pos) diag.Pos {
-	return diag.Pos{File: c.path(hooksFile), Line: int(p.Line()), Col: int(p.Col())}
+	return diag.Pos{File: c.path(script.Name), Line: int(p.Line()), Col: int(p.Col())}
 }
 
-// function checks the name of one function, and tells whether it is a hook.
-func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl) bool {
+// isHook says whether a function is one that an install calls.
+func (c *checker) isHook(function string) bool {
+	suffix, own := strings.CutPrefix(function, c.name)
+	return own && (suffix == "" || slices.Contains(hookSuffixes(), suffix)) || slices.Contains(ownHooks(c.name), function)
+}
+
+// function checks the name of one function.
+func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls calls) {
 	name, pos := fn.Name.Value, c.at(fn.Name.Pos())
-	underscored := strings.ReplaceAll(c.name, "-", "_")
-	suffix, own := strings.CutPrefix(name, c.name)
-	if !own {
-		suffix, own = strings.CutPrefix(name, underscored)
+	if c.isHook(name) {
+		return
 	}
-	if !own || suffix != "" && suffix[0] != '_' && suffix[0] != '-' {
+	underscored := strings.ReplaceAll(c.name, "-", "_")
+	suffix, own := strings.CutPrefix(strings.TrimLeft(name, "_"), c.name)
+	if !own {
+		suffix, own = strings.CutPrefix(strings.TrimLeft(name, "_"), underscored)
+	}
+	switch {
+	case !own || suffix != "" && suffix[0] != '_' && suffix[0] != '-':
 		c.rule(pos, "all add-ons share one shell; name it "+underscored+"_"+strings.TrimLeft(name, "_"),
 			"function %s does not begin with the add-on's name", name)
-		return false
-	}
-	if suffix == "" || slices.Contains(hookSuffixes(), suffix) {
-		hook := c.name + suffix
-		isHook := name == hook
-		if !isHook && !slices.ContainsFunc(all, func(f *syntax.FuncDecl) bool { return f.Name.Value == hook }) {
+	case calls.name(name): // by this script, so it is no hook by another name
+	case suffix == "" || slices.Contains(hookSuffixes(), suffix):
+		if hook := c.name + suffix; !slices.ContainsFunc(all, func(f *syntax.FuncDecl) bool { return f.Name.Value == hook }) {
 			c.rule(pos, "name it "+hook, "hook %s is never called", name)
 		}
-		return isHook
+	default:
+		meant := diag.Nearest(suffix, hookSuffixes())
+		if meant != "" && len(meant)-len(suffix) < 2 && len(suffix)-len(meant) < 2 {
+			c.rule(pos, "name it "+c.name+meant+", or otherwise if it is no hook", "function %s looks like a hook and is never called", name)
+		}
 	}
-	if meant := diag.Nearest(suffix, hookSuffixes()); meant != "" && len(meant)-len(suffix) < 2 && len(suffix)-len(meant) < 2 {
-		c.rule(pos, "name it "+c.name+meant+", or otherwise if it is no hook", "function %s looks like a hook and is never called", name)
-	}
-	return false
 }

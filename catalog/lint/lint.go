@@ -2,11 +2,13 @@
 // description, checks of the host, a support bundle, one copy of what its versions share, and every image that it needs.
 //
 // It reads add-ons as they lie in a work tree. It runs nothing of them, fetches nothing and changes nothing. An add-on
-// without addon.yaml, such as kURL's, was written before these rules: what it lacks is a warning there.
+// without addon.yaml, such as kURL's, was written before these rules: checks of the host and a support bundle may be missing
+// there, and what else it lacks is a warning, unless no install could succeed.
 package lint
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -16,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/references"
+	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/catalog/template"
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/manifest"
@@ -23,12 +26,10 @@ import (
 )
 
 const (
-	hooksFile       = "install.sh"
 	preflightFile   = "host-preflight.yaml"
 	supportFile     = "troubleshoot.yaml"
-	kurlGenerator   = "generate.sh" // writes versions from kURL's templates
-	maxFileSize     = 4 << 20       // bytes, of what is parsed; the largest install.sh of kURL has 60 KB
-	maxComparedSize = 16 << 20      // bytes, of files that are looked for in other versions
+	maxFileSize     = 4 << 20  // bytes, of what is parsed; the largest install.sh of kURL has 60 KB
+	maxComparedSize = 16 << 20 // bytes, of files that are looked for in other versions
 )
 
 // Find returns the add-on directories that paths stand for: one with a Manifest is itself, any other is every directory
@@ -54,19 +55,39 @@ func Find(paths ...string) ([]string, error) {
 	return slices.Compact(dirs), nil
 }
 
+// Linter reads add-ons. It remembers the digests of files, by which the versions of an add-on are compared. Its methods are not
+// for use from several goroutines at once.
+type Linter struct {
+	core    Core
+	known   map[string]bool              // the programs and functions that hooks find on every node
+	digests map[string][sha256.Size]byte // by path
+}
+
+// New makes a Linter for add-ons whose hooks find what is in core.
+func New(core Core) *Linter {
+	l := &Linter{core: core, known: make(map[string]bool), digests: make(map[string][sha256.Size]byte)}
+	for _, name := range slices.Concat(strings.Fields(basePrograms+" "+packageManagers+" "+clusterPrograms), core.Functions) {
+		l.known[name] = true
+	}
+	return l
+}
+
 // AddOn says what is wrong with the add-on in dir, addons/<name>/<version>, file by file. The error is one of reading.
-func AddOn(dir string) ([]diag.Finding, error) {
+func (l *Linter) AddOn(dir string) ([]diag.Finding, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
-	c := &checker{dir: dir, name: filepath.Base(filepath.Dir(abs)), version: filepath.Base(abs)}
+	c := &checker{Linter: l, dir: dir, name: filepath.Base(filepath.Dir(abs)), version: filepath.Base(abs)}
 	if err := c.links(); err != nil || len(c.findings) > 0 {
 		return c.findings, err // what lies elsewhere is not read
 	}
 	_, err = os.Stat(filepath.Join(dir, catalog.MetaFile))
 	c.declared = err == nil
-	for _, check := range []func() error{c.manifest, c.meta, c.hooks, c.preflights, c.support, c.shared, c.template} {
+	if c.files, err = files(dir); err != nil {
+		return nil, err
+	}
+	for _, check := range []func() error{c.readHooks, c.manifest, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -79,10 +100,33 @@ func AddOn(dir string) ([]diag.Finding, error) {
 
 // checker is one add-on under review.
 type checker struct {
+	*Linter
 	dir           string // as the user named it
 	name, version string
-	declared      bool // has an addon.yaml
+	declared      bool           // has an addon.yaml
+	files         []string       // below dir
+	script        *script.Script // nil when there is none, or it is no bash
+	packages      []manifest.HostPackage
+	assets        []manifest.Asset
 	findings      []diag.Finding
+}
+
+// files lists the regular files below a directory, but for those in hidden folders.
+func files(dir string) (names []string, err error) {
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != dir:
+			return filepath.SkipDir
+		case !entry.Type().IsRegular():
+			return nil
+		}
+		name, err := filepath.Rel(dir, path)
+		names = append(names, name)
+		return err
+	})
+	return names, err
 }
 
 // path is a file of the add-on, as the user would name it.
@@ -102,6 +146,13 @@ func (c *checker) rule(pos diag.Pos, hint, format string, args ...any) {
 	} else {
 		list.Warnf(pos, hint, format, args...)
 	}
+	c.take(&list)
+}
+
+// errorf keeps a finding that is an error in every add-on.
+func (c *checker) errorf(pos diag.Pos, hint, format string, args ...any) {
+	var list diag.List
+	list.Errorf(pos, hint, format, args...)
 	c.take(&list)
 }
 
@@ -168,7 +219,12 @@ func (c *checker) manifest() error {
 	if diag.Err(findings) != nil {
 		return nil
 	}
-	missing, err := references.Check(c.dir)
+	parsed, err := manifest.Load(file)
+	if err != nil {
+		return c.mistakes(err)
+	}
+	c.packages, c.assets = parsed.HostPackages(), parsed.Assets()
+	missing, err := references.CheckWith(c.dir, c.script)
 	if err != nil {
 		return c.mistakes(err)
 	}
@@ -281,8 +337,8 @@ func (c *checker) generated(addOn string) error {
 	if noTemplate != nil && len(others) < 2 {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(templateDir, kurlGenerator)); err == nil {
-		return nil
+	if scripts, err := filepath.Glob(filepath.Join(templateDir, "*.sh")); err != nil || len(scripts) > 0 {
+		return err // in kURL's add-ons a script such as generate.sh writes versions
 	}
 	c.rule(c.pos(manifest.FileName), "write "+filepath.Join(templateDir, template.ManifestFile)+" with parameters such as ${VERSION}",
 		"nothing writes new versions of the add-on")

@@ -1,13 +1,17 @@
 package lint
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/testgrid/tree"
 )
 
@@ -15,6 +19,22 @@ const (
 	goodPreflight = "apiVersion: troubleshoot.sh/v1beta2\nkind: HostPreflight\nmetadata: {name: x}\nspec:\n  collectors:\n  - cpu: {}\n  analyzers: []\n"
 	goodSupport   = "apiVersion: troubleshoot.sh/v1beta2\nkind: SupportBundle\nmetadata: {name: x}\nspec:\n  hostCollectors:\n  - cpu: {}\n"
 )
+
+// secretSupport is a support bundle as kURL's add-ons have it, for Troubleshoot to find in the cluster.
+const secretSupport = `apiVersion: v1
+kind: Secret
+metadata:
+  name: x
+stringData:
+  support-bundle-spec: |
+    apiVersion: troubleshoot.sh/v1beta2
+    kind: SupportBundle
+    metadata: {name: x}
+    spec:
+      hostCollectors:
+
+      - cpu: {}
+`
 
 // good is an add-on without mistakes.
 func good() map[string]string {
@@ -41,9 +61,10 @@ func lintAll(t *testing.T, path string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := linter(t)
 	var lines []string
 	for _, dir := range dirs {
-		findings, err := AddOn(dir)
+		findings, err := l.AddOn(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,6 +73,16 @@ func lintAll(t *testing.T, path string) []string {
 		}
 	}
 	return lines
+}
+
+// linter knows what hooks find on a node.
+func linter(t *testing.T) *Linter {
+	t.Helper()
+	functions, err := hook.PreludeFunctions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Core{Functions: functions, Programs: kurlbin.Names()})
 }
 
 func TestAddOn(t *testing.T) {
@@ -107,7 +138,30 @@ func TestAddOn(t *testing.T) {
 		"a support bundle that is a link elsewhere": {map[string]string{v1 + "troubleshoot.yaml": "-> ../../../../etc/passwd"}, []string{v1 + "troubleshoot.yaml: error: "}},
 		"an asset that lies elsewhere":              {map[string]string{v1 + "Manifest": "image app example.org/app:1\nasset a ../../../../../x\n"}, []string{v1 + "Manifest:2:9: error: "}},
 		"without addon.yaml what is missing is a warning": {map[string]string{v1 + "addon.yaml": "", v1 + "troubleshoot.yaml": "", v1 + "install.sh": "cert-manager() { :; }\nother() { :; }\n"},
-			[]string{"addon.yaml: warning: ", "install.sh:2:1: warning: ", "troubleshoot.yaml: warning: "}},
+			[]string{"addon.yaml: warning: ", "install.sh:2:1: warning: "}},
+		"a support bundle in a Secret": {map[string]string{v1 + "troubleshoot.yaml": secretSupport}, nil},
+		"a mistake in a support bundle in a Secret": {map[string]string{v1 + "troubleshoot.yaml": strings.Replace(secretSupport, "- cpu: {}", "- cpu", 1)},
+			[]string{"troubleshoot.yaml:13:9: error: an item of hostCollectors is one kind"}},
+		"a kubeadm patch that is raised": {map[string]string{v1 + "patch.yaml": "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\nmetadata: {name: x}\nnetworking:\n  podSubnet: $POD_CIDR\n"}, nil},
+		"a kubeadm patch that cannot be raised": {map[string]string{v1 + "patch.yml": "---\napiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterStatus\n"},
+			[]string{v1 + "patch.yml:2:1: error: cannot be raised to kubeadm.k8s.io/v1beta4: "}},
+		"a kubeadm patch that is too old": {map[string]string{v1 + "patch.yaml": "apiVersion: kubeadm.k8s.io/v1alpha3\nkind: InitConfiguration\n"},
+			[]string{v1 + "patch.yaml:1:1: error: kubeadm.k8s.io/v1alpha3 is not raised"}},
+		"an argument that the kubelet no longer has": {map[string]string{v1 + "patch.yaml": "apiVersion: kubeadm.k8s.io/v1beta2\nkind: JoinConfiguration\nnodeRegistration:\n  kubeletExtraArgs: {container-runtime: remote}\n"},
+			[]string{v1 + "patch.yaml:1:1: error: nodeRegistration.kubeletExtraArgs.container-runtime of JoinConfiguration"}},
+		"programs that nothing brings": {map[string]string{v1 + "install.sh": "cert-manager() {\n  spinner_until 300 curl -s x\n  find . | xargs -I {} rsync {}\n  timeout -k 1 30s jq . | openssl x\n  echo $(which x) | curl\n}\n"},
+			[]string{"install.sh:2:3: error: nothing brings the program curl", "install.sh:3:12: error: nothing brings the program rsync", "install.sh:4:3: error: nothing brings the program jq", "install.sh:4:27: error: nothing brings the program openssl", "install.sh:5:10: error: nothing brings the program which"}},
+		"programs that the Manifest brings": {map[string]string{v1 + "Manifest": "image app example.org/app:1\napt curl\nyum curl\napt nfs-common\nasset velero.tar.gz https://example.org/velero.tar.gz\n",
+			v1 + "install.sh": "cert-manager() {\n  curl x\n  mount.nfs\n  velero install\n  [ -f \"$src/assets/velero.tar.gz\" ] || kubectl get pods\n  if [ ! -f \"$src/assets/velero.tar.gz\" ]; then wget x; fi\n}\n"}, nil},
+		"programs that are looked for":                      {map[string]string{v1 + "install.sh": "cert-manager() { if commandExists jq; then jq; fi; command -v lspci >/dev/null && lspci; }\n"}, nil},
+		"programs that no hook reaches":                     {map[string]string{v1 + "install.sh": "cert-manager() { :; }\ncert_manager_never() { curl; }\n"}, nil},
+		"programs in an argument":                           {map[string]string{v1 + "install.sh": "cert-manager() { spinner_until 1 cert_manager_up; }\ncert_manager_up() {\n  curl\n}\n"}, []string{"install.sh:3:3: error: nothing brings the program curl"}},
+		"a function that is nowhere":                        {map[string]string{v1 + "install.sh": "cert-manager() { kubernetes_resource_exists a b c && rook_create_bucket; }\n"}, []string{"install.sh:1:54: error: no function or program is named rook_create_bucket"}},
+		"a program that $DIR/bin has not":                   {map[string]string{v1 + "install.sh": "cert-manager() { \"$DIR\"/bin/kurl x; \"$DIR/bin/helm\" y; }\n"}, []string{"install.sh:1:37: error: $DIR/bin has no program helm (there are: bcrypt, htpasswd, kurl,"}},
+		"a function that is called by a name like a hook's": {map[string]string{v1 + "install.sh": "cert-manager() { cert_manager_host_init; }\ncert_manager_host_init() { :; }\n"}, nil},
+		"images in hooks": {map[string]string{v1 + "install.sh": "APP_IMAGE=example.org/app:1\nOTHER_IMAGE=example.org/other:2\ncert-manager() {\n  kubectl run --image=\"$APP_IMAGE\" --image example.org/third:3\n  kubectl apply -f - <<EOF\napiVersion: v1\nkind: Pod\nmetadata: {name: $1}\nspec: {containers: [{name: a, image: 'example.org/fourth:$CERT_MANAGER_VERSION'}]}\nEOF\n  local plugins=\"example.org/app:7,$MORE\"\n  sed -i \"s/x/sandbox_image = \\\"example.org\\/x\\\"/\"\n  echo \"sandbox = 'example.org/pause:3.1'\"\n  [ \"$x\" = example.org/app:0.9 ]\n}\n"},
+			[]string{"install.sh:2:13: warning: variable OTHER_IMAGE: example.org/other:2 looks like an image", "install.sh:4:44: warning: option --image: example.org/third:3",
+				"install.sh:6:1: warning: Pod $1, container a: example.org/fourth:1.0", "install.sh:11:17: warning: a word of a hook: example.org/app:7", "install.sh:13:8: warning: containerd's sandbox image: example.org/pause:3.1"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -174,11 +228,11 @@ func FuzzHooks(f *testing.F) {
 	f.Add("demo-x() (\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		dir := t.TempDir()
-		if err := os.WriteFile(filepath.Join(dir, hooksFile), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, script.Name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c := checker{dir: dir, name: "demo"}
-		if err := c.hooks(); err != nil {
+		c := checker{Linter: New(Core{}), dir: dir, name: "demo"}
+		if err := errors.Join(c.readHooks(), c.hooks()); err != nil {
 			t.Fatal(err)
 		}
 		inText(t, c.findings, text)

@@ -1,7 +1,7 @@
 package lint
 
 import (
-	"bytes"
+	"crypto/sha256"
 	"errors"
 	"io/fs"
 	"os"
@@ -23,34 +23,28 @@ func (c *checker) shared() error {
 	if err != nil {
 		return err
 	}
-	return filepath.WalkDir(c.dir, func(path string, entry fs.DirEntry, err error) error {
+	for _, below := range c.files {
+		path := filepath.Join(addOn, c.version, below)
+		info, err := os.Lstat(path)
 		if err != nil {
 			return err
 		}
-		if strings.HasPrefix(entry.Name(), ".") && path != c.dir && entry.IsDir() {
-			return filepath.SkipDir
-		}
-		info, err := entry.Info()
-		if err != nil || !info.Mode().IsRegular() || info.Size() == 0 || info.Size() > maxComparedSize {
-			return err
-		}
-		below, err := filepath.Rel(c.dir, path)
-		if err != nil || below == manifest.FileName || below == manifest.FileName+".lock" {
-			return err
+		if info.Size() == 0 || info.Size() > maxComparedSize || below == manifest.FileName || below == manifest.FileName+".lock" {
+			continue
 		}
 		for _, other := range older {
-			same, err := sameFile(path, info, filepath.Join(addOn, other, below))
+			same, err := c.sameFile(path, info, filepath.Join(addOn, other, below))
 			if err != nil {
 				return err
 			}
 			if same {
 				c.rule(c.pos(below), "keep it in "+filepath.Join(c.name, template.DirName)+", and links to it in the versions",
 					"is a copy of the one in %s", filepath.Join(c.name, other))
-				return nil
+				break
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // olderVersions lists the template, and the versions before one, newest first.
@@ -70,7 +64,7 @@ func olderVersions(addOn, version string) ([]string, error) {
 }
 
 // sameFile tells whether other is a copy of a file. It is none when it is not there, or itself a link.
-func sameFile(path string, info fs.FileInfo, other string) (bool, error) {
+func (l *Linter) sameFile(path string, info fs.FileInfo, other string) (bool, error) {
 	there, err := os.Lstat(other)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
@@ -80,10 +74,23 @@ func sameFile(path string, info fs.FileInfo, other string) (bool, error) {
 	case !there.Mode().IsRegular() || there.Size() != info.Size():
 		return false, nil
 	}
-	a, err := os.ReadFile(path)
+	a, err := l.digest(path)
 	if err != nil {
 		return false, err
 	}
-	b, err := os.ReadFile(other)
-	return bytes.Equal(a, b), err
+	b, err := l.digest(other)
+	return a == b, err
+}
+
+// digest reads a file once.
+func (l *Linter) digest(path string) ([sha256.Size]byte, error) {
+	if sum, known := l.digests[path]; known {
+		return sum, nil
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	l.digests[path] = sha256.Sum256(data)
+	return l.digests[path], nil
 }

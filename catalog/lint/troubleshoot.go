@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/strictyaml"
 )
 
@@ -34,7 +35,9 @@ func (c *checker) support() error {
 func (c *checker) spec(file, kind, hint string, collect, analyze []string) error {
 	data, err := os.ReadFile(c.path(file))
 	if errors.Is(err, fs.ErrNotExist) {
-		c.rule(c.pos(file), hint, "the add-on has no %s", file)
+		if c.declared {
+			c.errorf(c.pos(file), hint, "the add-on has no %s", file)
+		}
 		return nil
 	}
 	if err != nil {
@@ -44,9 +47,43 @@ func (c *checker) spec(file, kind, hint string, collect, analyze []string) error
 	if len(data) > maxFileSize {
 		r.Errorf(c.pos(file), "", "larger than %d bytes", maxFileSize)
 	} else if root := r.Mapping(withoutActions(data)); root != nil {
-		checkSpec(&r, root, kind, collect, analyze)
+		if wrapped := wrappedSpec(root); wrapped != nil {
+			inner := strictyaml.Reader{Name: c.path(file)}
+			if root = inner.Mapping([]byte(wrapped.Value)); root != nil {
+				checkSpec(&inner, root, kind, collect, analyze)
+			}
+			for _, f := range inner.Findings() {
+				if f.Pos.Line > 0 {
+					f.Pos = inBlock(f.Pos, wrapped, data)
+				}
+				r.Add(f)
+			}
+		} else {
+			checkSpec(&r, root, kind, collect, analyze)
+		}
 	}
 	c.take(&r.List)
+	return nil
+}
+
+// wrappedSpec gives the text of a specification that lies in a Secret or ConfigMap, where Troubleshoot looks for those of a
+// cluster, or nil.
+func wrappedSpec(root *yaml.Node) *yaml.Node {
+	kind := value(root, "kind")
+	if kind == nil || kind.Value != "Secret" && kind.Value != "ConfigMap" {
+		return nil
+	}
+	for _, key := range []string{"stringData", "data"} {
+		data := value(root, key)
+		if data == nil || data.Kind != yaml.MappingNode {
+			continue
+		}
+		for i := 1; i < len(data.Content); i += 2 {
+			if item := data.Content[i]; item.Kind == yaml.ScalarNode && strings.Contains(item.Value, "troubleshoot") {
+				return item
+			}
+		}
+	}
 	return nil
 }
 
@@ -84,6 +121,17 @@ func checkSpec(r *strictyaml.Reader, root *yaml.Node, kind string, collect, anal
 	if collected == 0 {
 		r.Errorf(r.Pos(spec), "", "nothing is collected: %s", strings.Join(collect, " and ")+" are empty")
 	}
+}
+
+// inBlock is a place in the text of a block of data, as a place in data. The text begins in the line below its key.
+func inBlock(pos diag.Pos, block *yaml.Node, data []byte) diag.Pos {
+	inner := strings.Split(block.Value, "\n")
+	outer := strings.Split(string(data), "\n")
+	if line := pos.Line; line <= len(inner) && line+block.Line <= len(outer) {
+		pos.Col += len(outer[line+block.Line-1]) - len(inner[line-1])
+	}
+	pos.Line += block.Line
+	return pos
 }
 
 // value is what a mapping has under a key, or nil.

@@ -21,8 +21,8 @@ const (
 	variableToken = "sealift-variable-"
 )
 
-// variable is what kURL's and Sealift's templates have in place of a value.
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+// variable is what kURL's and Sealift's templates have in place of a value: ${NAME}, and $NAME in capitals.
+var variable = regexp.MustCompile(`\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Z_][A-Z0-9_]*))`)
 
 // copy copies the add-on as a package has it, links as what they lead to within addons/<name>, and fills in templates.
 func (c *checker) copy() error {
@@ -80,8 +80,14 @@ func (c *checker) copyFile(root *os.Root, from, to string) error {
 	}
 	if isYAML(to) {
 		data = variable.ReplaceAllFunc(data, func(found []byte) []byte {
-			name := strings.ToLower(string(variable.FindSubmatch(found)[1]))
-			return []byte(variableToken + strings.ReplaceAll(name, "_", "-"))
+			names := variable.FindSubmatch(found)
+			name := string(names[1]) + string(names[2])
+			if c.hooks != nil {
+				if value, known := c.hooks.Values[name]; known {
+					return []byte(value)
+				}
+			}
+			return []byte(variableToken + strings.ReplaceAll(strings.ToLower(name), "_", "-"))
 		})
 	}
 	return c.write(to, data)

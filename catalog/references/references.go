@@ -1,9 +1,10 @@
 // Package references finds the images that an add-on's YAML refers to, and holds them against those that its Manifest
 // carries: an image that is referred to and not carried is found behind the air gap otherwise, by a pod that never starts.
 //
-// Kustomizations are rendered, other YAML is read as it is. Nothing of an add-on is run, so what a hook makes up is not
-// seen; a template's variables are left open, and an image that depends on one is told as such. The package fetches and
-// changes nothing.
+// Kustomizations are rendered, other YAML is read as it is, and so is what install.sh has in here-documents, in variables
+// named like an image and in arguments of --image. Nothing of an add-on is run: a variable that has one value wherever it is
+// read is filled in, others are left open, and an image that depends on one is told as such. The package fetches and changes
+// nothing.
 package references
 
 import (
@@ -15,6 +16,7 @@ import (
 
 	"github.com/distribution/reference"
 
+	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/manifest"
 )
@@ -32,8 +34,18 @@ type use struct {
 //
 // An error among the findings is an image that a pod needs and the Manifest lacks. A warning is what may be one: a field
 // of a custom resource, a variable, a kustomization that needs a hook; and an image of the Manifest that nothing names.
-// The error result is about reading the add-on. A Manifest with mistakes is a diag.Errors.
+// The error result is about reading the add-on. A Manifest with mistakes is a diag.Errors. An install.sh that is no bash is
+// left alone.
 func Check(dir string) ([]diag.Finding, error) {
+	hooks, err := script.Load(dir)
+	if err != nil {
+		hooks = nil
+	}
+	return CheckWith(dir, hooks)
+}
+
+// CheckWith is Check for an add-on whose install.sh was read before; nil stands for none.
+func CheckWith(dir string, hooks *script.Script) ([]diag.Finding, error) {
 	file, err := manifest.Load(filepath.Join(dir, manifest.FileName))
 	if err != nil {
 		return nil, err
@@ -43,7 +55,7 @@ func Check(dir string) ([]diag.Finding, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file)}
+	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks}
 	if err := c.copy(); err != nil {
 		return nil, fmt.Errorf("read add-on %s: %w", dir, err)
 	}
@@ -51,6 +63,7 @@ func Check(dir string) ([]diag.Finding, error) {
 		return nil, fmt.Errorf("read add-on %s: %w", dir, err)
 	}
 	c.scanFiles()
+	c.scanHooks()
 	c.judge()
 	return c.list.Findings(), nil
 }
@@ -70,6 +83,7 @@ type checker struct {
 	work    string // a copy without links, its templates filled in
 	version string
 	carried []carried
+	hooks   *script.Script // nil without an install.sh
 
 	files    []string          // slash-separated, below work
 	origin   map[string]string // of files that were made of a template: the template

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"mvdan.cc/sh/v3/syntax"
 	"sigs.k8s.io/kustomize/api/konfig"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
@@ -76,6 +77,9 @@ func (c *checker) renderOne(k *kustomization, all map[string]*kustomization) err
 		}
 	}
 	objects, err := kube.Build(filepath.Join(c.work, filepath.FromSlash(k.dir)))
+	if err != nil && c.completedByHook(family) {
+		return nil // its files are read one by one
+	}
 	if err != nil {
 		c.list.Warnf(c.position(k.file, 0, 0), "", "cannot be rendered before its hook runs, and its files were read one by one: %s",
 			strings.ReplaceAll(err.Error(), c.work+string(filepath.Separator), ""))
@@ -94,6 +98,34 @@ func (c *checker) renderOne(k *kustomization, all map[string]*kustomization) err
 		c.scan(text, source{name: k.file, rendered: true})
 	}
 	return nil
+}
+
+// completedByHook says whether a hook makes or moves what the kustomizations name and do not have, or fills in an empty one.
+func (c *checker) completedByHook(family []*kustomization) bool {
+	if c.hooks == nil {
+		return false
+	}
+	named := make(map[string]bool)
+	syntax.Walk(c.hooks.File, func(n syntax.Node) bool {
+		if w, ok := n.(*syntax.Word); ok {
+			text, _ := c.hooks.Text(w)
+			named[path.Base(text)] = true
+		}
+		return true
+	})
+	incomplete := false
+	for _, k := range family {
+		missing := 0
+		for _, name := range k.takes() {
+			if _, err := os.Stat(filepath.Join(c.work, filepath.FromSlash(path.Join(k.dir, name)))); errors.Is(err, fs.ErrNotExist) {
+				if missing++; !named[path.Base(name)] {
+					return false
+				}
+			}
+		}
+		incomplete = incomplete || missing > 0 || len(k.takes()) == 0
+	}
+	return incomplete
 }
 
 // family is a kustomization with all that it takes in.

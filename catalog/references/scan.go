@@ -227,9 +227,10 @@ func text(node *yaml.Node, key string) string {
 }
 
 // kubeadm takes the images that kubeadm pulls for the cluster that a configuration describes. No YAML names them: those of
-// Kubernetes have its version; for the others, `kubeadm config images list` knows the tag, and any is accepted here.
+// Kubernetes have its version; for the others, `kubeadm config images list` knows the tag, and any is accepted here. A
+// configuration without a version of Kubernetes is a patch of one, and pulls nothing.
 func (c *checker) kubeadm(apiVersion, kind string, node *yaml.Node, from source) {
-	if !strings.HasPrefix(apiVersion, "kubeadm.k8s.io/") || kind != "ClusterConfiguration" {
+	if !strings.HasPrefix(apiVersion, "kubeadm.k8s.io/") || kind != "ClusterConfiguration" || field(node, "kubernetesVersion") == nil {
 		return
 	}
 	registry := text(node, "imageRepository")

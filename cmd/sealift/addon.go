@@ -16,6 +16,8 @@ import (
 	"github.com/sealift/sealift/catalog/lint"
 	"github.com/sealift/sealift/catalog/template"
 	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -40,11 +42,17 @@ func (a *app) addonLintCommand() *cobra.Command {
 		Long: `Name what add-ons lack that a production add-on has, as file:line:col, all of it in one go. Without arguments the
 tree is addons.
 
-An add-on has a Manifest without mistakes that names every image which its YAML needs; an install.sh in bash whose
-functions begin with the add-on's name; an addon.yaml; a host-preflight.yaml (Troubleshoot's HostPreflight) and a
-troubleshoot.yaml (its SupportBundle); and where it has several versions, a template that they follow and link to.
+An add-on has a Manifest without mistakes that names every image which its YAML and its hooks need; an install.sh in bash
+whose functions begin with the add-on's name, and which calls only what is there: programs of a bare host, of the cluster
+or of a package in its Manifest, its own functions, and those that hooks are given; patches of kubeadm that can be raised to
+the version that today's kubeadm reads; an addon.yaml; a host-preflight.yaml (Troubleshoot's HostPreflight) and a
+troubleshoot.yaml (its SupportBundle, also in a Secret); and where it has several versions, a template that they follow and
+link to.
 
-For add-ons without addon.yaml, such as kURL's, what is missing is a warning. Errors end with exit code 1.`,
+Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml, and most findings are
+warnings there.
+
+Exit codes: 0 without errors, 1 with errors, 2 for a mistake in the command line.`,
 		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
 		RunE: func(_ *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
@@ -62,9 +70,14 @@ func (a *app) lintAddOns(paths []string, format string) error {
 	if err != nil {
 		return err
 	}
+	functions, err := hook.PreludeFunctions()
+	if err != nil {
+		return err
+	}
+	l := lint.New(lint.Core{Functions: functions, Programs: kurlbin.Names()})
 	all := []diag.Finding{}
 	for _, dir := range dirs {
-		findings, err := lint.AddOn(dir)
+		findings, err := l.AddOn(dir)
 		if err != nil {
 			return err
 		}

@@ -3,6 +3,7 @@ package hook
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -20,4 +21,13 @@ func Functions(name string, script io.Reader) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// PreludeFunctions lists the functions that the shell has for hooks before any install.sh is read.
+func PreludeFunctions() ([]string, error) {
+	text, err := script()
+	if err != nil {
+		return nil, err
+	}
+	return Functions("prelude", strings.NewReader(text))
 }

@@ -1,0 +1,58 @@
+package lint
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/kube/kubeadm"
+)
+
+// kubeadmVersion is the line that makes a document one of kubeadm's.
+var kubeadmVersion = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?(kubeadm\.k8s\.io/[A-Za-z0-9]+)`)
+
+// kubeadm checks that the configurations and patches of kubeadm that an add-on has can be raised to what kubeadm reads.
+func (c *checker) kubeadm() error {
+	for _, name := range c.files {
+		if !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {
+			continue
+		}
+		info, err := os.Lstat(c.path(name))
+		if err != nil {
+			return err
+		}
+		if info.Size() > maxFileSize {
+			continue
+		}
+		text, err := os.ReadFile(c.path(name))
+		if err != nil {
+			return err
+		}
+		c.kubeadmFile(name, text)
+	}
+	return nil
+}
+
+func (c *checker) kubeadmFile(name string, text []byte) {
+	found := kubeadmVersion.FindIndex(text)
+	if found == nil {
+		return
+	}
+	merged, notes, err := kubeadm.Mergeable(text)
+	pos := diag.Pos{File: c.path(name), Line: 1 + bytes.Count(text[:found[0]], []byte("\n")), Col: 1}
+	if err != nil {
+		c.errorf(pos, "write it for "+kubeadm.APIVersion, "cannot be raised to %s: %v", kubeadm.APIVersion, err)
+		return
+	}
+	for _, left := range kubeadmVersion.FindAllSubmatch(merged, -1) {
+		if version := string(left[1]); version != kubeadm.APIVersion {
+			c.errorf(pos, "write it for "+kubeadm.APIVersion, "%s is not raised to what kubeadm reads", version)
+		}
+	}
+	for _, note := range notes {
+		c.rule(pos, "remove it", "%s", note)
+	}
+}

@@ -1,0 +1,116 @@
+package references
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/sealift/sealift/catalog/script"
+	"github.com/sealift/sealift/diag"
+)
+
+// imageFlag is an option of a program whose value is an image.
+var imageFlag = regexp.MustCompile(`^--?([a-z-]+-)?image$`)
+
+// scanHooks looks for images in install.sh: objects in here-documents, variables and options that are named like an image,
+// and words that are an image of the Manifest but for the tag.
+func (c *checker) scanHooks() {
+	if c.hooks == nil {
+		return
+	}
+	syntax.Walk(c.hooks.File, func(n syntax.Node) bool {
+		switch n := n.(type) {
+		case *syntax.Redirect:
+			if n.Hdoc != nil {
+				c.hereDocument(n)
+				c.sandbox(n.Hdoc)
+			}
+			return n.Hdoc == nil
+		case *syntax.Assign:
+			if n.Name != nil && strings.Contains(strings.ToLower(n.Name.Value), "image") {
+				c.hookImage(n.Value, "variable "+n.Name.Value)
+			}
+			c.otherTags(n.Value)
+		case *syntax.CallExpr:
+			c.arguments(n)
+		case *syntax.Word:
+			c.sandbox(n)
+		}
+		return true
+	})
+}
+
+// hereDocument scans what a hook writes into a file, if it is an object.
+func (c *checker) hereDocument(r *syntax.Redirect) {
+	text, _ := c.hooks.Text(r.Hdoc)
+	before := len(c.uses)
+	c.scan([]byte(variable.ReplaceAllString(text, variableToken+"x")), source{name: script.Name, nested: true})
+	for i := range c.uses[before:] {
+		c.uses[before+i].pos = c.inHooks(r.Hdoc)
+	}
+}
+
+// hookImage takes a word that is to be an image. One that only the running hook knows is not looked at.
+func (c *checker) hookImage(w *syntax.Word, where string) {
+	if text, whole := c.hooks.Text(w); whole && looksLikeImage(text) {
+		c.uses = append(c.uses, use{image: text, pos: c.inHooks(w), where: where})
+	}
+}
+
+// comparing are commands whose arguments are looked at or shown, and run nothing.
+func comparing() []string {
+	return []string{"[", "test", "grep", "echo", "printf", "log", "logStep", "logSubstep", "logSuccess", "logWarn", "logFail", "bail"}
+}
+
+// arguments takes the values of options that are named like an image.
+func (c *checker) arguments(call *syntax.CallExpr) {
+	if len(call.Args) == 0 || slices.Contains(comparing(), call.Args[0].Lit()) {
+		return
+	}
+	for i, arg := range call.Args {
+		c.otherTags(arg)
+		text, whole := c.hooks.Text(arg)
+		flag, value, joined := strings.Cut(text, "=")
+		switch {
+		case !imageFlag.MatchString(flag):
+		case joined && whole && looksLikeImage(value):
+			c.uses = append(c.uses, use{image: value, pos: c.inHooks(arg), where: "option " + flag})
+		case !joined && i+1 < len(call.Args):
+			c.hookImage(call.Args[i+1], "option "+flag)
+		}
+	}
+}
+
+// otherTags takes words, and parts of lists, that name a repository of the Manifest.
+func (c *checker) otherTags(w *syntax.Word) {
+	if w == nil {
+		return
+	}
+	text, _ := c.hooks.Text(w)
+	for part := range strings.SplitSeq(text, ",") {
+		if !strings.Contains(part, "$") && strings.Contains(part, "/") && looksLikeImage(part) && strings.Contains(part, ":") &&
+			slices.ContainsFunc(c.carried, func(i carried) bool { return repository(i.name) == repository(part) }) {
+			c.uses = append(c.uses, use{image: part, pos: c.inHooks(w), where: "a word of a hook"})
+		}
+	}
+}
+
+// sandboxImage is the setting of containerd for the image that holds the network of a pod, in its two spellings.
+var sandboxImage = regexp.MustCompile(`\bsandbox(?:_image)? = ["']([^"'$]+)["']`)
+
+// sandbox takes the image that a hook sets up containerd with.
+func (c *checker) sandbox(w *syntax.Word) {
+	text, _ := c.hooks.Text(w)
+	for _, found := range sandboxImage.FindAllStringSubmatch(strings.ReplaceAll(text, `\"`, `"`), -1) {
+		if looksLikeImage(found[1]) {
+			c.uses = append(c.uses, use{image: found[1], pos: c.inHooks(w), where: "containerd's sandbox image"})
+		}
+	}
+}
+
+// inHooks is a place in install.sh.
+func (c *checker) inHooks(n syntax.Node) diag.Pos {
+	return c.position(script.Name, int(n.Pos().Line()), int(n.Pos().Col()))
+}

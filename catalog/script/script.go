@@ -1,0 +1,140 @@
+// Package script reads the install.sh of an add-on without running it: its functions, what they call, and the text of its
+// words as far as it stands there.
+package script
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+)
+
+// Name is the file of an add-on that has its hooks.
+const Name = "install.sh"
+
+// maxSize bounds what is read, in bytes. The largest install.sh of kURL has 60 KB.
+const maxSize = 4 << 20
+
+// Script is an install.sh.
+type Script struct {
+	File *syntax.File
+	// Values are the variables that have one value wherever they are read: the add-on's own version, and constants.
+	Values map[string]string
+}
+
+// Load reads the install.sh in dir, addons/<name>/<version>. The error of one that is no bash is a syntax.ParseError or a
+// syntax.LangError.
+func Load(dir string) (*Script, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(filepath.Join(dir, Name))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return Parse(f, filepath.Join(dir, Name), filepath.Base(filepath.Dir(abs)), filepath.Base(abs))
+}
+
+// Parse reads the install.sh of version of an add-on. path stands for it in errors.
+func Parse(r io.Reader, path, addOn, version string) (*Script, error) {
+	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(io.LimitReader(r, maxSize), path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Script{File: file, Values: map[string]string{
+		strings.ToUpper(strings.ReplaceAll(addOn, "-", "_")) + "_VERSION": version,
+		"K8S_DISTRO": "kubeadm", // kURL's core sets no other
+	}}
+	s.constants()
+	return s, nil
+}
+
+// constants takes up the variables that are set at the top level, once, to what can be read.
+func (s *Script) constants() {
+	set := make(map[string]int)
+	syntax.Walk(s.File, func(n syntax.Node) bool {
+		if a, ok := n.(*syntax.Assign); ok && a.Name != nil && !a.Naked {
+			set[a.Name.Value]++
+		}
+		return true
+	})
+	for _, stmt := range s.File.Stmts {
+		var assigns []*syntax.Assign
+		switch cmd := stmt.Cmd.(type) {
+		case *syntax.CallExpr:
+			if len(cmd.Args) == 0 {
+				assigns = cmd.Assigns
+			}
+		case *syntax.DeclClause:
+			assigns = cmd.Args
+		}
+		for _, a := range assigns {
+			if a.Name == nil || a.Value == nil || set[a.Name.Value] != 1 {
+				continue
+			}
+			if text, whole := s.Text(a.Value); whole {
+				s.Values[a.Name.Value] = text
+			}
+		}
+	}
+}
+
+// Functions lists the functions that the script declares, nested ones too.
+func (s *Script) Functions() []*syntax.FuncDecl {
+	functions := []*syntax.FuncDecl{}
+	syntax.Walk(s.File, func(n syntax.Node) bool {
+		if fn, ok := n.(*syntax.FuncDecl); ok {
+			functions = append(functions, fn)
+		}
+		return true
+	})
+	return functions
+}
+
+// Text gives the text of a word. What only the running script knows stands there as $NAME or $(), and the text is not whole.
+func (s *Script) Text(w *syntax.Word) (text string, whole bool) {
+	if w == nil {
+		return "", true
+	}
+	var b strings.Builder
+	whole = s.parts(&b, w.Parts)
+	return b.String(), whole
+}
+
+func (s *Script) parts(b *strings.Builder, parts []syntax.WordPart) (whole bool) {
+	whole = true
+	for _, part := range parts {
+		switch part := part.(type) {
+		case *syntax.Lit:
+			b.WriteString(part.Value)
+		case *syntax.SglQuoted:
+			b.WriteString(part.Value)
+		case *syntax.DblQuoted:
+			whole = s.parts(b, part.Parts) && whole
+		case *syntax.ParamExp:
+			value, known := "", false
+			if part.Param != nil && part.Exp == nil && part.Repl == nil && part.Slice == nil && part.Index == nil && !part.Length && !part.Excl {
+				value, known = s.Values[part.Param.Value]
+			}
+			if !known {
+				value, whole = "$"+name(part), false
+			}
+			b.WriteString(value)
+		default:
+			b.WriteString("$()")
+			whole = false
+		}
+	}
+	return whole
+}
+
+func name(p *syntax.ParamExp) string {
+	if p.Param == nil {
+		return ""
+	}
+	return p.Param.Value
+}
