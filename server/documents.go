@@ -84,7 +84,15 @@ func (s *Server) loadInstaller(ctx context.Context, client, id string) (*documen
 	if err != nil {
 		return nil, err
 	}
-	defer o.Close()
+	defer func() { _ = o.Close() }()
+	if s.refresh(ctx, id, o) {
+		again, err := s.openInstaller(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		_ = o.Close() // opened for reading only
+		o = again
+	}
 	key := id + " " + o.Version()
 	if known, ok := s.documents.get(key); ok {
 		return known, nil

@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"strings"
+	"time"
 )
 
 // Routes lists the routes as "METHOD /path".
 func Routes() []string {
 	var all []string
-	for _, r := range (&Server{metrics: newMetrics()}).routes() {
+	for _, r := range (&Server{}).routes() {
 		all = append(all, r.method+" "+r.pattern)
 	}
 	return all
@@ -53,3 +54,6 @@ func (s *Server) Parsed() (n int) {
 	_, _ = fmt.Sscan(value, &n)
 	return n
 }
+
+// Sweep removes what nobody has used as if it were some time.
+func (s *Server) Sweep(ctx context.Context, now time.Time) error { return s.sweep(ctx, now) }

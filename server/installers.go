@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"regexp"
 	"slices"
@@ -86,18 +87,37 @@ func (s *Server) keep(r *http.Request, d *document) (id string, isNew bool, err 
 	if err != nil {
 		return "", false, err
 	}
-	_, err = s.options.Packages.Store.Swap(r.Context(), installerKey(id), text, "")
-	if err == nil || !errors.Is(err, store.ErrChanged) {
-		return id, err == nil, err
+	if same, err := s.isStored(r.Context(), id, text); err != nil || same {
+		return id, false, err
 	}
-	stored, err := s.loadStored(r.Context(), id)
+	if s.access(r) != accessValid {
+		if err := s.room(r.Context(), s.client(r)); err != nil {
+			return "", false, err
+		}
+	}
+	_, err = s.store.Swap(r.Context(), installerKey(id), text, "")
+	if errors.Is(err, store.ErrChanged) { // another request was faster
+		same, err := s.isStored(r.Context(), id, text)
+		return id, !same, err
+	}
+	return id, true, err
+}
+
+// isStored says whether an Installer is stored under its id already.
+func (s *Server) isStored(ctx context.Context, id string, text []byte) (bool, error) {
+	o, err := s.store.Get(ctx, installerKey(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
 	if err != nil {
-		return "", false, err
+		return false, err
 	}
-	if !bytes.Equal(stored, text) {
-		return "", false, problem(http.StatusConflict, "another object has the place of this Installer in the store; give it a name, or tell the operator of this server")
+	defer o.Close()
+	stored, err := io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), maxBody+1)))
+	if err == nil && !bytes.Equal(stored, text) {
+		err = problem(http.StatusConflict, "another object has the place of this Installer in the store; give it a name, or tell the operator of this server")
 	}
-	return id, false, nil
+	return err == nil, err
 }
 
 // putInstaller stores an Installer under a name, in place of what had it.
@@ -187,16 +207,6 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	}
 	_, err = s.plans.get(r.Context(), question{document: d, folder: folderOf(r), client: rateKey(s.client(r))})
 	return d, err
-}
-
-// loadStored reads the text of a stored Installer.
-func (s *Server) loadStored(ctx context.Context, id string) ([]byte, error) {
-	o, err := s.openInstaller(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	defer o.Close()
-	return io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), maxBody+1)))
 }
 
 // harmless refuses what nobody may store without the token: whoever looks at an Installer, or installs by it, does so as root.

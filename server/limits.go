@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxClients is how many addresses are remembered. Who is forgotten begins anew.
+	// maxClients is how many addresses are remembered. One that is forgotten starts with a full budget.
 	maxClients = 10_000
 	// burst is how many times the rate a client may make at once.
 	burst = 4
@@ -19,9 +19,10 @@ const (
 	requestCost, rangeCost = 10, 1
 )
 
-// limits bounds the requests of each client.
+// limits bounds what each client may do.
 type limits struct {
-	rate rate.Limit
+	rate rate.Limit // in a second, in the long run
+	most int        // at once
 	mu   sync.Mutex
 	by   map[string]*list.Element // of *bucket
 	used *list.List               // the bucket used last in front
@@ -32,8 +33,14 @@ type bucket struct {
 	limiter *rate.Limiter
 }
 
-func newLimits(perSecond float64) *limits {
-	return &limits{rate: rate.Limit(perSecond * requestCost), by: make(map[string]*list.Element), used: list.New()}
+func newLimits(perSecond float64, most int) *limits {
+	return &limits{rate: rate.Limit(perSecond), most: most, by: make(map[string]*list.Element), used: list.New()}
+}
+
+// requestLimits bounds requests. Each costs what cost says.
+func requestLimits(perSecond float64) *limits {
+	perSecond *= requestCost
+	return newLimits(perSecond, max(requestCost, int(burst*perSecond)))
 }
 
 // rateKey groups requests: IPv4 by address, IPv6 by /64, because one client controls the whole network.
@@ -46,13 +53,12 @@ func rateKey(client string) string {
 	return network.String()
 }
 
-// allow counts a request of some cost, unless it is one too many.
+// allow counts something of some cost, unless it is too much.
 func (l *limits) allow(client string, cost int) bool {
 	client = rateKey(client)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := max(requestCost, int(burst*float64(l.rate)))
-	cost = min(cost, most)
+	cost = min(cost, l.most)
 	if e, ok := l.by[client]; ok {
 		l.used.MoveToFront(e)
 		return e.Value.(*bucket).limiter.AllowN(time.Now(), cost)
@@ -62,7 +68,7 @@ func (l *limits) allow(client string, cost int) bool {
 		delete(l.by, oldest.Value.(*bucket).client)
 		l.used.Remove(oldest)
 	}
-	b := &bucket{client, rate.NewLimiter(l.rate, most)}
+	b := &bucket{client, rate.NewLimiter(l.rate, l.most)}
 	l.by[client] = l.used.PushFront(b)
 	return b.limiter.AllowN(time.Now(), cost)
 }

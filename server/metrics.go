@@ -58,8 +58,3 @@ func (m *metrics) observe(r route, seen *observed, took time.Duration) {
 		m.aborted.WithLabelValues(r.pattern).Inc()
 	}
 }
-
-func (m *metrics) serve(w http.ResponseWriter, r *http.Request) error {
-	m.handler.ServeHTTP(w, r)
-	return nil
-}

@@ -303,3 +303,22 @@ func TestRedirectLeadsToTheBucket(t *testing.T) {
 		t.Errorf("a bundle, which is nowhere whole: %s", whole.Status)
 	}
 }
+
+func TestMetricsAreNotOnThePortOfClients(t *testing.T) {
+	h := newServer(t, filled(t), nil)
+	front, own := httptest.NewServer(h), httptest.NewServer(h.Metrics())
+	t.Cleanup(front.Close)
+	t.Cleanup(own.Close)
+	ask(t, "GET", front.URL+"/healthz", "")
+	if a := ask(t, "GET", front.URL+"/metrics", ""); a.StatusCode != http.StatusNotFound {
+		t.Errorf("on the port of clients: %s", a.Status)
+	}
+	resp, err := http.Get(own.URL + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if text, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(text), `sealift_http_requests_total{code="200",method="GET",route="/healthz"} 1`) {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/server/page"
+	"github.com/sealift/sealift/store"
 )
 
 // Options says what is served. Packages, Binary and Platform are needed.
@@ -49,6 +50,12 @@ type Options struct {
 	// Rate is how many requests a client may make in a second, in the long run; 0 means 50. For a short time it may be four
 	// times as many. A range of a bundle counts a tenth.
 	Rate float64
+	// MaxPerClient is how many Installers without a name a client may store in a day without the token; 0 means 100.
+	MaxPerClient int
+	// MaxInstallers is how many Installers without a name the store may have before the token is needed; 0 means 10,000.
+	MaxInstallers int
+	// Expire is after what time Installers without a name are removed that nobody has used; 0 keeps them.
+	Expire time.Duration
 	// BehindProxy says that the last address of X-Forwarded-For is the client's.
 	BehindProxy bool
 	// Drain is how long connections are still taken when the server is told to end. Meanwhile /readyz says that it is not
@@ -69,6 +76,9 @@ type Server struct {
 	turns   *turns // of clients to have their Installers and forms worked on
 	log     *slog.Logger
 
+	store      store.Store // without what is remembered of it
+	quota      *quota
+	used       *memory[time.Time] // when Installers were last noted as used, by id
 	documents  *memory[*document]
 	catalogues *memory[*catalogue]
 
@@ -96,6 +106,12 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	if o.Rate == 0 {
 		o.Rate = 50
 	}
+	if o.MaxPerClient == 0 {
+		o.MaxPerClient = 100
+	}
+	if o.MaxInstallers == 0 {
+		o.MaxInstallers = 10_000
+	}
 	if o.URL != "" {
 		u, err := url.Parse(o.URL)
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || !plainHost.MatchString(u.Host) || !plainPath.MatchString(u.Path) {
@@ -103,9 +119,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 		}
 		o.URL = strings.TrimSuffix(o.URL, "/")
 	}
-	o.Packages.Store = newListings(ctx, o.Packages.Store)
+	inner := o.Packages.Store
+	o.Packages.Store = newListings(ctx, inner)
 	s := &Server{
-		options: o, log: o.Log, limits: newLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), crossOrigin: http.NewCrossOriginProtection(),
+		store: inner, quota: newQuota(o), used: newMemory[time.Time](maxUsed, nil),
+		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), crossOrigin: http.NewCrossOriginProtection(),
 		documents: newMemory[*document](maxDocuments, nil), catalogues: newMemory[*catalogue](maxCatalogues, nil),
 	}
 	if o.URL != "" { // a proxy in front may change the Host that an Origin is compared with
@@ -155,7 +173,6 @@ func (s *Server) routes() []route {
 		{method: "GET", pattern: "/openapi.json", handle: s.getOpenAPI},
 		{method: "GET", pattern: "/healthz", handle: s.getHealth},
 		{method: "GET", pattern: "/readyz", handle: s.getReady},
-		{method: "GET", pattern: "/metrics", handle: s.metrics.serve},
 	}
 }
 
@@ -173,6 +190,16 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 		}
 		h.TLSConfig = &tls.Config{GetCertificate: c.get}
 	}
+	sweeping, stop := context.WithCancel(ctx)
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		s.sweeps(sweeping)
+	}()
+	defer func() {
+		stop()
+		<-swept
+	}()
 	ended := make(chan error, 1)
 	go func() {
 		if certFile != "" {
@@ -210,6 +237,13 @@ func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan erro
 		err = errors.Join(err, last)
 	}
 	return err
+}
+
+// Metrics answers /metrics, for those who run the server. Clients have no business with it: it tells what others do.
+func (s *Server) Metrics() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", s.metrics.handler)
+	return mux
 }
 
 // Close closes what remembered plans hold open.

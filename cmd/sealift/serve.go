@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -28,6 +29,10 @@ type serveOptions struct {
 	redirect      bool
 	behindProxy   bool
 	rate          float64
+	perClient     int
+	installers    int
+	expire        time.Duration
+	metrics       string
 	drain, grace  time.Duration
 	cache         cacheFlags
 }
@@ -69,6 +74,10 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.BoolVar(&o.redirect, "redirect", false, "send clients that ask for a single package to the bucket, by a URL that is valid for an hour")
 	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
 	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second, a range of a bundle counting a tenth, and 8 KiB of what is sent as one more; four times as many for a moment")
+	flags.IntVar(&o.perClient, "max-per-client", 100, "new Installers without a name that a client may store in a day without the token")
+	flags.IntVar(&o.installers, "max-installers", 10_000, "Installers without a name that the store may have before storing one needs the token")
+	flags.DurationVar(&o.expire, "expire", 90*24*time.Hour, "remove Installers without a name that nobody has used for this time; 0 keeps them")
+	flags.StringVar(&o.metrics, "metrics-listen", "", "address to serve /metrics on, such as 127.0.0.1:9090 (default: nowhere)")
 	flags.DurationVar(&o.drain, "drain", 0, "how long connections are still taken when the server is told to end: the time in which a load balancer notices /readyz")
 	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on after that")
 	o.cache.add(flags)
@@ -77,6 +86,9 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	}
 	return cmd
 }
+
+// minExpire is the shortest time after which unused Installers may be removed.
+const minExpire = 72 * time.Hour
 
 func (o serveOptions) check() error {
 	switch {
@@ -88,6 +100,10 @@ func (o serveOptions) check() error {
 		return usageError("--tls-cert and --tls-key go together")
 	case o.rate <= 0:
 		return usageError("--rate must be more than 0")
+	case o.perClient <= 0 || o.installers <= 0:
+		return usageError("--max-per-client and --max-installers must be more than 0; to take Installers only with the token, use --closed")
+	case o.expire < 0 || o.expire > 0 && o.expire < minExpire:
+		return usageError("--expire must be 0 or at least %s: that an Installer is used is noted once a day", minExpire)
 	}
 	return nil
 }
@@ -130,6 +146,7 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	s, err := server.New(reads, server.Options{
 		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Commands: commandNames(root),
 		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
+		MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,
 	})
 	if err != nil {
@@ -140,8 +157,28 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	if err != nil {
 		return fmt.Errorf("%w; choose another address with --listen", err)
 	}
+	stop, err := a.serveMetrics(ctx, s, o.metrics)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer func() { err = errors.Join(err, stop()) }()
 	fmt.Fprintf(a.out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
 	return s.Serve(ctx, l, o.cert, o.certKey)
+}
+
+// serveMetrics shows the server's metrics at an address of their own, if there is one. Call stop to end that.
+func (a *app) serveMetrics(ctx context.Context, s *server.Server, address string) (stop func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another address with --metrics-listen", err)
+	}
+	h := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
+	go func() { _ = h.Serve(l) }() // it ends when it is closed
+	fmt.Fprintf(a.out, "metrics on http://%s/metrics\n", l.Addr())
+	return h.Close, nil
 }
 
 // commandNames are the commands that scripts may start on a node.

@@ -135,7 +135,7 @@ func (n node) serves() string {
 	unit("objects", "/media/usb2/versitygw --access lab --secret lab-secret --port 127.0.0.1:7070 --health /health posix /srv/objects")
 	answers("http://127.0.0.1:7070/health")
 	n.must(account + "/media/usb/sealift publish /media/usb/packages/*.tar.gz --store " + quoted(bucket))
-	unit("server", "/media/usb/sealift serve --listen :8080 --store "+quoted(bucket))
+	unit("server", "/media/usb/sealift serve --listen :8080 --metrics-listen 127.0.0.1:9090 --store "+quoted(bucket))
 	answers("http://127.0.0.1:8080/readyz")
 	return "http://" + n.Address().String() + ":8080"
 }
@@ -149,7 +149,7 @@ func (n node) sent() int64 {
 // metric is the sum of all values of a metric of the host's server.
 func (n node) metric(pattern string) int64 {
 	n.t.Helper()
-	return n.number("curl -fsS http://127.0.0.1:8080/metrics | awk '/^" + pattern + "/ { sum += $NF } END { printf \"%.0f\", sum }'")
+	return n.number("curl -fsS http://127.0.0.1:9090/metrics | awk '/^" + pattern + "/ { sum += $NF } END { printf \"%.0f\", sum }'")
 }
 
 // bundleSize is the size of the whole bundle of an Installer.

@@ -1,0 +1,114 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+)
+
+// Expirer is a store that can remove old values.
+type Expirer interface {
+	// Expire removes the values below a folder that were stored before some time and that old agrees to, by their names in the
+	// folder. It returns the names that it removed. A value that is stored again meanwhile stays, but for a moment on a server.
+	Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error)
+}
+
+// Expire implements Expirer.
+func (d dir) Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error) {
+	f, err := d.open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.root.Close()
+	entries, err := fs.ReadDir(f.root.FS(), folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store %s: %w", d.name, err)
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || strings.HasPrefix(e.Name(), tempPrefix) || !old(e.Name()) {
+			continue
+		}
+		gone, err := f.expire(ctx, path.Join(folder, e.Name()), before)
+		if err != nil {
+			return removed, fmt.Errorf("store %s: remove %s: %w", d.name, e.Name(), err)
+		}
+		if gone {
+			removed = append(removed, e.Name())
+		}
+	}
+	return removed, nil
+}
+
+// expire removes one old value. A writer that replaces it takes the same lock only while it begins, so that the time of the file
+// is looked at last.
+func (d *folder) expire(ctx context.Context, key string, before time.Time) (gone bool, err error) {
+	unlock, err := d.lock(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	info, err := d.root.Stat(key)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.ModTime().Before(before) {
+		return false, nil
+	}
+	if err == nil {
+		err = d.root.Remove(key)
+	}
+	return err == nil, err
+}
+
+// Expire implements Expirer.
+func (b *bucket) Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error) {
+	prefix := b.key(folder + "/")
+	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: prefix})
+	for pages.HasMorePages() {
+		var page *s3.ListObjectsV2Output
+		err := b.ask(ctx, func(ctx context.Context) (err error) {
+			page, err = pages.NextPage(ctx)
+			return err
+		})
+		if err != nil {
+			return removed, b.fail("list", folder, err)
+		}
+		for _, o := range page.Contents {
+			name := strings.TrimPrefix(aws.ToString(o.Key), *prefix)
+			if strings.Contains(name, "/") || !aws.ToTime(o.LastModified).Before(before) || !old(name) {
+				continue
+			}
+			gone, err := b.expire(ctx, folder+"/"+name, before)
+			if err != nil {
+				return removed, b.fail("remove", folder+"/"+name, err)
+			}
+			if gone {
+				removed = append(removed, name)
+			}
+		}
+	}
+	return removed, nil
+}
+
+// expire removes one old value, unless it has been stored again since it was listed.
+func (b *bucket) expire(ctx context.Context, key string, before time.Time) (gone bool, err error) {
+	head, err := b.head(ctx, key)
+	if isMissing(err) || err == nil && !aws.ToTime(head.LastModified).Before(before) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = b.ask(ctx, func(ctx context.Context) error {
+		_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.config.Bucket, Key: b.key(key)})
+		return err
+	})
+	return err == nil, err
+}
