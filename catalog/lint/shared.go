@@ -16,8 +16,11 @@ import (
 )
 
 // shared finds files of which an older version, or the template, has a copy that could be a link. The copy in the newer
-// version is what is told, so that each is told once.
+// version is what is told, so that each is told once. kURL's generators copy whole versions, which is no mistake there.
 func (c *checker) shared() error {
+	if !c.declared {
+		return nil
+	}
 	addOn := filepath.Dir(c.absolute())
 	older, err := olderVersions(addOn, c.version)
 	if err != nil {

@@ -77,8 +77,12 @@ func (c *checker) arguments(call *syntax.CallExpr) {
 		case !imageFlag.MatchString(flag):
 		case joined && whole && looksLikeImage(value):
 			c.uses = append(c.uses, use{image: value, pos: c.inHooks(arg), where: "option " + flag})
-		case !joined && i+1 < len(call.Args):
+		case joined:
+			c.foreign(arg, value, "option "+flag)
+		case i+1 < len(call.Args):
 			c.hookImage(call.Args[i+1], "option "+flag)
+			value, _ := c.hooks.Text(call.Args[i+1])
+			c.foreign(call.Args[i+1], value, "option "+flag)
 		}
 	}
 }
@@ -93,8 +97,25 @@ func (c *checker) otherTags(w *syntax.Word) {
 		if !strings.Contains(part, "$") && strings.Contains(part, "/") && looksLikeImage(part) && strings.Contains(part, ":") &&
 			slices.ContainsFunc(c.carried, func(i carried) bool { return repository(i.name) == repository(part) }) {
 			c.uses = append(c.uses, use{image: part, pos: c.inHooks(w), where: "a word of a hook"})
+			for other := range strings.SplitSeq(text, ",") {
+				c.foreign(w, other, "one of several images")
+			}
 		}
 	}
+}
+
+// onlyVariable is a text that is nothing but a variable in capitals.
+var onlyVariable = regexp.MustCompile(`^\$([A-Z][A-Z0-9_]*)$`)
+
+// foreign tells an image that is a variable of somebody else's: the Manifest cannot have it, and where nothing sets it, it is
+// empty.
+func (c *checker) foreign(w *syntax.Word, text, where string) {
+	found := onlyVariable.FindStringSubmatch(text)
+	if found == nil || c.hooks.Set[found[1]] || c.foreigners[found[1]] {
+		return
+	}
+	c.foreigners[found[1]] = true
+	c.list.Warnf(c.inHooks(w), "name an image of the Manifest", "%s is %s, which the add-on does not set: it is empty, or an image that the Manifest does not have", where, text)
 }
 
 // sandboxImage is the setting of containerd for the image that holds the network of a pod, in its two spellings.

@@ -55,7 +55,7 @@ func CheckWith(dir string, hooks *script.Script) ([]diag.Finding, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks}
+	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks, foreigners: make(map[string]bool)}
 	if err := c.copy(); err != nil {
 		return nil, fmt.Errorf("read add-on %s: %w", dir, err)
 	}
@@ -89,7 +89,9 @@ type checker struct {
 	origin   map[string]string // of files that were made of a template: the template
 	consumed map[string]bool   // files that a kustomization which was rendered takes in
 	uses     []use
-	list     diag.List
+	// foreigners are the variables of others in install.sh that were told.
+	foreigners map[string]bool
+	list       diag.List
 }
 
 // carried is an image of the Manifest.

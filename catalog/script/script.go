@@ -22,6 +22,8 @@ type Script struct {
 	File *syntax.File
 	// Values are the variables that have one value wherever they are read: the add-on's own version, and constants.
 	Values map[string]string
+	// Set are the variables that the script sets somewhere, to whatever.
+	Set map[string]bool
 }
 
 // Load reads the install.sh in dir, addons/<name>/<version>. The error of one that is no bash is a syntax.ParseError or a
@@ -45,7 +47,7 @@ func Parse(r io.Reader, path, addOn, version string) (*Script, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Script{File: file, Values: map[string]string{
+	s := &Script{File: file, Set: make(map[string]bool), Values: map[string]string{
 		strings.ToUpper(strings.ReplaceAll(addOn, "-", "_")) + "_VERSION": version,
 		"K8S_DISTRO": "kubeadm", // kURL's core sets no other
 	}}
@@ -57,8 +59,17 @@ func Parse(r io.Reader, path, addOn, version string) (*Script, error) {
 func (s *Script) constants() {
 	set := make(map[string]int)
 	syntax.Walk(s.File, func(n syntax.Node) bool {
-		if a, ok := n.(*syntax.Assign); ok && a.Name != nil && !a.Naked {
-			set[a.Name.Value]++
+		switch n := n.(type) {
+		case *syntax.Assign:
+			if n.Name != nil {
+				s.Set[n.Name.Value] = true
+				if !n.Naked {
+					set[n.Name.Value]++
+				}
+			}
+		case *syntax.WordIter:
+			s.Set[n.Name.Value] = true
+			set[n.Name.Value]++
 		}
 		return true
 	})

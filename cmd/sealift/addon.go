@@ -49,8 +49,8 @@ the version that today's kubeadm reads; an addon.yaml; a host-preflight.yaml (Tr
 troubleshoot.yaml (its SupportBundle, also in a Secret); and where it has several versions, a template that they follow and
 link to.
 
-Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml, and most findings are
-warnings there.
+Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml, their versions may be
+copies, and most findings are warnings there.
 
 Exit codes: 0 without errors, 1 with errors, 2 for a mistake in the command line.`,
 		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
