@@ -28,7 +28,7 @@ const (
 // kurlProvides are the capabilities of an add-on that does not declare its own.
 func kurlProvides(name string) []string {
 	switch name {
-	case "containerd":
+	case "containerd", "docker":
 		return []string{ContainerRuntime}
 	case "calico", "weave", "flannel", "antrea":
 		return []string{PodNetwork}

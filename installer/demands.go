@@ -2,30 +2,25 @@ package installer
 
 import (
 	"context"
-	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/spec"
 )
 
-// idleOptions are those of kURL's Installer that change nothing here, with what does what they are for.
-func idleOptions() map[string]string {
-	return map[string]string{
-		"kubernetes.cisCompliance":                "set by hand what your benchmark asks for",
-		"kubernetes.bootstrapToken":               "make tokens with 'sealift token create'",
-		"kubernetes.bootstrapTokenTTL":            "make tokens with 'sealift token create --ttl'",
-		"kubernetes.loadBalancerUseFirstPrimary":  "every node has a balancer of its own",
-		"kubernetes.upgradeIgnorePreflightErrors": "leave it out",
-		"ekco.enableInternalLoadBalancer":         "every node has a balancer of its own",
-		"kurl.installerVersion":                   "leave it out",
-		"kurl.licenseURL":                         "show the license where the bundle is handed over",
-		"firewalldConfig.firewalld":               "use disableFirewalld, or switch it on before the install",
-		"selinuxConfig.type":                      "set SELINUXTYPE in /etc/selinux/config",
-		"helm.helmfileSpec":                       "make an add-on of the charts",
-		"helm.additionalImages":                   "name the images in the Manifest of an add-on",
+// checkTogether refuses add-ons that do not work together: whoever installs may have changed the Installer of the bundle. The
+// add-ons of a cluster that is there were checked when it was made.
+func (i *Install) checkTogether() error {
+	if i.Joins() {
+		return nil
 	}
+	var metas []catalog.Meta
+	for _, a := range i.addOns {
+		metas = append(metas, a.meta)
+	}
+	return diag.Err(catalog.Check(i.spec, metas))
 }
 
 // demands looks at what the Installer asks for that an install does not do, or does not do on this host.
@@ -35,16 +30,13 @@ func (i *Install) demands(_ context.Context, r *preflight.Reporter) {
 		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, i.facts.Hostname)
 		return
 	}
-	if isTrue(i.spec.Section("kurl").Options, "ipv6") {
-		r.Refusef("leave out kurl.ipv6", "asks for a cluster with IPv6 alone, and Sealift makes those with IPv4")
-		return
+	idle := i.spec.Idle()
+	for _, o := range idle {
+		r.Warnf(o.Hint, "%s has no effect", o.Name)
 	}
-	idle := setOptions(i.spec, idleOptions())
 	if len(idle) == 0 {
 		r.Passf("all of its options have an effect")
-		return
 	}
-	r.Warnf(idleOptions()[idle[0]], "without effect: %s", strings.Join(idle, ", "))
 }
 
 // skipsPackages says whether the Installer wants no package of the host installed (kURL §2.1).
@@ -64,22 +56,4 @@ func (i *Install) lackedPackages(ctx context.Context, r *preflight.Reporter) {
 		return
 	}
 	r.Passf("those that the add-ons need are there")
-}
-
-// setOptions gives those options, written section.option, that an Installer sets.
-func setOptions(s *spec.Installer, names map[string]string) (set []string) {
-	for name := range names {
-		key, option, _ := strings.Cut(name, ".")
-		options := s.Section(key).Options
-		for _, a := range s.AddOns {
-			if a.Name == spec.AddOnName(key) {
-				options = a.Options
-			}
-		}
-		if value, there := options[option]; there && value != nil && value != false && value != "" {
-			set = append(set, name)
-		}
-	}
-	slices.Sort(set)
-	return set
 }

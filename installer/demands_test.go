@@ -29,10 +29,9 @@ func TestWhatAnInstallerAsksForInVainIsSaid(t *testing.T) {
 		options, status, message string
 	}{
 		"nothing of that kind":   {"  kubernetes: {version: 1.36.3, maxPodsPerNode: 50}\n", "pass", "have an effect"},
-		"options without one":    {"  kubernetes: {version: 1.36.3, cisCompliance: true}\n  kurl: {licenseURL: 'https://x'}\n", "warn", "without effect: kubernetes.cisCompliance, kurl.licenseURL"},
+		"an option without one":  {"  kubernetes: {version: 1.36.3, cisCompliance: true}\n", "warn", "kubernetes.cisCompliance has no effect"},
 		"an option of an app":    {"  kubernetes: {version: 1.36.3}\n  ekco: {version: 0.1.0, enableInternalLoadBalancer: true}\n", "warn", "ekco.enableInternalLoadBalancer"},
 		"options that are off":   {"  kubernetes: {version: 1.36.3, cisCompliance: false}\n  kurl: {ipv6: false}\n", "pass", ""},
-		"IPv6":                   {"  kubernetes: {version: 1.36.3}\n  kurl: {ipv6: true}\n", "fail", "IPv6"},
 		"this host":              {"  kubernetes: {version: 1.36.3}\n  kurl: {hostnameCheck: Node-1}\n", "pass", ""},
 		"another host than this": {"  kubernetes: {version: 1.36.3}\n  kurl: {hostnameCheck: node-2}\n", "fail", `is for host "node-2", and this is node-1`},
 	} {
@@ -46,6 +45,34 @@ func TestWhatAnInstallerAsksForInVainIsSaid(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 		})
+	}
+}
+
+func TestEachOptionWithoutEffectIsNamedWithItsOwnHint(t *testing.T) {
+	i := asking(t, spec.KurlAPIVersion, "  kubernetes: {version: 1.36.3}\n  ekco: {version: 0.28.14, podImageOverrides: [a=b]}\n  kotsadm: {version: 1.117.3, applicationSlug: app}\n")
+	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "installer", Probe: i.demands}})
+	if err != nil || len(report.Results) != 2 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for n, name := range []string{"ekco.podImageOverrides", "kotsadm.applicationSlug"} {
+		if got := report.Results[n]; got.Status != preflight.Warn || got.Message != name+" has no effect" || got.Hint == "" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if report.Results[0].Hint == report.Results[1].Hint {
+		t.Error("both have the same hint")
+	}
+}
+
+func TestAddOnsThatDoNotWorkTogetherAreRefusedAtInstall(t *testing.T) {
+	i := asking(t, spec.APIVersion, "  kubernetes: {version: 1.36.3}\n  flannel: {version: 0.28.7}\n  weave: {version: 2.8.1}\n  kurl: {ipv6: true}\n")
+	err := i.checkTogether()
+	if err == nil || !strings.Contains(err.Error(), "flannel and weave: a cluster has one pod network") || !strings.Contains(err.Error(), "kurl.ipv6 true") {
+		t.Errorf("got %v", err)
+	}
+	i.options.Join = &Join{}
+	if err := i.checkTogether(); err != nil {
+		t.Errorf("on a host that joins: %v", err)
 	}
 }
 

@@ -80,13 +80,33 @@ func (f field) value(text string) any {
 	return text
 }
 
-// allAddOns is the spec of every add-on that the schema lists.
-func allAddOns(addOns []string) map[string]map[string]any {
+// allAddOns is the spec of every add-on that the schema lists, without the rivals of one of them; "" stands for the usual ones.
+func allAddOns(addOns []string, with string) map[string]map[string]any {
+	out := slices.DeleteFunc(rivals(), func(key string) bool { return key == with })
+	switch with {
+	case "antrea", "calico", "weave":
+		out = append(out, "flannel")
+	case "docker", "k3s", "rke2":
+		out = append(out, "kubernetes", "containerd")
+	}
 	all := map[string]map[string]any{}
 	for _, key := range addOns {
-		all[key] = map[string]any{"version": "1.0.0"}
+		if !slices.Contains(out, key) {
+			all[key] = map[string]any{"version": "9.0.0"}
+		}
 	}
 	return all
+}
+
+// rivals are the add-ons that do not go with Kubernetes, containerd and flannel.
+func rivals() []string { return []string{"antrea", "calico", "docker", "k3s", "rke2", "weave"} }
+
+// rivalOf is the rival that a field belongs to, or "".
+func rivalOf(f field) string {
+	if slices.Contains(rivals(), f.section) {
+		return f.section
+	}
+	return ""
 }
 
 func writeSpec(t *testing.T, sections map[string]map[string]any) string {
@@ -107,11 +127,11 @@ func lookingAddOns(addOns, variables []string) (files []txtar.File) {
 	}
 	for _, key := range addOns {
 		name := spec.AddOnName(key)
-		dir := name + "/1.0.0/"
+		dir := name + "/9.0.0/"
 		var script strings.Builder
 		for _, hook := range []string{"_pre_init", "_install", "", "_join", "_post_init", "_outro"} {
 			fmt.Fprintf(&script, `%[1]s%[2]s() {
-    local src="$DIR/addons/%[1]s/1.0.0" dst="$DIR/kustomize/%[1]s" variable value
+    local src="$DIR/addons/%[1]s/9.0.0" dst="$DIR/kustomize/%[1]s" variable value
     mkdir -p "$dst"
     render_yaml_file_2 "$src/tmpl.yaml" >"$dst/rendered%[2]s"
     render_yaml_file "$src/tmpl.yaml" >"$dst/quoted"
@@ -162,30 +182,43 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 	if len(fields) < 90 || len(addOns) < 20 {
 		t.Fatalf("the schema has %d fields with text and %d add-ons", len(fields), len(addOns))
 	}
-	plain := writeSpec(t, allAddOns(addOns))
-	names := namesOfVariables(t, plain)
-	data := kurlBundle(t, plain, lookingAddOns(addOns, names))
+	names := namesOfVariables(t, writeSpec(t, allAddOns(addOns, "")))
+	files := lookingAddOns(addOns, names)
 	owned := filepath.Join(t.TempDir(), "owned")
 	texts := []string{
 		"$(touch " + owned + ")", "`touch " + owned + "`", `"; touch ` + owned + `; "`, "'; touch " + owned + "; '", "a\ntouch " + owned + "\n---\nb: c",
 		"a[$(touch " + owned + ")]", "{{kurl touch }}${HOME}{{ .x }}", "%s%n\\x24", "/*", "-rf",
 	}
-	hostile := allAddOns(addOns)
+	hostile, bundles := map[string]map[string]map[string]any{}, map[string][]byte{}
+	for _, rival := range append(rivals(), "") {
+		hostile[rival] = allAddOns(addOns, rival)
+		plain := writeSpec(t, hostile[rival])
+		bundles[rival] = kurlBundle(t, plain, files)
+		i, err := prepare(t, bundles[rival], plain)
+		if err != nil {
+			t.Fatalf("without hostile text, with %q: %v", rival, err)
+		}
+		if err := i.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, f := range fields {
 		if f.key != "version" && !slices.Contains(checkedFields(), f.section+"."+f.key) {
-			setField(hostile, f, strings.Join(texts, " "))
+			setField(hostile[rivalOf(f)], f, strings.Join(texts, " "))
 			continue
 		}
 		for _, text := range texts {
-			one := allAddOns(addOns)
+			one := allAddOns(addOns, rivalOf(f))
 			setField(one, f, text)
-			if i, err := prepare(t, data, writeSpec(t, one)); err == nil {
+			if i, err := prepare(t, bundles[rivalOf(f)], writeSpec(t, one)); err == nil {
 				t.Errorf("%s.%s took %q", f.section, f.key, text)
 				_ = i.Close()
 			}
 		}
 	}
-	through(t, data, writeSpec(t, hostile), names)
+	for _, rival := range append(rivals(), "") {
+		through(t, bundles[rival], writeSpec(t, hostile[rival]), names)
+	}
 	if _, err := os.Stat(owned); err == nil {
 		t.Error("a value was run as code")
 	}
@@ -195,7 +228,7 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 func checkedFields() []string {
 	return []string{"kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.containerLogMaxSize",
 		"kubernetes.evictionThresholdResources", "kubernetes.systemReservedResources", "kubernetes.serviceCIDR", "kubernetes.serviceCidrRange", "flannel.podCIDR", "flannel.podCIDRRange",
-		"weave.podCidrRange", "antrea.podCidrRange"}
+		"weave.podCIDR", "antrea.podCIDR", "weave.podCidrRange", "antrea.podCidrRange", "prometheus.serviceType"}
 }
 
 func setField(sections map[string]map[string]any, f field, text string) {

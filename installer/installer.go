@@ -116,6 +116,9 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
 	}
+	if err := i.checkTogether(); err != nil {
+		return nil, fmt.Errorf("bundle %s: the Installer cannot work: %w", o.Bundle, err)
+	}
 	i.setDefaults()
 	if i.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
 		return nil, err

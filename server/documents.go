@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -29,6 +31,15 @@ type document struct {
 	addOns []spec.AddOn
 	// parsed is the Installer while the request that sent it is answered; nil for a stored one.
 	parsed *spec.Installer
+}
+
+// sentDocument is the document of an Installer that somebody sends. One whose add-ons cannot work together is refused before the
+// store is asked for them.
+func sentDocument(name string, i *spec.Installer) (*document, error) {
+	if err := diag.Err(catalog.Check(i, nil)); err != nil {
+		return nil, err
+	}
+	return newDocument(name, i)
 }
 
 func newDocument(name string, i *spec.Installer) (*document, error) {

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -39,6 +40,8 @@ type created struct {
 	ID     string `json:"id"`
 	URL    string `json:"url"`
 	Bundle string `json:"bundle"`
+	// Warnings name what is likely to be a mistake, such as options without effect.
+	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
 
 // validated is the answer to an Installer that was only looked at.
@@ -47,6 +50,8 @@ type validated struct {
 	Installer string `json:"installer"` // canonical, with versions in place of patterns
 	Size      int64  `json:"size"`      // of the bundle, in bytes
 	Index     string `json:"index"`     // sha256 of the bundle's index
+	// Warnings are those of created.
+	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
 
 // postInstaller stores an Installer under an id that follows from it.
@@ -72,7 +77,7 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 	if created {
 		status = http.StatusCreated
 	}
-	return s.tellCreated(w, r, status, id)
+	return s.tellCreated(w, r, status, id, d.parsed)
 }
 
 // keep stores an Installer under an id that follows from it, unless it is there already.
@@ -144,11 +149,11 @@ func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	if _, err := s.options.Packages.Store.Put(r.Context(), installerKey(name), store.Bytes(text)); err != nil {
 		return err
 	}
-	return s.tellCreated(w, r, http.StatusOK, name)
+	return s.tellCreated(w, r, http.StatusOK, name, d.parsed)
 }
 
 // tellCreated answers with the URL of an Installer, as kURL does, or with more in JSON.
-func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int, id string) error {
+func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int, id string, i *spec.Installer) error {
 	base, err := s.baseURL(r)
 	if err != nil {
 		return err
@@ -157,7 +162,7 @@ func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int,
 	at := base + releasePath(r) + "/" + id
 	w.Header().Set("Location", base+"/installer/"+id)
 	if strings.Contains(r.Header.Get("Accept"), "application/json") {
-		writeJSON(w, status, "application/json", created{ID: id, URL: at, Bundle: base + "/bundle" + releasePath(r) + "/" + id + packageSuffix})
+		writeJSON(w, status, "application/json", created{ID: id, URL: at, Bundle: base + "/bundle" + releasePath(r) + "/" + id + packageSuffix, Warnings: i.Check()})
 		return nil
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -171,7 +176,7 @@ func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	d, err := newDocument("installer.yaml", i)
+	d, err := sentDocument("installer.yaml", i)
 	if err != nil {
 		return err
 	}
@@ -179,7 +184,7 @@ func (s *Server) validateInstaller(w http.ResponseWriter, r *http.Request) error
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, "application/json", validated{ID: d.digest[:spec.IDLength], Installer: string(plan.installer), Size: plan.Size(), Index: plan.Digest})
+	writeJSON(w, http.StatusOK, "application/json", validated{ID: d.digest[:spec.IDLength], Installer: string(plan.installer), Size: plan.Size(), Index: plan.Digest, Warnings: d.parsed.Check()})
 	return nil
 }
 
@@ -201,7 +206,7 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := newDocument("installer.yaml", i)
+	d, err := sentDocument("installer.yaml", i)
 	if err != nil {
 		return nil, err
 	}

@@ -52,7 +52,7 @@ func (p pages) Open(ctx context.Context, r *http.Request, name, version string) 
 
 // Plan implements page.Source.
 func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
-	d, err := newDocument("the Installer", i)
+	d, err := sentDocument("the Installer", i)
 	if err != nil {
 		return page.Plan{}, asProblem(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
@@ -188,6 +189,18 @@ func TestTheSameInstallerHasTheSameURL(t *testing.T) {
 	}
 }
 
+func TestOptionsWithoutEffectAreNamed(t *testing.T) {
+	s := folder(t)
+	text := installer(both + "  kurl: {licenseURL: 'https://example.com/license', installerVersion: v2024.07.02-0}\n")
+	for _, path := range []string{"/installer", "/installer/validate"} {
+		a := ask(t, "POST", s.URL+path, text, "Accept", "application/json")
+		var got struct{ Warnings []diag.Finding }
+		if err := json.Unmarshal(a.body, &got); err != nil || len(got.Warnings) != 2 || got.Warnings[0].Message != "kurl.installerVersion has no effect" || got.Warnings[1].Hint == "" {
+			t.Errorf("%s: %s %s", path, a.Status, a.body)
+		}
+	}
+}
+
 // endless repeats a line with a number in it up to half the size of the largest Installer.
 func endless(line string) string {
 	var text strings.Builder
@@ -211,6 +224,8 @@ func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
 		"unknown line":           {"POST", "/installer", installer("  base: {version: 7.x}\n"), 422, "no package base of version 7.x"},
 		"missing provider":       {"POST", "/installer", installer("  user: {version: '2.0'}\n"), 422, "requires thing"},
 		"wrong option":           {"POST", "/installer", installer("  base: {version: '1.0'}\n  user: {version: '2.0', size: big}\n"), 422, "size must be of type integer"},
+		"two pod networks":       {"POST", "/installer", installer(both + "  flannel: {version: latest}\n  weave: {version: 2.8.1}\n"), 422, "flannel and weave: a cluster has one pod network (remove one of them)"},
+		"the same, only checked": {"POST", "/installer/validate", installer(both + "  docker: {version: 20.10.17}\n  kubernetes: {version: 1.30.0}\n"), 422, "use Kubernetes 1.31 or later"},
 		"address of its own":     {"POST", "/installer", installer("  flannel: {version: '1.0', s3Override: 'http://169.254.169.254/x-1.0.tar.gz'}\n"), 422, "--allow-override"},
 		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "more than 128 KiB"},
 		"little that grows":      {"POST", "/installer", installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 60_000) + "a]\n"), 413, "more than 128 KiB"},

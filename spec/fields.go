@@ -21,6 +21,7 @@ type field struct {
 	is       fieldType
 	variable string // "" follows the rule of VariableName; unexported keeps it out of the variables
 	initial  string // value of the variable when the document does not set the field
+	on       string // value of the variable when the field is true; "" is "1"
 	off      string // value of the variable when the field is false
 }
 
@@ -35,8 +36,9 @@ type section struct {
 	fields      []field
 }
 
-// sections is the table of kURL §2.1. Variable names are written where kURL's differ from the rule. One of its slips is
-// not repeated: velero.namespace overwrites VELERO_LOCAL_BUCKET there and is VELERO_NAMESPACE here.
+// sections is the table of kURL §2.1. Variable names are written where kURL's differ from the rule. Two of its slips are not
+// repeated: velero.namespace overwrites VELERO_LOCAL_BUCKET there and is VELERO_NAMESPACE here, and weave.isEncryptionDisabled
+// is "1" there, although the add-on compares it with "0".
 func sections() []section {
 	return slices.Concat(distributionSections(), networkSections(), storageSections(), serviceSections(), hostSections())
 }
@@ -69,7 +71,7 @@ func distributionSections() []section {
 func networkSections() []section {
 	return []section{
 		{key: "weave", override: true, fields: []field{
-			{key: "isEncryptionDisabled", is: boolean, variable: "ENCRYPT_NETWORK"},
+			{key: "isEncryptionDisabled", is: boolean, variable: "ENCRYPT_NETWORK", on: "0"},
 			{key: "podCIDR", is: text, variable: "POD_CIDR"},
 			{key: "podCidrRange", is: cidrSize, variable: "POD_CIDR_RANGE"},
 			{key: "noMasqLocal", is: boolean, variable: "NO_MASQ_LOCAL", initial: "1", off: "0"},
@@ -129,7 +131,10 @@ func storageSections() []section {
 func serviceSections() []section {
 	return []section{
 		versionOnly("collectd"), versionOnly("certManager"), versionOnly("metricsServer"), versionOnly("sonobuoy"), versionOnly("goldpinger"),
-		{key: "registry", override: true, fields: []field{{key: "publishPort", is: integer}}},
+		{key: "registry", override: true, fields: []field{
+			{key: "publishPort", is: integer},
+			{key: "serviceIP", is: text, variable: "KURL_REGISTRY_IP"}, // Sealift's own; in kURL it is only a flag
+		}},
 		{key: "prometheus", override: true, fields: []field{{key: "serviceType", is: text}}},
 		{key: "fluentd", override: true, fields: []field{
 			{key: "fullEFKStack", is: boolean},
@@ -231,6 +236,7 @@ func hostSections() []section {
 			{key: "excludeBuiltinHostPreflights", is: boolean, variable: "EXCLUDE_BUILTIN_HOST_PREFLIGHTS"},
 			{key: "ipv6", is: boolean, variable: "IPV6_ONLY"},
 			{key: "caCertificates", is: text, variable: unexported}, // Sealift's own
+			{key: "nodeLabels", is: list, variable: unexported},     // Sealift's own; in kURL it is only a flag
 		}},
 		{key: "selinuxConfig", versionless: true, fields: []field{
 			{key: "chconCmds", is: commands, variable: unexported},

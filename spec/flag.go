@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -55,10 +56,12 @@ func kurlFlags() map[string]map[string][]string {
 			"additionalNoProxyAddresses": {"additional-no-proxy-addresses"}, "skipSystemPackageInstall": {"skip-system-package-install"},
 			"hostPreflightIgnore": {"host-preflight-ignore", "preflight-ignore"}, "hostPreflightEnforceWarnings": {"host-preflight-enforce-warnings"},
 			"excludeBuiltinHostPreflights": {"exclude-builtin-host-preflights", "exclude-builtin-preflights"},
+			"nodeLabels":                   {"labels"},
 			"ignoreRemoteLoadImagesPrompt": {"ignore-remote-load-images-prompt"}, "ignoreRemoteUpgradePrompt": {"ignore-remote-upgrade-prompt"},
 		},
 		"ekco":            {"enableInternalLoadBalancer": {"ekco-enable-internal-load-balancer"}},
-		"docker":          {"dockerRegistryIP": {"docker-registry-ip"}, "preserveConfig": {"preserve-docker-config"}},
+		"registry":        {"serviceIP": {"docker-registry-ip", "kurl-registry-ip"}},
+		"docker":          {"preserveConfig": {"preserve-docker-config"}},
 		"aws":             {"excludeStorageClass": {"aws-exclude-storage-class"}},
 		"velero":          {"resticTimeout": {"velero-restic-timeout"}, "serverFlags": {"velero-server-flags"}},
 		"kotsadm":         {"applicationVersionLabel": {"app-version-label"}},
@@ -73,29 +76,40 @@ func sectionOf(key string) section {
 	return s
 }
 
+// Unused are words of a command line that change nothing in an Installer, as they were given.
+type Unused struct {
+	Unknown []string // not about the Installer
+	Absent  []string // kURL's flags of add-ons that the Installer does not have; kURL ignores them, too
+}
+
 // Override returns the Installer with what words of a command line set: kURL's flags, name or name=value, and
-// key.option=value for each option of the Installer. Dashes in front of a word mean nothing. Rest are the words that are
-// not about the Installer, as they were given. Every mistake is in the error.
-func (i *Installer) Override(words ...string) (_ *Installer, rest []string, err error) {
+// key.option=value for each option of the Installer. Dashes in front of a word mean nothing. Every mistake is in the error.
+func (i *Installer) Override(words ...string) (_ *Installer, unused Unused, err error) {
 	changed := i.clone()
 	var p parser
 	for n, word := range words {
 		name, value, hasValue := strings.Cut(strings.TrimLeft(word, "-"), "=")
 		flag, ok := flagOf(name)
 		if !ok {
-			rest = append(rest, word)
+			unused.Unknown = append(unused.Unknown, word)
 			continue
 		}
-		if err := changed.override(flag, value, hasValue); err != nil {
+		switch err := changed.override(flag, value, hasValue); {
+		case errors.Is(err, errAbsent) && !strings.Contains(name, "."):
+			unused.Absent = append(unused.Absent, word)
+		case err != nil:
 			p.Errorf(diag.Pos{File: "argument " + strconv.Itoa(n+1)}, "", "%s: %v", name, err)
 		}
 	}
 	p.collisions(changed)
 	if err := p.Err(); err != nil {
-		return nil, nil, err
+		return nil, Unused{}, err
 	}
-	return changed, rest, nil
+	return changed, unused, nil
 }
+
+// errAbsent says that the Installer lacks the add-on of an option.
+var errAbsent = errors.New("the Installer has no")
 
 // flagOf finds what a word sets.
 func flagOf(name string) (Flag, bool) {
@@ -133,7 +147,7 @@ func (i *Installer) override(flag Flag, value string, hasValue bool) error {
 	at := slices.IndexFunc(i.AddOns, func(a AddOn) bool { return a.Name == AddOnName(flag.Key) })
 	switch version, isText := v.(string); {
 	case at < 0:
-		return fmt.Errorf("the Installer has no %s", flag.Key)
+		return fmt.Errorf("%w %s", errAbsent, flag.Key)
 	case flag.Option != "version":
 		i.AddOns[at].Options = over(i.AddOns[at].Options, Options{f.key: v})
 	case !isText || !addOnVersion.MatchString(version):

@@ -100,7 +100,7 @@ func TestWordsOfACommandLineSetOptions(t *testing.T) {
 		"any option of the Installer":  {[]string{"flannel.podCIDR=10.1.0.0/16"}, "FLANNEL_POD_CIDR=10.1.0.0/16", nil},
 		"one of somebody else's":       {[]string{"my-thing.size=5"}, "MY_THING_SIZE=5", nil},
 		"a version":                    {[]string{"kubernetes-version=1.36.4", "flannel.version=2"}, "FLANNEL_VERSION=2 KUBERNETES_VERSION=1.36.4", nil},
-		"what is not about Installers": {[]string{"yes", "airgap", "labels=a=b", "primary-host=10.0.0.1", "ha=0"}, "HA_CLUSTER=", []string{"yes", "labels=a=b", "primary-host=10.0.0.1"}},
+		"what is not about Installers": {[]string{"yes", "airgap", "primary-host=10.0.0.1", "ha=0"}, "HA_CLUSTER=", []string{"yes", "primary-host=10.0.0.1"}},
 		"the last one wins":            {[]string{"public-address=a", "public-address=b"}, "PUBLIC_ADDRESS=b", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestWordsOfACommandLineSetOptions(t *testing.T) {
 			for _, v := range original.Variables() {
 				before[v.Name] = v.Value
 			}
-			changed, rest, err := original.Override(row.words...)
+			changed, unused, err := original.Override(row.words...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestWordsOfACommandLineSetOptions(t *testing.T) {
 			if got := strings.Join(differ, " "); got != row.want {
 				t.Errorf("got %s, want %s", got, row.want)
 			}
-			if diff := cmp.Diff(row.rest, rest); diff != "" {
+			if diff := cmp.Diff(spec.Unused{Unknown: row.rest}, unused); diff != "" {
 				t.Errorf("rest (-want +got)\n%s", diff)
 			}
 			for _, v := range original.Variables() {
@@ -140,7 +140,7 @@ func TestWordsThatSetNothing(t *testing.T) {
 		"kubernetes-cluster-name":           `argument 1: error: kubernetes-cluster-name: needs a value, a string`,
 		"ha=perhaps":                        `argument 1: error: ha: "perhaps" is not true or false`,
 		"flannel.podCIRD=x":                 `argument 1: error: flannel.podCIRD: flannel has no option "podCIRD" (did you mean "podCIDR"?)`,
-		"velero-restic-timeout=1h":          `argument 1: error: velero-restic-timeout: the Installer has no velero`,
+		"velero.resticTimeout=1h":           `argument 1: error: velero.resticTimeout: the Installer has no velero`,
 		"thing.size=1":                      `argument 1: error: thing.size: the Installer has no thing`,
 		"kubernetes-version=../x":           `argument 1: error: kubernetes-version: bad version "../x" of kubernetes`,
 		"iptablesConfig.iptablesCmds=a":     `argument 1: error: iptablesConfig.iptablesCmds: is a list of commands, each a list of words, which a command line cannot say; use a patch`,
@@ -152,9 +152,31 @@ func TestWordsThatSetNothing(t *testing.T) {
 	}
 }
 
+// kURL's own join and upgrade commands carry flags of add-ons that an Installer does not have.
+func TestFlagsOfAbsentAddOnsAreToldNotRefused(t *testing.T) {
+	for _, word := range []string{"ekco-enable-internal-load-balancer", "aws-exclude-storage-class", "velero-restic-timeout=1h", "velero-server-flags=--a,--b",
+		"app-version-label=1.2", "docker-registry-ip=10.96.0.9", "preserve-docker-config"} {
+		original := parse(t, document(base))
+		changed, unused, err := original.Override("ha", word)
+		if err != nil {
+			t.Errorf("%s: %v", word, err)
+			continue
+		}
+		if diff := cmp.Diff(spec.Unused{Absent: []string{word}}, unused); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", word, diff)
+		}
+		if got := canonical(t, changed); strings.Contains(got, "velero") || !strings.Contains(got, "HACluster: true") {
+			t.Errorf("%s changes the Installer:\n%s", word, got)
+		}
+	}
+	if _, _, err := parse(t, document(base)).Override("velero-restic-timeout"); err == nil {
+		t.Error("a flag without its value passes, because its add-on is absent")
+	}
+}
+
 // Every flag of kURL that sets an option is about one that is there.
 func TestFlagsSetOptionsThatThereAre(t *testing.T) {
-	all := parse(t, document("  kubernetes: {version: 1}\n  ekco: {version: 1}\n  docker: {version: 1}\n  aws: {version: 1}\n  velero: {version: 1}\n  kotsadm: {version: 1}\n"))
+	all := parse(t, document("  kubernetes: {version: 1}\n  ekco: {version: 1}\n  docker: {version: 1}\n  aws: {version: 1}\n  velero: {version: 1}\n  kotsadm: {version: 1}\n  registry: {version: 1}\n"))
 	if n := len(spec.Flags()); n < 39 {
 		t.Errorf("%d flags", n)
 	}
@@ -167,8 +189,8 @@ func TestFlagsSetOptionsThatThereAre(t *testing.T) {
 		default:
 			word += "=x"
 		}
-		if _, rest, err := all.Override(word); err != nil || len(rest) > 0 {
-			t.Errorf("%s: %v, left %v", word, err, rest)
+		if _, unused, err := all.Override(word); err != nil || len(unused.Unknown)+len(unused.Absent) > 0 {
+			t.Errorf("%s: %v, left %v", word, err, unused)
 		}
 	}
 }
@@ -179,8 +201,8 @@ func FuzzOverride(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, word string) {
 		original := parse(t, document(base))
-		changed, rest, err := original.Override(word)
-		if err != nil || len(rest) > 0 {
+		changed, unused, err := original.Override(word)
+		if err != nil || len(unused.Unknown)+len(unused.Absent) > 0 {
 			return
 		}
 		text := canonical(t, changed)

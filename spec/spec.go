@@ -73,5 +73,14 @@ func (i *Installer) Check() []diag.Finding {
 			found.Warnf(a.Pos, fmt.Sprintf("did you mean %q?", near), "%s is an add-on of somebody else's", a.Key)
 		}
 	}
+	for _, o := range i.Idle() {
+		found.Warnf(o.Pos, o.Hint, "%s has no effect", o.Name)
+	}
 	return found.Findings()
+}
+
+// Listed says whether key is one that kURL lists, however it is spelled.
+func Listed(key string) bool {
+	_, listed := known(key)
+	return listed
 }

@@ -137,6 +137,9 @@ func (f field) variableValue(v any) string {
 		if !v {
 			return f.off
 		}
+		if f.on != "" {
+			return f.on
+		}
 	case int64:
 		if v == 0 {
 			return ""

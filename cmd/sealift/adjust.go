@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -8,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -16,12 +20,15 @@ import (
 type adjustment struct {
 	patches, words []string
 	flags          []string // that stand for words
+	folder         string   // kURL's install directory, "" for the default
+	notes          io.Writer
 }
 
 // Words of kURL that are about the run, not about the Installer (kURL §2.3). The last two have no effect there either.
 const (
 	wordYes   = "yes"
 	wordPatch = "installer-spec-file"
+	wordRoot  = "kurl-install-directory"
 )
 
 func idleWords() []string { return []string{"auto-upgrades-enabled", "force-reapply-addons"} }
@@ -29,12 +36,14 @@ func idleWords() []string { return []string{"auto-upgrades-enabled", "force-reap
 // add gives a command the flags. Those of kURL are not shown: there are forty, and 'sealift spec flags' lists them.
 func (j *adjustment) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
+	j.notes = cmd.ErrOrStderr()
 	flags.StringArrayVar(&j.patches, "patch", nil, "a part of an Installer that goes over that of the bundle; may be repeated")
 	_ = cmd.MarkFlagFilename("patch", "yaml", "yml")
 	for _, f := range spec.Flags() {
 		addWord(flags, &j.flags, f.Name, f.Value == "")
 	}
 	addWord(flags, &j.flags, wordPatch, false)
+	addWord(flags, &j.flags, wordRoot, false)
 	for _, name := range idleWords() {
 		addWord(flags, &j.flags, name, true)
 	}
@@ -75,6 +84,8 @@ func (j *adjustment) take(words []string) (yes bool) {
 			yes = true
 		case name == wordPatch:
 			j.patches = append(j.patches, value)
+		case name == wordRoot:
+			j.folder = value
 		case !slices.Contains(idleWords(), name):
 			j.words = append(j.words, word)
 		}
@@ -96,28 +107,42 @@ func (j *adjustment) apply(i *spec.Installer) (*spec.Installer, error) {
 	if err != nil {
 		return nil, err
 	}
-	merged, rest, err := merged.Override(j.words...)
+	merged, unused, err := merged.Override(j.words...)
 	if err != nil {
 		return nil, usageError("%v", err)
 	}
-	if len(rest) > 0 {
-		name, _, _ := strings.Cut(rest[0], "=")
+	if len(unused.Unknown) > 0 {
+		name, _, _ := strings.Cut(unused.Unknown[0], "=")
 		return nil, usageError("unknown flag %q (%s)", name, meantWord(name))
 	}
+	for _, word := range unused.Absent {
+		name, _, _ := strings.Cut(word, "=")
+		fmt.Fprintf(j.notes, "note: %s has no effect: the Installer does not have its add-on\n", name)
+	}
 	return merged, nil
+}
+
+// installRoot returns the install root: that of --root, or the folder kurl in the one that kURL's word names, as kURL has it.
+func installRoot(root, folder string) (string, error) {
+	switch {
+	case folder == "":
+		return root, nil
+	case root != installer.DefaultRoot:
+		return "", usageError("%s and --root both name the install root; leave one out", wordRoot)
+	case !filepath.IsAbs(folder):
+		return "", usageError("%s=%s is no absolute path", wordRoot, folder)
+	}
+	return filepath.Join(folder, "kurl"), nil
 }
 
 // foreignWords are kURL's flags for what is done in another way here, or not at all, with what to do instead.
 func foreignWords() map[string]string {
 	const without = "leave it out: "
 	return map[string]string{
-		"kurl-install-directory": "give the folder with --root",
-		"labels":                 "label the node when it is up: kubectl label node NAME KEY=VALUE",
-		"primary-host":           without + "nodes find one another through the cluster",
-		"secondary-host":         without + "nodes find one another through the cluster",
-		"kurl-registry-ip":       without + "images come from the bundle",
-		"ekco-address":           without + "storage is not moved by an install",
-		"ekco-auth-token":        without + "storage is not moved by an install",
+		"primary-host":    without + "nodes find one another through the cluster",
+		"secondary-host":  without + "nodes find one another through the cluster",
+		"ekco-address":    without + "storage is not moved by an install",
+		"ekco-auth-token": without + "storage is not moved by an install",
 
 		"storage-migration-ready-timeout": without + "storage is not moved by an install",
 		"dismiss-host-packages-preflight": without + "the packages of the host are looked at before anything is changed",
@@ -130,12 +155,12 @@ func meantWord(name string) string {
 	if hint, ok := foreignWords()[name]; ok {
 		return hint
 	}
-	words := []string{wordYes, wordPatch}
+	words := []string{wordYes, wordPatch, wordRoot}
 	for _, f := range spec.Flags() {
 		words = append(words, f.Name)
 	}
 	if near := diag.Nearest(name, words); near != "" {
 		return `did you mean "` + near + `"?`
 	}
-	return "'sealift spec flags' lists what sets an option; besides there are " + wordYes + " and " + wordPatch
+	return "'sealift spec flags' lists what sets an option; besides there are " + wordYes + ", " + wordPatch + " and " + wordRoot
 }

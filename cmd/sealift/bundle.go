@@ -75,6 +75,9 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := a.checkTogether(o.file, installer); err != nil {
+		return err
+	}
 	packages, err := store.Open(o.store)
 	if err != nil {
 		return err

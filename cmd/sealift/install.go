@@ -60,6 +60,9 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 				return err
 			}
 			o.yes = o.changes.take(append(words, trusted...)) || o.yes
+			if o.root, err = installRoot(o.root, o.changes.folder); err != nil {
+				return err
+			}
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.install(cmd.Context(), o))
 		},

@@ -32,6 +32,7 @@ type joinOptions struct {
 	words    []string // that go over the cluster's Installer, for this host
 	flags    []string // flags that stand for words
 	root     string
+	folder   string // kURL's install directory
 	plan     bool
 	yes      bool
 	verbose  bool
@@ -52,8 +53,8 @@ The token, and for a control plane the key of the certificates behind it, are re
 SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flags do not.
 
 kURL's flags for joining mean what they mean there: kubernetes-master-address, kubeadm-token, kubeadm-token-ca-hash,
-cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host, secondary-host, airgap, yes, and those
-about one host, such as private-address and host-preflight-ignore. They are written as kURL has them, or as flags.
+cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host, secondary-host, kurl-install-directory,
+airgap, yes, and those about one host, such as private-address, labels and host-preflight-ignore. They are written as kURL has them, or as flags.
 
 Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
 		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
@@ -64,6 +65,10 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
 			if err := o.take(append(o.flags, words...)); err != nil {
+				return err
+			}
+			var err error
+			if o.root, err = installRoot(o.root, o.folder); err != nil {
 				return err
 			}
 			trusted, err := trustedWord(cmd)

@@ -30,6 +30,9 @@ func TestJoinTakesTheWordsThatKURLPrints(t *testing.T) {
 		"what is about this host": {"private-address=10.0.0.4 host-preflight-ignore", func(o joinOptions) bool {
 			return slices.Equal(o.words, []string{"private-address=10.0.0.4", "host-preflight-ignore"})
 		}},
+		"labels":                    {"labels=a=b,c=d", func(o joinOptions) bool { return slices.Equal(o.words, []string{"labels=a=b,c=d"}) }},
+		"the install directory":     {"kurl-install-directory=/data", func(o joinOptions) bool { return o.folder == "/data" && o.words == nil }},
+		"the registry's address":    {"docker-registry-ip=10.96.0.9", func(o joinOptions) bool { return o.words == nil }},
 		"a load balancer":           {"load-balancer-address=10.0.0.9", func(o joinOptions) bool { return o.endpoint == "10.0.0.9" }},
 		"what has no effect either": {"force-reapply-addons ignore-remote-upgrade-prompt", func(o joinOptions) bool { return o.words == nil }},
 	} {
@@ -64,14 +67,13 @@ func TestJoinTakesTheSameWordsAsFlags(t *testing.T) {
 
 func TestJoinRefusesOtherWordsWithAHint(t *testing.T) {
 	for words, hint := range map[string]string{
-		"labels=a=b":                 "kubectl label node",
-		"ekco-address=10.0.0.1":      "storage is not moved",
-		"docker-registry-ip=10.96.1": "images come from the control plane",
-		"kubernetes-cluster-name=x":  "the cluster has it from its first node",
-		"ha":                         "the cluster has it from its first node",
-		"contol-plane":               `did you mean "control-plane"?`,
-		"cert-key=":                  "needs a value",
-		"kubeadm-token":              "needs a value",
+		"ekco-address=10.0.0.1":     "storage is not moved",
+		"kurl-install-directory=":   "needs a value",
+		"kubernetes-cluster-name=x": "the cluster has it from its first node",
+		"ha":                        "the cluster has it from its first node",
+		"contol-plane":              `did you mean "control-plane"?`,
+		"cert-key=":                 "needs a value",
+		"kubeadm-token":             "needs a value",
 	} {
 		t.Run(words, func(t *testing.T) {
 			var o joinOptions

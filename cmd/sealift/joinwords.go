@@ -51,6 +51,9 @@ func (o *joinOptions) joinWords() (values map[string]func(string), switches map[
 		"load-balancer-address":     func(v string) { o.endpoint = v },
 		"primary-host":              func(v string) { o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, v) },
 		"secondary-host":            func(v string) { o.checks.Node.SecondaryHosts = append(o.checks.Node.SecondaryHosts, v) },
+		wordRoot:                    func(v string) { o.folder = v },
+		// kURL prints it for hosts that join; here they have it from the cluster
+		"docker-registry-ip": func(string) {},
 	}
 	switches = map[string]func(){
 		"control-plane": func() { o.primary = true },
@@ -82,7 +85,7 @@ func (o *joinOptions) addWords(flags *pflag.FlagSet) {
 // hostWords set options of the Installer that each host may have in its own way.
 func hostWords() []string {
 	return []string{
-		"private-address", "public-address", "additional-no-proxy-addresses", "skip-system-package-install",
+		"private-address", "public-address", "labels", "additional-no-proxy-addresses", "skip-system-package-install",
 		"host-preflight-ignore", "preflight-ignore", "host-preflight-enforce-warnings",
 		"exclude-builtin-host-preflights", "exclude-builtin-preflights",
 		"preserve-firewalld-config", "preserve-iptables-config", "preserve-selinux-config",
@@ -91,9 +94,6 @@ func hostWords() []string {
 
 // hint says what to do instead of a word that a join does not take.
 func (o *joinOptions) hint(name string) string {
-	if name == "docker-registry-ip" {
-		return "leave it out: images come from the control plane"
-	}
 	if hint, ok := foreignWords()[name]; ok {
 		return hint
 	}

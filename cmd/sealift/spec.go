@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/spec"
 )
@@ -62,7 +63,8 @@ func (a *app) specValidateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate FILE [NAME=VALUE...]",
 		Short: "Name every mistake in an Installer",
-		Long: `Name every mistake in an Installer as file:line:col, all of them in one go. When there is none, say what it installs.
+		Long: `Name every mistake in an Installer as file:line:col, all of them in one go: keys and values, add-ons and versions that do
+not work together, and, as warnings, options that have no effect. When there is no mistake, say what it installs.
 
 With --patch and with NAME=VALUE it is the Installer as an install with the same would have it.`,
 		Example: "  sealift spec validate installer.yaml\n  sealift spec validate installer.yaml --patch site.yaml",
@@ -72,8 +74,8 @@ With --patch and with NAME=VALUE it is the Installer as an install with the same
 			if err != nil {
 				return err
 			}
-			for _, finding := range installer.Check() {
-				fmt.Fprintln(a.errOut, finding.Error())
+			if err := a.checkTogether(args[0], installer); err != nil {
+				return err
 			}
 			id, err := installer.ID()
 			if err != nil {
@@ -92,6 +94,21 @@ With --patch and with NAME=VALUE it is the Installer as an install with the same
 	}
 	changes.add(cmd)
 	return cmd
+}
+
+// checkTogether prints what is suspicious in an Installer, and which of its add-ons do not work together. The latter is an error.
+func (a *app) checkTogether(name string, i *spec.Installer) error {
+	var findings diag.List
+	findings.Add(i.Check()...)
+	findings.Add(catalog.Check(i, nil)...)
+	for _, finding := range findings.Findings() {
+		fmt.Fprintln(a.errOut, finding.Error())
+	}
+	var mistakes diag.Errors
+	if errors.As(findings.Err(), &mistakes) {
+		return fmt.Errorf("%s cannot work: %s", name, counted(len(mistakes), "error"))
+	}
+	return nil
 }
 
 func (a *app) specShowCommand() *cobra.Command {

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -95,6 +96,9 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	}
 	if len(metas) == 0 {
 		return nil, &UnknownError{Message: "the Installer names no add-ons"}
+	}
+	if err := diag.Err(catalog.Check(r.Installer, metas)); err != nil {
+		return nil, err
 	}
 	if _, err := catalog.Order(metas); err != nil {
 		return nil, &UnknownError{Message: err.Error()}

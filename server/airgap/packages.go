@@ -106,9 +106,6 @@ var (
 	versionStart = regexp.MustCompile(`^v?[0-9]`)
 )
 
-// latest is the version that stands for the newest of all.
-const latest = "latest"
-
 // Resolve gives the add-ons with versions in place of patterns, latest and 1.36.x, as the packages of the store have them. All
 // that none is found for is in one error.
 func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn, error) {
@@ -116,7 +113,7 @@ func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddO
 	var errs []error
 	for n, a := range resolved {
 		line := pattern.FindStringSubmatch(a.Version)
-		if a.Version != latest && line == nil {
+		if a.Version != catalog.Latest && line == nil {
 			continue
 		}
 		have, err := s.versions(ctx, a.Name)

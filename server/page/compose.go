@@ -25,6 +25,7 @@ type result struct {
 	YAML     string
 	Size     int64 // of the bundle
 	Resolved []string
+	Warnings []string // options without effect, and names that are nearly those of kURL
 	// ID, Script and Bundle are there once the Installer is stored.
 	ID, Script, Bundle string
 }
@@ -143,6 +144,9 @@ func (s *Site) preview(r *http.Request, c *composed) *spec.Installer {
 		return nil
 	}
 	c.Result.Size = plan.Size
+	for _, f := range i.Check() {
+		c.Result.Warnings = append(c.Result.Warnings, f.Message+" ("+f.Hint+")")
+	}
 	asked := map[string]string{}
 	for _, a := range i.AddOns {
 		asked[a.Name] = a.Version

@@ -1,0 +1,138 @@
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+// Check returns the reasons why the add-ons of an Installer cannot work together. Versions may be patterns: then Check reports
+// only what is wrong with every version that the pattern could stand for. Metas are what the add-ons say of themselves;
+// without them Check knows the capabilities of kURL's add-ons alone.
+func Check(i *spec.Installer, metas []Meta) []diag.Finding {
+	c := checker{installer: i, metas: metas}
+	for _, r := range rules() {
+		c.rule(r)
+	}
+	for _, capability := range slices.Sorted(maps.Keys(onlyOne())) {
+		c.onlyOne(capability)
+	}
+	for _, n := range needs() {
+		c.need(n)
+	}
+	return c.Findings()
+}
+
+type checker struct {
+	diag.List
+	installer *spec.Installer
+	metas     []Meta
+}
+
+// entry is what the Installer has under one key.
+type entry struct {
+	version string // empty for a section
+	options spec.Options
+	pos     diag.Pos
+}
+
+func (c *checker) entry(key string) (entry, bool) {
+	for _, a := range c.installer.AddOns {
+		if a.Key == key {
+			return entry{a.Version, a.Options, a.Pos}, true
+		}
+	}
+	for _, s := range c.installer.Sections {
+		if s.Key == key {
+			return entry{options: s.Options, pos: s.Pos}, true
+		}
+	}
+	return entry{}, false
+}
+
+func (c *checker) rule(r rule) {
+	about, there := c.entry(r.key)
+	if !there || !r.versions.hold(about.version) {
+		return
+	}
+	subject := r.key + ".version " + about.version
+	if r.option != "" {
+		value, set := about.options[r.option]
+		if !set || value == false || value == "" || slices.Contains(r.allowed, fmt.Sprint(value)) {
+			return
+		}
+		subject = fmt.Sprintf("%s.%s %v", r.key, r.option, value)
+	}
+	if r.with != "" {
+		other, there := c.entry(r.with)
+		if !there || !r.inWith.hold(other.version) {
+			return
+		}
+		subject += fmt.Sprintf(" does not go with %s.version %s", r.with, other.version)
+	}
+	c.Errorf(about.pos, r.fix, "%s: %s", subject, r.why)
+}
+
+func (c *checker) onlyOne(capability string) {
+	var first string
+	for _, a := range c.installer.AddOns {
+		switch {
+		case !slices.Contains(c.provides(a.Name), capability):
+		case first == "":
+			first = a.Key
+		default:
+			c.Errorf(a.Pos, "remove one of them", "%s and %s: a cluster has one %s", first, a.Key, onlyOne()[capability])
+		}
+	}
+}
+
+func (c *checker) need(n need) {
+	about, there := c.entry(n.key)
+	if !there || about.options[n.unless] == true {
+		return
+	}
+	for _, a := range c.installer.AddOns {
+		if slices.Contains(c.provides(a.Name), n.capability) || c.metas == nil && !spec.Listed(a.Key) {
+			return
+		}
+	}
+	c.Errorf(about.pos, n.fix, "%s.version %s: %s", n.key, about.version, n.why)
+}
+
+func (c *checker) provides(name string) []string {
+	for _, m := range c.metas {
+		if m.Name == name && m.Declared {
+			return m.Provides
+		}
+	}
+	return kurlProvides(name)
+}
+
+// hold says whether the versions are sure to have v. A word such as nightly is no version that could be compared.
+func (s versions) hold(v string) bool {
+	if s == (versions{}) {
+		return true
+	}
+	oldest, newest := v, v
+	switch line, isLine := strings.CutSuffix(v, ".x"); {
+	case v == Latest:
+		oldest, newest = newestOfAll, newestOfAll
+	case isLine:
+		oldest, newest = line, line+"."+newestOfAll
+	}
+	oldest, newest = strings.TrimPrefix(oldest, "v"), strings.TrimPrefix(newest, "v")
+	if oldest == "" || !isDigit(rune(oldest[0])) {
+		return false
+	}
+	return (s.from == "" || CompareVersions(oldest, s.from) >= 0) && (s.below == "" || CompareVersions(newest, s.below) < 0)
+}
+
+// Latest is the version that stands for the newest that a store has.
+const Latest = "latest"
+
+// newestOfAll is a part of a version that is above every other.
+const newestOfAll = "999999999"

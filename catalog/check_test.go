@@ -1,0 +1,127 @@
+package catalog
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+func installerOf(t *testing.T, addOns string) *spec.Installer {
+	t.Helper()
+	i, err := spec.Parse("i", strings.NewReader("apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nspec:\n"+addOns))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// sound is an Installer in which nothing is wrong; a row changes one thing.
+const sound = "  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n  flannel: {version: 0.28.7}\n"
+
+func TestRulesRefuseWithFieldReasonAndWayOut(t *testing.T) {
+	without := func(key string) string {
+		var kept []string
+		for line := range strings.Lines(sound) {
+			if !strings.HasPrefix(line, "  "+key+":") {
+				kept = append(kept, line)
+			}
+		}
+		return strings.Join(kept, "")
+	}
+	for name, row := range map[string]struct {
+		spec string
+		want []string // the beginnings of the messages
+	}{
+		"nothing wrong":           {sound, nil},
+		"Kubernetes too old":      {without("kubernetes") + "  kubernetes: {version: 1.30.14}\n", []string{"kubernetes.version 1.30.14: "}},
+		"a whole line too old":    {without("kubernetes") + "  kubernetes: {version: 1.30.x}\n", []string{"kubernetes.version 1.30.x: "}},
+		"the oldest that works":   {without("kubernetes") + "  kubernetes: {version: 1.31.0}\n", nil},
+		"a line that works":       {without("kubernetes") + "  kubernetes: {version: 1.31.x}\n", nil},
+		"with a v":                {without("kubernetes") + "  kubernetes: {version: v1.30.1}\n", []string{"kubernetes.version v1.30.1: "}},
+		"the newest":              {"  kubernetes: {version: latest}\n  containerd: {version: latest}\n  flannel: {version: latest}\n  rook: {version: latest}\n", nil},
+		"two runtimes":            {sound + "  docker: {version: 20.10.17}\n", []string{"docker.version 20.10.17 does not go with kubernetes.version 1.36.3: ", "containerd and docker: a cluster has one container runtime"}},
+		"two pod networks":        {sound + "  weave: {version: 2.8.1}\n", []string{"flannel and weave: a cluster has one pod network"}},
+		"three pod networks":      {sound + "  weave: {version: 2.8.1}\n  antrea: {version: 1.4.0}\n", []string{"flannel and weave: ", "flannel and antrea: "}},
+		"an old containerd":       {without("containerd") + "  containerd: {version: 1.5.11}\n", []string{"containerd.version 1.5.11 does not go with kubernetes.version 1.36.3: "}},
+		"old containerd, a line":  {without("containerd") + "  containerd: {version: 1.5.x}\n", []string{"containerd.version 1.5.x "}},
+		"weave and containerd":    {"  kubernetes: {version: 1.31.x}\n  weave: {version: latest}\n  containerd: {version: 1.6.4}\n", []string{"containerd.version 1.6.4 does not go with weave.version latest: "}},
+		"an old Rook":             {sound + "  rook: {version: 1.0.4-14.2.21}\n", []string{"rook.version 1.0.4-14.2.21 does not go with kubernetes.version 1.36.3: "}},
+		"the oldest Rook":         {sound + "  rook: {version: 1.9.12}\n", nil},
+		"an old Longhorn":         {sound + "  longhorn: {version: 1.3.x}\n", []string{"longhorn.version 1.3.x "}},
+		"an old OpenEBS":          {sound + "  openebs: {version: 1.12.0}\n", []string{"openebs.version 1.12.0 "}},
+		"cStor":                   {sound + "  openebs: {version: 4.5.1, isCstorEnabled: true}\n", []string{"openebs.isCstorEnabled true: "}},
+		"cStor that is off":       {sound + "  openebs: {version: 4.5.1, isCstorEnabled: false}\n", nil},
+		"an old Prometheus":       {sound + "  prometheus: {version: 0.59.0-40.0.2}\n", []string{"prometheus.version 0.59.0-40.0.2 "}},
+		"a Prometheus":            {sound + "  prometheus: {version: 0.60.1-41.7.3, serviceType: NodePort}\n", nil},
+		"a type of Service":       {sound + "  prometheus: {version: 0.60.1-41.7.3, serviceType: LoadBalancer}\n", []string{"prometheus.serviceType LoadBalancer: "}},
+		"an old EKCO":             {sound + "  rook: {version: 1.19.7}\n  ekco: {version: 0.22.0}\n", []string{"ekco.version 0.22.0 does not go with rook.version 1.19.7: "}},
+		"an old Velero":           {sound + "  velero: {version: 1.6.2}\n", []string{"velero.version 1.6.2 "}},
+		"an old Contour":          {sound + "  contour: {version: 1.7.0}\n", []string{"contour.version 1.7.0 "}},
+		"an old Calico":           {without("flannel") + "  calico: {version: 3.9.1}\n", []string{"calico.version 3.9.1 "}},
+		"two distributions":       {sound + "  k3s: {version: v1.23.3+k3s1}\n", []string{"k3s.version v1.23.3+k3s1 does not go with kubernetes.version 1.36.3: "}},
+		"IPv6":                    {sound + "  kurl: {ipv6: true}\n", []string{"kurl.ipv6 true: "}},
+		"no object store":         {sound + "  kotsadm: {version: 1.117.3}\n", []string{"kotsadm.version 1.117.3: "}},
+		"an object store":         {sound + "  kotsadm: {version: latest}\n  minio: {version: latest}\n", nil},
+		"Rook's object store":     {sound + "  kotsadm: {version: latest}\n  rook: {version: 1.19.x}\n", nil},
+		"none is needed":          {sound + "  kotsadm: {version: latest, disableS3: true}\n", nil},
+		"perhaps somebody else's": {sound + "  kotsadm: {version: latest}\n  garage: {version: 1.0.0}\n", nil},
+		"words for versions":      {sound + "  kotsadm: {version: nightly, disableS3: true}\n  rook: {version: alpha}\n", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := Check(installerOf(t, row.spec), nil)
+			if len(got) != len(row.want) {
+				t.Fatalf("got %v, want %v", got, row.want)
+			}
+			for n, f := range got {
+				if !strings.HasPrefix(f.Message, row.want[n]) || f.Severity != diag.Error || f.Hint == "" || f.Pos.Line < 4 {
+					t.Errorf("got %v, want %s", f, row.want[n])
+				}
+			}
+		})
+	}
+}
+
+// Where the packages are there, add-ons count by what they declare.
+func TestRulesCountWhatAddOnsDeclare(t *testing.T) {
+	i := installerOf(t, sound+"  kotsadm: {version: 1.117.3}\n  garage: {version: 1.0.0}\n  cilium: {version: 1.18.0}\n")
+	metas := []Meta{{Name: "flannel", Declared: true, Provides: []string{PodNetwork}}, {Name: "cilium", Declared: true, Provides: []string{PodNetwork}}, {Name: "garage"}}
+	switch got := Check(i, metas); {
+	case len(got) != 2, got[1].Message != "flannel and cilium: a cluster has one pod network", !strings.HasPrefix(got[0].Error(), "i:7:3: error: kotsadm.version 1.117.3: "):
+		t.Errorf("got %v", got)
+	}
+	metas[2] = Meta{Name: "garage", Declared: true, Provides: []string{ObjectStore}}
+	if got := Check(i, metas); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+	metas[0] = Meta{Name: "flannel", Declared: true} // no longer a pod network, whatever its name
+	if got := Check(i, metas); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+}
+
+// A rule that names what the Installer's table does not have would never hold.
+func TestRulesNameKeysAndOptionsThatThereAre(t *testing.T) {
+	values := installerOf(t, sound).Values()
+	there := func(key, option string) {
+		if _, listed := values[key]; !listed {
+			t.Errorf("no key %s", key)
+		}
+		if _, listed := values[key][option]; option != "" && !listed {
+			t.Errorf("no option %s.%s", key, option)
+		}
+	}
+	for _, r := range rules() {
+		there(r.key, r.option)
+		if r.with != "" {
+			there(r.with, "")
+		}
+		if r.why == "" || r.fix == "" {
+			t.Errorf("%s: no reason or no way out", r.key)
+		}
+	}
+	for _, n := range needs() {
+		there(n.key, n.unless)
+	}
+}

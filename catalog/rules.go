@@ -1,0 +1,82 @@
+package catalog
+
+// rule is one reason why an Installer cannot work. It holds when every condition that it names holds.
+type rule struct {
+	key string // of the spec: the rule is about this add-on, or about this section
+	versions
+	option string // the rule holds only where this option is set
+	// allowed are the values that the option may have; empty means that it may not be set.
+	allowed []string
+
+	with     string // the rule holds only beside this add-on
+	inWith   versions
+	why, fix string
+}
+
+// versions are those from one version, up to and without another; an empty bound leaves that side open.
+type versions struct{ from, below string }
+
+// rules are what kURL's API and its linter refuse, and what Sealift itself cannot do. Bounds of Kubernetes that lie below its
+// own minimum stay here, because an Installer gets all of its mistakes at once.
+func rules() []rule {
+	removed := func(key, below, kubernetes, fix string) rule {
+		return rule{key: key, versions: versions{below: below}, with: "kubernetes", inWith: versions{from: kubernetes},
+			why: "it uses APIs that Kubernetes " + kubernetes + " removed", fix: fix}
+	}
+	return []rule{
+		{key: "kubernetes", versions: versions{below: "1.31"},
+			why: "Sealift configures kubeadm with v1beta4, which kubeadm reads from 1.31 on", fix: "use Kubernetes 1.31 or later"},
+		{key: "kurl", option: "ipv6",
+			why: "Sealift makes clusters with IPv4", fix: "leave out kurl.ipv6"},
+
+		{key: "rke2", with: "kubernetes",
+			why: "a cluster has one distribution of Kubernetes", fix: "remove rke2"},
+		{key: "k3s", with: "kubernetes",
+			why: "a cluster has one distribution of Kubernetes", fix: "remove k3s"},
+
+		{key: "docker", with: "kubernetes", inWith: versions{from: "1.24"},
+			why: "Kubernetes does not run on Docker from 1.24 on", fix: "use containerd instead"},
+		{key: "containerd", versions: versions{below: "1.6"}, with: "kubernetes", inWith: versions{from: "1.26"},
+			why: "Kubernetes 1.26 and later need the first version of the CRI, which containerd has from 1.6 on", fix: "use containerd 1.6 or later"},
+		{key: "containerd", versions: versions{from: "1.6", below: "1.6.5"}, with: "weave",
+			why: "these releases do not work with Weave", fix: "use containerd 1.6.5 or later"},
+
+		removed("calico", "3.9.2", "1.22", "use another pod network, such as flannel"),
+		removed("contour", "1.7.1", "1.22", "use Contour 1.7.1 or later"),
+		removed("longhorn", "1.4", "1.25", "use Longhorn 1.4 or later, or OpenEBS"),
+		removed("openebs", "2.12.9", "1.22", "use OpenEBS 2.12.9 or later"),
+		removed("prometheus", "0.60", "1.25", "use Prometheus 0.60 or later"),
+		removed("rook", "1.9.11", "1.25", "use Rook 1.9.11 or later"),
+		removed("velero", "1.6.3", "1.22", "use Velero 1.6.3 or later"),
+
+		{key: "openebs", versions: versions{from: "2.12.9"}, option: "isCstorEnabled",
+			why: "the add-on has no cStor from 2.12.9 on", fix: "leave it out, and use isLocalPVEnabled"},
+		{key: "prometheus", option: "serviceType", allowed: []string{"ClusterIP", "NodePort"},
+			why: "the add-on knows ClusterIP and NodePort", fix: "write one of them, or leave it out"},
+		{key: "prometheus", versions: versions{below: "0.48.1"}, option: "serviceType",
+			why: "the add-on has it from 0.48.1 on", fix: "use Prometheus 0.48.1 or later"},
+
+		{key: "ekco", versions: versions{below: "0.23"}, with: "rook", inWith: versions{from: "1.9"},
+			why: "it cannot manage Rook 1.9 and later", fix: "use EKCO 0.23 or later"},
+		{key: "ekco", versions: versions{below: "0.22"}, with: "rook", inWith: versions{from: "1.8", below: "1.9"},
+			why: "it cannot manage Rook 1.8", fix: "use EKCO 0.22 or later"},
+	}
+}
+
+// onlyOne are the capabilities that a cluster can have only once, with how people call them.
+func onlyOne() map[string]string {
+	return map[string]string{ContainerRuntime: "container runtime", PodNetwork: "pod network"}
+}
+
+// need is a capability that an add-on of kURL cannot do without.
+type need struct {
+	key        string
+	capability string
+	unless     string // with this option the add-on does without
+	why, fix   string
+}
+
+func needs() []need {
+	return []need{{key: "kotsadm", capability: ObjectStore, unless: "disableS3",
+		why: "it keeps its data in an object store, and no add-on here has one", fix: "add minio or rook, or set kotsadm.disableS3"}}
+}

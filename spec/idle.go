@@ -1,0 +1,88 @@
+package spec
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/diag"
+)
+
+// IdleOption is an option that the Installer sets and that changes nothing.
+type IdleOption struct {
+	Name string   `json:"name"` // such as kurl.licenseURL
+	Hint string   `json:"hint"` // what to do instead
+	Pos  diag.Pos `json:"-"`    // of the key
+}
+
+// idleOptions are the options of kURL's Installer that change nothing in Sealift, or nothing in the add-on, with what to do
+// instead. A test compares them with what Sealift and kURL's hooks read.
+func idleOptions() map[string]string {
+	const (
+		token     = "make tokens with 'sealift token create'"
+		joining   = "it is for hosts that join; 'sealift token create' prints their command"
+		noDocker  = "Sealift installs no Docker; leave it out"
+		noPrompts = "nothing asks here; leave it out"
+	)
+	return map[string]string{
+		"kubernetes.cisCompliance":                "set by hand what your benchmark asks for",
+		"kubernetes.bootstrapToken":               token,
+		"kubernetes.bootstrapTokenTTL":            "make tokens with 'sealift token create --ttl'",
+		"kubernetes.certKey":                      joining,
+		"kubernetes.controlPlane":                 joining,
+		"kubernetes.kubeadmToken":                 joining,
+		"kubernetes.kubeadmTokenCAHash":           joining,
+		"kubernetes.masterAddress":                joining,
+		"kubernetes.loadBalancerUseFirstPrimary":  "every node has a balancer of its own",
+		"kubernetes.upgradeIgnorePreflightErrors": "leave it out",
+		"docker.bypassStorageDriverWarning":       noDocker,
+		"docker.daemonConfig":                     noDocker,
+		"docker.dockerRegistryIP":                 "set registry.serviceIP",
+		"docker.hardFailOnLoopback":               noDocker,
+		"docker.noCEOnEE":                         noDocker,
+		"docker.preserveConfig":                   noDocker,
+		"ekco.autoUpgradeSchedule":                "leave it out: the add-on does not read it either",
+		"ekco.enableInternalLoadBalancer":         "every node has a balancer of its own",
+		"ekco.podImageOverrides":                  "no bundle has these images; name them in the Manifest of an add-on",
+		"kotsadm.applicationSlug":                 "no bundle has the application; upload its airgap package in the admin console",
+		"openebs.cstorStorageClassName":           "the add-on has no cStor from 2.12.9 on",
+		"kurl.ignoreRemoteLoadImagesPrompt":       noPrompts,
+		"kurl.ignoreRemoteUpgradePrompt":          noPrompts,
+		"kurl.installerVersion":                   "leave it out",
+		"kurl.licenseURL":                         "show the license where the bundle is handed over",
+		"firewalldConfig.firewalld":               "use disableFirewalld, or switch it on before the install",
+		"selinuxConfig.type":                      "set SELINUXTYPE in /etc/selinux/config",
+		"helm.helmfileSpec":                       "make an add-on of the charts",
+		"helm.additionalImages":                   "name the images in the Manifest of an add-on",
+	}
+}
+
+// Idle returns the options that the Installer sets and that change nothing, in the order of their names.
+func (i *Installer) Idle() []IdleOption {
+	var idle []IdleOption
+	look := func(key string, options Options, pos diag.Pos) {
+		for option, value := range options {
+			name := key + "." + option
+			if hint, listed := idleOptions()[name]; listed && isSet(value) {
+				idle = append(idle, IdleOption{name, hint, pos})
+			}
+		}
+	}
+	for _, a := range i.AddOns {
+		look(a.Key, a.Options, a.Pos)
+	}
+	for _, s := range i.Sections {
+		look(s.Key, s.Options, s.Pos)
+	}
+	slices.SortFunc(idle, func(a, b IdleOption) int { return strings.Compare(a.Name, b.Name) })
+	return idle
+}
+
+// isSet says whether a value asks for something. An option that is off, empty or zero does not.
+func isSet(value any) bool {
+	switch v := value.(type) {
+	case []any:
+		return len(v) > 0
+	default:
+		return v != nil && v != false && v != "" && v != int64(0)
+	}
+}
