@@ -9,10 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/sealift/sealift/regularfile"
 )
 
 // File is a file that is being written. Commit or Discard must follow.
@@ -62,6 +61,9 @@ func (f *File) Commit(path string, mode os.FileMode) error {
 
 // Place is Commit for what is checked whenever it is read: after a loss of power the file may be there with other content.
 func (f *File) Place(path string, mode os.FileMode) error {
+	if err := checkReplaceable(path); err != nil {
+		return err
+	}
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}
@@ -70,6 +72,17 @@ func (f *File) Place(path string, mode os.FileMode) error {
 		return err
 	}
 	return f.Close()
+}
+
+// ErrNotRegular says that a path has a device, a pipe or a folder, which no file takes the place of.
+var ErrNotRegular = errors.New("is not a regular file, and is not replaced; name another")
+
+// checkReplaceable refuses what is not a regular file, such as /dev/null, also behind a symbolic link.
+func checkReplaceable(path string) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("%s %w", path, ErrNotRegular)
+	}
+	return nil
 }
 
 // Discard drops the file; after Commit it does nothing.
@@ -101,7 +114,10 @@ func Replace(path string, data []byte) error {
 
 // Fill writes a file with what fill writes. When fill fails, what was at path stays.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
-	f, err := Create(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err := checkReplaceable(path); err != nil { // before anything is written beside it
+		return err
+	}
+	f, err := Create(filepath.Dir(path), temporaryFor(path))
 	if err != nil {
 		return err
 	}
@@ -112,25 +128,102 @@ func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
 	return f.Commit(path, mode)
 }
 
-// Sweep removes the temporary files in dir that match pattern, a pattern of Create, and that nobody is writing.
+func temporaryFor(path string) string { return "." + filepath.Base(path) + ".*" }
+
+// FillLarge is Fill for large files: it first removes what killed processes left of them.
+func FillLarge(path string, mode os.FileMode, fill func(*os.File) error) error {
+	if err := Sweep(filepath.Dir(path), temporaryFor(path)); err != nil {
+		return err
+	}
+	return Fill(path, mode, fill)
+}
+
+// Folder is a temporary folder of a process.
+type Folder struct {
+	Path string
+	lock *os.File
+}
+
+// MkdirTemp makes a folder in dir under a name made from pattern, as Create does. Remove must follow.
+func MkdirTemp(dir, pattern string) (*Folder, error) {
+	for range attempts {
+		path, err := os.MkdirTemp(dir, pattern)
+		if err != nil {
+			return nil, err
+		}
+		lock, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // another process took it for abandoned
+		}
+		if err != nil {
+			return nil, errors.Join(err, os.Remove(path))
+		}
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), lock.Close(), os.Remove(path))
+		}
+		if stillThere(lock) {
+			return &Folder{path, lock}, nil
+		}
+		_ = lock.Close()
+	}
+	return nil, fmt.Errorf("create a temporary folder in %s: another process keeps removing it", dir)
+}
+
+// Remove removes the folder with all that is in it.
+func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.lock.Close()) }
+
+// Sweep removes the temporary files and folders in dir that Create and MkdirTemp made from pattern, and that no process is
+// writing. Files of other names stay, and so does what is neither a file nor a folder.
 func Sweep(dir, pattern string) error {
-	found, err := fs.Glob(os.DirFS(dir), pattern)
+	before, after, ok := cutLast(pattern, "*")
+	if !ok {
+		return fmt.Errorf("sweep %s: pattern %q has no *", dir, pattern)
+	}
+	return sweep(dir, func(name string) bool {
+		middle, isOurs := strings.CutPrefix(name, before)
+		middle, isOurs2 := strings.CutSuffix(middle, after)
+		return isOurs && isOurs2 && isNumber(middle)
+	})
+}
+
+// SweepAll removes what Fill, Write and their like left in dir, whatever files they wrote.
+func SweepAll(dir string) error {
+	return sweep(dir, func(name string) bool {
+		before, number, ok := cutLast(name, ".")
+		return ok && len(before) > 1 && strings.HasPrefix(before, ".") && isNumber(number)
+	})
+}
+
+func sweep(dir string, isOurs func(name string) bool) error {
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
-	for _, name := range found {
-		if err := removeAbandoned(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+	for _, e := range entries {
+		if !isOurs(e.Name()) || !e.Type().IsRegular() && !e.IsDir() {
+			continue
+		}
+		err := removeAbandoned(filepath.Join(dir, e.Name()))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) { // another user's, in a shared folder
 			return fmt.Errorf("remove what an interrupted run left: %w", err)
 		}
 	}
 	return nil
 }
 
-func removeAbandoned(path string) error {
-	f, err := regularfile.Open(path)
-	if errors.Is(err, regularfile.ErrNot) {
-		return nil // Create made no such thing
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
 	}
+	return s, "", false
+}
+
+// isNumber tells what os.CreateTemp and os.MkdirTemp put in the place of the *.
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func removeAbandoned(path string) error {
+	// Opening a pipe that took the place of a file would wait for its writer.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
@@ -142,7 +235,7 @@ func removeAbandoned(path string) error {
 	if err != nil {
 		return err
 	}
-	return os.Remove(path)
+	return os.RemoveAll(path)
 }
 
 // SyncDir makes the names in a directory survive a loss of power: of files made, renamed or removed there.

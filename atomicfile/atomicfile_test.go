@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -171,4 +172,82 @@ func TestWriteUntilKilled(t *testing.T) {
 	// Wait for the parent to kill this process. A read is no deadlock to Go's runtime; a channel that nobody sends on is one,
 	// and would end the process.
 	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+func TestOnlyNamesOfItsOwnAreSwept(t *testing.T) {
+	dir := t.TempDir()
+	ours := []string{".demo-1.0.tar.gz.1234567", ".demo-*.tar.gz.12", ".demo-[.tar.gz.12"}
+	theirs := []string{".demo-1.0.tar.gz.asc", ".demo-1.0.tar.gz.", ".demo-2.0.tar.gz.12", "demo-1.0.tar.gz.12", ".demo-1.0.tar.gz.12.asc"}
+	for _, name := range append(ours, theirs...) {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, version := range []string{"1.0", "*", "["} {
+		if err := atomicfile.Sweep(dir, ".demo-"+version+".tar.gz.*"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := names(t, dir)
+	slices.Sort(theirs)
+	if !slices.Equal(left, theirs) {
+		t.Errorf("left %q, want %q", left, theirs)
+	}
+}
+
+func TestWhatIsNoFileIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link, device := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "null")
+	if err := errors.Join(unix.Mkfifo(pipe, 0o600), os.Symlink("/dev/null", link)); err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{pipe, link, "/dev/null"}
+	if os.Geteuid() == 0 && unix.Mknod(device, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))) == nil {
+		paths = append(paths, device)
+	}
+	before := names(t, dir)
+	for _, path := range paths {
+		was, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := atomicfile.Write(path, []byte("x")); !errors.Is(err, atomicfile.ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
+		}
+		f, err := atomicfile.Create(dir, "x-*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Commit(path, 0o644); !errors.Is(err, atomicfile.ErrNotRegular) {
+			t.Errorf("%s: %v", path, err)
+		}
+		f.Discard()
+		if is, err := os.Lstat(path); err != nil || is.Mode() != was.Mode() {
+			t.Errorf("%s was %v, is %v, %v", path, was.Mode(), is.Mode(), err)
+		}
+	}
+	if after := names(t, dir); !slices.Equal(after, before) {
+		t.Errorf("left %q, had %q", after, before)
+	}
+}
+
+func TestAFolderIsSweptWhenItsOwnerIsGone(t *testing.T) {
+	dir := t.TempDir()
+	f, err := atomicfile.MkdirTemp(dir, "x-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := filepath.Join(dir, "x-123")
+	if err := os.MkdirAll(filepath.Join(dead, "sub"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := atomicfile.Sweep(dir, "x-*"); err != nil {
+		t.Fatal(err)
+	}
+	if left := names(t, dir); len(left) != 1 || left[0] != filepath.Base(f.Path) {
+		t.Errorf("left %v", left)
+	}
+	if err := f.Remove(); err != nil {
+		t.Error(err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/regularfile"
 )
 
@@ -37,14 +38,15 @@ type Archive struct {
 }
 
 // Open opens an archive file, or a folder into which tar unpacked a bundle. Only the index is read; a truncated file is
-// found here, a changed one when the entry is read.
-func Open(name string) (*Archive, error) {
+// found here, a changed one when the entry is read. Where trusted keys are given, an index with a signature of none of
+// them is refused before it is parsed; the error wraps ErrUntrusted. One without a signature is for VerifySignature.
+func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
 	info, err := os.Stat(name)
 	if err != nil {
 		return nil, err
 	}
 	if info.IsDir() {
-		return openDir(name)
+		return openDir(name, trusted)
 	}
 	if !info.Mode().IsRegular() { // a pipe would be waited for without end
 		return nil, fmt.Errorf("%s is neither a file nor a folder; copy the bundle into a file, and name that", name)
@@ -53,7 +55,7 @@ func Open(name string) (*Archive, error) {
 	if err != nil {
 		return nil, err
 	}
-	a, err := NewArchive(f, info.Size())
+	a, err := NewArchive(f, info.Size(), trusted...)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
 	}
@@ -69,8 +71,8 @@ type Source interface {
 }
 
 // OpenSource opens an archive wherever it lies, and closes it with the Archive, or at once if it is none.
-func OpenSource(src Source) (*Archive, error) {
-	a, err := NewArchive(src, src.Size())
+func OpenSource(src Source, trusted ...signature.PublicKey) (*Archive, error) {
+	a, err := NewArchive(src, src.Size(), trusted...)
 	if err != nil {
 		return nil, errors.Join(err, src.Close())
 	}
@@ -78,12 +80,12 @@ func OpenSource(src Source) (*Archive, error) {
 	return a, nil
 }
 
-func openDir(name string) (*Archive, error) {
+func openDir(name string, trusted []signature.PublicKey) (*Archive, error) {
 	dir, err := os.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}
-	a, err := readUnpacked(dir)
+	a, err := readUnpacked(dir, trusted)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: not an unpacked bundle: %w; name the archive, or the folder into which tar unpacked it", name, err), dir.Close())
 	}
@@ -91,12 +93,15 @@ func openDir(name string) (*Archive, error) {
 	return a, nil
 }
 
-func readUnpacked(dir *os.Root) (*Archive, error) {
+func readUnpacked(dir *os.Root, trusted []signature.PublicKey) (*Archive, error) {
 	index, err := readIndexFile(dir)
 	if err != nil {
 		return nil, err
 	}
 	sig, err := readSignatureFile(dir)
+	if err == nil {
+		err = checkSigner(index, sig, trusted)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -121,34 +126,40 @@ func readIndexFile(dir *os.Root) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	return readIndexBytes(f)
+	return readIndexBytes(f, maxIndexSize)
 }
 
-func readIndexBytes(r io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(r, maxIndexSize+1))
-	if err == nil && len(data) > maxIndexSize {
-		err = fmt.Errorf("index is larger than %d MiB", maxIndexSize>>20)
+func readIndexBytes(r io.Reader, bound int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, bound+1))
+	if err == nil && int64(len(data)) > bound {
+		err = fmt.Errorf("index is larger than %d bytes, too much for the size of the archive", bound)
 	}
 	return data, err
 }
 
 // NewArchive reads the index of an archive of size bytes, wherever its bytes come from.
-func NewArchive(src io.ReaderAt, size int64) (*Archive, error) {
+func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*Archive, error) {
 	in := &countingReader{r: bufio.NewReaderSize(io.NewSectionReader(src, 0, size), 64<<10)}
-	data, err := readIndexMember(in)
+	data, err := readIndexMember(in, indexBound(size))
 	if err != nil {
 		return nil, err
 	}
 	first := in.n
+	signed, sig, err := readSignatureMember(in)
+	if err == nil {
+		err = checkSigner(data, sig, trusted)
+	}
+	if err != nil {
+		return nil, err
+	}
 	x, err := parseIndex(data)
 	if err != nil {
 		return nil, err
 	}
-	sig, err := readSignatureMember(in, x.ownPath())
-	if err != nil {
-		return nil, err
-	}
 	body := first
+	if signed != x.ownPath() {
+		sig = nil // a file of the archive that is called like a signature
+	}
 	if sig != nil {
 		body = in.n
 	}
@@ -180,7 +191,7 @@ func newArchive(x Index, data []byte) *Archive {
 var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, 'sealift import' makes packages of it")
 
 // readIndexMember inflates the first gzip member and returns the index in it.
-func readIndexMember(in *countingReader) ([]byte, error) {
+func readIndexMember(in *countingReader, bound int64) ([]byte, error) {
 	notOurs := func(err error) error {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			return errors.New("truncated within its index; copy or download it again")
@@ -200,7 +211,7 @@ func readIndexMember(in *countingReader) ([]byte, error) {
 	if path.Base(header.Name) != IndexName {
 		return nil, fmt.Errorf("%w: its first entry is %q, not %s", ErrForeign, header.Name, IndexName)
 	}
-	data, err := readIndexBytes(entry)
+	data, err := readIndexBytes(entry, bound)
 	if err != nil {
 		return nil, notOurs(err)
 	}

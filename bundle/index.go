@@ -115,18 +115,13 @@ func (x Index) marshal() ([]byte, error) {
 
 // parseIndex reads and checks an index from an untrusted archive.
 func parseIndex(data []byte) (Index, error) {
-	var x Index
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&x); err != nil {
+	x, err := decodeIndex(data)
+	if err != nil {
 		var probe struct{ Format string }
 		if json.Unmarshal(data, &probe) == nil && probe.Format != "" && probe.Format != Format {
 			return Index{}, unknownFormat(probe.Format)
 		}
 		return Index{}, fmt.Errorf("index is not valid JSON: %w", err)
-	}
-	if dec.More() {
-		return Index{}, errors.New("index has data after its end")
 	}
 	if x.Format != Format {
 		return Index{}, unknownFormat(x.Format)

@@ -39,27 +39,34 @@ func writeSignatureMember(w io.Writer, name string, sig []byte) error {
 	return storeMember(w, header, bytes.NewReader(sig), int64(len(sig)))
 }
 
-// readSignatureMember reads the member behind that of the index at indexPath. It returns nil, having read anything, when
-// that member is not a signature.
-func readSignatureMember(in *countingReader, indexPath string) ([]byte, error) {
+// readSignatureMember reads the member behind that of an index, and returns the path of the index that the signature is
+// for. It returns nothing, having read anything, when that member is not a signature.
+func readSignatureMember(in *countingReader) (indexPath string, sig []byte, err error) {
 	gz, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, nil //nolint:nilerr // what is missing or damaged there is found by its length, or when it is read
+		return "", nil, nil //nolint:nilerr // what is missing or damaged there is found by its length, or when it is read
 	}
 	gz.Multistream(false)
 	entry := tar.NewReader(gz)
 	header, err := entry.Next()
-	if err != nil || header.Name != indexPath+signatureSuffix {
-		return nil, nil //nolint:nilerr // as above
+	if err != nil || path.Base(header.Name) != SignatureName {
+		return "", nil, nil //nolint:nilerr // as above
 	}
-	sig, err := readSignature(entry)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", header.Name, err)
+	if sig, err = readSignature(entry); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", header.Name, err)
 	}
 	if n, err := io.Copy(io.Discard, io.LimitReader(gz, blockSize)); err != nil || n >= blockSize {
-		return nil, errors.Join(fmt.Errorf("%s: does not fill its gzip member", header.Name), err)
+		return "", nil, errors.Join(fmt.Errorf("%s: does not fill its gzip member", header.Name), err)
 	}
-	return sig, nil
+	return strings.TrimSuffix(header.Name, signatureSuffix), sig, nil
+}
+
+// checkSigner refuses a signature of a stranger before its index is parsed, which takes memory.
+func checkSigner(index, sig []byte, trusted []signature.PublicKey) error {
+	if len(trusted) == 0 || sig == nil || signer(index, sig, trusted) != "" {
+		return nil
+	}
+	return untrusted("archive", sig)
 }
 
 func readSignature(r io.Reader) ([]byte, error) {
@@ -132,6 +139,9 @@ func (a *Archive) VerifySignature(trusted ...signature.PublicKey) (Trust, error)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return Trust{}, err
+	}
+	if t.Signer == "" && len(t.Packages) == 0 { // nothing vouches for anything
+		return Trust{}, untrusted(string(a.Index.Kind), nil)
 	}
 	if t.Signer == "" {
 		t.Uncovered = a.outsidePackages()

@@ -68,24 +68,30 @@ func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (
 // packer turns files into members.
 type packer struct {
 	options WriteOptions
-	spool   string // where large deflated forms lie
-	temp    bool   // whether to remove it
+	spool   string             // where large deflated forms lie
+	temp    *atomicfile.Folder // the same, if it is to be removed
 }
 
+// spools are the names of folders for what is compressed before it is packed.
+const spools = "sealift-spool-*"
+
 func (p *packer) cleanup() {
-	if p.temp {
-		_ = os.RemoveAll(p.spool)
+	if p.temp != nil {
+		_ = p.temp.Remove()
 	}
 }
 
 // prepare finds the encoding and the exact length of every file's member, in parallel, compressing what is compressible.
 func (p *packer) prepare(ctx context.Context, files []File) ([]piece, error) {
 	if p.spool = p.options.Spool; p.spool == "" {
-		dir, err := os.MkdirTemp("", "sealift-spool-")
+		if err := atomicfile.Sweep(os.TempDir(), spools); err != nil {
+			return nil, err
+		}
+		dir, err := atomicfile.MkdirTemp("", spools)
 		if err != nil {
 			return nil, err
 		}
-		p.spool, p.temp = dir, true
+		p.spool, p.temp = dir.Path, dir
 	} else if err := os.MkdirAll(p.spool, 0o755); err != nil {
 		return nil, err
 	}
@@ -166,7 +172,7 @@ func deflateToFile(name string, content io.Reader) (int64, error) {
 	if info, err := os.Stat(name); err == nil {
 		return info.Size(), nil
 	}
-	if err := atomicfile.Fill(name, 0o644, func(w *os.File) error { return deflateContent(w, content) }); err != nil {
+	if err := atomicfile.FillLarge(name, 0o644, func(w *os.File) error { return deflateContent(w, content) }); err != nil {
 		return 0, err
 	}
 	info, err := os.Stat(name)

@@ -27,7 +27,7 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 	if o.Socket == "" {
 		o.Socket = runtime.Socket
 	}
-	a, err := bundle.Open(o.Archive)
+	a, err := bundle.Open(o.Archive, o.Trusted...)
 	if err != nil {
 		return runtime.Result{}, err
 	}

@@ -79,6 +79,7 @@ type Install struct {
 	log     *runLog
 	socket  string            // of containerd
 	before  map[string]string // the host's packages before the first install, with their versions
+	signer  string            // fingerprint of the trusted key that signed the bundle
 	taken   string            // a folder with sealift-preflight, once that was taken out of the bundle
 }
 
@@ -94,7 +95,7 @@ func Prepare(o Options) (_ *Install, err error) {
 		}
 	}()
 	if o.Open == nil {
-		o.Open = func() (*bundle.Archive, error) { return bundle.Open(o.Bundle) }
+		o.Open = func() (*bundle.Archive, error) { return bundle.Open(o.Bundle, o.Trusted...) }
 	}
 	if i.archive, err = o.Open(); err != nil {
 		return nil, fmt.Errorf("bundle: %w", err)
@@ -167,10 +168,22 @@ func (i *Install) checkTrust() error {
 		return nil
 	}
 	trust, err := i.archive.VerifySignature(i.options.Trusted...)
+	i.signer = trust.Signer
 	if err == nil && trust.Signer == "" {
 		err = fmt.Errorf("its packages are signed, but the bundle itself is %w; sign it with 'sealift bundle --key'", bundle.ErrUntrusted)
 	}
 	return err
+}
+
+// Trust says in words who signed the bundle, as far as that was looked at.
+func (i *Install) Trust() string {
+	switch {
+	case i.signer != "":
+		return "signed by " + i.signer
+	case i.archive.Signed():
+		return "has a signature that was not checked, and may be anybody's: name the public key with --key"
+	}
+	return "not signed: nothing says who made it"
 }
 
 func (i *Install) readSpec() error {

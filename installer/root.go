@@ -147,7 +147,7 @@ func sweepState(root string, removeJournal func() error) error {
 			}
 		}
 	}
-	if err := atomicfile.Sweep(state, ".*"); err != nil {
+	if err := atomicfile.SweepAll(state); err != nil {
 		return err
 	}
 	if err := os.Remove(filepath.Join(state, markName)); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -56,18 +56,48 @@ func Open(dir string) (*Cache, error) {
 		return nil, fmt.Errorf("open cache %s: %w", dir, err)
 	}
 	c := &Cache{dir: abs}
+	if err := c.mark(); err != nil {
+		return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
+	}
 	for _, d := range []string{c.blobs(), c.temp(), c.partials(), c.running()} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
 		}
 	}
-	if err := errors.Join(atomicfile.Sweep(c.temp(), unfinished), atomicfile.Sweep(c.running(), leases)); err != nil {
+	if err := c.sweep(); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
 	if c.lease, err = atomicfile.Create(c.running(), leases); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
 	return c, nil
+}
+
+// tag is the file that marks a directory as a cache (https://bford.info/cachedir/). Backup programs leave it out.
+const (
+	tag     = "CACHEDIR.TAG"
+	tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# Written by sealift. What killed runs left in tmp and running is removed.\n"
+)
+
+// mark makes the directory, and marks it as a cache unless it had a folder tmp before: that of --cache / is everybody's.
+func (c *Cache) mark() error {
+	if _, err := os.Lstat(c.temp()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Write(filepath.Join(c.dir, tag), []byte(tagText))
+}
+
+// sweep removes what killed processes left, in a directory that Sealift marked.
+func (c *Cache) sweep() error {
+	if _, err := os.Lstat(filepath.Join(c.dir, tag)); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	return errors.Join(atomicfile.Sweep(c.temp(), unfinished), atomicfile.Sweep(c.running(), leases))
 }
 
 // Close says that nothing of the cache is in use any more. The end of the process says the same.

@@ -191,3 +191,41 @@ func TestABlobIsFreshUntilSomebodyTouchesIt(t *testing.T) {
 		t.Error("a blob that somebody else took in is fresh")
 	}
 }
+
+func TestNothingIsSweptInAFolderThatIsNoCache(t *testing.T) {
+	dir := t.TempDir() // stands for /, whose folder tmp is everybody's
+	theirs := filepath.Join(dir, "tmp", "blob-123")
+	if err := errors.Join(os.Mkdir(filepath.Dir(theirs), 0o777), os.WriteFile(theirs, nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		c, err := cache.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+	if _, err := os.Stat(theirs); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatAKilledProcessLeftInACacheIsSwept(t *testing.T) {
+	dir := t.TempDir()
+	c, err := cache.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	left := filepath.Join(dir, "tmp", "blob-123")
+	if err := os.WriteFile(left, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = cache.Open(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+}

@@ -66,6 +66,9 @@ type Made struct {
 	Images  int    `json:"images"`
 }
 
+// spools are the names of folders in which archives are unpacked.
+const spools = ".kurl-*"
+
 // Import reads an archive of kURL's and writes the packages that are in it.
 func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 	if o.Spool == "" {
@@ -76,12 +79,15 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 			return Result{}, err
 		}
 	}
-	spool, err := os.MkdirTemp(o.Spool, ".kurl-")
+	if err := atomicfile.Sweep(o.Spool, spools); err != nil {
+		return Result{}, err
+	}
+	spool, err := atomicfile.MkdirTemp(o.Spool, spools)
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(spool)) }()
-	u := &unpacked{spool: spool, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles)}
+	defer func() { err = errors.Join(err, spool.Remove()) }()
+	u := &unpacked{spool: spool.Path, addOns: map[string]map[string]bundle.File{}, leftOut: map[string]bool{}, maxFiles: bound(o.MaxFiles, DefaultMaxFiles), left: bound(o.MaxSize, DefaultMaxSize)}
 	if err := u.read(ctx, r, bound(o.MaxSize, DefaultMaxSize)); err != nil {
 		return Result{}, err
 	}
@@ -108,6 +114,7 @@ type unpacked struct {
 	entries int64
 
 	maxFiles int64
+	left     int64 // bytes that may be written still: a sparse entry has more than the archive inflates to
 }
 
 // bound is a limit of the options as a number to compare with.
@@ -203,7 +210,7 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 	switch h.Typeflag {
 	case tar.TypeDir:
 		return nil
-	case tar.TypeReg:
+	case tar.TypeReg, tar.TypeGNUSparse:
 		file, err := u.keep(name, h.FileInfo().Mode().Perm(), content)
 		if err != nil {
 			return err
@@ -241,10 +248,12 @@ func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bun
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
 	sum := sha256.New()
-	size, err := io.Copy(io.MultiWriter(w, sum), content)
+	inside := &limited{content, u.left}
+	size, err := io.Copy(io.MultiWriter(w, sum), inside)
 	if err != nil {
 		return bundle.File{}, err
 	}
+	u.left = inside.left
 	return bundle.File{Path: name, Mode: mode, Size: size, SHA256: hex.EncodeToString(sum.Sum(nil)),
 		Open: func() (io.ReadCloser, error) { return os.Open(kept) }}, nil
 }
@@ -297,7 +306,7 @@ func (o Options) write(ctx context.Context, dir string, files map[string]bundle.
 		return Made{}, err
 	}
 	made := Made{Name: p.Name, Version: p.Version, File: filepath.Join(o.Dir, key), Images: len(p.Contents.Images)}
-	err = atomicfile.Fill(made.File, 0o644, func(w *os.File) error {
+	err = atomicfile.FillLarge(made.File, 0o644, func(w *os.File) error {
 		_, err := bundle.WritePackage(ctx, w, p, bundle.WriteOptions{Key: o.Key, Jobs: runtime.GOMAXPROCS(0)})
 		return err
 	})

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -194,6 +195,33 @@ func TestArchiveUnpacksToNoMoreThanIsAllowed(t *testing.T) {
 	}
 }
 
+// TestSparseEntriesCount takes in what GNU tar makes of a file with holes: a few hundred bytes that unpack to much.
+func TestSparseEntriesCount(t *testing.T) {
+	for _, format := range []string{"gnu", "pax"} {
+		root := t.TempDir()
+		dir := filepath.Join(root, "addons", "x", "1")
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, size := range map[string]int64{"Manifest": 0, "install.sh": 0, "holes": 8 << 20} {
+			file := filepath.Join(dir, name)
+			if err := errors.Join(os.WriteFile(file, nil, 0o644), os.Truncate(file, size)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		data, err := exec.CommandContext(t.Context(), "tar", "--sparse", "--format="+format, "-C", root, "-czf", "-", "addons").Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: t.TempDir(), MaxSize: 1 << 20}); err == nil || !strings.Contains(err.Error(), "unpacks to more than 1048576 bytes") {
+			t.Errorf("%s: an archive of %d bytes: got %v", format, len(data), err)
+		}
+		if _, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: t.TempDir()}); err != nil {
+			t.Errorf("%s: within the bound: %v", format, err)
+		}
+	}
+}
+
 // TestLongChainOfLinksIsRefusedSoon has links that lead from one to the next in the order that takes longest.
 func TestLongChainOfLinksIsRefusedSoon(t *testing.T) {
 	const links = 50_000
@@ -343,4 +371,23 @@ func FuzzImport(f *testing.F) {
 			t.Errorf("%v, %v", entries, err)
 		}
 	})
+}
+
+func TestWhatAKilledImportLeftIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	dead, theirs := filepath.Join(dir, ".kurl-123"), filepath.Join(dir, ".kurl-notes")
+	for _, folder := range []string{filepath.Join(dead, "1"), theirs} {
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := kurl.Import(t.Context(), bytes.NewReader(archive(t, addOn("", "x", "1")...)), kurl.Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dead); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the spool of a dead import is still there: %v", err)
+	}
+	if _, err := os.Stat(theirs); err != nil {
+		t.Error(err)
+	}
 }

@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/store"
 )
 
 // openArchive opens a package or a bundle and tells its size in bytes, zero for one that is unpacked. Location is a path, or
-// the URL of a file in a store: of that only what is asked for is read.
-func (a *app) openArchive(ctx context.Context, location string) (_ *bundle.Archive, size int64, err error) {
+// the URL of a file in a store: of that only what is asked for is read. A signature of none of the trusted keys, if there are
+// any, is refused before the index is parsed.
+func (a *app) openArchive(ctx context.Context, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
 	if !strings.Contains(location, "://") {
 		info, err := os.Stat(location)
 		if err != nil {
@@ -23,7 +25,7 @@ func (a *app) openArchive(ctx context.Context, location string) (_ *bundle.Archi
 		if info.Mode().IsRegular() {
 			size = info.Size()
 		}
-		archive, err := bundle.Open(location)
+		archive, err := bundle.Open(location, trusted...)
 		return archive, size, err
 	}
 	parent, key, err := splitURL(location)
@@ -38,7 +40,7 @@ func (a *app) openArchive(ctx context.Context, location string) (_ *bundle.Archi
 	if err != nil {
 		return nil, 0, err
 	}
-	archive, err := bundle.OpenSource(object)
+	archive, err := bundle.OpenSource(object, trusted...)
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s: %w", location, err)
 	}

@@ -155,7 +155,7 @@ func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOption
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return err
 	}
-	if err := atomicfile.Fill(o.out, 0o644, func(w *os.File) error {
+	if err := atomicfile.FillLarge(o.out, 0o644, func(w *os.File) error {
 		if err := plan.Write(ctx, w); err != nil {
 			return err
 		}

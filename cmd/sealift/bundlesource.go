@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/store"
 )
@@ -50,11 +51,11 @@ func (s *bundleSource) name() string {
 }
 
 // open opens the bundle. One on a server is read for as long as ctx lasts.
-func (s *bundleSource) open(ctx context.Context, a *app) (_ *bundle.Archive, err error) {
+func (s *bundleSource) open(ctx context.Context, a *app, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
 	if s.from != "" {
-		return a.openOnline(ctx, s.from)
+		return a.openOnline(ctx, s.from, trusted...)
 	}
-	archive, err := bundle.Open(s.bundle)
+	archive, err := bundle.Open(s.bundle, trusted...)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +84,6 @@ func (s *bundleSource) open(ctx context.Context, a *app) (_ *bundle.Archive, err
 const serverPatience = 5 * time.Minute
 
 // openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
-func (a *app) openOnline(ctx context.Context, from string) (*bundle.Archive, error) {
-	return online.Open(ctx, from, store.Opener{Log: a.log, Reads: store.Retry{Within: serverPatience}})
+func (a *app) openOnline(ctx context.Context, from string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
+	return online.Open(ctx, from, store.Opener{Log: a.log, Reads: store.Retry{Within: serverPatience}}, trusted...)
 }

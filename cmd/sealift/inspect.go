@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -175,7 +176,10 @@ func (a *app) verify(ctx context.Context, path string, o verifyOptions) error {
 	if err != nil {
 		return err
 	}
-	archive, _, err := a.openArchive(ctx, path)
+	archive, _, err := a.openArchive(ctx, path, keys...)
+	if errors.Is(err, bundle.ErrUntrusted) {
+		return fmt.Errorf("%s is not to be trusted: %w", path, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -105,13 +105,14 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if o.verbose {
 		options.Output = a.errOut
 	}
-	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a) }
+	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
 	options.Adjust = o.changes.apply
 	in, err := installer.Prepare(options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	fmt.Fprintf(a.errOut, "bundle %s: %s\n", options.Bundle, in.Trust())
 	return a.carryOut(ctx, in, o)
 }
 

@@ -169,6 +169,7 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	fmt.Fprintf(a.errOut, "bundle %s: %s\n", options.Bundle, in.Trust())
 	o.checks.Node.Join, o.checks.Node.Primary = true, o.primary
 	for _, address := range cluster.APIServers {
 		if host := strings.TrimSuffix(address, ":6443"); !slices.Contains(o.checks.Node.PrimaryHosts, host) {

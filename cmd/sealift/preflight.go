@@ -115,7 +115,7 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 		return err
 	}
 	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "",
-		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a) }})
+		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }})
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/outage"
 	"github.com/sealift/sealift/store"
 )
@@ -50,7 +51,7 @@ func BundleURL(from string) (*url.URL, error) {
 }
 
 // Open opens the bundle at a URL; see BundleURL. Reads end with ctx.
-func Open(ctx context.Context, from string, opener store.Opener) (*bundle.Archive, error) {
+func Open(ctx context.Context, from string, opener store.Opener, trusted ...signature.PublicKey) (*bundle.Archive, error) {
 	u, err := BundleURL(from)
 	if err != nil {
 		return nil, err
@@ -71,7 +72,7 @@ func Open(ctx context.Context, from string, opener store.Opener) (*bundle.Archiv
 	if err != nil {
 		return nil, err
 	}
-	archive, err := bundle.OpenSource(object)
+	archive, err := bundle.OpenSource(object, trusted...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", u.Redacted(), err)
 	}
