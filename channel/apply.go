@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -24,17 +25,22 @@ const (
 type ApplyOptions struct {
 	// Prune also deletes what left an add-on that has no prune rules: what its set held, and what its selector names.
 	Prune bool
-	// Done is called for each add-on that was brought up to date, in the order of the plan.
+	// Patience bounds how long the pass comes back to add-ons that wait for others when none gets further; 0 is a minute.
+	Patience time.Duration
+	// Done is called for each add-on that was brought up to date: in the order of the plan, those that had to wait later.
 	Done func(Decision)
+	// Note is told in one line what a person who watches wants to know: that another run is waited for, that an add-on waits.
+	Note func(line string)
 }
 
 // Apply carries out a plan, one add-on after the other. An add-on that fails does not stop the others; the error joins
-// the failures. Only one Apply works on a cluster at a time: others wait, and then find out anew what is left to do.
+// the failures. One that needs what is not there yet, such as the webhook of another, waits until the others are done.
+// Only one Apply works on a cluster at a time: the others wait, and then plan again what is left to do.
 func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOptions) error {
 	if len(plan.Updates()) == 0 {
 		return nil
 	}
-	held, err := c.lock(ctx)
+	held, err := c.lock(ctx, o.Note)
 	if err != nil {
 		return err
 	}
@@ -44,74 +50,61 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	for i, d := range plan.Addons {
 		entries[i] = d.Entry
 	}
-	// Whoever had the lock before may have done some of it.
-	if plan, err = c.Plan(ctx, entries); err != nil {
+	// The run that had the lock before may have done some of it.
+	err = c.insist(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
+		plan, err = c.Plan(ctx, entries)
 		return err
-	}
-	var errs []error
-	for _, d := range plan.Updates() {
-		if err := c.applyOne(ctx, source, d, o); err != nil {
-			if ctx.Err() != nil {
-				return errors.Join(append(errs, context.Cause(ctx))...)
-			}
-			errs = append(errs, fmt.Errorf("error updating %q: %w", d.Entry.Name, err))
-			continue
-		}
-		if o.Done != nil {
-			o.Done(d)
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// applyOne brings one add-on up to date, in the order of K-24. What is recorded is applied; what was interrupted is not
-// recorded, and is applied again.
-func (c *Cluster) applyOne(ctx context.Context, source Source, d Decision, o ApplyOptions) error {
-	if _, err := nodeSelectors(d.Entry.NeedsRollingUpdate); err != nil {
-		return err
-	}
-	if d.Action != Issue {
-		if err := c.update(ctx, source, d.Entry, o); err != nil {
-			return err
-		}
-		if d.Action == Update {
-			if err := c.markNodes(ctx, d.Entry.NeedsRollingUpdate); err != nil {
-				return err
-			}
-		}
-		if err := c.writeRecord(ctx, d.Entry); err != nil {
-			return err
-		}
-	}
-	if d.PKI {
-		return c.issueKeys(ctx, d.Entry.Name)
-	}
-	return nil
-}
-
-// update applies the objects of an entry, and prunes.
-func (c *Cluster) update(ctx context.Context, source Source, e Entry, o ApplyOptions) error {
-	objs, err := source.Objects(ctx, e)
+	})
 	if err != nil {
 		return err
 	}
-	prunes := o.Prune || e.Prune != nil
-	if len(objs) == 0 && prunes {
-		// A file that was cut off is more often the cause than the wish to delete all of it.
-		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed", shown(e.Location))
+	run := &pass{Cluster: c, source: source, options: o}
+	for _, d := range plan.Addons {
+		run.addons = append(run.addons, &addon{Decision: d})
 	}
-	if err := c.checkNamespace(ctx, e.Namespace, objs); err != nil {
+	return run.run(ctx)
+}
+
+// update applies the objects of an add-on, prunes, and records it. What is recorded is applied; what was interrupted is not
+// recorded, and is applied again.
+func (p *pass) update(ctx context.Context, a *addon) error {
+	if a.objs == nil {
+		objs, err := p.source.Objects(ctx, a.Entry)
+		if err != nil {
+			return err
+		}
+		a.objs = objs
+	}
+	if err := p.applyAndPrune(ctx, a); err != nil {
 		return err
 	}
-	run := &addonRun{Cluster: c, set: setOf(e), objs: objs, inventory: o.Prune && e.Prune == nil}
+	if a.Action == Update {
+		if err := p.markNodes(ctx, a.Entry.NeedsRollingUpdate); err != nil {
+			return err
+		}
+	}
+	return p.writeRecord(ctx, a.Entry)
+}
+
+func (p *pass) applyAndPrune(ctx context.Context, a *addon) error {
+	e := a.Entry
+	prunes := p.options.Prune || e.Prune != nil
+	if len(a.objs) == 0 && prunes && e.ManifestHash != ManifestHash(nil) {
+		// A file that was cut off is more often the cause than the wish to delete all of it.
+		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed: if that is meant, declare the manifestHash %s", shown(e.Location), ManifestHash(nil))
+	}
+	if err := p.checkNamespace(ctx, e.Namespace, a.objs); err != nil {
+		return err
+	}
+	run := &addonRun{Cluster: p.Cluster, set: setOf(e), objs: a.objs, inventory: p.options.Prune && e.Prune == nil}
 	applied := run.apply(ctx)
 	if !prunes {
 		return applied
 	}
-	result, err := c.engine.PruneMatching(ctx, run.set, pruneRules(e), ownLabels(e), objs)
+	result, err := p.engine.PruneMatching(ctx, run.set, pruneRules(e), ownLabels(e), a.objs)
 	for _, entry := range result.Entries {
 		if entry.Action == kube.Kept {
-			c.log.WarnContext(ctx, "a prune rule names an object that is not the add-on's; it stays", "addon", e.Name, "object", entry.Object.String(), "reason", entry.Message)
+			p.log.WarnContext(ctx, "a prune rule names an object that is not the add-on's; it stays", "addon", e.Name, "object", entry.Object.String(), "reason", entry.Message)
 		}
 	}
 	if err != nil {
@@ -131,7 +124,11 @@ func (c *Cluster) checkNamespace(ctx context.Context, name string, objs []*unstr
 	if comes {
 		return nil
 	}
-	there, err := c.exists(ctx, namespaceResource, "", name)
+	var there bool
+	err := c.insist(ctx, namespaceRef(name), func(ctx context.Context) (err error) {
+		there, err = c.exists(ctx, namespaceResource, "", name)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("error querying namespace %q: %w", name, err)
 	}
@@ -171,7 +168,7 @@ func (r *addonRun) apply(ctx context.Context) error {
 	for _, ref := range unplaced {
 		errs = append(errs, fmt.Errorf("%s has no namespace", ref))
 	}
-	o := kube.ApplyOptions{Force: true, NoPrune: !r.inventory || len(unplaced) > 0}
+	o := kube.ApplyOptions{Force: true, FailFast: true, NoPrune: !r.inventory || len(unplaced) > 0}
 	if _, err := r.engine.Apply(ctx, r.set, objs, o); err != nil {
 		errs = append(errs, err)
 	}

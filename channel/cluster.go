@@ -77,6 +77,20 @@ func Connect(cfg *rest.Config, log *slog.Logger) (*Cluster, error) {
 	return c, nil
 }
 
+// outagePatience bounds how long one request is tried again while the API server does not answer.
+const outagePatience = 30 * time.Second
+
+// insist repeats a request to the API server over a short outage.
+func (c *Cluster) insist(ctx context.Context, what kube.Ref, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, outagePatience)
+	defer cancel()
+	return c.engine.Retry(ctx, what, request)
+}
+
+func namespaceRef(name string) kube.Ref {
+	return kube.Ref{Version: "v1", Kind: "Namespace", Name: name}
+}
+
 // gitVersion asks the API server for its version, such as v1.36.3.
 func (c *Cluster) gitVersion(ctx context.Context) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.host+"/version", nil)
@@ -89,7 +103,8 @@ func (c *Cluster) gitVersion(ctx context.Context) (string, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("ask for the Kubernetes version: %s answered %s", req.URL, resp.Status)
+		answer := apierrors.NewGenericServerResponse(resp.StatusCode, "get", schema.GroupResource{}, "version", resp.Status, 0, true)
+		return "", fmt.Errorf("ask for the Kubernetes version: %s answered %s: %w", req.URL, resp.Status, answer)
 	}
 	data, err := readBounded(resp.Body, req.URL.String())
 	if err != nil {
@@ -188,8 +203,10 @@ func (c *Cluster) annotate(ctx context.Context, r schema.GroupVersionResource, n
 	if err != nil {
 		return err
 	}
-	_, err = c.meta.Resource(r).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
-	return err
+	return c.insist(ctx, kube.Ref{Kind: r.Resource, Name: name}, func(ctx context.Context) error {
+		_, err := c.meta.Resource(r).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: manager})
+		return err
+	})
 }
 
 // needsUpdate is what kOps's rolling update looks for on a node.
@@ -217,7 +234,11 @@ func (c *Cluster) markNodes(ctx context.Context, which string) error {
 		return err
 	}
 	for _, selector := range selectors {
-		nodes, err := c.meta.Resource(nodeResource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		var nodes *metav1.PartialObjectMetadataList
+		err := c.insist(ctx, kube.Ref{Kind: "nodes"}, func(ctx context.Context) (err error) {
+			nodes, err = c.meta.Resource(nodeResource).List(ctx, metav1.ListOptions{LabelSelector: selector})
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("list the nodes to update: %w", err)
 		}
@@ -233,8 +254,14 @@ func (c *Cluster) markNodes(ctx context.Context, which string) error {
 // create makes an object; one that is there already is as good.
 func (c *Cluster) create(ctx context.Context, r schema.GroupVersionResource, content map[string]any) error {
 	obj := &unstructured.Unstructured{Object: content}
-	_, err := c.full.Resource(r).Namespace(obj.GetNamespace()).Create(ctx, obj, metav1.CreateOptions{FieldManager: manager})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
+	err := c.insist(ctx, kube.RefOf(obj), func(ctx context.Context) error {
+		_, err := c.full.Resource(r).Namespace(obj.GetNamespace()).Create(ctx, obj, metav1.CreateOptions{FieldManager: manager})
+		if apierrors.IsAlreadyExists(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("create %s %s: %w", obj.GetKind(), obj.GetName(), err)
 	}
 	return nil

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/sealift/sealift/kube"
 )
 
 // Two runs at once would leave the objects of one and the record of the other: a Lease lets one at a time.
@@ -48,14 +50,19 @@ type heldLock struct {
 // lock waits until nobody else applies channels to the cluster, and then keeps others out until release. A holder is
 // taken for dead when its Lease does not move for its duration by the clock of who waits, or at once when it was a process
 // of this machine that is no more.
-func (c *Cluster) lock(ctx context.Context) (*heldLock, error) {
+// tell, which may be nil, is told when there is somebody to wait for.
+func (c *Cluster) lock(ctx context.Context, tell func(string)) (*heldLock, error) {
 	waiting, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
 	h := &heldLock{client: c.full.Resource(leaseResource).Namespace(DefaultNamespace), log: c.log, done: make(chan struct{})}
 	var seen string
 	var since time.Time
 	for {
-		lease, err := h.client.Get(waiting, leaseName, metav1.GetOptions{})
+		var lease *unstructured.Unstructured
+		err := c.insist(waiting, kube.Ref{Kind: "Lease", Namespace: DefaultNamespace, Name: leaseName}, func(ctx context.Context) (err error) {
+			lease, err = h.client.Get(ctx, leaseName, metav1.GetOptions{})
+			return err
+		})
 		switch {
 		case apierrors.IsNotFound(err):
 			lease = nil
@@ -65,8 +72,8 @@ func (c *Cluster) lock(ctx context.Context) (*heldLock, error) {
 			return nil, fmt.Errorf("look at the lease %s: %w", leaseName, err)
 		}
 		if version := versionOf(lease); version != seen {
-			if holder := holderOf(lease); holder != "" && seen == "" {
-				c.log.InfoContext(ctx, "another run applies channels to this cluster; waiting for its end", "holder", holder)
+			if holder := holderOf(lease); holder != "" && seen == "" && !gone(holder) && tell != nil {
+				tell(fmt.Sprintf("another run applies channels to this cluster: waiting for it to end (its lease %s in %s names %s)", leaseName, DefaultNamespace, holder))
 			}
 			seen, since = version, time.Now()
 		}

@@ -28,16 +28,16 @@ func TestOneRunAtATime(t *testing.T) {
 		}
 		return lease
 	}
-	first, err := c.lock(t.Context())
+	first, err := c.lock(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if holderOf(holder()) == "" || gone(holderOf(holder())) {
 		t.Errorf("the holder is %q", holderOf(holder()))
 	}
-	second := make(chan *heldLock, 1)
+	second, told := make(chan *heldLock, 1), make(chan string, 1)
 	go func() {
-		held, err := c.lock(t.Context())
+		held, err := c.lock(t.Context(), func(line string) { told <- line })
 		if err != nil {
 			t.Error(err)
 		}
@@ -46,7 +46,12 @@ func TestOneRunAtATime(t *testing.T) {
 	select {
 	case <-second:
 		t.Fatal("two runs hold the lease")
-	case <-time.After(3 * leasePoll):
+	case line := <-told:
+		if !strings.Contains(line, "another run applies channels") {
+			t.Errorf("told %q", line)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatal("nobody is told of the wait")
 	}
 	first.release()
 	held := <-second
@@ -71,7 +76,7 @@ func TestOneRunAtATime(t *testing.T) {
 	})
 	t.Run("a silent run of another machine keeps the others out for a while", func(t *testing.T) {
 		start := time.Now()
-		held, err := c.lock(t.Context())
+		held, err := c.lock(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,12 +86,12 @@ func TestOneRunAtATime(t *testing.T) {
 		}
 	})
 	t.Run("whoever waits can be ended", func(t *testing.T) {
-		if _, err := c.lock(t.Context()); err != nil {
+		if _, err := c.lock(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(2*leasePoll, func() { cancel(errLockLost) })
-		if _, err := c.lock(ctx); !errors.Is(err, errLockLost) {
+		if _, err := c.lock(ctx, nil); !errors.Is(err, errLockLost) {
 			t.Errorf("%v", err)
 		}
 	})

@@ -9,9 +9,12 @@ import (
 	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // caLifetime is that of the CAs that kOps issues.
@@ -32,7 +35,7 @@ func (c *Cluster) lacksKeys(ctx context.Context, addon string) (bool, error) {
 	return !secret || !issuer, nil
 }
 
-// issueKeys makes both. Whoever comes second finds the first one's and keeps them.
+// issueKeys makes both, and keeps those that are there already.
 func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 	cert, key, err := newCA(addon)
 	if err != nil {
@@ -54,11 +57,14 @@ func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 		"metadata": map[string]any{"name": addon, "namespace": DefaultNamespace},
 		"spec":     map[string]any{"ca": map[string]any{"secretName": caName(addon)}},
 	})
-	if err != nil {
-		return fmt.Errorf("%w; needsPKI wants cert-manager in the cluster", err)
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("%w: %w", errNoIssuers, err)
 	}
-	return nil
+	return err
 }
+
+// errNoIssuers says that the cluster has no Issuers, or not yet.
+var errNoIssuers = errors.New("needsPKI wants cert-manager in the cluster")
 
 // newCA makes a self-signed CA of a common name, in PEM.
 func newCA(name string) (cert, key []byte, err error) {

@@ -28,6 +28,8 @@ type ApplyOptions struct {
 	NoPrune bool
 	// PruneProtected prunes Namespaces, CustomResourceDefinitions and PersistentVolumeClaims too.
 	PruneProtected bool
+	// FailFast fails an object at once that waits for what another set may bring (Awaits), for callers that come back.
+	FailFast bool
 	// Timeout bounds the whole call, retries included.
 	Timeout time.Duration
 	// Progress is called once for each object when it is done, never twice at once.
@@ -97,26 +99,27 @@ type applyRun struct {
 }
 
 func (e *Engine) newRun(set Set, objs []*unstructured.Unstructured, o ApplyOptions) *applyRun {
-	return &applyRun{Engine: e, set: set, id: set.ID(), objs: objs, options: o, passing: passes(objs, nil)}
+	return &applyRun{Engine: e, set: set, id: set.ID(), objs: objs, options: o, passing: passes(objs, nil, o.FailFast)}
 }
 
 // passes is the rule for errors of an object: transient ones pass, and a missing kind does for as long as one of the
-// objects to come promises it, never when that object has failed, and otherwise for the first seconds.
-func passes(coming, failed []*unstructured.Unstructured) retryable {
+// objects to come promises it, never when that object has failed, and otherwise for the first seconds. With failFast, what
+// awaits others does not pass.
+func passes(coming, failed []*unstructured.Unstructured, failFast bool) retryable {
 	promised, denied := promises(coming), promises(failed)
 	return func(err error, since time.Duration) bool {
 		var missing *noKindError
 		if !errors.As(err, &missing) {
-			return transient(err)
+			return transient(err) && !(failFast && Awaits(err))
 		}
 		gvk := missing.kind.WithVersion(missing.version)
-		return promised(gvk) || !denied(gvk) && since < lateKinds
+		return promised(gvk) || !failFast && !denied(gvk) && since < lateKinds
 	}
 }
 
 func (e *Engine) startRun(ctx context.Context, set Set, objs []*unstructured.Unstructured, o ApplyOptions) (*applyRun, error) {
 	run := e.newRun(set, objs, o)
-	before, now, err := e.openSet(ctx, set, run.survey(ctx))
+	before, now, err := e.openSet(ctx, set, run.survey(ctx), passes(nil, nil, o.FailFast))
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +188,7 @@ func (r *applyRun) passesAfter(entries []Entry) retryable {
 			coming = append(coming, obj)
 		}
 	}
-	return passes(coming, failed)
+	return passes(coming, failed, r.options.FailFast)
 }
 
 func (r *applyRun) report(entry Entry) {

@@ -45,7 +45,7 @@ func (e *Engine) Diff(ctx context.Context, set Set, objs []*unstructured.Unstruc
 	defer cancel()
 	run := e.newRun(set, objs, o)
 	run.survey(ctx)
-	err = e.retry(ctx, set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
+	err = e.retry(ctx, set.ref(), passes(nil, nil, false), func(ctx context.Context) (err error) {
 		run.now, err = e.readRecord(ctx, set)
 		return err
 	})

@@ -35,7 +35,7 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, ow
 	ctx, cancel := context.WithTimeout(ctx, DefaultApplyTimeout)
 	defer cancel()
 	result := Result{Set: set, Entries: []Entry{}}
-	run := e.newRun(set, nil, ApplyOptions{PruneProtected: true})
+	run := e.newRun(set, nil, ApplyOptions{PruneProtected: true, FailFast: true})
 	kept := map[Ref]bool{}
 	for _, obj := range keep {
 		ref := RefOf(obj).identity()

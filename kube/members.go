@@ -48,7 +48,7 @@ func (e *Engine) Members(ctx context.Context, set Set) ([]*unstructured.Unstruct
 
 // readMembers reads the record of the set, and then the members.
 func (r *applyRun) readMembers(ctx context.Context) error {
-	err := r.retry(ctx, r.set.ref(), passes(nil, nil), func(ctx context.Context) (err error) {
+	err := r.retry(ctx, r.set.ref(), passes(nil, nil, false), func(ctx context.Context) (err error) {
 		r.now, err = r.readRecord(ctx, r.set)
 		return err
 	})

@@ -93,7 +93,7 @@ func (r *applyRun) prune(ctx context.Context, leavers []*member) []Entry {
 
 func (r *applyRun) pruneOne(ctx context.Context, m *member) Entry {
 	action, why := r.fate(m)
-	err := r.retry(ctx, m.ref, func(err error, _ time.Duration) bool { return transient(err) && !apierrors.IsConflict(err) },
+	err := r.retry(ctx, m.ref, func(err error, since time.Duration) bool { return r.passing(err, since) && !apierrors.IsConflict(err) },
 		func(ctx context.Context) error {
 			if action == Pruned {
 				return r.metaFor(m.res, m.ref.Namespace).Delete(ctx, m.ref.Name, deleteOptions(m.meta))

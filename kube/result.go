@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 )
@@ -72,13 +71,21 @@ func (r Result) Summary() string {
 	return strings.Join(parts, ", ")
 }
 
-// Err joins the failures, or is nil.
+// Err joins the failures, or is nil. What failed for one cause is told once, with a count.
 func (r Result) Err() error {
 	var errs []error
+	var causes []string
+	objects := map[string][]string{} // by cause
 	for _, entry := range r.Entries {
-		if entry.Action == Failed {
-			errs = append(errs, fmt.Errorf("%s: %w", entry.Object, entry.Err))
+		if entry.Action != Failed {
+			continue
 		}
+		errs = append(errs, fmt.Errorf("%s: %w", entry.Object, entry.Err))
+		cause := entry.Err.Error()
+		if objects[cause] == nil {
+			causes = append(causes, cause)
+		}
+		objects[cause] = append(objects[cause], entry.Object.String())
 	}
 	switch len(errs) {
 	case 0:
@@ -86,7 +93,31 @@ func (r Result) Err() error {
 	case 1:
 		return errs[0]
 	}
-	return fmt.Errorf("%d of %d objects failed:\n%w", len(errs), len(r.Entries), errors.Join(errs...))
+	text := fmt.Sprintf("%d of %d objects failed:", len(errs), len(r.Entries))
+	for _, cause := range causes {
+		text += "\n" + Several(objects[cause]) + ": " + cause
+	}
+	return &failures{text, errs}
+}
+
+// failures are several errors, told in one text.
+type failures struct {
+	text string
+	errs []error
+}
+
+func (f *failures) Error() string   { return f.text }
+func (f *failures) Unwrap() []error { return f.errs }
+
+// severalNames is how many of many names are told.
+const severalNames = 3
+
+// Several lists names, of many the first ones and how many others there are.
+func Several(names []string) string {
+	if len(names) <= severalNames+1 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d others", strings.Join(names[:severalNames], ", "), len(names)-severalNames)
 }
 
 // longestError bounds the text of an error, in bytes: a server may repeat a whole object.

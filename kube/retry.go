@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
+	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/outage"
 )
 
 const (
@@ -60,6 +62,46 @@ func (e *Engine) retry(ctx context.Context, what Ref, passing retryable, try fun
 	}
 }
 
+// Retry calls try until it succeeds or fails for good. Tried again, until ctx ends, is what a control plane answers that
+// starts, restarts or is busy; what awaits others (Awaits) fails at once.
+func (e *Engine) Retry(ctx context.Context, what Ref, try func(context.Context) error) error {
+	return e.retry(ctx, what, passes(nil, nil, true), try)
+}
+
+// NoKind says whether an error is for want of a kind alone, and not of a webhook or a server as well.
+func NoKind(err error) bool {
+	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the tree of errors itself is walked
+		return !slices.ContainsFunc(several.Unwrap(), func(e error) bool { return Awaits(e) && !NoKind(e) })
+	}
+	if inner := errors.Unwrap(err); inner != nil {
+		return NoKind(inner)
+	}
+	return !Awaits(err) || errors.As(err, new(*noKindError))
+}
+
+// Awaits says whether an error is for want of what another set may bring: a webhook that answers, a kind that the cluster
+// serves, or the server behind an extension of the API.
+func Awaits(err error) bool {
+	var missing *noKindError
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &missing):
+		return true
+	case !errors.As(err, &status):
+		return false
+	case status.Status().Code == http.StatusInternalServerError:
+		text := status.Status().Message
+		return strings.Contains(text, "failed calling webhook") || strings.Contains(text, "conversion webhook for")
+	case status.Status().Code == http.StatusServiceUnavailable && status.Status().Details != nil:
+		for _, cause := range status.Status().Details.Causes { // in the words of the aggregator
+			if strings.HasPrefix(cause.Message, "service unavailable") || strings.HasPrefix(cause.Message, "error trying to reach service") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // gaveUp prefers what the server said to the fact that time ran out.
 func gaveUp(ctx context.Context, last, err error, after time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
@@ -81,7 +123,6 @@ func roundTime(d time.Duration) time.Duration {
 
 // transient recognises what a control plane says while it starts, restarts or is busy.
 func transient(err error) bool {
-	var netErr net.Error
 	switch {
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
 		return true
@@ -96,11 +137,7 @@ func transient(err error) bool {
 		text := err.Error()
 		return strings.Contains(text, "failed calling webhook") || strings.Contains(text, "etcdserver:") ||
 			strings.Contains(text, "EOF") || strings.Contains(text, "connection refused")
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE),
-		errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return true
-	case errors.As(err, &netErr) && netErr.Timeout():
+	case outage.Passes(err), errors.Is(err, syscall.ENETUNREACH):
 		return true
 	}
 	// net/http and its HTTP/2 have no type for a connection that went away under a request.

@@ -160,8 +160,8 @@ func (e *Engine) writeRecord(ctx context.Context, set Set, rec record) (record, 
 
 // openSet records, before anything is applied, every place where a member may be after it: whatever happens then, the
 // next run finds them all. It returns the record as it was and as it is.
-func (e *Engine) openSet(ctx context.Context, set Set, wanted record) (before, now record, err error) {
-	err = e.retry(ctx, set.ref(), passes(nil, nil), func(ctx context.Context) error {
+func (e *Engine) openSet(ctx context.Context, set Set, wanted record, passing retryable) (before, now record, err error) {
+	err = e.retry(ctx, set.ref(), passing, func(ctx context.Context) error {
 		if err := e.ensureNamespace(ctx, set.Namespace); err != nil {
 			return fmt.Errorf("create namespace %s: %w", set.Namespace, err)
 		}

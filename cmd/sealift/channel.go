@@ -273,7 +273,8 @@ func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, source 
 		_, err := fmt.Fprint(a.out, "\nMust specify --yes to update\n")
 		return err
 	}
-	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Done: func(d channel.Decision) {
+	note := func(line string) { fmt.Fprintln(a.errOut, line) }
+	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Note: note, Done: func(d channel.Decision) {
 		if d.Entry.Version == nil || d.Action == channel.Issue {
 			fmt.Fprintf(a.out, "Updated %q\n", d.Entry.Name)
 			return

@@ -1,0 +1,208 @@
+package channel
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/outage"
+)
+
+// A pass comes back to add-ons that wait for others: at once after each round that brought one up to date, and then with
+// pauses for as long as what they wait for usually takes. A webhook starts with its pod, a kind soon after its definition.
+const (
+	webhookPatience = time.Minute
+	kindPatience    = 10 * time.Second
+	firstReturn     = 500 * time.Millisecond
+	longestReturn   = 5 * time.Second
+)
+
+// pass is one Apply of a plan.
+type pass struct {
+	*Cluster
+	source  Source
+	options ApplyOptions
+	addons  []*addon // all of the plan, in its order
+}
+
+// addon is one add-on of a pass.
+type addon struct {
+	Decision
+	objs    []*unstructured.Unstructured // nil until they are read
+	applied bool                         // and recorded
+	keyed   bool                         // its keys are there
+	told    bool                         // that it waits
+	err     error                        // of the last try
+}
+
+func (p *pass) run(ctx context.Context) error {
+	todo := slices.DeleteFunc(slices.Clone(p.addons), func(a *addon) bool { return a.Action == Keep })
+	var since time.Time // of the last round that brought something
+	pause := firstReturn
+	for {
+		waiting, err := p.round(ctx, todo)
+		switch {
+		case err != nil:
+			return errors.Join(p.failures(), err)
+		case len(waiting) == 0:
+			return p.failures()
+		case since.IsZero() || len(waiting) < len(todo):
+			since, pause = time.Now(), firstReturn
+		case time.Since(since) > p.patience(waiting):
+			return p.failures()
+		}
+		if len(waiting) == len(todo) {
+			timer := time.NewTimer(pause)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+				timer.Stop()
+			}
+			pause = min(2*pause, longestReturn)
+		}
+		todo = waiting
+	}
+}
+
+// patience is how long the pass waits for add-ons of which none gets further.
+func (p *pass) patience(waiting []*addon) time.Duration {
+	bound := cmp.Or(p.options.Patience, webhookPatience)
+	for _, a := range waiting {
+		if !errors.Is(a.err, errNoIssuers) && !kube.NoKind(a.err) {
+			return bound
+		}
+	}
+	return min(bound, kindPatience)
+}
+
+// round tries each add-on once, and gives those that wait for what others bring. Its error ends the pass.
+func (p *pass) round(ctx context.Context, todo []*addon) (waiting []*addon, err error) {
+	for i, a := range todo {
+		a.err = p.bring(ctx, a)
+		switch {
+		case ctx.Err() != nil:
+			a.err = nil
+			return nil, context.Cause(ctx)
+		case a.err == nil:
+			a.objs = nil
+			if p.options.Done != nil {
+				p.options.Done(a.Decision)
+			}
+		case kube.Awaits(a.err) || errors.Is(a.err, errNoIssuers):
+			waiting = append(waiting, a)
+			if !a.told {
+				a.told = true
+				p.tell("%q waits for what is not there yet, and is tried again after the others: %s", a.Entry.Name, firstLine(a.err))
+			}
+		default:
+			a.objs = nil
+			if err := p.away(ctx); err != nil {
+				return nil, fmt.Errorf("the API server does not answer, and %d more add-ons were not tried: %w", len(todo)-i-1, err)
+			}
+		}
+	}
+	return waiting, nil
+}
+
+// away says whether the API server is gone, so that no other add-on needs to find out.
+func (p *pass) away(ctx context.Context) error {
+	return p.insist(ctx, kube.Ref{Kind: "version"}, func(ctx context.Context) error {
+		_, err := p.gitVersion(ctx)
+		return err
+	})
+}
+
+// bring brings one add-on up to date, in the order of K-24, except that keys are issued also when the update failed: the
+// pods of an add-on may wait for them, and then it gets healthy only afterwards.
+func (p *pass) bring(ctx context.Context, a *addon) error {
+	if _, err := nodeSelectors(a.Entry.NeedsRollingUpdate); err != nil {
+		return err
+	}
+	var errs []error
+	if a.Action != Issue && !a.applied {
+		err := p.update(ctx, a)
+		errs, a.applied = append(errs, err), err == nil
+	}
+	if a.PKI && !a.keyed {
+		err := p.issueKeys(ctx, a.Entry.Name)
+		errs, a.keyed = append(errs, err), err == nil
+	}
+	return errors.Join(errs...)
+}
+
+// tell passes on what a person who watches wants to know.
+func (p *pass) tell(format string, args ...any) {
+	if p.options.Note != nil {
+		p.options.Note(fmt.Sprintf(format, args...))
+	}
+}
+
+// failures joins the errors of all add-ons. Those of one outage or of one missing thing are told once, with a count.
+func (p *pass) failures() error {
+	var keys []string
+	byCause := map[string][]*addon{}
+	for _, a := range p.addons {
+		if a.err == nil {
+			continue
+		}
+		key := causeOf(a.err)
+		if byCause[key] == nil {
+			keys = append(keys, key)
+		}
+		byCause[key] = append(byCause[key], a)
+	}
+	var errs []error
+	for _, key := range keys {
+		var names []string
+		for _, a := range byCause[key] {
+			names = append(names, fmt.Sprintf("%q", a.Entry.Name))
+		}
+		errs = append(errs, fmt.Errorf("error updating %s: %w", kube.Several(names), byCause[key][0].err))
+	}
+	return errors.Join(errs...)
+}
+
+// causeOf is what failures have in common: the innermost errors of an outage or of a wait, and of any other its text.
+func causeOf(err error) string {
+	if !outage.Passes(err) && !kube.Awaits(err) {
+		return err.Error()
+	}
+	var causes []string
+	var walk func(error)
+	walk = func(err error) {
+		switch inner := err.(type) { //nolint:errorlint // the tree of errors itself is walked
+		case interface{ Unwrap() []error }:
+			for _, e := range inner.Unwrap() {
+				walk(e)
+			}
+		case interface{ Unwrap() error }:
+			if next := inner.Unwrap(); next != nil {
+				walk(next)
+				return
+			}
+			causes = append(causes, err.Error())
+		default:
+			causes = append(causes, err.Error())
+		}
+	}
+	walk(err)
+	slices.Sort(causes)
+	return strings.Join(slices.Compact(causes), "\n")
+}
+
+// firstLine is the beginning of an error that may have many lines: with a heading, the line after it.
+func firstLine(err error) string {
+	line, rest, more := strings.Cut(err.Error(), "\n")
+	if more && strings.HasSuffix(line, ":") {
+		next, _, _ := strings.Cut(rest, "\n")
+		return line + " " + next
+	}
+	return line
+}

@@ -1,0 +1,293 @@
+package channel
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// playground is a control plane, a folder with an index, and a switch that cuts the line between.
+type playground struct {
+	*testing.T
+	cluster *Cluster
+	dir     string
+	cut     *atomic.Bool // the API server does not answer
+}
+
+func newPlayground(t *testing.T) *playground {
+	t.Helper()
+	cfg := controlplane.ForTest(t)
+	p := &playground{T: t, cut: &atomic.Bool{}}
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(cfg.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport = transport
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.cut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	if p.cluster, err = Connect(&rest.Config{Host: server.URL}, nil); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func (p *playground) in(name string, test func(*playground)) {
+	p.Run(name, func(t *testing.T) {
+		sub := *p
+		sub.T, sub.dir = t, t.TempDir()
+		test(&sub)
+	})
+}
+
+// add is an entry of an index, and its manifest.
+type add struct{ entry, manifest string }
+
+// entries writes an index with its manifests and reads it.
+func (p *playground) entries(adds ...add) []Entry {
+	p.Helper()
+	text := "kind: Addons\nmetadata: {name: x}\nspec:\n  addons:\n"
+	for i, a := range adds {
+		text += fmt.Sprintf("  - {manifest: %d.yaml, %s}\n", i, a.entry)
+		if err := os.WriteFile(filepath.Join(p.dir, fmt.Sprintf("%d.yaml", i)), []byte(a.manifest), 0o600); err != nil {
+			p.Fatal(err)
+		}
+	}
+	index, err := Parse([]byte(text), &url.URL{Path: p.dir + "/addons.yaml"}, "c")
+	if err != nil {
+		p.Fatal(err)
+	}
+	return index.Entries
+}
+
+// apply carries out what the entries mean, and gives the add-ons in the order in which they were done, and the notes.
+func (p *playground) apply(o ApplyOptions, entries []Entry) (done, notes []string, err error) {
+	p.Helper()
+	plan, err := p.cluster.Plan(p.Context(), entries)
+	if err != nil {
+		p.Fatal(err)
+	}
+	o.Done = func(d Decision) { done = append(done, d.Entry.Name) }
+	o.Note = func(line string) { notes = append(notes, line) }
+	err = p.cluster.Apply(p.Context(), Source{}, plan, o)
+	return done, notes, err
+}
+
+func configMap(name, value string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: kube-system, labels: {gate: '%s'}}\ndata: {value: '%[2]s'}\n", name, value)
+}
+
+// value is what configMap put into the cluster.
+func (p *playground) value(name string) string {
+	p.Helper()
+	resource := namespaceResource
+	resource.Resource = "configmaps"
+	obj, err := p.cluster.full.Resource(resource).Namespace(DefaultNamespace).Get(p.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	data, _ := obj.Object["data"].(map[string]any)
+	return fmt.Sprint(data["value"])
+}
+
+func TestPass(t *testing.T) {
+	p := newPlayground(t)
+	p.in("an add-on that waits for a webhook does not hold up the others", testWebhook)
+	p.in("an add-on whose kind comes later is done within the pass", testLateKind)
+	p.in("keys are issued also when the update failed", testKeysOfUnhealthy)
+	p.in("a short outage fails no add-on", testShortOutage)
+	p.in("an empty manifest prunes where its hash says so", testEmptyManifest)
+}
+
+const gate = `apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: gate}
+webhooks:
+- name: gate.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  objectSelector: {matchLabels: {gate: gated}}
+  rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
+  clientConfig: {url: '%s', caBundle: %s}
+`
+
+func testWebhook(p *playground) {
+	var open atomic.Bool
+	webhook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !open.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		var review struct{ Request struct{ UID string } }
+		_ = json.NewDecoder(r.Body).Decode(&review)
+		fmt.Fprintf(w, `{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":%q,"allowed":true}}`, review.Request.UID)
+	}))
+	p.Cleanup(webhook.Close)
+	webhook.Config.ErrorLog = log.New(io.Discard, "", 0)
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: webhook.Certificate().Raw}))
+	adds := []add{{"name: gate", fmt.Sprintf(gate, webhook.URL, ca)}}
+	for i := range 6 {
+		adds = append(adds, add{fmt.Sprintf("name: gated-%d", i), configMap(fmt.Sprintf("gated-%d", i), "gated")})
+	}
+	entries := p.entries(append(adds, add{"name: network", configMap("network", "free")})...)
+	start := time.Now()
+	done, notes, err := p.apply(ApplyOptions{Patience: time.Second}, entries)
+	if diff := cmp.Diff([]string{"gate", "network"}, done); diff != "" || time.Since(start) > 30*time.Second {
+		p.Errorf("after %s: %s", time.Since(start), diff)
+	}
+	if err == nil || !strings.Contains(err.Error(), `error updating "gated-0", "gated-1", "gated-2" and 3 others: `) || strings.Count(err.Error(), "gate.example.com") != 1 {
+		p.Errorf("told as %v", err)
+	}
+	if len(notes) != 6 || !strings.Contains(notes[0], `"gated-0" waits`) {
+		p.Errorf("notes: %q", notes)
+	}
+	// The webhook comes up with the network, which comes last.
+	entries[len(entries)-1].ID = "2"
+	var once sync.Once
+	o := ApplyOptions{}
+	plan, err := p.cluster.Plan(p.Context(), entries)
+	if err != nil {
+		p.Fatal(err)
+	}
+	done = nil
+	o.Done = func(d Decision) {
+		done = append(done, d.Entry.Name)
+		once.Do(func() { open.Store(true) })
+	}
+	if err := p.cluster.Apply(p.Context(), Source{}, plan, o); err != nil {
+		p.Error(err)
+	}
+	if diff := cmp.Diff([]string{"network", "gated-0", "gated-1", "gated-2", "gated-3", "gated-4", "gated-5"}, done); diff != "" {
+		p.Error(diff)
+	}
+}
+
+const widgets = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: widgets, kind: Widget}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]
+`
+
+func testLateKind(p *playground) {
+	entries := p.entries(
+		add{"name: uses", "apiVersion: example.org/v1\nkind: Widget\nmetadata: {name: w, namespace: kube-system}\n"},
+		add{"name: plain", configMap("plain", "1")},
+		add{"name: brings", widgets})
+	done, notes, err := p.apply(ApplyOptions{}, entries)
+	if diff := cmp.Diff([]string{"plain", "brings", "uses"}, done); diff != "" || err != nil {
+		p.Errorf("%v %s", err, diff)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], `"uses" waits`) || !strings.Contains(notes[0], "kind Widget") {
+		p.Errorf("notes: %q", notes)
+	}
+	never := p.entries(
+		add{"name: never", "apiVersion: example.net/v1\nkind: Gadget\nmetadata: {name: w, namespace: kube-system}\n"},
+		add{"name: never-too", "apiVersion: example.net/v1\nkind: Gadget\nmetadata: {name: v, namespace: kube-system}\n"},
+		add{"name: after", configMap("after", "1")})
+	start := time.Now()
+	done, _, err = p.apply(ApplyOptions{Patience: time.Second}, never)
+	if err == nil || !strings.Contains(err.Error(), `error updating "never", "never-too": `) || strings.Count(err.Error(), "does not serve kind Gadget") != 1 {
+		p.Errorf("told as %v", err)
+	}
+	if took := time.Since(start); len(done) != 1 || took > 10*time.Second {
+		p.Errorf("%v after %s", done, took)
+	}
+}
+
+// testKeysOfUnhealthy has an add-on as metrics-server is in kOps: its pods wait for a certificate of its own CA.
+func testKeysOfUnhealthy(p *playground) {
+	issuers := strings.NewReplacer("widgets.example.org", "issuers.cert-manager.io", "example.org", "cert-manager.io", "widgets", "issuers", "Widget", "Issuer").Replace(widgets)
+	const deployment = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: keyed, namespace: kube-system}\nspec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}\n"
+	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: before", deployment})); err != nil {
+		p.Fatal(err)
+	}
+	deployments := leaseResource
+	deployments.Group, deployments.Resource = "apps", "deployments"
+	status := `{"status":{"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`
+	if _, err := p.cluster.full.Resource(deployments).Namespace(DefaultNamespace).Patch(p.Context(), "keyed", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		p.Fatal(err)
+	}
+	entries := p.entries(add{"name: before, id: x, needsPKI: true", deployment}, add{"name: cert-manager", issuers})
+	done, _, err := p.apply(ApplyOptions{}, entries)
+	if err == nil || !strings.Contains(err.Error(), "not all objects were healthy") || len(done) != 1 {
+		p.Errorf("%v, done %v", err, done)
+	}
+	if lacks, err := p.cluster.lacksKeys(p.Context(), "before"); lacks || err != nil {
+		p.Errorf("the unhealthy add-on got no keys (%v)", err)
+	}
+}
+
+func testShortOutage(p *playground) {
+	var adds []add
+	for i := range 30 {
+		adds = append(adds, add{fmt.Sprintf("name: outage-%d", i), configMap(fmt.Sprintf("outage-%d", i), "1")})
+	}
+	entries := p.entries(adds...)
+	plan, err := p.cluster.Plan(p.Context(), entries)
+	if err != nil {
+		p.Fatal(err)
+	}
+	// Each outage begins at another request of an add-on.
+	done := 0
+	err = p.cluster.Apply(p.Context(), Source{}, plan, ApplyOptions{Done: func(Decision) {
+		if done++; done%10 == 5 {
+			time.AfterFunc(time.Duration(done)*time.Millisecond, func() {
+				p.cut.Store(true)
+				time.AfterFunc(2*time.Second, func() { p.cut.Store(false) })
+			})
+		}
+	}})
+	if err != nil || done != 30 {
+		p.Errorf("%d done: %v", done, err)
+	}
+}
+
+func testEmptyManifest(p *playground) {
+	const rules = "prune: {kinds: [{kind: ConfigMap, labelSelector: gate=old}]}"
+	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: retired, id: a, " + rules, configMap("retired", "old")})); err != nil {
+		p.Fatal(err)
+	}
+	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: retired, id: b, " + rules, "# cut off\n"})); err == nil || !strings.Contains(err.Error(), "has no objects") || p.value("retired") != "old" {
+		p.Errorf("a file that was cut off: %v", err)
+	}
+	entries := p.entries(add{"name: retired, id: b, manifestHash: " + ManifestHash(nil) + ", " + rules, ""})
+	if done, _, err := p.apply(ApplyOptions{}, entries); err != nil || len(done) != 1 || p.value("retired") != "" {
+		p.Errorf("done %v, %v; the cluster has %q", done, err, p.value("retired"))
+	}
+	if plan, err := p.cluster.Plan(p.Context(), entries); err != nil || len(plan.Updates()) != 0 {
+		p.Errorf("it is not recorded: %+v, %v", plan.Updates(), err)
+	}
+}
