@@ -132,7 +132,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
 	i.hooks.verbs, i.hooks.yes = i.verbs(), o.Yes
-	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkSELinux()); err != nil {
+	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
 	i.plan, err = i.makePlan()

@@ -40,6 +40,7 @@ func SharedInstaller(c share.Cluster) (*spec.Installer, error) {
 	delete(own, "privateAddress")
 	delete(own, "publicAddress")
 	delete(own, "hostnameCheck")
+	delete(own, "nodeLabels")
 	return s, nil
 }
 

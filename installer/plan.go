@@ -63,6 +63,7 @@ func (p *planner) first() {
 	if hasCluster {
 		p.add(lifecycle.Step{ID: initStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
 			Timeout: hookTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+		p.labels(lifecycle.Install)
 		p.share()
 	}
 	for _, a := range p.addOns {
@@ -96,6 +97,7 @@ func (p *planner) join() {
 	}
 	p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
 		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
+	p.labels(lifecycle.Join)
 }
 
 // runtime adds the container runtime and the images in it.
