@@ -154,7 +154,7 @@ func kurlBundle(t *testing.T, text string, files []txtar.File) []byte {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = binary.Close() })
-	plan, err := airgap.Prepare(t.Context(), airgap.Request{Installer: i, Binary: binary, Platform: kurl.Platform,
+	plan, err := airgap.Prepare(t.Context(), airgap.Request{Installer: i, Binary: binary, Platform: kurl.Platform, Commands: []string{"install"},
 		Packages: airgap.Packages{Store: kurl.NewStore(packages, t.TempDir())}})
 	if err != nil {
 		t.Fatal(err)

@@ -162,7 +162,7 @@ func (p *plans) make(ctx context.Context, packages airgap.Packages, q question, 
 		made.Plan, err = airgap.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
 		return made, err
 	}
-	request := airgap.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Preflight: o.Preflight, Key: o.Key}
+	request := airgap.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, Key: o.Key}
 	if q.since != "" {
 		if request.Since, err = p.since(ctx, q.since); err != nil {
 			return nil, err

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"path"
 	"regexp"
@@ -20,13 +19,6 @@ var (
 	plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/?$`)
 )
 
-// refusal is the script for a command that the nodes' sealift does not have. It is a script since it is piped into a shell, to
-// which an error of HTTP is an empty one, and all is well.
-const refusal = `#!/usr/bin/env bash
-echo "%[1]s.sh: the sealift that this server gives to nodes has no command %[1]s; nothing was changed" >&2
-exit 1
-`
-
 // getScript sends the script that makes a node by the Installer of an id: install.sh, also under the id alone, join.sh,
 // upgrade.sh, and tasks.sh, which is told by its first word what to do.
 func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
@@ -35,7 +27,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 		name = "install.sh"
 	}
 	command, ok := strings.CutSuffix(name, ".sh")
-	if !ok || !slices.Contains([]string{"install", "join", "upgrade", "tasks"}, command) {
+	if !ok || !slices.Contains(airgap.ScriptNames(), command) {
 		return problem(http.StatusNotFound, "there are install.sh, join.sh, upgrade.sh and tasks.sh")
 	}
 	if _, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), id); err != nil {
@@ -43,16 +35,12 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Content-Type", "text/x-shellscript; charset=utf-8")
-	if command != "tasks" && !slices.Contains(s.options.Commands, command) {
-		fmt.Fprintf(w, refusal, command)
-		return nil
-	}
 	base, err := s.baseURL(r)
 	if err != nil {
 		return err
 	}
 	script := airgap.Script{
-		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Command: command,
+		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Command: command, Commands: s.options.Commands,
 		URL: base + releasePath(r) + "/" + id, BinaryURL: base + "/bin/" + s.options.Binary.SHA256() + "/" + binaryFile,
 	}
 	_, _ = w.Write(script.Text()) // a client that has gone gets nothing

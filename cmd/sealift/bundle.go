@@ -35,7 +35,7 @@ func (a *app) bundleCommand() *cobra.Command {
 		Use:   "bundle -f INSTALLER --store URL --out FILE",
 		Short: "Assemble the airgap archive of one Installer",
 		Long: `Assemble everything that an Installer needs into one archive: the packages of its add-ons, each byte once, the
-Installer itself, this sealift, and an install.sh that starts it.
+Installer itself, this sealift, and the scripts that start it: install.sh, join.sh, upgrade.sh and tasks.sh.
 
 The packages are copied as they are, nothing is compressed again. Packages that kURL built are taken in first, as
 'sealift import' does it. The same Installer, packages and sealift give the same bytes. A version may be latest, or
@@ -47,7 +47,7 @@ sealift install --bundle NEW --base OLD.`,
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), cmd.Root(), o) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
@@ -65,7 +65,7 @@ sealift install --bundle NEW --base OLD.`,
 	return cmd
 }
 
-func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
+func (a *app) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) (err error) {
 	for _, flag := range [][2]string{{"-f", o.file}, {"--store", o.store}, {"--out", o.out}} {
 		if flag[1] == "" {
 			return usageError("%s is missing; see 'sealift bundle --help'", flag[0])
@@ -104,7 +104,7 @@ func (a *app) bundle(ctx context.Context, o bundleOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Since: since, Key: key,
+		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: commandNames(root), Preflight: programs.preflight, Since: since, Key: key,
 	})
 	if err != nil {
 		return err

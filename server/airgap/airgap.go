@@ -30,6 +30,8 @@ type Request struct {
 	// Binary is the sealift for the nodes, and Platform the platform it was built for.
 	Binary   *bundle.Member
 	Platform string
+	// Commands are those of Binary that scripts start: install, join, upgrade. A script for another one says so, and fails.
+	Commands []string
 	// Preflight is the sealift-preflight for the nodes; nil leaves it out, and with it the checks of add-ons.
 	Preflight *bundle.Member
 	// Since leaves out what an earlier bundle has; nil leaves out nothing.

@@ -62,7 +62,7 @@ func request(t *testing.T, installer string) airgap.Request {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = member.Close() })
-	return airgap.Request{Installer: i, Packages: airgap.Packages{Store: s}, Binary: member, Platform: platform}
+	return airgap.Request{Installer: i, Packages: airgap.Packages{Store: s}, Binary: member, Platform: platform, Commands: []string{"install", "join"}}
 }
 
 const both = "  user: {version: '2.0'}\n  base: {version: '1.0'}\n"
@@ -91,7 +91,7 @@ func TestBundleHasAllThatAnInstallNeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"install.sh", "installer.yaml", "bin/sealift", "addons/base/1.0/install.sh", "addons/user/2.0/index.json"} {
+	for _, name := range []string{"install.sh", "join.sh", "upgrade.sh", "tasks.sh", "installer.yaml", "bin/sealift", "addons/base/1.0/install.sh", "addons/user/2.0/index.json"} {
 		if _, ok := a.Entry(name); !ok {
 			t.Errorf("no %s", name)
 		}
@@ -123,7 +123,12 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 // script runs install.sh in a folder, as 'cat install.sh | bash -s args' does.
 func script(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "install.sh"))
+	return scriptNamed(t, dir, "install.sh", args...)
+}
+
+func scriptNamed(t *testing.T, dir, name string, args ...string) (string, error) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, name))
 	if err != nil {
 		t.Fatal(err)
 	}

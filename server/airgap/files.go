@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
@@ -14,13 +15,29 @@ import (
 //go:embed install.sh
 var installScript string
 
+//go:embed tasks.sh
+var tasksScript string
+
+// tasksMark is where install.sh has the tasks when it is tasks.sh.
+const tasksMark = "# @TASKS@\n"
+
+// refusal is the script for a command that the nodes' sealift does not have. It is a script since it is piped into a shell.
+const refusal = `#!/usr/bin/env bash
+echo "%[1]s.sh: the sealift that goes with this script has no command %[1]s; nothing was changed" >&2
+exit 1
+`
+
+// ScriptNames are the commands that there are scripts for, each COMMAND.sh. tasks.sh is told by its first word what to do.
+func ScriptNames() []string { return []string{"install", "join", "upgrade", "tasks"} }
+
 // Script starts sealift on a node: the one in the bundle beside it, or one that a server gives.
 type Script struct {
 	Platform string // of the binary, such as linux/amd64
 	Digest   string // sha256 of the binary
-	// Command is what the binary is to do: install, join, upgrade. For tasks it is told by the first word of the script's
-	// command line.
+	// Command is one of ScriptNames.
 	Command string
+	// Commands are those that the binary has. For another one the script says so, and fails.
+	Commands []string
 	// URL is that of the Installer on a server, and BinaryURL that of the binary in an archive; both are empty in a bundle.
 	// They go into the script as they are and must have nothing that a shell does not take for text.
 	URL, BinaryURL string
@@ -28,8 +45,14 @@ type Script struct {
 
 // Text gives the script.
 func (s Script) Text() []byte {
+	text, tasks := installScript, ""
+	if s.Command == "tasks" {
+		_, tasks, _ = strings.Cut(tasksScript, "\n\n") // without its own header
+	} else if !slices.Contains(s.Commands, s.Command) {
+		return fmt.Appendf(nil, refusal, s.Command)
+	}
 	return []byte(strings.NewReplacer("@PLATFORM@", s.Platform, "@SHA256@", s.Digest, "@COMMAND@", s.Command,
-		"@URL@", s.URL, "@BINARY@", s.BinaryURL).Replace(installScript))
+		"@URL@", s.URL, "@BINARY@", s.BinaryURL, tasksMark+"\n", tasks).Replace(text))
 }
 
 // Binary makes a member of the sealift for the nodes. Spool is a folder for its compressed form; see bundle.WriteOptions.
@@ -60,10 +83,12 @@ func (r Request) members(ctx context.Context) ([]*bundle.Member, error) {
 	if err != nil {
 		return nil, err
 	}
-	script := Script{Platform: r.Platform, Digest: r.Binary.SHA256(), Command: "install"}
-	members, err := bundle.Render(ctx, []bundle.File{
-		bundle.BytesFile(bundle.ScriptName, 0o755, script.Text()), bundle.BytesFile(bundle.InstallerName, 0o644, text),
-	}, bundle.WriteOptions{})
+	var files []bundle.File
+	for _, command := range ScriptNames() {
+		script := Script{Platform: r.Platform, Digest: r.Binary.SHA256(), Command: command, Commands: r.Commands}
+		files = append(files, bundle.BytesFile(command+".sh", 0o755, script.Text()))
+	}
+	members, err := bundle.Render(ctx, append(files, bundle.BytesFile(bundle.InstallerName, 0o644, text)), bundle.WriteOptions{})
 	members = append(members, r.Binary)
 	if r.Preflight != nil {
 		members = append(members, r.Preflight)

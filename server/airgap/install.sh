@@ -8,17 +8,20 @@
 #
 #     curl -fsSL URL | sudo bash
 #
-# It takes the sealift of the bundle or of the server, checks it, and starts it.
+# It takes the sealift of the bundle or of the server, checks it, and starts it. join.sh and tasks.sh are this script with another
+# command.
 set -eu
 
 platform='@PLATFORM@'
 digest='@SHA256@'
 command='@COMMAND@'
+script=$command
 url='@URL@'       # of the Installer on a server; empty in a bundle
 archive='@BINARY@' # with the server's sealift
+node_binary=/usr/local/bin/sealift
 
 die() {
-    printf 'install.sh: %s\n' "$*" >&2
+    printf '%s.sh: %s\n' "$script" "$*" >&2
     exit "${status:-1}"
 }
 
@@ -60,8 +63,8 @@ is_ours() {
 
 # take_binary: bin/sealift of the bundle $1, or if that is empty the node's own, from an earlier run, or that of the server.
 take_binary() {
-    if [ -z "$1" ] && is_ours /usr/local/bin/sealift; then
-        cat /usr/local/bin/sealift
+    if [ -z "$1" ] && is_ours "$node_binary"; then
+        cat "$node_binary"
     elif [ -z "$1" ]; then
         download "$archive" | tar xzf - --no-same-owner -O bin/sealift || die "$archive could not be downloaded; run the same command again"
     elif [ -d "$1" ]; then
@@ -71,11 +74,11 @@ take_binary() {
     fi
 }
 
-# resume_command: how to run this script once more. $1 is its bundle, empty when it comes from a server.
+# resume_command: how to run this script once more. $1 is its bundle, empty when it needs none.
 resume_command() {
     local bundle=$1
     shift
-    if [ -z "$bundle" ]; then
+    if [ -z "$bundle" ] && [ -n "$url" ]; then
         printf 'curl -fsSL '
         [ -z "${SEALIFT_CA_CERT:-}" ] || printf -- '--cacert %q ' "$SEALIFT_CA_CERT"
         printf '%s/%s.sh | sudo ' "$url" "$command"
@@ -83,38 +86,22 @@ resume_command() {
         [ "$command" != join ] || printf 'SEALIFT_TOKEN=TOKEN '
         printf 'bash -s --'
     else
-        printf 'cd %q && cat install.sh | sudo ' "$PWD"
+        printf 'cd %q && cat %s.sh | sudo ' "$PWD" "$script"
+        [ "$command" != join ] || printf 'SEALIFT_TOKEN=TOKEN '
         [ -z "${SEALIFT_BUNDLE:-}" ] || printf 'SEALIFT_BUNDLE=%q ' "$SEALIFT_BUNDLE"
         printf 'bash -s'
     fi
     [ $# = 0 ] || printf ' %q' "$@"
 }
 
-# name_task: the command and its options for a task, by its words. All but kURL's own are what sealift calls them.
-name_task() {
-    local word from=(--from "$url")
-    command=$1
-    options=("${@:2}")
-    [ "${command/_/-}" = join-token ] || return 0
-    command=token
-    options=()
-    for word in "${@:2}"; do
-        case $word in
-        ha) options+=(--control-plane) ;;
-        airgap) from=() ;;
-        ipv6) ;; # sealift sees that by itself
-        *) options+=("$word") ;;
-        esac
-    done
-    options=(create "${from[@]}" "${options[@]}")
-}
+# @TASKS@
 
 main() {
     local bundle='' binary folder owner resume='' code=0 airgap='' given=() options=()
+    [ "$(id -u)" = 0 ] || status=3 die "this changes packages and services; run it with sudo"
     if [ "$command" = tasks ]; then
-        [ $# -gt 0 ] || status=2 die "say what to do, such as: curl -fsSL $url/tasks.sh | sudo bash -s reset"
+        [ $# -gt 0 ] || status=2 die "say what to do, such as: bash -s reset; or load-images, join-token, generate-admin-user, print-registry-login, taint-primaries, set-kubeconfig-server"
         name_task "$@"
-        url=''
         set --
     fi
     while [ $# -gt 0 ]; do
@@ -133,15 +120,22 @@ main() {
         esac
         shift
     done
-    [ "$(id -u)" = 0 ] || status=3 die "an install changes packages and services; run it with sudo"
     [ "$(host_platform)" = "$platform" ] || status=3 die "this host is $(host_platform), the bundle is for $platform"
-    if [ -z "$archive" ] || [ -n "$airgap" ]; then
-        bundle=$(find_bundle)
-        options=(--bundle "$bundle" "${options[@]}")
-    elif [ -n "$url" ]; then
-        options=(--from "$url" "${options[@]}")
+    case $script in
+    tasks | join)
+        # a node may have this sealift, and needs no bundle then
+        [ -n "$archive$bundle" ] || is_ours "$node_binary" || bundle=$(find_bundle)
+        ;;
+    *) [ -n "$archive" ] && [ -z "$airgap" ] || bundle=$(find_bundle) ;;
+    esac
+    if [ "$script" != tasks ]; then
+        if [ -n "$bundle" ]; then
+            [ "$script" = join ] || options=(--bundle "$bundle" "${options[@]}") # who joins takes files from the control plane
+        elif [ -n "$url" ]; then
+            options=(--from "$url" "${options[@]}")
+        fi
+        resume=$(resume_command "$bundle" "${given[@]}")
     fi
-    [ -z "$bundle$url" ] || resume=$(resume_command "$bundle" "${given[@]}")
     install -d -m 0700 /var/lib/sealift
     # what an install that was killed left: the name begins with the number of its process
     for folder in /var/lib/sealift/.install-*; do
