@@ -13,7 +13,7 @@ import (
 
 // Remember keeps a fact about a mutable name. Kind is a folder name, key may be any text, fact is encoded as JSON.
 func (c *Cache) Remember(kind, key string, fact any) error {
-	data, err := json.Marshal(record{Key: key, Fact: fact})
+	data, err := json.Marshal(record{Key: digestOf(key), Fact: fact})
 	if err != nil {
 		return fmt.Errorf("remember %s %s: %w", kind, key, err)
 	}
@@ -34,16 +34,21 @@ func (c *Cache) Recall(kind, key string, fact any) bool {
 		return false
 	}
 	r := record{Fact: fact}
-	return json.Unmarshal(data, &r) == nil && r.Key == key
+	return json.Unmarshal(data, &r) == nil && r.Key == digestOf(key)
 }
 
-// record carries its key in clear, since the file name is only its hash.
+// record has the digest of its key, and not the key itself: that may be the URL of a mirror with its password, and CI
+// keeps caches where others read them.
 type record struct {
 	Key  string `json:"key"`
 	Fact any    `json:"fact"`
 }
 
 func (c *Cache) recordPath(kind, key string) string {
+	return filepath.Join(c.facts(), kind, digestOf(key)+".json")
+}
+
+func digestOf(key string) string {
 	sum := sha256.Sum256([]byte(key))
-	return filepath.Join(c.facts(), kind, hex.EncodeToString(sum[:])+".json")
+	return hex.EncodeToString(sum[:])
 }

@@ -3,8 +3,10 @@ package hostpkg
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 type apt struct {
 	dir           string
 	get, cacheBin string
+	logins        string // at mirrors, as apt_auth.conf(5) has them; they are on the disk only while a tool runs
 }
 
 // configuration is apt.conf(5) for a private directory. Everything that apt could take from the machine is redirected;
@@ -82,10 +85,42 @@ func sourcesFile(archives []Archive, rewrite func(string) string) string {
 
 // run runs one of the tools and passes its output to read, which may stop before the end.
 func (a apt) run(ctx context.Context, tool string, read func(io.Reader) error, args ...string) error {
+	if a.logins != "" {
+		file, err := temporaryFile(a.logins)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.Remove(file) }()
+		args = append([]string{"-o", "Dir::Etc::netrc=" + file}, args...)
+	}
 	cmd := exec.CommandContext(ctx, tool, args...)
 	cmd.Env = append(environment(os.Environ()), "APT_CONFIG="+filepath.Join(a.dir, "apt.conf"))
 	cmd.Dir = a.dir
 	return execute(ctx, cmd, aptMessages, read)
+}
+
+// temporaryFile writes a file that only this user can read.
+func temporaryFile(content string) (name string, err error) {
+	f, err := os.CreateTemp("", "sealift-logins-")
+	if err != nil {
+		return "", err
+	}
+	_, err = f.WriteString(content)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(f.Name()))
+	}
+	return f.Name(), nil
+}
+
+// withoutLogin takes user and password out of a URL: the tools keep what they are told, and their folders are in the cache.
+func withoutLogin(address string) (string, *url.Userinfo) {
+	u, err := url.Parse(address)
+	if err != nil || u.User == nil {
+		return address, nil
+	}
+	user := u.User
+	u.User = nil
+	return u.String(), user
 }
 
 // aptMessages returns apt's errors, without the letter they start with; without errors, its warnings.

@@ -39,19 +39,29 @@ func newAptSolver(o Options, target Target, arch string) (*aptSolver, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &aptSolver{options: o, target: target, arch: arch, upstream: make(map[string]string), sources: sourcesFile(target.Sources, o.Mirrors.URL)}
+	var logins strings.Builder
+	place := func(address string) string {
+		plain, user := withoutLogin(o.Mirrors.URL(address))
+		if user != nil {
+			password, _ := user.Password()
+			fmt.Fprintf(&logins, "machine %s login %s password %s\n", plain, user.Username(), password)
+		}
+		return plain
+	}
+	s := &aptSolver{options: o, target: target, arch: arch, upstream: make(map[string]string), sources: sourcesFile(target.Sources, place)}
 	for _, archive := range target.Sources {
 		if _, err := os.Stat(archive.SignedBy); err != nil {
 			return nil, fmt.Errorf("keyring of %s: %w; install the package that has it (debian-archive-keyring, ubuntu-keyring), or name another with signedBy in sealift.yaml", archive.URL, err)
 		}
-		s.upstream[o.Mirrors.URL(archive.base())] = archive.base()
+		asked, _ := withoutLogin(o.Mirrors.URL(archive.base()))
+		s.upstream[asked] = archive.base()
 	}
 	sum := sha256.Sum256([]byte(s.sources))
 	dir, err := o.Cache.Sub("apt", fmt.Sprintf("%s-%s-%s", target.Name, arch, hex.EncodeToString(sum[:6])))
 	if err != nil {
 		return nil, err
 	}
-	s.apt = apt{dir: dir, get: get, cacheBin: cacheBin}
+	s.apt = apt{dir: dir, get: get, cacheBin: cacheBin, logins: logins.String()}
 	return s, nil
 }
 

@@ -46,7 +46,9 @@ type dnfSolver struct {
 // dnfRepository is a repository as solve.py is told of it.
 type dnfRepository struct {
 	ID             string `json:"id"`
-	URL            string `json:"url"` // as it is asked
+	URL            string `json:"url"` // as it is asked, without user and password
+	User           string `json:"user"`
+	Password       string `json:"password"`
 	Key            string `json:"key"` // path of its keys
 	SignedMetadata bool   `json:"signedMetadata"`
 
@@ -118,11 +120,12 @@ func (s *dnfSolver) ready(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		asked := s.options.Mirrors.URL(a.base())
+		asked, user := withoutLogin(s.options.Mirrors.URL(a.base()))
 		upstream[asked] = a.base()
-		repositories = append(repositories, dnfRepository{
-			ID: "source-" + strconv.Itoa(i), URL: asked, Key: s.options.Cache.Path(key), digest: key, SignedMetadata: a.SignedMetadata,
-		})
+		r := dnfRepository{ID: "source-" + strconv.Itoa(i), URL: asked, Key: s.options.Cache.Path(key), digest: key, SignedMetadata: a.SignedMetadata}
+		r.User = user.Username()
+		r.Password, _ = user.Password()
+		repositories = append(repositories, r)
 	}
 	s.repositories, s.upstream = repositories, upstream
 	return nil

@@ -1,11 +1,16 @@
 package hostpkg
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/mirror"
 )
 
 // put brings a file into a cache, as an asset of a Manifest does, and returns its digest.
@@ -125,4 +130,63 @@ func TestALockedRPMMustBeSignedByItsTarget(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// behindLogin serves a folder to clients that know the password, and returns its URL with it.
+func behindLogin(t *testing.T, dir string) (address string) {
+	t.Helper()
+	files := http.FileServer(http.Dir(dir))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "ship" || password != secretPassword {
+			w.Header().Set("WWW-Authenticate", `Basic realm="mirror"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return strings.Replace(server.URL, "://", "://ship:"+secretPassword+"@", 1)
+}
+
+const secretPassword = "anchor-4711"
+
+func TestTheCacheHasNoPasswords(t *testing.T) {
+	apt, yum := newPublished(t), newYumArchive(t)
+	yum.build(pkg("tool", "1.0-1"))
+	yum.publish("")
+	for name, row := range map[string]struct {
+		dir, upstream, arch string
+		target              Target
+	}{
+		"apt": {apt.dir, "http://archive.example.com/test/", "amd64", apt.target()},
+		"yum": {yum.dir, "https://yum.example.com/test/x86_64", "x86_64", yum.target()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mirrors, err := mirror.New(map[string]string{row.upstream: behindLogin(t, row.dir)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			dir := t.TempDir()
+			c, err := cache.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			source := NewSource(Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Targets: []Target{row.target}})
+			resolved, err := source.Resolve(t.Context(), row.target, row.arch, []string{"tool"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := source.Fetch(t.Context(), resolved[0]); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Remember("urls", "http://ship:"+secretPassword+"@mirror/x", 1); err != nil {
+				t.Fatal(err)
+			}
+			found, err := exec.CommandContext(t.Context(), "grep", "-rla", secretPassword, dir).Output()
+			if len(found) > 0 {
+				t.Errorf("the password is in %s, %v", found, err)
+			}
+		})
+	}
 }

@@ -35,6 +35,8 @@ def open_base(question):
     base = dnf.Base(conf)
     for source in question["repositories"]:
         repo = base.repos.add_new_repo(source["id"], conf, baseurl=[source["url"]])
+        if source["user"]:
+            repo.username, repo.password = source["user"], source["password"]
         repo.gpgkey = ["file://" + source["key"]]
         repo.repo_gpgcheck = source["signedMetadata"]
         repo.metadata_expire = -1

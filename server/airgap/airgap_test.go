@@ -167,6 +167,31 @@ func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
 	}
 }
 
+func TestInstallScriptTakesABundleOfAnyName(t *testing.T) {
+	data := assemble(t, request(t, both))
+	for _, tool := range []string{"tar", "busybox"} {
+		t.Run(tool, func(t *testing.T) {
+			path, err := exec.LookPath(tool)
+			if err != nil {
+				t.Skipf("%s is not there: %v", tool, err)
+			}
+			bin := t.TempDir()
+			if err := os.Symlink(path, filepath.Join(bin, "tar")); err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+			dir := unpack(t, data, "install.sh")
+			const name = "cluster_2026-11-21T10:00:00.tar.gz"
+			if err := os.Rename(filepath.Join(dir, "cluster.tar.gz"), filepath.Join(dir, name)); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := script(t, dir, "airgap"); err != nil || !strings.Contains(out, "sealift got: install --bundle "+name) {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
 func TestInstallScriptRefuses(t *testing.T) {
 	data := assemble(t, request(t, both))
 	replace := func(dir, from, to string) {

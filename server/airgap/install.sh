@@ -66,11 +66,14 @@ take_binary() {
     if [ -z "$1" ] && is_ours "$node_binary"; then
         cat "$node_binary"
     elif [ -z "$1" ]; then
-        download "$archive" | tar xzf - --no-same-owner -O bin/sealift || die "$archive could not be downloaded; run the same command again"
+        download "$archive" | tar xzf - -O bin/sealift || die "$archive could not be downloaded; run the same command again"
     elif [ -d "$1" ]; then
         cat "$1/bin/sealift"
     else
-        tar xzf "$1" --occurrence=1 --no-same-owner -O bin/sealift || die "$1 has no bin/sealift, or is damaged; copy it again"
+        # by its standard input: GNU tar takes what is before a colon in a name for a host
+        local once=()
+        ! tar --version 2>/dev/null | grep -q GNU || once=(--occurrence=1) # elsewhere the whole archive is read
+        tar xzf - "${once[@]}" -O bin/sealift <"$1" || die "$1 has no bin/sealift, or is damaged; copy it again"
     fi
 }
 
