@@ -8,24 +8,29 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/preflight"
 )
 
-// program finds sealift-preflight: beside sealift, kept by an install, or in the bundle. What is taken out of the bundle goes
-// with Close: before the install is confirmed nothing stays, and nothing is fetched twice.
+// program returns the sealift-preflight to run. It runs as root, so it is the bundle's by digest: a copy that an install has kept or
+// that lies beside sealift, or one taken out of the bundle, which goes with Close. For a bundle without one it is what FindProgram
+// returns.
 func (i *Install) program(ctx context.Context) (string, error) {
-	beside, kept := filepath.Dir(i.options.Binary), filepath.Join(i.options.Root, bundle.PreflightName)
+	beside := filepath.Dir(i.options.Binary)
 	carried, ok := i.archive.Entry(bundle.PreflightName)
-	switch {
-	case !ok || isProgram(filepath.Join(beside, preflight.ProgramName)):
-		return FindProgram(i.options.Root, beside), nil
-	case i.taken != "":
+	if !ok {
+		return FindProgram(i.options.Root, beside)
+	}
+	if i.taken != "" {
 		return filepath.Join(i.taken, bundle.PreflightName), nil
-	case isCopy(kept, carried):
-		return kept, nil
+	}
+	for _, name := range programNames(i.options.Root, beside) {
+		if safe, err := rootsOwn(name); err == nil && isCopy(safe, carried) {
+			return safe, nil
+		}
 	}
 	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
 	if err != nil {
@@ -36,6 +41,29 @@ func (i *Install) program(ctx context.Context) (string, error) {
 	}
 	i.taken = dir
 	return filepath.Join(dir, bundle.PreflightName), nil
+}
+
+// unasked says that there is no program to ask, without looking into the bundle's.
+func (i *Install) unasked() []preflight.Result {
+	if _, carried := i.archive.Entry(bundle.PreflightName); carried {
+		return nil
+	}
+	name, err := FindProgram(i.options.Root, filepath.Dir(i.options.Binary))
+	if name != "" {
+		return nil
+	}
+	return []preflight.Result{noProgram(err)}
+}
+
+// noProgram is the result for checks without a program to make them. refused says why one that is there is not run.
+func noProgram(refused error) preflight.Result {
+	r := preflight.Result{Check: "add-ons", Status: preflight.Warn, Message: "not asked for what they need: there is no " + preflight.ProgramName,
+		Hint: "make the bundle with it beside sealift, or with --sealift-preflight"}
+	if refused != nil {
+		r.Message = "not asked for what they need: " + refused.Error()
+		r.Hint = "make the bundle with it, or move sealift and it into a folder that root alone may write"
+	}
+	return r
 }
 
 func (i *Install) extractProgram(ctx context.Context, dir string) error {
@@ -77,14 +105,58 @@ func (i *Install) keepProgram(ctx context.Context) error {
 	})
 }
 
-// FindProgram gives the sealift-preflight that lies in a folder, or else the one that an install has kept, or "".
-func FindProgram(root, beside string) string {
-	for _, name := range []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)} {
-		if isProgram(name) {
-			return name
+// programNames are where a sealift-preflight may lie that is not in a bundle.
+func programNames(root, beside string) []string {
+	return []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)}
+}
+
+// FindProgram returns the sealift-preflight that lies beside sealift, or else the one that an install has kept, or "". The error
+// says why one that is there must not be run.
+func FindProgram(root, beside string) (string, error) {
+	var refused []error
+	for _, name := range programNames(root, beside) {
+		if !isProgram(name) {
+			continue
+		}
+		safe, err := rootsOwn(name)
+		if err == nil {
+			return safe, nil
+		}
+		refused = append(refused, fmt.Errorf("%s %w: %w", name, errUnsafeProgram, err))
+	}
+	return "", errors.Join(refused...)
+}
+
+var errUnsafeProgram = errors.New("is not run")
+
+// rootsOwn resolves a file that nobody but root, or the user who runs sealift, can have put there or can replace.
+func rootsOwn(name string) (resolved string, err error) {
+	if resolved, err = filepath.Abs(name); err != nil {
+		return "", err
+	}
+	if resolved, err = filepath.EvalSymlinks(resolved); err != nil {
+		return "", err
+	}
+	for at := resolved; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return "", err
+		}
+		owner := -1
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			owner = int(stat.Uid)
+		}
+		// In a folder such as /tmp nobody can replace a folder of root's.
+		sticky := info.Mode()&os.ModeSticky != 0 && at != filepath.Dir(resolved)
+		switch {
+		case owner != 0 && owner != os.Geteuid():
+			return "", fmt.Errorf("%s belongs to user %d", at, owner)
+		case info.Mode().Perm()&0o022 != 0 && !sticky:
+			return "", fmt.Errorf("others may write %s", at)
+		case at == filepath.Dir(at):
+			return resolved, nil
 		}
 	}
-	return ""
 }
 
 // temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise

@@ -2,6 +2,7 @@ package installer
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -92,8 +93,8 @@ func TestProgramIsTakenOutOfTheBundleOnce(t *testing.T) {
 
 func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
 	root, beside := t.TempDir(), t.TempDir()
-	if got := FindProgram(root, beside); got != "" {
-		t.Errorf("found %q", got)
+	if got, err := FindProgram(root, beside); got != "" || err != nil {
+		t.Errorf("found %q, %v", got, err)
 	}
 	for _, name := range []string{filepath.Join(root, bundle.PreflightName), filepath.Join(beside, preflight.ProgramName)} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
@@ -102,14 +103,73 @@ func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := FindProgram(root, beside); got == name {
+		if got, _ := FindProgram(root, beside); got == name {
 			t.Errorf("%s cannot be run", name)
 		}
 		if err := os.Chmod(name, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if got := FindProgram(root, beside); got != name {
-			t.Errorf("found %q, not %q", got, name)
+		if got, err := FindProgram(root, beside); got != name || err != nil {
+			t.Errorf("found %q, not %q: %v", got, name, err)
 		}
+	}
+}
+
+// TestProgramOfAStrangerIsNotRun has a sealift-preflight where other users could have put or could change it.
+func TestProgramOfAStrangerIsNotRun(t *testing.T) {
+	const stranger = 65534
+	for name, change := range map[string]func(dir, program string) error{
+		"it belongs to another user":           func(_, program string) error { return os.Chown(program, stranger, 0) },
+		"its folder belongs to another user":   func(dir, _ string) error { return os.Chown(dir, stranger, 0) },
+		"others may write it":                  func(_, program string) error { return os.Chmod(program, 0o777) },
+		"a group may write it":                 func(_, program string) error { return os.Chmod(program, 0o775) },
+		"others may write its folder":          func(dir, _ string) error { return os.Chmod(dir, 0o777) },
+		"its folder is like /tmp":              func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) },
+		"others may write a folder further up": func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) },
+		"it is a link to what others may write": func(dir, program string) error {
+			target := filepath.Join(filepath.Dir(dir), "other")
+			return errors.Join(os.Rename(program, target), os.Chmod(target, 0o777), os.Symlink(target, program))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, beside := t.TempDir(), filepath.Join(t.TempDir(), "bin")
+			program, ran := filepath.Join(beside, preflight.ProgramName), filepath.Join(root, "ran")
+			if err := errors.Join(os.Mkdir(beside, 0o755), os.WriteFile(program, []byte("#!/bin/sh\ntouch "+ran+"\n"), 0o755), change(beside, program)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := FindProgram(root, beside); got != "" || !errors.Is(err, errUnsafeProgram) {
+				t.Errorf("found %q, %v", got, err)
+			}
+			i := &Install{options: Options{Root: root, Binary: filepath.Join(beside, "sealift")}, archive: &bundle.Archive{}, spec: parseSpec(t, "")}
+			s := []preflight.Specification{{Name: "x", Kind: preflight.HostPreflight, Text: []byte("spec: {}")}}
+			got, err := i.external(t.Context(), preflight.Node{}, s, RunAll)
+			if err != nil || len(got) != 1 || got[0].Status != preflight.Warn || !strings.Contains(got[0].Message, program+" is not run: ") {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if _, err := os.Stat(ran); err == nil {
+				t.Error("it ran as root")
+			}
+		})
+	}
+}
+
+// TestProgramIsTheBundles has another program beside sealift, in a folder of root's: that of the bundle runs.
+func TestProgramIsTheBundles(t *testing.T) {
+	root := t.TempDir()
+	var fetched int
+	i := carrying(t, root, "of the bundle", &fetched)
+	beside := filepath.Join(filepath.Dir(i.options.Binary), preflight.ProgramName)
+	if err := errors.Join(os.Mkdir(filepath.Dir(beside), 0o755), os.WriteFile(beside, []byte("of somebody"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	name, err := i.program(t.Context())
+	if text, _ := os.ReadFile(name); err != nil || string(text) != "of the bundle" {
+		t.Errorf("%s is %q, %v", name, text, err)
+	}
+	again := carrying(t, root, "of somebody", &fetched)
+	defer func() { _ = again.Close() }()
+	if name, err := again.program(t.Context()); err != nil || name != beside || fetched != 1 {
+		t.Errorf("one with the same digest is fetched all the same: %s, %v", name, err)
 	}
 }

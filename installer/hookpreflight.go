@@ -19,10 +19,15 @@ import (
 // specifications that it wrote or chose, one a line, and fails on a host that it can do nothing with.
 const preflightsHook = "_preflights"
 
+// askedAddOns returns the add-ons with such a hook.
+func (i *Install) askedAddOns() []addOn {
+	return slices.DeleteFunc(slices.Clone(i.addOns), func(a addOn) bool { return !a.hasHook(a.name() + preflightsHook) })
+}
+
 // askHooks runs those hooks. Nothing is on the host yet, and nothing may come there: they find the small files of their add-on
 // in a folder that is removed, no images, and no host packages. A hook that fails is a failed check.
 func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification, failed []preflight.Result, err error) {
-	asked := slices.DeleteFunc(slices.Clone(i.addOns), func(a addOn) bool { return !a.hasHook(a.name() + preflightsHook) })
+	asked := i.askedAddOns()
 	if len(asked) == 0 {
 		return nil, nil, nil
 	}

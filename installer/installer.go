@@ -139,10 +139,14 @@ func Prepare(o Options) (_ *Install, err error) {
 	return i, err
 }
 
-// begin gives folders that the options leave open their defaults, and goes no further without root.
-func begin(root, logDir *string) error {
+// begin gives folders that the options leave open their defaults, and goes no further without root. Hooks have other working
+// folders: the install root is absolute.
+func begin(root, logDir *string) (err error) {
 	if *root == "" {
 		*root = DefaultRoot
+	}
+	if *root, err = filepath.Abs(*root); err != nil {
+		return err
 	}
 	if *logDir == "" {
 		*logDir = DefaultLogDir

@@ -27,6 +27,7 @@ type PreflightOptions struct {
 	Node           preflight.Node // as what the host is looked at; a node that joins nothing has a control plane
 	Policy         preflight.Policy
 	ExcludeBuiltin bool // as in kURL, this leaves out the checks of add-ons too
+	Runs           Running
 }
 
 // with adds what the Installer says (kURL §2.1): a flag and an option mean the same.
@@ -68,11 +69,11 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		if i.skipsPackages() {
 			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
 		}
-		if specs, failed, err = i.preflights(ctx); err != nil {
+		if specs, failed, err = i.preflights(ctx, o.Runs); err != nil {
 			return preflight.Record{}, err
 		}
 	}
-	own, err := installerPreflight(i.spec)
+	own, left, err := o.ownChecks(i.spec)
 	if err != nil {
 		return preflight.Record{}, err
 	}
@@ -84,8 +85,8 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	// An install that is resumed finds what it has started itself, as an upgrade does.
 	node := o.Node
 	node.Upgrade = node.Upgrade || needs.Resumed
-	asked, err := i.external(ctx, node, append(specs, own...))
-	report.Results = slices.Concat(report.Results, asked, failed)
+	asked, err := i.external(ctx, node, append(specs, own...), o.Runs)
+	report.Results = slices.Concat(report.Results, asked, failed, left)
 	return preflight.NewRecord(o.Node, o.Policy, report), err
 }
 
@@ -97,23 +98,38 @@ func (i *Install) KeepPreflight(r preflight.Record) error {
 	return i.explainFull(r.Save(filepath.Join(StateDir(i.options.Root), "preflight")))
 }
 
-// preflights gives the specifications of the add-ons, and what their hooks say against this host.
-func (i *Install) preflights(ctx context.Context) (specs []preflight.Specification, failed []preflight.Result, err error) {
+// preflights returns the specifications of the add-ons, and what their hooks say against this host.
+func (i *Install) preflights(ctx context.Context, runs Running) (specs []preflight.Specification, failed []preflight.Result, err error) {
+	files, err := i.addOnChecks()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, one := range files {
+		specs = append(specs, one.Specification)
+	}
+	if runs == RunNothing {
+		return specs, nil, nil
+	}
+	hooked, failed, err := i.askHooks(ctx)
+	return append(specs, hooked...), failed, err
+}
+
+// addOnChecks reads the specifications that add-ons have as files.
+func (i *Install) addOnChecks() (all []checks, err error) {
 	for _, a := range i.addOns {
 		text, err := i.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		specs = append(specs, preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text})
+		all = append(all, checks{preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text}})
 	}
-	hooked, failed, err := i.askHooks(ctx)
-	return append(specs, hooked...), failed, err
+	return all, nil
 }
 
-// installerPreflight is the specification that an Installer may have in itself, spec.kurl.hostPreflights.
+// installerPreflight returns the specification that an Installer may have in itself, spec.kurl.hostPreflights.
 func installerPreflight(s *spec.Installer) ([]preflight.Specification, error) {
 	own, ok := s.Section("kurl").Options["hostPreflights"]
 	if !ok {
@@ -127,18 +143,22 @@ func installerPreflight(s *spec.Installer) ([]preflight.Specification, error) {
 }
 
 // external asks Troubleshoot. Without its program the built-in checks are all there is, and the report says so.
-func (i *Install) external(ctx context.Context, n preflight.Node, specs []preflight.Specification) ([]preflight.Result, error) {
+func (i *Install) external(ctx context.Context, n preflight.Node, specs []preflight.Specification, runs Running) ([]preflight.Result, error) {
 	if len(specs) == 0 {
 		return nil, nil
 	}
+	if runs == RunNothing {
+		return i.unasked(), nil
+	}
 	program, err := i.program(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnsafeProgram) {
 		return nil, err
 	}
-	return askTroubleshoot(ctx, program, n, i.spec, specs)
+	return askTroubleshoot(ctx, program, err, n, i.spec, specs)
 }
 
-func askTroubleshoot(ctx context.Context, program string, n preflight.Node, s *spec.Installer, specs []preflight.Specification) ([]preflight.Result, error) {
+// askTroubleshoot makes the checks of specifications. refused says why there is no program, where one was found.
+func askTroubleshoot(ctx context.Context, program string, refused error, n preflight.Node, s *spec.Installer, specs []preflight.Specification) ([]preflight.Result, error) {
 	var results []preflight.Result
 	var texts [][]byte
 	for _, one := range specs {
@@ -151,8 +171,7 @@ func askTroubleshoot(ctx context.Context, program string, n preflight.Node, s *s
 		texts = append(texts, text)
 	}
 	if program == "" {
-		return append(results, preflight.Result{Check: "add-ons", Status: preflight.Warn, Message: "not asked for what they need: there is no " + preflight.ProgramName,
-			Hint: "make the bundle with it beside sealift, or with --sealift-preflight"}), nil
+		return append(results, noProgram(refused)), nil
 	}
 	found, err := preflight.Program{Path: program}.Check(ctx, texts)
 	if ctx.Err() != nil {
@@ -242,7 +261,8 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 		return preflight.Record{}, err
 	}
 	if len(own) > 0 {
-		found, err := askTroubleshoot(ctx, FindProgram(DefaultRoot, filepath.Dir(beside)), o.Node, s, own)
+		program, refused := FindProgram(DefaultRoot, filepath.Dir(beside))
+		found, err := askTroubleshoot(ctx, program, refused, o.Node, s, own)
 		if err != nil {
 			return preflight.Record{}, err
 		}

@@ -105,7 +105,7 @@ func TestAddOnsThatNobodyCanAskAreToldOf(t *testing.T) {
 		"a program that fails":                  {broken, preflight.Fail},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := askTroubleshoot(t.Context(), tt.program, preflight.Node{}, parseSpec(t, ""), specs)
+			got, err := askTroubleshoot(t.Context(), tt.program, nil, preflight.Node{}, parseSpec(t, ""), specs)
 			if err != nil || len(got) != 2 || got[0].Check != "bad: specification" || got[0].Status != preflight.Fail || got[1].Status != tt.want {
 				t.Errorf("%v, %+v", err, got)
 			}

@@ -23,10 +23,7 @@ func (e Execution) String() string { return e.Field + ": " + e.Runs }
 // Executions lists what the Installer runs by itself: its commands for programs of the host, the collectors of its checks that
 // do more than look, and the programs that settings of containerd name. An empty list says that it runs nothing but add-ons.
 func (i *Installer) Executions() []Execution {
-	var all []Execution
-	if checks, ok := i.Section("kurl").Options["hostPreflights"]; ok {
-		all = Collectors("kurl.hostPreflights", checks)
-	}
+	all := i.CheckExecutions()
 	for _, c := range i.HostCommands() {
 		all = append(all, Execution{c.Field, shellWords(c.Words)})
 	}
@@ -38,6 +35,15 @@ func (i *Installer) Executions() []Execution {
 		}
 	}
 	return all
+}
+
+// CheckExecutions lists those of the Installer's executions that run while a host is looked at, before anything is changed.
+func (i *Installer) CheckExecutions() []Execution {
+	checks, ok := i.Section("kurl").Options["hostPreflights"]
+	if !ok {
+		return nil
+	}
+	return Collectors("kurl.hostPreflights", checks)
 }
 
 // HostCommand is a call of a host program that an Installer asks for. No shell reads its words.

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
 )
 
 type installOptions struct {
@@ -39,7 +40,8 @@ func (a *app) installCommand() *cobra.Command {
 		Short: "Make this host a Kubernetes node out of a bundle",
 		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
 network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and
-what would go wrong is reported before anything is changed.
+what would go wrong is reported before anything is changed. The commands of the Installer and the checks of add-ons that
+run something are shown before they run. --plan shows them and makes sealift's own checks alone.
 
 Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
 it stopped; a second run does nothing.
@@ -70,7 +72,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	flags := cmd.Flags()
 	o.source.add(cmd)
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
-	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addPreflightFlags(cmd, &o.checks)
@@ -126,6 +128,9 @@ func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOpti
 		fmt.Fprintf(a.out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
 		return nil
 	}
+	if err := a.showExecutions(in, o); err != nil {
+		return err
+	}
 	record, err := a.checkHost(ctx, in, o.checks)
 	if err != nil {
 		return err
@@ -137,6 +142,20 @@ func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOpti
 		return err
 	}
 	return a.runInstall(ctx, in)
+}
+
+// showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
+// at a terminal is asked.
+func (a *app) showExecutions(in *installer.Install, o installOptions) error {
+	all, err := in.Executions(o.checks)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	a.printExecutions(all)
+	if o.source.from != "" && !o.yes && !a.confirm("Run them?") {
+		return errors.New("not confirmed; nothing was run")
+	}
+	return nil
 }
 
 func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
@@ -233,6 +252,11 @@ type plannedStep struct {
 }
 
 func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOptions) error {
+	executions, err := in.Executions(o.checks)
+	if err != nil {
+		return err
+	}
+	o.checks.Runs = installer.RunNothing
 	report, err := in.Preflight(ctx, o.checks)
 	if err != nil {
 		return err
@@ -246,7 +270,8 @@ func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOpt
 		steps = append(steps, plannedStep{s, !pending[s.ID]})
 	}
 	if o.format == "json" {
-		if err := a.printJSON(map[string]any{"preflight": report.Results, "steps": steps}); err != nil {
+		all := append([]spec.Execution{}, executions...)
+		if err := a.printJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all}); err != nil {
 			return err
 		}
 		return report.Err()
@@ -266,6 +291,12 @@ func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOpt
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	if len(executions) > 0 {
+		fmt.Fprintln(a.out, "\nbesides the steps, these would run as root on this host; none of them has run:")
+	}
+	for _, e := range executions {
+		fmt.Fprintf(a.out, "  %s\n", e)
 	}
 	return report.Err()
 }

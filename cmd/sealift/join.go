@@ -89,7 +89,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	flags.StringArrayVar(&o.trusted, "key", nil, "public key with which the bundle of the control plane must be signed; may be repeated")
 	flags.BoolVar(&o.primary, "control-plane", false, "become one more control plane")
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
-	flags.BoolVar(&o.plan, "plan", false, "print the steps and the state of the host, and change nothing")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	addPreflightFlags(cmd, &o.checks)
 	addOutputFlag(cmd, &o.format)
@@ -176,7 +176,7 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
 		}
 	}
-	return a.carryOut(ctx, in, installOptions{plan: o.plan, yes: o.yes, format: o.format, checks: o.checks})
+	return a.carryOut(ctx, in, installOptions{source: bundleSource{from: o.from}, plan: o.plan, yes: o.yes, format: o.format, checks: o.checks})
 }
 
 // checkEndpoint wants the API to be where the command line says that it is.

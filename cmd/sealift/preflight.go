@@ -22,6 +22,7 @@ type preflightOptions struct {
 	root    string
 	join    bool
 	primary bool
+	yes     bool
 	format  string
 	checks  installer.PreflightOptions
 }
@@ -34,6 +35,9 @@ func (a *app) preflightCommand() *cobra.Command {
 		Long: `Look at this host as an install does before it changes anything, and say what would go wrong: sealift's own checks,
 those of the bundle's add-ons (host-preflight.yaml), and those of the Installer (kurl.hostPreflights). Nothing is
 changed, and nothing is kept.
+
+Checks of the Installer may run commands as root. Those of a file or a bundle on a disk are shown and run. Those of a server
+are shown, and run with --yes or when you agree on a terminal; otherwise they are left out, with a warning.
 
 With a bundle, on a disk or on a server, the room on the disks is computed from what is in it. With only an Installer,
 add-ons are not asked.
@@ -56,6 +60,7 @@ Exit code 3 says that an install would refuse this host.`,
 	flags.BoolVar(&o.checks.Node.Upgrade, "upgrade", false, "look at the host as a node that gets a newer version")
 	flags.StringArrayVar(&o.checks.Node.PrimaryHosts, "primary-host", nil, "address of a control plane that the host must reach; may be repeated")
 	flags.StringArrayVar(&o.checks.Node.SecondaryHosts, "secondary-host", nil, "address of a worker; may be repeated")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "with --from: run the commands of the Installer without asking")
 	addPreflightFlags(cmd, &o.checks)
 	addOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "key"} {
@@ -102,6 +107,7 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 		if err != nil {
 			return err
 		}
+		a.printExecutions(s.CheckExecutions())
 		if record, err = installer.CheckHost(ctx, s, binary, o.checks); err != nil {
 			return err
 		}
@@ -120,10 +126,36 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
+	if o.checks.Runs, err = a.allowed(in, o); err != nil {
+		return err
+	}
 	if record, err = in.Preflight(ctx, o.checks); err != nil {
 		return err
 	}
 	return a.printRecord(record, o.format)
+}
+
+// allowed shows what the checks of a bundle run, and says how much of that may run.
+func (a *app) allowed(in *installer.Install, o preflightOptions) (installer.Running, error) {
+	all, err := in.CheckExecutions(o.checks)
+	if err != nil {
+		return installer.RunNothing, err
+	}
+	a.printExecutions(all)
+	if len(all) == 0 || o.source.from == "" || o.yes || a.canAsk() && a.confirm("Run them?") {
+		return installer.RunAll, nil
+	}
+	return installer.RunAddOns, nil
+}
+
+// printExecutions tells people what runs on this host before it does.
+func (a *app) printExecutions(all []spec.Execution) {
+	if len(all) > 0 {
+		fmt.Fprintln(a.errOut, "these run as root on this host, besides the steps of an install:")
+	}
+	for _, e := range all {
+		fmt.Fprintf(a.errOut, "  %s\n", e)
+	}
 }
 
 func (a *app) printRecord(r preflight.Record, format string) error {

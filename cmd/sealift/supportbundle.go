@@ -53,9 +53,13 @@ func (a *app) supportBundle(ctx context.Context, out, root, format string) error
 		}
 		out = fmt.Sprintf("support-bundle-%s-%s.tar.gz", host, time.Now().UTC().Format("20060102T150405Z"))
 	}
+	program, err := installer.FindProgram(root, filepath.Dir(binary))
+	if err != nil {
+		fmt.Fprintln(a.errOut, err)
+	}
 	summary, err := support.Write(ctx, out, support.Options{
 		Root: root, StateDir: installer.StateDir(root), LogDir: installer.DefaultLogDir,
-		Program: installer.FindProgram(root, filepath.Dir(binary)), Version: currentVersion().Version, Log: a.log,
+		Program: program, Version: currentVersion().Version, Log: a.log,
 	})
 	if err != nil {
 		return err
