@@ -84,6 +84,28 @@ func TestTargetIsTheFamilyThatPackagesAreBuiltFor(t *testing.T) {
 	}
 }
 
+// The texts are those of the distributions, as far as a target depends on them.
+func TestTargetOfRealReleaseFiles(t *testing.T) {
+	for text, want := range map[string]string{
+		"NAME=\"Rocky Linux\"\nVERSION=\"9.6 (Blue Onyx)\"\nID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\nVERSION_ID=\"9.6\"\nPLATFORM_ID=\"platform:el9\"\n": "rhel-9",
+		"NAME=\"Rocky Linux\"\nVERSION=\"10.0 (Red Quartz)\"\nID=\"rocky\"\nVERSION_ID=\"10.0\"\nPLATFORM_ID=\"platform:el10\"\n":                             "rhel-10",
+		"NAME=\"AlmaLinux\"\nVERSION=\"8.10 (Cerulean Leopard)\"\nID=\"almalinux\"\nVERSION_ID=\"8.10\"\n":                                                    "rhel-8",
+		"NAME=\"Red Hat Enterprise Linux\"\nVERSION=\"9.4 (Plow)\"\nID=\"rhel\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"9.4\"\n":                                    "rhel-9",
+		"NAME=\"CentOS Stream\"\nVERSION=\"9\"\nID=\"centos\"\nID_LIKE=\"rhel fedora\"\nVERSION_ID=\"9\"\n":                                                   "rhel-9",
+		"NAME=\"Oracle Linux Server\"\nVERSION=\"8.10\"\nID=\"ol\"\nID_LIKE=\"fedora\"\nVARIANT=\"Server\"\nVERSION_ID=\"8.10\"\n":                            "rhel-8",
+		"NAME=\"Amazon Linux\"\nVERSION=\"2023\"\nID=\"amzn\"\nID_LIKE=\"fedora\"\nVERSION_ID=\"2023\"\n":                                                     "amazon-2023",
+		"PRETTY_NAME=\"Ubuntu 24.04.1 LTS\"\nNAME=\"Ubuntu\"\nVERSION_ID=\"24.04\"\nVERSION=\"24.04.1 LTS (Noble Numbat)\"\nID=ubuntu\nID_LIKE=debian\n":      "ubuntu-24.04",
+		"PRETTY_NAME=\"Ubuntu 22.04.5 LTS\"\nNAME=\"Ubuntu\"\nVERSION_ID='22.04'\nID=ubuntu\n":                                                                "ubuntu-22.04",
+		"PRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\nVERSION_ID=\"12\"\n# ID=none\nID=debian\n":                                                           "debian-12",
+	} {
+		var f Facts
+		f.Distribution, f.Version = parseOSRelease([]byte(text))
+		if got := f.Target(); got != want {
+			t.Errorf("got %s, want %s for\n%s", got, want, text)
+		}
+	}
+}
+
 func TestAddressesOfThisHostAreKnown(t *testing.T) {
 	for address, want := range map[string]bool{"127.0.0.1": true, "203.0.113.77": false, "": false, "eth0": false, "$(id)": false} {
 		if got := HasAddress(address); got != want {

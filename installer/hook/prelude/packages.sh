@@ -41,6 +41,11 @@ sealift_kurl_targets() {
     amzn) if [ "$DIST_VERSION_MAJOR" = 2023 ]; then echo amazon-2023; else printf '%s\n' rhel-7-force rhel-7; fi ;;
     *) echo "rhel-${DIST_VERSION_MAJOR:-}" ;;
     esac
+    # kURL has no folders for release 10, and installs those of 9 there
+    case ${LSB_DIST:-}-${DIST_VERSION_MAJOR:-} in
+    ubuntu-* | debian-* | amzn-*) ;;
+    *-10) echo rhel-9 ;;
+    esac
 }
 
 # sealift_install_files DIR SUBDIR NAME…: installs the packages that an add-on of kURL carries for this OS. An add-on that
