@@ -58,9 +58,9 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	if err != nil {
 		return err
 	}
-	run := &pass{Cluster: c, source: source, options: o}
-	for _, d := range plan.Addons {
-		run.addons = append(run.addons, &addon{Decision: d})
+	run := &pass{Cluster: c, source: source, options: o, said: map[string]bool{}}
+	for i, d := range plan.Addons {
+		run.addons = append(run.addons, &addon{Decision: d, place: i})
 	}
 	return run.run(ctx)
 }
@@ -69,7 +69,7 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 // recorded, and is applied again.
 func (p *pass) update(ctx context.Context, a *addon) error {
 	if a.objs == nil {
-		objs, err := p.source.Objects(ctx, a.Entry)
+		objs, err := p.objects(ctx, a)
 		if err != nil {
 			return err
 		}
@@ -96,15 +96,19 @@ func (p *pass) applyAndPrune(ctx context.Context, a *addon) error {
 	if err := p.checkNamespace(ctx, e.Namespace, a.objs); err != nil {
 		return err
 	}
-	run := &addonRun{Cluster: p.Cluster, set: setOf(e), objs: a.objs, inventory: p.options.Prune && e.Prune == nil}
+	spare := func(ref kube.Ref) string { return p.spare(ctx, a, ref) }
+	run := &addonRun{Cluster: p.Cluster, set: setOf(e), objs: a.objs, options: kube.ApplyOptions{
+		Force: true, FailFast: true, NoPrune: !p.options.Prune || e.Prune != nil, Spare: spare,
+		Contest: func(ref kube.Ref, holder kube.Set) kube.Verdict { return p.contest(ctx, a, ref, holder) },
+	}}
 	applied := run.apply(ctx)
 	if !prunes {
 		return applied
 	}
-	result, err := p.engine.PruneMatching(ctx, run.set, pruneRules(e), ownLabels(e), a.objs)
+	result, err := p.engine.PruneMatching(ctx, run.set, pruneRules(e), kube.MatchOptions{Own: ownLabels(e), Keep: a.objs, Spare: spare})
 	for _, entry := range result.Entries {
 		if entry.Action == kube.Kept {
-			p.log.WarnContext(ctx, "a prune rule names an object that is not the add-on's; it stays", "addon", e.Name, "object", entry.Object.String(), "reason", entry.Message)
+			p.log.WarnContext(ctx, "a prune rule names an object that stays", "addon", e.Name, "object", entry.Object.String(), "reason", entry.Message)
 		}
 	}
 	if err != nil {
@@ -150,9 +154,9 @@ func setOf(e Entry) kube.Set {
 // addonRun is one update of one add-on.
 type addonRun struct {
 	*Cluster
-	set       kube.Set
-	objs      []*unstructured.Unstructured
-	inventory bool // prune what left the set
+	set     kube.Set
+	objs    []*unstructured.Unstructured
+	options kube.ApplyOptions
 }
 
 // apply applies each object once, and looks once at what became of it (K-22, K-23).
@@ -168,7 +172,8 @@ func (r *addonRun) apply(ctx context.Context) error {
 	for _, ref := range unplaced {
 		errs = append(errs, fmt.Errorf("%s has no namespace", ref))
 	}
-	o := kube.ApplyOptions{Force: true, FailFast: true, NoPrune: !r.inventory || len(unplaced) > 0}
+	o := r.options
+	o.NoPrune = o.NoPrune || len(unplaced) > 0
 	if _, err := r.engine.Apply(ctx, r.set, objs, o); err != nil {
 		errs = append(errs, err)
 	}

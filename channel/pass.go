@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -30,15 +31,20 @@ type pass struct {
 	source  Source
 	options ApplyOptions
 	addons  []*addon // all of the plan, in its order
+
+	mu   sync.Mutex      // guards what follows, and the names of add-ons
+	said map[string]bool // notes that were told
+	deaf bool            // a manifest could not be read to find out what it names
 }
 
 // addon is one add-on of a pass.
 type addon struct {
 	Decision
+	place   int                          // in the plan
 	objs    []*unstructured.Unstructured // nil until they are read
+	names   map[kube.Ref]bool            // what its manifest names; nil until that is asked for
 	applied bool                         // and recorded
 	keyed   bool                         // its keys are there
-	told    bool                         // that it waits
 	err     error                        // of the last try
 }
 
@@ -97,10 +103,7 @@ func (p *pass) round(ctx context.Context, todo []*addon) (waiting []*addon, err 
 			}
 		case kube.Awaits(a.err) || errors.Is(a.err, errNoIssuers):
 			waiting = append(waiting, a)
-			if !a.told {
-				a.told = true
-				p.tell("%q waits for what is not there yet, and is tried again after the others: %s", a.Entry.Name, firstLine(a.err))
-			}
+			p.tell("%q waits for what is not there yet, and is tried again after the others: %s", a.Entry.Name, firstLine(a.err))
 		default:
 			a.objs = nil
 			if err := p.away(ctx); err != nil {
@@ -137,11 +140,16 @@ func (p *pass) bring(ctx context.Context, a *addon) error {
 	return errors.Join(errs...)
 }
 
-// tell passes on what a person who watches wants to know.
+// tell passes on once what a person who watches wants to know.
 func (p *pass) tell(format string, args ...any) {
-	if p.options.Note != nil {
-		p.options.Note(fmt.Sprintf(format, args...))
+	line := fmt.Sprintf(format, args...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.options.Note == nil || p.said[line] {
+		return
 	}
+	p.said[line] = true
+	p.options.Note(line)
 }
 
 // failures joins the errors of all add-ons. Those of one outage or of one missing thing are told once, with a count.

@@ -126,6 +126,10 @@ func TestPass(t *testing.T) {
 	p.in("an add-on whose kind comes later is done within the pass", testLateKind)
 	p.in("keys are issued also when the update failed", testKeysOfUnhealthy)
 	p.in("a short outage fails no add-on", testShortOutage)
+	p.in("an object that moves to another add-on is handed over", testMoves)
+	p.in("a renamed add-on takes over", testRename)
+	p.in("an object in two add-ons belongs to the later one", testShared)
+	p.in("an object twice in one manifest", testTwice)
 	p.in("an empty manifest prunes where its hash says so", testEmptyManifest)
 }
 
@@ -289,5 +293,100 @@ func testEmptyManifest(p *playground) {
 	}
 	if plan, err := p.cluster.Plan(p.Context(), entries); err != nil || len(plan.Updates()) != 0 {
 		p.Errorf("it is not recorded: %+v, %v", plan.Updates(), err)
+	}
+}
+
+// uid tells whether an object is still the one that it was.
+func (p *playground) uid(name string) types.UID {
+	p.Helper()
+	resource := namespaceResource
+	resource.Resource = "configmaps"
+	obj, err := p.cluster.meta.Resource(resource).Namespace(DefaultNamespace).Get(p.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return obj.UID
+}
+
+// testMoves moves an object up and down the file, between add-ons that prune what they no longer name.
+func testMoves(p *playground) {
+	const prune = "prune: {kinds: [{kind: ConfigMap, labelSelector: gate=1}]}"
+	moving, rest := configMap("moving", "1")+"---\n", configMap("stays-%s", "1")
+	step := func(id, upper, lower string) (notes []string) {
+		p.Helper()
+		before := types.UID("")
+		if id != "1" {
+			before = p.uid("moving")
+		}
+		done, notes, err := p.apply(ApplyOptions{}, p.entries(
+			add{"name: upper, id: '" + id + "', " + prune, upper + fmt.Sprintf(rest, "upper")},
+			add{"name: lower, id: '" + id + "', " + prune, lower + fmt.Sprintf(rest, "lower")}))
+		if err != nil || len(done) != 2 {
+			p.Fatalf("step %s: done %v: %v", id, done, err)
+		}
+		if id != "1" && p.uid("moving") != before {
+			p.Errorf("step %s: the object was deleted and made again", id)
+		}
+		return notes
+	}
+	step("1", moving, "")
+	if notes := step("2", "", moving); len(notes) != 1 || notes[0] != `ConfigMap/kube-system/moving moves from add-on "upper" to "lower"` {
+		p.Errorf("down: %q", notes)
+	}
+	if notes := step("3", moving, ""); len(notes) != 1 || notes[0] != `ConfigMap/kube-system/moving moves from add-on "lower" to "upper"` {
+		p.Errorf("back: %q", notes)
+	}
+	if notes := step("4", moving, ""); len(notes) != 0 {
+		p.Errorf("where nothing moves: %q", notes)
+	}
+}
+
+func testRename(p *playground) {
+	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: old-name", configMap("renamed", "1")})); err != nil {
+		p.Fatal(err)
+	}
+	done, notes, err := p.apply(ApplyOptions{}, p.entries(add{"name: new-name", configMap("renamed", "2")}))
+	if err != nil || len(done) != 1 || p.value("renamed") != "2" {
+		p.Errorf("done %v: %v; the cluster has %s", done, err, p.value("renamed"))
+	}
+	if diff := cmp.Diff([]string{`ConfigMap/kube-system/renamed moves from add-on "old-name", which is not in these channels, to "new-name"`}, notes); diff != "" {
+		p.Error(diff)
+	}
+}
+
+func testShared(p *playground) {
+	run := func(first, second string) (done, notes []string) {
+		p.Helper()
+		done, notes, err := p.apply(ApplyOptions{}, p.entries(
+			add{"name: first, id: '" + first + "'", configMap("shared", "first-"+first)}, add{"name: second, id: '" + second + "'", configMap("shared", "second-"+second)}))
+		if err != nil {
+			p.Error(err)
+		}
+		return done, notes
+	}
+	const warning = `warning: add-ons "first" and "second" both name ConfigMap/kube-system/shared: it belongs to the later one, "second"`
+	for _, tt := range []struct{ first, second, want string }{
+		{"1", "1", "second-1"}, {"2", "1", "second-1"}, {"2", "2", "second-2"}, {"3", "3", "second-3"},
+	} {
+		done, notes := run(tt.first, tt.second)
+		if len(done) == 0 || p.value("shared") != tt.want {
+			p.Errorf("%+v: done %v, the cluster has %s", tt, done, p.value("shared"))
+		}
+		if tt.want != "second-2" && (len(notes) != 1 || notes[0] != warning) {
+			p.Errorf("%+v: notes %q", tt, notes)
+		}
+	}
+	// One names it no longer: the other gets it, though nothing of the other is new.
+	if _, _, err := p.apply(ApplyOptions{}, p.entries(
+		add{"name: first, id: '3'", configMap("shared", "first 3")},
+		add{"name: second, id: '4', prune: {kinds: [{kind: ConfigMap, fieldSelector: metadata.name=shared}]}", configMap("other", "1")})); err != nil || p.value("shared") == "" {
+		p.Errorf("%v; the cluster has %q", err, p.value("shared"))
+	}
+}
+
+func testTwice(p *playground) {
+	done, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: twice", configMap("twice", "1") + "---\n" + configMap("twice", "2")}))
+	if err != nil || len(done) != 1 || p.value("twice") != "2" {
+		p.Errorf("done %v: %v; the cluster has %q", done, err, p.value("twice"))
 	}
 }

@@ -22,6 +22,7 @@ type application struct {
 	as         string // the field manager to apply under
 	labels     map[string]string
 	sharedWith string // the set that the object is a member of, when it is not this one
+	leftTo     string // the set that keeps the object, when this one gives way
 	looked     bool
 	absent     bool // the object was not there when first looked for
 	lost       bool // what became of an attempt to create it is not known
@@ -45,8 +46,12 @@ func (a *application) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := a.claim(live); err != nil {
+	if err := a.claim(ctx, live); err != nil {
 		return err
+	}
+	if a.leftTo != "" {
+		a.entry = Entry{Object: a.ref, Action: Kept, Message: "left to set " + a.leftTo, uid: string(live.UID)}
+		return nil
 	}
 	if live != nil && a.sharedWith == "" {
 		if live, err = a.takeFields(ctx, res, live); err != nil {
@@ -120,7 +125,7 @@ func (a *application) create(ctx context.Context, res resource) (created bool, e
 	if a.members[a.ref.identity()] != nil || a.lost || a.looked || a.ref.groupKind() == namespaceKind || a.occupied.Load() {
 		return false, nil
 	}
-	if err := a.claim(nil); err != nil {
+	if err := a.claim(ctx, nil); err != nil {
 		return false, err
 	}
 	body, err := a.body(nowhere)
@@ -157,20 +162,34 @@ func (a *application) body(version string) ([]byte, error) {
 // claim makes the object a member, unless it is one of another set. A Namespace of another set is shared: it gets what
 // this set says about it under a manager of this set's own, since to one manager the other set's fields would be
 // leftovers to remove.
-func (a *application) claim(live *metav1.PartialObjectMetadata) error {
-	a.as, a.sharedWith = a.manager, ""
+func (a *application) claim(ctx context.Context, live *metav1.PartialObjectMetadata) error {
+	a.as, a.sharedWith, a.leftTo = a.manager, "", ""
 	a.labels = map[string]string{labelPartOf: a.id}
 	if live == nil || live.Labels[labelPartOf] == "" || live.Labels[labelPartOf] == a.id {
 		return nil
 	}
-	other := live.Labels[labelPartOf]
-	if a.ref.groupKind() != namespaceKind {
-		return fmt.Errorf("it belongs to set %s: remove it from there first, or delete its label %s", other, labelPartOf)
+	holder, ours, err := a.holderOf(ctx, live.Labels[labelPartOf])
+	if err != nil {
+		return err
 	}
-	// A name of a manager has at most 128 characters.
-	a.as, a.sharedWith = a.manager+"-"+a.set.Name[:min(len(a.set.Name), 100)], other
-	a.labels = nil
-	return nil
+	if a.ref.groupKind() == namespaceKind {
+		// A name of a manager has at most 128 characters.
+		a.as, a.sharedWith = a.manager+"-"+a.set.Name[:min(len(a.set.Name), 100)], holder.String()
+		a.labels = nil
+		return nil
+	}
+	verdict := Refuse
+	if ours && a.options.Contest != nil {
+		verdict = a.options.Contest(a.ref, holder)
+	}
+	switch verdict {
+	case Take:
+		return nil
+	case Leave:
+		a.leftTo = holder.String()
+		return nil
+	}
+	return fmt.Errorf("it belongs to %s: delete its label %s to hand it over", holderName(holder), labelPartOf)
 }
 
 func (a *application) patch(ctx context.Context, res resource, body []byte) (*metav1.PartialObjectMetadata, error) {

@@ -30,11 +30,26 @@ type ApplyOptions struct {
 	PruneProtected bool
 	// FailFast fails an object at once that waits for what another set may bring (Awaits), for callers that come back.
 	FailFast bool
+	// Contest decides about an object that another set of the same manager holds; nil refuses it. It may be called by
+	// several goroutines at once.
+	Contest func(object Ref, holder Set) Verdict
+	// Spare says why an object that left the set stays, or nothing where it goes; nil spares none.
+	Spare func(object Ref) string
 	// Timeout bounds the whole call, retries included.
 	Timeout time.Duration
 	// Progress is called once for each object when it is done, never twice at once.
 	Progress func(Entry)
 }
+
+// Verdict is what becomes of an object that two sets want.
+type Verdict int
+
+// The verdicts. Refuse fails the object, Take makes it a member of the set that applies it, Leave keeps it as it is.
+const (
+	Refuse Verdict = iota
+	Take
+	Leave
+)
 
 // Apply makes the cluster hold objs as the set, and prunes what the set held before and holds no longer.
 //

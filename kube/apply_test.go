@@ -222,7 +222,7 @@ func TestApplyLeavesObjectsOfAnotherSetAlone(t *testing.T) {
 	c.apply(kube.ApplyOptions{}, configMapOf("a", "1"))
 	other := kube.Set{Name: c.set.Name + "-other"}
 	result, err := c.Apply(t.Context(), other, c.objects(configMapOf("a", "2"), configMapOf("b", "1")), kube.ApplyOptions{})
-	if err == nil || !strings.Contains(err.Error(), "belongs to set "+c.set.ID()) {
+	if err == nil || !strings.Contains(err.Error(), "belongs to set "+kube.DefaultNamespace+"/"+c.set.Name+":") {
 		t.Errorf("error %v does not name the set", err)
 	}
 	if diff := cmp.Diff([]string{"ConfigMap/a failed", "ConfigMap/b created"}, actions(result)); diff != "" {
@@ -247,7 +247,7 @@ func TestSetsMayShareANamespace(t *testing.T) {
 		return result.Entries[len(result.Entries)-1]
 	}
 	c.apply(kube.ApplyOptions{}, namespace("first"))
-	if got := applySecond(namespace("second")); got.Action != kube.Configured || got.Message != "shared with set "+c.set.ID() {
+	if got := applySecond(namespace("second")); got.Action != kube.Configured || got.Message != "shared with set "+kube.DefaultNamespace+"/"+c.set.Name {
 		t.Errorf("%+v", got)
 	}
 	if got := c.apply(kube.ApplyOptions{}, namespace("first")); got.Summary() != "1 unchanged" {

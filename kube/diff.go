@@ -141,7 +141,7 @@ func (r *applyRun) dryRun(ctx context.Context, obj *unstructured.Unstructured, r
 		}
 		force = force || taken // Apply would own those fields by then
 	}
-	if err := a.claim(meta); err != nil {
+	if err := a.claim(ctx, meta); err != nil {
 		return nil, err
 	}
 	body, err := a.body("")

@@ -22,12 +22,19 @@ type Match struct {
 // selects says whether a Match narrows its kind down at all.
 func (m Match) selects() bool { return m.LabelSelector != "" || m.FieldSelector != "" }
 
-// PruneMatching deletes the objects that match and are not among keep, for sets whose author says what shall go instead
-// of leaving it to the record of the set. It deletes what is of the set; what carries all labels of own; and, where a
+// MatchOptions says what PruneMatching leaves alone.
+type MatchOptions struct {
+	Keep  []*unstructured.Unstructured // the objects of the set
+	Own   map[string]string            // labels that make an object the set's
+	Spare func(object Ref) string      // as in ApplyOptions
+}
+
+// PruneMatching deletes the objects that match and are not among those to keep, for sets whose author says what shall go instead
+// of leaving it to the record of the set. It deletes what is of the set; what carries all its own labels; and, where a
 // selector narrows the kind down, what the engine's manager has applied. An object of another set, of another manager or
 // of a person stays, and is told as Kept if a selector named it. Namespaces and the like are deleted if a Match names
 // their kind. The error joins the failures; a kind that the cluster does not serve is one.
-func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, own map[string]string, keep []*unstructured.Unstructured) (Result, error) {
+func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, o MatchOptions) (Result, error) {
 	set, err := set.withDefaults()
 	if err != nil {
 		return Result{}, err
@@ -35,9 +42,9 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, ow
 	ctx, cancel := context.WithTimeout(ctx, DefaultApplyTimeout)
 	defer cancel()
 	result := Result{Set: set, Entries: []Entry{}}
-	run := e.newRun(set, nil, ApplyOptions{PruneProtected: true, FailFast: true})
+	run := e.newRun(set, nil, ApplyOptions{PruneProtected: true, FailFast: true, Spare: o.Spare})
 	kept := map[Ref]bool{}
-	for _, obj := range keep {
+	for _, obj := range o.Keep {
 		ref := RefOf(obj).identity()
 		kept[ref] = true
 		if ref.Namespace == "" {
@@ -57,9 +64,13 @@ func (e *Engine) PruneMatching(ctx context.Context, set Set, matches []Match, ow
 				continue
 			}
 			kept[m.ref.identity()] = true // two rules may match one object
-			if why := run.foreign(m.meta, match, own); why == "" {
+			why, err := run.foreign(ctx, m.meta, match, o.Own)
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+			case why == "":
 				result.Entries = append(result.Entries, run.pruneOne(ctx, m))
-			} else if match.selects() {
+			case match.selects():
 				result.Entries = append(result.Entries, Entry{Object: m.ref, Action: Kept, Message: why})
 			}
 		}
@@ -96,29 +107,30 @@ func (e *Engine) listMatching(ctx context.Context, match Match) (found []*member
 }
 
 // foreign says why an object is not the set's to prune, or nothing.
-func (r *applyRun) foreign(meta *metav1.PartialObjectMetadata, match Match, own map[string]string) string {
+func (r *applyRun) foreign(ctx context.Context, meta *metav1.PartialObjectMetadata, match Match, own map[string]string) (string, error) {
 	if other := meta.Labels[labelPartOf]; other != "" {
 		if other == r.id {
-			return ""
+			return "", nil
 		}
-		return "it belongs to set " + other
+		holder, _, err := r.holderOf(ctx, other)
+		return "it belongs to " + holderName(holder), err
 	}
 	if len(own) > 0 {
 		carried := true
 		for key, value := range own {
 			if got, ok := meta.Labels[key]; ok && got != value {
-				return fmt.Sprintf("it belongs to %q by its label %s", got, key)
+				return fmt.Sprintf("it belongs to %q by its label %s", got, key), nil
 			}
 			carried = carried && meta.Labels[key] == value
 		}
 		if carried {
-			return ""
+			return "", nil
 		}
 	}
 	if match.selects() && r.madeHere(meta) {
-		return ""
+		return "", nil
 	}
-	return "somebody else made it"
+	return "somebody else made it", nil
 }
 
 // Unplaced lists the objects that need a namespace and name none. What kind lives in a namespace the cluster says, or a

@@ -85,7 +85,7 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	match := kube.Match{Kind: "ConfigMap", Namespaces: []string{c.ns}, LabelSelector: "app=x"}
-	result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{match, match}, own, docs[:1])
+	result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{match, match}, kube.MatchOptions{Own: own, Keep: docs[:1]})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 		if _, err := engine.Apply(t.Context(), c.set, docs, kube.ApplyOptions{NoPrune: true}); err != nil {
 			t.Fatal(err)
 		}
-		result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{match}, own, docs[:1])
+		result, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{match}, kube.MatchOptions{Own: own, Keep: docs[:1]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 		}
 	})
 	t.Run("a kind that is not served is an error", func(t *testing.T) {
-		_, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{{Group: "example.com", Kind: "Widget"}}, own, nil)
+		_, err := engine.PruneMatching(t.Context(), c.set, []kube.Match{{Group: "example.com", Kind: "Widget"}}, kube.MatchOptions{Own: own})
 		if err == nil || !strings.Contains(err.Error(), "list Widget.example.com to prune") {
 			t.Errorf("%v", err)
 		}

@@ -61,6 +61,11 @@ func (r *applyRun) fate(m *member) (action Action, why string) {
 	if m.meta.DeletionTimestamp != nil {
 		return Pruned, "it was being deleted already"
 	}
+	if r.options.Spare != nil {
+		if why := r.options.Spare(m.ref); why != "" {
+			return Kept, why
+		}
+	}
 	if owner := r.coOwner(m.meta); owner != "" {
 		return Kept, fmt.Sprintf("left to %q, which applies it too", owner)
 	}

@@ -129,6 +129,29 @@ func (e *Engine) readRecord(ctx context.Context, set Set) (record, error) {
 	return rec, nil
 }
 
+// holderOf finds the set of an ID, and says whether this engine's manager records it. A set without a record has no name.
+func (e *Engine) holderOf(ctx context.Context, id string) (set Set, ours bool, err error) {
+	parents, err := e.metaFor(secrets, metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: labelSetID + "=" + id})
+	if err != nil {
+		return Set{}, false, fmt.Errorf("find the set that holds the object: %w", err)
+	}
+	for i := range parents.Items {
+		parent := &parents.Items[i]
+		if set = (Set{Name: parent.Name, Namespace: parent.Namespace}); set.ID() == id {
+			return set, e.madeHere(parent), nil
+		}
+	}
+	return Set{}, false, nil
+}
+
+// holderName names a set for a person.
+func holderName(set Set) string {
+	if set.Name == "" {
+		return "a set whose record is gone"
+	}
+	return "set " + set.String()
+}
+
 // writeRecord makes the parent say what rec says. It fails with a conflict when the parent changed since rec was read,
 // so that two runs at once never lose each other's kinds.
 func (e *Engine) writeRecord(ctx context.Context, set Set, rec record) (record, error) {

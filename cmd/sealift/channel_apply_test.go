@@ -147,7 +147,7 @@ func testChannelFailures(c *channelCluster) {
 		c.Errorf("exit code %d: %s", code, errOut)
 	}
 	file = c.index("verified.yaml", "{name: other, version: 1.0.1, manifest: good.yaml, manifestHash: "+channel.ManifestHash([]byte(configMap("fine", "1")))+"}")
-	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code == exitDone || !strings.Contains(errOut, "belongs to set") {
+	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code != exitDone || !strings.Contains(errOut, `ConfigMap/kube-system/fine moves from add-on "fine", which is not in these channels, to "other"`) || strings.Contains(errOut, "applyset-") {
 		c.Errorf("two add-ons with one object: exit code %d: %s", code, errOut)
 	}
 	c.clear()

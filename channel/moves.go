@@ -1,0 +1,108 @@
+package channel
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/kube"
+)
+
+// objects reads what an add-on names. Of an object that its manifest has twice the later one counts, as with kOps.
+func (p *pass) objects(ctx context.Context, a *addon) ([]*unstructured.Unstructured, error) {
+	objs, err := p.source.Objects(ctx, a.Entry)
+	if err != nil {
+		return nil, err
+	}
+	last := make(map[kube.Ref]int, len(objs))
+	for i, obj := range objs {
+		ref := unversioned(kube.RefOf(obj))
+		if before, twice := last[ref]; twice {
+			p.log.WarnContext(ctx, "a manifest names an object twice; the later one counts", "addon", a.Entry.Name, "object", ref.String())
+			objs[before] = nil
+		}
+		last[ref] = i
+	}
+	kept := objs[:0]
+	for _, obj := range objs {
+		if obj != nil {
+			kept = append(kept, obj)
+		}
+	}
+	return kept, nil
+}
+
+// unversioned is what two versions of one kind have in common: they are the same object.
+func unversioned(ref kube.Ref) kube.Ref {
+	ref.Version = ""
+	return ref
+}
+
+// namesObject says whether an add-on's manifest names an object now. A manifest that cannot be read may name it, so that
+// nothing is lost.
+func (p *pass) namesObject(ctx context.Context, a *addon, ref kube.Ref) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if a.names == nil && !p.deaf {
+		objs := a.objs
+		var err error
+		if objs == nil {
+			objs, err = p.objects(ctx, a)
+		}
+		if err != nil {
+			p.deaf = true
+			p.log.WarnContext(ctx, "what an add-on names cannot be read; objects that may be its own stay", "addon", a.Entry.Name, "error", err)
+			return true
+		}
+		a.names = make(map[kube.Ref]bool, 2*len(objs))
+		for _, obj := range objs {
+			named := unversioned(kube.RefOf(obj))
+			a.names[named] = true
+			named.Namespace = "" // of a kind without namespaces, whatever the manifest says
+			a.names[named] = true
+		}
+	}
+	return a.names == nil || a.names[unversioned(ref)]
+}
+
+// holder is the add-on of the plan that has a set, or nil, and its name.
+func (p *pass) holder(set kube.Set) (a *addon, name string) {
+	for _, a := range p.addons {
+		if setOf(a.Entry) == set {
+			return a, a.Entry.Name
+		}
+	}
+	return nil, strings.TrimPrefix(set.Name, "addon-")
+}
+
+// contest decides about an object that another add-on has. One that the other no longer names moves, as it does from an
+// add-on that was renamed. What both name belongs to the later one.
+func (p *pass) contest(ctx context.Context, a *addon, ref kube.Ref, set kube.Set) kube.Verdict {
+	other, name := p.holder(set)
+	switch {
+	case other == nil:
+		p.tell("%s moves from add-on %q, which is not in these channels, to %q", ref, name, a.Entry.Name)
+		return kube.Take
+	case !p.namesObject(ctx, other, ref):
+		p.tell("%s moves from add-on %q to %q", ref, name, a.Entry.Name)
+		return kube.Take
+	}
+	first, last, verdict := name, a.Entry.Name, kube.Take
+	if other.place > a.place {
+		first, last, verdict = last, first, kube.Leave
+	}
+	p.tell("warning: add-ons %q and %q both name %s: it belongs to the later one, %q", first, last, ref, last)
+	return verdict
+}
+
+// spare keeps an object that an add-on no longer names for another one of the plan that does.
+func (p *pass) spare(ctx context.Context, a *addon, ref kube.Ref) string {
+	for _, other := range p.addons {
+		if other != a && p.namesObject(ctx, other, ref) {
+			return fmt.Sprintf("add-on %q names it", other.Entry.Name)
+		}
+	}
+	return ""
+}
