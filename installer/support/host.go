@@ -2,17 +2,12 @@ package support
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
-	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +17,6 @@ import (
 
 const (
 	maxFile     = 8 << 20 // bytes of a file that are taken, from its end
-	maxTree     = 200     // files of a folder that are taken, the newest
 	maxOutput   = 8 << 20 // bytes of what a command prints
 	commandTime = time.Minute
 )
@@ -48,80 +42,7 @@ func (c *collection) files() {
 		c.put("host/files/"+name, io.LimitReader(f, maxFile))
 		_ = f.Close()
 	}
-	pods, err := filepath.Glob("/var/log/pods/*")
-	c.failed("/var/log/pods", err)
-	for _, pod := range pods {
-		c.tree("pods/"+filepath.Base(pod), pod)
-	}
-}
-
-// dockerLogs is where docker keeps what the logs of pods are links to.
-const dockerLogs = "/var/lib/docker/containers"
-
-// leadsToLog resolves a path below dir that may be a link. Some pods may write to the folder of logs; what they make a link to, such
-// as a key of the host, must not be taken for a log.
-func leadsToLog(dir, name string) (resolved string, ok bool) {
-	resolved, err := filepath.EvalSymlinks(name)
-	if err != nil {
-		return "", false
-	}
-	for _, root := range []string{dir, dockerLogs} {
-		if root, err := filepath.EvalSymlinks(root); err == nil && strings.HasPrefix(resolved, root+"/") {
-			return resolved, true
-		}
-	}
-	return "", false
-}
-
-// tree collects the newest files below a folder of the host.
-func (c *collection) tree(into, dir string) {
-	type found struct {
-		path string
-		time time.Time
-	}
-	var all []found
-	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if resolved, ok := leadsToLog(dir, name); ok {
-			if info, err := os.Stat(resolved); err == nil && info.Mode().IsRegular() {
-				all = append(all, found{name, info.ModTime()})
-			}
-		}
-		return nil
-	})
-	c.failed(dir, err)
-	slices.SortFunc(all, func(a, b found) int { return cmp.Or(b.time.Compare(a.time), strings.Compare(a.path, b.path)) })
-	for _, one := range all[:min(len(all), maxTree)] {
-		below, err := filepath.Rel(dir, one.path)
-		if err == nil {
-			err = c.end(path.Join(into, filepath.ToSlash(below)), one.path)
-		}
-		c.failed(one.path, err)
-	}
-}
-
-// end collects the end of a file, from the beginning of a line.
-func (c *collection) end(into, name string) error {
-	f, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() <= maxFile {
-		c.put(into, io.LimitReader(f, maxFile))
-		return nil
-	}
-	if _, err := f.Seek(-maxFile, io.SeekEnd); err != nil {
-		return err
-	}
-	c.put(into, io.MultiReader(strings.NewReader(fmt.Sprintf("(the last %d of %d bytes)\n", maxFile, info.Size())), &fromNextLine{Reader: io.LimitReader(f, maxFile)}))
-	return nil
+	c.podLogs(podLogs)
 }
 
 // fromNextLine leaves out what comes before the first end of a line: half of a secret would not be known as one.
