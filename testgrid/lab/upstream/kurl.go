@@ -37,11 +37,6 @@ func kurlComponents() []Component {
 			CGO:      true,
 			Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=v0.28.7"},
 		}),
-		goModule("contour", "v1.32.1", GoModule{
-			Path:     "github.com/projectcontour/contour",
-			Commands: commandsIn("cmd", "contour"),
-			Set:      []string{"github.com/projectcontour/contour/internal/build.Version=v1.32.1"},
-		}),
 		goModule("registry", "v3.1.1", GoModule{
 			Path:     "github.com/distribution/distribution/v3",
 			Commands: commandsIn("cmd", "registry"),
@@ -66,11 +61,6 @@ func KurlImages() []Image {
 			Ref: "ghcr.io/flannel-io/flannel:v0.28.7", Base: []string{netBase}, OCI: true,
 			Files:      filesOf("flannel-v0.28.7", "opt/bin", "flanneld", "install-conf"),
 			Entrypoint: []string{"/opt/bin/flanneld"},
-		},
-		{
-			Ref: "ghcr.io/projectcontour/contour:v1.32.1", OCI: true,
-			Files:      filesOf("contour-v1.32.1", "bin", "contour"),
-			Entrypoint: []string{"/bin/contour"}, User: "65532",
 		},
 		{
 			Ref: "docker.io/library/registry:3.1.1", Base: []string{busyboxBase}, OCI: true,
