@@ -68,8 +68,9 @@ func interfaceOf(_ context.Context, args []string, s Streams) error {
 	return err
 }
 
-// defaultInterface prints the interface of the default route. A host behind an air gap may have no such route: its other nodes
-// are reached by the interface of its own address.
+// defaultInterface prints the interface of the default route. A host behind an air gap may have no such route: the line is empty
+// then, so that the interface of the host's address is another one. flannel names that one to its daemon, which looks for a
+// default route unless it is told an interface.
 func defaultInterface(_ context.Context, args []string, s Streams) error {
 	set := flags(s)
 	six := set.Bool("ipv6", false, "")
@@ -81,10 +82,7 @@ func defaultInterface(_ context.Context, args []string, s Streams) error {
 		table = routes6()
 	}
 	name, err := table.defaultRoute()
-	if errors.Is(err, errNoRoute) {
-		name, err = ownInterface()
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errNoRoute) {
 		return err
 	}
 	_, err = fmt.Fprintln(s.Out, name)
@@ -92,23 +90,6 @@ func defaultInterface(_ context.Context, args []string, s Streams) error {
 }
 
 var errNoRoute = errors.New("this host has no default route")
-
-// ownInterface is that of the address by which other nodes reach this one: hooks have it in their environment.
-func ownInterface() (string, error) {
-	address := os.Getenv("PRIVATE_ADDRESS")
-	if address == "" {
-		facts, err := host.Discover()
-		if err != nil {
-			return "", err
-		}
-		address = facts.Address.String()
-	}
-	name := host.InterfaceOf(address)
-	if name == "" {
-		return "", fmt.Errorf("%w, and no interface has its address %s", errNoRoute, address)
-	}
-	return name, nil
-}
 
 // routeTable is a file of the kernel's routes, see proc(5): which columns have the destination, its length and the interface.
 type routeTable struct {

@@ -86,15 +86,8 @@ func TestDefaultInterfaceOfAHostWithoutARoute(t *testing.T) {
 		}
 		return
 	}
-	for address, want := range map[string]string{"192.0.2.1": "first\n", "198.51.100.1": "second\n"} {
-		t.Setenv("PRIVATE_ADDRESS", address)
-		if got, err := run(t, "", "kurl", "netutil", "default-gateway-iface"); err != nil || got != want {
-			t.Errorf("%s: %q, %v", address, got, err)
-		}
-	}
-	t.Setenv("PRIVATE_ADDRESS", "203.0.113.7")
-	if got, err := run(t, "", "kurl", "netutil", "default-gateway-iface"); err == nil || !strings.Contains(err.Error(), "203.0.113.7") {
-		t.Errorf("%q, %v", got, err)
+	if got, err := run(t, "", "kurl", "netutil", "default-gateway-iface"); err != nil || got != "\n" {
+		t.Errorf("without a route: %q, %v", got, err)
 	}
 	if out, err := exec.CommandContext(t.Context(), "ip", "route", "add", "default", "via", "192.0.2.9").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
