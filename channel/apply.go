@@ -58,11 +58,7 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	if err != nil {
 		return err
 	}
-	run := &pass{Cluster: c, source: source, options: o, said: map[string]bool{}}
-	for i, d := range plan.Addons {
-		run.addons = append(run.addons, &addon{Decision: d, place: i})
-	}
-	return run.run(ctx)
+	return newPass(c, source, plan, o).run(ctx)
 }
 
 // update applies the objects of an add-on, prunes, and records it. What is recorded is applied; what was interrupted is not

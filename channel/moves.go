@@ -10,6 +10,60 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
+// Move is an object that changes hands when a plan is applied.
+type Move struct {
+	Object kube.Ref `json:"object"`
+	From   string   `json:"from"` // add-ons
+	To     string   `json:"to"`
+}
+
+func (m Move) String() string {
+	return fmt.Sprintf("%s moves from add-on %q to %q", m.Object, m.From, m.To)
+}
+
+// Moves says which objects a plan hands from one add-on to another. It reads the manifests of what is to be updated; one
+// that cannot be read is told by Apply.
+func (c *Cluster) Moves(ctx context.Context, source Source, plan Plan) ([]Move, error) {
+	p := newPass(c, source, plan, ApplyOptions{})
+	var all []*unstructured.Unstructured
+	for _, a := range p.addons {
+		if a.Action == Install || a.Action == Update {
+			if a.objs, a.err = p.objects(ctx, a); a.err != nil {
+				p.log.DebugContext(ctx, "a manifest cannot be read", "addon", a.Entry.Name, "error", a.err)
+			}
+			all = append(all, a.objs...)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	holders, err := c.engine.Holders(ctx, all)
+	if err != nil {
+		return nil, err
+	}
+	var moves []Move
+	for _, a := range p.addons {
+		for _, obj := range a.objs {
+			ref := unversioned(kube.RefOf(obj))
+			set, held := holders[ref]
+			if held && set != setOf(a.Entry) && ref.Kind != "Namespace" && p.contest(ctx, a, ref, set) == kube.Take {
+				_, from := p.holder(set)
+				moves = append(moves, Move{Object: kube.RefOf(obj), From: from, To: a.Entry.Name})
+			}
+		}
+	}
+	return moves, nil
+}
+
+// newPass prepares a pass over a plan.
+func newPass(c *Cluster, source Source, plan Plan, o ApplyOptions) *pass {
+	p := &pass{Cluster: c, source: source, options: o, said: map[string]bool{}}
+	for i, d := range plan.Addons {
+		p.addons = append(p.addons, &addon{Decision: d, place: i})
+	}
+	return p
+}
+
 // objects reads what an add-on names. Of an object that its manifest has twice the later one counts, as with kOps.
 func (p *pass) objects(ctx context.Context, a *addon) ([]*unstructured.Unstructured, error) {
 	objs, err := p.source.Objects(ctx, a.Entry)
@@ -86,7 +140,7 @@ func (p *pass) contest(ctx context.Context, a *addon, ref kube.Ref, set kube.Set
 		p.tell("%s moves from add-on %q, which is not in these channels, to %q", ref, name, a.Entry.Name)
 		return kube.Take
 	case !p.namesObject(ctx, other, ref):
-		p.tell("%s moves from add-on %q to %q", ref, name, a.Entry.Name)
+		p.tell("%s", Move{ref, name, a.Entry.Name})
 		return kube.Take
 	}
 	first, last, verdict := name, a.Entry.Name, kube.Take

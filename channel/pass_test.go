@@ -345,7 +345,16 @@ func testRename(p *playground) {
 	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: old-name", configMap("renamed", "1")})); err != nil {
 		p.Fatal(err)
 	}
-	done, notes, err := p.apply(ApplyOptions{}, p.entries(add{"name: new-name", configMap("renamed", "2")}))
+	entries := p.entries(add{"name: new-name", configMap("renamed", "2")})
+	plan, err := p.cluster.Plan(p.Context(), entries)
+	if err != nil {
+		p.Fatal(err)
+	}
+	moves, err := p.cluster.Moves(p.Context(), Source{}, plan)
+	if err != nil || len(moves) != 1 || moves[0].String() != `ConfigMap/kube-system/renamed moves from add-on "old-name" to "new-name"` {
+		p.Errorf("planned: %v, %v", moves, err)
+	}
+	done, notes, err := p.apply(ApplyOptions{}, entries)
 	if err != nil || len(done) != 1 || p.value("renamed") != "2" {
 		p.Errorf("done %v: %v; the cluster has %s", done, err, p.value("renamed"))
 	}

@@ -35,6 +35,7 @@ type Plan struct {
 	KubernetesVersion string     `json:"kubernetesVersion"`
 	Addons            []Decision `json:"addons"`  // in the order of the channels
 	Skipped           []Skipped  `json:"skipped"` // in the order of the channels
+	Moves             []Move     `json:"moves,omitempty"`
 }
 
 // Updates are the decisions that change something.

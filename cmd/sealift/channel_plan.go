@@ -24,7 +24,7 @@ func (a *app) channelPlanCommand() *cobra.Command {
 		Use:   "plan CHANNEL... [-f FILE]...",
 		Short: "Say what channels mean for a cluster, and why",
 		Long: `Read channels and say of every entry what becomes of it, with the reason: installed, updated, kept, or skipped for
-another. Nothing is changed.
+another. Objects that move from one add-on to another are named, too. Nothing is changed.
 
 With --kubernetes-version no cluster is asked: the plan is that of a new cluster of this version, or of one whose records
 were saved by 'sealift channel get -o json'.`,
@@ -46,7 +46,8 @@ func (a *app) channelPlan(ctx context.Context, channels []string, o channelPlanO
 	if o.records != "" && o.kubernetesVersion == "" {
 		return usageError("--records goes with --kubernetes-version; a cluster has records of its own")
 	}
-	entries, err := o.read(ctx, channel.Source{Log: a.log}, channels)
+	source := channel.Source{Log: a.log}
+	entries, err := o.read(ctx, source, channels)
 	if err != nil {
 		return err
 	}
@@ -57,6 +58,9 @@ func (a *app) channelPlan(ctx context.Context, channels []string, o channelPlanO
 		var cluster *channel.Cluster
 		if cluster, err = a.newCluster(o.kubeconfig); err == nil {
 			plan, err = cluster.Plan(ctx, entries)
+		}
+		if err == nil {
+			plan.Moves, err = cluster.Moves(ctx, source, plan)
 		}
 	}
 	if err != nil {
@@ -77,7 +81,11 @@ func (a *app) channelPlan(ctx context.Context, channels []string, o channelPlanO
 		_, err := fmt.Fprintln(a.out, "the channels have no add-ons")
 		return err
 	}
-	return printTable(a.out, rows)
+	err = printTable(a.out, rows)
+	for _, move := range plan.Moves {
+		fmt.Fprintln(a.out, move)
+	}
+	return err
 }
 
 func planOffline(entries []channel.Entry, o channelPlanOptions) (channel.Plan, error) {
