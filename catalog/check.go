@@ -104,10 +104,8 @@ func (c *checker) need(n need) {
 }
 
 func (c *checker) provides(name string) []string {
-	for _, m := range c.metas {
-		if m.Name == name && m.Declared {
-			return m.Provides
-		}
+	if at := slices.IndexFunc(c.metas, func(m Meta) bool { return m.Name == name }); at >= 0 {
+		return c.metas[at].Capabilities()
 	}
 	return kurlProvides(name)
 }

@@ -25,6 +25,14 @@ const (
 	Ingress          = "ingress"
 )
 
+// Capabilities are what the add-on provides besides its name: what it declares, or what kURL's add-on of that name has.
+func (m Meta) Capabilities() []string {
+	if m.Declared {
+		return m.Provides
+	}
+	return kurlProvides(m.Name)
+}
+
 // kurlProvides are the capabilities of an add-on that does not declare its own.
 func kurlProvides(name string) []string {
 	switch name {
@@ -112,11 +120,7 @@ func newNodes(addons []Meta) (*graph, error) {
 		if i > 0 && g.addons[i-1].Name == a.Name {
 			return nil, fmt.Errorf("add-on %s is there in two versions, %s and %s; keep one", a.Name, g.addons[i-1].Version, a.Version)
 		}
-		provides := a.Provides
-		if !a.Declared {
-			provides = kurlProvides(a.Name)
-		}
-		for _, capability := range append([]string{a.Name}, provides...) {
+		for _, capability := range append([]string{a.Name}, a.Capabilities()...) {
 			if !slices.Contains(g.providers[capability], a.Name) {
 				g.providers[capability] = append(g.providers[capability], a.Name)
 			}

@@ -62,6 +62,11 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
 	}
 	checks := preflight.Essential(h, needs)
+	if dropped, err := i.droppedStorage(); err != nil {
+		return preflight.Record{}, err
+	} else if len(dropped) > 0 {
+		checks = append(checks, preflight.Check{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) { storageKept(ctx, dropped, r) }})
+	}
 	var specs []preflight.Specification
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
