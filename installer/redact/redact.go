@@ -31,9 +31,10 @@ func secretRoots() []string {
 }
 
 // rule is a form of a secret within a line, and what becomes of it. It is only looked for in lines that have one of the
-// signs in them, in small letters: most lines of a log have none, and looking for a form takes its time.
+// signs in them, in small letters, and one of the marks: most lines of a log have none, and looking for a form takes its time.
 type rule struct {
-	signs   []string
+	signs   []string // nil for secretRoots
+	marks   []string // nil for any line with a sign
 	form    *regexp.Regexp
 	becomes string
 }
@@ -44,25 +45,27 @@ func lineRules() []rule {
 		line   = `(?i)^(\s*(?:- )?(?:export |declare -\w+ )?[\w.-]*` + secretWord + `\s*` // all of it an entry of a file
 		quoted = `"(?:[^"\\]|\\.)*"`
 	)
-	named := func(form, becomes string) rule { return rule{secretRoots(), regexp.MustCompile(form), becomes} }
-	other := func(form, becomes string, signs ...string) rule {
-		return rule{signs, regexp.MustCompile(form), becomes}
+	named := func(form, becomes string, marks ...string) rule {
+		return rule{nil, marks, regexp.MustCompile(form), becomes}
 	}
-	return []rule{
+	other := func(form, becomes string, signs ...string) rule {
+		return rule{signs, nil, regexp.MustCompile(form), becomes}
+	}
+	return append(printedSecrets(), []rule{
 		other(`(?i)\b(authorization\s*:\s*)[^\s"'].*`, `$1`+Mask, "authorization"),
 		other(`(?i)\b(bearer|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}`, `$1$2`+Mask, "bearer", "basic"),
-		named(`(?i)("name"\s*:\s*"[\w.-]*`+secretWord+`"\s*,\s*"value"\s*:\s*)`+quoted, `$1"`+Mask+`"`),
-		named(`(?i)("value"\s*:\s*)`+quoted+`(\s*,\s*"name"\s*:\s*"[\w.-]*`+secretWord+`")`, `$1"`+Mask+`"$2`),
-		named(`(?i)(\\+"name\\+"\s*:\s*\\+"[\w.-]*`+secretWord+`\\+"\s*,\s*\\+"value\\+"\s*:\s*\\+")[^"]*?(\\*")`, `$1`+Mask+`$2`),
-		named(`(?i)"([\w.-]*`+secretWord+`[:=]\s*)[^"\\]+"`, `"$1`+Mask+`"`), // of systemd
-		named(name+`(\\+)"(?:[^"\\]|\\[^"])*\\+"`, `$1$2"`+Mask+`$2"`),       // JSON within JSON
-		named(name+`"(?:[^"\\]|\\.)*(?:"|\\?$)`, `$1"`+Mask+`"`),
-		named(name+`'[^']*(?:'|$)`, `$1'`+Mask+`'`),
+		named(`(?i)("name"\s*:\s*"[\w.-]*`+secretWord+`"\s*,\s*"value"\s*:\s*)`+quoted, `$1"`+Mask+`"`, `"value"`),
+		named(`(?i)("value"\s*:\s*)`+quoted+`(\s*,\s*"name"\s*:\s*"[\w.-]*`+secretWord+`")`, `$1"`+Mask+`"$2`, `"value"`),
+		named(`(?i)(\\+"name\\+"\s*:\s*\\+"[\w.-]*`+secretWord+`\\+"\s*,\s*\\+"value\\+"\s*:\s*\\+")[^"]*?(\\*")`, `$1`+Mask+`$2`, `\"`),
+		named(`(?i)"([\w.-]*`+secretWord+`[:=]\s*)[^"\\]+"`, `"$1`+Mask+`"`, `"`), // of systemd
+		named(name+`(\\+)"(?:[^"\\]|\\[^"])*\\+"`, `$1$2"`+Mask+`$2"`, `\"`),      // JSON within JSON
+		named(name+`"(?:[^"\\]|\\.)*(?:"|\\?$)`, `$1"`+Mask+`"`, `"`),
+		named(name+`'[^']*(?:'|$)`, `$1'`+Mask+`'`, "'"),
 		named(line+`[:=]\s*["']\*\*\*HIDDEN\*\*\*["'])[^\s,;].*`, `$1`), // a quote within what is quoted
 		named(line+`:\s+)[^\s"'\[{|>].*`, `$1`+Mask),
 		named(line+`=\s*)[^\s"'\[{](?:[^;]|;\S)*`, `$1`+Mask),
-		named(name+`\[[^\]]+\]?`, `$1[`+Mask+`]`),
-		named(name+`[^\s"',;&\\}\]|>[](?:[^\s,;&}\]]*[^\s,;&}\]"'])?`, `$1`+Mask),
+		named(name+`\[[^\]]+\]?`, `$1[`+Mask+`]`, "["),
+		named(name+`[^\s"',;&\\}\]|>[](?:[^\s,;&}\]]*[^\s,;&}\]"'])?`, `$1`+Mask, ":", "="),
 		named(`(?i)((?:^|\s)-{1,2}[\w-]*`+secretWord+`[ =]\s*)(?:`+quoted+`|'[^']*')`, `$1`+Mask),
 		named(`(?i)((?:^|\s)-{1,2}[\w-]*`+secretWord+`[ =])\s*[^\s-]\S*`, `$1`+Mask),
 		named(`(?i)\b(pass=)[^\s,;&"']+`, `$1`+Mask),
@@ -74,7 +77,7 @@ func lineRules() []rule {
 		// A password may have an @ in it, and what is no port a slash. A long name without a password is a token.
 		other(`(://[^/\s:@\["']*:)(?:\d*[^\d/\s"'][^\s"']*|\d+)@`, `$1`+Mask+`@`, "://"),
 		other(`(://)[^/\s:@"'*]{12,}@`, `$1`+Mask+`@`, "://"),
-	}
+	}...)
 }
 
 // Redactor masks one text after another. It is not for use by more than one goroutine.
@@ -191,6 +194,13 @@ func (d *Redactor) line(s *state, text []byte) []byte {
 
 // outside masks a line that is not part of a secret.
 func (d *Redactor) outside(s *state, text []byte) []byte {
+	if crowded(text) {
+		s.named, s.inBlock, s.literal, s.indent = 0, true, false, indentation(text)
+		if d.keyBegin.Match(text) && !d.keyEnd.Match(text) {
+			s.keyLines = 1
+		}
+		return []byte(Mask + " (a long line with many names of secrets)")
+	}
 	if s.named > 0 {
 		s.named--
 		if m := d.valueLine.FindSubmatch(text); m != nil {
@@ -225,6 +235,24 @@ func (d *Redactor) outside(s *state, text []byte) []byte {
 	return d.words(text)
 }
 
+// How long a line with a name of a secret may be, in bytes, and how many such names it may have. Looking for all forms takes a time
+// that grows with both: a line beyond that is hidden as a whole.
+const (
+	maxNamedLine = 16 << 10
+	maxNames     = 64
+)
+
+func crowded(text []byte) bool {
+	if len(text) < maxNames*len("key") {
+		return false
+	}
+	small, names := bytes.ToLower(text), 0
+	for _, root := range secretRoots() {
+		names += bytes.Count(small, []byte(root))
+	}
+	return names > maxNames || names > 0 && len(text) > maxNamedLine
+}
+
 func (d *Redactor) insideKey(s *state, text []byte) []byte {
 	s.keyLines++
 	if end := d.keyEnd.FindIndex(text); end != nil {
@@ -250,8 +278,9 @@ func (d *Redactor) words(text []byte) []byte {
 		return found
 	})
 	small := bytes.ToLower(text)
+	named := has(small, secretRoots())
 	for _, r := range d.rules {
-		if has(small, r.signs) {
+		if (r.signs == nil && named || has(small, r.signs)) && (r.marks == nil || has(small, r.marks)) {
 			text = r.form.ReplaceAll(text, []byte(r.becomes))
 		}
 	}

@@ -75,6 +75,10 @@ func TestNothingOfASecretIsLeft(t *testing.T) {
 		"password:\n  PEARL", "passwords:\n- PEARL\nx: y", "tokens: [a, PEARL]", "\"tokens\": [\n  \"PEARL\"\n]", "\"token\":{\"value\":\"PEARL\"}",
 		"password: \"abc\\\n  PEARL\"", "password: abc\n  PEARL", "password => PEARL", "the password is: PEARL",
 		`{"name":"DB_PASSWORD","value":"PEARL"}`, `{"value":"PEARL","name":"DB_PASSWORD"}`, `{\\"name\\":\\"DB_PASSWORD\\",\\"value\\":\\"PEARL\\"}`,
+		"Login with password (will not be shown again): PEARLpearl", "generated user:password of admin:PEARL", "generated admin:PEARL of prometheus",
+		"mysql -u root -pPEARL db", "/usr/bin/mysqldump -h db -pPEARL", "sshpass -p PEARL ssh x", "sshpass -pPEARL ssh x", "redis-cli -h x -a PEARL ping",
+		"Server=x;User=y;pwd=PEARL;", "AccountName=x;AccountKey=PEARL/+abc==;", "ghp_PEARL0123456789abcdef0123456789abcdef", "key AKIAPEARL0123456789A used",
+		"xoxb-123456789012-PEARL", ".dockerconfigjson: UEVBUkwPEARL0123==", `".dockerconfigjson":"eyJhdXRocyI6PEARL="`, "glpat-PEARL0123456789abcdef",
 		"- name: DB_PASSWORD\n  # c\n  value: PEARL", "- name: TOKEN\n  value: |\n    PEARL\n",
 	} {
 		got := masked(t, text+"\n")
@@ -100,9 +104,21 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 		"volumes:\n- name: tls\n  secret:\n    secretName: tls\n    defaultMode: 420\n",
 		"authorization:\n  mode: Webhook\nPWD=/root\n", "clientAuth: no\n--client-cert-auth=true\n",
 		"2026-11-20T12:00:00.123456Z container 1f3a.2b\n",
+		"mkdir -p /var/lib/x\ntar -px -f a.tar\nps -p 1234 -o args\nPWD=/root OLDPWD=/tmp\nnetstat -plnt\n",
+		strings.Repeat("a long line without any ", 4000) + "\n",
 	} {
 		if diff := cmp.Diff(text, masked(t, text)); diff != "" {
 			t.Errorf("%q (-want +got)\n%s", text, diff)
+		}
+	}
+}
+
+// TestCrowdedLinesAreHiddenAsAWhole has lines for which looking for each form would take seconds.
+func TestCrowdedLinesAreHiddenAsAWhole(t *testing.T) {
+	for _, text := range []string{strings.Repeat("password=PEARL ", 2000), strings.Repeat("x", 20<<10) + " token: PEARL"} {
+		got := masked(t, "before\n"+text+"\n  PEARL\nafter\n")
+		if strings.Contains(got, "PEARL") || !strings.HasPrefix(got, "before\n"+redact.Mask+" (a long line") || !strings.HasSuffix(got, "\nafter\n") {
+			t.Errorf("%.200q", got)
 		}
 	}
 }
