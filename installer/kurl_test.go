@@ -66,7 +66,8 @@ func kurlPackages(t *testing.T, dir string, files []txtar.File) {
 			continue
 		}
 		for line := range strings.Lines(string(f.Data)) {
-			switch words := strings.Fields(line); words[0] {
+			words := strings.Fields(line + " -")
+			switch words[0] {
 			case "image":
 				contents[addOn]["images/"+words[1]+".tar.gz"] = zipped(t, dockerArchive(t, words[2]))
 			case "asset":

@@ -3,6 +3,7 @@ package installer
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -78,5 +79,20 @@ func TestHooksCannotEmptyTheNetworksThatWereChosen(t *testing.T) {
 	patch, err := os.ReadFile(filepath.Join(i.options.Root, "kustomize/kubeadm/init-patches/flannel.yaml"))
 	if err != nil || !strings.Contains(string(patch), "$POD_CIDR") {
 		t.Errorf("%s, %v", patch, err)
+	}
+}
+
+func TestKurlFindsThePackageOfKubernetes(t *testing.T) {
+	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  kubernetes: {version: 1.36.3}\n  containerd: {version: 2.2.6}\n"
+	i := kurlInstall(t, text, append(filesBelow(t, "../addons/kubernetes/1.36.3", "kubernetes/1.36.3"), realAddOns(t, "containerd/2.2.6")...))
+	k, _ := kubernetes(i.addOns)
+	if _, err := i.extractKubernetes(k)(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	// as containerd 2.2.6 reads it
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", `cat "$1/Manifest" | grep "pause" | awk '{ print $3 }'; gunzip <"$1/images/pause.tar.gz" | tar t | grep -cx manifest.json`, "sh",
+		filepath.Join(i.options.Root, "packages/kubernetes/1.36.3")).CombinedOutput()
+	if want := "registry.k8s.io/pause:3.10.2\n1\n"; err != nil || string(out) != want {
+		t.Errorf("%q, %v, want %q", out, err, want)
 	}
 }

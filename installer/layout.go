@@ -12,7 +12,7 @@ import (
 
 // folders of the install root that add-ons of kURL put files into (kURL §1.5).
 func folders() []string {
-	return []string{"addons", "assets", "bin", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
+	return []string{"addons", "assets", "bin", "packages", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
 }
 
 // layOut makes what add-ons of kURL expect below the install root: folders, and programs that are the sealift of this

@@ -103,8 +103,10 @@ func (p *planner) join() {
 // runtime adds the container runtime and the images in it.
 func (p *planner) runtime(phase lifecycle.Phase) {
 	for _, a := range p.addOns {
-		if a.provides(catalog.ContainerRuntime) {
+		if a.provides(catalog.ContainerRuntime) && a.hasHook(a.name()+"_install") {
 			p.hook(a, phase, "install", a.name()+"_install")
+			installed := &p.steps[len(p.steps)-1]
+			installed.Run = p.settled(installed.Run)
 		}
 	}
 	p.images(phase)
@@ -200,7 +202,11 @@ func (p *planner) files() error {
 	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + installedBinary, Timeout: shortTime,
 		Inputs: lifecycle.Digest(binary.SHA256), Run: p.keepBinary})
 	for _, a := range p.addOns {
-		p.add(p.stepOf(a, lifecycle.PreInit, "files", "extract its files", copyTime, p.extract(a)))
+		extract := p.extract(a)
+		if a.provides(kubernetesCapability) {
+			extract = p.extractKubernetes(a)
+		}
+		p.add(p.stepOf(a, lifecycle.PreInit, "files", "extract its files", copyTime, extract))
 	}
 	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 && !p.skipsPackages() {
 		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",

@@ -28,7 +28,7 @@ func mergeTOML(_ context.Context, args []string, s Streams) error {
 	if err != nil {
 		return err
 	}
-	merge(base, patch)
+	MergeTables(base, patch)
 	text, err := toml.Marshal(base)
 	if err != nil {
 		return fmt.Errorf("%s: %w", *basefile, err)
@@ -48,11 +48,12 @@ func readTOML(name string) (map[string]any, error) {
 	return values, nil
 }
 
-func merge(into, from map[string]any) {
+// MergeTables puts tables on top of others: tables are merged, all else is replaced.
+func MergeTables(into, from map[string]any) {
 	for key, value := range from {
 		table, isTable := value.(map[string]any)
 		if old, ok := into[key].(map[string]any); ok && isTable {
-			merge(old, table)
+			MergeTables(old, table)
 			continue
 		}
 		into[key] = value

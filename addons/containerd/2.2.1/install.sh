@@ -3,9 +3,7 @@
 containerd_install() {
     local src="$DIR/addons/containerd/$CONTAINERD_VERSION"
     logStep "containerd $CONTAINERD_VERSION"
-    mkdir -p /opt/cni/bin /etc/cni/net.d
     tar xzf "$src/assets/containerd.tar.gz" --no-same-owner -C /usr/local
-    tar xzf "$src/assets/cni-plugins.tgz" --no-same-owner -C /opt/cni/bin
     install -m 0755 "$src/assets/runc" /usr/local/sbin/runc
     containerd_configure "$src"
     systemctl daemon-reload

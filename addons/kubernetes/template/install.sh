@@ -8,6 +8,8 @@ kubernetes_pre_init() {
     for binary in kubeadm kubectl kubelet; do
         install -m 0755 "$src/assets/$binary" "/usr/local/bin/$binary"
     done
+    mkdir -p /opt/cni/bin /etc/cni/net.d
+    tar xzf "$src/assets/cni-plugins.tgz" --no-same-owner -C /opt/cni/bin
     install -m 0644 "$src/kubelet.service" /etc/systemd/system/kubelet.service
     kubernetes_service_route "$src"
     systemctl daemon-reload
