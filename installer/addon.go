@@ -32,6 +32,7 @@ type addOn struct {
 	manifest *manifest.File
 	layout   *runtime.Layout
 	needed   bool     // by an add-on that installs later
+	kurls    bool     // may be one of kURL's: it has no addon.yaml
 	hooks    []string // the functions that its install.sh declares
 	texts    [][]byte // its scripts and templates
 }
@@ -108,6 +109,8 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 		return addOn{}, fmt.Errorf("%s: the Installer asks for %s %s, which the bundle does not have; make the bundle again", wanted.Pos, wanted.Name, wanted.Version)
 	}
 	one := addOn{info: info}
+	_, declared := a.Entry(path.Join(info.Dir(), "addon.yaml"))
+	one.kurls = !declared
 	var err error
 	if one.meta, err = catalog.Read(a.FS(), info.Name, info.Version); err != nil {
 		return addOn{}, err

@@ -65,6 +65,7 @@ func (p *planner) first() {
 			Timeout: hookTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
 		p.labels(lifecycle.Install)
 		p.share()
+		p.kurlState()
 	}
 	for _, a := range p.addOns {
 		if !a.provides(catalog.ContainerRuntime) {
@@ -72,6 +73,7 @@ func (p *planner) first() {
 		}
 	}
 	if hasCluster {
+		p.kurlApplied()
 		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
 			Inputs: p.everything(), Run: p.inCluster(p.waitReady), After: p.beside("")})
 	}
