@@ -50,6 +50,9 @@ type Options struct {
 	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
 	// used, and what the host has is not fetched.
 	Remote bool
+	// Online says that the bundle comes from a server that serves many hosts. Add-ons are told that this host is behind an air gap
+	// in other cases, and where the Installer says so.
+	Online bool
 	// Join makes the host a node of a cluster; nil means to make a cluster.
 	Join   *Join
 	Root   string

@@ -28,7 +28,7 @@ func (i *Install) variables() map[string]string {
 	major, minor, _ := strings.Cut(i.facts.Version, ".")
 	for name, value := range map[string]string{
 		"DIR": i.options.Root, "SEALIFT_BIN": installedBinary, "KUBECONFIG": cluster.AdminKubeconfig,
-		"AIRGAP": "1", "MASTER": "1", "K8S_DISTRO": "kubeadm",
+		"AIRGAP": flag(!i.options.Online || vars["AIRGAP"] == "1"), "MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
 		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
 		"KUBERNETES_API_ENDPOINT": i.endpoint(vars["LOAD_BALANCER_ADDRESS"]),
@@ -37,9 +37,14 @@ func (i *Install) variables() map[string]string {
 	} {
 		vars[name] = value
 	}
-	if i.spec.APIVersion == spec.KurlAPIVersion && vars["USE_STANDARD_PORT_RANGE"] == "" {
-		vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
+	if i.spec.APIVersion == spec.KurlAPIVersion {
+		if vars["USE_STANDARD_PORT_RANGE"] == "" {
+			vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
+		}
+		vars[cluster.NodeLabels] = strings.TrimSuffix("kurl.sh/cluster=true,"+vars["NODE_LABELS"], ",")
 	}
+	// ekco's haproxy would want the port of the balancer that Sealift has on each node, and do the same there
+	vars["EKCO_ENABLE_INTERNAL_LOAD_BALANCER"] = ""
 	maps.Copy(vars, i.joinVariables())
 	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
 		if vars[name] == "" {

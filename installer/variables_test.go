@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/spec"
 )
 
 // readByAddOns are variables that add-ons of kURL read without setting them first: the names of kURL §4.4, with those of the
@@ -50,5 +53,32 @@ func TestEveryVariableOfTheContractIsThere(t *testing.T) {
 	}
 	if state["MISSING"] != "" || state["MADE"] != "5" {
 		t.Errorf("missing:%s; of those of the core %s of 5 are made", state["MISSING"], state["MADE"])
+	}
+}
+
+func TestOnlineIsNotAirGapped(t *testing.T) {
+	for name, row := range map[string]struct {
+		text   string
+		online bool
+		want   string
+	}{
+		"a bundle":             {"", false, "1"},
+		"a server":             {"", true, ""},
+		"a server, air-gapped": {"  kurl: {airgap: true}\n", true, "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := spec.Parse("i", strings.NewReader("apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nspec:\n  ekco: {version: '1', enableInternalLoadBalancer: true}\n"+row.text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			i := &Install{options: Options{Online: row.online}, spec: s}
+			vars := i.variables()
+			if vars["AIRGAP"] != row.want || vars["OFFLINE_DOCKER_INSTALL"] != row.want && row.online {
+				t.Errorf("AIRGAP is %q, want %q", vars["AIRGAP"], row.want)
+			}
+			if vars["EKCO_ENABLE_INTERNAL_LOAD_BALANCER"] != "" || vars[cluster.NodeLabels] != "kurl.sh/cluster=true" {
+				t.Errorf("ekco's balancer %q, labels %q", vars["EKCO_ENABLE_INTERNAL_LOAD_BALANCER"], vars[cluster.NodeLabels])
+			}
+		})
 	}
 }

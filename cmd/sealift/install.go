@@ -102,7 +102,7 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Yes: o.yes}
+	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes}
 	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
 	if o.verbose {
 		options.Output = a.errOut

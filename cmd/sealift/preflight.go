@@ -120,7 +120,7 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "",
+	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "",
 		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }})
 	if err != nil {
 		return err

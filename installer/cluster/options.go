@@ -99,6 +99,18 @@ func parts(all uint64, bands ...band) (sum uint64) {
 // NodePorts is the variable with the range of ports that Services may have on every node; empty for that of Kubernetes.
 const NodePorts = "SEALIFT_NODE_PORTS"
 
+// NodeLabels is the variable with the labels that the kubelet gives its node: NAME=VALUE, parted by commas.
+const NodeLabels = "SEALIFT_NODE_LABELS"
+
+// registration is what the Installer says of how a node makes itself known.
+func (k Kubeadm) registration() map[string]any {
+	labels := k.Variables[NodeLabels]
+	if labels == "" {
+		return map[string]any{}
+	}
+	return map[string]any{"nodeRegistration": map[string]any{"kubeletExtraArgs": []map[string]string{{"name": "node-labels", "value": labels}}}}
+}
+
 // apiServerOptions are what the Installer says of the API server. Its certificate is good for the address by which the node is
 // reached from outside, too; kubeadm has the load balancer from the endpoint.
 func (k Kubeadm) apiServerOptions() map[string]any {
@@ -139,6 +151,10 @@ func (k Kubeadm) writeOptions(kind, dir string) (name string, err error) {
 		if err := add(kubeadm.APIVersion, "ClusterConfiguration", "kubeadm-cluster-configuration", map[string]any{"apiServer": server}); err != nil {
 			return "", err
 		}
+	}
+	node := map[string][2]string{"init": {"InitConfiguration", "kubeadm-init-configuration"}, "join": {"JoinConfiguration", "kubeadm-join-configuration"}}[kind]
+	if err := add(kubeadm.APIVersion, node[0], node[1], k.registration()); err != nil {
+		return "", err
 	}
 	if len(documents) == 0 {
 		return "", nil

@@ -11,7 +11,7 @@ func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
 	options := map[string]string{
 		"KUBERNETES_MAX_PODS_PER_NODE": "42", "CONTAINER_LOG_MAX_FILES": "3", "CONTAINER_LOG_MAX_SIZE": "5Mi",
 		"EVICTION_THRESHOLD": `{"nodefs.available": "7%"}`, "SYSTEM_RESERVED": "{cpu: 500m, memory: 1Gi}", "KUBE_RESERVED": "1",
-		"PUBLIC_ADDRESS": "203.0.113.5", NodePorts: "80-60000",
+		"PUBLIC_ADDRESS": "203.0.113.5", NodePorts: "80-60000", NodeLabels: "kurl.sh/cluster=true,a=b",
 	}
 	k := work(t, map[string]string{"other.yaml": "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmetadata:\n  name: kubelet-configuration\ncontainerLogMaxFiles: 9\n"})
 	for name, value := range options {
@@ -25,7 +25,7 @@ func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
 	for _, want := range append(ofKubelet,
 		"containerLogMaxFiles: 9\n", // an add-on's patch goes over it
 		"memory.available: 100Mi\n", // of the other thresholds those of the add-on stay
-		"certSANs:\n  - 203.0.113.5\n", "extraArgs:\n  - name: service-node-port-range\n    value: 80-60000\n",
+		"certSANs:\n  - 203.0.113.5\n", "- name: node-labels\n    value: kurl.sh/cluster=true,a=b\n", "- name: node-ip\n", "extraArgs:\n  - name: service-node-port-range\n    value: 80-60000\n",
 	) {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in\n%s", want, first)

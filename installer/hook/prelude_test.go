@@ -210,6 +210,7 @@ func TestTemplates(t *testing.T) {
 		"variables":                 {"$V-${V}-$UNSET.", "<V>-<V>-.", "<V>-<V>-."},
 		"a local variable":          {"${local}", "here", "here"},
 		"defaults":                  {"${UNSET:-x} ${UNSET-y} ${ONE:-x} ${ONE:+z}${UNSET:+z}", "x y 1 z", "x y 1 z"},
+		"quotes in a default":       {`k: ${UNSET:-'""'} ${ONE:-"x"} ${UNSET:-"a  b"}`, `k: '' 1 a  b`, `k: '' 1 a  b`},
 		"double quotes":             {`k: "v"`, `k: "v"`, `k: v`},
 		"quotes that have to stay":  {`k: '"false"'`, `k: '"false"'`, `k: 'false'`},
 		"escaped quotes":            {`k: \"v\"`, `k: \"v\"`, `k: "v"`},

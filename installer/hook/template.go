@@ -28,7 +28,7 @@ type part struct {
 }
 
 var (
-	variablePart = regexp.MustCompile(`^\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([^${}\x60"]*))?\}|([A-Za-z_][A-Za-z0-9_]*))`)
+	variablePart = regexp.MustCompile(`^\$(?:\{([A-Za-z_][A-Za-z0-9_]*)(?:(:?[-+])([^${}\x60]*))?\}|([A-Za-z_][A-Za-z0-9_]*))`)
 	// datePart is the one command that kURL's templates call (kURL §4.4); here it can only tell the time.
 	datePart = regexp.MustCompile(`^\$\(date((?: +(?:-u|--utc|-R|-I[a-z]*|\+[-A-Za-z0-9%:_./,]+))*) *\)`)
 )
@@ -86,7 +86,8 @@ func escapes(c byte, s style) bool {
 // expansion reads what a dollar begins, if it is something.
 func expansion(text string) (part, int) {
 	if m := variablePart.FindStringSubmatch(text); m != nil {
-		return part{variable: m[1] + m[4], operator: m[2], word: m[3]}, len(m[0])
+		// in the word of a default double quotes vanish, in either style, and single ones do not
+		return part{variable: m[1] + m[4], operator: m[2], word: strings.ReplaceAll(m[3], `"`, "")}, len(m[0])
 	}
 	if m := datePart.FindStringSubmatch(text); m != nil {
 		return part{date: append([]string{}, strings.Fields(m[1])...)}, len(m[0])
