@@ -14,6 +14,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
@@ -127,6 +128,13 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	}
 	if c.APIServers, err = balancer.Discover(ctx, a.Client); err != nil {
 		return c, err
+	}
+	registry, err := a.Client.CoreV1().Services(kurlNamespace).Get(ctx, "registry", metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return c, fmt.Errorf("the registry in the cluster: %w", err)
+	}
+	if err == nil {
+		c.Registry = registry.Spec.ClusterIP
 	}
 	c.Ready, err = a.readyNodes(ctx)
 	return c, err

@@ -142,7 +142,8 @@ func (i *Install) joinVariables() map[string]string {
 		return nil
 	}
 	c := i.options.Join.Cluster
-	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "KUBERNETES_CLUSTER_NAME": c.Name, "MASTER": flag(i.options.Join.ControlPlane)}
+	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "KUBERNETES_CLUSTER_NAME": c.Name, "MASTER": flag(i.options.Join.ControlPlane),
+		"DOCKER_REGISTRY_IP": c.Registry}
 }
 
 func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {

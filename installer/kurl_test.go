@@ -329,7 +329,7 @@ func wantShell(t *testing.T, state map[string]string, order ...string) {
 		"OBJECT_STORE_SECRET_KEY": "sec'ret\nover two lines", "export EKCO_ADDRESS": "", "EKCO_ADDRESS": "lb.example.org:6444",
 		"EKCO_ESCAPED": `a \"b\"\nc`, "OPENEBS_RUNS": "2", "OPENEBS_ALREADY": "1",
 		"MINIO_READ_BACK": "sec'ret\nover two lines", "MINIO_MISSING": "", "CONTOUR_PORTS": "8080/443",
-		"DOCKER_REGISTRY_IP": "[fd00::5]", "REGISTRY_POST": "[fd00::5]", "REGISTRY_INIT": "kubeadm",
+		"DOCKER_REGISTRY_IP": "[fd00::5]", "REGISTRY_POST": "[fd00::5]", "REGISTRY_INIT": "kubeadm", "REGISTRY_TRUSTED": "10.96.0.9",
 		"REGISTRY_SEES":    "key\"with$(touch OWNED)|sec'ret\nover two lines|http://minio",
 		"KOTSADM_FIRST":    "two",
 		"PROMETHEUS_OUTRO": "1", "VELERO_FLAGS": "--a,--b=$(touch OWNED)", "VELERO_NEWER": "1", "VELERO_VALUES": "a: {c: {d: two}}",

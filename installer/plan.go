@@ -91,6 +91,10 @@ func (p *planner) join() {
 		}
 	}
 	p.runtime(lifecycle.Join)
+	if registry := p.options.Join.Cluster.Registry; registry != "" {
+		p.add(lifecycle.Step{ID: "node/registry", Phase: lifecycle.Join, Title: "trust the registry in the cluster", Timeout: shortTime, Inputs: lifecycle.Digest(registry),
+			Run: func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, "sealift_trust_registry") }})
+	}
 	p.eachHook(lifecycle.Join, "join", "_join")
 	p.add(lifecycle.Step{ID: joinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
 		Timeout: hookTime, Inputs: initInputs, Run: p.joinCluster})

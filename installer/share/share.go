@@ -31,6 +31,8 @@ type Cluster struct {
 	Endpoint          string `json:"endpoint"` // host:port of the API for all nodes
 	PodCIDR           string `json:"podCIDR"`
 	ServiceCIDR       string `json:"serviceCIDR"`
+	// Registry is the address of the registry that an add-on made in the cluster, if one did.
+	Registry string `json:"registry,omitempty"`
 	// APIServers are the host:port of each control plane.
 	APIServers []string `json:"apiServers"`
 	// Ready are the names of the nodes that report. No other host may have one of them.

@@ -59,7 +59,10 @@ addon_install() {
     mkdir -p "$DIR/kustomize/$1"
     report_addon_start "$1" "$2"
     # kURL calls this one, which only its registry has, right after it made the cluster
-    ! sealift_is_function "$1_init" || "$1_init"
+    if sealift_is_function "$1_init"; then
+        "$1_init"
+        sealift_trust_registry
+    fi
     if sealift_is_function "$1"; then
         "$1"
     elif sealift_is_function "$1_install"; then

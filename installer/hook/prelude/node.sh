@@ -21,6 +21,9 @@ kubeadm_registry_containerd_configure() {
     done
 }
 
+# sealift_trust_registry: once the cluster has a registry, containerd on this node trusts it. It reads that at each pull.
+sealift_trust_registry() { [ -z "${DOCKER_REGISTRY_IP:-}" ] || "${K8S_DISTRO}_registry_containerd_configure" "$DOCKER_REGISTRY_IP"; }
+
 # kubernetes_get_control_plane_label: prints the label that this cluster's control planes have.
 kubernetes_get_control_plane_label() {
     if [ -n "$(kubectl get nodes --selector node-role.kubernetes.io/control-plane --output name 2>/dev/null)" ]; then
