@@ -30,6 +30,11 @@ func (i *Install) demands(_ context.Context, r *preflight.Reporter) {
 		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, i.facts.Hostname)
 		return
 	}
+	if lacking := i.needUtilityImage(); len(lacking) > 0 {
+		r.Refusef("make an add-on kurl-util whose Manifest has the line 'image kurl-util replicated/kurl-util:TAG', and name it in the Installer",
+			"asks for %s, which needs the image kurl-util of kURL, and the bundle does not have it", strings.Join(lacking, ", "))
+		return
+	}
 	idle := i.spec.Idle()
 	for _, o := range idle {
 		r.Warnf(o.Hint, "%s has no effect", o.Name)

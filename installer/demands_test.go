@@ -1,6 +1,7 @@
 package installer
 
 import (
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -114,5 +115,25 @@ func TestNoPackageIsInstalledWhereTheInstallerSaysSo(t *testing.T) {
 				t.Errorf("got %+v, %v", report, err)
 			}
 		})
+	}
+}
+
+func TestVeleroNeedsTheUtilityImageOfKurl(t *testing.T) {
+	velero := with(t, "velero", "")
+	for _, file := range realAddOns(t, "velero/1.18.2") {
+		velero.texts = append(velero.texts, file.Data)
+	}
+	look := func(addOns ...addOn) string {
+		i := made(t, addOns...)
+		report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "installer", Probe: i.demands}})
+		return fmt.Sprint(report, err, " with ", i.hooks.variables["KURL_UTIL_IMAGE"])
+	}
+	const refusal = "asks for velero, which needs the image kurl-util of kURL"
+	if got := look(velero); !strings.Contains(got, refusal) {
+		t.Errorf("without: %s", got)
+	}
+	const ref = "docker.io/replicated/kurl-util:v2026.08.07-0"
+	if got := look(velero, with(t, "kurl-util", "image kurl-util "+ref+"\n")); strings.Contains(got, refusal) || !strings.Contains(got, " with "+ref) {
+		t.Errorf("with it: %s", got)
 	}
 }

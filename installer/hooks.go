@@ -102,7 +102,7 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	if err := layOut(h.root, h.variables["SEALIFT_BIN"]); err != nil {
 		return err
 	}
-	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output, Verbs: h.verbs}); err != nil {
+	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output, Verbs: h.verbs, Silence: hookSilence}); err != nil {
 		return err
 	}
 	defer func() {

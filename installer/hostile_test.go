@@ -226,7 +226,7 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 
 // checkedFields are those, besides versions, of which sealift makes something itself: it refuses what nothing can be made of.
 func checkedFields() []string {
-	return []string{"kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.containerLogMaxSize",
+	return []string{"kurl.nodeLabels", "kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.containerLogMaxSize",
 		"kubernetes.evictionThresholdResources", "kubernetes.systemReservedResources", "kubernetes.serviceCIDR", "kubernetes.serviceCidrRange", "flannel.podCIDR", "flannel.podCIDRRange",
 		"weave.podCIDR", "antrea.podCIDR", "weave.podCidrRange", "antrea.podCidrRange", "prometheus.serviceType"}
 }

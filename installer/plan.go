@@ -11,10 +11,14 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
+// hookSilence is how long a hook may print nothing.
+const hookSilence = 30 * time.Minute
+
 // How long a step may take before it is stopped: several times what a slow disk needs.
 const (
 	shortTime = 5 * time.Minute
-	hookTime  = 20 * time.Minute
+	hookTime  = 6 * time.Hour // such as Rook's own upgrade, disk by disk
+	kubeTime  = 20 * time.Minute
 	copyTime  = time.Hour
 )
 
@@ -62,7 +66,7 @@ func (p *planner) first() {
 	p.runtime(lifecycle.Install)
 	if hasCluster {
 		p.add(lifecycle.Step{ID: initStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
-			Timeout: hookTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
 		p.labels(lifecycle.Install)
 		p.share()
 		p.kurlState()
@@ -97,7 +101,7 @@ func (p *planner) join() {
 	}
 	p.eachHook(lifecycle.Join, "join", "_join")
 	p.add(lifecycle.Step{ID: joinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
-		Timeout: hookTime, Inputs: initInputs, Run: p.joinCluster})
+		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
 	if p.options.Join.ControlPlane {
 		p.share()
 	}
@@ -216,7 +220,7 @@ func (p *planner) files() error {
 	}
 	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 && !p.skipsPackages() {
 		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
-			Timeout: hookTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)})
+			Timeout: kubeTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)})
 	}
 	return nil
 }

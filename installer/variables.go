@@ -2,7 +2,10 @@ package installer
 
 import (
 	"maps"
+	"path"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,11 +44,12 @@ func (i *Install) variables() map[string]string {
 		if vars["USE_STANDARD_PORT_RANGE"] == "" {
 			vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
 		}
-		vars[cluster.NodeLabels] = strings.TrimSuffix("kurl.sh/cluster=true,"+vars["NODE_LABELS"], ",")
+		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"
 	}
 	// ekco's haproxy would want the port of the balancer that Sealift has on each node, and do the same there
 	vars["EKCO_ENABLE_INTERNAL_LOAD_BALANCER"] = ""
 	maps.Copy(vars, i.joinVariables())
+	vars["KURL_UTIL_IMAGE"] = i.utilityImage()
 	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
 		if vars[name] == "" {
 			vars[name] = value
@@ -54,11 +58,39 @@ func (i *Install) variables() map[string]string {
 	return vars
 }
 
+// utilityImage is kURL's image of programs for jobs, if an add-on of the bundle brings it; "" if none does.
+func (i *Install) utilityImage() string {
+	for _, a := range i.addOns {
+		for _, image := range a.manifest.Images() {
+			if name, _, _ := strings.Cut(path.Base(image.Ref), ":"); name == "kurl-util" {
+				return image.Ref
+			}
+		}
+	}
+	return ""
+}
+
+// pluginsOfUtilityImage finds a list of plug-ins that ends with that image: without one it has a plug-in without a name.
+var pluginsOfUtilityImage = regexp.MustCompile(`,\$\{?KURL_UTIL_IMAGE\b`)
+
+// needUtilityImage are the add-ons that do not work without it.
+func (i *Install) needUtilityImage() (names []string) {
+	if i.utilityImage() != "" {
+		return nil
+	}
+	for _, a := range i.addOns {
+		if slices.ContainsFunc(a.texts, pluginsOfUtilityImage.Match) {
+			names = append(names, a.name())
+		}
+	}
+	return names
+}
+
 // kurlVariables are what add-ons of kURL read besides (kURL §4.4), where no option of the Installer says otherwise. Those of
 // servers that nobody reaches behind an air gap are empty.
 func kurlVariables(root, installer string, vars map[string]string) map[string]string {
 	all := map[string]string{
-		"INSTALLER_ID": installer, "INSTALLATION_ID": "", "KURL_URL": "", "KURL_VERSION": "", "KURL_UTIL_IMAGE": "", "REPLICATED_APP_URL": "",
+		"INSTALLER_ID": installer, "INSTALLATION_ID": "", "KURL_URL": "", "KURL_VERSION": "", "REPLICATED_APP_URL": "",
 		"KURL_INSTALL_DIRECTORY": root, "KUBECTL_PLUGINS_PATH": "/usr/local/bin", "KUBEADM_CONF_DIR": "/opt/replicated",
 		"KUBEADM_CONF_FILE": "/opt/replicated/kubeadm.conf", "KUBERNETES_UPGRADE": "", "CURRENT_KUBERNETES_VERSION": "",
 		"PROXY_HTTPS_ADDRESS": vars["PROXY_ADDRESS"], "NO_PROXY_ADDRESSES": vars["ADDITIONAL_NO_PROXY_ADDRESSES"],

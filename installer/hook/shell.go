@@ -55,6 +55,8 @@ type Options struct {
 	Dir string   // working directory of the hooks: the install root
 	Env []string // the whole environment, as NAME=value
 	Log io.Writer
+	// Silence is how long a hook may print nothing before it is stopped; zero for any time.
+	Silence time.Duration
 	// Verbs are what hooks can ask for beyond the package's own: host-packages NAME…, host-package-files DIR NAME…, and
 	// load-images DIR.
 	Verbs map[string]Verb
@@ -70,6 +72,8 @@ type Shell struct {
 	replies  *bufio.Reader
 	verbs    map[string]Verb
 	output   *tail.Buffer
+	silence  time.Duration
+	heard    chan struct{} // filled when something was printed
 	copied   chan struct{} // closed when all output is in
 	exited   chan struct{} // closed when the process has ended
 }
@@ -130,7 +134,7 @@ func Start(o Options) (_ *Shell, err error) {
 	s := &Shell{
 		cmd:      exec.Command("bash", "--noprofile", "--norc", "-c", text, "sealift"),
 		requests: requestWrite, answers: answerWrite, said: saidRead, printed: outRead, replies: bufio.NewReader(saidRead), verbs: verbs(),
-		output: &tail.Buffer{}, copied: make(chan struct{}), exited: make(chan struct{}),
+		output: &tail.Buffer{}, silence: o.Silence, heard: make(chan struct{}, 1), copied: make(chan struct{}), exited: make(chan struct{}),
 	}
 	maps.Copy(s.verbs, o.Verbs)
 	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
@@ -145,7 +149,7 @@ func Start(o Options) (_ *Shell, err error) {
 	}
 	go func() {
 		defer close(s.copied)
-		_, _ = io.Copy(io.MultiWriter(s.output, o.Log), outRead)
+		_, _ = io.Copy(io.MultiWriter(s.output, o.Log, hearing(s.heard)), outRead)
 		_ = outRead.Close()
 	}()
 	return s, nil
@@ -236,6 +240,8 @@ func (s *Shell) field() (string, error) {
 
 // request sends one request, answers what the shell asks meanwhile, and collects what it says until it is done.
 func (s *Shell) request(ctx context.Context, name string, fields ...string) (said []message, err error) {
+	ctx, cancel := s.listen(ctx)
+	defer cancel(nil)
 	stop := context.AfterFunc(ctx, s.kill)
 	defer stop()
 	if _, err := io.WriteString(s.requests, strings.Join(fields, "\x00")+"\x00"); err != nil {
@@ -291,7 +297,7 @@ func (s *Shell) ended(ctx context.Context, name, status, place string) error {
 	place, _, _ = strings.Cut(place, "\n") // not the rest of a here document
 	err := &Error{Hook: name, Status: status, Place: place, Output: s.output.Last(shownLines, shownWidth)}
 	if ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", ctx.Err(), err)
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return err
 }

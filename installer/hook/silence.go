@@ -1,0 +1,49 @@
+package hook
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// SilenceError says that a hook printed nothing for so long that it was stopped.
+type SilenceError struct{ Silence time.Duration }
+
+func (e *SilenceError) Error() string {
+	return fmt.Sprintf("stopped after %s without output; work that takes longer must say so while it goes on", e.Silence)
+}
+
+// hearing is a writer that only notes that something was written.
+type hearing chan<- struct{}
+
+// Write implements io.Writer.
+func (h hearing) Write(p []byte) (int, error) {
+	select {
+	case h <- struct{}{}:
+	default:
+	}
+	return len(p), nil
+}
+
+// listen ends a context when the shell has printed nothing for too long.
+func (s *Shell) listen(ctx context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if s.silence == 0 {
+		return ctx, cancel
+	}
+	go func() {
+		for timer := time.NewTimer(s.silence); ; {
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-s.heard:
+				timer.Reset(s.silence)
+			case <-timer.C:
+				cancel(&SilenceError{s.silence})
+				return
+			}
+		}
+	}()
+	return ctx, cancel
+}
