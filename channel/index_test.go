@@ -262,24 +262,19 @@ func TestTheSizeOfAnIndexIsBounded(t *testing.T) {
 	}
 }
 
-// TestPlansAreLinear holds the time of a plan against that of a quarter of it: with the square it were sixteen times as long.
+// TestPlansAreLinear has so many add-ons that comparing each with each takes minutes, and once through all of them less
+// than a second. Between the two lies a bound that no busy machine reaches.
 func TestPlansAreLinear(t *testing.T) {
-	entries := make([]Entry, 80_000)
+	entries := make([]Entry, 300_000)
 	for i := range entries {
 		entries[i] = Entry{Name: fmt.Sprintf("addon-%d", i), Namespace: DefaultNamespace, Manifest: "a"}
 	}
-	plan := func(n int) time.Duration {
-		best := time.Hour
-		for range 3 {
-			start := time.Now()
-			if plan, err := NewPlan(entries[:n], "v1.36.3", nil); err != nil || len(plan.Addons) != n {
-				t.Fatalf("%d add-ons: %v", len(plan.Addons), err)
-			}
-			best = min(best, time.Since(start))
-		}
-		return best
+	start := time.Now()
+	plan, err := NewPlan(entries, "v1.36.3", nil)
+	if err != nil || len(plan.Addons) != len(entries) {
+		t.Errorf("%d add-ons: %v", len(plan.Addons), err)
 	}
-	if small, large := plan(len(entries)/4), plan(len(entries)); large > 10*small {
-		t.Errorf("%d add-ons take %s, %d take %s", len(entries)/4, small, len(entries), large)
+	if took := time.Since(start); took > 30*time.Second {
+		t.Errorf("%d add-ons took %s", len(entries), took)
 	}
 }
