@@ -1,0 +1,127 @@
+package spec
+
+import (
+	"archive/tar"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// TestOptionsThatNobodyReadAreNamed compares the options of kURL's Installer with what reads them: Sealift itself, the functions
+// that hooks call, the catalogue's add-ons, and kURL's own. Of kURL's add-ons that are not here nothing is said.
+func TestOptionsThatNobodyReadAreNamed(t *testing.T) {
+	const archive = "../../shared/cases/kurl/addons.tar.zst"
+	f, err := os.Open(archive)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skip("kURL's add-ons are not here")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	hooks, addOns := kurlTexts(t, f)
+	program := ""
+	for _, place := range []string{"../installer", "../addons", "../preflight", "execution.go"} {
+		program += texts(t, place)
+	}
+	words := map[string]bool{}
+	for _, word := range regexp.MustCompile(`[A-Z][A-Z0-9_]+`).FindAllString(program+hooks, -1) {
+		words[word] = true
+	}
+	looked, unread := 0, 0
+	for _, s := range sections() {
+		if !s.versionless && !slices.Contains(append(addOns, "kubernetes", "docker"), AddOnName(s.key)) {
+			continue
+		}
+		for _, field := range s.fields {
+			if field.key == "s3Override" {
+				continue
+			}
+			looked++
+			variable := field.variableName(s.key)
+			read := words[variable] || strings.Contains(program, `"`+field.key+`"`)
+			if _, idle := idleOptions()[s.key+"."+field.key]; !read && !idle {
+				t.Errorf("nothing reads %s.%s (%s), and no warning names it", s.key, field.key, variable)
+			} else if !read {
+				unread++
+			}
+		}
+	}
+	if looked < 80 || unread < 15 {
+		t.Errorf("looked at %d options, of which nothing reads %d", looked, unread)
+	}
+}
+
+// kurlTexts returns the text of kURL's add-ons, and their names.
+func kurlTexts(t *testing.T, r io.Reader) (text string, names []string) {
+	t.Helper()
+	unpacked, err := zstd.NewReader(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unpacked.Close()
+	var all strings.Builder
+	for files := tar.NewReader(unpacked); ; {
+		h, err := files.Next()
+		if errors.Is(err, io.EOF) {
+			return all.String(), names
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if parts := strings.Split(strings.TrimPrefix(h.Name, "./"), "/"); len(parts) > 2 && parts[0] == "addons" && !slices.Contains(names, parts[1]) {
+			names = append(names, parts[1])
+		}
+		if _, err := io.Copy(&all, files); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// texts are the files in a folder, or one file, without tests.
+func texts(t *testing.T, dir string) string {
+	t.Helper()
+	var all strings.Builder
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "testdata") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		all.Write(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// Every option without effect is one that there is, and has a way out.
+func TestOptionsWithoutEffectAreOptions(t *testing.T) {
+	for name, hint := range idleOptions() {
+		key, option, _ := strings.Cut(name, ".")
+		s, listed := known(key)
+		if _, there := s.field(option); !listed || !there || s.key != key || hint == "" {
+			t.Errorf("%s: %q", name, hint)
+		}
+	}
+}
+
+func TestOptionsThatAreOffAreNotNamed(t *testing.T) {
+	i, err := Parse("i", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3, cisCompliance: false, bootstrapToken: ''}\n"+
+		"  ekco: {version: 0.28.14, podImageOverrides: [], enableInternalLoadBalancer: true}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if idle := i.Idle(); len(idle) != 1 || idle[0].Name != "ekco.enableInternalLoadBalancer" || idle[0].Pos.Line != 5 {
+		t.Errorf("got %+v", idle)
+	}
+}
