@@ -210,8 +210,8 @@ func FuzzSpec(f *testing.F) {
 	f.Add(goodPreflight)
 	f.Add("{{kurl if }}\nkind: {{kurl .A }}\nspec: [")
 	f.Add("spec: {collectors: {}}")
+	dir := f.TempDir() // each process that fuzzes has one, and runs one text after the other
 	f.Fuzz(func(t *testing.T, text string) {
-		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, preflightFile), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -228,12 +228,13 @@ func FuzzHooks(f *testing.F) {
 	f.Add("demo() { :; }")
 	f.Add("function demo_post_init { if; }")
 	f.Add("demo-x() (\n")
+	dir := f.TempDir() // each process that fuzzes has one, and runs one text after the other
+	linter := New(Core{})
 	f.Fuzz(func(t *testing.T, text string) {
-		dir := t.TempDir()
 		if err := os.WriteFile(filepath.Join(dir, script.Name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		c := checker{Linter: New(Core{}), dir: dir, name: "demo"}
+		c := checker{Linter: linter, dir: dir, name: "demo"}
 		if err := errors.Join(c.readHooks(), c.hooks()); err != nil {
 			t.Fatal(err)
 		}
