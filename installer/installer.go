@@ -61,6 +61,8 @@ type Options struct {
 	Binary string
 	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
 	Trusted []signature.PublicKey
+	// AllowDowngrade lets a bundle bring older add-ons than the node has.
+	AllowDowngrade bool
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
 	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
@@ -131,6 +133,9 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, errResetOpen
 	}
 	if err := i.checkVersion(); err != nil {
+		return nil, err
+	}
+	if err := i.checkDowngrade(); err != nil {
 		return nil, err
 	}
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)

@@ -216,7 +216,7 @@ func (p *planner) files() error {
 		if a.provides(kubernetesCapability) {
 			extract = p.extractKubernetes(a)
 		}
-		p.add(p.stepOf(a, lifecycle.PreInit, "files", "extract its files", copyTime, extract))
+		p.add(p.stepOf(a, lifecycle.PreInit, filesStep, "extract its files", copyTime, extract))
 	}
 	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 && !p.skipsPackages() {
 		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",

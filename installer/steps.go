@@ -62,7 +62,7 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 			return nil, err
 		}
 		defer root.Close()
-		return nil, i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return i.onNode(a, e) })
+		return lifecycle.State{addOnVersion: a.info.Version}, i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return i.onNode(a, e) })
 	}
 }
 

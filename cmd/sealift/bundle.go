@@ -23,6 +23,7 @@ type bundleOptions struct {
 	out      string
 	programs programFlags
 	key      string
+	signers  []string
 	since    string
 	format   string
 	verify   bool
@@ -41,6 +42,9 @@ The packages are copied as they are, nothing is compressed again. Packages that 
 'sealift import' does it. The same Installer, packages and sealift give the same bytes. A version may be latest, or
 1.36.x for the newest of a line.
 
+With --require-signed, each package must be signed with the private half of a given key: of the vendor, of the site.
+Whoever puts packages into the store then does not decide what --key signs.
+
 With --since, files that an earlier bundle has are left out. Such a bundle is installed with both:
 sealift install --bundle NEW --base OLD.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
@@ -55,6 +59,7 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVar(&o.out, "out", "", "the archive to write")
 	o.programs.add(cmd)
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
+	addSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
 	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
 	o.cache.add(flags)
@@ -95,6 +100,9 @@ func (a *app) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) 
 		return err
 	}
 	from := packagesOf(packages, cache)
+	if from.Signers, err = publicKeys(o.signers); err != nil {
+		return err
+	}
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
 		return err
 	}

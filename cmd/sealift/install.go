@@ -27,6 +27,7 @@ type installOptions struct {
 	root    string
 	plan    bool
 	yes     bool
+	older   bool
 	verbose bool
 	format  string
 	checks  installer.PreflightOptions
@@ -73,6 +74,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	o.source.add(cmd)
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
+	flags.BoolVar(&o.older, "allow-downgrade", false, "let the bundle bring older add-ons than this host has")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addPreflightFlags(cmd, &o.checks)
@@ -102,7 +104,7 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes}
+	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes, AllowDowngrade: o.older}
 	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
 	if o.verbose {
 		options.Output = a.errOut

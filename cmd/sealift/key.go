@@ -125,6 +125,12 @@ func publicKeys(names []string) ([]signature.PublicKey, error) {
 	return keys, nil
 }
 
+// addSignersFlag adds the flag for keys that must have signed the packages of a store.
+func addSignersFlag(cmd *cobra.Command, names *[]string) {
+	cmd.Flags().StringArrayVar(names, "require-signed", nil, "public key that each package must be signed with; may be repeated, then one of them is enough")
+	_ = cmd.MarkFlagFilename("require-signed", "pub")
+}
+
 func readKeyFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

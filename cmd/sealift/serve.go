@@ -23,6 +23,7 @@ type serveOptions struct {
 	url           string
 	tokenFile     string
 	key           string
+	signers       []string
 	cert, certKey string
 	overrides     []string
 	closed        bool
@@ -67,6 +68,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
 	flags.StringVar(&o.key, "key", "", "private key that signs the indexes of bundles")
+	addSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.cert, "tls-cert", "", "certificate, PEM, with its chain")
 	flags.StringVar(&o.certKey, "tls-key", "", "its private key, PEM")
 	flags.StringArrayVar(&o.overrides, "allow-override", nil, "beginning of URLs from which an Installer may take packages by s3Override; may be repeated")
@@ -143,6 +145,9 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	defer cancel()
 	packages := packagesOf(inner, cache)
 	packages.Overrides, packages.Opener = o.overrides, opener
+	if packages.Signers, err = publicKeys(o.signers); err != nil {
+		return err
+	}
 	s, err := server.New(reads, server.Options{
 		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Commands: commandNames(root),
 		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,

@@ -166,13 +166,20 @@ func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
 	return one, nil
 }
 
+func unsigned(key string, err error) error {
+	return &UnusableError{fmt.Sprintf("package %s: %v; publish one that its vendor signed, or leave out --require-signed", key, err)}
+}
+
 // open opens a package. The object, if there is one, is to be closed also after an error.
 func (s Packages) open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
 	object, err := s.Store.Get(ctx, key)
 	if err != nil {
 		return nil, nil, err
 	}
-	archive, err := bundle.NewArchive(object, object.Size())
+	archive, err := bundle.NewArchive(object, object.Size(), s.Signers...)
+	if errors.Is(err, bundle.ErrUntrusted) {
+		return object, nil, unsigned(key, err)
+	}
 	if errors.Is(err, bundle.ErrForeign) {
 		return object, nil, &UnusableError{fmt.Sprintf("package %s: %v", key, err)}
 	}
@@ -181,6 +188,11 @@ func (s Packages) open(ctx context.Context, key, platform string) (store.Object,
 	}
 	if archive.Index.Kind != bundle.KindPackage {
 		return object, nil, &UnusableError{fmt.Sprintf("package %s is a bundle; publish the packages that it is made of", key)}
+	}
+	if len(s.Signers) > 0 {
+		if _, err := archive.VerifySignature(s.Signers...); err != nil {
+			return object, nil, unsigned(key, err)
+		}
 	}
 	if !slices.Contains(archive.Index.Platforms, platform) {
 		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -164,6 +165,54 @@ func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
 	}
 	if left, _ := filepath.Glob("/var/lib/sealift/.install-*"); len(left) > 0 {
 		t.Errorf("left %v", left)
+	}
+}
+
+func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
+	keys := make([]*signature.Key, 2)
+	var public []signature.PublicKey
+	for n := range keys {
+		key, err := signature.Generate()
+		if err != nil {
+			t.Fatal(err)
+		}
+		half, err := key.Public()
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys[n], public = key, append(public, half)
+	}
+	for name, row := range map[string]struct {
+		key  *signature.Key
+		want string
+	}{"signed": {keys[0], ""}, "not signed": {nil, "it has no signature"}, "signed by a stranger": {keys[1], "its signature is another's"}} {
+		t.Run(name, func(t *testing.T) {
+			r := request(t, "  base: {version: '1.0'}\n")
+			dir := t.TempDir()
+			f, err := os.Create(filepath.Join(dir, "base-1.0.tar.gz"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			p := bundle.Package{Name: "base", Version: "1.0", Platforms: []string{platform}}
+			for _, file := range []string{"Manifest", "install.sh"} {
+				p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir("base", "1.0")+"/"+file, 0o644, nil))
+			}
+			if _, err := bundle.WritePackage(t.Context(), f, p, bundle.WriteOptions{Key: row.key}); err != nil {
+				t.Fatal(err)
+			}
+			if r.Packages.Store, err = store.Open(dir); err != nil {
+				t.Fatal(err)
+			}
+			r.Packages.Signers = public[:1]
+			plan, err := airgap.Prepare(t.Context(), r)
+			if err == nil {
+				defer plan.Close()
+			}
+			if (err == nil) != (row.want == "") || err != nil && (!strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "--require-signed")) {
+				t.Errorf("got %v, want %q", err, row.want)
+			}
+		})
 	}
 }
 

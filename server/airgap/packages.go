@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -29,6 +30,8 @@ type Packages struct {
 	Overrides []string
 	// Opener opens the places of overrides.
 	Opener store.Opener
+	// Signers are keys of which one must have signed each package, wherever it comes from; none means not to look.
+	Signers []signature.PublicKey
 }
 
 // UnknownError says that an Installer asks for what is not there, or not allowed: it is the Installer that must change, or
@@ -72,7 +75,7 @@ func (s Packages) place(a spec.AddOn) (Packages, string, error) {
 	opener := s.Opener
 	opener.Redirect = check
 	other, err := opener.Open(u.String())
-	return Packages{Store: other}, key, err
+	return Packages{Store: other, Signers: s.Signers}, key, err
 }
 
 // allows says whether packages may be taken from an address; its query may be the signature of a bucket.
