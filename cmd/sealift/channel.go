@@ -270,7 +270,14 @@ func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, source 
 		return err
 	}
 	if !o.yes {
-		_, err := fmt.Fprint(a.out, "\nMust specify --yes to update\n")
+		moves, err := cluster.Moves(ctx, source, plan)
+		if err != nil {
+			return err
+		}
+		for _, move := range moves {
+			fmt.Fprintln(a.errOut, move)
+		}
+		_, err = fmt.Fprint(a.out, "\nMust specify --yes to update\n")
 		return err
 	}
 	note := func(line string) { fmt.Fprintln(a.errOut, line) }

@@ -147,6 +147,13 @@ func testChannelFailures(c *channelCluster) {
 		c.Errorf("exit code %d: %s", code, errOut)
 	}
 	file = c.index("verified.yaml", "{name: other, version: 1.0.1, manifest: good.yaml, manifestHash: "+channel.ManifestHash([]byte(configMap("fine", "1")))+"}")
+	const move = `ConfigMap/kube-system/fine moves from add-on "fine" to "other"`
+	if _, out, errOut := c.sealift("apply", "-f", file); !strings.Contains(errOut, move) || !strings.HasSuffix(out, "Must specify --yes to update\n") {
+		c.Errorf("a move is not told before: %s%s", out, errOut)
+	}
+	if out := c.must("plan", "-f", file); !strings.HasSuffix(out, move+"\n") {
+		c.Errorf("a move is not planned: %s", out)
+	}
 	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code != exitDone || !strings.Contains(errOut, `ConfigMap/kube-system/fine moves from add-on "fine", which is not in these channels, to "other"`) || strings.Contains(errOut, "applyset-") {
 		c.Errorf("two add-ons with one object: exit code %d: %s", code, errOut)
 	}
