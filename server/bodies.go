@@ -3,8 +3,10 @@ package server
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"time"
 )
 
@@ -14,6 +16,9 @@ const (
 	// bodyShare is how many bytes of a body count as one more request.
 	bodyShare = 8 << 10
 )
+
+// errLate says that what a client sends did not arrive in its time. The server waits for no more of it.
+var errLate = problem(http.StatusRequestTimeout, fmt.Sprintf("what was sent did not arrive within %s; send it again", bodyTime))
 
 // receive reads what was sent, before anything is made of it.
 func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, err error) {
@@ -26,6 +31,8 @@ func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, er
 	switch {
 	case errors.As(err, &large):
 		return 0, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errLate
 	case err != nil:
 		return 0, problem(http.StatusBadRequest, "what was sent did not arrive whole; send it again")
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -114,7 +115,7 @@ func (s *Server) client(r *http.Request) string {
 func (s *Server) handler(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
-		seen := &observed{ResponseWriter: w, control: http.NewResponseController(w), status: http.StatusOK}
+		seen := &observed{ResponseWriter: w, buffers: s.buffers, control: http.NewResponseController(w), status: http.StatusOK}
 		s.metrics.busy.Inc()
 		defer func() {
 			s.metrics.busy.Dec()
@@ -125,7 +126,12 @@ func (s *Server) handler(route route) http.Handler {
 		if err == nil {
 			return
 		}
-		if r.Context().Err() != nil {
+		if errors.Is(err, errLate) {
+			seen.Header().Set("Connection", "close")
+		} else if r.Context().Err() != nil {
+			if !seen.begun {
+				seen.status = statusGone
+			}
 			panic(http.ErrAbortHandler) // the client has gone; or it only sends no more, and would take no answer for an empty one
 		}
 		p := asProblem(err)
@@ -161,6 +167,9 @@ func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	return route.handle(seen, r)
 }
 
+// statusGone is logged for a client that has gone before it was answered, as nginx does.
+const statusGone = 499
+
 type seenKey struct{}
 
 // note remembers which Installer a request has stored.
@@ -187,8 +196,11 @@ func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Du
 type observed struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	buffers *buffers
 	status  int
 	bytes   int64
+	begun   bool // the header is written
+	silent  bool // a problem was written in place of the answer
 	aborted bool
 	id      string // of the Installer that was stored
 	begins  func() // called when the answer begins; nil for nothing to do
@@ -198,14 +210,36 @@ func (o *observed) WriteHeader(status int) {
 	if o.begins != nil {
 		o.begins()
 	}
-	o.status = status
+	if o.begun {
+		return
+	}
+	if detail := conditionDetail(status); detail != "" && o.Header().Get("Content-Type") != problemType {
+		writeProblem(o, problem(status, detail))
+		o.silent = true
+		return
+	}
+	o.status, o.begun = status, true
 	o.ResponseWriter.WriteHeader(status)
+}
+
+// conditionDetail is what to tell where net/http answers a range or a condition by itself.
+func conditionDetail(status int) string {
+	switch status {
+	case http.StatusRequestedRangeNotSatisfiable:
+		return "there are no such bytes; ask with HEAD how many there are"
+	case http.StatusPreconditionFailed:
+		return "it is not the one that the condition names any more; download it from its beginning"
+	}
+	return ""
 }
 
 // Write sends a piece, which has its time to be taken.
 func (o *observed) Write(p []byte) (int, error) {
-	if o.begins != nil {
-		o.begins()
+	if !o.begun && !o.silent {
+		o.WriteHeader(http.StatusOK)
+	}
+	if o.silent { // the rest of an answer that a problem has taken the place of
+		return len(p), nil
 	}
 	_ = o.control.SetWriteDeadline(time.Now().Add(stallTime)) // not possible in tests without a connection
 	n, err := o.ResponseWriter.Write(p)
@@ -213,16 +247,15 @@ func (o *observed) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// copyPiece is what is copied at once: much beside the work that each piece costs, little for a slow line to take in stallTime.
-const copyPiece = 128 << 10
-
 // ReadFrom lets io.Copy take larger pieces than its own.
 func (o *observed) ReadFrom(r io.Reader) (int64, error) {
-	size := int64(copyPiece)
+	size := int64(largeBuffer)
 	if limited, ok := r.(*io.LimitedReader); ok {
-		size = max(1, min(size, limited.N))
+		size = limited.N
 	}
-	return io.CopyBuffer(struct{ io.Writer }{o}, r, make([]byte, size))
+	buffer, give := o.buffers.take(size)
+	defer give()
+	return io.CopyBuffer(struct{ io.Writer }{o}, r, buffer)
 }
 
 // Unwrap lets http.ResponseController reach the connection.

@@ -23,6 +23,9 @@ type Problem struct {
 	Findings []diag.Finding `json:"findings,omitempty"`
 }
 
+// problemType is the media type of a Problem.
+const problemType = "application/problem+json"
+
 // Error is the detail, as errors are told.
 func (p *Problem) Error() string { return p.Detail }
 
@@ -80,7 +83,7 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 		h.Del(name)
 	}
 	h.Set("Cache-Control", "no-store")
-	writeJSON(w, p.Status, "application/problem+json", p)
+	writeJSON(w, p.Status, problemType, p)
 }
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {

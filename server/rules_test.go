@@ -2,9 +2,11 @@ package server_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -322,3 +324,71 @@ func TestMetricsAreNotOnThePortOfClients(t *testing.T) {
 		t.Errorf("%v:\n%s", err, text)
 	}
 }
+
+func TestRangesAndConditionsThatFailAreProblems(t *testing.T) {
+	s := folder(t)
+	id := post(t, s.URL, installer(both))
+	for _, path := range []string{"/bundle/" + id + ".tar.gz", "/dist/base-1.0.tar.gz", "/installer/" + id} {
+		for status, header := range map[int][]string{416: {"Range", "bytes=99999999999-"}, 412: {"If-Match", `"other"`}} {
+			a := ask(t, "GET", s.URL+path, "", header...)
+			var p server.Problem
+			if err := json.Unmarshal(a.body, &p); err != nil || a.StatusCode != status || p.Status != status || p.Detail == "" || a.Header.Get("Content-Type") != "application/problem+json" {
+				t.Errorf("%s, %v: %s %q %s", path, header, a.Status, a.Header.Get("Content-Type"), a.body)
+			}
+			if status == 416 && !strings.HasPrefix(a.Header.Get("Content-Range"), "bytes */") {
+				t.Errorf("%s: no size in Content-Range: %v", path, a.Header)
+			}
+		}
+	}
+}
+
+// TestAnUploadThatStopsIsAuditedAsWhatItIs sends half of an Installer, and nothing more or no more at all.
+func TestAnUploadThatStopsIsAuditedAsWhatItIs(t *testing.T) {
+	for name, row := range map[string]struct {
+		then   func(c *net.TCPConn) error
+		status string
+	}{
+		"the client has gone": {func(c *net.TCPConn) error { return c.Close() }, "status=499"},
+		"the client waits":    {func(*net.TCPConn) error { return nil }, "status=408"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lines := make(chan string, 10)
+			h := newServer(t, filled(t), func(o *server.Options) { o.Log = slog.New(slog.NewTextHandler(tell(lines), nil)) })
+			front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(&impatient{w}, r) }))
+			t.Cleanup(front.Close)
+			conn, err := net.Dial("tcp", front.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprint(conn, "POST /installer HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\nspec:")
+			time.Sleep(100 * time.Millisecond)
+			if err := row.then(conn.(*net.TCPConn)); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-lines; !strings.Contains(got, "msg=audit") || !strings.Contains(got, row.status) {
+				t.Errorf("audited as %s, want %s", got, row.status)
+			}
+		})
+	}
+}
+
+// tell passes on what a log writes.
+type tell chan string
+
+func (l tell) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+// impatient waits less for what a client sends than a server does.
+type impatient struct{ http.ResponseWriter }
+
+func (i *impatient) SetReadDeadline(at time.Time) error {
+	if !at.IsZero() {
+		at = time.Now().Add(time.Second)
+	}
+	return http.NewResponseController(i.ResponseWriter).SetReadDeadline(at)
+}
+
+func (i *impatient) Unwrap() http.ResponseWriter { return i.ResponseWriter }

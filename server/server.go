@@ -73,6 +73,7 @@ type Server struct {
 	plans   *plans
 	limits  *limits
 	metrics *metrics
+	buffers *buffers
 	turns   *turns // of clients to have their Installers and forms worked on
 	log     *slog.Logger
 
@@ -123,7 +124,7 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	o.Packages.Store = newListings(ctx, inner)
 	s := &Server{
 		store: inner, quota: newQuota(o), used: newMemory[time.Time](maxUsed, nil),
-		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), crossOrigin: http.NewCrossOriginProtection(),
+		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), buffers: newBuffers(), crossOrigin: http.NewCrossOriginProtection(),
 		documents: newMemory[*document](maxDocuments, nil), catalogues: newMemory[*catalogue](maxCatalogues, nil),
 	}
 	if o.URL != "" { // a proxy in front may change the Host that an Origin is compared with

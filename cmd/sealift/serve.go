@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -89,6 +90,12 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	return cmd
 }
 
+// serveMemory is from where on the server looks for memory to free, unless GOMEMLIMIT says so. The program itself comes on top.
+const serveMemory = 80 << 20
+
+// serveGC is how much the heap may grow between collections, in percent, unless GOGC says so. Transfers leave little behind.
+const serveGC = 50
+
 // minExpire is the shortest time after which unused Installers may be removed.
 const minExpire = 72 * time.Hour
 
@@ -113,6 +120,12 @@ func (o serveOptions) check() error {
 func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(serveMemory)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(serveGC)
 	}
 	log := slog.New(slog.NewTextHandler(a.errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if a.log.Enabled(ctx, slog.LevelDebug) {
