@@ -202,6 +202,11 @@ func (i *Install) readSpec() error {
 	if i.archive.Index.Kind != bundle.KindBundle {
 		return errors.New("is a package; make a bundle of it with 'sealift bundle'")
 	}
+	if i.Joins() && i.options.Adjust != nil { // by the Installer of the cluster, as far as this host may know it
+		var err error
+		i.spec, err = i.options.Adjust(nil)
+		return err
+	}
 	data, err := i.archive.ReadFile(bundle.InstallerName, maxSpecSize)
 	if err != nil {
 		return err

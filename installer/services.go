@@ -141,13 +141,16 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			}
 			return err
 		},
-		Cluster: func(ctx context.Context) (share.Cluster, error) {
+		ControlPlane: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
+		Cluster: func(ctx context.Context, controlPlane bool) (share.Cluster, error) {
 			c, err := admin.Cluster(ctx)
 			if err != nil {
 				return c, err
 			}
 			text, err := os.ReadFile(filepath.Join(StateDir(root), effectiveInstaller))
-			c.Installer = string(text)
+			if c.Installer = string(text); err == nil && !controlPlane {
+				c.Installer, err = workerInstaller(root, text)
+			}
 			return c, err
 		},
 	}

@@ -137,6 +137,9 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 	if err != nil {
 		return usageError("%v", err)
 	}
+	if o.primary {
+		client.CertificateKey = o.key
+	}
 	cluster, err := client.Cluster(ctx)
 	if err != nil {
 		return fmt.Errorf("join: %w\nnothing was changed", err)

@@ -26,6 +26,9 @@ const (
 
 // Client asks a server.
 type Client struct {
+	// CertificateKey is what a host shows that becomes a control plane; empty for a worker.
+	CertificateKey string
+
 	address string
 	token   string
 	http    *http.Client
@@ -57,6 +60,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ra
 		return nil, err
 	}
 	request.Header.Set("Authorization", "Bearer "+c.token)
+	if c.CertificateKey != "" {
+		request.Header.Set(keyHeader, c.CertificateKey)
+	}
 	if ranges != "" {
 		request.Header.Set("Range", ranges)
 	}
@@ -76,6 +82,8 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ra
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
 		return nil, ErrToken
+	case http.StatusForbidden:
+		return nil, ErrCertificateKey
 	case http.StatusNotFound:
 		return nil, fmt.Errorf("%s does not have it: %w", c.address, fs.ErrNotExist)
 	}

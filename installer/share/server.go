@@ -36,8 +36,11 @@ type Server struct {
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
 	// Authorize says whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
-	Cluster   func(ctx context.Context) (Cluster, error)
-	Log       *slog.Logger
+	// ControlPlane says whether a host holds the key of the certificates that control planes share; ErrCertificateKey when not.
+	ControlPlane func(ctx context.Context, key string) error
+	// Cluster tells of the cluster. Only a control plane may know the secrets of its Installer.
+	Cluster func(ctx context.Context, controlPlane bool) (Cluster, error)
+	Log     *slog.Logger
 
 	mu    sync.Mutex
 	index *index
@@ -86,6 +89,8 @@ func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) erro
 		case err == nil:
 		case errors.Is(err, ErrToken):
 			http.Error(w, err.Error(), http.StatusUnauthorized)
+		case errors.Is(err, ErrCertificateKey):
+			http.Error(w, err.Error(), http.StatusForbidden)
 		case errors.Is(err, fs.ErrNotExist):
 			http.Error(w, err.Error(), http.StatusNotFound)
 		default:
@@ -107,11 +112,25 @@ func (s *Server) script(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.Cluster(r.Context())
+	controlPlane, err := s.controlPlane(r)
+	if err != nil {
+		return err
+	}
+	c, err := s.Cluster(r.Context(), controlPlane)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(w).Encode(c)
+}
+
+// controlPlane says whether the host is to be a control plane, and has shown that it may be one.
+func (s *Server) controlPlane(r *http.Request) (bool, error) {
+	key := r.Header.Get(keyHeader)
+	if key == "" {
+		return false, nil
+	}
+	err := s.ControlPlane(r.Context(), key)
+	return err == nil, err
 }
 
 func (s *Server) rawIndex(w http.ResponseWriter, _ *http.Request) error {
@@ -197,6 +216,13 @@ type file struct {
 func (f file) Size() int64 { return f.size }
 
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) error {
+	if secret, err := s.isInstaller(r.PathValue("sha256")); err != nil {
+		return err
+	} else if secret {
+		if controlPlane, err := s.controlPlane(r); err != nil || !controlPlane {
+			return errors.Join(err, fmt.Errorf("%s: %w for workers, as it may have secrets", bundle.InstallerName, fs.ErrNotExist))
+		}
+	}
 	blob, err := s.open(r.Context(), r.PathValue("sha256"))
 	if err != nil {
 		return err
@@ -205,6 +231,16 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))
 	return nil
+}
+
+// isInstaller says whether a digest is that of the Installer of the bundle.
+func (s *Server) isInstaller(sha256 string) (bool, error) {
+	x, err := s.read()
+	if err != nil {
+		return false, err
+	}
+	e, ok := x.archive.Entry(bundle.InstallerName)
+	return ok && e.SHA256 == sha256, nil
 }
 
 // maxQuestion bounds a list of digests: 67 bytes each, as many as an index has at most.

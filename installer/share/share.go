@@ -37,12 +37,15 @@ type Cluster struct {
 	APIServers []string `json:"apiServers"`
 	// Ready are the names of the nodes that report. No other host may have one of them.
 	Ready []string `json:"ready,omitempty"`
-	// Installer is the one that the cluster was made with.
+	// Installer is the one that the cluster was made with: whole for a control plane, and what a join needs for a worker.
 	Installer string `json:"installer,omitempty"`
 }
 
 // ErrToken says that the cluster does not take a token.
 var ErrToken = errors.New("the cluster does not know the token: it is mistyped, has expired or was revoked; make another on a control plane with 'sealift token create'")
+
+// ErrCertificateKey says that a host which wants to become a control plane does not hold the key of the certificates.
+var ErrCertificateKey = errors.New("the key of the certificates is wrong, or has expired; make another command on a control plane with 'sealift token create --control-plane'")
 
 // CAError says that a server is not of the cluster that the CA's hash stands for.
 type CAError struct {
@@ -60,6 +63,9 @@ func (e *CAError) Error() string {
 }
 
 func (e *CAError) Unwrap() error { return e.Err }
+
+// keyHeader has the key of the certificates when a control plane joins. The connection is TLS, to a control plane that has them.
+const keyHeader = "Sealift-Certificate-Key"
 
 // The paths of the protocol. The script and sealift need no token: they are public, and whoever fetches them knows their
 // digests.

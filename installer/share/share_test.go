@@ -30,6 +30,9 @@ import (
 
 const token = "abcdef.0123456789abcdef"
 
+// certificateKey is what control planes hold.
+const certificateKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
 // pki makes a CA as kubeadm keeps one.
 func pki(t *testing.T) string {
 	t.Helper()
@@ -125,7 +128,15 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 			}
 			return nil
 		},
-		Cluster: func(context.Context) (share.Cluster, error) { return share.Cluster{Name: "test"}, nil },
+		ControlPlane: func(_ context.Context, key string) error {
+			if key != certificateKey {
+				return share.ErrCertificateKey
+			}
+			return nil
+		},
+		Cluster: func(_ context.Context, controlPlane bool) (share.Cluster, error) {
+			return share.Cluster{Name: "test", Installer: map[bool]string{true: "whole", false: "part"}[controlPlane]}, nil
+		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -160,8 +171,12 @@ func packed(t *testing.T, key *signature.Key) *bundle.Archive {
 		}}, bundle.WriteOptions{})
 		return err
 	})
+	members, err := bundle.Render(t.Context(), []bundle.File{bundle.BytesFile(bundle.InstallerName, 0o644, []byte("password: hunter2\n"))}, bundle.WriteOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	return write(func(w io.Writer) error {
-		_, err := bundle.WriteBundle(t.Context(), w, bundle.Bundle{Packages: []*bundle.Archive{one}, Key: key})
+		_, err := bundle.WriteBundle(t.Context(), w, bundle.Bundle{Members: members, Packages: []*bundle.Archive{one}, Key: key})
 		return err
 	})
 }
@@ -203,6 +218,7 @@ func TestHostKnowsWhoSignedTheBundle(t *testing.T) {
 func TestHostTakesTheBundleFromANode(t *testing.T) {
 	n := serve(t)
 	c := n.client(t, token, n.caHash)
+	c.CertificateKey = certificateKey // for all of it, the Installer too
 	if cluster, err := c.Cluster(t.Context()); err != nil || cluster.Name != "test" {
 		t.Fatalf("%v, %v", cluster, err)
 	}
@@ -314,5 +330,33 @@ func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 	}
 	if out, err := run(command); err == nil || strings.Contains(out, "evil") || !strings.Contains(out, "join.sh: FAILED") {
 		t.Errorf("another sealift was started: %v\n%s", err, out)
+	}
+}
+
+func TestAWorkerGetsNoSecrets(t *testing.T) {
+	n := serve(t)
+	for name, row := range map[string]struct {
+		key, installer string
+		err            error
+	}{
+		"a worker":                 {"", "part", nil},
+		"a control plane":          {certificateKey, "whole", nil},
+		"a worker that pretends":   {strings.Repeat("0", 64), "", share.ErrCertificateKey},
+		"one with another kind of": {"key", "", share.ErrCertificateKey},
+	} {
+		c := n.client(t, token, n.caHash)
+		c.CertificateKey = row.key
+		cluster, err := c.Cluster(t.Context())
+		if !errors.Is(err, row.err) || cluster.Installer != row.installer {
+			t.Errorf("%s: got %q, %v", name, cluster.Installer, err)
+		}
+		archive, err := c.Archive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := archive.ReadFile(bundle.InstallerName, 1<<10)
+		if may := row.key == certificateKey; may != (err == nil) || !may && len(text) > 0 {
+			t.Errorf("%s: the Installer of the bundle is %q, %v", name, text, err)
+		}
 	}
 }

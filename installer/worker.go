@@ -1,0 +1,137 @@
+package installer
+
+import (
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8s "k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/spec"
+)
+
+// secretKey is what options with secrets are called.
+var secretKey = regexp.MustCompile(`(?i)pass(word|wd|phrase)?$|secret|token|credential|private.?key|access.?key|api.?key|cert.?key|htpasswd|licen[cs]e`)
+
+// privateKey is how keys begin in PEM.
+const privateKey = "PRIVATE KEY-----"
+
+// workerInstaller is the part of an Installer that a worker needs to join: the add-ons with their versions; the options of Kubernetes,
+// of the container runtime, and of add-ons that have a hook for joins; and the settings of hosts. Options that are called as
+// secrets are left out. A proxy and the settings of containerd stay as they are: a worker cannot fetch images without them.
+func workerInstaller(root string, text []byte) (string, error) {
+	whole, err := spec.Parse("Installer of the cluster", strings.NewReader(string(text)))
+	if err != nil {
+		return "", err
+	}
+	part := *whole
+	part.AddOns = slices.Clone(whole.AddOns)
+	for n, a := range part.AddOns {
+		needed, err := joinsWithOptions(root, a)
+		if err != nil {
+			return "", err
+		}
+		part.AddOns[n].Options = nil
+		if needed {
+			part.AddOns[n].Options, _ = withoutSecrets(map[string]any(a.Options)).(map[string]any)
+		}
+	}
+	part.Sections = nil
+	for _, s := range whole.Sections {
+		if s.Key != "helm" { // charts are the business of control planes
+			s.Options, _ = withoutSecrets(map[string]any(s.Options)).(map[string]any)
+			part.Sections = append(part.Sections, s)
+		}
+	}
+	out, err := part.Canonical()
+	return string(out), err
+}
+
+// joinsWithOptions says whether a host that joins needs the options of an add-on.
+func joinsWithOptions(root string, a spec.AddOn) (bool, error) {
+	if slices.Contains([]string{"kubernetes", "containerd", "docker"}, a.Name) {
+		return true, nil
+	}
+	name := path.Join(bundle.AddOnDir(a.Name, a.Version), "install.sh")
+	f, err := os.OpenInRoot(root, filepath.FromSlash(name))
+	if err != nil {
+		return false, fmt.Errorf("the hooks of %s: %w", a.Name, err)
+	}
+	defer f.Close()
+	hooks, err := hook.Functions(name, f)
+	return slices.Contains(hooks, a.Name+"_join"), err
+}
+
+// withoutSecrets copies a value of an Installer without what is called as a secret, and without private keys.
+func withoutSecrets(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		kept := make(map[string]any, len(value))
+		for key, v := range value {
+			if !secretKey.MatchString(key) {
+				if v = withoutSecrets(v); v != nil {
+					kept[key] = v
+				}
+			}
+		}
+		return kept
+	case []any:
+		kept := make([]any, 0, len(value))
+		for _, v := range value {
+			if v = withoutSecrets(v); v != nil {
+				kept = append(kept, v)
+			}
+		}
+		return kept
+	case string:
+		if strings.Contains(value, privateKey) {
+			return nil
+		}
+	}
+	return value
+}
+
+// holdsCertificateKey wants the key to open the certificates that kubeadm has put into the cluster for control planes that join.
+func holdsCertificateKey(ctx context.Context, client k8s.Interface, key string) error {
+	secret, err := client.CoreV1().Secrets(metav1.NamespaceSystem).Get(ctx, "kubeadm-certs", metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("%w: the cluster has no certificates for control planes that join: %w", share.ErrCertificateKey, err)
+	}
+	for _, sealed := range secret.Data {
+		if opens(key, sealed) {
+			return nil
+		}
+		break // all are sealed with one key
+	}
+	return share.ErrCertificateKey
+}
+
+// opens says whether a key of kubeadm's, 32 bytes in hexadecimal, opens what kubeadm has sealed: AES-GCM, behind its nonce.
+func opens(key string, sealed []byte) bool {
+	raw, err := hex.DecodeString(key)
+	if err != nil {
+		return false
+	}
+	block, err := aes.NewCipher(raw)
+	if err != nil {
+		return false
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil || len(sealed) < gcm.NonceSize() {
+		return false
+	}
+	_, err = gcm.Open(nil, sealed[:gcm.NonceSize()], sealed[gcm.NonceSize():], nil)
+	return err == nil
+}
