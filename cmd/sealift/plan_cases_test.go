@@ -188,7 +188,7 @@ func sharedBundle(t *testing.T, root, binary string) (address, hash string) {
 	s := &share.Server{Root: root, Binary: binary, Script: func() ([]byte, error) { return nil, nil }, Log: slog.New(slog.DiscardHandler),
 		Blobs:     func(context.Context, string) (share.Blob, error) { return nil, fs.ErrNotExist },
 		Authorize: func(context.Context, string) error { return nil },
-		Cluster: func(context.Context) (share.Cluster, error) {
+		Cluster: func(context.Context, bool) (share.Cluster, error) {
 			return share.Cluster{Name: "test", KubernetesVersion: "1.36.3", PodCIDR: "10.32.0.0/20", ServiceCIDR: "10.96.0.0/22", Endpoint: "127.0.0.1:6444", Installer: string(installer)}, nil
 		},
 	}
