@@ -113,7 +113,6 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	given := hook.Variables{}
 	given.Add(h.variables)
 	given["ASSUME_YES"] = flag(h.yes)
-	given["export PRIVATE_ADDRESS"] = "" // programs of kURL ask for it
 	given["KOTSADM_APPLICATION_NAMESPACES_ARRAY[]"] = words(h.variables["KOTSADM_APPLICATION_NAMESPACES"])
 	for _, a := range h.addOns {
 		given[optionsVariable(a.name())] = lifecycle.Digest(a.info.Index, a.reads(h.variables))

@@ -105,6 +105,9 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if _, err := catalog.Order(metas); err != nil {
 		return nil, &UnknownError{Message: err.Error()}
 	}
+	if err := checkSandbox(b.Packages); err != nil {
+		return nil, err
+	}
 	if b.Members, err = r.members(ctx); err != nil {
 		return nil, err
 	}

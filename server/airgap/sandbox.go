@@ -1,0 +1,46 @@
+package airgap
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+// sandboxImage finds the image of pods' sandboxes in a configuration of containerd. One that a hook fills in is not there.
+var sandboxImage = regexp.MustCompile(`(?m)^\s*sandbox(?:_image)?\s*=\s*["']([^"'$]+)["']`)
+
+// maxRuntimeConfig bounds the configurations that are looked at.
+const maxRuntimeConfig = 256 << 10
+
+// checkSandbox refuses a bundle whose container runtime names a sandbox image that no package of it has: without a registry, no
+// pod would start.
+func checkSandbox(archives []*bundle.Archive) error {
+	carried := map[string]bool{}
+	for _, a := range archives {
+		for _, image := range a.Index.Packages[0].Images {
+			carried[image.Ref] = true
+		}
+	}
+	for _, a := range archives {
+		info := a.Index.Packages[0]
+		for _, e := range a.Below(info.Dir()) {
+			if path.Ext(e.Path) != ".toml" || e.Size > maxRuntimeConfig {
+				continue
+			}
+			text, err := a.ReadFile(e.Path, maxRuntimeConfig)
+			if err != nil {
+				return err
+			}
+			for _, found := range sandboxImage.FindAllSubmatch(text, -1) {
+				if ref := string(found[1]); !carried[ref] {
+					return &UnusableError{fmt.Sprintf("%s of package %s %s names the sandbox image %s, which no package of the bundle has: name the image of the Kubernetes that is carried, or add it to a Manifest",
+						strings.TrimPrefix(e.Path, info.Dir()+"/"), info.Name, info.Version, ref)}
+				}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package airgap
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/bundle"
+)
+
+func packageOf(t *testing.T, name string, images []bundle.Image, files map[string]string) *bundle.Archive {
+	t.Helper()
+	p := bundle.Package{Name: name, Version: "1.0", Platforms: []string{"linux/amd64"}, Contents: bundle.Contents{Images: images}}
+	for path, text := range files {
+		p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir(name, "1.0")+"/"+path, 0o644, []byte(text)))
+	}
+	var out bytes.Buffer
+	if _, err := bundle.WritePackage(t.Context(), &out, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.NewArchive(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func TestASandboxImageThatNothingCarriesIsRefused(t *testing.T) {
+	const ref = "registry.k8s.io/pause:3.10.1"
+	third := map[string]string{"config.tmpl.toml": "[plugins.'io.containerd.cri.v1.images'.pinned_images]\n  sandbox = '" + ref + "'\n"}
+	second := map[string]string{"conf/old.toml": "[plugins.\"io.containerd.grpc.v1.cri\"]\nsandbox_image = \"" + ref + "\"\n"}
+	carrier := packageOf(t, "kubernetes", []bundle.Image{{ID: "pause", Ref: ref}}, nil)
+	newer := packageOf(t, "kubernetes", []bundle.Image{{ID: "pause", Ref: "registry.k8s.io/pause:3.10.2"}}, nil)
+	for name, files := range map[string]map[string]string{"version 3": third, "version 2": second} {
+		runtime := packageOf(t, "containerd", nil, files)
+		if err := checkSandbox([]*bundle.Archive{runtime, carrier}); err != nil {
+			t.Errorf("%s, carried: %v", name, err)
+		}
+		if err := checkSandbox([]*bundle.Archive{runtime, newer}); err == nil || !strings.Contains(err.Error(), "names the sandbox image "+ref) {
+			t.Errorf("%s, not carried: %v", name, err)
+		}
+	}
+	filled := packageOf(t, "containerd", nil, map[string]string{"config.tmpl.toml": "sandbox = '${PAUSE_IMAGE}'\n"})
+	if err := checkSandbox([]*bundle.Archive{filled, newer}); err != nil {
+		t.Errorf("one that a hook fills in: %v", err)
+	}
+}
