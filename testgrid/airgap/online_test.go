@@ -1,7 +1,6 @@
 package airgap_test
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -79,32 +78,25 @@ func (n node) sentOnce(to string, before int64, url string) {
 // dir is the folder with all that the road led through.
 func (r road) dir() string { return filepath.Dir(r.packages) }
 
-// tools makes a folder with curl and sudo, which a person who pastes a line with them has, in packages of the host's system, and
-// with an S3 server.
+// programs puts the packages of programs that a host has before Sealift comes, with all that they need, into a folder of the road.
+func (r road) programs(t *testing.T, system string, names ...string) {
+	t.Helper()
+	addOn := filepath.Join(r.debs(), "addons", "programs", "1")
+	place(t, filepath.Join(addOn, "Manifest"), []byte("apt "+strings.Join(names, "\napt ")+"\n"))
+	place(t, filepath.Join(addOn, "install.sh"), []byte("programs() { :; }\n"))
+	r.run(t, "build", "--out", r.debs(), "--target", system, "--config", r.config, "--cache", r.cache, addOn)
+	shell(t, r.debs(), "tar xzf programs-1.tar.gz && mv addons/programs/1/packages/"+system+"/*.deb . && rm -r addons programs-1.tar.gz")
+}
+
+// debs is the folder that programs fills.
+func (r road) debs() string { return filepath.Join(r.dir(), "debs") }
+
+// tools makes a folder with curl and sudo, which a person who pastes a line with them has, and with an S3 server.
 func (r road) tools(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	addOn := filepath.Join(dir, "addons", "curl", "1")
-	if err := os.MkdirAll(addOn, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{"Manifest": "apt curl\napt sudo\n", "install.sh": "curl() { :; }\n"} {
-		if err := os.WriteFile(filepath.Join(addOn, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.run(t, "build", "--out", dir, "--target", "debian-12", "--config", r.config, "--cache", r.cache, addOn)
-	for _, command := range []string{"tar xzf curl-1.tar.gz", "mv addons/curl/1/packages/debian-12/*.deb .", "rm -r addons curl-1.tar.gz"} {
-		shell(t, dir, command)
-	}
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := workshop.File(t.Context(), upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.programs(t, "debian-12", "curl", "sudo")
+	dir := r.debs()
+	server := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
 	shell(t, dir, "cp "+server+" .")
 	return dir
 }

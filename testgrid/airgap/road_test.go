@@ -62,21 +62,39 @@ type road struct {
 // build goes from Manifests to the bundle, for one release of Kubernetes on one system. Tests share what it makes.
 func build(t *testing.T, kubernetes, system string) road {
 	t.Helper()
-	roads.mu.Lock()
-	defer roads.mu.Unlock()
-	name := kubernetes + "-" + system
-	if r, ok := roads.built[name]; ok {
+	return roads.once(t, kubernetes+"-"+system, func(r road) {
+		r.mirrored(t, mirror.Options{}, func() {
+			args := []string{"build", "--out", r.packages, "--target", system, "--config", r.config, "--cache", r.cache}
+			for _, a := range addOns(kubernetes) {
+				args = append(args, "addons/"+a)
+			}
+			r.run(t, args...)
+		})
+		demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.bundle(t, strings.ReplaceAll(string(demo), "1.36.3", kubernetes))
+	})
+}
+
+// once makes a road with this name, with its programs, and fills it, unless a test of this run has done so.
+func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r, ok := w.built[name]; ok {
 		return r
 	}
-	if roads.dir == nil {
+	if w.dir == nil {
 		dir, err := scratch.NewIn("/var/tmp")
 		if err != nil {
 			t.Fatal(err)
 		}
-		roads.dir, roads.built = dir, map[string]road{}
+		w.dir, w.built = dir, map[string]road{}
 	}
-	dir := filepath.Join(roads.dir.Path(), name)
-	r := road{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(roads.dir.Path(), "cache"),
+	dir := filepath.Join(w.dir.Path(), name)
+	r := road{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(w.dir.Path(), "cache"),
 		packages: filepath.Join(dir, "packages"), usb: filepath.Join(dir, "usb")}
 	for _, d := range []string{r.packages, r.usb} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -85,7 +103,16 @@ func build(t *testing.T, kubernetes, system string) road {
 	}
 	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift")
 	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-preflight")
-	m, err := mirror.Serve(t.Context(), mirror.Options{Progress: func(line string) { t.Log(line) }})
+	fill(r)
+	w.built[name] = r
+	return r
+}
+
+// mirrored calls do while the lab's mirror runs and the road's sealift.yaml names it.
+func (r road) mirrored(t *testing.T, o mirror.Options, do func()) {
+	t.Helper()
+	o.Progress = func(line string) { t.Log(line) }
+	m, err := mirror.Serve(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,27 +120,18 @@ func build(t *testing.T, kubernetes, system string) road {
 	if err := m.WriteConfig(r.config); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"build", "--out", r.packages, "--target", system, "--config", r.config, "--cache", r.cache}
-	for _, a := range addOns(kubernetes) {
-		args = append(args, "addons/"+a)
-	}
-	r.run(t, args...)
-	demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	installer := filepath.Join(dir, "installer.yaml")
-	if err := os.WriteFile(installer, bytes.ReplaceAll(demo, []byte("1.36.3"), []byte(kubernetes)), 0o600); err != nil {
+	do()
+}
+
+// bundle makes the bundle of an Installer out of the packages, on the USB disk.
+func (r road) bundle(t *testing.T, text string) {
+	t.Helper()
+	installer := filepath.Join(r.dir(), "installer.yaml")
+	if err := os.WriteFile(installer, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r.run(t, "bundle", "-f", installer, "--store", r.packages, "--out", filepath.Join(r.usb, "cluster.tar.gz"))
-	unpack := exec.CommandContext(t.Context(), "tar", "xzf", "cluster.tar.gz", "--occurrence=1", "install.sh")
-	unpack.Dir = r.usb
-	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	roads.built[name] = r
-	return r
+	shell(t, r.usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
 }
 
 // compile builds a program into dir, with the flags of 'make build', which has compiled most of it.

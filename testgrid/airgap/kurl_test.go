@@ -1,0 +1,149 @@
+package airgap_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/distribution/reference"
+
+	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// kurlInstaller is of kURL's form. Only Kubernetes comes from the catalogue that ships.
+const kurlInstaller = `apiVersion: cluster.kurl.sh/v1beta1
+kind: Installer
+metadata: {name: 1a2b3c4}
+spec:
+  kubernetes: {version: 1.36.3}
+  containerd: {version: 2.2.6}
+  flannel: {version: 0.28.7}
+  openebs: {version: 4.5.1, isLocalPVEnabled: true, localPVStorageClassName: default}
+  minio: {version: 2025-10-15T17-29-55Z, claimSize: 1Gi}
+  registry: {version: 3.1.1}
+  certManager: {version: 1.21.0}
+  contour: {version: 1.32.1}
+  metricsServer: {version: 0.8.1}
+  goldpinger: {version: 3.11.2-1.1.2}
+`
+
+// kurl goes from kURL's own add-ons, all eleven unchanged, to the bundle of kurlInstaller.
+func kurl(t *testing.T) road {
+	t.Helper()
+	addOns, err := filepath.Glob(filepath.Join(cases.KurlAddOns(t), "addons/*/[0-9]*"))
+	if err != nil || len(addOns) != 11 {
+		t.Fatalf("kURL's add-ons: %q, %v", addOns, err)
+	}
+	return roads.once(t, "kurl", func(r road) {
+		lab := mirror.Options{
+			Images:    slices.Concat(upstream.Images("v1.36.3"), upstream.KurlImages()),
+			Downloads: slices.Concat(upstream.Downloads("v1.36.3"), upstream.KurlDownloads()),
+		}
+		r.mirrored(t, lab, func() {
+			r.ubuntuTarget(t)
+			args := []string{"build", "--out", r.packages, "--target", ubuntu, "--config", r.config, "--cache", r.cache, "addons/kubernetes/1.36.3"}
+			r.run(t, append(args, addOns...)...)
+			r.programs(t, ubuntu, "curl", "openssl")
+		})
+		r.bundle(t, kurlInstaller)
+	})
+}
+
+// TestKurlsOwnAddOnsMakeACluster installs kURL's own add-ons, with kURL's own containerd, on two hosts that call themselves Ubuntu
+// 24.04 and have curl and openssl, as a server of Ubuntu has. The second one has nothing else but the command to join. All pods that the add-ons make can run here; for those whose image
+// is a stand-in of the lab, the log says why.
+func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
+	r := kurl(t)
+	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.debs()}}), t}, node{host.ForTest(t, host.Spec{USB: []string{r.debs()}}), t}
+	for _, n := range []node{first, worker} {
+		n.must(osRelease)
+		n.must("dpkg -i /media/usb*/*.deb 2>&1")
+		n.refuses("ip route get 1.1.1.1", 2, "unreachable")
+	}
+	if out := first.must(install); !strings.Contains(out, "done: ") {
+		t.Errorf("the install ended without saying so:\n%s", out)
+	}
+	if out := worker.must(first.joinCommand("")); !strings.Contains(out, "done: ") {
+		t.Errorf("the join ended without saying so:\n%s", out)
+	}
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=300s")
+	if got := first.must(kubectl + "get nodes -o wide --no-headers"); strings.Count(got, " containerd://2.2.6") != 2 {
+		t.Errorf("not two nodes with kURL's containerd:\n%s", got)
+	}
+	first.allPodsReady()
+	first.standIns()
+	first.pulled()
+	t.Run("registry", func(t *testing.T) { kurlRegistry(node{first.Host, t}, node{worker.Host, t}) })
+	t.Run("metrics", func(t *testing.T) {
+		node{first.Host, t}.must("for i in $(seq 300); do " + kubectl + "top nodes && exit 0; sleep 1; done; exit 1")
+	})
+	t.Run("second run", func(t *testing.T) { secondRun(node{first.Host, t}) })
+}
+
+// allPodsReady waits until all pods run and are Ready, or have done their work, in all namespaces that the add-ons make.
+func (n node) allPodsReady() {
+	n.t.Helper()
+	const list = kubectl + `get pods -A --field-selector=status.phase!=Succeeded -o jsonpath='{range .items[*]}{.metadata.namespace}/{.metadata.name} {.status.phase}` +
+		` {.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}' >/tmp/pods`
+	n.must("for i in $(seq 300); do " + list + " && test -s /tmp/pods && ! grep -v ' Running True$' /tmp/pods >/tmp/waiting && exit 0; sleep 1; done; cat /tmp/waiting; " +
+		kubectl + "get events -A --field-selector type!=Normal --sort-by=.lastTimestamp | tail -30; exit 1")
+	pods := n.must(kubectl + "get pods -A -o wide --no-headers")
+	for _, name := range []string{
+		"kube-flannel/kube-flannel-ds", "openebs/openebs-localpv-provisioner", "minio/minio", "kurl/registry", "kurl/goldpinger",
+		"cert-manager/cert-manager", "projectcontour/contour", "projectcontour/envoy", "kube-system/metrics-server",
+	} {
+		namespace, pod, _ := strings.Cut(name, "/")
+		if !slices.ContainsFunc(strings.Split(pods, "\n"), func(line string) bool {
+			f := strings.Fields(line)
+			return len(f) > 1 && f[0] == namespace && strings.HasPrefix(f[1], pod)
+		}) {
+			n.t.Errorf("no pod of %s:\n%s", name, pods)
+		}
+	}
+}
+
+// standIns logs which pods run a program other than the one that their image promises, and why.
+func (n node) standIns() {
+	n.t.Helper()
+	reasons := map[string]string{}
+	for _, image := range upstream.KurlImages() {
+		reasons[image.Ref] = image.StandIn
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Namespace, Name string }
+			Spec     struct{ Containers []struct{ Image string } }
+		}
+	}
+	if err := json.Unmarshal([]byte(n.must(kubectl+"get pods -A -o json")), &list); err != nil {
+		n.t.Fatal(err)
+	}
+	for _, pod := range list.Items {
+		for _, container := range pod.Spec.Containers {
+			full, err := reference.ParseNormalizedNamed(container.Image)
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			if reason := reasons[full.String()]; reason != "" {
+				n.t.Logf("%s/%s: %s is a stand-in: %s", pod.Metadata.Namespace, pod.Metadata.Name, container.Image, reason)
+			}
+		}
+	}
+}
+
+// kurlRegistry puts an image into the cluster's registry, whose blobs are in the object store, with the password that the add-on made,
+// and takes it from there on the node that joined.
+func kurlRegistry(first, worker node) {
+	image := strings.TrimSpace(first.must(kubectl+"--namespace kurl get service registry -o jsonpath={.spec.clusterIP}")) + "/lab/pause:1"
+	user := "--user kurl:" + strings.TrimSpace(first.must(kubectl+`get secret registry-creds -o jsonpath='{.data.\.dockerconfigjson}' | base64 -d | sed 's/.*"password":"\([^"]*\)".*/\1/'`))
+	const ctr = "ctr -n k8s.io images "
+	first.must(ctr + "tag registry.k8s.io/pause:3.10.2 " + image)
+	first.refuses(ctr+"push --local --skip-verify --platform linux/amd64 "+image, 1, "")
+	first.must(ctr + "push --local --skip-verify --platform linux/amd64 " + user + " " + image)
+	worker.must(ctr + "pull --local --skip-verify " + user + " " + image + " && " + ctr + "list -q | grep -xF " + image)
+}
