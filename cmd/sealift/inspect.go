@@ -178,7 +178,7 @@ func (a *app) verify(ctx context.Context, path string, o verifyOptions) error {
 	}
 	archive, _, err := a.openArchive(ctx, path, keys...)
 	if errors.Is(err, bundle.ErrUntrusted) {
-		return fmt.Errorf("%s is not to be trusted: %w", path, err)
+		return fmt.Errorf("not to be trusted: %w", err)
 	}
 	if err != nil {
 		return err
