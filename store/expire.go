@@ -11,6 +11,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
 // Expirer is a store that can remove old values.
@@ -69,32 +70,21 @@ func (d *folder) expire(ctx context.Context, key string, before time.Time) (gone
 
 // Expire implements Expirer.
 func (b *bucket) Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error) {
-	prefix := b.key(folder + "/")
-	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: prefix})
-	for pages.HasMorePages() {
-		var page *s3.ListObjectsV2Output
-		err := b.ask(ctx, func(ctx context.Context) (err error) {
-			page, err = pages.NextPage(ctx)
-			return err
-		})
+	err = b.list(ctx, folder+"/", func(o types.Object) error {
+		name := strings.TrimPrefix(aws.ToString(o.Key), *b.key(folder + "/"))
+		if strings.Contains(name, "/") || !aws.ToTime(o.LastModified).Before(before) || !old(name) {
+			return nil
+		}
+		gone, err := b.expire(ctx, folder+"/"+name, before)
 		if err != nil {
-			return removed, b.fail("list", folder, err)
+			return b.fail("remove", folder+"/"+name, err)
 		}
-		for _, o := range page.Contents {
-			name := strings.TrimPrefix(aws.ToString(o.Key), *prefix)
-			if strings.Contains(name, "/") || !aws.ToTime(o.LastModified).Before(before) || !old(name) {
-				continue
-			}
-			gone, err := b.expire(ctx, folder+"/"+name, before)
-			if err != nil {
-				return removed, b.fail("remove", folder+"/"+name, err)
-			}
-			if gone {
-				removed = append(removed, name)
-			}
+		if gone {
+			removed = append(removed, name)
 		}
-	}
-	return removed, nil
+		return nil
+	})
+	return removed, err
 }
 
 // expire removes one old value, unless it has been stored again since it was listed.

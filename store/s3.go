@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
 // patience is how much longer than other answers that to the end of an upload may take: the server puts the parts together.
@@ -170,6 +171,18 @@ func (o *blob) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 // List implements Store.
 func (b *bucket) List(ctx context.Context, prefix string) ([]Info, error) {
 	var infos []Info
+	err := b.list(ctx, prefix, func(o types.Object) error {
+		infos = append(infos, Info{
+			Key: strings.TrimPrefix(aws.ToString(o.Key), b.config.Prefix), Size: aws.ToInt64(o.Size), Version: bare(o.ETag),
+		})
+		return nil
+	})
+	slices.SortFunc(infos, byKey)
+	return infos, err
+}
+
+// list calls each with every object below a prefix, in pages. It ends at the first error.
+func (b *bucket) list(ctx context.Context, prefix string, each func(types.Object) error) error {
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: b.key(prefix)})
 	for pages.HasMorePages() {
 		var page *s3.ListObjectsV2Output
@@ -178,16 +191,15 @@ func (b *bucket) List(ctx context.Context, prefix string) ([]Info, error) {
 			return err
 		})
 		if err != nil {
-			return nil, b.fail("list", prefix, err)
+			return b.fail("list", prefix, err)
 		}
 		for _, o := range page.Contents {
-			infos = append(infos, Info{
-				Key: strings.TrimPrefix(aws.ToString(o.Key), b.config.Prefix), Size: aws.ToInt64(o.Size), Version: bare(o.ETag),
-			})
+			if err := each(o); err != nil {
+				return err
+			}
 		}
 	}
-	slices.SortFunc(infos, byKey)
-	return infos, nil
+	return nil
 }
 
 // Swap implements Store. A server that has no conditional writes is written to without a condition.

@@ -128,15 +128,34 @@ func scanRequired(r io.Reader) ([]string, error) {
 
 // installedStatus writes dpkg's database of a host that has exactly these packages.
 func (s *aptSolver) installedStatus(ctx context.Context, installed []Resolved) ([]byte, error) {
-	args := []string{"show"}
+	var names []string
 	missing := make(map[string]bool)
 	for _, r := range installed {
-		args = append(args, r.Name+"="+r.Version)
+		names = append(names, r.Name+"="+r.Version)
 		missing[r.Name] = true
 	}
 	var out bytes.Buffer
-	err := s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
-		paragraphs, err := control.NewParagraphReader(r, nil)
+	err := s.apt.show(ctx, names, func(p *control.Paragraph) {
+		// A version that several suites have comes several times.
+		if name := p.Values["Package"]; missing[name] {
+			delete(missing, name)
+			p.Set("Status", "install ok installed")
+			writeParagraph(&out, p)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("apt-cache show does not know %d of the packages that apt-get would install", len(missing))
+	}
+	return out.Bytes(), nil
+}
+
+// show calls each with what the archives' indexes say of packages, a paragraph for every version that they have.
+func (a *apt) show(ctx context.Context, names []string, each func(*control.Paragraph)) error {
+	return a.run(ctx, a.cacheBin, func(r io.Reader) error {
+		paragraphs, err := control.NewParagraphReader(bufio.NewReader(r), nil)
 		if err != nil {
 			return err
 		}
@@ -148,21 +167,9 @@ func (s *aptSolver) installedStatus(ctx context.Context, installed []Resolved) (
 			if err != nil {
 				return err
 			}
-			// A version that several suites have comes several times.
-			if name := p.Values["Package"]; missing[name] {
-				delete(missing, name)
-				p.Set("Status", "install ok installed")
-				writeParagraph(&out, p)
-			}
+			each(p)
 		}
-	}, args...)
-	if err != nil {
-		return nil, err
-	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("apt-cache show does not know %d of the packages that apt-get would install", len(missing))
-	}
-	return out.Bytes(), nil
+	}, append([]string{"show"}, names...)...)
 }
 
 // writeParagraph writes a paragraph of Debian's control syntax (Debian Policy §5.1) and the empty line after it.

@@ -1,11 +1,9 @@
 package hostpkg
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"slices"
@@ -121,23 +119,10 @@ func (s *aptSolver) lists(ctx context.Context, packages []Resolved) error {
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	have := make(map[string]bool)
-	err := s.apt.run(ctx, s.apt.cacheBin, func(r io.Reader) error {
-		paragraphs, err := control.NewParagraphReader(bufio.NewReader(r), nil)
-		if err != nil {
-			return err
-		}
-		for {
-			p, err := paragraphs.Next()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			v := p.Values
-			have[v["Package"]+" "+v["Version"]+" "+v["Architecture"]+" "+v["SHA256"]] = true
-		}
-	}, append([]string{"show"}, names...)...)
+	err := s.apt.show(ctx, names, func(p *control.Paragraph) {
+		v := p.Values
+		have[v["Package"]+" "+v["Version"]+" "+v["Architecture"]+" "+v["SHA256"]] = true
+	})
 	if err != nil {
 		return fmt.Errorf("look for locked packages in the archive's indexes: %w", err)
 	}
