@@ -10,6 +10,8 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/catalog/commands"
+	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/manifest"
@@ -31,10 +33,11 @@ type addOn struct {
 	meta     catalog.Meta
 	manifest *manifest.File
 	layout   *runtime.Layout
-	needed   bool     // by an add-on that installs later
-	kurls    bool     // may be one of kURL's: it has no addon.yaml
-	hooks    []string // the functions that its install.sh declares
-	texts    [][]byte // its scripts and templates
+	needed   bool           // by an add-on that installs later
+	kurls    bool           // may be one of kURL's: it has no addon.yaml
+	hooks    []string       // the functions that its install.sh declares
+	calls    commands.Calls // of its install.sh
+	texts    [][]byte       // its scripts and templates
 }
 
 func (a addOn) name() string { return a.info.Name }
@@ -128,15 +131,29 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	if one.layout, err = runtime.OpenLayout(a, path.Join(info.Dir(), "images")); err != nil {
 		return addOn{}, err
 	}
-	script := path.Join(info.Dir(), "install.sh")
-	if text, err = a.ReadFile(script, maxScriptSize); err != nil {
-		return addOn{}, err
-	}
-	if one.hooks, err = hook.Functions(script, bytes.NewReader(text)); err != nil {
+	if err := one.readScript(a); err != nil {
 		return addOn{}, err
 	}
 	one.texts, err = readTexts(a, one)
 	return one, err
+}
+
+// readScript reads the functions of install.sh, and what they call.
+func (a *addOn) readScript(archive *bundle.Archive) error {
+	file := path.Join(a.info.Dir(), script.Name)
+	text, err := archive.ReadFile(file, maxScriptSize)
+	if err != nil {
+		return err
+	}
+	if a.hooks, err = hook.Functions(file, bytes.NewReader(text)); err != nil {
+		return err
+	}
+	parsed, err := script.Parse(bytes.NewReader(text), file, a.name(), a.info.Version)
+	if err != nil {
+		return err
+	}
+	a.calls = commands.Of(parsed, commands.Facts{Assets: a.manifest.Assets(), Empty: []string{internalBalancer}})
+	return nil
 }
 
 // readTexts reads what hooks may read variables in.

@@ -145,10 +145,13 @@ func optionsVariable(addOn string) string {
 	return "SEALIFT_OPTIONS_" + notInNames.ReplaceAllString(addOn, "_")
 }
 
+// hooksPath is where hooks find programs.
+const hooksPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
 // environment is all that hooks inherit: nothing of what the caller's shell had set may change an install.
 func environment() []string {
 	return []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
+		"PATH=" + hooksPath, "HOME=/root", "LANG=C.UTF-8",
 		"HOSTNAME=" + hostname(), "KUBECONFIG=" + cluster.AdminKubeconfig, "DEBIAN_FRONTEND=noninteractive",
 	}
 }

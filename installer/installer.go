@@ -3,7 +3,7 @@
 //
 // The package knows the order of things. How each thing is done lies below: lifecycle, hook, host, runtime, cluster.
 //
-// Its files: installer, addon and layout read and prepare; preflight, needs, hookpreflight and checker look at the host before
+// Its files: installer, addon and layout read and prepare; preflight, needs, programs, hookpreflight and checker look at the host before
 // anything is changed; plan has the steps and their order; steps, hooks, verbs, variables, networks, surroundings,
 // hostcommands and services carry them out; join and administrator are for clusters of several hosts; record, reset and
 // resetsteps take it all back; status and full tell of it; images loads images without an install.

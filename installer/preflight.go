@@ -70,7 +70,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	var specs []preflight.Specification
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
-		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.demands})
+		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.demands}, i.programsCheck(o.Node.Join || i.Joins(), hooksPath))
 		if i.skipsPackages() {
 			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
 		}

@@ -13,6 +13,10 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
+// internalBalancer is always empty: ekco's haproxy would want the port of the balancer that Sealift has on each node, and do the
+// same there.
+const internalBalancer = "EKCO_ENABLE_INTERNAL_LOAD_BALANCER"
+
 // variables are what hooks see before any of them ran: the spec's options, then what the host is. Whatever an Installer says,
 // those of the host are the host's.
 func (i *Install) variables() map[string]string {
@@ -46,8 +50,7 @@ func (i *Install) variables() map[string]string {
 		}
 		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"
 	}
-	// ekco's haproxy would want the port of the balancer that Sealift has on each node, and do the same there
-	vars["EKCO_ENABLE_INTERNAL_LOAD_BALANCER"] = ""
+	vars[internalBalancer] = ""
 	maps.Copy(vars, i.joinVariables())
 	vars["KURL_UTIL_IMAGE"] = i.utilityImage()
 	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {

@@ -8,6 +8,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/diag"
 )
@@ -53,14 +54,14 @@ func (c *checker) hooks() error {
 		return nil
 	}
 	functions := c.script.Functions()
-	calls := c.calls(functions)
+	calls := commands.Of(c.script, commands.Facts{Assets: c.assets})
 	for _, fn := range functions {
 		c.function(fn, functions, calls)
 	}
 	if !slices.ContainsFunc(functions, func(fn *syntax.FuncDecl) bool { return c.isHook(fn.Name.Value) }) {
 		c.rule(c.pos(script.Name), "name one "+c.name+", or "+c.name+hookSuffixes()[0], "no function is a hook; none would be called")
 	}
-	c.commands(functions, calls)
+	c.commands(calls)
 	return nil
 }
 
@@ -76,7 +77,7 @@ func (c *checker) isHook(function string) bool {
 }
 
 // function checks the name of one function.
-func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls calls) {
+func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls commands.Calls) {
 	name, pos := fn.Name.Value, c.at(fn.Name.Pos())
 	if c.isHook(name) {
 		return
@@ -90,7 +91,7 @@ func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls ca
 	case !own || suffix != "" && suffix[0] != '_' && suffix[0] != '-':
 		c.rule(pos, "all add-ons share one shell; name it "+underscored+"_"+strings.TrimLeft(name, "_"),
 			"function %s does not begin with the add-on's name", name)
-	case calls.name(name): // by this script, so it is no hook by another name
+	case calls.Name(name): // by this script, so it is no hook by another name
 	case suffix == "" || slices.Contains(hookSuffixes(), suffix):
 		if hook := c.name + suffix; !slices.ContainsFunc(all, func(f *syntax.FuncDecl) bool { return f.Name.Value == hook }) {
 			c.rule(pos, "name it "+hook, "hook %s is never called", name)

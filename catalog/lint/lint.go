@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/catalog/template"
@@ -66,7 +67,7 @@ type Linter struct {
 // New makes a Linter for add-ons whose hooks find what is in core.
 func New(core Core) *Linter {
 	l := &Linter{core: core, known: make(map[string]bool), digests: make(map[string][sha256.Size]byte)}
-	for _, name := range slices.Concat(strings.Fields(basePrograms+" "+packageManagers+" "+clusterPrograms), core.Functions) {
+	for _, name := range slices.Concat(commands.Known(), core.Functions) {
 		l.known[name] = true
 	}
 	return l
