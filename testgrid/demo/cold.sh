@@ -52,6 +52,7 @@ debootstrap --variant=minbase --include=ca-certificates,git,make bookworm "$root
     exit 1
 }
 cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # the way out may be a proxy with a CA of its own
 cp -a "$(go env GOROOT)" "$root/usr/local/go"
 git clone -q . "$root/root/sealift"
 git -C "$root/root/sealift" log -1 --format='commit %h: %s'
