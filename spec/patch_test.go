@@ -199,8 +199,8 @@ func FuzzOverride(f *testing.F) {
 	for _, seed := range []string{"ha", "--flannel.podCIDR=x", "kubernetes-version=$(id)", "a.b=c", "=", "velero.serverFlags=a,,b", "kurl.hostPreflights=x"} {
 		f.Add(seed)
 	}
+	original := parse(f, document(base))
 	f.Fuzz(func(t *testing.T, word string) {
-		original := parse(t, document(base))
 		changed, unused, err := original.Override(word)
 		if err != nil || len(unused.Unknown)+len(unused.Absent) > 0 {
 			return

@@ -360,9 +360,9 @@ func FuzzImport(f *testing.F) {
 	f.Add(archive(f, addOn("", "x", "1", entry{"l", "->Manifest"})...))
 	f.Add(archive(f, entry{"kurl/addons/../x", "y"}, entry{"addons/x/1/a\nb", "y"}))
 	f.Add([]byte{})
+	dir := f.TempDir() // each process that fuzzes has one, and reads one archive after the other
 	f.Fuzz(func(t *testing.T, data []byte) {
-		dir := t.TempDir()
-		result, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: filepath.Join(dir, "out")})
+		result, err := kurl.Import(t.Context(), bytes.NewReader(data), kurl.Options{Dir: filepath.Join(dir, "out"), MaxSize: 1 << 20})
 		if err == nil && len(result.Packages) == 0 {
 			t.Error("nothing was made, and nothing wrong")
 		}
