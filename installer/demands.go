@@ -31,7 +31,7 @@ func (i *Install) demands(_ context.Context, r *preflight.Reporter) {
 		return
 	}
 	if lacking := i.needUtilityImage(); len(lacking) > 0 {
-		r.Refusef("make an add-on kurl-util whose Manifest has the line 'image kurl-util replicated/kurl-util:TAG', and name it in the Installer",
+		r.Refusef("take in kURL's bundle or its common.tar.gz with 'sealift import', which makes a package kurl-util, and name that in the Installer",
 			"asks for %s, which needs the image kurl-util of kURL, and the bundle does not have it", strings.Join(lacking, ", "))
 		return
 	}

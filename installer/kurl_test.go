@@ -140,12 +140,18 @@ func zipped(t *testing.T, data []byte) []byte {
 // kurlBundle makes the bundle of an Installer out of a store that has what kURL built.
 func kurlBundle(t *testing.T, text string, files []txtar.File) []byte {
 	t.Helper()
+	dir := t.TempDir()
+	kurlPackages(t, dir, files)
+	return storeBundle(t, text, dir)
+}
+
+// storeBundle makes the bundle of an Installer out of a store in a folder.
+func storeBundle(t *testing.T, text, dir string) []byte {
+	t.Helper()
 	i, err := spec.Parse("installer.yaml", strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	kurlPackages(t, dir, files)
 	packages, err := store.Open(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -1,17 +1,25 @@
 package installer
 
 import (
+	"bytes"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/sealift/sealift/builder/kurl"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/testgrid/containerd"
 )
 
 // realAddOns reads kURL's own add-ons of the samples, unchanged, by name/version.
@@ -94,5 +102,44 @@ func TestKurlFindsThePackageOfKubernetes(t *testing.T) {
 		filepath.Join(i.options.Root, "packages/kubernetes/1.36.3")).CombinedOutput()
 	if want := "registry.k8s.io/pause:3.10.2\n1\n"; err != nil || string(out) != want {
 		t.Errorf("%q, %v, want %q", out, err, want)
+	}
+}
+
+// TestVeleroFindsTheUtilityImageThatImportTookIn goes from kURL's common.tar.gz to the containerd of a host.
+func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
+	const ref = "replicated/kurl-util:v2026.08.07-0"
+	dir := t.TempDir()
+	kurlPackages(t, dir, realAddOns(t, "velero/1.18.2"))
+	common := zipped(t, tarred(t, map[string][]byte{"shared/kurl-util.tar": dockerArchive(t, ref), "krew/index.tar": []byte("x")}))
+	if _, err := kurl.Import(t.Context(), bytes.NewReader(common), kurl.Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  velero: {version: 1.18.2}\n  kurl-util: {version: v2026.08.07-0}\n"
+	i := &Install{archive: openBundle(t, storeBundle(t, text, dir)), socket: containerd.ForTest(t), facts: host.Facts{Hostname: "node"}, log: newRunLog(t.TempDir(), "install", t.Output())}
+	err := i.readSpec()
+	if err == nil {
+		i.addOns, err = readAddOns(i.archive, i.spec)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.hooks = newHooks(t.TempDir(), i.addOns, i.variables(), io.Discard)
+	if got := i.hooks.variables["KURL_UTIL_IMAGE"]; got != ref {
+		t.Errorf("KURL_UTIL_IMAGE is %q", got)
+	}
+	report, err := preflight.Run(t.Context(), []preflight.Check{{Name: "installer", Probe: i.demands}})
+	if err != nil || report.Count(preflight.Fail) != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	r, err := runtime.Connect(t.Context(), i.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	at := slices.IndexFunc(i.addOns, func(a addOn) bool { return a.name() == "kurl-util" })
+	for _, want := range []runtime.Result{{Loaded: 1}, {Present: 1}} {
+		if got, err := r.Load(t.Context(), i.addOns[at].layout, func(string) {}); err != nil || got != want {
+			t.Errorf("containerd: %+v, %v, want %+v", got, err, want)
+		}
 	}
 }

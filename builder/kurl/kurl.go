@@ -1,8 +1,9 @@
 // Package kurl takes in what kURL made: packages that its CI built and airgap bundles of its server (kURL §1.5, §6.1), which are
 // plain tars. It makes a package of Sealift's of each add-on in one, with an index, so that everything after it is checked.
 //
-// The files stay as they are: images are docker-archives, packages of the host lie in folders by kURL's names. What kURL keeps
-// beside add-ons (Kubernetes, whose hooks are in kURL's own scripts, and its programs) is left out and named.
+// The files stay as they are: images are docker-archives, packages of the host lie in folders by kURL's names. kURL keeps more beside
+// add-ons. Its image of programs becomes an add-on; Kubernetes, whose hooks are in kURL's own scripts, and other programs are left
+// out and named.
 package kurl
 
 import (
@@ -91,6 +92,9 @@ func Import(ctx context.Context, r io.Reader, o Options) (_ Result, err error) {
 	if err := u.read(ctx, r, bound(o.MaxSize, DefaultMaxSize)); err != nil {
 		return Result{}, err
 	}
+	if err := u.addUtility(); err != nil {
+		return Result{}, err
+	}
 	if len(u.addOns) == 0 {
 		return Result{}, errors.New("has no add-on: a package or a bundle of kURL has folders addons/<name>/<version>")
 	}
@@ -110,6 +114,7 @@ type unpacked struct {
 	spool   string
 	addOns  map[string]map[string]bundle.File // by folder, addons/<name>/<version>, and path
 	links   []link
+	utility *bundle.File // kURL's image of programs, nil without one
 	leftOut map[string]bool
 	entries int64
 
@@ -195,6 +200,11 @@ func (u *unpacked) entry(h *tar.Header, content io.Reader) error {
 	name = strings.TrimPrefix(name, "kurl/") // of a bundle
 	if name == errorFile {
 		return errors.New("the bundle is incomplete: kURL's server failed while it made it; download it again")
+	}
+	if name == utilityFile && h.Typeflag == tar.TypeReg {
+		file, err := u.keep(name, h.FileInfo().Mode().Perm(), content)
+		u.utility = &file
+		return err
 	}
 	words := strings.SplitN(name, "/", 4)
 	if len(words) < 4 || words[0] != "addons" {

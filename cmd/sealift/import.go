@@ -27,7 +27,8 @@ func (a *app) importCommand() *cobra.Command {
 		Long: `Read packages that kURL's CI built, or airgap bundles of kURL's server, and write a package of each add-on in
 them: with an index, so that every byte is checked from then on, and with a signature if there is a key.
 
-The files stay as they are. Kubernetes itself and kURL's own programs are left out: Sealift has its own.
+The files stay as they are. Kubernetes itself and kURL's own programs are left out: Sealift has its own. The image
+that kURL keeps in shared/kurl-util.tar becomes a package kurl-util. Name it in the Installer for velero, which needs it.
 
 An archive without an index may unpack to anything: one that passes --max-size or --max-files is refused, and nothing
 is left of it.`,

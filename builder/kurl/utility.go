@@ -1,0 +1,108 @@
+package kurl
+
+import (
+	"archive/tar"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/bundle"
+)
+
+// kURL keeps the image of programs that its add-ons run in pods beside them, as what 'docker save' writes (kURL §1.5). It becomes
+// an add-on of its own, with the image's tag as version.
+const (
+	utilityFile  = "shared/kurl-util.tar"
+	utilityAddOn = "kurl-util"
+)
+
+// addUtility makes an add-on of that image, unless the archive has it as an add-on already.
+func (u *unpacked) addUtility() error {
+	if u.utility == nil {
+		return nil
+	}
+	ref, tag, err := u.utilityRef()
+	if err != nil {
+		return fmt.Errorf("%s: %w", utilityFile, err)
+	}
+	dir := path.Join("addons", utilityAddOn, tag)
+	if u.addOns[dir] != nil {
+		return nil
+	}
+	zipped, err := u.zipped(path.Join(dir, "images", utilityAddOn+".tar.gz"))
+	if err != nil {
+		return fmt.Errorf("%s: %w", utilityFile, err)
+	}
+	u.addOns[dir] = map[string]bundle.File{zipped.Path: zipped}
+	for name, text := range map[string]string{
+		"Manifest":   "image " + utilityAddOn + " " + ref + "\n",
+		"install.sh": "# The image is for the hooks of other add-ons.\n",
+	} {
+		file := bundle.BytesFile(path.Join(dir, name), 0o644, []byte(text))
+		u.addOns[dir][file.Path] = file
+	}
+	return nil
+}
+
+// utilityRef reads the name of the image.
+func (u *unpacked) utilityRef() (ref, tag string, err error) {
+	content, err := u.utility.Open()
+	if err != nil {
+		return "", "", err
+	}
+	defer content.Close()
+	for entries := tar.NewReader(content); ; {
+		header, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return "", "", errors.New("has no manifest.json, so it is not what 'docker save' writes")
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("not what 'docker save' writes: %w", err)
+		}
+		if path.Clean(header.Name) != "manifest.json" {
+			continue
+		}
+		var images []struct{ RepoTags []string }
+		if err := json.NewDecoder(io.LimitReader(entries, maxManifest)).Decode(&images); err != nil {
+			return "", "", fmt.Errorf("manifest.json: %w", err)
+		}
+		if len(images) != 1 {
+			return "", "", fmt.Errorf("has %d images, not one", len(images))
+		}
+		for _, ref := range images[0].RepoTags {
+			if name, tag, _ := strings.Cut(path.Base(ref), ":"); name == utilityAddOn && tag != "" {
+				_, err := image.ParseReference(ref)
+				return ref, tag, err
+			}
+		}
+		return "", "", fmt.Errorf("its image is named %q, not %s:TAG", images[0].RepoTags, utilityAddOn)
+	}
+}
+
+// zipped compresses the image, as those of add-ons are.
+func (u *unpacked) zipped(name string) (bundle.File, error) {
+	file := filepath.Join(u.spool, utilityAddOn+".tar.gz")
+	err := atomicfile.FillLarge(file, 0o644, func(w *os.File) (err error) {
+		content, err := u.utility.Open()
+		if err != nil {
+			return err
+		}
+		defer content.Close()
+		z := gzip.NewWriter(w)
+		_, err = io.Copy(z, content)
+		return errors.Join(err, z.Close())
+	})
+	if err != nil {
+		return bundle.File{}, err
+	}
+	return bundle.DiskFile(name, 0o644, file)
+}
