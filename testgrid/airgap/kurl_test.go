@@ -2,6 +2,7 @@ package airgap_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -136,14 +137,26 @@ func (n node) standIns() {
 	}
 }
 
-// kurlRegistry puts an image into the cluster's registry, whose blobs are in the object store, with the password that the add-on made,
-// and takes it from there on the node that joined.
+// kurlRegistry pushes an image into the cluster's registry, whose blobs are in the object store, with the password that the add-on made.
+// A pod on each node runs the image: its kubelet pulls it with the add-on's Secret, and trusts the registry by the cluster's CA.
 func kurlRegistry(first, worker node) {
+	first.t.Helper()
 	image := strings.TrimSpace(first.must(kubectl+"--namespace kurl get service registry -o jsonpath={.spec.clusterIP}")) + "/lab/pause:1"
 	user := "--user kurl:" + strings.TrimSpace(first.must(kubectl+`get secret registry-creds -o jsonpath='{.data.\.dockerconfigjson}' | base64 -d | sed 's/.*"password":"\([^"]*\)".*/\1/'`))
-	const ctr = "ctr -n k8s.io images "
-	first.must(ctr + "tag registry.k8s.io/pause:3.10.2 " + image)
-	first.refuses(ctr+"push --local --skip-verify --platform linux/amd64 "+image, 1, "")
-	first.must(ctr + "push --local --skip-verify --platform linux/amd64 " + user + " " + image)
-	worker.must(ctr + "pull --local --skip-verify " + user + " " + image + " && " + ctr + "list -q | grep -xF " + image)
+	const push = "ctr -n k8s.io images push --local --hosts-dir /etc/containerd/certs.d --platform linux/amd64 "
+	first.must("ctr -n k8s.io images tag registry.k8s.io/pause:3.10.2 " + image)
+	first.refuses(push+image, 1, "")
+	first.must(push + user + " " + image)
+	for _, n := range []node{first, worker} {
+		first.apply(fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: pulls-on-%[1]s, labels: {app: pulls}},
+spec: {nodeName: %[1]s, imagePullSecrets: [{name: registry-creds}], containers: [{name: pause, image: "%[2]s", imagePullPolicy: Always}]}}`, n.Name(), image))
+	}
+	first.must(kubectl + "wait --for=condition=Ready pods --selector app=pulls --timeout=120s || { " + kubectl + "describe pods --selector app=pulls; exit 1; }")
+	first.must(kubectl + "delete pods --selector app=pulls --now")
+}
+
+// apply applies one YAML document.
+func (n node) apply(document string) {
+	n.t.Helper()
+	n.must(kubectl + "apply -f - <<'EOF'\n" + document + "\nEOF")
 }
