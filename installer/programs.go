@@ -37,8 +37,7 @@ func (i *Install) hostPrograms(r *preflight.Reporter, joins bool, path string) {
 			continue
 		}
 		found = false
-		from, users := commands.PackageOf(p.name), strings.Join(slices.Concat(p.needing, p.asking), ", ")
-		hint := "install it, with 'apt-get install " + from.Apt + "' or 'dnf install " + from.Dnf + "'"
+		hint, users := installHint(p.name), strings.Join(slices.Concat(p.needing, p.asking), ", ")
 		if len(p.needing) == 0 {
 			r.Warnf(hint+", if the add-on is to find what it looks for", "%s is not there; hooks that call it (%s) go on without it", p.name, users)
 		} else {
@@ -48,6 +47,15 @@ func (i *Install) hostPrograms(r *preflight.Reporter, joins bool, path string) {
 	if found {
 		r.Passf("those that hooks call are there")
 	}
+}
+
+// installHint says how a program comes to the host.
+func installHint(program string) string {
+	from := commands.PackageOf(program)
+	if from.Apt == "" {
+		return "take it from a release of its project, and put it into /usr/local/bin"
+	}
+	return "install it, with 'apt-get install " + from.Apt + "' or 'dnf install " + from.Dnf + "'"
 }
 
 // wantedProgram is a program, with the add-ons that call it.

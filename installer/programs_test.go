@@ -133,6 +133,7 @@ func TestWhatBringsAProgram(t *testing.T) {
 		"a package of the add-on":                {calls, "apt curl\n", "", "pass"},
 		"a package of another add-on":            {calls, "", "apt curl\n", "pass"},
 		"a package of another system":            {calls, "yum curl\n", "", "fail: curl is not there"},
+		"a program that comes as a file":         {"caller() { crictl ps; }\n", "", "", "fail: crictl is not there, and nothing in the bundle brings it; hooks call it (caller); take it from a release"},
 		"an asset":                               {calls, "asset curl https://example.org/curl\n", "", "pass"},
 		"a function of another add-on":           {"caller() { other; }\n", "", "", "pass"},
 		"a hook that does not run":               {"caller() { :; }\ncaller_join() { curl; }\n", "", "", "pass"},

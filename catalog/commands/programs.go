@@ -45,13 +45,13 @@ const clusterPrograms = `
 
 // Package is a package of operating systems whose programs have other names than it has.
 type Package struct {
-	Apt, Dnf string // its name in each family
+	Apt, Dnf string // its name in each family, "" for a program that its project gives out as a file
 	programs string
 }
 
 func packages() []Package {
 	return []Package{
-		{"cri-tools", "cri-tools", "crictl"},
+		{"", "", "crictl kustomize"},
 		{"debianutils", "which", "which"},
 		{"e2fsprogs", "e2fsprogs", "mkfs.ext4"},
 		{"lvm2", "lvm2", "lvs vgs pvs lvcreate vgcreate pvcreate vgchange lvm"},
