@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -88,7 +90,11 @@ func FuzzPlain(f *testing.F) {
 	f.Add(plainObject + "data: {a: yes, b: 017, c: 1e3}\n---\n" + strings.Replace(plainObject, "name: a", "name: 'b'", 1))
 	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: A, metadata: {name: x, annotations: {y: z}}}]\n")
 	f.Add("apiVersion: v1\nkind: A\nmetadata: {name: &x a, labels: {b: *x}}\n")
+	dir := tree.New(f, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n"}) // each process that fuzzes has one
 	f.Fuzz(func(t *testing.T, content string) {
-		sameAsKustomize(t, tree.New(t, map[string]string{"kustomization.yaml": "resources: [a.yaml]\n", "a.yaml": content}))
+		if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		sameAsKustomize(t, dir)
 	})
 }
