@@ -80,6 +80,7 @@ func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
 	first.standIns()
 	first.pulled()
 	t.Run("registry", func(t *testing.T) { kurlRegistry(node{first.Host, t}, node{worker.Host, t}) })
+	t.Run("contour", func(t *testing.T) { kurlProxy(node{first.Host, t}) })
 	t.Run("metrics", func(t *testing.T) {
 		node{first.Host, t}.must("for i in $(seq 300); do " + kubectl + "top nodes && exit 0; sleep 1; done; exit 1")
 	})
@@ -153,6 +154,17 @@ spec: {nodeName: %[1]s, imagePullSecrets: [{name: registry-creds}], containers: 
 	}
 	first.must(kubectl + "wait --for=condition=Ready pods --selector app=pulls --timeout=120s || { " + kubectl + "describe pods --selector app=pulls; exit 1; }")
 	first.must(kubectl + "delete pods --selector app=pulls --now")
+}
+
+// kurlProxy has Contour itself judge a route to a Service that exists and one to a Service that does not.
+func kurlProxy(n node) {
+	n.t.Helper()
+	for service, want := range map[string]string{"kubernetes": "valid", "absent": "invalid"} {
+		n.apply(fmt.Sprintf(`{apiVersion: projectcontour.io/v1, kind: HTTPProxy, metadata: {name: to-%[1]s, namespace: default},
+spec: {virtualhost: {fqdn: %[1]s.example.org}, routes: [{services: [{name: %[1]s, port: 443}]}]}}`, service))
+		n.must(kubectl + "wait httpproxy/to-" + service + " --for=jsonpath='{.status.currentStatus}'=" + want + " --timeout=120s")
+	}
+	n.must(kubectl + "delete httpproxies --all")
 }
 
 // apply applies one YAML document.

@@ -42,6 +42,11 @@ func kurlComponents() []Component {
 			Commands: commandsIn("cmd", "registry"),
 			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.1"},
 		}),
+		goModule("contour", "v1.32.1", GoModule{
+			Path:     "github.com/projectcontour/contour",
+			Commands: commandsIn("cmd", "contour"),
+			Set:      []string{"github.com/projectcontour/contour/internal/build.Version=v1.32.1"},
+		}),
 		{Name: "kurl-stand-ins", Version: "1", Recipe: TextFiles{kurlStandInFiles()}},
 		{Name: "velero-release", Version: "v1.18.2", Recipe: Tarball{
 			File:  "velero-v1.18.2-linux-amd64.tar.gz",
@@ -67,6 +72,7 @@ func KurlImages() []Image {
 			Files:      filesOf("registry-v3.1.1", "bin", "registry"),
 			Entrypoint: []string{"/bin/registry"}, Cmd: []string{"serve", "/etc/distribution/config.yml"},
 		},
+		{Ref: "ghcr.io/projectcontour/contour:v1.32.1", Files: filesOf("contour-v1.32.1", "bin", "contour")},
 		{
 			Ref: "ghcr.io/flannel-io/flannel-cni-plugin:v1.9.1-flannel2", Base: []string{busyboxBase}, OCI: true,
 			Files:   filesOf("flannel-cni-plugin-v0.9.1", "", "flannel"),

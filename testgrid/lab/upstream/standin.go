@@ -33,27 +33,10 @@ func (f TextFiles) Make(_ context.Context, _ *Workshop, dir string) error {
 // kurlStandIns is the component with the texts of the stand-ins.
 const kurlStandIns = "kurl-stand-ins-1"
 
-// kubernetesTools is the release whose kubectl stand-ins have.
-const kubernetesTools = "kubernetes-v1.36.3"
-
 // kurlStandInFiles are what the stand-ins have beside busybox. A page answers a probe; its content does not matter.
 func kurlStandInFiles() map[string]string {
 	return map[string]string{
-		"page": "stand-in\n",
-		"contour": `#!/bin/sh
-# Does what the add-on waits for: certgen makes the Secrets, serve answers the probes.
-case "$1 $2" in
-certgen*)
-	for name in contourcert envoycert; do
-		kubectl --namespace "$CONTOUR_NAMESPACE" create secret generic "$name" --from-file=ca.crt=/www/healthz || exit 1
-	done
-	;;
-serve*) httpd -p 8001 -h /www && exec httpd -f -p 8000 -h /www ;;
-bootstrap*) touch "$2" ;;
-"envoy shutdown") ;;
-*) exec sleep 2147483647 ;;
-esac
-`,
+		"page":  "stand-in\n",
 		"envoy": "#!/bin/sh\n# Answers envoy's readiness probe. It passes no traffic on.\nexec httpd -f -p 8002 -h /www\n",
 		// OpenEBS's liveness probe counts processes by name, for which Debian's busybox has no command.
 		"pgrep":  "#!/bin/sh\n[ \"$1\" = -c ] && cat /proc/[0-9]*/comm | grep -c \"$2\"\n",
@@ -94,13 +77,6 @@ func kurlStandInImages() []Image {
 		answers("quay.io/jetstack/cert-manager-webhook:v1.21.0", noProgram, 6080, "livez", "healthz"),
 		answers("quay.io/jetstack/cert-manager-cainjector:v1.21.0", noProgram, 9402, "metrics"),
 		answers("docker.io/bloomberg/goldpinger:3.11.2", noModule, 8080, "index.html"),
-		{
-			Ref: "ghcr.io/projectcontour/contour:v1.32.1", StandIn: "it takes minutes to compile, and has no envoy to tell anything here", Base: []string{busyboxBase},
-			Files: []Placed{
-				{FileOf{kurlStandIns, "contour"}, "bin/contour"}, {FileOf{kurlStandIns, "page"}, "www/healthz"}, {FileOf{kubernetesTools, "kubectl"}, "bin/kubectl"},
-			},
-			Entrypoint: []string{"/bin/contour"}, User: "65534",
-		},
 		{
 			Ref: "docker.io/envoyproxy/envoy:v1.34.4", StandIn: noGo, Base: []string{busyboxBase},
 			Files:      []Placed{{FileOf{kurlStandIns, "page"}, "www/ready"}, {FileOf{kurlStandIns, "envoy"}, "bin/envoy"}},
