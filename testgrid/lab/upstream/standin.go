@@ -64,9 +64,9 @@ const openebsCommand = `exec provisioner-localpv start --config /etc/localpv/con
 // Why an image of kURL's add-ons is a stand-in.
 const (
 	noModule  = "the Go proxy has no module of it"
-	noProgram = "the Go proxy has the module without its commands, which are modules of their own"
+	noProgram = "its commands are modules of their own, and the Go proxy has only the module above them"
 	noGo      = "it is no Go program"
-	noWorth   = "it takes minutes to compile, and no test starts it"
+	unused    = "no test starts it"
 )
 
 // kurlStandInImages start and answer their probes. MinIO is played by another S3 server, and OpenEBS by another maker of local
@@ -83,7 +83,7 @@ func kurlStandInImages() []Image {
 			Entrypoint: []string{"/bin/envoy"},
 		},
 		{
-			Ref: "docker.io/kurlsh/minio:RELEASE.2025-10-15T17-29-55Z", StandIn: "the Go proxy has no release of it, and it takes minutes to compile; it is versitygw",
+			Ref: "docker.io/kurlsh/minio:RELEASE.2025-10-15T17-29-55Z", StandIn: "the Go proxy has no release of it; it is versitygw",
 			Base: []string{busyboxBase}, Files: filesOf(ObjectServer, "bin", "versitygw"), Entrypoint: []string{"/bin/sh", "-c", minioCommand},
 		},
 		{
@@ -102,10 +102,10 @@ func kurlStandInImages() []Image {
 		answers("docker.io/replicated/ekco:v0.28.14", noModule, 8080, "healthz"),
 		answers("docker.io/library/haproxy:3.4.2-alpine3.24", noGo, 8080, "healthz"),
 	}
-	for _, name := range []string{"velero:v1.18.2", "velero-plugin-for-aws:v1.14.2", "velero-plugin-for-gcp:v1.14.2", "velero-plugin-for-microsoft-azure:v1.14.2"} {
-		list = append(list, answers("docker.io/velero/"+name, noWorth, 8080, "healthz"))
+	for _, name := range []string{"velero:v1.18.2", "velero-plugin-for-aws:v1.14.2", "velero-plugin-for-gcp:v1.14.2"} {
+		list = append(list, answers("docker.io/velero/"+name, unused, 8080, "healthz"))
 	}
-	return list
+	return append(list, answers("docker.io/velero/velero-plugin-for-microsoft-azure:v1.14.2", noModule, 8080, "healthz"))
 }
 
 // answers is a stand-in that serves pages on a port, whatever its arguments are.
