@@ -20,6 +20,7 @@ type Tool struct {
 // The programs that the lab runs.
 var (
 	GCC         = Tool{"gcc", "gcc"}
+	PkgConfig   = Tool{"pkg-config", "pkg-config"}
 	CLibrary    = Tool{"", "libc6-dev"}
 	Debootstrap = Tool{"debootstrap", "debootstrap"}
 	Nspawn      = Tool{"systemd-nspawn", "systemd-container"}

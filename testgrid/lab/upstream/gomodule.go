@@ -43,7 +43,7 @@ func (m GoModule) Tools() []debian.Tool {
 	if !m.CGO {
 		return nil
 	}
-	tools := []debian.Tool{debian.GCC}
+	tools := []debian.Tool{debian.GCC, debian.PkgConfig}
 	for _, pkg := range m.Packages {
 		tools = append(tools, debian.Installed(pkg))
 	}
