@@ -275,19 +275,11 @@ func TestFlippedByteAnywhereIsFound(t *testing.T) {
 }
 
 func TestABundleInWhichNothingIsSignedIsNotTrusted(t *testing.T) {
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	public, err := key.Public()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var out bytes.Buffer
 	if _, err := bundle.WriteBundle(t.Context(), &out, bundle.Bundle{}); err != nil {
 		t.Fatal(err)
 	}
-	if trust, err := open(t, out.Bytes()).VerifySignature(public); !errors.Is(err, bundle.ErrUntrusted) {
+	if trust, err := open(t, out.Bytes()).VerifySignature(newSigner(t).public); !errors.Is(err, bundle.ErrUntrusted) {
 		t.Errorf("an empty bundle: %+v, %v", trust, err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -41,7 +41,6 @@ var (
 	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	nodes       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	installers  = schema.GroupVersionResource{Group: "cluster.kurl.sh", Version: "v1beta1", Resource: "installers"}
 )
@@ -75,6 +74,7 @@ func (p *planner) kurlApplied() {
 // kurlState is what is left in the cluster.
 type kurlState struct {
 	client  dynamic.Interface
+	nodes   clientset.Interface
 	spec    *spec.Installer
 	values  map[string]string // of the hooks' variables
 	caHash  string
@@ -105,7 +105,11 @@ func (i *Install) newKurlState(config *rest.Config, caHash string) (kurlState, e
 	if err != nil {
 		return kurlState{}, err
 	}
-	s := kurlState{client: client, spec: i.spec, values: i.hooks.values(), caHash: caHash, node: i.facts.Hostname,
+	nodes, err := clientset.NewForConfig(config)
+	if err != nil {
+		return kurlState{}, err
+	}
+	s := kurlState{client: client, nodes: nodes, spec: i.spec, values: i.hooks.values(), caHash: caHash, node: i.facts.Hostname,
 		support: []byte("apiVersion: troubleshoot.sh/v1beta2\nkind: SupportBundle\nmetadata:\n  name: kurl\nspec:\n  collectors:\n  - clusterInfo: {}\n  - clusterResources: {}\n")}
 	if k, ok := kubernetes(i.addOns); ok {
 		name := path.Join(k.info.Dir(), "troubleshoot.yaml")
@@ -132,12 +136,8 @@ func (s kurlState) begin(ctx context.Context) error {
 	if err := s.apply(ctx, secrets, "v1", "Secret", kurlNamespace, "kurl-supportbundle-spec", support); err != nil {
 		return err
 	}
-	labels, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]string{masterLabel: ""}}})
-	if err != nil {
+	if err := labelNode(ctx, s.nodes, s.node, map[string]string{masterLabel: ""}); err != nil {
 		return err
-	}
-	if _, err := s.client.Resource(nodes).Patch(ctx, s.node, types.MergePatchType, labels, metav1.PatchOptions{}); err != nil {
-		return fmt.Errorf("label node %s: %w", s.node, err)
 	}
 	return s.config(ctx)
 }

@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -27,7 +28,7 @@ func TestTheClusterHasWhatKurlLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	node := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Node", "metadata": map[string]any{"name": "node"}}}
-	if _, err := client.Resource(nodes).Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+	if _, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	s, err := i.newKurlState(config, "sha256:aa")

@@ -2,7 +2,6 @@ package installer
 
 import (
 	"context"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -124,8 +123,5 @@ func (a addOn) runs(function string, joins bool) bool {
 
 // hasProgram says whether one of the folders of path has a program.
 func hasProgram(path, name string) bool {
-	return slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool {
-		_, err := exec.LookPath(filepath.Join(dir, name))
-		return err == nil
-	})
+	return slices.ContainsFunc(filepath.SplitList(path), func(dir string) bool { return isProgram(filepath.Join(dir, name)) })
 }

@@ -3,17 +3,10 @@ package share_test
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io"
 	"io/fs"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
@@ -21,43 +14,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/testgrid/pki"
 )
 
 const token = "abcdef.0123456789abcdef"
 
 // certificateKey is what control planes hold.
 const certificateKey = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-
-// pki makes a CA as kubeadm keeps one.
-func pki(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for name, block := range map[string]*pem.Block{"ca.crt": {Type: "CERTIFICATE", Bytes: der}, "ca.key": {Type: "PRIVATE KEY", Bytes: secret}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return dir
-}
 
 type blob struct{ *bytes.Reader }
 
@@ -100,7 +67,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 	if n.blobs[e.SHA256], err = archive.ReadFile(inRuntime, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	authority, err := share.ReadAuthority(pki(t))
+	authority, err := share.ReadAuthority(pki.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
