@@ -4,8 +4,8 @@
 #
 #     cold.sh [demo] [test]        both, when none is named
 #
-# It needs root, debootstrap and about 40 GB below COLD_DIR (default /var/tmp), and removes all that it made. The lab of this
-# machine must not run any hosts: both use the same network.
+# It needs root, debootstrap, slirp4netns and about 40 GB below COLD_DIR (default /var/tmp), and removes all that it made. It has
+# a network namespace of its own, so that the lab of this machine may run hosts meanwhile.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -20,13 +20,20 @@ done
 
 # inside: what happens on the bare machine. Its mounts and processes end with it.
 inside() {
-    local root=$1 began
+    local root=$1 began=0
     mount -t proc proc "$root/proc"
-    for folder in sys dev run; do
-        mount --rbind "/$folder" "$root/$folder"
-    done
+    mount -t sysfs sysfs "$root/sys"
+    mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"
+    mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/run"
     shift
+    until ip -4 route show default | grep -q tap0; do # slirp4netns makes the way out
+        [ $((began += 1)) -le 100 ] || {
+            echo "slirp4netns gave the bare machine no network" >&2
+            exit 1
+        }
+        sleep 0.1
+    done
     for command in "$@"; do
         printf '\n== make %s on a bare machine, %s\n' "$command" "$(date -u +%FT%TZ)"
         began=$SECONDS
@@ -51,9 +58,17 @@ debootstrap --variant=minbase --include=ca-certificates,git,make bookworm "$root
     tail -n 20 "$work/debootstrap.log" >&2
     exit 1
 }
-cp /etc/resolv.conf "$root/etc/resolv.conf"
+cp -L /etc/resolv.conf "$root/etc/resolv.conf"
 cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # the way out may be a proxy with a CA of its own
 cp -a "$(go env GOROOT)" "$root/usr/local/go"
 git clone -q . "$root/root/sealift"
 git -C "$root/root/sealift" log -1 --format='commit %h: %s'
-COLD_INSIDE=$root unshare --mount --pid --fork --kill-child "$0" "${commands[@]}"
+COLD_INSIDE=$root unshare --net --mount --pid --fork --kill-child "$0" "${commands[@]}" &
+machine=$!
+until [ "$(readlink "/proc/$machine/ns/net" 2>/dev/null)" != "$(readlink /proc/self/ns/net)" ]; do
+    sleep 0.1
+done
+slirp4netns --configure --mtu=65520 --disable-host-loopback "$machine" tap0 >"$work/network.log" 2>&1 &
+network=$!
+trap 'kill $machine $network 2>/dev/null || true; wait; rm -rf --one-file-system "$work"' EXIT
+wait $machine
