@@ -20,7 +20,7 @@ const module = "github.com/sealift/sealift/"
 // floors is the house: a package imports packages of lower floors, and of its own room. The words of every floor stand
 // on the ground.
 var floors = [][]string{
-	{"atomicfile", "diag", "outage", "regularfile", "strictyaml", "tail"},
+	{"internal"},
 	{"manifest", "spec", "bundle", "store", "kube"},
 	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid"},
 	{"builder", "installer", "server"},

@@ -18,7 +18,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
@@ -28,7 +27,8 @@ import (
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // DefaultPlatform is what packages are built for unless asked otherwise.

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // everything is a Manifest with one of each; placed returns an add-on with it and puts what it names into the world.

@@ -12,7 +12,7 @@ import (
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 

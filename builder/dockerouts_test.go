@@ -17,7 +17,7 @@ import (
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // busyboxLayer is a layer with a shell and what it takes to write files.

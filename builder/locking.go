@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/builder/lock"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // Where things lie below an add-on's directory in the archive.

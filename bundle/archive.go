@@ -14,7 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Archive is a package or bundle that is read in place, or one whose files lie unpacked: in a folder, or on another node.

@@ -20,7 +20,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // noise is what deflate cannot shrink, looking like a gzip file.

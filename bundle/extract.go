@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced

@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // signatureSuffix makes the name of a signature from the name of the index that it is for.

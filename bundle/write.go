@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // spoolSize is the size from which a deflated form is kept in a file instead of in memory.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
 

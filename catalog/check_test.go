@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/diag"
-	"github.com/sealift/sealift/strictyaml"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 const maxMetaSize = 64 << 10 // bytes

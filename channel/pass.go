@@ -12,8 +12,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/outage"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/outage"
 )
 
 // A pass comes back to add-ons that wait for others: at once after each round that brought one up to date, and then with

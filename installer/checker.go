@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/preflight"
 )
 

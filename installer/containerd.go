@@ -12,10 +12,10 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // containerdConfig is how the container runtime of this host is set up, which any add-on may have installed.

@@ -5,8 +5,8 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/preflight"
 )
 

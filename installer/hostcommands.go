@@ -10,9 +10,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // hostCommandsStep runs what an Installer has for programs of the host.

@@ -7,8 +7,8 @@ import (
 	"path"
 	"path/filepath"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // extractKubernetes extracts the files of Kubernetes, and puts some of them where kURL has its package of Kubernetes: its

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // folders of the install root that add-ons of kURL put files into (kURL §1.5).

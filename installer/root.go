@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // markName is the file in the state folder that marks an install root as Sealift's. It is written before anything else, and

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
@@ -20,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // The services of a node are sealift itself: one reaches the API for it, one gives files to hosts that join.

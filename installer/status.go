@@ -11,10 +11,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // runName is the file in the state folder that says what the last run was about.

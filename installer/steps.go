@@ -11,12 +11,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // keepBinary copies the running sealift to where hooks and people find it, and sealift-preflight to the install root.

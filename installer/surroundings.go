@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // The steps that fit a node into its surroundings. They are planned when there is something to do, and when there once was:

@@ -14,7 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sealift/sealift/outage"
+	"github.com/sealift/sealift/internal/outage"
 )
 
 const (

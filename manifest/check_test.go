@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
 )

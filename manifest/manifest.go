@@ -6,7 +6,7 @@
 package manifest
 
 import (
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // The directives of the language.

@@ -10,7 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // Bounds on what is read, in bytes. The largest of kURL's 1,061 Manifests has under 3 KB and its longest line under

@@ -13,7 +13,7 @@ import (
 	"slices"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )

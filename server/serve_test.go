@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
 )

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"

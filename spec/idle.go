@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // IdleOption is an option that the Installer sets and that changes nothing.

@@ -5,8 +5,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/sealift/sealift/diag"
-	"github.com/sealift/sealift/strictyaml"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // MaxSize bounds what is read, in bytes: a Kubernetes object is at most 1.5 MiB in etcd.

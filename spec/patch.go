@@ -7,7 +7,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // Patch is a part of an Installer that changes another one. It is written like an Installer, but its add-ons need no

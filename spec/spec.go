@@ -8,7 +8,7 @@ package spec
 import (
 	"fmt"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // The API versions and the kind that an Installer may have.

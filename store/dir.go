@@ -20,7 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // dir is a store in a folder, which is opened anew for each operation: one that was replaced or mounted again is found, and an idle

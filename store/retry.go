@@ -12,7 +12,7 @@ import (
 
 	"github.com/aws/smithy-go"
 
-	"github.com/sealift/sealift/outage"
+	"github.com/sealift/sealift/internal/outage"
 )
 
 // Retry says how often and how patiently a transient failure is tried again. It is the only place that does so: the AWS

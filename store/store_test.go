@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/store"
 )
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Remember keeps a fact about a mutable name. Kind is a folder name, key may be any text, fact is encoded as JSON.

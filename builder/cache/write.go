@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Writer takes in one blob, hashing it as it comes. Commit, Discard or, for a partial, Suspend must follow.

@@ -40,9 +40,9 @@ import (
 
 	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/mirror"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/manifest"
-	"github.com/sealift/sealift/strictyaml"
 )
 
 // FileName is the name of the configuration in the working directory.

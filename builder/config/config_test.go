@@ -12,7 +12,7 @@ import (
 
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/builder/hostpkg"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 func parse(t *testing.T, text string) config.Config {

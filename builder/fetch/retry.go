@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 
-	"github.com/sealift/sealift/outage"
+	"github.com/sealift/sealift/internal/outage"
 )
 
 // Retry says how often and how patiently a transient failure is tried again. It is the only place that retries, so that

@@ -17,7 +17,7 @@ import (
 
 	"pault.ag/go/debian/control"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // base returns the path of a dpkg status file that describes a minimal host: what debootstrap --variant=minbase installs

@@ -26,9 +26,9 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/store"
 )

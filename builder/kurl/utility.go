@@ -13,9 +13,9 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // kURL keeps the image of programs that its add-ons run in pods beside them, as what 'docker save' writes (kURL §1.5). It becomes

@@ -8,8 +8,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/diag"
-	"github.com/sealift/sealift/strictyaml"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // maxSize bounds a lock, in bytes. One that pins thousands of packages has a few hundred thousand.

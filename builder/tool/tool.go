@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sealift/sealift/tail"
+	"github.com/sealift/sealift/internal/tail"
 )
 
 // Error says that a program failed.

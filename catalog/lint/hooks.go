@@ -10,7 +10,7 @@ import (
 
 	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // hookSuffixes are what follows the name of an add-on in the names of its hooks. The add-on's name alone is a hook, too.

@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/kube/kubeadm"
 )
 

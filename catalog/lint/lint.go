@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/catalog/template"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
 )

@@ -9,9 +9,9 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/testgrid/tree"
 )
 

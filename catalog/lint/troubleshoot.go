@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/diag"
-	"github.com/sealift/sealift/strictyaml"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // apiVersions are those by which Troubleshoot knows its kinds.

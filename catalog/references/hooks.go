@@ -8,7 +8,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 // imageFlag is an option of a program whose value is an image.

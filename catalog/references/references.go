@@ -17,7 +17,7 @@ import (
 	"github.com/distribution/reference"
 
 	"github.com/sealift/sealift/catalog/script"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 

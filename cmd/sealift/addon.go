@@ -15,9 +15,9 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/catalog/lint"
 	"github.com/sealift/sealift/catalog/template"
-	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/sealift/sealift/diag"
 	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
 

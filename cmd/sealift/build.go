@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/catalog/references"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 type buildOptions struct {

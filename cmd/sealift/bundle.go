@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/store"
 )
 

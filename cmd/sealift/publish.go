@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )

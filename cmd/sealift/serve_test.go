@@ -23,7 +23,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // TestTourOfServing lets the page's host be a server of this test, over TLS.

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
 

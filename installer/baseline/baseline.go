@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // State is what a host was like at one moment.

@@ -23,10 +23,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/tail"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/kubeadm"
-	"github.com/sealift/sealift/tail"
 )
 
 // AdminKubeconfig is where kubeadm leaves the administrator's credentials.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/atomicfile"
-	"github.com/sealift/sealift/tail"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/tail"
 )
 
 // The files by which a host tells how far it has come as a node.

@@ -25,7 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/tail"
+	"github.com/sealift/sealift/internal/tail"
 )
 
 //go:embed prelude/*.sh

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // DNF installs packages from repositories in folders with the host's own dnf, of which yum is another name.

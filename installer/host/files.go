@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Files installs packages from a folder that is no repository of Sealift's: the .deb or .rpm files in a package that kURL's own

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // deb builds a package of Debian's.

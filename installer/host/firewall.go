@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/tail"
+	"github.com/sealift/sealift/internal/tail"
 )
 
 // iptablesTools are the commands that may know rules, each with its table of its own in the kernel: for both versions of IP,

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sealift/sealift/tail"
+	"github.com/sealift/sealift/internal/tail"
 )
 
 // Packages installs packages from repositories in folders with the host's own package manager. The host's own sources

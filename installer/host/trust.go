@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // ParseCertificates takes a text of certificates in PEM apart, each of which may sign others.

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // hashPassword prints the bcrypt hash of its argument, or of its input.

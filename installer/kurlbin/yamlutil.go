@@ -11,7 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/sealift/sealift/atomicfile"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // yamlutil adds (-a), removes (-r) or prints (-p) the value at a path of a YAML file (-fp), which is changed, or of a text (-yc),

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Blob is the content of an image's blob.

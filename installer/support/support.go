@@ -18,10 +18,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/atomicfile"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/redact"
+	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/outage"
+	"github.com/sealift/sealift/internal/outage"
 	"github.com/sealift/sealift/store"
 )
 

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/internal/strictyaml"
 	"github.com/sealift/sealift/spec"
-	"github.com/sealift/sealift/strictyaml"
 )
 
 // The fields of the form: version.<add-on> and option.<add-on>.<option>, and one for whatever else a spec may have.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/diag"
+	"github.com/sealift/sealift/internal/diag"
 )
 
 func TestNearest(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/strictyaml"
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 func TestValueKeepsWhatYAMLWouldTurnIntoSomethingElse(t *testing.T) {

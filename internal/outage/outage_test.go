@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sealift/sealift/outage"
+	"github.com/sealift/sealift/internal/outage"
 )
 
 // get asks a server that does with the connection what it wants.

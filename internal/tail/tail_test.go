@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sealift/sealift/tail"
+	"github.com/sealift/sealift/internal/tail"
 )
 
 func TestEndIsKept(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sealift/sealift/regularfile"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 func TestOpen(t *testing.T) {
