@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -62,17 +63,18 @@ func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Res
 		cmd.Stderr = io.MultiWriter(said, p.Log)
 	}
 	cmd.Env = programEnvironment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with what its collectors started
 	cmd.WaitDelay = 10 * time.Second
-	if err := cmd.Start(); err != nil {
+	wait, err := child.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
 	}
 	limitErr := p.limitMemory(cmd.Process.Pid)
 	if limitErr != nil {
 		cancel()
 	}
-	err := cmd.Wait()
+	err = wait()
 	switch {
 	case limitErr != nil:
 		return nil, limitErr

@@ -9,11 +9,11 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -43,11 +43,7 @@ const kept = 64 << 10
 // Run runs a program made by exec.CommandContext with the same ctx, and passes its output to read, which may stop before
 // the end. Failures of the program are *Error. Processes that it starts end with it.
 func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
-	// It ends with us, also when we are killed: it would keep its locks and fail the next build. The kernel takes the end
-	// of the thread that forked for ours.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 	said := &tail.Buffer{Limit: kept}
@@ -56,7 +52,8 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	wait, err := child.Start(cmd) // or it would keep its locks when we are killed, and the next build would fail
+	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
@@ -64,7 +61,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	}
 	readErr := read(stdout)
 	_, drainErr := io.Copy(io.Discard, stdout)
-	err = cmd.Wait()
+	err = wait()
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

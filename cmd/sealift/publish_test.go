@@ -15,11 +15,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 	"github.com/sealift/sealift/testgrid/objects"
@@ -47,8 +47,8 @@ func writePackage(t *testing.T, dir, name string, size int) string {
 	return f.Name()
 }
 
-// sealift starts this program as a process of its own.
-func sealift(t *testing.T, out io.Writer, args ...string) *exec.Cmd {
+// sealift starts this program as a process of its own, and gives what waits for its end.
+func sealift(t *testing.T, out io.Writer, args ...string) (process *os.Process, wait func() error) {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -57,11 +57,11 @@ func sealift(t *testing.T, out io.Writer, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), self)
 	cmd.Args = append([]string{"sealift"}, args...) // by this name TestMain knows it
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	wait, err = child.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return cmd
+	return cmd.Process, wait
 }
 
 func TestAKilledPublishIsContinued(t *testing.T) {
@@ -78,10 +78,10 @@ func TestAKilledPublishIsContinued(t *testing.T) {
 	var killed int
 	for range kills {
 		before, target := line.Sent(), rand.Int64N(7<<20)
-		cmd := sealift(t, io.Discard, args...)
+		process, wait := sealift(t, io.Discard, args...)
 		ended := make(chan struct{})
 		go func() {
-			_ = cmd.Wait() // killed or not, what is in the store decides
+			_ = wait() // killed or not, what is in the store decides
 			close(ended)
 		}()
 		for running := true; running; {
@@ -91,7 +91,7 @@ func TestAKilledPublishIsContinued(t *testing.T) {
 			case <-time.After(time.Millisecond):
 				if line.Sent()-before >= target {
 					killed++
-					_ = cmd.Process.Kill()
+					_ = process.Kill()
 					<-ended
 					running = false
 				}
@@ -103,7 +103,8 @@ func TestAKilledPublishIsContinued(t *testing.T) {
 	}
 	before := line.Sent()
 	var out bytes.Buffer
-	if err := sealift(t, &out, args...).Wait(); err != nil {
+	_, wait := sealift(t, &out, args...)
+	if err := wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
 	last := line.Sent() - before
@@ -138,7 +139,8 @@ func TestTwoPublishesAtOnceAreBothListed(t *testing.T) {
 		group.Go(func() {
 			var out bytes.Buffer
 			args := []string{"publish", archive, "--store", server.URL(""), "--cache", filepath.Join(dir, "cache"), "--layout", "kurl", "--release", "v1"}
-			if err := sealift(t, &out, args...).Wait(); err != nil {
+			_, wait := sealift(t, &out, args...)
+			if err := wait(); err != nil {
 				t.Errorf("%v\n%s", err, out.String())
 			}
 		})

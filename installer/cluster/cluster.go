@@ -14,16 +14,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/kubeadm"
@@ -105,11 +104,8 @@ func run(ctx context.Context, output io.Writer, program string, args ...string) 
 	cmd.Stdout = output
 	cmd.Stderr = io.MultiWriter(output, &said)
 	cmd.Env = environment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // or the next install would meet it at work
-	runtime.LockOSThread()                                             // the signal comes when this thread ends
-	defer runtime.UnlockOSThread()
 	cmd.WaitDelay = outputDelay
-	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+	if err := child.Run(cmd); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		return fmt.Errorf("%s %s: %w\n%s", program, args[0], err, said.String())
 	}
 	return nil

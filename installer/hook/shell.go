@@ -17,7 +17,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -25,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
 )
 
@@ -140,13 +140,18 @@ func Start(o Options) (_ *Shell, err error) {
 	s.cmd.Dir, s.cmd.Env = o.Dir, o.Env
 	s.cmd.Stdout, s.cmd.Stderr = outWrite, outWrite
 	s.cmd.ExtraFiles = []*os.File{requestRead, saidWrite, answerRead, theirs[4]}
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	err = s.run()
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	wait, err := child.Start(s.cmd)
 	closeAll(theirs)
 	if err != nil {
 		closeAll(ours)
 		return nil, fmt.Errorf("start the shell of the hooks: %w", err)
 	}
+	go func() {
+		_ = wait() // how it ended was said over the pipe
+		s.hangUp()
+		close(s.exited)
+	}()
 	go func() {
 		defer close(s.copied)
 		_, _ = io.Copy(io.MultiWriter(s.output, o.Log, hearing(s.heard)), outRead)
@@ -159,23 +164,6 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close() // a pipe that was not made is nil, and says so
 	}
-}
-
-// run starts the process from a thread that lives as long as the process does: the kernel sends the signal that ends the
-// shell with its parent when that thread ends.
-func (s *Shell) run() error {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		err := s.cmd.Start()
-		started <- err
-		if err == nil {
-			_ = s.cmd.Wait() // how it ended was said over the pipe
-			s.hangUp()
-			close(s.exited)
-		}
-	}()
-	return <-started
 }
 
 // lastWords is how long what the shell has said before it ended may take to be read.

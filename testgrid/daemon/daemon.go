@@ -10,10 +10,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sealift/sealift/internal/child"
 )
 
 // stopGrace is how long a server may take to end after SIGTERM before it is killed.
@@ -51,23 +52,16 @@ func Start(c Command) (*Daemon, error) {
 	cmd.Env = append(os.Environ(), c.Env...)
 	cmd.Dir = c.Dir
 	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	d := &Daemon{name: filepath.Base(c.Path), log: c.Log, cmd: cmd, done: make(chan struct{})}
-	started := make(chan error)
-	go func() {
-		// The kernel sends the parent-death signal when the thread that forked ends, not the process: keep the thread.
-		runtime.LockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
-		d.err = cmd.Wait()
-		close(d.done)
-	}()
-	if err := <-started; err != nil {
+	wait, err := child.Start(cmd)
+	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", d.name, err)
 	}
+	go func() {
+		d.err = wait()
+		close(d.done)
+	}()
 	return d, nil
 }
 
