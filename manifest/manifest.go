@@ -9,38 +9,31 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// The directives of the language.
-const (
-	KeywordImage     = "image"
-	KeywordAsset     = "asset"
-	KeywordDockerout = "dockerout"
-	KeywordApt       = "apt"
-	KeywordApt24     = "apt24"
-	KeywordApt26     = "apt26"
-	KeywordYum       = "yum"
-	KeywordYum8      = "yum8"
-	KeywordYum9      = "yum9"
-	KeywordYum2023   = "yum2023"
-	KeywordYumOL     = "yumol"
-)
-
-// Keywords lists every directive, in the order in which help and suggestions name them.
-func Keywords() []string {
-	words := []string{KeywordImage, KeywordAsset, KeywordDockerout}
-	for _, kind := range HostPackageKinds() {
-		words = append(words, kind.Keyword)
-	}
-	return words
-}
-
-// Directive is one of Image, Asset, HostPackage and Dockerout.
+// Directive is what one line asks for. Each kind of directive is a type of this package, in a file of its own.
 type Directive interface {
 	// Keyword is the word that the line starts with.
 	Keyword() string
 	// Position is where the line starts.
 	Position() diag.Pos
+	// Describe returns what the words say.
+	Describe() Description
 
 	word(i int) diag.Pos
+	// check reports what is wrong with the meaning of the words.
+	check(c *checker)
+}
+
+// Description is what a directive says, for people and as JSON.
+type Description struct {
+	Name         string            `json:"name"` // by which the package knows what it carries
+	From         string            `json:"-"`    // the rest, in words
+	Reference    string            `json:"reference,omitempty"`
+	NoRemoteLoad bool              `json:"noRemoteLoad,omitempty"`
+	Source       string            `json:"source,omitempty"`
+	Targets      []string          `json:"targets,omitempty"`
+	Dockerfile   string            `json:"dockerfile,omitempty"`
+	BuildArgs    map[string]string `json:"buildArgs,omitempty"`
+	Context      string            `json:"context,omitempty"`
 }
 
 // Origin is where a directive was read; it is embedded in every directive and is zero in one that was not read.
@@ -60,65 +53,6 @@ func (o Origin) word(i int) diag.Pos {
 		pos.Col = o.columns[i]
 	}
 	return pos
-}
-
-// Image is `image <id> <reference> [no_remote_load]`: a container image to carry.
-type Image struct {
-	Origin
-
-	ID  string // names the image inside its add-on: a file name, unique in the Manifest
-	Ref string // as written, with a tag or a digest; the registry may be implied (docker.io)
-	// NoRemoteLoad keeps the image off nodes other than the one that installs (kURL §1.2: jobs of the installer itself).
-	NoRemoteLoad bool
-}
-
-// Keyword is "image".
-func (Image) Keyword() string { return KeywordImage }
-
-// ArchWord in the name or the source of an asset stands for the architecture that is built for, such as amd64.
-const ArchWord = "{arch}"
-
-// Asset is `asset <name> <source>` or `asset <source>`: a file to carry.
-type Asset struct {
-	Origin
-
-	Name   string // file name in the package's assets folder
-	Source string // http(s) URL, or a path: absolute, or relative to the Manifest's directory
-}
-
-// Keyword is "asset".
-func (Asset) Keyword() string { return KeywordAsset }
-
-// HostPackage is `apt <name>`, `yum8 <name>` and their like: a package of the operating system to carry, with what it
-// depends on.
-type HostPackage struct {
-	Origin
-
-	Kind HostPackageKind
-	Name string
-}
-
-// Keyword is that of the package's kind.
-func (p HostPackage) Keyword() string { return p.Kind.Keyword }
-
-// Dockerout is `dockerout <target> <dockerfile> <version>` or, instead of the version, any number of
-// --build-arg=NAME=value: a Dockerfile whose image writes files for one target to /out. With --context=DIR as the
-// last word it sees the files of that directory, and else none.
-type Dockerout struct {
-	Origin
-
-	Target     string // folder of the package that takes the output, such as rhel-9
-	Dockerfile string // path relative to the root of the repository, not to the Manifest (kURL §1.2)
-	BuildArgs  []BuildArg
-	Context    string // directory, relative to the root of the repository as well; empty for none
-}
-
-// Keyword is "dockerout".
-func (Dockerout) Keyword() string { return KeywordDockerout }
-
-// BuildArg is one --build-arg of a Dockerout. The bare version of kURL's form has the name VERSION.
-type BuildArg struct {
-	Name, Value string
 }
 
 // File is one Manifest.

@@ -183,25 +183,9 @@ func compare(was, now *manifest.File) []manifest.Change {
 func contents(m *manifest.File) (from map[string]string, order []string) {
 	from = make(map[string]string)
 	for _, d := range m.Directives() {
-		var name, source string
-		switch d := d.(type) {
-		case manifest.Image:
-			name, source = d.ID, d.Ref
-		case manifest.Asset:
-			name, source = d.Name, d.Source
-		case manifest.HostPackage:
-			name, source = d.Name, "for "+strings.Join(d.Kind.Targets, ", ")
-		case manifest.Dockerout:
-			name, source = d.Target, d.Dockerfile
-			for _, arg := range d.BuildArgs {
-				source += " " + arg.Name + "=" + arg.Value
-			}
-			if d.Context != "" {
-				source += " with the files of " + d.Context
-			}
-		}
-		what := d.Keyword() + " " + name
-		from[what] = source
+		described := d.Describe()
+		what := d.Keyword() + " " + described.Name
+		from[what] = described.From
 		order = append(order, what)
 	}
 	return from, order

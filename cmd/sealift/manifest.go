@@ -200,18 +200,9 @@ type shownManifest struct {
 }
 
 type shownDirective struct {
-	Line         int               `json:"line"`
-	Directive    string            `json:"directive"`
-	Name         string            `json:"name"` // image id, asset or package name, or target of a dockerout
-	Reference    string            `json:"reference,omitempty"`
-	NoRemoteLoad bool              `json:"noRemoteLoad,omitempty"`
-	Source       string            `json:"source,omitempty"`
-	Targets      []string          `json:"targets,omitempty"`
-	Dockerfile   string            `json:"dockerfile,omitempty"`
-	BuildArgs    map[string]string `json:"buildArgs,omitempty"`
-	Context      string            `json:"context,omitempty"`
-
-	from string // for the table: where it comes from, or whom it reaches
+	Line      int    `json:"line"`
+	Directive string `json:"directive"`
+	manifest.Description
 }
 
 func (a *app) showManifests(paths []string, format string) error {
@@ -229,7 +220,7 @@ func (a *app) showManifests(paths []string, format string) error {
 		}
 		m := shownManifest{Path: path, Directives: []shownDirective{}}
 		for _, d := range file.Directives() {
-			m.Directives = append(m.Directives, shownOf(d))
+			m.Directives = append(m.Directives, shownDirective{d.Position().Line, d.Keyword(), d.Describe()})
 		}
 		shown = append(shown, m)
 	}
@@ -241,31 +232,6 @@ func (a *app) showManifests(paths []string, format string) error {
 	return errors.Join(errs...)
 }
 
-func shownOf(d manifest.Directive) shownDirective {
-	s := shownDirective{Line: d.Position().Line, Directive: d.Keyword()}
-	switch d := d.(type) {
-	case manifest.Image:
-		s.Name, s.Reference, s.NoRemoteLoad, s.from = d.ID, d.Ref, d.NoRemoteLoad, d.Ref
-		if d.NoRemoteLoad {
-			s.from += " (not on other nodes)"
-		}
-	case manifest.Asset:
-		s.Name, s.Source, s.from = d.Name, d.Source, d.Source
-	case manifest.HostPackage:
-		s.Name, s.Targets, s.from = d.Name, d.Kind.Targets, "for "+strings.Join(d.Kind.Targets, ", ")
-	case manifest.Dockerout:
-		s.Name, s.Dockerfile, s.from, s.BuildArgs = d.Target, d.Dockerfile, d.Dockerfile, map[string]string{}
-		for _, arg := range d.BuildArgs {
-			s.BuildArgs[arg.Name] = arg.Value
-			s.from += " " + arg.Name + "=" + arg.Value
-		}
-		if s.Context = d.Context; s.Context != "" {
-			s.from += " with the files of " + s.Context
-		}
-	}
-	return s
-}
-
 func (a *app) printManifests(shown []shownManifest) error {
 	for i, m := range shown {
 		if i > 0 {
@@ -274,7 +240,11 @@ func (a *app) printManifests(shown []shownManifest) error {
 		fmt.Fprintf(a.out, "%s\n", m.Path)
 		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 		for _, d := range m.Directives {
-			fmt.Fprintf(table, "  %s\t%s\t%s\n", d.Directive, d.Name, d.from)
+			from := d.From
+			if d.NoRemoteLoad {
+				from += " (not on other nodes)"
+			}
+			fmt.Fprintf(table, "  %s\t%s\t%s\n", d.Directive, d.Name, from)
 		}
 		if err := table.Flush(); err != nil {
 			return err

@@ -1,0 +1,40 @@
+package manifest
+
+import (
+	"slices"
+
+	"github.com/sealift/sealift/internal/diag"
+)
+
+// syntax reads the directives of one kind.
+type syntax struct {
+	keywords []string
+	// parse makes a directive of the words after the keyword, or reports what is wrong with them and returns nil.
+	parse func(keyword string, args []string, at Origin, problems *diag.List) Directive
+}
+
+// syntaxes is where the kinds of directive are registered, in the order in which help and suggestions name them.
+func syntaxes() []syntax {
+	return []syntax{imageSyntax(), assetSyntax(), dockeroutSyntax(), hostPackageSyntax()}
+}
+
+// Keywords lists every directive, in the order in which help and suggestions name them.
+func Keywords() []string {
+	var words []string
+	for _, s := range syntaxes() {
+		words = append(words, s.keywords...)
+	}
+	return words
+}
+
+// directive makes a directive of a line's words, or reports what is wrong with them and returns nil.
+func directive(words []string, at Origin, problems *diag.List) Directive {
+	keyword, args := words[0], words[1:]
+	for _, s := range syntaxes() {
+		if slices.Contains(s.keywords, keyword) {
+			return s.parse(keyword, args, at, problems)
+		}
+	}
+	problems.Errorf(at.Pos, diag.DidYouMean(keyword, Keywords(), "known: "), "unknown directive %q", keyword)
+	return nil
+}
