@@ -21,7 +21,7 @@ const module = "github.com/sealift/sealift/"
 // on the ground.
 var floors = [][]string{
 	{"internal"},
-	{"manifest", "spec", "bundle", "store", "kube"},
+	{"manifest", "spec", "bundle", "store", "kube", "addon"},
 	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid"},
 	{"builder", "installer", "server"},
 	{"cmd", "deploy"},

@@ -1,0 +1,184 @@
+package addon
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Policy says when an owner applies an add-on.
+type Policy string
+
+// The policies.
+const (
+	Once       Policy = "Once"       // apply it a first time, and then leave it alone
+	OnChange   Policy = "OnChange"   // apply it when its version, content or options change; manual edits stay until then
+	Continuous Policy = "Continuous" // keep it as it should be: manual edits are reverted
+)
+
+// The kinds of owners.
+const (
+	InstallerKind = "installer"
+	ChannelKind   = "channel"
+)
+
+// Owner is who applies an add-on.
+type Owner struct {
+	Kind string // such as installer or channel
+	Name string // tells owners of one kind apart, such as kube-system/flannel; empty for the installer
+}
+
+// Installer owns what 'sealift install' applies.
+func Installer() Owner { return Owner{Kind: InstallerKind} }
+
+// Channel owns an add-on that channels list under this name in this namespace.
+func Channel(namespace, name string) Owner {
+	return Owner{Kind: ChannelKind, Name: namespace + "/" + name}
+}
+
+// String gives the kind and the name.
+func (o Owner) String() string { return strings.TrimSpace(o.Kind + " " + o.Name) }
+
+// MarshalText gives the kind and the name.
+func (o Owner) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
+
+// UnmarshalText reads what MarshalText wrote.
+func (o *Owner) UnmarshalText(text []byte) error {
+	o.Kind, o.Name, _ = strings.Cut(string(text), " ")
+	if o.Kind == "" {
+		return errors.New("an owner has a kind, such as installer")
+	}
+	return nil
+}
+
+// Applied is the content that was applied last. Options and secrets are recorded by their digest alone.
+type Applied struct {
+	Version string `json:"version,omitempty"`
+	Digest  string `json:"digest,omitempty"`  // of the package or the manifest
+	Options string `json:"options,omitempty"` // digest of the options
+}
+
+// Ownership is how one owner holds an add-on.
+type Ownership struct {
+	Owner   Owner  `json:"owner"`
+	Policy  Policy `json:"policy"`
+	Set     string `json:"set"` // the ApplySet with the objects, as namespace/name
+	Applied `json:",inline"`
+}
+
+// Past is a former ownership.
+type Past struct {
+	Ownership `json:",inline"`
+	Until     time.Time `json:"until"`
+}
+
+// Record says who owns one add-on of a cluster.
+type Record struct {
+	Name string `json:"name"`
+	Ownership
+	// Moving is the set that objects may still have to leave, while a handover is under way.
+	Moving string `json:"moving,omitempty"`
+	// Released is the owner that gave the add-on back. It adopts the add-on again only when it is told to.
+	Released *Owner `json:"released,omitempty"`
+	// History has the former owners, the last one at the end.
+	History []Past `json:"history,omitempty"`
+
+	version string // the resourceVersion that was read; empty when there is no record yet
+}
+
+// Former returns the ownership to which the add-on goes back: the last one of another owner.
+func (r Record) Former() (Past, bool) {
+	for _, past := range slices.Backward(r.History) {
+		if past.Owner != r.Owner {
+			return past, true
+		}
+	}
+	return Past{}, false
+}
+
+// maxHistory bounds the former ownerships that a record keeps.
+const maxHistory = 20
+
+// give makes another the owner. What is applied stays as it is.
+func (r *Record) give(to Ownership, now time.Time) {
+	r.History = append(r.History, Past{r.Ownership, now.UTC().Truncate(time.Second)})
+	r.History = r.History[max(0, len(r.History)-maxHistory):]
+	r.Moving = r.Set
+	to.Applied = r.Applied
+	r.Ownership, r.Released = to, nil
+}
+
+// The keys of a record's ConfigMap. They are flat, so that kubectl can print each as a column.
+const (
+	keySchema   = "apiVersion"
+	keyName     = "name"
+	keyOwner    = "owner"
+	keyPolicy   = "policy"
+	keySet      = "set"
+	keyVersion  = "version"
+	keyDigest   = "digest"
+	keyOptions  = "options"
+	keyMoving   = "moving"
+	keyReleased = "released"
+	keyHistory  = "history"
+
+	schema = "sealift.dev/v1"
+)
+
+// encode writes the record as the data of a ConfigMap.
+func (r Record) encode() (map[string]string, error) {
+	data := map[string]string{
+		keySchema: schema, keyName: r.Name, keyOwner: r.Owner.String(), keyPolicy: string(r.Policy), keySet: r.Set,
+		keyVersion: r.Version, keyDigest: r.Digest, keyOptions: r.Options, keyMoving: r.Moving,
+	}
+	if r.Released != nil {
+		data[keyReleased] = r.Released.String()
+	}
+	if len(r.History) > 0 {
+		history, err := yaml.Marshal(r.History)
+		if err != nil {
+			return nil, err
+		}
+		data[keyHistory] = string(history)
+	}
+	for key, value := range data {
+		if value == "" {
+			delete(data, key)
+		}
+	}
+	return data, nil
+}
+
+// decode reads the data of a ConfigMap.
+func decode(data map[string]string) (Record, error) {
+	if data[keySchema] != schema {
+		return Record{}, fmt.Errorf("its %s is %q, and this sealift reads %q: use the sealift that wrote it, or a newer one", keySchema, data[keySchema], schema)
+	}
+	r := Record{Name: data[keyName], Moving: data[keyMoving], Ownership: Ownership{
+		Policy: Policy(data[keyPolicy]), Set: data[keySet],
+		Applied: Applied{Version: data[keyVersion], Digest: data[keyDigest], Options: data[keyOptions]},
+	}}
+	if r.Name == "" || r.Set == "" {
+		return Record{}, fmt.Errorf("%s and %s must not be empty", keyName, keySet)
+	}
+	if err := r.Owner.UnmarshalText([]byte(data[keyOwner])); err != nil {
+		return Record{}, fmt.Errorf("%s: %w", keyOwner, err)
+	}
+	if !slices.Contains([]Policy{Once, OnChange, Continuous}, r.Policy) {
+		return Record{}, fmt.Errorf("%s %q is not one of %s, %s and %s", keyPolicy, r.Policy, Once, OnChange, Continuous)
+	}
+	if text := data[keyReleased]; text != "" {
+		r.Released = &Owner{}
+		if err := r.Released.UnmarshalText([]byte(text)); err != nil {
+			return Record{}, fmt.Errorf("%s: %w", keyReleased, err)
+		}
+	}
+	if err := yaml.Unmarshal([]byte(data[keyHistory]), &r.History); err != nil {
+		return Record{}, fmt.Errorf("%s: %w", keyHistory, err)
+	}
+	return r, nil
+}
