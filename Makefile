@@ -15,8 +15,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build bin/sealift and bin/sealift-preflight
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift
+build: ## build the programs: bin/sealift, bin/sealift-preflight, and bin/sealift-testgrid, which is the lab
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift ./cmd/sealift-testgrid
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
 .PHONY: image
@@ -40,12 +40,12 @@ demo-clean: build ## remove all that the demo made
 test: build deps ## all tests, with real registries, hosts and clusters; needs root
 	go vet $(PACKAGES)
 	CGO_ENABLED=0 go vet -trimpath ./cmd/sealift-preflight
-	bin/sealift testgrid lab build
+	bin/sealift-testgrid lab build
 	go test -timeout 60m $(PACKAGES)
 
 .PHONY: grid
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine
-	bin/sealift testgrid lab build
+	bin/sealift-testgrid lab build
 	go test -tags grid -timeout 120m -v ./testgrid/airgap
 	testgrid/demo/cold.sh
 

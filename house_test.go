@@ -24,6 +24,7 @@ var floors = [][]string{
 	{"manifest", "spec", "bundle", "store", "kube", "addon"},
 	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid"},
 	{"builder", "installer", "server"},
+	{"cli"},
 	{"cmd", "deploy"},
 }
 
@@ -31,6 +32,7 @@ var floors = [][]string{
 var fences = []struct{ from, what, why string }{
 	{"cmd/sealift", "github.com/google/go-containerregistry/pkg/v1/daemon", "pulls in a Docker client"},
 	{"cmd/sealift", "github.com/distribution/distribution/v3", "the registry of the lab is a program of its own"},
+	{"cmd/sealift", module + "testgrid", "the lab is a program of its own, sealift-testgrid"},
 	{"manifest", "k8s.io/", "reading a Manifest needs no cluster"},
 	{"bundle", "k8s.io/", "reading an archive needs no cluster"},
 	{"builder", "k8s.io/client-go", "building needs no cluster"},

@@ -15,13 +15,14 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/catalog/lint"
 	"github.com/sealift/sealift/catalog/template"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 
-func (a *app) addonCommand() *cobra.Command {
+func (a commands) addonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "addon",
 		Short:   "Check add-ons and write new versions of them",
@@ -34,7 +35,7 @@ func (a *app) addonCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) addonLintCommand() *cobra.Command {
+func (a commands) addonLintCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "lint [ADDON_DIR|TREE...]",
@@ -61,11 +62,11 @@ Exit codes: 0 without errors, 1 with errors, 2 for a mistake in the command line
 			return a.lintAddOns(paths, format)
 		},
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) lintAddOns(paths []string, format string) error {
+func (a commands) lintAddOns(paths []string, format string) error {
 	dirs, err := lint.Find(paths...)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (a *app) lintAddOns(paths []string, format string) error {
 		}
 		all = append(all, findings...)
 	}
-	return a.printFindings(all, format, counted(len(dirs), "add-on"))
+	return a.printFindings(all, format, app.Counted(len(dirs), "add-on"))
 }
 
 type newVersionOptions struct {
@@ -101,7 +102,7 @@ type newVersion struct {
 	Lock *builder.Locked `json:"lock,omitempty"` // missing when the version was not locked
 }
 
-func (a *app) addonNewVersionCommand() *cobra.Command {
+func (a commands) addonNewVersionCommand() *cobra.Command {
 	var o newVersionOptions
 	cmd := &cobra.Command{
 		Use:   "new-version NAME VERSION",
@@ -127,16 +128,16 @@ something cannot be resolved, no version is left behind.`,
 	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail when the network does not answer")
 	flags.BoolVar(&o.noLock, "no-lock", false, "do not lock the version")
 	o.sources.add(flags)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) newVersion(ctx context.Context, name, version string, o newVersionOptions) error {
+func (a commands) newVersion(ctx context.Context, name, version string, o newVersionOptions) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
-		return usageError("%q is not the name of an add-on", name)
+		return app.UsageError("%q is not the name of an add-on", name)
 	}
 	if o.lock && o.noLock {
-		return usageError("--lock and --no-lock exclude each other; choose one")
+		return app.UsageError("--lock and --no-lock exclude each other; choose one")
 	}
 	dir := filepath.Join(o.addons, name)
 	t, err := template.Open(dir)
@@ -159,14 +160,14 @@ func (a *app) newVersion(ctx context.Context, name, version string, o newVersion
 		return errors.Join(fmt.Errorf("lock %s: %w\nnothing was written", v.Dir, err), os.RemoveAll(v.Dir))
 	}
 	if o.format == "json" {
-		return a.printJSON(newVersion{Version: v, Lock: locked})
+		return a.PrintJSON(newVersion{Version: v, Lock: locked})
 	}
 	a.printNewVersion(v, locked)
 	return nil
 }
 
 // lockNewVersion locks a version, or returns nil when it is not to be locked or the network does not answer.
-func (a *app) lockNewVersion(ctx context.Context, dir string, o newVersionOptions) (*builder.Locked, error) {
+func (a commands) lockNewVersion(ctx context.Context, dir string, o newVersionOptions) (*builder.Locked, error) {
 	if o.noLock {
 		return nil, nil
 	}
@@ -180,7 +181,7 @@ func (a *app) lockNewVersion(ctx context.Context, dir string, o newVersionOption
 			return nil, err
 		}
 		if !builder.Online(ctx, settings.Config.Mirrors, m) {
-			fmt.Fprintf(a.errOut, "the network does not answer; lock the version later with: sealift lock %s\n", dir)
+			fmt.Fprintf(a.Err, "the network does not answer; lock the version later with: sealift lock %s\n", dir)
 			return nil, nil
 		}
 	}
@@ -189,34 +190,34 @@ func (a *app) lockNewVersion(ctx context.Context, dir string, o newVersionOption
 		return nil, err
 	}
 	defer o.sources.cache.close(a, store)
-	watch := newTransferWatch(a.errOut, "fetched")
+	watch := newTransferWatch(a.Err, "fetched")
 	settings.Progress = watch
 	b, err := builder.New(store, settings)
 	if err != nil {
-		return nil, usageError("%v", err)
+		return nil, app.UsageError("%v", err)
 	}
 	locked, err := b.Lock(ctx, dir, builder.LockUpdate)
 	watch.settle()
 	return &locked, err
 }
 
-func (a *app) printNewVersion(v template.Version, locked *builder.Locked) {
-	fmt.Fprintf(a.out, "%s: written\n", v.Dir)
+func (a commands) printNewVersion(v template.Version, locked *builder.Locked) {
+	fmt.Fprintf(a.Out, "%s: written\n", v.Dir)
 	for _, name := range slices.Sorted(maps.Keys(v.Parameters)) {
 		from := ""
 		if slices.Contains(v.Kept, name) {
 			from = ", as in " + v.From
 		}
-		fmt.Fprintf(a.out, "  with %s=%s%s\n", name, v.Parameters[name], from)
+		fmt.Fprintf(a.Out, "  with %s=%s%s\n", name, v.Parameters[name], from)
 	}
 	if v.ComparedTo != "" {
-		fmt.Fprintf(a.out, "compared to %s: %s\n", v.ComparedTo, counted(len(v.Changes), "change"))
+		fmt.Fprintf(a.Out, "compared to %s: %s\n", v.ComparedTo, app.Counted(len(v.Changes), "change"))
 	}
 	for _, change := range v.Changes {
-		fmt.Fprintf(a.out, "  %s\n", change)
+		fmt.Fprintf(a.Out, "  %s\n", change)
 	}
 	if locked != nil {
-		fmt.Fprintf(a.out, "%s: written, %s\n", locked.Path, counted(len(locked.Changes), "change"))
+		fmt.Fprintf(a.Out, "%s: written, %s\n", locked.Path, app.Counted(len(locked.Changes), "change"))
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 func TestNewVersionIsLocked(t *testing.T) {
@@ -37,11 +39,11 @@ func TestNewVersionIsLocked(t *testing.T) {
 		written, locked bool
 		message         string // on stderr
 	}{
-		{"the network answers", "online.yaml", "1.1", nil, exitDone, true, true, ""},
-		{"it answers that it has no such version", "online.yaml", "9.9", nil, exitFailed, false, false, "nothing was written"},
-		{"it does not answer", "offline.yaml", "1.2", nil, exitDone, true, false, "the network does not answer; lock the version later with: sealift lock "},
-		{"it does not answer and must", "offline.yaml", "1.3", []string{"--lock"}, exitFailed, false, false, "nothing was written"},
-		{"nobody asks it", "online.yaml", "9.8", []string{"--no-lock"}, exitDone, true, false, ""},
+		{"the network answers", "online.yaml", "1.1", nil, app.ExitDone, true, true, ""},
+		{"it answers that it has no such version", "online.yaml", "9.9", nil, app.ExitFailed, false, false, "nothing was written"},
+		{"it does not answer", "offline.yaml", "1.2", nil, app.ExitDone, true, false, "the network does not answer; lock the version later with: sealift lock "},
+		{"it does not answer and must", "offline.yaml", "1.3", []string{"--lock"}, app.ExitFailed, false, false, "nothing was written"},
+		{"nobody asks it", "online.yaml", "9.8", []string{"--no-lock"}, app.ExitDone, true, false, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

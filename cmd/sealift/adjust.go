@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
@@ -109,11 +110,11 @@ func (j *adjustment) apply(i *spec.Installer) (*spec.Installer, error) {
 	}
 	merged, unused, err := merged.Override(j.words...)
 	if err != nil {
-		return nil, usageError("%v", err)
+		return nil, app.UsageError("%v", err)
 	}
 	if len(unused.Unknown) > 0 {
 		name, _, _ := strings.Cut(unused.Unknown[0], "=")
-		return nil, usageError("unknown flag %q (%s)", name, meantWord(name))
+		return nil, app.UsageError("unknown flag %q (%s)", name, meantWord(name))
 	}
 	for _, word := range unused.Absent {
 		name, _, _ := strings.Cut(word, "=")
@@ -128,9 +129,9 @@ func installRoot(root, folder string) (string, error) {
 	case folder == "":
 		return root, nil
 	case root != installer.DefaultRoot:
-		return "", usageError("%s and --root both name the install root; leave one out", wordRoot)
+		return "", app.UsageError("%s and --root both name the install root; leave one out", wordRoot)
 	case !filepath.IsAbs(folder):
-		return "", usageError("%s=%s is no absolute path", wordRoot, folder)
+		return "", app.UsageError("%s=%s is no absolute path", wordRoot, folder)
 	}
 	return filepath.Join(folder, "kurl"), nil
 }

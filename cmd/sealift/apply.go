@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -26,7 +27,7 @@ type applyOptions struct {
 	engine     kube.ApplyOptions
 }
 
-func (a *app) applyCommand() *cobra.Command {
+func (a commands) applyCommand() *cobra.Command {
 	var o applyOptions
 	cmd := &cobra.Command{
 		Use:    "apply (-k DIR | -f FILE) --set NAME",
@@ -64,16 +65,16 @@ The set is recorded in a Secret of its name (an ApplySet, KEP-3659).`,
 	flags.BoolVar(&o.engine.Recreate, "recreate", false, "delete and make again objects whose changed fields are immutable, such as Jobs")
 	flags.BoolVar(&o.engine.NoPrune, "no-prune", false, "keep what left the set")
 	flags.BoolVar(&o.engine.PruneProtected, "prune-protected", false, "prune Namespaces, CustomResourceDefinitions and volume claims too")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) runApply(ctx context.Context, o applyOptions) error {
+func (a commands) runApply(ctx context.Context, o applyOptions) error {
 	if (o.directory == "") == (o.file == "") {
-		return usageError("give the objects with either -k DIR or -f FILE")
+		return app.UsageError("give the objects with either -k DIR or -f FILE")
 	}
 	if o.set.Name == "" {
-		return usageError("--set is required: the name of the set that the objects make up")
+		return app.UsageError("--set is required: the name of the set that the objects make up")
 	}
 	objs, err := a.readObjects(o)
 	if err != nil {
@@ -100,7 +101,7 @@ func (a *app) runApply(ctx context.Context, o applyOptions) error {
 		err = engine.Wait(ctx, objs, kube.WaitOptions{Timeout: o.wait, Progress: a.printWaiting()})
 	}
 	if o.format == "text" {
-		fmt.Fprintln(a.out, result.Summary())
+		fmt.Fprintln(a.Out, result.Summary())
 		return err
 	}
 	return errors.Join(a.printResult(result, o.format), err)
@@ -110,7 +111,7 @@ func (a *app) runApply(ctx context.Context, o applyOptions) error {
 const waitingEvery = 15 * time.Second
 
 // printWaiting writes what is waited for: each object at once when its state changes, and from time to time in between.
-func (a *app) printWaiting() func(kube.ObjectState) {
+func (a commands) printWaiting() func(kube.ObjectState) {
 	type shown struct {
 		state kube.State
 		after time.Duration
@@ -122,17 +123,17 @@ func (a *app) printWaiting() func(kube.ObjectState) {
 			return
 		}
 		last[s.Object] = shown{s.State, s.Waited}
-		fmt.Fprintln(a.errOut, s)
+		fmt.Fprintln(a.Err, s)
 	}
 }
 
 // readObjects renders the kustomization or reads the file.
-func (a *app) readObjects(o applyOptions) ([]*unstructured.Unstructured, error) {
+func (a commands) readObjects(o applyOptions) ([]*unstructured.Unstructured, error) {
 	switch o.file {
 	case "":
 		return kube.Build(o.directory)
 	case "-":
-		objs, err := kube.Decode(a.in)
+		objs, err := kube.Decode(a.In)
 		if err != nil {
 			return nil, fmt.Errorf("read objects from standard input: %w", err)
 		}
@@ -151,30 +152,30 @@ func (a *app) readObjects(o applyOptions) ([]*unstructured.Unstructured, error) 
 }
 
 // newEngine connects to the cluster of a kubeconfig, or of the one that kubectl would use.
-func (a *app) newEngine(kubeconfig string) (*kube.Engine, error) {
+func (a commands) newEngine(kubeconfig string) (*kube.Engine, error) {
 	cfg, err := clusterConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return kube.New(cfg, kube.Options{Log: a.log})
+	return kube.New(cfg, kube.Options{Log: a.Log})
 }
 
-func (a *app) printResult(result kube.Result, format string) error {
+func (a commands) printResult(result kube.Result, format string) error {
 	if format == "json" {
-		return a.printJSON(result)
+		return a.PrintJSON(result)
 	}
 	for _, entry := range result.Entries {
 		a.printEntry(entry)
 	}
-	_, err := fmt.Fprintln(a.out, result.Summary())
+	_, err := fmt.Fprintln(a.Out, result.Summary())
 	return err
 }
 
 // printEntry writes one line for an object, and one for each field that would change.
-func (a *app) printEntry(entry kube.Entry) {
-	fmt.Fprintln(a.out, entry)
+func (a commands) printEntry(entry kube.Entry) {
+	fmt.Fprintln(a.Out, entry)
 	for _, change := range entry.Changes {
-		fmt.Fprintf(a.out, "  %s: %s -> %s\n", change.Field, compactJSON(change.Live), compactJSON(change.Wanted))
+		fmt.Fprintf(a.Out, "  %s: %s -> %s\n", change.Field, compactJSON(change.Live), compactJSON(change.Wanted))
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
@@ -41,19 +42,19 @@ func TestApplyCommand(t *testing.T) {
 		out  string
 		err  string
 	}{
-		{"dry run changes nothing", []string{"-k", dir, "--set", "s", "--dry-run"}, "", exitDone, "ConfigMap/default/a created\n1 created\n", ""},
-		{"applies and waits", []string{"-k", dir, "--set", "s", "--wait", "1m"}, "", exitDone, "ConfigMap/default/a created\n1 created\n", "ConfigMap/default/a is ready"},
-		{"applies again", []string{"-k", dir, "--set", "s"}, "", exitDone, "ConfigMap/default/a unchanged\n1 unchanged\n", ""},
-		{"reads standard input and prunes", []string{"-f", "-", "--set", "s"}, other, exitDone,
+		{"dry run changes nothing", []string{"-k", dir, "--set", "s", "--dry-run"}, "", app.ExitDone, "ConfigMap/default/a created\n1 created\n", ""},
+		{"applies and waits", []string{"-k", dir, "--set", "s", "--wait", "1m"}, "", app.ExitDone, "ConfigMap/default/a created\n1 created\n", "ConfigMap/default/a is ready"},
+		{"applies again", []string{"-k", dir, "--set", "s"}, "", app.ExitDone, "ConfigMap/default/a unchanged\n1 unchanged\n", ""},
+		{"reads standard input and prunes", []string{"-f", "-", "--set", "s"}, other, app.ExitDone,
 			"ConfigMap/default/b created\nConfigMap/default/a pruned\n1 created, 1 pruned\n", ""},
-		{"shows fields that would change", []string{"-f", "-", "--set", "s", "--dry-run"}, strings.Replace(other, "'2'", "'3'", 1), exitDone,
+		{"shows fields that would change", []string{"-f", "-", "--set", "s", "--dry-run"}, strings.Replace(other, "'2'", "'3'", 1), app.ExitDone,
 			"ConfigMap/default/b configured\n  .data.k: \"2\" -> \"3\"\n1 configured\n", ""},
-		{"needs objects", []string{"--set", "s"}, "", exitUsage, "", "either -k DIR or -f FILE"},
-		{"takes one source of objects", []string{"--set", "s", "-k", dir, "-f", "-"}, "", exitUsage, "", "either -k DIR or -f FILE"},
-		{"needs a set", []string{"-k", dir}, "", exitUsage, "", "--set is required"},
-		{"does not prune all for an empty pipe", []string{"-f", "-", "--set", "s"}, "---\n", exitFailed, "", "no objects to apply"},
-		{"names the document that is wrong", []string{"-f", "-", "--set", "s"}, "---\nkind: X\n", exitFailed, "", "standard input: document 1"},
-		{"names the object that failed", []string{"-f", "-", "--set", "s"}, strings.Replace(other, "name: b", "name: B!", 1), exitFailed,
+		{"needs objects", []string{"--set", "s"}, "", app.ExitUsage, "", "either -k DIR or -f FILE"},
+		{"takes one source of objects", []string{"--set", "s", "-k", dir, "-f", "-"}, "", app.ExitUsage, "", "either -k DIR or -f FILE"},
+		{"needs a set", []string{"-k", dir}, "", app.ExitUsage, "", "--set is required"},
+		{"does not prune all for an empty pipe", []string{"-f", "-", "--set", "s"}, "---\n", app.ExitFailed, "", "no objects to apply"},
+		{"names the document that is wrong", []string{"-f", "-", "--set", "s"}, "---\nkind: X\n", app.ExitFailed, "", "standard input: document 1"},
+		{"names the object that failed", []string{"-f", "-", "--set", "s"}, strings.Replace(other, "name: b", "name: B!", 1), app.ExitFailed,
 			"ConfigMap/default/B! failed", "apply set sealift/s: ConfigMap/default/B!:"},
 	}
 	for _, step := range steps {
@@ -68,7 +69,7 @@ func TestApplyCommand(t *testing.T) {
 	}
 	t.Run("speaks JSON", func(t *testing.T) {
 		var out, errOut bytes.Buffer
-		if code := run(t.Context(), []string{"apply", "--kubeconfig", kubeconfig, "-f", "-", "--set", "s", "-o", "json"}, strings.NewReader(other), &out, &errOut); code != exitDone {
+		if code := run(t.Context(), []string{"apply", "--kubeconfig", kubeconfig, "-f", "-", "--set", "s", "-o", "json"}, strings.NewReader(other), &out, &errOut); code != app.ExitDone {
 			t.Fatalf("exit code %d: %s", code, &errOut)
 		}
 		var result kube.Result

@@ -10,13 +10,14 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/store"
 )
 
 // openArchive opens a package or a bundle and tells its size in bytes, zero for one that is unpacked. Location is a path, or
 // the URL of a file in a store: of that only what is asked for is read. A signature of none of the trusted keys, if there are
 // any, is refused before the index is parsed.
-func (a *app) openArchive(ctx context.Context, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
+func (a commands) openArchive(ctx context.Context, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
 	if !strings.Contains(location, "://") {
 		info, err := os.Stat(location)
 		if err != nil {
@@ -32,7 +33,7 @@ func (a *app) openArchive(ctx context.Context, location string, trusted ...signa
 	if err != nil {
 		return nil, 0, err
 	}
-	s, err := store.Opener{Log: a.log}.Open(parent)
+	s, err := store.Opener{Log: a.Log}.Open(parent)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -51,11 +52,11 @@ func (a *app) openArchive(ctx context.Context, location string, trusted ...signa
 func splitURL(location string) (parent, key string, err error) {
 	u, err := url.Parse(location)
 	if err != nil {
-		return "", "", usageError("%q is not a URL: %v", location, err)
+		return "", "", app.UsageError("%q is not a URL: %v", location, err)
 	}
 	dir, key := path.Split(u.Path)
 	if key == "" {
-		return "", "", usageError("%s names no file; give the URL of an archive, such as https://host/packages/flannel-0.26.7.tar.gz", u.Redacted())
+		return "", "", app.UsageError("%s names no file; give the URL of an archive, such as https://host/packages/flannel-0.26.7.tar.gz", u.Redacted())
 	}
 	u.Path, u.RawPath = dir, ""
 	return u.String(), key, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
@@ -54,7 +55,7 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 			t.Fatal(err)
 		}
 		code, _, said := command(t, "verify", web.URL+"/large-1.0.tar.gz")
-		if code != exitFailed || !strings.Contains(said, "addons/large/1.0/") {
+		if code != app.ExitFailed || !strings.Contains(said, "addons/large/1.0/") {
 			t.Errorf("exit %d: %s", code, said)
 		}
 	})
@@ -67,11 +68,11 @@ func TestWhatIsNoArchiveInAStore(t *testing.T) {
 		code int
 		want string
 	}{
-		web.URL + "/":               {exitUsage, "names no file"},
-		web.URL + "/absent.tar.gz":  {exitFailed, "does not exist"},
-		"ftp://host/a.tar.gz":       {exitFailed, `scheme "ftp" is not known`},
-		"http://[::1/a.tar.gz":      {exitUsage, "is not a URL"},
-		"https://user:p@host/a/b/#": {exitUsage, "user:xxxxx@host"},
+		web.URL + "/":               {app.ExitUsage, "names no file"},
+		web.URL + "/absent.tar.gz":  {app.ExitFailed, "does not exist"},
+		"ftp://host/a.tar.gz":       {app.ExitFailed, `scheme "ftp" is not known`},
+		"http://[::1/a.tar.gz":      {app.ExitUsage, "is not a URL"},
+		"https://user:p@host/a/b/#": {app.ExitUsage, "user:xxxxx@host"},
 	} {
 		if code, _, said := command(t, "inspect", location); code != row.code || !strings.Contains(said, row.want) {
 			t.Errorf("%s: exit %d, %s, want %q", location, code, said, row.want)

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/catalog/references"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
 )
 
@@ -30,7 +31,7 @@ type buildOptions struct {
 	format      string
 }
 
-func (a *app) buildCommand() *cobra.Command {
+func (a commands) buildCommand() *cobra.Command {
 	var o buildOptions
 	cmd := &cobra.Command{
 		Use:   "build ADDON_DIR...",
@@ -64,22 +65,22 @@ Hat's, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
 	flags.BoolVar(&o.references, "check-images", false, "refuse add-ons whose YAML needs an image that their Manifest lacks")
 	o.imageFormat = string(builder.OCILayout)
-	flags.Var(&choice{value: &o.imageFormat, allowed: []string{string(builder.OCILayout), string(builder.DockerArchive)}}, "image-format",
+	flags.Var(app.NewChoice(&o.imageFormat, []string{string(builder.OCILayout), string(builder.DockerArchive)}), "image-format",
 		"how images lie in the package: oci, or docker-archive for kURL's readers")
-	flags.Var(&choice{value: &o.engine, allowed: dockerfile.Engines()}, "engine",
+	flags.Var(app.NewChoice(&o.engine, dockerfile.Engines()), "engine",
 		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
 	flags.StringVar(&o.since, "changed-since", "", "build only what differs from its package in this store")
 	flags.BoolVar(&o.list, "list-changed", false, "with --changed-since: list the add-ons, and build nothing")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
+func (a commands) build(ctx context.Context, dirs []string, o buildOptions) error {
 	switch {
 	case o.list && o.since == "":
-		return usageError("--list-changed needs --changed-since")
+		return app.UsageError("--list-changed needs --changed-since")
 	case o.since != "" && o.perPlatform:
-		return usageError("--changed-since compares one package of each add-on; run it for each --platform instead of with --per-platform")
+		return app.UsageError("--changed-since compares one package of each add-on; run it for each --platform instead of with --per-platform")
 	}
 	if o.references {
 		if err := a.checkImages(dirs); err != nil {
@@ -90,7 +91,7 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 	if err != nil {
 		return err
 	}
-	if settings.Key, err = a.signingKey(o.key); err != nil {
+	if settings.Key, err = a.SigningKey(o.key); err != nil {
 		return err
 	}
 	store, err := o.sources.cache.open()
@@ -98,11 +99,11 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 		return err
 	}
 	defer o.sources.cache.close(a, store)
-	watch := newTransferWatch(a.errOut, "fetched")
+	watch := newTransferWatch(a.Err, "fetched")
 	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked, builder.ImageFormat(o.imageFormat), o.engine
 	lines, err := o.lines(store, settings)
 	if err != nil {
-		return usageError("%v", err)
+		return app.UsageError("%v", err)
 	}
 	if o.since != "" {
 		changed, err := a.changed(ctx, lines[0].builder, o.since, dirs)
@@ -122,15 +123,15 @@ func (a *app) build(ctx context.Context, dirs []string, o buildOptions) error {
 }
 
 // buildAll builds every add-on in every line and tells of the packages.
-func (a *app) buildAll(ctx context.Context, dirs []string, lines []line, watch transferWatch, format string) error {
+func (a commands) buildAll(ctx context.Context, dirs []string, lines []line, watch transferWatch, format string) error {
 	results := []builder.Result{}
 	for _, dir := range dirs {
-		fmt.Fprintf(a.errOut, "building %s\n", dir)
+		fmt.Fprintf(a.Err, "building %s\n", dir)
 		for _, line := range lines {
 			r, err := line.builder.Build(ctx, dir, line.out)
 			watch.settle()
 			for _, w := range r.Warnings {
-				fmt.Fprintln(a.errOut, w.Error())
+				fmt.Fprintln(a.Err, w.Error())
 			}
 			if err != nil {
 				return err
@@ -142,7 +143,7 @@ func (a *app) buildAll(ctx context.Context, dirs []string, lines []line, watch t
 		}
 	}
 	if format == "json" {
-		return a.printJSON(results)
+		return a.PrintJSON(results)
 	}
 	return nil
 }
@@ -171,17 +172,17 @@ func (o buildOptions) lines(store *cache.Cache, settings builder.Options) ([]lin
 	return lines, nil
 }
 
-func (a *app) printBuilt(r builder.Result) {
+func (a commands) printBuilt(r builder.Result) {
 	verb := "built"
 	if r.UpToDate {
 		verb = "up to date"
 	}
-	fmt.Fprintf(a.out, "%s %s: %s, sha256 %s, %s transferred, %s\n", verb, r.Path, formatBytes(r.Size), r.SHA256,
-		formatBytes(r.Fetched), time.Duration(r.Seconds*float64(time.Second)).Round(10*time.Millisecond))
+	fmt.Fprintf(a.Out, "%s %s: %s, sha256 %s, %s transferred, %s\n", verb, r.Path, app.FormatBytes(r.Size), r.SHA256,
+		app.FormatBytes(r.Fetched), time.Duration(r.Seconds*float64(time.Second)).Round(10*time.Millisecond))
 }
 
 // checkImages holds the YAML of every add-on against its Manifest before any is built.
-func (a *app) checkImages(dirs []string) error {
+func (a commands) checkImages(dirs []string) error {
 	var list diag.List
 	for _, dir := range dirs {
 		findings, err := references.Check(dir)
@@ -190,7 +191,7 @@ func (a *app) checkImages(dirs []string) error {
 		}
 		for _, f := range findings {
 			if f.Severity == diag.Warning {
-				fmt.Fprintln(a.errOut, f.Error())
+				fmt.Fprintln(a.Err, f.Error())
 			} else {
 				list.Add(f)
 			}

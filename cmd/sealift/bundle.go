@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
@@ -30,7 +31,7 @@ type bundleOptions struct {
 	cache    cacheFlags
 }
 
-func (a *app) bundleCommand() *cobra.Command {
+func (a commands) bundleCommand() *cobra.Command {
 	var o bundleOptions
 	cmd := &cobra.Command{
 		Use:   "bundle -f INSTALLER --store URL --out FILE",
@@ -59,21 +60,21 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVar(&o.out, "out", "", "the archive to write")
 	o.programs.add(cmd)
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
-	addSignersFlag(cmd, &o.signers)
+	app.AddSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
 	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
 	o.cache.add(flags)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "store", "out", "key", "since"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
 }
 
-func (a *app) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) (err error) {
+func (a commands) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) (err error) {
 	for _, flag := range [][2]string{{"-f", o.file}, {"--store", o.store}, {"--out", o.out}} {
 		if flag[1] == "" {
-			return usageError("%s is missing; see 'sealift bundle --help'", flag[0])
+			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
 		}
 	}
 	installer, err := spec.Load(o.file)
@@ -87,7 +88,7 @@ func (a *app) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) 
 	if err != nil {
 		return err
 	}
-	key, err := a.signingKey(o.key)
+	key, err := a.SigningKey(o.key)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (a *app) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) 
 		return err
 	}
 	from := packagesOf(packages, cache)
-	if from.Signers, err = publicKeys(o.signers); err != nil {
+	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
 		return err
 	}
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
@@ -159,7 +160,7 @@ func verifyBundle(ctx context.Context, f *os.File) error {
 	return group.Wait()
 }
 
-func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
+func (a commands) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return err
 	}
@@ -181,8 +182,8 @@ func (a *app) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOption
 	defer archive.Close()
 	summary := summarize(archive, o.out, size)
 	if o.format == "json" {
-		return a.printJSON(summary)
+		return a.PrintJSON(summary)
 	}
-	fmt.Fprintf(a.out, "bundled %s: %s, %s, index %s\n", o.out, formatBytes(summary.Size), counted(len(summary.Packages), "package"), summary.Digest)
+	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, app.FormatBytes(summary.Size), app.Counted(len(summary.Packages), "package"), summary.Digest)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/store"
 )
@@ -33,11 +34,11 @@ func (s *bundleSource) add(cmd *cobra.Command) {
 func (s *bundleSource) check(command string) error {
 	switch {
 	case s.bundle == "" && s.from == "":
-		return usageError("--bundle is missing, or --from; see 'sealift %s --help'", command)
+		return app.UsageError("--bundle is missing, or --from; see 'sealift %s --help'", command)
 	case s.bundle != "" && s.from != "":
-		return usageError("--bundle and --from exclude each other")
+		return app.UsageError("--bundle and --from exclude each other")
 	case s.from != "" && s.base != "":
-		return usageError("--base goes with --bundle: from a server all that is missing is fetched")
+		return app.UsageError("--base goes with --bundle: from a server all that is missing is fetched")
 	}
 	return nil
 }
@@ -51,7 +52,7 @@ func (s *bundleSource) name() string {
 }
 
 // open opens the bundle. One on a server is read for as long as ctx lasts.
-func (s *bundleSource) open(ctx context.Context, a *app, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
+func (s *bundleSource) open(ctx context.Context, a commands, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
 	if s.from != "" {
 		return a.openOnline(ctx, s.from, trusted...)
 	}
@@ -84,6 +85,6 @@ func (s *bundleSource) open(ctx context.Context, a *app, trusted ...signature.Pu
 const serverPatience = 5 * time.Minute
 
 // openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
-func (a *app) openOnline(ctx context.Context, from string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
-	return online.Open(ctx, from, store.Opener{Log: a.log, Reads: store.Retry{Within: serverPatience}}, trusted...)
+func (a commands) openOnline(ctx context.Context, from string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
+	return online.Open(ctx, from, store.Opener{Log: a.Log, Reads: store.Retry{Within: serverPatience}}, trusted...)
 }

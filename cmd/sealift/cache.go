@@ -11,9 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/cli/app"
 )
 
-func (a *app) cacheCommand() *cobra.Command {
+func (a commands) cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
 		Short: "Look after what builds have fetched",
@@ -28,7 +29,7 @@ never removed.`,
 	return cmd
 }
 
-func (a *app) cacheListCommand() *cobra.Command {
+func (a commands) cacheListCommand() *cobra.Command {
 	var flags cacheFlags
 	var format string
 	cmd := &cobra.Command{
@@ -52,11 +53,11 @@ fetched, compressed forms, and facts about tags and URLs.`,
 		},
 	}
 	flags.add(cmd.Flags())
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) cachePruneCommand() *cobra.Command {
+func (a commands) cachePruneCommand() *cobra.Command {
 	var flags cacheFlags
 	var format string
 	var unused time.Duration
@@ -71,7 +72,7 @@ func (a *app) cachePruneCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if size < 0 && unused <= 0 {
-				return usageError("say what to remove with --max-size or --unused; see '%s --help'", cmd.CommandPath())
+				return app.UsageError("say what to remove with --max-size or --unused; see '%s --help'", cmd.CommandPath())
 			}
 			o := cache.PruneOptions{MaxSize: int64(size), DryRun: dryRun}
 			if unused > 0 {
@@ -96,27 +97,27 @@ func (a *app) cachePruneCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&unused, "unused", 0, "remove what was not used for so long, such as 720h")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be removed, and leave it")
 	flags.add(cmd.Flags())
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) printItems(items []cache.Item, format, what string) error {
+func (a commands) printItems(items []cache.Item, format, what string) error {
 	if format == "json" {
 		if items == nil {
 			items = []cache.Item{}
 		}
-		return a.printJSON(items)
+		return a.PrintJSON(items)
 	}
-	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	var total int64
 	for _, i := range items {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", i.Used.Format(time.DateTime), i.Kind, formatBytes(i.Size), i.Name)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", i.Used.Format(time.DateTime), i.Kind, app.FormatBytes(i.Size), i.Name)
 		total += i.Size
 	}
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%d items, %s %s\n", len(items), formatBytes(total), what)
+	fmt.Fprintf(a.Out, "%d items, %s %s\n", len(items), app.FormatBytes(total), what)
 	return nil
 }
 
@@ -127,7 +128,7 @@ type verified struct {
 	Damaged []string `json:"damaged"` // digests, removed
 }
 
-func (a *app) cacheVerifyCommand() *cobra.Command {
+func (a commands) cacheVerifyCommand() *cobra.Command {
 	var flags cacheFlags
 	var format string
 	cmd := &cobra.Command{
@@ -148,9 +149,9 @@ fails; the next build fetches them again.`,
 				return err
 			}
 			if format == "json" {
-				err = a.printJSON(v)
+				err = a.PrintJSON(v)
 			} else {
-				fmt.Fprintf(a.out, "%d blobs, %s, %d damaged\n", v.Blobs, formatBytes(v.Size), len(v.Damaged))
+				fmt.Fprintf(a.Out, "%d blobs, %s, %d damaged\n", v.Blobs, app.FormatBytes(v.Size), len(v.Damaged))
 			}
 			for _, digest := range v.Damaged {
 				err = errors.Join(err, fmt.Errorf("blob %s was damaged and has been removed; builds fetch it again", digest))
@@ -159,7 +160,7 @@ fails; the next build fetches them again.`,
 		},
 	}
 	flags.add(cmd.Flags())
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 

@@ -41,7 +41,7 @@ type programs struct {
 
 // carriedPrograms prepares the programs for the nodes, the named ones or those that run here. Their compressed forms are kept in
 // the cache.
-func (a *app) carriedPrograms(ctx context.Context, cache string, o programFlags) (p programs, err error) {
+func (a commands) carriedPrograms(ctx context.Context, cache string, o programFlags) (p programs, err error) {
 	spool := filepath.Join(cache, "deflated")
 	if o.sealift == "" {
 		if o.sealift, err = os.Executable(); err != nil {
@@ -67,11 +67,11 @@ func (p programs) close() error {
 
 // carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
 // that they get. Without it a bundle is complete but for the checks of its add-ons.
-func (a *app) carriedPreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
+func (a commands) carriedPreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
 	if name == "" {
 		name = filepath.Join(beside, preflight.ProgramName)
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(a.errOut, "warning: there is no %s: the bundle will make sealift's own checks of a host, not those of its add-ons\n", name)
+			fmt.Fprintf(a.Err, "warning: there is no %s: the bundle will make sealift's own checks of a host, not those of its add-ons\n", name)
 			return nil, nil
 		}
 	}

@@ -32,8 +32,8 @@ func publishedPackage(ctx context.Context, s store.Store, name, version string) 
 }
 
 // changed compares add-ons with their packages in a store and returns those that a build would change.
-func (a *app) changed(ctx context.Context, b *builder.Builder, since string, dirs []string) ([]builder.Comparison, error) {
-	s, err := store.Opener{Log: a.log}.Open(since)
+func (a commands) changed(ctx context.Context, b *builder.Builder, since string, dirs []string) ([]builder.Comparison, error) {
+	s, err := store.Opener{Log: a.Log}.Open(since)
 	if err != nil {
 		return nil, err
 	}
@@ -51,22 +51,22 @@ func (a *app) changed(ctx context.Context, b *builder.Builder, since string, dir
 			return nil, err
 		}
 		if len(c.Changes) == 0 {
-			fmt.Fprintf(a.errOut, "unchanged %s %s\n", c.Name, c.Version)
+			fmt.Fprintf(a.Err, "unchanged %s %s\n", c.Name, c.Version)
 			continue
 		}
-		fmt.Fprintf(a.errOut, "changed %s %s: %s\n", c.Name, c.Version, strings.Join(c.Changes, "; "))
+		fmt.Fprintf(a.Err, "changed %s %s: %s\n", c.Name, c.Version, strings.Join(c.Changes, "; "))
 		changed = append(changed, c)
 	}
 	return changed, nil
 }
 
 // printChanged lists the directories of changed add-ons, or for machines all that is known of them.
-func (a *app) printChanged(changed []builder.Comparison, format string) error {
+func (a commands) printChanged(changed []builder.Comparison, format string) error {
 	if format == "json" {
-		return a.printJSON(changed)
+		return a.PrintJSON(changed)
 	}
 	for _, c := range changed {
-		fmt.Fprintln(a.out, c.Dir)
+		fmt.Fprintln(a.Out, c.Dir)
 	}
 	return nil
 }

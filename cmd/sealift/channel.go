@@ -15,9 +15,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 )
 
-func (a *app) channelCommand() *cobra.Command {
+func (a commands) channelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channel",
 		Short: "Keep the add-ons of a cluster at the versions of a channel",
@@ -61,19 +62,19 @@ func (f *channelFlags) read(ctx context.Context, source channel.Source, channels
 	for _, name := range channels {
 		at, err := channel.ParseChannel(name)
 		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			return nil, app.WithCode(app.ExitUsage, err)
 		}
 		places = append(places, place{name, at})
 	}
 	for _, name := range f.files {
 		at, err := channel.ParseFile(name)
 		if err != nil {
-			return nil, &exitError{exitUsage, err}
+			return nil, app.WithCode(app.ExitUsage, err)
 		}
 		places = append(places, place{name, at})
 	}
 	if len(places) == 0 {
-		return nil, &exitError{exitUsage, channel.ErrNoChannel}
+		return nil, app.WithCode(app.ExitUsage, channel.ErrNoChannel)
 	}
 	var entries []channel.Entry
 	var errs []error
@@ -90,15 +91,15 @@ func (f *channelFlags) read(ctx context.Context, source channel.Source, channels
 }
 
 // newCluster connects to the cluster of a kubeconfig.
-func (a *app) newCluster(kubeconfig string) (*channel.Cluster, error) {
+func (a commands) newCluster(kubeconfig string) (*channel.Cluster, error) {
 	cfg, err := clusterConfig(kubeconfig)
 	if err != nil {
 		return nil, err
 	}
-	return channel.Connect(cfg, a.log)
+	return channel.Connect(cfg, a.Log)
 }
 
-func (a *app) channelGetCommand() *cobra.Command {
+func (a commands) channelGetCommand() *cobra.Command {
 	var kubeconfig, format string
 	cmd := &cobra.Command{
 		Use:   "get [addons]",
@@ -111,7 +112,7 @@ well. VERSION and HASH are - where the channel gave none.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.channelGet(cmd.Context(), kubeconfig, format) },
 	}
 	addKubeconfig(cmd.Flags(), &kubeconfig)
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
@@ -127,11 +128,11 @@ func onlyWord(words ...string) cobra.PositionalArgs {
 			}
 		}
 		unknown := fmt.Sprintf("there is nothing called %q to %s; it can be %q", args[0], cmd.Name(), words[0])
-		return &exitError{exitUsage, &unknownCommandError{unknown}}
+		return app.UnknownCommand(unknown)
 	}
 }
 
-func (a *app) channelGet(ctx context.Context, kubeconfig, format string) error {
+func (a commands) channelGet(ctx context.Context, kubeconfig, format string) error {
 	cluster, err := a.newCluster(kubeconfig)
 	if err != nil {
 		return err
@@ -141,17 +142,17 @@ func (a *app) channelGet(ctx context.Context, kubeconfig, format string) error {
 		return err
 	}
 	if format == "json" {
-		return a.printJSON(installed)
+		return a.PrintJSON(installed)
 	}
 	if len(installed) == 0 {
-		_, err := fmt.Fprint(a.out, "\nNo managed addons found\n")
+		_, err := fmt.Fprint(a.Out, "\nNo managed addons found\n")
 		return err
 	}
 	rows := [][]string{{"NAMESPACE", "NAME", "VERSION", "HASH", "CHANNEL"}}
 	for _, r := range installed {
 		rows = append(rows, []string{r.Namespace, r.Name, dash(deref(r.Version)), dash(r.ManifestHash), dash(r.Channel)})
 	}
-	return printTable(a.out, rows)
+	return printTable(a.Out, rows)
 }
 
 // deref reads a version that may not be there.
@@ -190,7 +191,7 @@ type channelApplyOptions struct {
 	listen   string
 }
 
-func (a *app) channelApplyCommand() *cobra.Command {
+func (a commands) channelApplyCommand() *cobra.Command {
 	var o channelApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [channel] CHANNEL... [-f FILE]... --yes",
@@ -226,32 +227,32 @@ With --interval the command stays, and says at http://127.0.0.1:3986/readyz whet
 	return cmd
 }
 
-func (a *app) channelApply(ctx context.Context, channels []string, o channelApplyOptions) error {
+func (a commands) channelApply(ctx context.Context, channels []string, o channelApplyOptions) error {
 	if o.interval < 0 {
-		return usageError("--interval must not be negative")
+		return app.UsageError("--interval must not be negative")
 	}
 	cluster, err := a.newCluster(o.kubeconfig)
 	if len(channels)+len(o.files) == 0 {
-		err = &exitError{exitUsage, channel.ErrNoChannel}
+		err = app.WithCode(app.ExitUsage, channel.ErrNoChannel)
 	}
 	if err != nil {
 		return err
 	}
-	source := channel.Source{Log: a.log, Verify: o.verify}
-	if source.Trusted, err = publicKeys(o.keys); err != nil {
+	source := channel.Source{Log: a.Log, Verify: o.verify}
+	if source.Trusted, err = app.PublicKeys(o.keys); err != nil {
 		return err
 	}
 	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, source, channels, o) }
 	if o.interval == 0 {
 		return pass(ctx)
 	}
-	loop := channel.Loop{Interval: o.interval, Listen: o.listen, Log: a.log, Listening: func(url string) {
-		fmt.Fprintf(a.errOut, "serving %s\n", url)
+	loop := channel.Loop{Interval: o.interval, Listen: o.listen, Log: a.Log, Listening: func(url string) {
+		fmt.Fprintf(a.Err, "serving %s\n", url)
 	}}
 	return loop.Run(ctx, pass)
 }
 
-func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, channels []string, o channelApplyOptions) error {
+func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, channels []string, o channelApplyOptions) error {
 	entries, err := o.read(ctx, source, channels)
 	if err != nil {
 		return err
@@ -263,7 +264,7 @@ func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, source 
 	a.warnSkipped(plan)
 	updates := plan.Updates()
 	if len(updates) == 0 {
-		_, err := fmt.Fprintln(a.out, "No update required")
+		_, err := fmt.Fprintln(a.Out, "No update required")
 		return err
 	}
 	if err := a.printUpdates(updates); err != nil {
@@ -275,32 +276,32 @@ func (a *app) channelPass(ctx context.Context, cluster *channel.Cluster, source 
 			return err
 		}
 		for _, move := range moves {
-			fmt.Fprintln(a.errOut, move)
+			fmt.Fprintln(a.Err, move)
 		}
-		_, err = fmt.Fprint(a.out, "\nMust specify --yes to update\n")
+		_, err = fmt.Fprint(a.Out, "\nMust specify --yes to update\n")
 		return err
 	}
-	note := func(line string) { fmt.Fprintln(a.errOut, line) }
+	note := func(line string) { fmt.Fprintln(a.Err, line) }
 	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Note: note, Done: func(d channel.Decision) {
 		if d.Entry.Version == nil || d.Action == channel.Issue {
-			fmt.Fprintf(a.out, "Updated %q\n", d.Entry.Name)
+			fmt.Fprintf(a.Out, "Updated %q\n", d.Entry.Name)
 			return
 		}
-		fmt.Fprintf(a.out, "Updated %q to %s\n", d.Entry.Name, *d.Entry.Version)
+		fmt.Fprintf(a.Out, "Updated %q to %s\n", d.Entry.Name, *d.Entry.Version)
 	}})
 }
 
 // warnSkipped tells of entries that their author should look at.
-func (a *app) warnSkipped(plan channel.Plan) {
+func (a commands) warnSkipped(plan channel.Plan) {
 	for _, s := range plan.Skipped {
 		if s.Warning {
-			a.log.Warn("an entry is skipped", "addon", s.Entry.Name, "channel", s.Entry.Channel, "reason", s.Reason)
+			a.Log.Warn("an entry is skipped", "addon", s.Entry.Name, "channel", s.Entry.Channel, "reason", s.Reason)
 		}
 	}
 }
 
 // printUpdates writes the table of kOps: - is not installed or not to be changed, ? is a version that nobody told.
-func (a *app) printUpdates(updates []channel.Decision) error {
+func (a commands) printUpdates(updates []channel.Decision) error {
 	rows := [][]string{{"NAME", "CURRENT", "UPDATE", "PKI"}}
 	for _, d := range updates {
 		current, update, pki := "-", "-", "no"
@@ -316,7 +317,7 @@ func (a *app) printUpdates(updates []channel.Decision) error {
 		rows = append(rows, []string{d.Entry.Name, current, update, pki})
 	}
 	slices.SortFunc(rows[1:], slices.Compare)
-	return printTable(a.out, rows)
+	return printTable(a.Out, rows)
 }
 
 func question(version *string) string {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/objects"
 )
@@ -63,7 +64,7 @@ func testChannelPrune(c *channelCluster) {
 		}
 	}
 	c.write("v2.yaml", "# cut off\n")
-	if code, _, errOut := c.sealift("apply", "--yes", "-f", entry("1.5.0", "v2", rules)); code != exitFailed || !strings.Contains(errOut, "has no objects") || !slices.Equal(there(), without) {
+	if code, _, errOut := c.sealift("apply", "--yes", "-f", entry("1.5.0", "v2", rules)); code != app.ExitFailed || !strings.Contains(errOut, "has no objects") || !slices.Equal(there(), without) {
 		c.Errorf("an empty manifest: exit code %d: %s\n%v", code, errOut, there())
 	}
 	c.write("v2.yaml", objects("prune-a"))
@@ -77,7 +78,7 @@ func testChannelPrune(c *channelCluster) {
 		c.Error("the service with the port of the old one is not there")
 	}
 	unknown := entry("1.6.0", "v2", ", prune: {kinds: [{group: example.org, kind: Nothing}]}")
-	if code, _, errOut := c.sealift("apply", "--yes", "-f", unknown); code != exitFailed || !strings.Contains(errOut, "Nothing.example.org") {
+	if code, _, errOut := c.sealift("apply", "--yes", "-f", unknown); code != app.ExitFailed || !strings.Contains(errOut, "Nothing.example.org") {
 		c.Errorf("an unknown kind: exit code %d: %s", code, errOut)
 	}
 	c.clear()
@@ -118,7 +119,7 @@ func testChannelFailures(c *channelCluster) {
 		"{name: odd, version: 1.0.0, manifest: good.yaml, needsRollingUpdate: masters}",
 		"{name: fine, version: 1.0.0, manifest: good.yaml}")
 	code, out, errOut := c.sealift("apply", "--yes", "-f", file)
-	if code != exitFailed || !strings.HasSuffix(out, "Updated \"fine\" to 1.0.0\n") || strings.Count(out, "Updated") != 1 {
+	if code != app.ExitFailed || !strings.HasSuffix(out, "Updated \"fine\" to 1.0.0\n") || strings.Count(out, "Updated") != 1 {
 		c.Errorf("exit code %d: %s", code, out)
 	}
 	for _, want := range []string{
@@ -140,10 +141,10 @@ func testChannelFailures(c *channelCluster) {
 	}
 	c.write("checked.yaml", configMap("checked", "1"))
 	file = c.index("verified.yaml", "{name: checked, version: 1.0.0, manifest: checked.yaml, manifestHash: "+channel.ManifestHash([]byte("other"))+"}")
-	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code != exitFailed || !strings.Contains(errOut, "its index declares manifestHash") {
+	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code != app.ExitFailed || !strings.Contains(errOut, "its index declares manifestHash") {
 		c.Errorf("exit code %d: %s", code, errOut)
 	}
-	if code, _, errOut := c.sealift("apply", "--yes", "-f", file); code != exitDone || !strings.Contains(errOut, "do not agree") {
+	if code, _, errOut := c.sealift("apply", "--yes", "-f", file); code != app.ExitDone || !strings.Contains(errOut, "do not agree") {
 		c.Errorf("exit code %d: %s", code, errOut)
 	}
 	file = c.index("verified.yaml", "{name: other, version: 1.0.1, manifest: good.yaml, manifestHash: "+channel.ManifestHash([]byte(configMap("fine", "1")))+"}")
@@ -154,7 +155,7 @@ func testChannelFailures(c *channelCluster) {
 	if out := c.must("plan", "-f", file); !strings.HasSuffix(out, move+"\n") {
 		c.Errorf("a move is not planned: %s", out)
 	}
-	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code != exitDone || !strings.Contains(errOut, `ConfigMap/kube-system/fine moves from add-on "fine", which is not in these channels, to "other"`) || strings.Contains(errOut, "applyset-") {
+	if code, _, errOut := c.sealift("apply", "--yes", "--verify", "-f", file); code != app.ExitDone || !strings.Contains(errOut, `ConfigMap/kube-system/fine moves from add-on "fine", which is not in these channels, to "other"`) || strings.Contains(errOut, "applyset-") {
 		c.Errorf("two add-ons with one object: exit code %d: %s", code, errOut)
 	}
 	c.clear()
@@ -191,7 +192,7 @@ func testChannelBadIndexes(c *channelCluster) {
 		{"a scheme that is not spoken", "gs://bucket/addons.yaml", `scheme "gs" is not supported`},
 	} {
 		code, out, errOut := c.sealift("apply", tt.location, "--yes", "--bootstrap")
-		if code == exitDone || out != "" || !strings.Contains(errOut, tt.err) {
+		if code == app.ExitDone || out != "" || !strings.Contains(errOut, tt.err) {
 			c.Errorf("%s: exit code %d: %s%s", tt.name, code, out, errOut)
 		}
 	}
@@ -231,7 +232,7 @@ func testChannelPKI(c *channelCluster) {
 	c.write("a.yaml", configMap("keyed", "1"))
 	file := c.index("addons.yaml", "{name: keyed, version: 1.0.0, manifest: a.yaml, needsPKI: true}")
 	code, _, errOut := c.sealift("apply", "--yes", "-f", file)
-	if code != exitFailed || !strings.Contains(errOut, "needsPKI wants cert-manager") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "needsPKI wants cert-manager") {
 		c.Errorf("without cert-manager: exit code %d: %s", code, errOut)
 	}
 	c.must("apply", "--yes", "-f", c.write("crd.yaml", definition("issuers", "Issuer", "cert-manager.io", "v1", "Namespaced")))
@@ -341,7 +342,7 @@ func testChannelMerge(c *channelCluster) {
 		c.Errorf("%s, recorded %s", c.value("merged"), c.recorded("kube-system", "merged"))
 	}
 	code, out, errOut := c.sealift("apply", "--yes", base, c.dir+"/nothing.yaml")
-	if code != exitFailed || out != "" || c.value("merged") != "override" {
+	if code != app.ExitFailed || out != "" || c.value("merged") != "override" {
 		c.Errorf("with one channel missing: exit code %d: %s%s", code, out, errOut)
 	}
 	c.clear()

@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/objects"
 )
@@ -51,7 +52,7 @@ func testChannelForms(c *channelCluster) {
 	use(web.URL + "/addons.yaml")
 	use(bucket.URL("prod/addons.yaml"))
 	c.Setenv("S3_ENDPOINT", bucket.Endpoint)
-	if code, _, errOut := c.sealift("apply", "s3://"+objects.Bucket+"/prod/addons.yaml"); code != exitFailed || !strings.Contains(errOut, "S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY must be set") {
+	if code, _, errOut := c.sealift("apply", "s3://"+objects.Bucket+"/prod/addons.yaml"); code != app.ExitFailed || !strings.Contains(errOut, "S3_ACCESS_KEY_ID and S3_SECRET_ACCESS_KEY must be set") {
 		c.Errorf("exit code %d: %s", code, errOut)
 	}
 	c.Setenv("S3_ACCESS_KEY_ID", os.Getenv("AWS_ACCESS_KEY_ID"))
@@ -67,7 +68,7 @@ func testChannelForms(c *channelCluster) {
 		c.write("channel/"+name+"/kustomization.yaml", text)
 		index := c.index("channel/"+name+".yaml", fmt.Sprintf("{name: form-%s, version: 1.0.0, manifest: %s/}", name, name))
 		for _, location := range []string{index, web.URL + "/" + filepath.Base(index)} {
-			if code, _, errOut := c.sealift("apply", location, "--yes"); code != exitFailed || !strings.Contains(errOut, "error updating") {
+			if code, _, errOut := c.sealift("apply", location, "--yes"); code != app.ExitFailed || !strings.Contains(errOut, "error updating") {
 				c.Errorf("%s: exit code %d: %s", location, code, errOut)
 			}
 		}
@@ -130,7 +131,7 @@ func testChannelPackages(c *channelCluster) {
 	publish := func(archives ...string) {
 		var out, errOut bytes.Buffer
 		args := append([]string{"publish", "--store", folder, "--cache", c.dir + "/cache"}, archives...)
-		if code := run(c.Context(), args, strings.NewReader(""), &out, &errOut); code != exitDone {
+		if code := run(c.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {
 			c.Fatalf("exit code %d: %s", code, &errOut)
 		}
 	}
@@ -143,7 +144,7 @@ func testChannelPackages(c *channelCluster) {
 		c.packageOf("rendered", "1.0.0", map[string]string{"install.sh": "", "Manifest": "", "kustomization.yaml": "resources: [made-on-the-host.yaml]\n"}))
 	code, _, errOut := c.sealift("index", "--store", folder, "--out", folder+"/addons.yaml")
 	for _, want := range []string{"left out hosted 1.0.0: the package has no kustomization.yaml", "left out rendered 1.0.0: "} {
-		if code != exitDone || !strings.Contains(errOut, want) {
+		if code != app.ExitDone || !strings.Contains(errOut, want) {
 			c.Errorf("exit code %d: %s", code, errOut)
 		}
 	}
@@ -167,7 +168,7 @@ func testChannelPackages(c *channelCluster) {
 		c.Fatal(err)
 	}
 	c.clear()
-	if code, _, errOut := c.sealift("apply", folder+"/addons.yaml", "--yes"); code != exitFailed || !strings.Contains(errOut, "index.json") || c.value("packaged") != "ten" {
+	if code, _, errOut := c.sealift("apply", folder+"/addons.yaml", "--yes"); code != app.ExitFailed || !strings.Contains(errOut, "index.json") || c.value("packaged") != "ten" {
 		c.Errorf("another package: exit code %d: %s\nthe cluster has %s", code, errOut, c.value("packaged"))
 	}
 	_, out, _ := c.sealift("index", "--store", folder, "--absolute")
@@ -195,15 +196,15 @@ func testChannelSigned(c *channelCluster) {
 		code     int
 		err      string
 	}{
-		{"built/unsigned-1.0.0.tar.gz", exitFailed, "not signed with a given key"},
-		{"plain.yaml", exitFailed, "only packages bear signatures"},
-		{"built/signed-1.0.0.tar.gz", exitDone, ""},
+		{"built/unsigned-1.0.0.tar.gz", app.ExitFailed, "not signed with a given key"},
+		{"plain.yaml", app.ExitFailed, "only packages bear signatures"},
+		{"built/signed-1.0.0.tar.gz", app.ExitDone, ""},
 	} {
 		index := c.index("addons.yaml", "{name: signed, version: 1.0.0, manifest: "+tt.manifest+"}")
 		if code, _, errOut := c.sealift("apply", "-f", index, "--yes", "--key", trusted); code != tt.code || !strings.Contains(errOut, tt.err) {
 			c.Errorf("%s: exit code %d: %s", tt.manifest, code, errOut)
 		}
-		if applied := c.value("signed") != ""; applied != (tt.code == exitDone) {
+		if applied := c.value("signed") != ""; applied != (tt.code == app.ExitDone) {
 			c.Errorf("%s: applied %v", tt.manifest, applied)
 		}
 	}
@@ -230,7 +231,7 @@ func testChannelBuild(c *channelCluster) {
 		c.Error("the new version did not prune what it no longer contains")
 	}
 	code, _, errOut := c.sealift("build", "-f", c.index("source.yaml", "{name: built, version: 1.0.0, selector: {app: other}, manifest: v2.yaml}"), "--out", c.dir+"/out")
-	if code != exitFailed || !strings.Contains(errOut, `label "app" already set to "built-a" while it should be "other"`) {
+	if code != app.ExitFailed || !strings.Contains(errOut, `label "app" already set to "built-a" while it should be "other"`) {
 		c.Errorf("exit code %d: %s", code, errOut)
 	}
 	c.clear()

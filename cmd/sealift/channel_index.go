@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/store"
 )
@@ -21,7 +22,7 @@ type channelIndexOptions struct {
 	absolute bool
 }
 
-func (a *app) channelIndexCommand() *cobra.Command {
+func (a commands) channelIndexCommand() *cobra.Command {
 	var o channelIndexOptions
 	cmd := &cobra.Command{
 		Use:   "index --store URL",
@@ -45,11 +46,11 @@ named on standard error.`,
 	return cmd
 }
 
-func (a *app) channelIndex(ctx context.Context, o channelIndexOptions) error {
+func (a commands) channelIndex(ctx context.Context, o channelIndexOptions) error {
 	if o.store == "" {
-		return usageError("--store is missing; see 'sealift channel index --help'")
+		return app.UsageError("--store is missing; see 'sealift channel index --help'")
 	}
-	packages, err := store.Opener{Log: a.log}.Open(o.store)
+	packages, err := store.Opener{Log: a.Log}.Open(o.store)
 	if err != nil {
 		return err
 	}
@@ -64,14 +65,14 @@ func (a *app) channelIndex(ctx context.Context, o channelIndexOptions) error {
 		return fmt.Errorf("index the store: %w", err)
 	}
 	for _, p := range left {
-		fmt.Fprintf(a.errOut, "left out %s %s: %s\n", p.Name, p.Version, p.Reason)
+		fmt.Fprintf(a.Err, "left out %s %s: %s\n", p.Name, p.Version, p.Reason)
 	}
 	data, err := index.Marshal()
 	if err != nil {
 		return err
 	}
 	if o.out == "-" {
-		_, err = a.out.Write(data)
+		_, err = a.Out.Write(data)
 		return err
 	}
 	return atomicfile.Write(o.out, data)
@@ -82,7 +83,7 @@ type channelBuildOptions struct {
 	out  string
 }
 
-func (a *app) channelBuildCommand() *cobra.Command {
+func (a commands) channelBuildCommand() *cobra.Command {
 	var o channelBuildOptions
 	cmd := &cobra.Command{
 		Use:   "build -f FILE --out DIR",
@@ -100,15 +101,15 @@ With that a new version deletes what it no longer contains.`,
 	return cmd
 }
 
-func (a *app) channelBuild(ctx context.Context, o channelBuildOptions) error {
+func (a commands) channelBuild(ctx context.Context, o channelBuildOptions) error {
 	if o.file == "" || o.out == "" {
-		return usageError("-f and --out are required; see 'sealift channel build --help'")
+		return app.UsageError("-f and --out are required; see 'sealift channel build --help'")
 	}
 	at, err := channel.ParseFile(o.file)
 	if err != nil {
 		return err
 	}
-	source := channel.Source{Log: a.log}
+	source := channel.Source{Log: a.Log}
 	index, err := source.Index(ctx, at, o.file)
 	if err != nil {
 		return err
@@ -134,6 +135,6 @@ func (a *app) channelBuild(ctx context.Context, o channelBuildOptions) error {
 	if err := atomicfile.Write(filepath.Join(o.out, "addons.yaml"), data); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(a.out, "%s: %d entries\n", filepath.Join(o.out, "addons.yaml"), len(built.Index.Entries))
+	_, err = fmt.Fprintf(a.Out, "%s: %d entries\n", filepath.Join(o.out, "addons.yaml"), len(built.Index.Entries))
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 )
 
 type channelPlanOptions struct {
@@ -18,7 +19,7 @@ type channelPlanOptions struct {
 	format            string
 }
 
-func (a *app) channelPlanCommand() *cobra.Command {
+func (a commands) channelPlanCommand() *cobra.Command {
 	var o channelPlanOptions
 	cmd := &cobra.Command{
 		Use:   "plan CHANNEL... [-f FILE]...",
@@ -38,15 +39,15 @@ were saved by 'sealift channel get -o json'.`,
 	flags.StringVar(&o.kubernetesVersion, "kubernetes-version", "", "plan for a cluster of this version without asking one, such as v1.36.3")
 	flags.StringVar(&o.records, "records", "", "with --kubernetes-version, what the cluster has: a file of 'sealift channel get -o json'")
 	addKubeconfig(flags, &o.kubeconfig)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) channelPlan(ctx context.Context, channels []string, o channelPlanOptions) error {
+func (a commands) channelPlan(ctx context.Context, channels []string, o channelPlanOptions) error {
 	if o.records != "" && o.kubernetesVersion == "" {
-		return usageError("--records goes with --kubernetes-version; a cluster has records of its own")
+		return app.UsageError("--records goes with --kubernetes-version; a cluster has records of its own")
 	}
-	source := channel.Source{Log: a.log}
+	source := channel.Source{Log: a.Log}
 	entries, err := o.read(ctx, source, channels)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (a *app) channelPlan(ctx context.Context, channels []string, o channelPlanO
 		return err
 	}
 	if o.format == "json" {
-		return a.printJSON(plan)
+		return a.PrintJSON(plan)
 	}
 	a.warnSkipped(plan)
 	rows := [][]string{{"NAME", "NAMESPACE", "VERSION", "ACTION", "REASON"}}
@@ -78,12 +79,12 @@ func (a *app) channelPlan(ctx context.Context, channels []string, o channelPlanO
 		rows = append(rows, []string{s.Entry.Name, s.Entry.Namespace, dash(deref(s.Entry.Version)), "skip", s.Reason})
 	}
 	if len(rows) == 1 {
-		_, err := fmt.Fprintln(a.out, "the channels have no add-ons")
+		_, err := fmt.Fprintln(a.Out, "the channels have no add-ons")
 		return err
 	}
-	err = printTable(a.out, rows)
+	err = printTable(a.Out, rows)
 	for _, move := range plan.Moves {
-		fmt.Fprintln(a.out, move)
+		fmt.Fprintln(a.Out, move)
 	}
 	return err
 }

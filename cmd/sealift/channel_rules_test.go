@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 )
 
 func readCases(t testing.TB, path string, into any) {
@@ -49,7 +50,7 @@ func testChannelReplaces(c *channelCluster) {
 			}
 			if strings.HasPrefix(tt.Why, "new version unparseable") || tt.New.Version != nil && (*tt.New.Version == "latest" || *tt.New.Version == "") {
 				bad := c.index("bad.yaml", string(content))
-				if code, _, errOut := c.sealift("plan", "-f", bad); code != exitFailed || !strings.Contains(errOut, fmt.Sprintf("addon %q has unparseable version %q", name, *tt.New.Version)) {
+				if code, _, errOut := c.sealift("plan", "-f", bad); code != app.ExitFailed || !strings.Contains(errOut, fmt.Sprintf("addon %q has unparseable version %q", name, *tt.New.Version)) {
 					c.Errorf("%s: exit code %d: %s", content, code, errOut)
 				}
 				continue
@@ -157,7 +158,7 @@ func testChannelHealth(c *channelCluster) {
 		index := c.index("addons.yaml", fmt.Sprintf("{name: %s, version: 1.0.0, manifest: %s.yaml}", name, name))
 		code, out, errOut := c.sealift("apply", "-f", index, "--yes")
 		recorded := c.recorded("kube-system", name) != ""
-		if healthy := code == exitDone; healthy != tt.Healthy || recorded != tt.Healthy {
+		if healthy := code == app.ExitDone; healthy != tt.Healthy || recorded != tt.Healthy {
 			c.Errorf("%s (%s): exit code %d, recorded %v, want healthy %v\n%s%s", tt.Name, file, code, recorded, tt.Healthy, out, errOut)
 		}
 		if !tt.Healthy && !strings.Contains(errOut, "not all objects were") {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 var deleteNow = metav1.DeleteOptions{}
@@ -207,7 +209,7 @@ func testChannelLoop(c *channelCluster) {
 		c.Error("ready, and nothing was applied")
 	}
 	code, _, busy := c.sealift("apply", "-f", file, "--interval", "1m", "--listen", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/readyz"))
-	if code != exitFailed || !strings.Contains(busy, "address already in use") {
+	if code != app.ExitFailed || !strings.Contains(busy, "address already in use") {
 		c.Errorf("a second loop: exit code %d: %s", code, busy)
 	}
 	if err := os.Rename(file, file+".away"); err != nil {

@@ -29,6 +29,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -129,7 +130,7 @@ func (c *channelCluster) sealift(args ...string) (code int, out, errOut string) 
 func (c *channelCluster) must(args ...string) string {
 	c.Helper()
 	code, out, errOut := c.sealift(args...)
-	if code != exitDone {
+	if code != app.ExitDone {
 		c.Fatalf("%v: exit code %d\n%s%s", args, code, out, errOut)
 	}
 	return out
@@ -287,7 +288,7 @@ func testChannelOutput(c *channelCluster) {
 	c.record("kube-system", "out-b", `{"channel":"c","id":"y"}`)
 	c.record("kube-system", "out-a", "no JSON")
 	code, out, errOut := c.sealift("apply", "-f", file)
-	if code != exitDone || !strings.HasPrefix(out, "NAME\tCURRENT\tUPDATE\tPKI\nout-a\t-\t1.0.0\tno\nout-b\t?\t?\tno\n") || !strings.Contains(errOut, "the record of an add-on cannot be read") {
+	if code != app.ExitDone || !strings.HasPrefix(out, "NAME\tCURRENT\tUPDATE\tPKI\nout-a\t-\t1.0.0\tno\nout-b\t?\t?\tno\n") || !strings.Contains(errOut, "the record of an add-on cannot be read") {
 		c.Errorf("%d\n%s\n%s", code, out, errOut)
 	}
 	for _, tt := range []struct {
@@ -301,7 +302,7 @@ func testChannelOutput(c *channelCluster) {
 		{[]string{"get", "nodes"}, `nothing called "nodes"`},
 		{[]string{"plan", "-f", file, "--records", file}, "--records goes with --kubernetes-version"},
 	} {
-		if code, _, errOut := c.sealift(tt.args...); code != exitUsage || !strings.Contains(errOut, tt.err) {
+		if code, _, errOut := c.sealift(tt.args...); code != app.ExitUsage || !strings.Contains(errOut, tt.err) {
 			c.Errorf("%v: exit code %d: %s", tt.args, code, errOut)
 		}
 	}

@@ -14,6 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 // channelsName is the name by which this program is the tool of kOps.
@@ -28,22 +30,22 @@ func runChannels(ctx context.Context, args []string, in io.Reader, out, errOut i
 	}
 	lookup, err := channelsConfig(os.Getenv("HOME"))
 	if err == nil {
-		err = execute(ctx, (*app).channelsCommand, args, lookup, in, out, errOut)
+		err = app.Execute(ctx, channelsCommand, args, lookup, in, out, errOut)
 	}
 	switch {
 	case err == nil:
-		return exitDone
-	case isUnknownCommand(err):
+		return app.ExitDone
+	case app.IsUnknownCommand(err):
 		fmt.Fprintf(errOut, "\n%v\n", err)
-		return exitUsage
+		return app.ExitUsage
 	}
 	fmt.Fprintf(errOut, "\n%v\n", err)
-	return exitFailed
+	return app.ExitFailed
 }
 
 // channelsCommand is the tree of kOps's tool: the channel commands at the top, told by its name.
-func (a *app) channelsCommand() *cobra.Command {
-	root := a.channelCommand()
+func channelsCommand(a *app.App) *cobra.Command {
+	root := commands{a}.channelCommand()
 	for _, cmd := range append(root.Commands(), root) {
 		cmd.Long = strings.ReplaceAll(cmd.Long, "sealift channel", channelsName)
 		cmd.Example = strings.ReplaceAll(cmd.Example, "sealift channel", channelsName)
@@ -127,7 +129,7 @@ func channelsConfig(home string) (func(string) (string, bool), error) {
 			}
 			text = strings.Join(words, ",")
 		}
-		settings[environmentName(flag)] = text
+		settings[app.EnvironmentName(flag)] = text
 	}
 	return func(name string) (string, bool) {
 		if value, ok := os.LookupEnv(name); ok {

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 // groupsBelow lists the paths of all commands that only hold others, without the name of the root.
@@ -27,11 +29,11 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 		tree *cobra.Command
 		run  func(args ...string) (int, string)
 	}{
-		"sealift": {(&app{}).rootCommand(), func(args ...string) (int, string) {
+		"sealift": {rootCommand(&app.App{}), func(args ...string) (int, string) {
 			var errOut bytes.Buffer
 			return run(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
-		"channels": {(&app{}).channelsCommand(), func(args ...string) (int, string) {
+		"channels": {channelsCommand(&app.App{}), func(args ...string) (int, string) {
 			var errOut bytes.Buffer
 			return runChannels(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
@@ -42,10 +44,10 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 		}
 		for _, group := range groups {
 			path := strings.Join(append([]string{name}, group...), " ")
-			if code, errOut := row.run(append(slices.Clone(group), "nonsense")...); code != exitUsage || !strings.Contains(errOut, `unknown command "nonsense" for`) {
+			if code, errOut := row.run(append(slices.Clone(group), "nonsense")...); code != app.ExitUsage || !strings.Contains(errOut, `unknown command "nonsense" for`) {
 				t.Errorf("%s nonsense: exit code %d: %s", path, code, errOut)
 			}
-			if code, errOut := row.run(group...); code != exitDone || errOut != "" {
+			if code, errOut := row.run(group...); code != app.ExitDone || errOut != "" {
 				t.Errorf("%s: exit code %d: %s", path, code, errOut)
 			}
 		}
@@ -76,7 +78,7 @@ func TestFlagsOfKopsAreKnown(t *testing.T) {
 func TestHelpOfTheAliasSaysItsName(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"apply", "--help"}, {"get", "--help"}, {"plan", "--help"}, {"help", "build"}} {
 		var out, errOut bytes.Buffer
-		if code := runChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != exitDone {
+		if code := runChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {
 			t.Errorf("%v: exit code %d: %s", args, code, &errOut)
 		}
 		if strings.Contains(out.String(), "sealift channel") || !strings.Contains(out.String(), "  channels ") {

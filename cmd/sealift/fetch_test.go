@@ -24,6 +24,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/server/airgap"
@@ -42,7 +43,7 @@ func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
 
 	for _, look := range [][]string{{"install", "--plan"}, {"preflight"}} {
 		code, out, errOut := command(t, append(look, "--from", url, "--root", t.TempDir())...)
-		if code != exitDone && code != exitRefused { // whatever this machine lacks
+		if code != app.ExitDone && code != app.ExitRefused { // whatever this machine lacks
 			t.Fatalf("%v: exit %d\n%s%s", look, code, out, errOut)
 		}
 		if sent := line.sent.Swap(0); sent == 0 || sent > 1<<20 {
@@ -51,7 +52,7 @@ func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
 	}
 	line.requests.Store(0)
 	source := bundleSource{from: url}
-	archive, err := source.open(t.Context(), &app{})
+	archive, err := source.open(t.Context(), commands{&app.App{}})
 	if err != nil {
 		t.Fatal(err)
 	}

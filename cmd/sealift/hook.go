@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/kurlbin"
 )
 
 // hookCommand is what the programs in $DIR/bin of an install root call.
-func (a *app) hookCommand() *cobra.Command {
+func (a commands) hookCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "hook PROGRAM [ARG…]",
 		Short:  "Do what a program of kURL does for hooks",
@@ -22,9 +23,9 @@ There are ` + strings.Join(kurlbin.Names(), ", ") + `.`,
 		Args:               cobra.MinimumNArgs(1),
 		DisableFlagParsing: true, // they are the program's
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := kurlbin.Run(cmd.Context(), args[0], args[1:], kurlbin.Streams{In: a.in, Out: a.out, Err: a.errOut})
+			err := kurlbin.Run(cmd.Context(), args[0], args[1:], kurlbin.Streams{In: a.In, Out: a.Out, Err: a.Err})
 			if errors.Is(err, kurlbin.ErrUsage) {
-				return usageError("%v", err)
+				return app.UsageError("%v", err)
 			}
 			return err
 		},

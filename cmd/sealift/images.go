@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/runtime"
 )
 
-func (a *app) imagesCommand() *cobra.Command {
+func (a commands) imagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "images",
 		Short: "Bring images into this node's containerd",
@@ -18,7 +19,7 @@ func (a *app) imagesCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) imagesLoadCommand() *cobra.Command {
+func (a commands) imagesLoadCommand() *cobra.Command {
 	var o installer.ImageOptions
 	var keys []string
 	var format string
@@ -34,23 +35,23 @@ An install does this itself. The command is for a node that lost images, and for
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Archive = args[0]
-			if o.Trusted, err = publicKeys(keys); err != nil {
+			if o.Trusted, err = app.PublicKeys(keys); err != nil {
 				return err
 			}
-			o.Progress = func(ref string) { fmt.Fprintf(a.errOut, "loading %s\n", ref) }
+			o.Progress = func(ref string) { fmt.Fprintf(a.Err, "loading %s\n", ref) }
 			result, err := installer.LoadImages(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
 			if format == "json" {
-				return a.printJSON(result)
+				return a.PrintJSON(result)
 			}
-			fmt.Fprintf(a.out, "%d images loaded, %d were there\n", result.Loaded, result.Present)
+			fmt.Fprintf(a.Out, "%d images loaded, %d were there\n", result.Loaded, result.Present)
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&o.Socket, "containerd", runtime.Socket, "socket of containerd")
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/builder/kurl"
+	"github.com/sealift/sealift/cli/app"
 )
 
 type importOptions struct {
@@ -19,7 +20,7 @@ type importOptions struct {
 	files  int64
 }
 
-func (a *app) importCommand() *cobra.Command {
+func (a commands) importCommand() *cobra.Command {
 	o := importOptions{size: kurl.DefaultMaxSize}
 	cmd := &cobra.Command{
 		Use:   "import ARCHIVE… --out DIR",
@@ -43,20 +44,20 @@ is left of it.`,
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages")
 	flags.Var(&o.size, "max-size", "what each archive may unpack to, such as 200GiB; none for no bound")
 	flags.Int64Var(&o.files, "max-files", kurl.DefaultMaxFiles, "how many files each archive may have")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagDirname("out")
 	_ = cmd.MarkFlagFilename("key")
 	return cmd
 }
 
-func (a *app) importArchives(ctx context.Context, archives []string, o importOptions) error {
+func (a commands) importArchives(ctx context.Context, archives []string, o importOptions) error {
 	if o.out == "" {
-		return usageError("--out is missing; see 'sealift import --help'")
+		return app.UsageError("--out is missing; see 'sealift import --help'")
 	}
 	if o.files < 1 || o.size == 0 {
-		return usageError("--max-files and --max-size must be more than 0; see 'sealift import --help'")
+		return app.UsageError("--max-files and --max-size must be more than 0; see 'sealift import --help'")
 	}
-	key, err := a.signingKey(o.key)
+	key, err := a.SigningKey(o.key)
 	if err != nil {
 		return err
 	}
@@ -71,14 +72,14 @@ func (a *app) importArchives(ctx context.Context, archives []string, o importOpt
 			continue
 		}
 		for _, made := range result.Packages {
-			fmt.Fprintf(a.out, "made %s: %d images, index %s\n", made.File, made.Images, made.Index)
+			fmt.Fprintf(a.Out, "made %s: %d images, index %s\n", made.File, made.Images, made.Index)
 		}
 		if len(result.LeftOut) > 0 {
-			fmt.Fprintf(a.out, "left out of %s: %s\n", name, strings.Join(result.LeftOut, ", "))
+			fmt.Fprintf(a.Out, "left out of %s: %s\n", name, strings.Join(result.LeftOut, ", "))
 		}
 	}
 	if o.format == "json" {
-		return a.printJSON(results)
+		return a.PrintJSON(results)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 )
 
 // archiveSummary is what inspect tells of an archive.
@@ -28,7 +29,7 @@ func summarize(a *bundle.Archive, path string, size int64) archiveSummary {
 	return archiveSummary{Path: path, Digest: a.Digest, Size: size, Signed: a.Signed(), Index: a.Index}
 }
 
-func (a *app) inspectCommand() *cobra.Command {
+func (a commands) inspectCommand() *cobra.Command {
 	var format string
 	var entries, materials bool
 	cmd := &cobra.Command{
@@ -57,21 +58,21 @@ packages of a bundle.`,
 			}
 			summary := summarize(archive, args[0], size)
 			if format == "json" {
-				return a.printJSON(summary)
+				return a.PrintJSON(summary)
 			}
-			return printSummary(a.out, summary, entries)
+			return printSummary(a.Out, summary, entries)
 		},
 	}
 	cmd.Flags().BoolVar(&entries, "entries", false, "list every file, too")
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
 // maxMaterials bounds the bill of materials of one package, in bytes; each line of one has some hundred.
 const maxMaterials = 64 << 20
 
-func (a *app) printMaterials(archive *bundle.Archive, name string) error {
+func (a commands) printMaterials(archive *bundle.Archive, name string) error {
 	var documents [][]byte
 	for _, p := range archive.Index.Packages {
 		data, err := archive.ReadFile(path.Join(p.Dir(), sbom.FileName), maxMaterials)
@@ -81,14 +82,14 @@ func (a *app) printMaterials(archive *bundle.Archive, name string) error {
 		documents = append(documents, data)
 	}
 	if archive.Index.Kind == bundle.KindPackage {
-		_, err := a.out.Write(documents[0])
+		_, err := a.Out.Write(documents[0])
 		return err
 	}
 	merged, err := sbom.Merge(archive.Digest, documents...)
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(merged)
+	_, err = a.Out.Write(merged)
 	return err
 }
 
@@ -97,18 +98,18 @@ func printSummary(out io.Writer, s archiveSummary, entries bool) error {
 	if s.Signed {
 		signed = "signed ('sealift verify' tells by whom)"
 	}
-	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, formatBytes(s.Size), len(s.Entries), s.Digest, signed)
+	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, app.FormatBytes(s.Size), len(s.Entries), s.Digest, signed)
 	for _, p := range s.Packages {
 		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
 		t := tabwriter.NewWriter(out, 2, 0, 2, ' ', 0)
 		for _, i := range p.Images {
-			fmt.Fprintf(t, "  image\t%s\t%s\t%s\n", i.Ref, formatBytes(i.Size), i.Digest)
+			fmt.Fprintf(t, "  image\t%s\t%s\t%s\n", i.Ref, app.FormatBytes(i.Size), i.Digest)
 		}
 		for _, as := range p.Assets {
-			fmt.Fprintf(t, "  asset\t%s\t%s\tsha256:%s\n", as.Name, formatBytes(as.Size), as.SHA256)
+			fmt.Fprintf(t, "  asset\t%s\t%s\tsha256:%s\n", as.Name, app.FormatBytes(as.Size), as.SHA256)
 		}
 		for _, h := range p.HostPackages {
-			fmt.Fprintf(t, "  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, formatBytes(h.Size), h.SHA256)
+			fmt.Fprintf(t, "  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, app.FormatBytes(h.Size), h.SHA256)
 		}
 		if err := t.Flush(); err != nil {
 			return err
@@ -131,7 +132,7 @@ type verifyOptions struct {
 	format   string
 }
 
-func (a *app) verifyCommand() *cobra.Command {
+func (a commands) verifyCommand() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE|URL",
@@ -153,7 +154,7 @@ Without --key, compare the digest that is printed with what the publisher says.`
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
 	flags.BoolVar(&o.packages, "packages", false, "accept a bundle that is not signed itself, if all of its packages are")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("key", "pub")
 	return cmd
 }
@@ -168,11 +169,11 @@ type verdict struct {
 	Trust *bundle.Trust `json:"trust,omitempty"`
 }
 
-func (a *app) verify(ctx context.Context, path string, o verifyOptions) error {
+func (a commands) verify(ctx context.Context, path string, o verifyOptions) error {
 	if o.packages && len(o.keys) == 0 {
-		return usageError("--packages needs --key; see 'sealift verify --help'")
+		return app.UsageError("--packages needs --key; see 'sealift verify --help'")
 	}
-	keys, err := publicKeys(o.keys)
+	keys, err := app.PublicKeys(o.keys)
 	if err != nil {
 		return err
 	}
@@ -200,9 +201,9 @@ func (a *app) verify(ctx context.Context, path string, o verifyOptions) error {
 		return fmt.Errorf("%s is damaged; copy or download it again:\n%w", path, err)
 	}
 	if o.format == "json" {
-		return a.printJSON(v)
+		return a.PrintJSON(v)
 	}
-	v.print(a.out)
+	v.print(a.Out)
 	return nil
 }
 

@@ -1,20 +1,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/preflight"
@@ -34,7 +32,7 @@ type installOptions struct {
 	changes adjustment
 }
 
-func (a *app) installCommand() *cobra.Command {
+func (a commands) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
 		Use:   "install --bundle FILE | --from URL [NAME=VALUE...]",
@@ -58,7 +56,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
   sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) error {
-			trusted, err := trustedWord(cmd)
+			trusted, err := app.TrustedWord(cmd)
 			if err != nil {
 				return err
 			}
@@ -78,7 +76,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addPreflightFlags(cmd, &o.checks)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	o.changes.add(cmd)
 	return cmd
 }
@@ -87,12 +85,12 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 func refuse(err error) error {
 	var refused *preflight.RefusedError
 	if errors.As(err, &refused) {
-		return &exitError{code: exitRefused, err: err}
+		return app.WithCode(app.ExitRefused, err)
 	}
 	return err
 }
 
-func (a *app) install(ctx context.Context, o installOptions) (err error) {
+func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	if err := o.source.check("install"); err != nil {
 		return err
 	}
@@ -100,14 +98,14 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	trusted, err := publicKeys(o.keys)
+	trusted, err := app.PublicKeys(o.keys)
 	if err != nil {
 		return err
 	}
 	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes, AllowDowngrade: o.older}
 	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
 	if o.verbose {
-		options.Output = a.errOut
+		options.Output = a.Err
 	}
 	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
 	options.Adjust = o.changes.apply
@@ -116,18 +114,18 @@ func (a *app) install(ctx context.Context, o installOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	fmt.Fprintf(a.errOut, "bundle %s: %s\n", options.Bundle, in.Trust())
+	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
 	return a.carryOut(ctx, in, o)
 }
 
 // carryOut shows or runs what was prepared.
-func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOptions) error {
+func (a commands) carryOut(ctx context.Context, in *installer.Install, o installOptions) error {
 	pending := in.Pending()
 	if o.plan {
 		return a.printPlan(ctx, in, o)
 	}
 	if len(pending) == 0 {
-		fmt.Fprintf(a.out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
+		fmt.Fprintf(a.Out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
 		return nil
 	}
 	if err := a.showExecutions(in, o); err != nil {
@@ -137,7 +135,7 @@ func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOpti
 	if err != nil {
 		return err
 	}
-	if !o.yes && !a.confirm(fmt.Sprintf("Run %d steps on this host?", len(pending))) {
+	if !o.yes && !a.Confirm(fmt.Sprintf("Run %d steps on this host?", len(pending))) {
 		return errors.New("not confirmed; nothing was changed")
 	}
 	if err := in.KeepPreflight(record); err != nil {
@@ -148,35 +146,35 @@ func (a *app) carryOut(ctx context.Context, in *installer.Install, o installOpti
 
 // showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
 // at a terminal is asked.
-func (a *app) showExecutions(in *installer.Install, o installOptions) error {
+func (a commands) showExecutions(in *installer.Install, o installOptions) error {
 	all, err := in.Executions(o.checks)
 	if err != nil || len(all) == 0 {
 		return err
 	}
 	a.printExecutions(all)
-	if o.source.from != "" && !o.yes && !a.confirm("Run them?") {
+	if o.source.from != "" && !o.yes && !a.Confirm("Run them?") {
 		return errors.New("not confirmed; nothing was run")
 	}
 	return nil
 }
 
-func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
+func (a commands) runInstall(ctx context.Context, in *installer.Install) error {
 	defer a.tellOfInterruption(ctx)()
 	begin := time.Now()
 	phases := newPhaseTimes()
 	ran, err := in.Run(ctx, func(e lifecycle.Event) {
 		phases.add(e)
-		printEvent(a.out, e)
+		printEvent(a.Out, e)
 	})
 	if err != nil {
 		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
 	}
-	phases.print(a.out)
-	fmt.Fprintf(a.out, "done: %d steps in %s, log %s\n", ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
+	phases.print(a.Out)
+	fmt.Fprintf(a.Out, "done: %d steps in %s, log %s\n", ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
 	if !in.ControlPlane() {
 		return nil
 	}
-	fmt.Fprintln(a.out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
+	fmt.Fprintln(a.Out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
 	if in.Joins() {
 		return nil
 	}
@@ -184,26 +182,10 @@ func (a *app) runInstall(ctx context.Context, in *installer.Install) error {
 }
 
 // tellOfInterruption says at once that an interruption has come, since the end of a step may take a while. What it returns ends that.
-func (a *app) tellOfInterruption(ctx context.Context) (stop func() bool) {
+func (a commands) tellOfInterruption(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		fmt.Fprintln(a.errOut, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
+		fmt.Fprintln(a.Err, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
 	})
-}
-
-// canAsk says whether there is somebody who can answer.
-func (a *app) canAsk() bool {
-	f, ok := a.in.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.
-func (a *app) confirm(question string) bool {
-	if !a.canAsk() {
-		return true
-	}
-	fmt.Fprintf(a.errOut, "%s (y/N) ", question)
-	answer, _ := bufio.NewReader(a.in).ReadString('\n')
-	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
 }
 
 func printEvent(out io.Writer, e lifecycle.Event) {
@@ -253,7 +235,7 @@ type plannedStep struct {
 	Done bool `json:"done"`
 }
 
-func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOptions) error {
+func (a commands) printPlan(ctx context.Context, in *installer.Install, o installOptions) error {
 	executions, err := in.Executions(o.checks)
 	if err != nil {
 		return err
@@ -273,16 +255,16 @@ func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOpt
 	}
 	if o.format == "json" {
 		all := append([]spec.Execution{}, executions...)
-		if err := a.printJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all}); err != nil {
+		if err := a.PrintJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all}); err != nil {
 			return err
 		}
 		return report.Err()
 	}
-	if err := report.WriteTable(a.out); err != nil {
+	if err := report.WriteTable(a.Out); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.out)
-	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(a.Out)
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "PHASE\tSTEP\tSTATE\tWHAT")
 	for _, s := range steps {
 		state := "to do"
@@ -295,10 +277,10 @@ func (a *app) printPlan(ctx context.Context, in *installer.Install, o installOpt
 		return err
 	}
 	if len(executions) > 0 {
-		fmt.Fprintln(a.out, "\nbesides the steps, these would run as root on this host; none of them has run:")
+		fmt.Fprintln(a.Out, "\nbesides the steps, these would run as root on this host; none of them has run:")
 	}
 	for _, e := range executions {
-		fmt.Fprintf(a.out, "  %s\n", e)
+		fmt.Fprintf(a.Out, "  %s\n", e)
 	}
 	return report.Err()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
@@ -40,7 +41,7 @@ type joinOptions struct {
 	checks   installer.PreflightOptions
 }
 
-func (a *app) joinCommand() *cobra.Command {
+func (a commands) joinCommand() *cobra.Command {
 	var o joinOptions
 	cmd := &cobra.Command{
 		Use:   "join --server ADDRESS --ca-hash HASH [NAME=VALUE...]",
@@ -71,7 +72,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 			if o.root, err = installRoot(o.root, o.folder); err != nil {
 				return err
 			}
-			trusted, err := trustedWord(cmd)
+			trusted, err := app.TrustedWord(cmd)
 			if err != nil {
 				return err
 			}
@@ -92,7 +93,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	addPreflightFlags(cmd, &o.checks)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	o.addWords(flags)
 	return cmd
 }
@@ -111,7 +112,7 @@ func (o *joinOptions) readSecrets(in io.Reader) error {
 	}
 	words := strings.Fields(line)
 	if len(words) == 0 || len(words) > 2 {
-		return usageError("stdin has no token; 'sealift token create' on a control plane prints the whole command")
+		return app.UsageError("stdin has no token; 'sealift token create' on a control plane prints the whole command")
 	}
 	o.token = words[0]
 	if len(words) == 2 && o.key == "" {
@@ -120,22 +121,22 @@ func (o *joinOptions) readSecrets(in io.Reader) error {
 	return nil
 }
 
-func (a *app) join(ctx context.Context, o joinOptions) (err error) {
-	if err := o.readSecrets(a.in); err != nil {
+func (a commands) join(ctx context.Context, o joinOptions) (err error) {
+	if err := o.readSecrets(a.In); err != nil {
 		return err
 	}
 	binary, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	trusted, err := publicKeys(o.trusted)
+	trusted, err := app.PublicKeys(o.trusted)
 	if err != nil {
 		return err
 	}
 	server := share.Address(o.server)
 	client, err := share.NewClient(server, o.token, o.caHash)
 	if err != nil {
-		return usageError("%v", err)
+		return app.UsageError("%v", err)
 	}
 	if o.primary {
 		client.CertificateKey = o.key
@@ -165,14 +166,14 @@ func (a *app) join(ctx context.Context, o joinOptions) (err error) {
 		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
 	}
 	if o.verbose {
-		options.Output = a.errOut
+		options.Output = a.Err
 	}
 	in, err := installer.Prepare(options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	fmt.Fprintf(a.errOut, "bundle %s: %s\n", options.Bundle, in.Trust())
+	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
 	o.checks.Node.Join, o.checks.Node.Primary = true, o.primary
 	for _, address := range cluster.APIServers {
 		if host := strings.TrimSuffix(address, ":6443"); !slices.Contains(o.checks.Node.PrimaryHosts, host) {
@@ -202,7 +203,7 @@ func (o *joinOptions) installer(c share.Cluster) (*spec.Installer, error) {
 	}
 	own, _, err := shared.Override(o.words...)
 	if err != nil {
-		return nil, usageError("%v", err)
+		return nil, app.UsageError("%v", err)
 	}
 	return own, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
@@ -22,7 +23,7 @@ func (o *joinOptions) take(words []string) error {
 		turn, alone := switches[name]
 		switch {
 		case takesValue && value == "":
-			return usageError("%s needs a value", name)
+			return app.UsageError("%s needs a value", name)
 		case takesValue:
 			set(value)
 		case alone:
@@ -30,11 +31,11 @@ func (o *joinOptions) take(words []string) error {
 		case slices.Contains(hostWords(), name):
 			o.words = append(o.words, word)
 		default:
-			return usageError("%s: %s", name, o.hint(name))
+			return app.UsageError("%s: %s", name, o.hint(name))
 		}
 	}
 	if o.server == "" || o.caHash == "" {
-		return usageError("--server or --ca-hash is missing; 'sealift token create' on a control plane prints the whole command")
+		return app.UsageError("--server or --ca-hash is missing; 'sealift token create' on a control plane prints the whole command")
 	}
 	return nil
 }

@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
-func (a *app) journalCommand() *cobra.Command {
+func (a commands) journalCommand() *cobra.Command {
 	var root, format string
 	cmd := &cobra.Command{
 		Use:   "journal",
@@ -32,22 +33,22 @@ oldest first. The values that hooks left behind are not shown, since there may b
 				if records == nil {
 					records = []lifecycle.Record{}
 				}
-				return a.printJSON(records)
+				return a.PrintJSON(records)
 			}
 			if len(records) == 0 {
-				fmt.Fprintf(a.errOut, "there is no journal in %s: no install was begun on this host\n", installer.StateDir(root))
+				fmt.Fprintf(a.Err, "there is no journal in %s: no install was begun on this host\n", installer.StateDir(root))
 				return nil
 			}
 			return a.printJournal(records)
 		},
 	}
 	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) printJournal(records []lifecycle.Record) error {
-	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+func (a commands) printJournal(records []lifecycle.Record) error {
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "TIME\tPHASE\tSTEP\tOUTCOME\tTOOK")
 	for _, r := range records {
 		took := ""
@@ -60,7 +61,7 @@ func (a *app) printJournal(records []lifecycle.Record) error {
 		return err
 	}
 	if failure, failed := lifecycle.LastFailure(records); failed {
-		fmt.Fprintf(a.out, "\nstep %s failed: %s\nits log and the command that goes on: sealift status\n", failure.Step, failure.Error)
+		fmt.Fprintf(a.Out, "\nstep %s failed: %s\nits log and the command that goes on: sealift status\n", failure.Step, failure.Error)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/cli/app"
 )
 
 type lockOptions struct {
@@ -16,7 +17,7 @@ type lockOptions struct {
 	format        string
 }
 
-func (a *app) lockCommand() *cobra.Command {
+func (a commands) lockCommand() *cobra.Command {
 	var o lockOptions
 	cmd := &cobra.Command{
 		Use:   "lock ADDON_DIR...",
@@ -38,7 +39,7 @@ A build takes what a lock has from there, and 'sealift build --locked' takes not
 	flags.BoolVar(&o.check, "check", false, "change nothing; fail if a lock differs from what its Manifest stands for now")
 	flags.BoolVar(&o.update, "update", false, "lock anew what is locked already")
 	o.sources.add(flags)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
@@ -52,9 +53,9 @@ func (o lockOptions) mode() builder.LockMode {
 	return builder.LockMissing
 }
 
-func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
+func (a commands) lock(ctx context.Context, dirs []string, o lockOptions) error {
 	if o.check && o.update {
-		return usageError("--check changes nothing and --update does; choose one")
+		return app.UsageError("--check changes nothing and --update does; choose one")
 	}
 	settings, err := o.sources.options(a)
 	if err != nil {
@@ -65,21 +66,21 @@ func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
 		return err
 	}
 	defer o.sources.cache.close(a, store)
-	watch := newTransferWatch(a.errOut, "fetched")
+	watch := newTransferWatch(a.Err, "fetched")
 	settings.Progress = watch
 	b, err := builder.New(store, settings)
 	if err != nil {
-		return usageError("%v", err)
+		return app.UsageError("%v", err)
 	}
 	results := []builder.Locked{}
 	var failed []error
 	drifted := 0
 	for _, dir := range dirs {
-		fmt.Fprintf(a.errOut, "resolving %s\n", dir)
+		fmt.Fprintf(a.Err, "resolving %s\n", dir)
 		r, err := b.Lock(ctx, dir, o.mode())
 		watch.settle()
 		for _, w := range r.Warnings {
-			fmt.Fprintln(a.errOut, w.Error())
+			fmt.Fprintln(a.Err, w.Error())
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -97,7 +98,7 @@ func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
 		}
 	}
 	if o.format == "json" {
-		if err := a.printJSON(results); err != nil {
+		if err := a.PrintJSON(results); err != nil {
 			return err
 		}
 	}
@@ -108,16 +109,16 @@ func (a *app) lock(ctx context.Context, dirs []string, o lockOptions) error {
 }
 
 // printLocked writes one line for each change of a lock, and one for the lock.
-func (a *app) printLocked(r builder.Locked, check bool) {
+func (a commands) printLocked(r builder.Locked, check bool) {
 	for _, change := range r.Changes {
-		fmt.Fprintf(a.out, "%s: %s\n", r.Path, change)
+		fmt.Fprintf(a.Out, "%s: %s\n", r.Path, change)
 	}
 	switch {
 	case r.Written:
-		fmt.Fprintf(a.out, "%s: written, %d changes\n", r.Path, len(r.Changes))
+		fmt.Fprintf(a.Out, "%s: written, %d changes\n", r.Path, len(r.Changes))
 	case check && len(r.Changes) > 0:
-		fmt.Fprintf(a.out, "%s: differs, %d changes\n", r.Path, len(r.Changes))
+		fmt.Fprintf(a.Out, "%s: differs, %d changes\n", r.Path, len(r.Changes))
 	default:
-		fmt.Fprintf(a.out, "%s: up to date\n", r.Path)
+		fmt.Fprintf(a.Out, "%s: up to date\n", r.Path)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/cli/app"
 )
 
 // command runs a command line and returns its exit code, and what it wrote.
@@ -52,19 +53,19 @@ func TestLock(t *testing.T) {
 		out     string // the start of stdout
 		message string // in stderr
 	}{
-		{"a strict build without a lock", nil, []string{"build", "--locked", "--out", work}, exitFailed, "", "asset https://files.example.com/tool is not in " + lockFile},
-		{"a check without a lock", nil, []string{"lock", "--check"}, exitFailed, lockFile + ": asset https://files.example.com/tool: new, sha256:", "1 of 1 locks are not what their Manifests stand for now"},
-		{"locking", nil, []string{"lock"}, exitDone, lockFile + ": asset https://files.example.com/tool: new, sha256:", ""},
-		{"locking again", nil, []string{"lock"}, exitDone, lockFile + ": up to date\n", ""},
-		{"a check", nil, []string{"lock", "--check"}, exitDone, lockFile + ": up to date\n", ""},
-		{"a strict build", nil, []string{"build", "--locked", "--out", work}, exitDone, "built ", ""},
-		{"a strict build after upstream has changed", func() { put(filepath.Join(files, "tool"), "second version") }, []string{"build", "--locked", "--out", work}, exitDone, "up to date ", ""},
-		{"locking after upstream has changed", nil, []string{"lock"}, exitDone, lockFile + ": up to date\n", ""},
-		{"a check after upstream has changed", nil, []string{"lock", "--check"}, exitFailed, lockFile + ": asset https://files.example.com/tool: sha256:", "lock anew with sealift lock --update"},
-		{"an update", nil, []string{"lock", "--update"}, exitDone, lockFile + ": asset https://files.example.com/tool: sha256:", ""},
-		{"a build after the update", nil, []string{"build", "--locked", "--out", work}, exitDone, "built ", ""},
-		{"a check and an update at once", nil, []string{"lock", "--update", "--check"}, exitUsage, "", "choose one"},
-		{"no add-on", func() { base = base[:4] }, []string{"lock"}, exitUsage, "", "requires at least 1 arg"},
+		{"a strict build without a lock", nil, []string{"build", "--locked", "--out", work}, app.ExitFailed, "", "asset https://files.example.com/tool is not in " + lockFile},
+		{"a check without a lock", nil, []string{"lock", "--check"}, app.ExitFailed, lockFile + ": asset https://files.example.com/tool: new, sha256:", "1 of 1 locks are not what their Manifests stand for now"},
+		{"locking", nil, []string{"lock"}, app.ExitDone, lockFile + ": asset https://files.example.com/tool: new, sha256:", ""},
+		{"locking again", nil, []string{"lock"}, app.ExitDone, lockFile + ": up to date\n", ""},
+		{"a check", nil, []string{"lock", "--check"}, app.ExitDone, lockFile + ": up to date\n", ""},
+		{"a strict build", nil, []string{"build", "--locked", "--out", work}, app.ExitDone, "built ", ""},
+		{"a strict build after upstream has changed", func() { put(filepath.Join(files, "tool"), "second version") }, []string{"build", "--locked", "--out", work}, app.ExitDone, "up to date ", ""},
+		{"locking after upstream has changed", nil, []string{"lock"}, app.ExitDone, lockFile + ": up to date\n", ""},
+		{"a check after upstream has changed", nil, []string{"lock", "--check"}, app.ExitFailed, lockFile + ": asset https://files.example.com/tool: sha256:", "lock anew with sealift lock --update"},
+		{"an update", nil, []string{"lock", "--update"}, app.ExitDone, lockFile + ": asset https://files.example.com/tool: sha256:", ""},
+		{"a build after the update", nil, []string{"build", "--locked", "--out", work}, app.ExitDone, "built ", ""},
+		{"a check and an update at once", nil, []string{"lock", "--update", "--check"}, app.ExitUsage, "", "choose one"},
+		{"no add-on", func() { base = base[:4] }, []string{"lock"}, app.ExitUsage, "", "requires at least 1 arg"},
 	}
 	for _, step := range steps { // in this order: each starts from what the one before left
 		t.Run(step.name, func(t *testing.T) {
@@ -82,7 +83,7 @@ func TestLock(t *testing.T) {
 		base = append(base, dir)
 		code, out, _ := sealift("lock", "--check", "-o", "json")
 		var got []builder.Locked
-		if err := json.Unmarshal([]byte(out), &got); err != nil || code != exitFailed {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || code != app.ExitFailed {
 			t.Fatalf("exit code %d, %v: %s", code, err, out)
 		}
 		if len(got) != 1 || len(got[0].Changes) != 1 || !strings.Contains(got[0].Changes[0].Was, "(14 bytes)") || !strings.Contains(got[0].Changes[0].Now, "(5 bytes)") {
@@ -94,7 +95,7 @@ func TestLock(t *testing.T) {
 		put(filepath.Join(broken, "Manifest"), "asset tool https://files.example.com/absent\n")
 		base = append(base[:4], broken, dir)
 		code, out, errOut := sealift("lock", "--update")
-		if code != exitFailed || !strings.Contains(out, lockFile+": written, 1 changes") || !strings.Contains(errOut, "absent answered 404") {
+		if code != app.ExitFailed || !strings.Contains(out, lockFile+": written, 1 changes") || !strings.Contains(errOut, "absent answered 404") {
 			t.Errorf("exit code %d\nstdout: %s\nstderr: %s", code, out, errOut)
 		}
 	})

@@ -3,24 +3,16 @@
 package main
 
 import (
-	"context"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
-	"github.com/spf13/cobra"
+	"github.com/sealift/sealift/cli/app"
 )
 
 func main() {
-	cobra.EnableCommandSorting = false // help has commands in the order in which they are used
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // once is to end in order, twice is to end: a kill at any moment does no harm
 	command := run
 	if filepath.Base(os.Args[0]) == channelsName {
 		command = runChannels
 	}
-	code := command(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	app.Main(command)
 }

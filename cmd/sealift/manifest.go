@@ -11,11 +11,12 @@ import (
 	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 )
 
-func (a *app) manifestCommand() *cobra.Command {
+func (a commands) manifestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifest",
 		Short: "Check, format and show Manifests",
@@ -31,7 +32,7 @@ except below folders called template and in scripts.`,
 	return cmd
 }
 
-func (a *app) manifestLintCommand() *cobra.Command {
+func (a commands) manifestLintCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
@@ -43,11 +44,11 @@ Errors are what no package can be built of, and end with exit code 1; warnings a
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, paths []string) error { return a.lintManifests(paths, format) },
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) lintManifests(paths []string, format string) error {
+func (a commands) lintManifests(paths []string, format string) error {
 	files, err := manifest.Find(paths...)
 	if err != nil {
 		return err
@@ -60,47 +61,39 @@ func (a *app) lintManifests(paths []string, format string) error {
 		}
 		all = append(all, findings...)
 	}
-	return a.printFindings(all, format, counted(len(files), "Manifest"))
+	return a.printFindings(all, format, app.Counted(len(files), "Manifest"))
 }
 
 // printFindings prints what is wrong in what was looked at, and fails when there are errors among it.
-func (a *app) printFindings(all []diag.Finding, format, looked string) error {
+func (a commands) printFindings(all []diag.Finding, format, looked string) error {
 	if format == "json" {
-		if err := a.printJSON(all); err != nil {
+		if err := a.PrintJSON(all); err != nil {
 			return err
 		}
 	}
 	bad := 0
 	for _, finding := range all {
 		if format != "json" {
-			fmt.Fprintln(a.out, finding.Error())
+			fmt.Fprintln(a.Out, finding.Error())
 		}
 		if finding.Severity == diag.Error {
 			bad++
 		}
 	}
 	if bad > 0 {
-		return fmt.Errorf("%s, %s", looked, counted(bad, "error"))
+		return fmt.Errorf("%s, %s", looked, app.Counted(bad, "error"))
 	}
 	if format != "json" {
-		fmt.Fprintf(a.out, "%s, no errors, %s\n", looked, counted(len(all), "warning"))
+		fmt.Fprintf(a.Out, "%s, no errors, %s\n", looked, app.Counted(len(all), "warning"))
 	}
 	return nil
-}
-
-// counted is "1 error", "2 errors".
-func counted(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 type manifestFmtOptions struct {
 	check, diff bool
 }
 
-func (a *app) manifestFmtCommand() *cobra.Command {
+func (a commands) manifestFmtCommand() *cobra.Command {
 	var o manifestFmtOptions
 	cmd := &cobra.Command{
 		Use:   "fmt PATH...",
@@ -118,7 +111,7 @@ A Manifest whose lines cannot be read is left alone.`,
 	return cmd
 }
 
-func (a *app) formatManifests(paths []string, o manifestFmtOptions) error {
+func (a commands) formatManifests(paths []string, o manifestFmtOptions) error {
 	files, err := manifest.Find(paths...)
 	if err != nil {
 		return err
@@ -135,13 +128,13 @@ func (a *app) formatManifests(paths []string, o manifestFmtOptions) error {
 		}
 	}
 	if o.check && changed > 0 {
-		errs = append(errs, fmt.Errorf("%s not in canonical form; run sealift manifest fmt", counted(changed, "Manifest")))
+		errs = append(errs, fmt.Errorf("%s not in canonical form; run sealift manifest fmt", app.Counted(changed, "Manifest")))
 	}
 	return errors.Join(errs...)
 }
 
 // formatManifest tells whether the file was not in canonical form.
-func (a *app) formatManifest(path string, o manifestFmtOptions) (bool, error) {
+func (a commands) formatManifest(path string, o manifestFmtOptions) (bool, error) {
 	before, err := os.ReadFile(path)
 	if err != nil {
 		return false, err
@@ -155,7 +148,7 @@ func (a *app) formatManifest(path string, o manifestFmtOptions) (bool, error) {
 		return false, nil
 	}
 	if o.diff {
-		return true, difflib.WriteUnifiedDiff(a.out, difflib.UnifiedDiff{
+		return true, difflib.WriteUnifiedDiff(a.Out, difflib.UnifiedDiff{
 			A: diffLines(before), B: diffLines(after), FromFile: path, ToFile: path + " (formatted)", Context: 2,
 		})
 	}
@@ -164,7 +157,7 @@ func (a *app) formatManifest(path string, o manifestFmtOptions) (bool, error) {
 			return true, err
 		}
 	}
-	_, err = fmt.Fprintln(a.out, path)
+	_, err = fmt.Fprintln(a.Out, path)
 	return true, err
 }
 
@@ -179,7 +172,7 @@ func diffLines(text []byte) []string {
 	return all
 }
 
-func (a *app) manifestShowCommand() *cobra.Command {
+func (a commands) manifestShowCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "show PATH...",
@@ -189,7 +182,7 @@ func (a *app) manifestShowCommand() *cobra.Command {
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, paths []string) error { return a.showManifests(paths, format) },
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
@@ -205,7 +198,7 @@ type shownDirective struct {
 	manifest.Description
 }
 
-func (a *app) showManifests(paths []string, format string) error {
+func (a commands) showManifests(paths []string, format string) error {
 	files, err := manifest.Find(paths...)
 	if err != nil {
 		return err
@@ -225,20 +218,20 @@ func (a *app) showManifests(paths []string, format string) error {
 		shown = append(shown, m)
 	}
 	if format == "json" {
-		errs = append(errs, a.printJSON(shown))
+		errs = append(errs, a.PrintJSON(shown))
 	} else {
 		errs = append(errs, a.printManifests(shown))
 	}
 	return errors.Join(errs...)
 }
 
-func (a *app) printManifests(shown []shownManifest) error {
+func (a commands) printManifests(shown []shownManifest) error {
 	for i, m := range shown {
 		if i > 0 {
-			fmt.Fprintln(a.out)
+			fmt.Fprintln(a.Out)
 		}
-		fmt.Fprintf(a.out, "%s\n", m.Path)
-		table := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(a.Out, "%s\n", m.Path)
+		table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 		for _, d := range m.Directives {
 			from := d.From
 			if d.NoRemoteLoad {

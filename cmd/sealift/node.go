@@ -9,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 )
 
-func (a *app) nodeCommand() *cobra.Command {
+func (a commands) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
 		Short: "Take a node whose host is gone out of the cluster",
@@ -29,7 +30,7 @@ func (a *app) nodeCommand() *cobra.Command {
 		var root string
 		// services of a node run it; people have no use for it
 		one := &cobra.Command{Use: service.use, Short: service.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
-			log := slog.New(slog.NewTextHandler(a.errOut, nil)) // the journal of systemd keeps all of it
+			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
 			return service.run(cmd.Context(), root, log)
 		}}
 		one.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
@@ -45,7 +46,7 @@ type nodeRemoveOptions struct {
 	format string
 }
 
-func (a *app) nodeRemoveCommand() *cobra.Command {
+func (a commands) nodeRemoveCommand() *cobra.Command {
 	var o nodeRemoveOptions
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
@@ -64,11 +65,11 @@ that answer would be no majority. Should the host come back, run 'sealift reset 
 	flags.BoolVar(&o.plan, "plan", false, "say what the cluster has of the node, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.force, "force", false, "remove a node that is alive, too")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) nodeRemove(ctx context.Context, name string, o nodeRemoveOptions) error {
+func (a commands) nodeRemove(ctx context.Context, name string, o nodeRemoveOptions) error {
 	admin, err := installer.AsAdministrator()
 	if err != nil {
 		return err
@@ -78,28 +79,28 @@ func (a *app) nodeRemove(ctx context.Context, name string, o nodeRemoveOptions) 
 		return err
 	}
 	if o.format == "json" && o.plan {
-		return a.printJSON(remains)
+		return a.PrintJSON(remains)
 	}
 	if o.plan {
-		fmt.Fprintln(a.out, strings.Join(remains.Lines(), "\n"))
+		fmt.Fprintln(a.Out, strings.Join(remains.Lines(), "\n"))
 		return nil
 	}
-	if !o.yes && !a.canAsk() {
-		return usageError("nobody can be asked here: give --yes to remove node %s, or --plan to see what that would do", name)
+	if !o.yes && !a.CanAsk() {
+		return app.UsageError("nobody can be asked here: give --yes to remove node %s, or --plan to see what that would do", name)
 	}
 	if err := remains.Check(ctx, o.force); err != nil {
 		return fmt.Errorf("%w\nnothing was changed", err)
 	}
-	if !o.yes && !a.confirm(fmt.Sprintf("%s\nRemove all of this for good?", strings.Join(remains.Lines(), "\n"))) {
+	if !o.yes && !a.Confirm(fmt.Sprintf("%s\nRemove all of this for good?", strings.Join(remains.Lines(), "\n"))) {
 		return errors.New("not confirmed; nothing was changed")
 	}
-	events := a.out
+	events := a.Out
 	if o.format == "json" {
-		events = a.errOut
+		events = a.Err
 	}
 	err = remains.Remove(ctx, func(line string) { fmt.Fprintln(events, line) })
 	if err == nil && o.format == "json" {
-		err = a.printJSON(remains)
+		err = a.PrintJSON(remains)
 	}
 	return err
 }

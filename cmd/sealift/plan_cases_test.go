@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
 )
@@ -63,7 +64,7 @@ func (h *planHost) runningBundle(addOns ...string) {
 	h.write("work/sealift-preflight", in(runningProgram))
 	h.write("work/small", "#!/bin/sh\n")
 	for _, args := range []string{"build addons/app/1 addons/kubernetes/1.36.3 --out store", "bundle -f installer.yaml --store store --out cluster.tar.gz --sealift small --sealift-preflight sealift-preflight"} {
-		if code, out := h.sealift("", strings.Fields(args)...); code != exitDone {
+		if code, out := h.sealift("", strings.Fields(args)...); code != app.ExitDone {
 			h.Fatalf("%s: exit code %d\n%s", args, code, out)
 		}
 	}
@@ -77,7 +78,7 @@ func (h *planHost) runningBundle(addOns ...string) {
 // installed installs the bundle in work/node, for which its checks are left out, and cuts the journal as a crash does.
 func (h *planHost) installed() {
 	h.Helper()
-	if code, out := h.sealift("", "install", "--bundle", "cluster.tar.gz", "--root", "node", "--yes", "--ignore", "--patch", h.write("work/patch.yaml", "apiVersion: sealift.dev/v1\nkind: Installer\nspec: {iptablesConfig: {preserveConfig: true}}\n")); code != exitDone {
+	if code, out := h.sealift("", "install", "--bundle", "cluster.tar.gz", "--root", "node", "--yes", "--ignore", "--patch", h.write("work/patch.yaml", "apiVersion: sealift.dev/v1\nkind: Installer\nspec: {iptablesConfig: {preserveConfig: true}}\n")); code != app.ExitDone {
 		h.Fatalf("exit code %d\n%s", code, out)
 	}
 	journal, err := os.OpenFile(filepath.Join(h.dir, "work/node/state/journal.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
@@ -269,7 +270,7 @@ endpoints: [{addresses: [10.0.0.1]}]
 // apply makes the objects of a test.
 func (h *planHost) apply(kubeconfig, set string) {
 	h.Helper()
-	if code, out := h.sealift(planObjects, "apply", "-f", "-", "--set", set, "--kubeconfig", kubeconfig); code != exitDone {
+	if code, out := h.sealift(planObjects, "apply", "-f", "-", "--set", set, "--kubeconfig", kubeconfig); code != app.ExitDone {
 		h.Fatalf("exit code %d\n%s", code, out)
 	}
 }
@@ -301,7 +302,7 @@ func planOfChannel(t *testing.T) {
 				t.Errorf("no %s in\n%s", action, out)
 			}
 		}
-		if code, out := h.sealift("", "channel", "apply", "-f", "addons.yaml", "--yes", "--kubeconfig", kubeconfig); code != exitDone {
+		if code, out := h.sealift("", "channel", "apply", "-f", "addons.yaml", "--yes", "--kubeconfig", kubeconfig); code != app.ExitDone {
 			t.Fatalf("exit code %d\n%s", code, out)
 		}
 	}
@@ -314,7 +315,7 @@ func dryRunOfCachePrune(t *testing.T) {
 	t.Cleanup(server.Close)
 	h.write("work/addons/tool/1/Manifest", "asset tool "+server.URL+"/tool\n")
 	h.write("work/addons/tool/1/install.sh", "tool() { :; }\n")
-	if code, out := h.sealift("", "build", "addons/tool/1", "--out", "store"); code != exitDone {
+	if code, out := h.sealift("", "build", "addons/tool/1", "--out", "store"); code != app.ExitDone {
 		t.Fatalf("exit code %d\n%s", code, out)
 	}
 	h.fleeting = []string{"root/cache/running"} // where each process that uses the cache has its lock

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 // planHost is a host for one command line: every folder that an install may change is one of the test's own, mounted over the
@@ -135,7 +137,7 @@ func (h *planHost) planned(in string, args []string, more ...func() map[string]s
 	before := look()
 	code, out := h.sealift(in, args...)
 	after := look()
-	if code != exitDone && code != exitRefused { // what this machine lacks is told, and refused
+	if code != app.ExitDone && code != app.ExitRefused { // what this machine lacks is told, and refused
 		h.Errorf("sealift %s: exit code %d\n%s", strings.Join(args, " "), code, out)
 	}
 	for name := range before {
@@ -185,7 +187,7 @@ func TestPlansChangeNothing(t *testing.T) {
 			walk(sub)
 		}
 	}
-	walk((&app{}).rootCommand())
+	walk(rootCommand(&app.App{}))
 	for name := range found {
 		if cases[name] == nil {
 			t.Errorf("%s has no case that compares the host before and after", name)

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -27,7 +28,7 @@ type preflightOptions struct {
 	checks  installer.PreflightOptions
 }
 
-func (a *app) preflightCommand() *cobra.Command {
+func (a commands) preflightCommand() *cobra.Command {
 	var o preflightOptions
 	cmd := &cobra.Command{
 		Use:   "preflight --bundle FILE | --from URL | -f INSTALLER",
@@ -62,7 +63,7 @@ Exit code 3 says that an install would refuse this host.`,
 	flags.StringArrayVar(&o.checks.Node.SecondaryHosts, "secondary-host", nil, "address of a worker; may be repeated")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "with --from: run the commands of the Installer without asking")
 	addPreflightFlags(cmd, &o.checks)
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
@@ -89,12 +90,12 @@ func addPreflightFlags(cmd *cobra.Command, o *installer.PreflightOptions) {
 	})
 }
 
-func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
+func (a commands) preflight(ctx context.Context, o preflightOptions) (err error) {
 	if (o.source.name() == "") == (o.file == "") {
-		return usageError("give --bundle, --from or -f; see 'sealift preflight --help'")
+		return app.UsageError("give --bundle, --from or -f; see 'sealift preflight --help'")
 	}
 	if o.primary && !o.join {
-		return usageError("--control-plane goes with --join; the first node always has one")
+		return app.UsageError("--control-plane goes with --join; the first node always has one")
 	}
 	o.checks.Node.Join, o.checks.Node.Primary = o.join, o.primary
 	binary, err := os.Executable()
@@ -116,7 +117,7 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 	if err := o.source.check("preflight"); err != nil {
 		return err
 	}
-	trusted, err := publicKeys(o.keys)
+	trusted, err := app.PublicKeys(o.keys)
 	if err != nil {
 		return err
 	}
@@ -136,44 +137,44 @@ func (a *app) preflight(ctx context.Context, o preflightOptions) (err error) {
 }
 
 // allowed shows what the checks of a bundle run, and says how much of that may run.
-func (a *app) allowed(in *installer.Install, o preflightOptions) (installer.Running, error) {
+func (a commands) allowed(in *installer.Install, o preflightOptions) (installer.Running, error) {
 	all, err := in.CheckExecutions(o.checks)
 	if err != nil {
 		return installer.RunNothing, err
 	}
 	a.printExecutions(all)
-	if len(all) == 0 || o.source.from == "" || o.yes || a.canAsk() && a.confirm("Run them?") {
+	if len(all) == 0 || o.source.from == "" || o.yes || a.CanAsk() && a.Confirm("Run them?") {
 		return installer.RunAll, nil
 	}
 	return installer.RunAddOns, nil
 }
 
 // printExecutions tells people what runs on this host before it does.
-func (a *app) printExecutions(all []spec.Execution) {
+func (a commands) printExecutions(all []spec.Execution) {
 	if len(all) > 0 {
-		fmt.Fprintln(a.errOut, "these run as root on this host, besides the steps of an install:")
+		fmt.Fprintln(a.Err, "these run as root on this host, besides the steps of an install:")
 	}
 	for _, e := range all {
-		fmt.Fprintf(a.errOut, "  %s\n", e)
+		fmt.Fprintf(a.Err, "  %s\n", e)
 	}
 }
 
-func (a *app) printRecord(r preflight.Record, format string) error {
+func (a commands) printRecord(r preflight.Record, format string) error {
 	if format == "json" {
-		if err := a.printJSON(r); err != nil {
+		if err := a.PrintJSON(r); err != nil {
 			return err
 		}
 		return r.Err()
 	}
-	if err := r.WriteTable(a.out); err != nil {
+	if err := r.WriteTable(a.Out); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "\n%d passed, %d warnings, %d failed\n", r.Count(preflight.Pass), r.Count(preflight.Warn), r.Count(preflight.Fail))
+	fmt.Fprintf(a.Out, "\n%d passed, %d warnings, %d failed\n", r.Count(preflight.Pass), r.Count(preflight.Warn), r.Count(preflight.Fail))
 	return r.Err()
 }
 
 // checkHost looks at the host before the first change to it. A host that is refused is left as it is, without a trace.
-func (a *app) checkHost(ctx context.Context, in *installer.Install, o installer.PreflightOptions) (preflight.Record, error) {
+func (a commands) checkHost(ctx context.Context, in *installer.Install, o installer.PreflightOptions) (preflight.Record, error) {
 	record, err := in.Preflight(ctx, o)
 	if err != nil {
 		return record, err
@@ -182,11 +183,11 @@ func (a *app) checkHost(ctx context.Context, in *installer.Install, o installer.
 		return record, fmt.Errorf("%w\nnothing was changed", err)
 	}
 	for _, r := range record.Ignored() {
-		fmt.Fprintf(a.errOut, "ignored, though it failed: %s\n", r)
+		fmt.Fprintf(a.Err, "ignored, though it failed: %s\n", r)
 	}
 	for _, r := range record.Results {
 		if r.Status == preflight.Warn {
-			fmt.Fprintf(a.errOut, "warning: %s\n", r)
+			fmt.Fprintf(a.Err, "warning: %s\n", r)
 		}
 	}
 	return record, nil

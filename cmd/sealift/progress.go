@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/cli/app"
 )
 
 // newTransferWatch shows transfers: as bars on a terminal, as one line for each that ends elsewhere. The
@@ -55,10 +56,10 @@ func (t *lineTransfer) Finish(err error) {
 	t.watch.mu.Lock()
 	defer t.watch.mu.Unlock()
 	if err != nil {
-		fmt.Fprintf(t.watch.out, "failed %s after %s: %v\n", t.name, formatBytes(t.bytes), err)
+		fmt.Fprintf(t.watch.out, "failed %s after %s: %v\n", t.name, app.FormatBytes(t.bytes), err)
 		return
 	}
-	fmt.Fprintf(t.watch.out, "%s %s (%s in %s)\n", t.watch.verb, t.name, formatBytes(t.bytes), time.Since(t.start).Round(10*time.Millisecond))
+	fmt.Fprintf(t.watch.out, "%s %s (%s in %s)\n", t.watch.verb, t.name, app.FormatBytes(t.bytes), time.Since(t.start).Round(10*time.Millisecond))
 }
 
 // barWatch draws a bar for every transfer that is under way.
@@ -102,17 +103,4 @@ func (t *barTransfer) Finish(err error) {
 		return
 	}
 	t.bar.SetTotal(-1, true)
-}
-
-// formatBytes writes a size in bytes as people read it.
-func formatBytes(n int64) string {
-	const units = "KMGTPE"
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	value, unit := float64(n)/1024, 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	return fmt.Sprintf("%.1f %ciB", value, units[unit])
 }

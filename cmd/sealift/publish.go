@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/regularfile"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
@@ -40,7 +41,7 @@ type publishResult struct {
 	Kept int64 `json:"kept"` // bytes that an interrupted run had sent
 }
 
-func (a *app) publishCommand() *cobra.Command {
+func (a commands) publishCommand() *cobra.Command {
 	o := publishOptions{layout: layoutSealift, stage: "dist"}
 	cmd := &cobra.Command{
 		Use:   "publish ARCHIVE... --store URL",
@@ -62,15 +63,15 @@ With --layout kurl the keys are (dist|staging)/<release>/<name>-<version>.tar.gz
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.store, "store", "", "where the packages go: a folder, its file:// URL, or s3://bucket/prefix")
-	flags.Var(&choice{value: &o.layout, allowed: []string{layoutSealift, layoutKURL}}, "layout", "layout of the keys: sealift or kurl")
+	flags.Var(app.NewChoice(&o.layout, []string{layoutSealift, layoutKURL}), "layout", "layout of the keys: sealift or kurl")
 	flags.StringVar(&o.release, "release", "", "name of the release, for --layout kurl")
-	flags.Var(&choice{value: &o.stage, allowed: []string{"dist", "staging"}}, "stage", "dist or staging, for --layout kurl")
+	flags.Var(app.NewChoice(&o.stage, []string{"dist", "staging"}), "stage", "dist or staging, for --layout kurl")
 	flags.StringVar(&o.cacheDir, "cache", "", "directory that remembers uploads under way (default: sealift in the user's cache directory)")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) publish(ctx context.Context, archives []string, o publishOptions) error {
+func (a commands) publish(ctx context.Context, archives []string, o publishOptions) error {
 	folder, err := o.folder()
 	if err != nil {
 		return err
@@ -80,11 +81,11 @@ func (a *app) publish(ctx context.Context, archives []string, o publishOptions) 
 			return err
 		}
 	}
-	packages, err := store.Opener{Write: true, Uploads: filepath.Join(o.cacheDir, "uploads"), Log: a.log}.Open(o.store)
+	packages, err := store.Opener{Write: true, Uploads: filepath.Join(o.cacheDir, "uploads"), Log: a.Log}.Open(o.store)
 	if err != nil {
 		return err
 	}
-	watch := &uploadWatch{watch: newTransferWatch(a.errOut, "sent"), uploads: make(map[string]*upload)}
+	watch := &uploadWatch{watch: newTransferWatch(a.Err, "sent"), uploads: make(map[string]*upload)}
 	var candidates []release.Candidate
 	seen := make(map[string]string)
 	for _, name := range archives {
@@ -95,7 +96,7 @@ func (a *app) publish(ctx context.Context, archives []string, o publishOptions) 
 		defer file.Close()
 		id := c.Name + " " + c.Version
 		if other, dup := seen[id]; dup {
-			return usageError("%s and %s are both %s", other, name, id)
+			return app.UsageError("%s and %s are both %s", other, name, id)
 		}
 		seen[id] = name
 		c.Value.Meter = watch.meter(id, c.Value.Size)
@@ -110,15 +111,15 @@ func (a *app) publish(ctx context.Context, archives []string, o publishOptions) 
 func (o publishOptions) folder() (string, error) {
 	switch {
 	case o.store == "":
-		return "", usageError("--store is missing; see 'sealift publish --help'")
+		return "", app.UsageError("--store is missing; see 'sealift publish --help'")
 	case o.layout == layoutSealift && o.release != "":
-		return "", usageError("--release is for --layout kurl; without it, put the release into the URL of the store")
+		return "", app.UsageError("--release is for --layout kurl; without it, put the release into the URL of the store")
 	case o.layout == layoutSealift:
 		return "", nil
 	}
 	folder, err := release.KURLFolder(o.stage, o.release)
 	if err != nil {
-		return "", usageError("--layout kurl: %v", err)
+		return "", app.UsageError("--layout kurl: %v", err)
 	}
 	return folder, nil
 }
@@ -150,18 +151,18 @@ func openCandidate(ctx context.Context, name string) (c release.Candidate, f *os
 	return c, f, err
 }
 
-func (a *app) printPublished(results []publishResult, format string) error {
+func (a commands) printPublished(results []publishResult, format string) error {
 	if format == "json" {
-		return a.printJSON(results)
+		return a.PrintJSON(results)
 	}
 	for _, r := range results {
 		switch {
 		case r.Status == release.Present:
-			fmt.Fprintf(a.out, "present %s: %s, sha256 %s\n", r.Key, formatBytes(r.Size), r.SHA256)
+			fmt.Fprintf(a.Out, "present %s: %s, sha256 %s\n", r.Key, app.FormatBytes(r.Size), r.SHA256)
 		case r.Kept > 0:
-			fmt.Fprintf(a.out, "published %s: %s sent, %s had been sent before, sha256 %s\n", r.Key, formatBytes(r.Sent), formatBytes(r.Kept), r.SHA256)
+			fmt.Fprintf(a.Out, "published %s: %s sent, %s had been sent before, sha256 %s\n", r.Key, app.FormatBytes(r.Sent), app.FormatBytes(r.Kept), r.SHA256)
 		default:
-			fmt.Fprintf(a.out, "published %s: %s sent, sha256 %s\n", r.Key, formatBytes(r.Sent), r.SHA256)
+			fmt.Fprintf(a.Out, "published %s: %s sent, sha256 %s\n", r.Key, app.FormatBytes(r.Sent), r.SHA256)
 		}
 	}
 	return nil

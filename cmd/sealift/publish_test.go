@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
@@ -175,7 +176,7 @@ func TestPublishTellsWhatItDid(t *testing.T) {
 		t.Errorf("exit %d, %s, %v", code, out, err)
 	}
 	for i, args := range [][]string{{archive}, {archive, archive, "--store", to}, {archive, "--store", to, "--release", "v1"}, {archive, "--store", to, "--layout", "kurl"}} {
-		if code, _, errOut := command(args...); code != exitUsage {
+		if code, _, errOut := command(args...); code != app.ExitUsage {
 			t.Errorf("%d: exit %d, %s", i, code, errOut)
 		}
 	}
@@ -183,7 +184,7 @@ func TestPublishTellsWhatItDid(t *testing.T) {
 	if err := os.WriteFile(broken, fmt.Append(nil, "no archive"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, errOut := command(broken, "--store", to); code != exitFailed || !strings.Contains(errOut, "not an archive made by sealift") {
+	if code, _, errOut := command(broken, "--store", to); code != app.ExitFailed || !strings.Contains(errOut, "not an archive made by sealift") {
 		t.Errorf("exit %d, %s", code, errOut)
 	}
 }

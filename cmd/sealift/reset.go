@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -23,7 +24,7 @@ type resetOptions struct {
 	format  string
 }
 
-func (a *app) resetCommand() *cobra.Command {
+func (a commands) resetCommand() *cobra.Command {
 	var o resetOptions
 	cmd := &cobra.Command{
 		Use:   "reset",
@@ -52,17 +53,17 @@ it was before, and why. A reset that was interrupted is finished by the same com
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the folders in which volumes have their data")
 	flags.BoolVar(&o.Force, "force", false, "do not move pods, and reset a control plane without which the cluster stops")
-	addOutputFlag(cmd, &o.format)
+	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
 
-func (a *app) reset(ctx context.Context, o resetOptions) (err error) {
+func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 	if o.verbose {
-		o.Output = a.errOut
+		o.Output = a.Err
 	}
 	r, err := installer.PrepareReset(o.ResetOptions)
 	if errors.Is(err, installer.ErrNothingInstalled) {
-		fmt.Fprintln(a.errOut, err)
+		fmt.Fprintln(a.Err, err)
 		if o.plan {
 			return a.printLeft(nil, o.format)
 		}
@@ -79,36 +80,36 @@ func (a *app) reset(ctx context.Context, o resetOptions) (err error) {
 		return fmt.Errorf("%w\nnothing was changed", err)
 	}
 	if !o.yes {
-		if !a.canAsk() {
-			return usageError("nobody can be asked here: give --yes to reset this host, or --plan to see what that would do")
+		if !a.CanAsk() {
+			return app.UsageError("nobody can be asked here: give --yes to reset this host, or --plan to see what that would do")
 		}
 		question := "Reset this host?"
 		if data := r.DataFolders(); len(data) > 0 && !o.KeepData {
 			question = fmt.Sprintf("Reset this host, and remove the data of volumes in %s? (--keep-data keeps them)", strings.Join(data, ", "))
 		}
-		if !a.confirm(question) {
+		if !a.Confirm(question) {
 			return errors.New("not confirmed; nothing was changed")
 		}
 	}
 	defer a.tellOfInterruption(ctx)()
 	begin := time.Now()
-	events := a.out
+	events := a.Out
 	if o.format == "json" {
-		events = a.errOut
+		events = a.Err
 	}
 	left, err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
 	if err != nil {
 		return fmt.Errorf("%w\nlog: %s\nrun 'sealift reset' again to go on", err, r.LogFile())
 	}
-	fmt.Fprintf(a.errOut, "this host is reset, in %s, log %s\n", time.Since(begin).Round(100*time.Millisecond), r.LogFile())
+	fmt.Fprintf(a.Err, "this host is reset, in %s, log %s\n", time.Since(begin).Round(100*time.Millisecond), r.LogFile())
 	return a.printLeft(left, o.format)
 }
 
-func (a *app) printResetPlan(r *installer.Reset, format string) error {
+func (a commands) printResetPlan(r *installer.Reset, format string) error {
 	if format == "json" {
-		return a.printJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
+		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
 	}
-	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "STEP\tWHAT")
 	for _, s := range r.Plan() {
 		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
@@ -116,21 +117,21 @@ func (a *app) printResetPlan(r *installer.Reset, format string) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "\n%s\n", strings.Join(r.Undoes(), "\n"))
+	fmt.Fprintf(a.Out, "\n%s\n", strings.Join(r.Undoes(), "\n"))
 	return nil
 }
 
-func (a *app) printLeft(left []baseline.Left, format string) error {
+func (a commands) printLeft(left []baseline.Left, format string) error {
 	if format == "json" {
 		if left == nil {
 			left = []baseline.Left{}
 		}
-		return a.printJSON(map[string]any{"left": left})
+		return a.PrintJSON(map[string]any{"left": left})
 	}
 	if len(left) == 0 {
 		return nil
 	}
-	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "LEFT\tWHY")
 	for _, l := range left {
 		fmt.Fprintf(t, "%s\t%s\n", l.What, l.Why)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
 )
@@ -42,7 +43,7 @@ type serveOptions struct {
 // serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
 const serveTokenVariable = "SEALIFT_TOKEN"
 
-func (a *app) serveCommand() *cobra.Command {
+func (a commands) serveCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve --store URL --listen ADDRESS",
@@ -69,7 +70,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
 	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
 	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
 	flags.StringVar(&o.key, "key", "", "private key that signs the indexes of bundles")
-	addSignersFlag(cmd, &o.signers)
+	app.AddSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.cert, "tls-cert", "", "certificate, PEM, with its chain")
 	flags.StringVar(&o.certKey, "tls-key", "", "its private key, PEM")
 	flags.StringArrayVar(&o.overrides, "allow-override", nil, "beginning of URLs from which an Installer may take packages by s3Override; may be repeated")
@@ -102,22 +103,22 @@ const minExpire = 72 * time.Hour
 func (o serveOptions) check() error {
 	switch {
 	case o.store == "":
-		return usageError("--store is missing; see 'sealift serve --help'")
+		return app.UsageError("--store is missing; see 'sealift serve --help'")
 	case o.listen == "":
-		return usageError("--listen is missing; see 'sealift serve --help'")
+		return app.UsageError("--listen is missing; see 'sealift serve --help'")
 	case (o.cert == "") != (o.certKey == ""):
-		return usageError("--tls-cert and --tls-key go together")
+		return app.UsageError("--tls-cert and --tls-key go together")
 	case o.rate <= 0:
-		return usageError("--rate must be more than 0")
+		return app.UsageError("--rate must be more than 0")
 	case o.perClient <= 0 || o.installers <= 0:
-		return usageError("--max-per-client and --max-installers must be more than 0; to take Installers only with the token, use --closed")
+		return app.UsageError("--max-per-client and --max-installers must be more than 0; to take Installers only with the token, use --closed")
 	case o.expire < 0 || o.expire > 0 && o.expire < minExpire:
-		return usageError("--expire must be 0 or at least %s: that an Installer is used is noted once a day", minExpire)
+		return app.UsageError("--expire must be 0 or at least %s: that an Installer is used is noted once a day", minExpire)
 	}
 	return nil
 }
 
-func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (err error) {
+func (a commands) serve(ctx context.Context, root *cobra.Command, o serveOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -127,15 +128,15 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(serveGC)
 	}
-	log := slog.New(slog.NewTextHandler(a.errOut, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	if a.log.Enabled(ctx, slog.LevelDebug) {
-		log = a.log
+	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	if a.Log.Enabled(ctx, slog.LevelDebug) {
+		log = a.Log
 	}
 	token, err := readToken(o.tokenFile)
 	if err != nil {
 		return err
 	}
-	key, err := a.signingKey(o.key)
+	key, err := a.SigningKey(o.key)
 	if err != nil {
 		return err
 	}
@@ -158,7 +159,7 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 	defer cancel()
 	packages := packagesOf(inner, cache)
 	packages.Overrides, packages.Opener = o.overrides, opener
-	if packages.Signers, err = publicKeys(o.signers); err != nil {
+	if packages.Signers, err = app.PublicKeys(o.signers); err != nil {
 		return err
 	}
 	s, err := server.New(reads, server.Options{
@@ -180,12 +181,12 @@ func (a *app) serve(ctx context.Context, root *cobra.Command, o serveOptions) (e
 		return errors.Join(err, l.Close())
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	fmt.Fprintf(a.out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
+	fmt.Fprintf(a.Out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
 	return s.Serve(ctx, l, o.cert, o.certKey)
 }
 
 // serveMetrics shows the server's metrics at an address of their own, if there is one. Call stop to end that.
-func (a *app) serveMetrics(ctx context.Context, s *server.Server, address string) (stop func() error, err error) {
+func (a commands) serveMetrics(ctx context.Context, s *server.Server, address string) (stop func() error, err error) {
 	if address == "" {
 		return func() error { return nil }, nil
 	}
@@ -195,7 +196,7 @@ func (a *app) serveMetrics(ctx context.Context, s *server.Server, address string
 	}
 	h := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
 	go func() { _ = h.Serve(l) }() // it ends when it is closed
-	fmt.Fprintf(a.out, "metrics on http://%s/metrics\n", l.Addr())
+	fmt.Fprintf(a.Out, "metrics on http://%s/metrics\n", l.Addr())
 	return h.Close, nil
 }
 

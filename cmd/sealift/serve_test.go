@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -40,7 +41,7 @@ func TestTourOfServing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if code, _, errOut := command(t, "build", addOn, "--out", packages, "--cache", filepath.Join(dir, "cache")); code != exitDone {
+		if code, _, errOut := command(t, "build", addOn, "--out", packages, "--cache", filepath.Join(dir, "cache")); code != app.ExitDone {
 			t.Fatal(errOut)
 		}
 	}
@@ -73,7 +74,7 @@ func TestPackagesOfKurlAreServed(t *testing.T) {
 	s := startServer(t, "--store", dir)
 	at := s.bundleURL(t, "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: x}\nspec:\n  x: {version: '1'}\n")
 	for _, url := range []string{at, "http://" + s.address + "/dist/x-1.tar.gz"} {
-		if code, out, said := command(t, "inspect", url); code != exitDone || !strings.Contains(out, "\nx 1\n") {
+		if code, out, said := command(t, "inspect", url); code != app.ExitDone || !strings.Contains(out, "\nx 1\n") {
 			t.Errorf("%s: %d\n%s%s", url, code, out, said)
 		}
 	}

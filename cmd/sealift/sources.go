@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/cli/app"
 )
 
 // sources are the flags of every command that resolves and fetches what Manifests name.
@@ -31,12 +32,12 @@ func (s *sources) add(flags *pflag.FlagSet) {
 }
 
 // options are those of a builder that follows the flags.
-func (s *sources) options(a *app) (builder.Options, error) {
+func (s *sources) options(a commands) (builder.Options, error) {
 	if s.jobs < 0 {
-		return builder.Options{}, usageError("--jobs must not be negative")
+		return builder.Options{}, app.UsageError("--jobs must not be negative")
 	}
 	settings, err := config.Load(s.config)
-	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Log: a.log}, err
+	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Log: a.Log}, err
 }
 
 // cacheFlags are the flags of every command that uses the cache.
@@ -74,14 +75,14 @@ func (c *cacheFlags) folder() (string, error) {
 }
 
 // close ends the use of the cache and keeps it within its bound. The work is done by then, so trouble is only logged.
-func (c *cacheFlags) close(a *app, store *cache.Cache) {
+func (c *cacheFlags) close(a commands, store *cache.Cache) {
 	defer store.Close()
 	removed, err := store.Prune(cache.PruneOptions{MaxSize: int64(c.bound)})
 	if err != nil {
-		a.log.Warn("the cache was not pruned", "error", err)
+		a.Log.Warn("the cache was not pruned", "error", err)
 	}
 	if len(removed) > 0 {
-		a.log.Info("pruned the cache", "removed", len(removed), "bound", c.bound.String())
+		a.Log.Info("pruned the cache", "removed", len(removed), "bound", c.bound.String())
 	}
 }
 

@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
 
-func (a *app) specCommand() *cobra.Command {
+func (a commands) specCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "spec",
 		Short: "Check and show Installers",
@@ -32,24 +33,24 @@ Both apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1 are read. FILE
 }
 
 // loadSpec reads an Installer; - is standard input. Its mistakes are printed, one per line, and counted in the error.
-func (a *app) loadSpec(path string) (*spec.Installer, error) {
+func (a commands) loadSpec(path string) (*spec.Installer, error) {
 	var installer *spec.Installer
 	var err error
 	if path == "-" {
-		installer, err = spec.Parse("standard input", a.in)
+		installer, err = spec.Parse("standard input", a.In)
 	} else {
 		installer, err = spec.Load(path)
 	}
 	var mistakes diag.Errors
 	if errors.As(err, &mistakes) {
-		fmt.Fprintln(a.errOut, mistakes.Error())
-		return nil, fmt.Errorf("%s is no valid Installer: %s", path, counted(len(mistakes), "error"))
+		fmt.Fprintln(a.Err, mistakes.Error())
+		return nil, fmt.Errorf("%s is no valid Installer: %s", path, app.Counted(len(mistakes), "error"))
 	}
 	return installer, err
 }
 
 // adjusted reads the Installer that a command line names first, with what else the command line says of it.
-func (a *app) adjusted(args []string, changes adjustment) (*spec.Installer, error) {
+func (a commands) adjusted(args []string, changes adjustment) (*spec.Installer, error) {
 	installer, err := a.loadSpec(args[0])
 	if err != nil {
 		return nil, err
@@ -58,7 +59,7 @@ func (a *app) adjusted(args []string, changes adjustment) (*spec.Installer, erro
 	return changes.apply(installer)
 }
 
-func (a *app) specValidateCommand() *cobra.Command {
+func (a commands) specValidateCommand() *cobra.Command {
 	var changes adjustment
 	cmd := &cobra.Command{
 		Use:   "validate FILE [NAME=VALUE...]",
@@ -88,7 +89,7 @@ With --patch and with NAME=VALUE it is the Installer as an install with the same
 			for _, section := range installer.Sections {
 				parts = append(parts, "settings of "+section.Key)
 			}
-			_, err = fmt.Fprintf(a.out, "%s is valid: id %s, %s\n", args[0], id, strings.Join(parts, ", "))
+			_, err = fmt.Fprintf(a.Out, "%s is valid: id %s, %s\n", args[0], id, strings.Join(parts, ", "))
 			return err
 		},
 	}
@@ -97,21 +98,21 @@ With --patch and with NAME=VALUE it is the Installer as an install with the same
 }
 
 // checkTogether prints what is suspicious in an Installer, and which of its add-ons do not work together. The latter is an error.
-func (a *app) checkTogether(name string, i *spec.Installer) error {
+func (a commands) checkTogether(name string, i *spec.Installer) error {
 	var findings diag.List
 	findings.Add(i.Check()...)
 	findings.Add(catalog.Check(i, nil)...)
 	for _, finding := range findings.Findings() {
-		fmt.Fprintln(a.errOut, finding.Error())
+		fmt.Fprintln(a.Err, finding.Error())
 	}
 	var mistakes diag.Errors
 	if errors.As(findings.Err(), &mistakes) {
-		return fmt.Errorf("%s cannot work: %s", name, counted(len(mistakes), "error"))
+		return fmt.Errorf("%s cannot work: %s", name, app.Counted(len(mistakes), "error"))
 	}
 	return nil
 }
 
-func (a *app) specShowCommand() *cobra.Command {
+func (a commands) specShowCommand() *cobra.Command {
 	var format string
 	var variables bool
 	var changes adjustment
@@ -140,13 +141,13 @@ With --patch, and with NAME=VALUE as kURL's flags are written, show what an inst
 			return a.printSpec(installer, format)
 		},
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	cmd.Flags().BoolVar(&variables, "variables", false, "print the variables that hooks see")
 	changes.add(cmd)
 	return cmd
 }
 
-func (a *app) specSchemaCommand() *cobra.Command {
+func (a commands) specSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON schema of an Installer",
@@ -158,13 +159,13 @@ func (a *app) specSchemaCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = a.out.Write(text)
+			_, err = a.Out.Write(text)
 			return err
 		},
 	}
 }
 
-func (a *app) specFlagsCommand() *cobra.Command {
+func (a commands) specFlagsCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "flags",
@@ -175,9 +176,9 @@ Every other option is set by KEY.OPTION=VALUE, as in flannel.podCIDR=10.1.0.0/16
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if format == "json" {
-				return a.printJSON(spec.Flags())
+				return a.PrintJSON(spec.Flags())
 			}
-			t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+			t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "FLAG\tSETS\tTO")
 			for _, f := range spec.Flags() {
 				fmt.Fprintf(t, "%s\t%s.%s\t%s\n", f.Name, f.Key, f.Option, cmp.Or(f.Value, "true"))
@@ -185,17 +186,17 @@ Every other option is set by KEY.OPTION=VALUE, as in flannel.podCIDR=10.1.0.0/16
 			return t.Flush()
 		},
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) printSpec(installer *spec.Installer, format string) error {
+func (a commands) printSpec(installer *spec.Installer, format string) error {
 	if format == "json" {
 		id, err := installer.ID()
 		if err != nil {
 			return err
 		}
-		return a.printJSON(struct {
+		return a.PrintJSON(struct {
 			ID string `json:"id"`
 			*spec.Installer
 		}{id, installer})
@@ -204,20 +205,20 @@ func (a *app) printSpec(installer *spec.Installer, format string) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.out.Write(text)
+	_, err = a.Out.Write(text)
 	return err
 }
 
-func (a *app) printVariables(variables []spec.Variable, format string) error {
+func (a commands) printVariables(variables []spec.Variable, format string) error {
 	if format == "json" {
-		return a.printJSON(variables)
+		return a.PrintJSON(variables)
 	}
 	for _, v := range variables {
 		value := v.Value
 		if strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(` "'\$`+"`", r) }) {
 			value = strconv.Quote(value)
 		}
-		if _, err := fmt.Fprintf(a.out, "%s=%s\n", v.Name, value); err != nil {
+		if _, err := fmt.Fprintf(a.Out, "%s=%s\n", v.Name, value); err != nil {
 			return err
 		}
 	}

@@ -11,10 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 )
 
-func (a *app) statusCommand() *cobra.Command {
+func (a commands) statusCommand() *cobra.Command {
 	var root, format string
 	cmd := &cobra.Command{
 		Use:   "status",
@@ -30,17 +31,17 @@ The exit code is 0 when all is well, and 1 otherwise.`,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
 	}
 	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) status(ctx context.Context, root, format string) error {
+func (a commands) status(ctx context.Context, root, format string) error {
 	s, err := installer.ReadStatus(ctx, root)
 	if err != nil {
 		return forRoot(err)
 	}
 	if format == "json" {
-		err = a.printJSON(s)
+		err = a.PrintJSON(s)
 	} else {
 		err = a.printStatus(s)
 	}
@@ -70,33 +71,33 @@ func stateText(state string) string {
 	return state
 }
 
-func (a *app) printStatus(s installer.Status) error {
-	fmt.Fprintf(a.out, "node     %s", stateText(s.State))
+func (a commands) printStatus(s installer.Status) error {
+	fmt.Fprintf(a.Out, "node     %s", stateText(s.State))
 	if s.Steps > 0 {
-		fmt.Fprintf(a.out, ", %d of %d steps finished", s.Finished, s.Steps)
+		fmt.Fprintf(a.Out, ", %d of %d steps finished", s.Finished, s.Steps)
 	}
-	fmt.Fprintln(a.out)
+	fmt.Fprintln(a.Out)
 	if s.Bundle != "" {
-		fmt.Fprintf(a.out, "bundle   %s\nlog      %s\n", s.Bundle, s.Log)
+		fmt.Fprintf(a.Out, "bundle   %s\nlog      %s\n", s.Bundle, s.Log)
 	}
 	for _, step := range s.Open {
-		fmt.Fprintf(a.out, "open     step %s was begun and has not ended\n", step)
+		fmt.Fprintf(a.Out, "open     step %s was begun and has not ended\n", step)
 	}
 	if f := s.Failure; f != nil {
-		fmt.Fprintf(a.out, "failure  step %s, %s, log %s\n         %s\n", f.Step, f.Time.Format(time.RFC3339), f.Log,
+		fmt.Fprintf(a.Out, "failure  step %s, %s, log %s\n         %s\n", f.Step, f.Time.Format(time.RFC3339), f.Log,
 			strings.ReplaceAll(strings.TrimSpace(f.Error), "\n", "\n         "))
 	}
 	if s.Resume != "" {
-		fmt.Fprintf(a.out, "go on    %s\n", s.Resume)
+		fmt.Fprintf(a.Out, "go on    %s\n", s.Resume)
 	}
 	for _, unit := range s.Stopped {
-		fmt.Fprintf(a.out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
+		fmt.Fprintf(a.Out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
 	}
-	fmt.Fprintf(a.out, "cluster  %s\n", s.Cluster)
+	fmt.Fprintf(a.Out, "cluster  %s\n", s.Cluster)
 	if s.Sees == "node" {
-		fmt.Fprintln(a.out, "         this worker may see itself alone; for other nodes and the health of add-ons run 'sealift status' on a control plane")
+		fmt.Fprintln(a.Out, "         this worker may see itself alone; for other nodes and the health of add-ons run 'sealift status' on a control plane")
 	}
-	t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	if len(s.AddOns) > 0 {
 		fmt.Fprintln(t, "\nADD-ON\tVERSION\tSTATE\tHEALTH\tWHY")
 	}

@@ -10,12 +10,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/support"
 	"github.com/sealift/sealift/preflight"
 )
 
-func (a *app) supportBundleCommand() *cobra.Command {
+func (a commands) supportBundleCommand() *cobra.Command {
 	var out, root, format string
 	cmd := &cobra.Command{
 		Use:   "support-bundle [--out FILE]",
@@ -33,12 +34,12 @@ from here.`,
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
 	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder of what the node keeps")
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	_ = cmd.MarkFlagFilename("out")
 	return cmd
 }
 
-func (a *app) supportBundle(ctx context.Context, out, root, format string) error {
+func (a commands) supportBundle(ctx context.Context, out, root, format string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("logs and the state of services are for root to read; run the command with sudo")
 	}
@@ -55,26 +56,26 @@ func (a *app) supportBundle(ctx context.Context, out, root, format string) error
 	}
 	program, err := installer.FindProgram(root, filepath.Dir(binary))
 	if err != nil {
-		fmt.Fprintln(a.errOut, err)
+		fmt.Fprintln(a.Err, err)
 	}
 	summary, err := support.Write(ctx, out, support.Options{
 		Root: root, StateDir: installer.StateDir(root), LogDir: installer.DefaultLogDir,
-		Program: program, Version: currentVersion().Version, Log: a.log,
+		Program: program, Version: app.CurrentVersion().Version, Log: a.Log,
 	})
 	if err != nil {
 		return err
 	}
 	if format == "json" {
-		return a.printJSON(summary)
+		return a.PrintJSON(summary)
 	}
 	for _, missing := range summary.Errors {
-		fmt.Fprintf(a.errOut, "not collected: %s\n", missing)
+		fmt.Fprintf(a.Err, "not collected: %s\n", missing)
 	}
 	for _, r := range summary.Results {
 		if r.Status != preflight.Pass {
-			fmt.Fprintf(a.out, "%s: %s\n", r.Status, r)
+			fmt.Fprintf(a.Out, "%s: %s\n", r.Status, r)
 		}
 	}
-	fmt.Fprintf(a.out, "wrote %s: %d files, %s; look through it before you send it\n", summary.File, summary.Files, formatBytes(summary.Size))
+	fmt.Fprintf(a.Out, "wrote %s: %d files, %s; look through it before you send it\n", summary.File, summary.Files, app.FormatBytes(summary.Size))
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/token"
 	"github.com/sealift/sealift/server/online"
@@ -20,7 +21,7 @@ const (
 	certificateLife = 2 * time.Hour
 )
 
-func (a *app) tokenCommand() *cobra.Command {
+func (a commands) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Make, list and revoke the tokens by which hosts join",
@@ -30,7 +31,7 @@ func (a *app) tokenCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) tokenCreateCommand() *cobra.Command {
+func (a commands) tokenCreateCommand() *cobra.Command {
 	var controlPlane bool
 	var ttl time.Duration
 	var description, from string
@@ -47,7 +48,7 @@ to be run within two hours. With --from the host takes its files from a server, 
 				ttl = certificateLife
 			}
 			if ttl <= 0 {
-				return usageError("--ttl must be more than nothing")
+				return app.UsageError("--ttl must be more than nothing")
 			}
 			if err := checkInstallerURL(from); err != nil {
 				return err
@@ -60,7 +61,7 @@ to be run within two hours. With --from the host takes its files from a server, 
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(a.out, command)
+			fmt.Fprintln(a.Out, command)
 			return nil
 		},
 	}
@@ -77,15 +78,15 @@ func checkInstallerURL(from string) error {
 		return nil
 	}
 	if _, err := online.BundleURL(from); err != nil {
-		return usageError("--from: %v", err)
+		return app.UsageError("--from: %v", err)
 	}
 	if strings.HasSuffix(from, ".tar.gz") {
-		return usageError("--from: %s is a bundle; name the Installer on the server, such as https://host/abc1234", from)
+		return app.UsageError("--from: %s is a bundle; name the Installer on the server, such as https://host/abc1234", from)
 	}
 	return nil
 }
 
-func (a *app) tokenListCommand() *cobra.Command {
+func (a commands) tokenListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "list",
@@ -102,9 +103,9 @@ func (a *app) tokenListCommand() *cobra.Command {
 				return err
 			}
 			if format == "json" {
-				return a.printJSON(list)
+				return a.PrintJSON(list)
 			}
-			t := tabwriter.NewWriter(a.out, 2, 0, 2, ' ', 0)
+			t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 			fmt.Fprintln(t, "TOKEN\tEXPIRES\tJOINS\tFOR")
 			for _, one := range list {
 				expires, joins := "never", "no"
@@ -119,11 +120,11 @@ func (a *app) tokenListCommand() *cobra.Command {
 			return t.Flush()
 		},
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) tokenRevokeCommand() *cobra.Command {
+func (a commands) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke TOKEN...",
 		Short:   "Make tokens worthless, at once",
@@ -146,7 +147,7 @@ func (a *app) tokenRevokeCommand() *cobra.Command {
 }
 
 // printJoinCommands tells how hosts join the cluster that was just made.
-func (a *app) printJoinCommands(ctx context.Context) error {
+func (a commands) printJoinCommands(ctx context.Context) error {
 	admin, err := installer.AsAdministrator()
 	if err != nil {
 		return err
@@ -163,8 +164,8 @@ func (a *app) printJoinCommands(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(a.out, "\n%s:\n  %s\n", kind.title, command)
+		fmt.Fprintf(a.Out, "\n%s:\n  %s\n", kind.title, command)
 	}
-	fmt.Fprintln(a.out, "\nmake such commands again with: sealift token create")
+	fmt.Fprintln(a.Out, "\nmake such commands again with: sealift token create")
 	return nil
 }

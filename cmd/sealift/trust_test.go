@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 // TestServerWithACAOfItsOwn runs processes: a process reads what it trusts once.
@@ -31,11 +33,11 @@ func TestServerWithACAOfItsOwn(t *testing.T) {
 		code       int
 		says       string
 	}{
-		"is not trusted":                 {nil, nil, exitFailed, "unknown authority\nwhere the CA of a server or a proxy is your own, name it with --ca-cert FILE"},
-		"is trusted by a flag":           {[]string{"--ca-cert", ca}, nil, exitDone, "small"},
-		"is trusted by the environment":  {nil, []string{"SEALIFT_CA_CERT=" + ca}, exitDone, "small"},
-		"a file that is not there":       {[]string{"--ca-cert", "nowhere.pem"}, nil, exitUsage, "--ca-cert nowhere.pem: "},
-		"a file that has no certificate": {[]string{"--ca-cert", archive}, nil, exitUsage, "are no certificates of CAs"},
+		"is not trusted":                 {nil, nil, app.ExitFailed, "unknown authority\nwhere the CA of a server or a proxy is your own, name it with --ca-cert FILE"},
+		"is trusted by a flag":           {[]string{"--ca-cert", ca}, nil, app.ExitDone, "small"},
+		"is trusted by the environment":  {nil, []string{"SEALIFT_CA_CERT=" + ca}, app.ExitDone, "small"},
+		"a file that is not there":       {[]string{"--ca-cert", "nowhere.pem"}, nil, app.ExitUsage, "--ca-cert nowhere.pem: "},
+		"a file that has no certificate": {[]string{"--ca-cert", archive}, nil, app.ExitUsage, "are no certificates of CAs"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/cli/app"
 )
 
 // workflow is what the test needs to know of the workflow for users' repositories.
@@ -125,7 +127,7 @@ func TestPackagesWorkflow(t *testing.T) {
 	r.step(t, "changed", "lint", map[string]string{"ADDONS": "addons"})
 	key, public := filepath.Join(temp, "made"), filepath.Join(temp, "made.pub")
 	t.Setenv("SEALIFT_KEY_PASSPHRASE", "")
-	if code, _, errOut := command(t, "key", "generate", "--out", key); code != exitDone {
+	if code, _, errOut := command(t, "key", "generate", "--out", key); code != app.ExitDone {
 		t.Fatal(errOut)
 	}
 	private, err := os.ReadFile(key + ".key")
@@ -152,7 +154,7 @@ func TestPackagesWorkflow(t *testing.T) {
 	if out := r.step(t, "package", "publish", map[string]string{"STORE": store}); strings.Count(out, "published ") != 3 {
 		t.Errorf("published: %s", out)
 	}
-	if code, out, errOut := command(t, "verify", filepath.Join(store, "one-1.0.tar.gz"), "--key", public); code != exitDone {
+	if code, out, errOut := command(t, "verify", filepath.Join(store, "one-1.0.tar.gz"), "--key", public); code != app.ExitDone {
 		t.Errorf("%s%s", out, errOut)
 	}
 	if got := r.groups(t, "20", store); len(got) != 0 {

@@ -20,7 +20,7 @@ show() {
     "$@"
 }
 
-on_host() { bin/sealift testgrid lab enter "$host" -- "$@"; }
+on_host() { bin/sealift-testgrid lab enter "$host" -- "$@"; }
 
 on_host_shown() {
     printf '%s# %s\n' "$host" "$*"
@@ -33,7 +33,7 @@ trap '[ -z "$mirror" ] || kill "$mirror" 2>/dev/null || true' EXIT
 # serve_upstream: the outside world, on loopback, until this script ends.
 serve_upstream() {
     rm -f "$work/sealift.yaml"
-    bin/sealift testgrid lab serve --kubernetes "$kubernetes" --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
+    bin/sealift-testgrid lab serve --kubernetes "$kubernetes" --registry 127.0.0.1:0 --files 127.0.0.1:0 --write-config "$work/sealift.yaml" 2>"$work/mirror.log" &
     mirror=$!
     for _ in $(seq 600); do
         [ ! -s "$work/sealift.yaml" ] || return 0
@@ -49,7 +49,7 @@ build() {
     local options=(--out "$work/packages" --target debian-12)
     if [ "${UPSTREAM:-lab}" = lab ]; then
         say "the lab: what the world offers, made from Go modules and Debian packages (once per machine)"
-        bin/sealift testgrid lab build --kubernetes "$kubernetes" >"$work/lab.txt"
+        bin/sealift-testgrid lab build --kubernetes "$kubernetes" >"$work/lab.txt"
         serve_upstream
         options+=(--config "$work/sealift.yaml")
     fi
@@ -66,8 +66,8 @@ build() {
 
 boot() {
     say "a bare Debian host, with the disk plugged in"
-    bin/sealift testgrid lab remove "$host" 2>/dev/null || true
-    show bin/sealift testgrid lab boot "$host" --usb "$work/usb"
+    bin/sealift-testgrid lab remove "$host" 2>/dev/null || true
+    show bin/sealift-testgrid lab boot "$host" --usb "$work/usb"
     printf '%s# ip route get 1.1.1.1\n' "$host"
     if on_host ip route get 1.1.1.1; then
         echo "the host has a way out; that is no air gap" >&2
@@ -108,11 +108,11 @@ up)
     install
     prove
     say "done in $((SECONDS - begin)) s"
-    echo "enter the host:  bin/sealift testgrid lab enter $host"
+    echo "enter the host:  bin/sealift-testgrid lab enter $host"
     echo "remove it all:   make demo-clean"
     ;;
 clean)
-    bin/sealift testgrid lab remove "$host" 2>/dev/null || true
+    bin/sealift-testgrid lab remove "$host" 2>/dev/null || true
     rm -rf "$work"
     ;;
 *)

@@ -112,7 +112,7 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
 	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Disk: s.Disk, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
 	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift testgrid lab remove %s", s.Name, s.Name)
+		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift-testgrid lab remove %s", s.Name, s.Name)
 	} else if err != nil {
 		return nil, fmt.Errorf("make the folder of host %s: %w", s.Name, err)
 	}

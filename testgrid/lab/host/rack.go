@@ -46,7 +46,7 @@ type Rack struct {
 }
 
 // ErrNoHost is returned for a name that no host has.
-var ErrNoHost = errors.New("there is no such host; list them with: sealift testgrid lab list")
+var ErrNoHost = errors.New("there is no such host; list them with: sealift-testgrid lab list")
 
 // OpenRack prepares the folder for hosts and removes those whose owner is gone. It needs root.
 func OpenRack(ctx context.Context, o Options) (*Rack, error) {

@@ -24,7 +24,7 @@ import (
 	"github.com/sealift/sealift/testgrid/scratch"
 )
 
-// Where `sealift testgrid lab serve` listens unless told otherwise.
+// Where `sealift-testgrid lab serve` listens unless told otherwise.
 const (
 	DefaultRegistry = "127.0.0.1:5000"
 	DefaultFiles    = "127.0.0.1:5080"

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"fmt"
@@ -30,13 +30,13 @@ func readCertificates(file string) (string, error) {
 		_, err = host.ParseCertificates(text)
 	}
 	if err != nil {
-		return "", usageError("--%s %s: %v", caFlag, file, err)
+		return "", UsageError("--%s %s: %v", caFlag, file, err)
 	}
 	return string(text), nil
 }
 
-// trustedWord makes the CAs that a command trusts an option of the Installer, by which the node trusts them, too.
-func trustedWord(cmd *cobra.Command) ([]string, error) {
+// TrustedWord makes the CAs that a command trusts an option of the Installer, by which the node trusts them, too.
+func TrustedWord(cmd *cobra.Command) ([]string, error) {
 	file, err := cmd.Flags().GetString(caFlag)
 	if err != nil || file == "" {
 		return nil, err

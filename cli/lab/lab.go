@@ -1,9 +1,9 @@
-package main
+// Package lab is the command line of the lab: a mirror of the outside world, and hosts without a route out.
+package lab
 
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"slices"
@@ -11,25 +11,30 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-func (a *app) testgridCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:     "testgrid",
+// commands makes and runs the commands of the program.
+type commands struct{ *app.App }
+
+// Root is the whole command line.
+func Root(a *app.App) *cobra.Command {
+	root := &cobra.Command{
+		Use:     "sealift-testgrid",
 		Short:   "Test on throw-away machines",
 		Long:    "Test on throw-away machines that have no route out, with the outside world played by a mirror on this machine.",
-		Example: "  sealift testgrid lab serve\n  sealift testgrid lab boot node-1",
+		Example: "  sealift-testgrid lab serve\n  sealift-testgrid lab boot node-1",
 	}
-	cmd.AddCommand(a.labCommand())
-	return cmd
+	c := commands{a}
+	root.AddCommand(c.labCommand(), a.VersionCommand())
+	return root
 }
 
-func (a *app) labCommand() *cobra.Command {
+func (a commands) labCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
 		Short: "A mirror of the outside world, and hosts without a route out",
@@ -38,17 +43,17 @@ packages, serves it under its real names, and boots Linux hosts that have no rou
 
 What it makes is kept in $SEALIFT_LAB_CACHE (default: sealift/lab in the user's cache folder), hosts in
 $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on hosts first removes those whose owner was killed.`,
-		Example: "  sealift testgrid lab build\n  sealift testgrid lab serve --write-config sealift.yaml\n  sealift testgrid lab boot node-1\n" +
-			"  sealift testgrid lab enter node-1 -- kubectl get nodes\n  sealift testgrid lab remove --all",
+		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab serve --write-config sealift.yaml\n  sealift-testgrid lab boot node-1\n" +
+			"  sealift-testgrid lab enter node-1 -- kubectl get nodes\n  sealift-testgrid lab remove --all",
 	}
 	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labBootCommand(), a.labEnterCommand(), a.labListCommand(), a.labRemoveCommand())
 	return cmd
 }
 
 // progress prints one line per event where it does not disturb output.
-func (a *app) progress(line string) { fmt.Fprintln(a.errOut, line) }
+func (a commands) progress(line string) { fmt.Fprintln(a.Err, line) }
 
-func (a *app) labBuildCommand() *cobra.Command {
+func (a commands) labBuildCommand() *cobra.Command {
 	var kubernetes []string
 	cmd := &cobra.Command{
 		Use:   "build [COMPONENT...]",
@@ -57,10 +62,10 @@ func (a *app) labBuildCommand() *cobra.Command {
 With --kubernetes only what these releases and the add-ons need is made, and the default system of hosts.
 Downloads overlap with compiles; one component is compiled at a time. While it works, the lab says which components are under
 way, how many are made, and how long that took so far. Nothing is made twice on a machine.`,
-		Example: "  sealift testgrid lab build\n  sealift testgrid lab build --kubernetes v1.36.3\n  sealift testgrid lab build etcd-v3.6.8",
+		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab build --kubernetes v1.36.3\n  sealift-testgrid lab build etcd-v3.6.8",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if len(ids) > 0 && len(kubernetes) > 0 {
-				return usageError("name components, or give --kubernetes; see '%s --help'", cmd.CommandPath())
+				return app.UsageError("name components, or give --kubernetes; see '%s --help'", cmd.CommandPath())
 			}
 			if err := checkReleases(kubernetes); err != nil {
 				return err
@@ -80,7 +85,7 @@ way, how many are made, and how long that took so far. Nothing is made twice on 
 				return err
 			}
 			for _, id := range ids {
-				fmt.Fprintf(a.out, "%s\t%s\n", id, folders[id])
+				fmt.Fprintf(a.Out, "%s\t%s\n", id, folders[id])
 			}
 			return nil
 		},
@@ -97,7 +102,7 @@ func addReleaseFlag(cmd *cobra.Command, kubernetes *[]string) {
 func checkReleases(kubernetes []string) error {
 	for _, version := range kubernetes {
 		if !slices.Contains(upstream.Releases(), version) {
-			return usageError("the lab has no Kubernetes %s; it has %s", version, strings.Join(upstream.Releases(), " and "))
+			return app.UsageError("the lab has no Kubernetes %s; it has %s", version, strings.Join(upstream.Releases(), " and "))
 		}
 	}
 	return nil
@@ -116,7 +121,7 @@ func labComponents(kubernetes []string) []string {
 	return ids
 }
 
-func (a *app) labServeCommand() *cobra.Command {
+func (a commands) labServeCommand() *cobra.Command {
 	var o mirror.Options
 	var config string
 	var kubernetes []string
@@ -126,7 +131,7 @@ func (a *app) labServeCommand() *cobra.Command {
 		Long: `Serve every image of the lab from a real registry and every download from a file server, both on loopback, until
 interrupted. What is missing is made first. With --write-config the mirrors are written as a sealift.yaml once both
 servers answer, otherwise they are printed. Debian's archive is mapped to the one that this machine installs from.`,
-		Example: "  sealift testgrid lab serve --write-config sealift.yaml\n  sealift testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
+		Example: "  sealift-testgrid lab serve --write-config sealift.yaml\n  sealift-testgrid lab serve --registry 127.0.0.1:0 --files 127.0.0.1:0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkReleases(kubernetes); err != nil {
@@ -141,7 +146,7 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 			if err == nil && config != "" {
 				err = m.WriteConfig(config)
 			} else if err == nil {
-				_, err = a.out.Write(text)
+				_, err = a.Out.Write(text)
 			}
 			if err == nil {
 				a.progress(fmt.Sprintf("serving images on %s and files on http://%s; end with Ctrl-C", m.Registry(), m.Files()))
@@ -157,7 +162,7 @@ servers answer, otherwise they are printed. Debian's archive is mapped to the on
 	return cmd
 }
 
-func (a *app) labBootCommand() *cobra.Command {
+func (a commands) labBootCommand() *cobra.Command {
 	s := host.Spec{Keep: true}
 	cmd := &cobra.Command{
 		Use:   "boot NAME",
@@ -165,7 +170,7 @@ func (a *app) labBootCommand() *cobra.Command {
 		Long: `Boot a host: a systemd-nspawn container with systemd as its first process, on a network that reaches other hosts of the
 lab and nothing else. The host stays until it is removed. Each folder given with --usb is there read-only, the first at
 /media/usb, the second at /media/usb2, and so on.`,
-		Example: "  sealift testgrid lab boot node-1\n  sealift testgrid lab boot node-1 --os debian-13 --usb ./out",
+		Example: "  sealift-testgrid lab boot node-1\n  sealift-testgrid lab boot node-1 --os debian-13 --usb ./out",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rack, err := a.rack(cmd)
@@ -177,7 +182,7 @@ lab and nothing else. The host stays until it is removed. Each folder given with
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(a.out, "host %s runs %s at %s; enter it with: sealift testgrid lab enter %s\n", h.Name(), h.OS(), h.Address(), h.Name())
+			fmt.Fprintf(a.Out, "host %s runs %s at %s; enter it with: sealift-testgrid lab enter %s\n", h.Name(), h.OS(), h.Address(), h.Name())
 			return nil
 		},
 	}
@@ -186,13 +191,13 @@ lab and nothing else. The host stays until it is removed. Each folder given with
 	return cmd
 }
 
-func (a *app) labEnterCommand() *cobra.Command {
+func (a commands) labEnterCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "enter NAME [-- COMMAND...]",
 		Short: "Run a command, or a shell, in a host",
-		Long:  "Run a command in a host as root, with this terminal if there is one; without a command, a login shell. Its exit code becomes that of sealift.",
-		Example: "  sealift testgrid lab enter node-1\n  sealift testgrid lab enter node-1 -- kubectl get nodes\n" +
-			"  sealift testgrid lab enter node-1 -- bash -s < script.sh",
+		Long:  "Run a command in a host as root, with this terminal if there is one; without a command, a login shell. Its exit code becomes that of sealift-testgrid.",
+		Example: "  sealift-testgrid lab enter node-1\n  sealift-testgrid lab enter node-1 -- kubectl get nodes\n" +
+			"  sealift-testgrid lab enter node-1 -- bash -s < script.sh",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rack, err := a.rack(cmd)
@@ -203,23 +208,18 @@ func (a *app) labEnterCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c := host.Command{Args: args[1:], Stdin: a.in, Stdout: a.out, Stderr: a.errOut, Terminal: isTerminal(a.in)}
+			c := host.Command{Args: args[1:], Stdin: a.In, Stdout: a.Out, Stderr: a.Err, Terminal: a.CanAsk()}
 			if name := os.Getenv("TERM"); c.Terminal && name != "" {
 				c.Env = []string{"TERM=" + name}
 			}
 			err = h.Exec(cmd.Context(), c)
 			var failed *exec.ExitError
 			if errors.As(err, &failed) && failed.ExitCode() > 0 {
-				return &exitError{code: failed.ExitCode(), err: err}
+				return app.WithCode(failed.ExitCode(), err)
 			}
 			return err
 		},
 	}
-}
-
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // labHost is how a host is listed.
@@ -232,13 +232,13 @@ type labHost struct {
 	Kept    bool   `json:"kept"`
 }
 
-func (a *app) labListCommand() *cobra.Command {
+func (a commands) labListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the hosts of the lab",
 		Long:    "List the hosts of the lab: what they run, their address, and whether they run. A host that is not kept belongs to a test and goes with it.",
-		Example: "  sealift testgrid lab list\n  sealift testgrid lab list -o json",
+		Example: "  sealift-testgrid lab list\n  sealift-testgrid lab list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, err := a.rack(cmd)
@@ -258,17 +258,17 @@ func (a *app) labListCommand() *cobra.Command {
 				list = append(list, labHost{h.Name(), h.OS(), h.Address().String(), state, h.Created().Format("2006-01-02T15:04:05Z07:00"), h.Kept()})
 			}
 			if format == "json" {
-				return a.printJSON(list)
+				return a.PrintJSON(list)
 			}
 			return a.printHosts(list)
 		},
 	}
-	addOutputFlag(cmd, &format)
+	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a *app) printHosts(list []labHost) error {
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+func (a commands) printHosts(list []labHost) error {
+	w := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "NAME\tSYSTEM\tADDRESS\tSTATE\tCREATED\tKEPT")
 	for _, h := range list {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%t\n", h.Name, h.OS, h.Address, h.State, h.Created, h.Kept)
@@ -276,16 +276,16 @@ func (a *app) printHosts(list []labHost) error {
 	return w.Flush()
 }
 
-func (a *app) labRemoveCommand() *cobra.Command {
+func (a commands) labRemoveCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:     "remove NAME... | --all",
 		Short:   "End hosts and remove everything they were made of",
 		Long:    "End hosts and remove everything they were made of. With --all, every host of the lab goes, and its network with them.",
-		Example: "  sealift testgrid lab remove node-1\n  sealift testgrid lab remove --all",
+		Example: "  sealift-testgrid lab remove node-1\n  sealift-testgrid lab remove --all",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {
-				return usageError("name the hosts to remove, or give --all; see '%s --help'", cmd.CommandPath())
+				return app.UsageError("name the hosts to remove, or give --all; see '%s --help'", cmd.CommandPath())
 			}
 			rack, err := a.rack(cmd)
 			if err != nil {
@@ -312,6 +312,6 @@ func (a *app) labRemoveCommand() *cobra.Command {
 }
 
 // rack opens the machine's hosts.
-func (a *app) rack(cmd *cobra.Command) (*host.Rack, error) {
+func (a commands) rack(cmd *cobra.Command) (*host.Rack, error) {
 	return host.OpenRack(cmd.Context(), host.Options{Progress: a.progress})
 }

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"cmp"
@@ -14,17 +14,20 @@ type unknownCommandError struct{ text string }
 
 func (e *unknownCommandError) Error() string { return e.text }
 
+// UnknownCommand is the error for a word that is no command, with the exit code of wrong usage.
+func UnknownCommand(text string) error { return WithCode(ExitUsage, &unknownCommandError{text}) }
+
 // errUnknownCommand refuses a word, with the commands of the group that look like it.
 func errUnknownCommand(group *cobra.Command, word string) error {
 	hint := fmt.Sprintf("; see '%s --help'", group.CommandPath())
 	if near := group.SuggestionsFor(word); len(near) > 0 {
 		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(near, " or "))
 	}
-	return &exitError{exitUsage, &unknownCommandError{fmt.Sprintf("unknown command %q for %q%s", word, group.CommandPath(), hint)}}
+	return UnknownCommand(fmt.Sprintf("unknown command %q for %q%s", word, group.CommandPath(), hint))
 }
 
-// isUnknownCommand says whether a command line failed because it names a command that does not exist.
-func isUnknownCommand(err error) bool {
+// IsUnknownCommand says whether a command line failed because it names a command that does not exist.
+func IsUnknownCommand(err error) bool {
 	var unknown *unknownCommandError
 	return errors.As(err, &unknown)
 }
@@ -39,7 +42,7 @@ func finishTree(cmd *cobra.Command) {
 			if err == nil || errors.As(err, &exit) {
 				return err
 			}
-			return usageError("%v; see '%s --help'", err, cmd.CommandPath())
+			return UsageError("%v; see '%s --help'", err, cmd.CommandPath())
 		}
 	}
 	if cmd.Name() == "help" && cmd.Args == nil {

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ type versionInfo struct {
 	Platform  string `json:"platform"`
 }
 
-func currentVersion() versionInfo {
+func CurrentVersion() versionInfo {
 	v := version
 	if v == "" {
 		v = "devel"
@@ -28,7 +28,7 @@ func currentVersion() versionInfo {
 	return versionInfo{Version: v, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-func (a *app) versionCommand() *cobra.Command {
+func (a *App) VersionCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "version",
@@ -37,14 +37,14 @@ func (a *app) versionCommand() *cobra.Command {
 		Example: "  sealift version\n  sealift version -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			v := currentVersion()
+			v := CurrentVersion()
 			if format == "json" {
-				return a.printJSON(v)
+				return a.PrintJSON(v)
 			}
-			_, err := fmt.Fprintf(a.out, "sealift %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
+			_, err := fmt.Fprintf(a.Out, "sealift %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
 			return err
 		},
 	}
-	addOutputFlag(cmd, &format)
+	AddOutputFlag(cmd, &format)
 	return cmd
 }

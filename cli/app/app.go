@@ -1,0 +1,170 @@
+// Package app is what all command lines of Sealift have in common: streams, exit codes, flags from the environment, the
+// form of output, questions, and key files. It knows no command but version.
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// The exit codes of every command.
+const (
+	ExitDone    = 0
+	ExitFailed  = 1
+	ExitUsage   = 2
+	ExitRefused = 3
+)
+
+// exitError carries the exit code that its error asks for.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+// WithCode makes the program exit with this code for an error.
+func WithCode(code int, err error) error { return &exitError{code, err} }
+
+// UsageError says that the command line, not the work, is wrong.
+func UsageError(format string, args ...any) error {
+	return WithCode(ExitUsage, fmt.Errorf(format, args...))
+}
+
+// App is what every command shares: its streams and its log.
+type App struct {
+	In  io.Reader
+	Out io.Writer
+	Err io.Writer
+	Log *slog.Logger
+}
+
+// Tree makes the commands of a program.
+type Tree func(*App) *cobra.Command
+
+// Command runs one command line of a program and returns its exit code.
+type Command func(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int
+
+// Main runs the command line of this process and exits. The first signal cancels the context of the command, a second one
+// ends the process: a kill at any moment does no harm.
+func Main(command Command) {
+	cobra.EnableCommandSorting = false // help has commands in the order in which they are used
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	code := command(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// Run runs one command line of a tree. Errors begin with the name of the program.
+func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reader, out, errOut io.Writer) int {
+	err := Execute(ctx, tree, args, os.LookupEnv, in, out, errOut)
+	if err == nil {
+		return ExitDone
+	}
+	fmt.Fprintf(errOut, "%s: %v\n", name, err)
+	var exit *exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	return ExitFailed
+}
+
+// Execute runs one command line of a tree and returns its error. Flags that the line does not give come from lookup.
+func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
+	level := new(slog.LevelVar)
+	level.Set(slog.LevelWarn)
+	root := tree(&App{In: in, Out: out, Err: errOut, Log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))})
+	finishRoot(root, level, lookup)
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errOut)
+	return hinted(root.ExecuteContext(ctx))
+}
+
+// hinted adds the way out to errors whose makers cannot know it.
+func hinted(err error) error {
+	var stranger *tls.CertificateVerificationError
+	if errors.As(err, &stranger) {
+		return fmt.Errorf("%w\nwhere the CA of a server or a proxy is your own, name it with --%s FILE", err, caFlag)
+	}
+	return err
+}
+
+// finishRoot gives a root what every command line has: common flags, flags from the environment, and exit codes.
+func finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
+	var verbose bool
+	var caCertificates string
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
+			return err
+		}
+		if verbose {
+			level.Set(slog.LevelDebug)
+		}
+		return trust(caCertificates)
+	}
+	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what is being done, step by step")
+	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with certificates of CAs to trust besides the system's; nodes that are made trust them, too")
+	_ = root.MarkPersistentFlagFilename(caFlag, "pem", "crt")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return UsageError("%v; see '%s --help'", err, cmd.CommandPath())
+	})
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	finishTree(root)
+}
+
+// Group is commands that belong together. One without an ID has no heading in the help.
+type Group struct {
+	ID, Title string
+	Commands  []*cobra.Command
+}
+
+// AddGroups gives a root its commands, by groups.
+func AddGroups(root *cobra.Command, groups ...Group) {
+	for _, g := range groups {
+		if g.ID != "" {
+			root.AddGroup(&cobra.Group{ID: g.ID, Title: g.Title})
+		}
+		for _, cmd := range g.Commands {
+			cmd.GroupID = g.ID
+			root.AddCommand(cmd)
+		}
+	}
+}
+
+// EnvironmentName is the variable that stands for a flag.
+func EnvironmentName(flag string) string {
+	return "SEALIFT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// flagsFromEnvironment sets each flag that was not given from SEALIFT_<FLAG>, dashes as underscores.
+func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var errs []error
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := EnvironmentName(f.Name)
+		value, ok := lookup(name)
+		if !ok || f.Changed {
+			return
+		}
+		if err := flags.Set(f.Name, value); err != nil {
+			errs = append(errs, UsageError("environment variable %s: %v", name, err))
+		}
+	})
+	return errors.Join(errs...)
+}

@@ -1,0 +1,61 @@
+package app
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// terminal returns the terminal that the command reads from, if it is one.
+func (a *App) terminal() (*os.File, bool) {
+	f, ok := a.In.(*os.File)
+	return f, ok && term.IsTerminal(int(f.Fd()))
+}
+
+// CanAsk says whether there is somebody who can answer.
+func (a *App) CanAsk() bool {
+	_, ok := a.terminal()
+	return ok
+}
+
+// Confirm asks on a terminal; elsewhere nobody could answer, and the command line was answer enough.
+func (a *App) Confirm(question string) bool {
+	if !a.CanAsk() {
+		return true
+	}
+	fmt.Fprintf(a.Err, "%s (y/N) ", question)
+	answer, _ := bufio.NewReader(a.In).ReadString('\n')
+	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
+}
+
+// Passphrase takes the passphrase of a private key from the environment, or asks for it, twice if it is new.
+func (a *App) Passphrase(question string, isNew bool) ([]byte, error) {
+	if text, ok := os.LookupEnv(PassphraseVariable); ok {
+		return []byte(text), nil
+	}
+	f, ok := a.terminal()
+	if !ok {
+		return nil, UsageError("a passphrase is needed and there is no terminal to ask on; set %s", PassphraseVariable)
+	}
+	first, err := a.askHidden(f, question)
+	if err != nil || !isNew {
+		return first, err
+	}
+	second, err := a.askHidden(f, "once more: ")
+	if err == nil && !bytes.Equal(first, second) {
+		err = errors.New("the passphrases differ; nothing was written")
+	}
+	return first, err
+}
+
+func (a *App) askHidden(terminal *os.File, question string) ([]byte, error) {
+	fmt.Fprint(a.Err, question)
+	answer, err := term.ReadPassword(int(terminal.Fd()))
+	fmt.Fprintln(a.Err)
+	return answer, err
+}

@@ -1,0 +1,67 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// AddOutputFlag gives a command that lists something -o text|json.
+func AddOutputFlag(cmd *cobra.Command, format *string) {
+	*format = "text"
+	cmd.Flags().VarP(NewChoice(format, []string{"text", "json"}), "output", "o", "output format: text or json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// choice is a flag that takes one of a few words.
+type choice struct {
+	value   *string
+	allowed []string
+}
+
+// NewChoice makes a flag that takes one of a few words. The value is its default.
+func NewChoice(value *string, allowed []string) pflag.Value { return &choice{value, allowed} }
+
+func (c *choice) String() string { return *c.value }
+func (c *choice) Type() string   { return "format" }
+
+func (c *choice) Set(s string) error {
+	for _, word := range c.allowed {
+		if s == word {
+			*c.value = s
+			return nil
+		}
+	}
+	return fmt.Errorf("must be one of %v", c.allowed)
+}
+
+// PrintJSON writes v for machines: indented, one document, a newline at its end.
+func (a *App) PrintJSON(v any) error {
+	enc := json.NewEncoder(a.Out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// FormatBytes writes a size in bytes as people read it.
+func FormatBytes(n int64) string {
+	const units = "KMGTPE"
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, unit := float64(n)/1024, 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, units[unit])
+}
+
+// Counted is "1 error", "2 errors".
+func Counted(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,103 @@
+package lab
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/cli/app"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// labState gives the commands a rack of their own.
+func labState(t *testing.T) {
+	t.Helper()
+	// A test's own folder may be on an overlay, which cannot carry another.
+	dir, err := os.MkdirTemp("/var/lib", "sealift-lab-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(host.StateEnv, dir)
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// command runs one lab command line.
+func command(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	code = app.Run(t.Context(), "sealift-testgrid", Root, append([]string{"lab"}, args...), strings.NewReader(stdin), &out, &errOut)
+	return code, out.String(), errOut.String()
+}
+
+func TestLabHostFromBootToRemove(t *testing.T) {
+	labState(t)
+	usb := t.TempDir()
+	if err := os.WriteFile(usb+"/bundle", []byte("carried by hand"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut := command(t, "", "boot", "node-1", "--usb", usb); code != app.ExitDone || !strings.Contains(out, "lab enter node-1") {
+		t.Fatalf("boot: %d, %s%s", code, out, errOut)
+	}
+	defer func() {
+		if code, _, errOut := command(t, "", "remove", "--all"); code != app.ExitDone {
+			t.Errorf("remove --all: %d, %s", code, errOut)
+		}
+		if code, out, _ := command(t, "", "list", "-o", "json"); code != app.ExitDone || strings.TrimSpace(out) != "[]" {
+			t.Errorf("after remove --all there are %s", out)
+		}
+	}()
+
+	code, out, _ := command(t, "", "list", "-o", "json")
+	var hosts []labHost
+	if err := json.Unmarshal([]byte(out), &hosts); code != app.ExitDone || err != nil || len(hosts) != 1 {
+		t.Fatalf("list: %d, %v, %s", code, err, out)
+	}
+	if h := hosts[0]; h.Name != "node-1" || h.OS != host.DefaultOS || h.State != "running" || !h.Kept {
+		t.Errorf("listed as %+v", h)
+	}
+	if code, out, _ := command(t, "", "list"); code != app.ExitDone || !strings.Contains(out, "node-1") {
+		t.Errorf("list: %d, %s", code, out)
+	}
+	if code, out, errOut := command(t, "cat /media/usb/bundle", "enter", "node-1", "--", "bash", "-s"); code != app.ExitDone || out != "carried by hand" {
+		t.Errorf("enter with a script: %d, %q, %s", code, out, errOut)
+	}
+	if code, _, _ := command(t, "", "enter", "node-1", "--", "sh", "-c", "exit 42"); code != 42 {
+		t.Errorf("exit code is %d, want that of the command", code)
+	}
+	if code, _, errOut := command(t, "", "boot", "node-1"); code != app.ExitFailed || !strings.Contains(errOut, "lab remove node-1") {
+		t.Errorf("a second boot: %d, %s", code, errOut)
+	}
+}
+
+func TestLabWrongUsage(t *testing.T) {
+	labState(t)
+	for _, tt := range []struct {
+		behaviour string
+		args      []string
+		code      int
+		says      string
+	}{
+		{"boot needs a name", []string{"boot"}, app.ExitUsage, "accepts 1 arg"},
+		{"a host's name is a DNS label", []string{"boot", "Node_1"}, app.ExitFailed, "small letters"},
+		{"the system must be known", []string{"boot", "a", "--os", "plan-9"}, app.ExitFailed, "debian-12 or debian-13"},
+		{"enter needs a host that exists", []string{"enter", "nobody"}, app.ExitFailed, "there is no such host"},
+		{"remove needs names or --all", []string{"remove"}, app.ExitUsage, "--all"},
+		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
+		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4 and v1.36.3"},
+		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4 and v1.36.3"},
+		{"build needs components that exist", []string{"build", "windows-11"}, app.ExitFailed, "windows-11"},
+	} {
+		t.Run(tt.behaviour, func(t *testing.T) {
+			if code, _, errOut := command(t, "", tt.args...); code != tt.code || !strings.Contains(errOut, tt.says) {
+				t.Errorf("code %d, %s", code, errOut)
+			}
+		})
+	}
+}
