@@ -1,12 +1,13 @@
 // Package kube renders, applies, prunes and waits for Kubernetes objects: the one engine behind the installer,
 // channels, the operator and the fleet.
 //
-// A set of objects travels through it in four calls:
+// A set of objects travels through it in these calls:
 //
 //	objs, err := kube.Build(dir)                                   // a kustomization directory becomes objects
 //	result, err := engine.Apply(ctx, set, objs, kube.ApplyOptions{}) // the cluster gets them, and loses what left the set
 //	err = engine.Wait(ctx, objs, kube.WaitOptions{})               // until they work, or until the bound
 //	result, err = engine.Delete(ctx, set, kube.DeleteOptions{})    // and all of it goes away again
+//	err = engine.Adopt(ctx, from, to)                              // or another set gets it, object by object, in place
 //
 // Objects are applied server-side under one field manager, in stages: what others need to exist first. A set is an
 // ApplySet as KEP-3659 defines it, so that kubectl and other tools can read who owns what. The engine never touches an
