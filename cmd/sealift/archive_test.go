@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
@@ -17,20 +18,20 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 	server := objects.Start(t)
 	line := server.Line(t)
 	dir := t.TempDir()
-	archive := writePackage(t, dir, "large", 48<<20)
-	if code, _, said := command(t, "publish", archive, "--store", server.URL("stable"), "--cache", filepath.Join(dir, "cache")); code != 0 {
+	packed := writePackage(t, dir, "large", 48<<20)
+	if code, _, said := command(t, "publish", packed, "--store", server.URL("stable"), "--cache", filepath.Join(dir, "cache")); code != 0 {
 		t.Fatal(said)
 	}
-	web := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(archive))))
+	web := httptest.NewServer(http.FileServer(http.Dir(filepath.Dir(packed))))
 	t.Cleanup(web.Close)
 	for name, location := range map[string]string{
 		"a bucket": strings.Replace(line.URL("stable"), "?", "/large-1.0.tar.gz?", 1), "a web server": web.URL + "/large-1.0.tar.gz",
-		"a folder": "file://" + archive, "a path": archive,
+		"a folder": "file://" + packed, "a path": packed,
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := line.Received()
 			code, out, said := command(t, "inspect", location, "-o", "json")
-			var got archiveSummary
+			var got archive.Summary
 			if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
 				t.Fatalf("exit %d, %v: %s", code, err, said)
 			}
@@ -46,12 +47,12 @@ func TestAnArchiveInAStoreIsInspectedByItsURL(t *testing.T) {
 		})
 	}
 	t.Run("damage in it is named", func(t *testing.T) {
-		data, err := os.ReadFile(archive)
+		data, err := os.ReadFile(packed)
 		if err != nil {
 			t.Fatal(err)
 		}
 		data[len(data)/2] ^= 1
-		if err := os.WriteFile(archive, data, 0o644); err != nil {
+		if err := os.WriteFile(packed, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		code, _, said := command(t, "verify", web.URL+"/large-1.0.tar.gz")

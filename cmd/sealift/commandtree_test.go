@@ -6,10 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/keep"
 )
 
 // groupsBelow lists the paths of all commands that only hold others, without the name of the root.
@@ -33,9 +33,9 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 			var errOut bytes.Buffer
 			return run(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
-		"channels": {channelsCommand(&app.App{}), func(args ...string) (int, string) {
+		"channels": {keep.Channels(&app.App{}), func(args ...string) (int, string) {
 			var errOut bytes.Buffer
-			return runChannels(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
+			return keep.RunChannels(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
 	} {
 		groups := append(groupsBelow(row.tree), []string{"completion"}, []string{"help"})
@@ -54,31 +54,10 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 	}
 }
 
-func TestFlagsOfKopsAreKnown(t *testing.T) {
-	for _, tt := range []struct{ args, rest, notes string }{
-		{"apply channel s3://b/a.yaml --v=4 --yes", "apply channel s3://b/a.yaml --yes", ""},
-		{"apply channel a -v=4 --logtostderr --yes", "apply channel a --yes", ""},
-		{"-v 4 get addons -v4 --logtostderr=true --alsologtostderr", "get addons", ""},
-		{"-v get addons", "-v get addons", ""},
-		{"apply channel --config x -f y", "apply channel -f y", "--config is ignored"},
-		{"apply channel --config=x -f y --", "apply channel -f y --", "--config is ignored"},
-		{"apply --node-name n --node-labels a=b,c=d channel", "apply channel", "--node-name is ignored --node-labels is ignored"},
-		{"apply channel -- --v=4", "apply channel -- --v=4", ""},
-	} {
-		rest, notes := withoutKopsFlags(strings.Fields(tt.args))
-		for i := range notes {
-			notes[i], _, _ = strings.Cut(notes[i], ":")
-		}
-		if diff := cmp.Diff([]string{tt.rest, tt.notes}, []string{strings.Join(rest, " "), strings.Join(notes, " ")}); diff != "" {
-			t.Errorf("%s: %s", tt.args, diff)
-		}
-	}
-}
-
 func TestHelpOfTheAliasSaysItsName(t *testing.T) {
 	for _, args := range [][]string{{"--help"}, {"apply", "--help"}, {"get", "--help"}, {"plan", "--help"}, {"help", "build"}} {
 		var out, errOut bytes.Buffer
-		if code := runChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {
+		if code := keep.RunChannels(t.Context(), args, strings.NewReader(""), &out, &errOut); code != app.ExitDone {
 			t.Errorf("%v: exit code %d: %s", args, code, &errOut)
 		}
 		if strings.Contains(out.String(), "sealift channel") || !strings.Contains(out.String(), "  channels ") {

@@ -91,3 +91,5 @@ func TestTourOfTheInstaller(t *testing.T) {
 }
 
 func TestTourOfKurl(t *testing.T) { tour(t, "../../docs/kurl.md") }
+
+func TestTourOfJoin(t *testing.T) { tour(t, "../../docs/join.md") }

@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/containerd"
 )
@@ -51,8 +52,7 @@ func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
 		}
 	}
 	line.requests.Store(0)
-	source := bundleSource{from: url}
-	archive, err := source.open(t.Context(), commands{&app.App{}})
+	archive, err := online.Open(t.Context(), url, store.Opener{})
 	if err != nil {
 		t.Fatal(err)
 	}

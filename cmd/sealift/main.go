@@ -7,12 +7,13 @@ import (
 	"path/filepath"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/keep"
 )
 
 func main() {
 	command := run
-	if filepath.Base(os.Args[0]) == channelsName {
-		command = runChannels
+	if filepath.Base(os.Args[0]) == keep.ChannelsName {
+		command = keep.RunChannels
 	}
 	app.Main(command)
 }

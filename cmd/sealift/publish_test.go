@@ -20,6 +20,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/build"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
@@ -171,7 +172,7 @@ func TestPublishTellsWhatItDid(t *testing.T) {
 		}
 	}
 	code, out, _ := command(archive, "--store", to, "-o", "json")
-	var told []publishResult
+	var told []build.Published
 	if err := json.Unmarshal([]byte(out), &told); err != nil || code != 0 || len(told) != 1 || told[0].Status != release.Present || told[0].Sent != 0 {
 		t.Errorf("exit %d, %s, %v", code, out, err)
 	}

@@ -7,16 +7,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/build"
+	"github.com/sealift/sealift/cli/carry"
+	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/cli/node"
 )
-
-// commands makes and runs the commands of this program.
-type commands struct{ *app.App }
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
 	return app.Run(ctx, "sealift", rootCommand, args, in, out, errOut)
 }
 
+// rootCommand has every command, in the order in which a package travels.
 func rootCommand(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sealift",
@@ -28,23 +32,18 @@ Every flag may also be given as an environment variable: --out is SEALIFT_OUT, -
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
 	}
-	app.AddGroups(root, commands{a}.groups()...)
+	app.AddGroups(root,
+		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
+			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
+			archive.Inspect(a), archive.Verify(a), build.Import(a), build.Publish(a),
+		}},
+		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a), carry.Serve(a)}},
+		app.Group{ID: "install", Title: "Install a node:", Commands: []*cobra.Command{
+			node.Preflight(a), node.Install(a), node.Token(a), node.Join(a), node.Status(a), node.Journal(a),
+			node.SupportBundle(a), node.Images(a), node.Node(a), node.Reset(a),
+		}},
+		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a)}},
+		app.Group{Commands: []*cobra.Command{node.Hook(a), a.VersionCommand()}},
+	)
 	return root
-}
-
-// groups lists every command, in the order in which a package travels.
-func (a commands) groups() []app.Group {
-	return []app.Group{
-		{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
-			a.manifestCommand(), a.addonCommand(), a.lockCommand(), a.buildCommand(), a.keyCommand(), a.cacheCommand(),
-			a.inspectCommand(), a.verifyCommand(), a.importCommand(), a.publishCommand(),
-		}},
-		{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{a.specCommand(), a.bundleCommand(), a.serveCommand()}},
-		{ID: "install", Title: "Install a node:", Commands: []*cobra.Command{
-			a.preflightCommand(), a.installCommand(), a.tokenCommand(), a.joinCommand(), a.statusCommand(), a.journalCommand(),
-			a.supportBundleCommand(), a.imagesCommand(), a.nodeCommand(), a.resetCommand(),
-		}},
-		{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{a.applyCommand(), a.channelCommand()}},
-		{Commands: []*cobra.Command{a.hookCommand(), a.VersionCommand()}},
-	}
 }

@@ -1,0 +1,64 @@
+package archive
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/store"
+)
+
+// Open opens a package or a bundle and tells its size in bytes, zero for one that is unpacked. Location is a path, or
+// the URL of a file in a store: of that only what is asked for is read. A signature of none of the trusted keys, if there are
+// any, is refused before the index is parsed.
+func Open(ctx context.Context, log *slog.Logger, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
+	if !strings.Contains(location, "://") {
+		info, err := os.Stat(location)
+		if err != nil {
+			return nil, 0, err
+		}
+		if info.Mode().IsRegular() {
+			size = info.Size()
+		}
+		archive, err := bundle.Open(location, trusted...)
+		return archive, size, err
+	}
+	parent, key, err := splitURL(location)
+	if err != nil {
+		return nil, 0, err
+	}
+	s, err := store.Opener{Log: log}.Open(parent)
+	if err != nil {
+		return nil, 0, err
+	}
+	object, err := s.Get(ctx, key)
+	if err != nil {
+		return nil, 0, err
+	}
+	archive, err := bundle.OpenSource(object, trusted...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s: %w", location, err)
+	}
+	return archive, object.Size(), nil
+}
+
+// splitURL parts the URL of a file into that of the store which has it, and its key there.
+func splitURL(location string) (parent, key string, err error) {
+	u, err := url.Parse(location)
+	if err != nil {
+		return "", "", app.UsageError("%q is not a URL: %v", location, err)
+	}
+	dir, key := path.Split(u.Path)
+	if key == "" {
+		return "", "", app.UsageError("%s names no file; give the URL of an archive, such as https://host/packages/flannel-0.26.7.tar.gz", u.Redacted())
+	}
+	u.Path, u.RawPath = dir, ""
+	return u.String(), key, nil
+}

@@ -1,0 +1,227 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/catalog/lint"
+	"github.com/sealift/sealift/catalog/template"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+func (a commands) addonCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "addon",
+		Short:   "Check add-ons and write new versions of them",
+		Long:    "Check that add-ons have what a production add-on has, and write new versions of them from their templates.",
+		Example: "  sealift addon lint addons\n  sealift addon new-version kubernetes 1.36.4",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.addonLintCommand(), a.addonNewVersionCommand())
+	return cmd
+}
+
+func (a commands) addonLintCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "lint [ADDON_DIR|TREE...]",
+		Short: "Name what add-ons lack that a production add-on has",
+		Long: `Name what add-ons lack that a production add-on has, as file:line:col, all of it in one go. Without arguments the
+tree is addons.
+
+An add-on has a Manifest without mistakes that names every image which its YAML and its hooks need; an install.sh in bash
+whose functions begin with the add-on's name, and which calls only what is there: programs of a bare host, of the cluster
+or of a package in its Manifest, its own functions, and those that hooks are given; patches of kubeadm that can be raised to
+the version that today's kubeadm reads; an addon.yaml; a host-preflight.yaml (Troubleshoot's HostPreflight) and a
+troubleshoot.yaml (its SupportBundle, also in a Secret); and where it has several versions, a template that they follow and
+link to.
+
+Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml, their versions may be
+copies, and most findings are warnings there.
+
+Exit codes: 0 without errors, 1 with errors, 2 for a mistake in the command line.`,
+		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
+		RunE: func(_ *cobra.Command, paths []string) error {
+			if len(paths) == 0 {
+				paths = []string{"addons"}
+			}
+			return a.lintAddOns(paths, format)
+		},
+	}
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) lintAddOns(paths []string, format string) error {
+	dirs, err := lint.Find(paths...)
+	if err != nil {
+		return err
+	}
+	functions, err := hook.PreludeFunctions()
+	if err != nil {
+		return err
+	}
+	l := lint.New(lint.Core{Functions: functions, Programs: kurlbin.Names()})
+	all := []diag.Finding{}
+	for _, dir := range dirs {
+		findings, err := l.AddOn(dir)
+		if err != nil {
+			return err
+		}
+		all = append(all, findings...)
+	}
+	return a.printFindings(all, format, app.Counted(len(dirs), "add-on"))
+}
+
+type newVersionOptions struct {
+	sources      sources
+	addons       string
+	from         string
+	set          map[string]string
+	lock, noLock bool
+	format       string
+}
+
+// newVersion is the JSON of addon new-version.
+type newVersion struct {
+	template.Version
+	Lock *builder.Locked `json:"lock,omitempty"` // missing when the version was not locked
+}
+
+func (a commands) addonNewVersionCommand() *cobra.Command {
+	var o newVersionOptions
+	cmd := &cobra.Command{
+		Use:   "new-version NAME VERSION",
+		Short: "Write a new version of an add-on from its template",
+		Long: `Write addons/NAME/VERSION from addons/NAME/template, lock it, and tell what has changed since the newest version.
+
+A file of the template that ends in .tmpl, such as Manifest.tmpl, is written with its parameters filled in; all others
+are links. ${VERSION} is the version. Other parameters are given with --set; those that are not are as in --from. A
+version that is there is never changed.
+
+The new version is locked when the network answers, or left unlocked when it does not; --lock and --no-lock choose. When
+something cannot be resolved, no version is left behind.`,
+		Example: `  sealift addon new-version kubernetes 1.36.4
+  sealift addon new-version kubernetes 1.37.0 --set etcd=3.6.9-0 --set coredns=v1.14.3 --lock
+  sealift addon new-version kubernetes 1.35.5 --from 1.35.4 --no-lock -o json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.newVersion(cmd.Context(), args[0], args[1], o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.addons, "addons", "addons", "directory of the add-ons")
+	flags.StringVar(&o.from, "from", "", "version that has the parameters which are not given (default: the newest)")
+	flags.StringToStringVar(&o.set, "set", nil, "parameters of the template, such as etcd=3.6.9-0 for ${ETCD}")
+	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail when the network does not answer")
+	flags.BoolVar(&o.noLock, "no-lock", false, "do not lock the version")
+	o.sources.add(flags)
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) newVersion(ctx context.Context, name, version string, o newVersionOptions) error {
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return app.UsageError("%q is not the name of an add-on", name)
+	}
+	if o.lock && o.noLock {
+		return app.UsageError("--lock and --no-lock exclude each other; choose one")
+	}
+	dir := filepath.Join(o.addons, name)
+	t, err := template.Open(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("add-on %s has no %s to write versions from: %w", name, filepath.Join(dir, template.DirName, template.ManifestFile), err)
+	}
+	if err != nil {
+		return err
+	}
+	v, err := t.Write(version, template.Options{From: o.from, Set: o.set})
+	var missing *template.MissingError
+	if errors.As(err, &missing) {
+		return fmt.Errorf("%w; give each with --set NAME=VALUE", err)
+	}
+	if err != nil {
+		return err
+	}
+	locked, err := a.lockNewVersion(ctx, v.Dir, o)
+	if err != nil {
+		return errors.Join(fmt.Errorf("lock %s: %w\nnothing was written", v.Dir, err), os.RemoveAll(v.Dir))
+	}
+	if o.format == "json" {
+		return a.PrintJSON(newVersion{Version: v, Lock: locked})
+	}
+	a.printNewVersion(v, locked)
+	return nil
+}
+
+// lockNewVersion locks a version, or returns nil when it is not to be locked or the network does not answer.
+func (a commands) lockNewVersion(ctx context.Context, dir string, o newVersionOptions) (*builder.Locked, error) {
+	if o.noLock {
+		return nil, nil
+	}
+	settings, err := o.sources.options(a)
+	if err != nil {
+		return nil, err
+	}
+	if !o.lock {
+		m, err := manifest.Load(filepath.Join(dir, manifest.FileName))
+		if err != nil {
+			return nil, err
+		}
+		if !builder.Online(ctx, settings.Config.Mirrors, m) {
+			fmt.Fprintf(a.Err, "the network does not answer; lock the version later with: sealift lock %s\n", dir)
+			return nil, nil
+		}
+	}
+	store, err := o.sources.cache.open()
+	if err != nil {
+		return nil, err
+	}
+	defer o.sources.cache.close(a, store)
+	watch := newTransferWatch(a.Err, "fetched")
+	settings.Progress = watch
+	b, err := builder.New(store, settings)
+	if err != nil {
+		return nil, app.UsageError("%v", err)
+	}
+	locked, err := b.Lock(ctx, dir, builder.LockUpdate)
+	watch.settle()
+	return &locked, err
+}
+
+func (a commands) printNewVersion(v template.Version, locked *builder.Locked) {
+	fmt.Fprintf(a.Out, "%s: written\n", v.Dir)
+	for _, name := range slices.Sorted(maps.Keys(v.Parameters)) {
+		from := ""
+		if slices.Contains(v.Kept, name) {
+			from = ", as in " + v.From
+		}
+		fmt.Fprintf(a.Out, "  with %s=%s%s\n", name, v.Parameters[name], from)
+	}
+	if v.ComparedTo != "" {
+		fmt.Fprintf(a.Out, "compared to %s: %s\n", v.ComparedTo, app.Counted(len(v.Changes), "change"))
+	}
+	for _, change := range v.Changes {
+		fmt.Fprintf(a.Out, "  %s\n", change)
+	}
+	if locked != nil {
+		fmt.Fprintf(a.Out, "%s: written, %s\n", locked.Path, app.Counted(len(locked.Changes), "change"))
+	}
+}
+
+// withoutTemplates leaves out what addons/*/* names beside versions: the templates that they are written from.
+func withoutTemplates(dirs []string) []string {
+	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return filepath.Base(dir) == template.DirName })
+}

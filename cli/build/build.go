@@ -1,0 +1,202 @@
+// Package build is the commands that make packages: they check and lock Manifests, build, sign, import and publish.
+package build
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/dockerfile"
+	"github.com/sealift/sealift/catalog/references"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/diag"
+)
+
+type buildOptions struct {
+	sources     sources
+	out         string
+	locked      bool
+	perPlatform bool
+	key         string
+	references  bool
+	imageFormat string
+	engine      string
+	since       string
+	list        bool
+	format      string
+}
+
+func (a commands) buildCommand() *cobra.Command {
+	var o buildOptions
+	cmd := &cobra.Command{
+		Use:   "build ADDON_DIR...",
+		Short: "Build packages from add-on directories",
+		Long: `Build the package <name>-<version>.tar.gz of each add-on directory <name>/<version>: everything that its
+Manifest names, fetched and verified, with the add-on's own files.
+
+What Manifest.lock has is taken as it was locked, and the rest as it is now; with --locked there must be no rest. What
+was fetched before is taken from the cache, and a package that is up to date is left as it is. Mirrors and targets
+are read from sealift.yaml. The same input gives the same bytes, however many jobs there are.
+
+No root is needed. The machine that builds needs apt-get for targets of Debian's family, dnf and rpm for those of Red
+Hat's, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
+		Example: `  sealift build addons/kubernetes/1.36.3 --out dist
+  sealift build addons/*/* --out dist --target debian-12 --jobs 8
+  sealift build addons/*/* --out dist --locked --platform linux/amd64,linux/arm64 --per-platform
+  sealift build addons/flannel/0.26.7 --out dist --check-images --key release.key
+  sealift build addons/*/* --out dist --changed-since s3://packages/stable
+  sealift build addons/*/* --changed-since s3://packages/stable --list-changed -o json | jq -c '[.[].dir]'
+  sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			return a.build(cmd.Context(), withoutTemplates(dirs), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.out, "out", ".", "directory that takes the packages")
+	flags.BoolVar(&o.locked, "locked", false, "take everything from Manifest.lock, and refuse to build what it lacks")
+	flags.BoolVar(&o.perPlatform, "per-platform", false, "build a package for each platform, in a directory of its own, such as linux-amd64")
+	o.sources.add(flags)
+	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
+	flags.BoolVar(&o.references, "check-images", false, "refuse add-ons whose YAML needs an image that their Manifest lacks")
+	o.imageFormat = string(builder.OCILayout)
+	flags.Var(app.NewChoice(&o.imageFormat, []string{string(builder.OCILayout), string(builder.DockerArchive)}), "image-format",
+		"how images lie in the package: oci, or docker-archive for kURL's readers")
+	flags.Var(app.NewChoice(&o.engine, dockerfile.Engines()), "engine",
+		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
+	flags.StringVar(&o.since, "changed-since", "", "build only what differs from its package in this store")
+	flags.BoolVar(&o.list, "list-changed", false, "with --changed-since: list the add-ons, and build nothing")
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) build(ctx context.Context, dirs []string, o buildOptions) error {
+	switch {
+	case o.list && o.since == "":
+		return app.UsageError("--list-changed needs --changed-since")
+	case o.since != "" && o.perPlatform:
+		return app.UsageError("--changed-since compares one package of each add-on; run it for each --platform instead of with --per-platform")
+	}
+	if o.references {
+		if err := a.checkImages(dirs); err != nil {
+			return err
+		}
+	}
+	settings, err := o.sources.options(a)
+	if err != nil {
+		return err
+	}
+	if settings.Key, err = a.SigningKey(o.key); err != nil {
+		return err
+	}
+	store, err := o.sources.cache.open()
+	if err != nil {
+		return err
+	}
+	defer o.sources.cache.close(a, store)
+	watch := newTransferWatch(a.Err, "fetched")
+	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked, builder.ImageFormat(o.imageFormat), o.engine
+	lines, err := o.lines(store, settings)
+	if err != nil {
+		return app.UsageError("%v", err)
+	}
+	if o.since != "" {
+		changed, err := a.changed(ctx, lines[0].builder, o.since, dirs)
+		watch.settle()
+		if err != nil {
+			return err
+		}
+		if o.list {
+			return a.printChanged(changed, o.format)
+		}
+		dirs = nil
+		for _, c := range changed {
+			dirs = append(dirs, c.Dir)
+		}
+	}
+	return a.buildAll(ctx, dirs, lines, watch, o.format)
+}
+
+// buildAll builds every add-on in every line and tells of the packages.
+func (a commands) buildAll(ctx context.Context, dirs []string, lines []line, watch transferWatch, format string) error {
+	results := []builder.Result{}
+	for _, dir := range dirs {
+		fmt.Fprintf(a.Err, "building %s\n", dir)
+		for _, line := range lines {
+			r, err := line.builder.Build(ctx, dir, line.out)
+			watch.settle()
+			for _, w := range r.Warnings {
+				fmt.Fprintln(a.Err, w.Error())
+			}
+			if err != nil {
+				return err
+			}
+			results = append(results, r)
+			if format != "json" {
+				a.printBuilt(r)
+			}
+		}
+	}
+	if format == "json" {
+		return a.PrintJSON(results)
+	}
+	return nil
+}
+
+// line is a builder and where its packages go.
+type line struct {
+	builder *builder.Builder
+	out     string
+}
+
+// lines are one for all platforms, or one for each.
+func (o buildOptions) lines(store *cache.Cache, settings builder.Options) ([]line, error) {
+	if !o.perPlatform {
+		b, err := builder.New(store, settings)
+		return []line{{builder: b, out: o.out}}, err
+	}
+	var lines []line
+	for _, platform := range settings.Platforms {
+		settings.Platforms = []string{platform}
+		b, err := builder.New(store, settings)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line{builder: b, out: filepath.Join(o.out, strings.ReplaceAll(platform, "/", "-"))})
+	}
+	return lines, nil
+}
+
+func (a commands) printBuilt(r builder.Result) {
+	verb := "built"
+	if r.UpToDate {
+		verb = "up to date"
+	}
+	fmt.Fprintf(a.Out, "%s %s: %s, sha256 %s, %s transferred, %s\n", verb, r.Path, app.FormatBytes(r.Size), r.SHA256,
+		app.FormatBytes(r.Fetched), time.Duration(r.Seconds*float64(time.Second)).Round(10*time.Millisecond))
+}
+
+// checkImages holds the YAML of every add-on against its Manifest before any is built.
+func (a commands) checkImages(dirs []string) error {
+	var list diag.List
+	for _, dir := range dirs {
+		findings, err := references.Check(dir)
+		if err != nil {
+			return err
+		}
+		for _, f := range findings {
+			if f.Severity == diag.Warning {
+				fmt.Fprintln(a.Err, f.Error())
+			} else {
+				list.Add(f)
+			}
+		}
+	}
+	return list.Err()
+}

@@ -1,0 +1,34 @@
+package build
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+)
+
+// commands makes and runs the commands of this package.
+type commands struct{ *app.App }
+
+// Manifest makes the command manifest.
+func Manifest(a *app.App) *cobra.Command { return commands{a}.manifestCommand() }
+
+// AddOn makes the command addon.
+func AddOn(a *app.App) *cobra.Command { return commands{a}.addonCommand() }
+
+// Lock makes the command lock.
+func Lock(a *app.App) *cobra.Command { return commands{a}.lockCommand() }
+
+// Build makes the command build.
+func Build(a *app.App) *cobra.Command { return commands{a}.buildCommand() }
+
+// Key makes the command key.
+func Key(a *app.App) *cobra.Command { return commands{a}.keyCommand() }
+
+// Cache makes the command cache.
+func Cache(a *app.App) *cobra.Command { return commands{a}.cacheCommand() }
+
+// Import makes the command import.
+func Import(a *app.App) *cobra.Command { return commands{a}.importCommand() }
+
+// Publish makes the command publish.
+func Publish(a *app.App) *cobra.Command { return commands{a}.publishCommand() }

@@ -1,0 +1,94 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder/kurl"
+	"github.com/sealift/sealift/cli/app"
+)
+
+type importOptions struct {
+	out    string
+	key    string
+	format string
+	size   byteSize
+	files  int64
+}
+
+func (a commands) importCommand() *cobra.Command {
+	o := importOptions{size: kurl.DefaultMaxSize}
+	cmd := &cobra.Command{
+		Use:   "import ARCHIVE… --out DIR",
+		Short: "Make packages of what kURL built",
+		Long: `Read packages that kURL's CI built, or airgap bundles of kURL's server, and write a package of each add-on in
+them: with an index, so that every byte is checked from then on, and with a signature if there is a key.
+
+The files stay as they are. Kubernetes itself and kURL's own programs are left out: Sealift has its own. The image
+that kURL keeps in shared/kurl-util.tar becomes a package kurl-util. Name it in the Installer for velero, which needs it.
+
+An archive without an index may unpack to anything: one that passes --max-size or --max-files is refused, and nothing
+is left of it.`,
+		Example: `  sealift import minio-2025-10-15T17-29-55Z.tar.gz registry-3.1.1.tar.gz --out packages
+  sealift import kurl-bundle.tar.gz --out packages --key site.key -o json
+  sealift import everything.tar.gz --out packages --max-size 200GiB`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.importArchives(cmd.Context(), args, o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.out, "out", "", "folder for the packages")
+	flags.StringVar(&o.key, "key", "", "private key that signs the packages")
+	flags.Var(&o.size, "max-size", "what each archive may unpack to, such as 200GiB; none for no bound")
+	flags.Int64Var(&o.files, "max-files", kurl.DefaultMaxFiles, "how many files each archive may have")
+	app.AddOutputFlag(cmd, &o.format)
+	_ = cmd.MarkFlagDirname("out")
+	_ = cmd.MarkFlagFilename("key")
+	return cmd
+}
+
+func (a commands) importArchives(ctx context.Context, archives []string, o importOptions) error {
+	if o.out == "" {
+		return app.UsageError("--out is missing; see 'sealift import --help'")
+	}
+	if o.files < 1 || o.size == 0 {
+		return app.UsageError("--max-files and --max-size must be more than 0; see 'sealift import --help'")
+	}
+	key, err := a.SigningKey(o.key)
+	if err != nil {
+		return err
+	}
+	results := []kurl.Result{}
+	for _, name := range archives {
+		result, err := importOne(ctx, name, kurl.Options{Dir: o.out, Key: key, MaxSize: int64(o.size), MaxFiles: o.files})
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		results = append(results, result)
+		if o.format == "json" {
+			continue
+		}
+		for _, made := range result.Packages {
+			fmt.Fprintf(a.Out, "made %s: %d images, index %s\n", made.File, made.Images, made.Index)
+		}
+		if len(result.LeftOut) > 0 {
+			fmt.Fprintf(a.Out, "left out of %s: %s\n", name, strings.Join(result.LeftOut, ", "))
+		}
+	}
+	if o.format == "json" {
+		return a.PrintJSON(results)
+	}
+	return nil
+}
+
+func importOne(ctx context.Context, name string, o kurl.Options) (kurl.Result, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return kurl.Result{}, err
+	}
+	defer f.Close()
+	return kurl.Import(ctx, f, o)
+}

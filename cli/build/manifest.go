@@ -1,0 +1,247 @@
+package build
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/pmezard/go-difflib/difflib"
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+func (a commands) manifestCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "manifest",
+		Short: "Check, format and show Manifests",
+		Long: `Check, format and show Manifests, the lists of what add-ons need from outside.
+
+Each PATH is a Manifest, an add-on's directory, or a tree. In a tree every file called Manifest or *.manifest is taken,
+except below folders called template and in scripts.`,
+		Example: "  sealift manifest lint addons\n  sealift manifest fmt --diff addons/flannel/0.26.7",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.manifestLintCommand(), a.manifestFmtCommand(), a.manifestShowCommand())
+	return cmd
+}
+
+func (a commands) manifestLintCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "lint PATH...",
+		Short: "Name every mistake in Manifests",
+		Long: `Name every mistake in Manifests as file:line:col, all of them in one go.
+
+Errors are what no package can be built of, and end with exit code 1; warnings are what will probably disappoint.`,
+		Example: "  sealift manifest lint addons\n  sealift manifest lint addons/flannel/0.26.7/Manifest -o json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(_ *cobra.Command, paths []string) error { return a.lintManifests(paths, format) },
+	}
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) lintManifests(paths []string, format string) error {
+	files, err := manifest.Find(paths...)
+	if err != nil {
+		return err
+	}
+	all := []diag.Finding{}
+	for _, path := range files {
+		findings, err := manifest.LintFile(path)
+		if err != nil {
+			return err
+		}
+		all = append(all, findings...)
+	}
+	return a.printFindings(all, format, app.Counted(len(files), "Manifest"))
+}
+
+// printFindings prints what is wrong in what was looked at, and fails when there are errors among it.
+func (a commands) printFindings(all []diag.Finding, format, looked string) error {
+	if format == "json" {
+		if err := a.PrintJSON(all); err != nil {
+			return err
+		}
+	}
+	bad := 0
+	for _, finding := range all {
+		if format != "json" {
+			fmt.Fprintln(a.Out, finding.Error())
+		}
+		if finding.Severity == diag.Error {
+			bad++
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("%s, %s", looked, app.Counted(bad, "error"))
+	}
+	if format != "json" {
+		fmt.Fprintf(a.Out, "%s, no errors, %s\n", looked, app.Counted(len(all), "warning"))
+	}
+	return nil
+}
+
+type manifestFmtOptions struct {
+	check, diff bool
+}
+
+func (a commands) manifestFmtCommand() *cobra.Command {
+	var o manifestFmtOptions
+	cmd := &cobra.Command{
+		Use:   "fmt PATH...",
+		Short: "Rewrite Manifests in their canonical form",
+		Long: `Rewrite Manifests in their canonical form and print the names of those that changed.
+
+Order, comments and blank lines stay; words are parted by one space, lines end without blanks, the last in a newline.
+A Manifest whose lines cannot be read is left alone.`,
+		Example: "  sealift manifest fmt addons\n  sealift manifest fmt --check addons",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(_ *cobra.Command, paths []string) error { return a.formatManifests(paths, o) },
+	}
+	cmd.Flags().BoolVar(&o.check, "check", false, "change nothing; exit with 1 when a file would change")
+	cmd.Flags().BoolVar(&o.diff, "diff", false, "change nothing; print what would change")
+	return cmd
+}
+
+func (a commands) formatManifests(paths []string, o manifestFmtOptions) error {
+	files, err := manifest.Find(paths...)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	changed := 0
+	for _, path := range files {
+		different, err := a.formatManifest(path, o)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if different {
+			changed++
+		}
+	}
+	if o.check && changed > 0 {
+		errs = append(errs, fmt.Errorf("%s not in canonical form; run sealift manifest fmt", app.Counted(changed, "Manifest")))
+	}
+	return errors.Join(errs...)
+}
+
+// formatManifest tells whether the file was not in canonical form.
+func (a commands) formatManifest(path string, o manifestFmtOptions) (bool, error) {
+	before, err := os.ReadFile(path)
+	if err != nil {
+		return false, err
+	}
+	file, err := manifest.Parse(path, bytes.NewReader(before))
+	if err != nil {
+		return false, err
+	}
+	after := file.Format()
+	if bytes.Equal(before, after) {
+		return false, nil
+	}
+	if o.diff {
+		return true, difflib.WriteUnifiedDiff(a.Out, difflib.UnifiedDiff{
+			A: diffLines(before), B: diffLines(after), FromFile: path, ToFile: path + " (formatted)", Context: 2,
+		})
+	}
+	if !o.check {
+		if err := file.Save(path); err != nil {
+			return true, err
+		}
+	}
+	_, err = fmt.Fprintln(a.Out, path)
+	return true, err
+}
+
+// diffLines parts a text for a diff, and says where the last line lacks its end.
+func diffLines(text []byte) []string {
+	all := strings.SplitAfter(string(text), "\n")
+	last := len(all) - 1
+	if all[last] == "" {
+		return all[:last]
+	}
+	all[last] += "\n\\ No newline at end of file\n"
+	return all
+}
+
+func (a commands) manifestShowCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "show PATH...",
+		Short:   "Print what Manifests name",
+		Long:    "Print what Manifests name: a row per directive, and for host packages the systems that they reach.",
+		Example: "  sealift manifest show addons/kubernetes/1.36.3\n  sealift manifest show addons -o json",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(_ *cobra.Command, paths []string) error { return a.showManifests(paths, format) },
+	}
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+// shownManifest and shownDirective are the JSON of manifest show.
+type shownManifest struct {
+	Path       string           `json:"path"`
+	Directives []shownDirective `json:"directives"`
+}
+
+type shownDirective struct {
+	Line      int    `json:"line"`
+	Directive string `json:"directive"`
+	manifest.Description
+}
+
+func (a commands) showManifests(paths []string, format string) error {
+	files, err := manifest.Find(paths...)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	shown := []shownManifest{}
+	for _, path := range files {
+		file, err := manifest.Load(path)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		m := shownManifest{Path: path, Directives: []shownDirective{}}
+		for _, d := range file.Directives() {
+			m.Directives = append(m.Directives, shownDirective{d.Position().Line, d.Keyword(), d.Describe()})
+		}
+		shown = append(shown, m)
+	}
+	if format == "json" {
+		errs = append(errs, a.PrintJSON(shown))
+	} else {
+		errs = append(errs, a.printManifests(shown))
+	}
+	return errors.Join(errs...)
+}
+
+func (a commands) printManifests(shown []shownManifest) error {
+	for i, m := range shown {
+		if i > 0 {
+			fmt.Fprintln(a.Out)
+		}
+		fmt.Fprintf(a.Out, "%s\n", m.Path)
+		table := tabwriter.NewWriter(a.Out, 0, 0, 2, ' ', 0)
+		for _, d := range m.Directives {
+			from := d.From
+			if d.NoRemoteLoad {
+				from += " (not on other nodes)"
+			}
+			fmt.Fprintf(table, "  %s\t%s\t%s\n", d.Directive, d.Name, from)
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,192 @@
+// Package carry is the commands that make bundles: on this machine, and on a server.
+package carry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
+)
+
+type bundleOptions struct {
+	file     string
+	store    string
+	out      string
+	programs programFlags
+	key      string
+	signers  []string
+	since    string
+	format   string
+	verify   bool
+	cache    string
+}
+
+func (a commands) bundleCommand() *cobra.Command {
+	var o bundleOptions
+	cmd := &cobra.Command{
+		Use:   "bundle -f INSTALLER --store URL --out FILE",
+		Short: "Assemble the airgap archive of one Installer",
+		Long: `Assemble everything that an Installer needs into one archive: the packages of its add-ons, each byte once, the
+Installer itself, this sealift, and the scripts that start it: install.sh, join.sh, upgrade.sh and tasks.sh.
+
+The packages are copied as they are, nothing is compressed again. Packages that kURL built are taken in first, as
+'sealift import' does it. The same Installer, packages and sealift give the same bytes. A version may be latest, or
+1.36.x for the newest of a line.
+
+With --require-signed, each package must be signed with the private half of a given key: of the vendor, of the site.
+Whoever puts packages into the store then does not decide what --key signs.
+
+With --since, files that an earlier bundle has are left out. Such a bundle is installed with both:
+sealift install --bundle NEW --base OLD.`,
+		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
+  sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), cmd.Root(), o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
+	flags.StringVar(&o.store, "store", "", "where the packages are: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.out, "out", "", "the archive to write")
+	o.programs.add(cmd)
+	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
+	app.AddSignersFlag(cmd, &o.signers)
+	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
+	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
+	addCacheFlag(flags, &o.cache)
+	app.AddOutputFlag(cmd, &o.format)
+	for _, name := range []string{"file", "store", "out", "key", "since"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	return cmd
+}
+
+func (a commands) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) (err error) {
+	for _, flag := range [][2]string{{"-f", o.file}, {"--store", o.store}, {"--out", o.out}} {
+		if flag[1] == "" {
+			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
+		}
+	}
+	installer, err := spec.Load(o.file)
+	if err != nil {
+		return err
+	}
+	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
+		return err
+	}
+	packages, err := store.Open(o.store)
+	if err != nil {
+		return err
+	}
+	key, err := a.SigningKey(o.key)
+	if err != nil {
+		return err
+	}
+	since, err := readSince(o.since)
+	if err != nil {
+		return err
+	}
+	cache, err := cacheFolder(o.cache)
+	if err != nil {
+		return err
+	}
+	from := packagesOf(packages, cache)
+	if from.Signers, err = app.PublicKeys(o.signers); err != nil {
+		return err
+	}
+	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
+		return err
+	}
+	programs, err := a.carriedPrograms(ctx, cache, o.programs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, programs.close()) }()
+	plan, err := airgap.Prepare(ctx, airgap.Request{
+		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: commandNames(root), Preflight: programs.preflight, Since: since, Key: key,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, plan.Close()) }()
+	return a.writeBundle(ctx, plan, o)
+}
+
+// readSince looks at an earlier bundle, if one is named.
+func readSince(name string) (*bundle.Since, error) {
+	if name == "" {
+		return nil, nil
+	}
+	old, err := bundle.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("--since: %w", err)
+	}
+	defer old.Close()
+	since, err := old.Since()
+	if err != nil {
+		return nil, fmt.Errorf("--since %s: %w", name, err)
+	}
+	return since, nil
+}
+
+// verifyBundle finds damage in packages here, where they can still be built again.
+func verifyBundle(ctx context.Context, f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	archive, err := bundle.NewArchive(f, info.Size())
+	if err != nil {
+		return err
+	}
+	var group errgroup.Group
+	group.Go(f.Sync) // the disk has its time, too
+	group.Go(func() error {
+		if err := archive.VerifyHere(ctx); err != nil {
+			return fmt.Errorf("a package is damaged; build and publish it again: %w", err)
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+func (a commands) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
+	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.FillLarge(o.out, 0o644, func(w *os.File) error {
+		if err := plan.Write(ctx, w); err != nil {
+			return err
+		}
+		if !o.verify {
+			return nil
+		}
+		return verifyBundle(ctx, w)
+	}); err != nil {
+		return fmt.Errorf("write bundle: %w", err)
+	}
+	made, size, err := archive.Open(ctx, a.Log, o.out)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	summary := archive.Summarize(made, o.out, size)
+	if o.format == "json" {
+		return a.PrintJSON(summary)
+	}
+	fmt.Fprintf(a.Out, "bundled %s: %s, %s, index %s\n", o.out, app.FormatBytes(summary.Size), app.Counted(len(summary.Packages), "package"), summary.Digest)
+	return nil
+}

@@ -1,0 +1,98 @@
+package carry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/kurl"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/store"
+)
+
+// programFlags is the flags of every command that says which programs nodes get.
+type programFlags struct {
+	sealift, preflight, platform string
+}
+
+func (p *programFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: this one)")
+	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
+	flags.StringVar(&p.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
+	for _, name := range []string{"sealift", "sealift-preflight"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+}
+
+// programs are what nodes get besides packages.
+type programs struct {
+	sealift   *bundle.Member
+	preflight *bundle.Member // nil when there is none
+}
+
+// carriedPrograms prepares the programs for the nodes, the named ones or those that run here. Their compressed forms are kept in
+// the cache.
+func (a commands) carriedPrograms(ctx context.Context, cached string, o programFlags) (p programs, err error) {
+	spool := filepath.Join(cached, "deflated")
+	if o.sealift == "" {
+		if o.sealift, err = os.Executable(); err != nil {
+			return programs{}, err
+		}
+	}
+	if p.sealift, err = airgap.Binary(ctx, o.sealift, spool); err != nil {
+		return programs{}, err
+	}
+	if p.preflight, err = a.carriedPreflight(ctx, spool, o.preflight, filepath.Dir(o.sealift)); err != nil {
+		return programs{}, errors.Join(err, p.close())
+	}
+	return p, nil
+}
+
+func (p programs) close() error {
+	err := p.sealift.Close()
+	if p.preflight != nil {
+		err = errors.Join(err, p.preflight.Close())
+	}
+	return err
+}
+
+// carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
+// that they get. Without it a bundle is complete but for the checks of its add-ons.
+func (a commands) carriedPreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
+	if name == "" {
+		name = filepath.Join(beside, preflight.ProgramName)
+		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(a.Err, "warning: there is no %s: the bundle will make sealift's own checks of a host, not those of its add-ons\n", name)
+			return nil, nil
+		}
+	}
+	return airgap.Preflight(ctx, name, spool)
+}
+
+// packagesOf are the packages of a store, also those that kURL built: what is made of these is kept in the cache.
+func packagesOf(s store.Store, cached string) airgap.Packages {
+	return airgap.Packages{Store: kurl.NewStore(s, filepath.Join(cached, "kurl"))}
+}
+
+// addCacheFlag adds the flag for the folder that keeps what was made for bundles.
+func addCacheFlag(flags *pflag.FlagSet, dir *string) {
+	flags.StringVar(dir, "cache", "", "directory that keeps what was fetched or made (default: sealift in the user's cache directory)")
+}
+
+func cacheFolder(dir string) (string, error) {
+	if dir == "" {
+		return cache.DefaultDir()
+	}
+	return dir, nil
+}

@@ -1,0 +1,229 @@
+package carry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/server"
+	"github.com/sealift/sealift/store"
+)
+
+type serveOptions struct {
+	store, listen string
+	programs      programFlags
+	url           string
+	tokenFile     string
+	key           string
+	signers       []string
+	cert, certKey string
+	overrides     []string
+	closed        bool
+	redirect      bool
+	behindProxy   bool
+	rate          float64
+	perClient     int
+	installers    int
+	expire        time.Duration
+	metrics       string
+	drain, grace  time.Duration
+	cache         string
+}
+
+// serveTokenVariable holds the token where there is no file for it. It is no flag: command lines can be read by everyone.
+const serveTokenVariable = "SEALIFT_TOKEN"
+
+func (a commands) serveCommand() *cobra.Command {
+	var o serveOptions
+	cmd := &cobra.Command{
+		Use:   "serve --store URL --listen ADDRESS",
+		Short: "Give out Installers, scripts and bundles by HTTP",
+		Long: `Serve what a store has: Installers that are sent to /installer, a script for each of them by which a host installs
+itself, and its bundle, which is made of ranges of packages while it is sent. Nothing is kept here; any number of
+servers may stand before one store, and give the same bytes.
+
+An Installer gets an id that follows from it. To give one a name, a request must bear the token, which is read from
+--token-file or the environment variable ` + serveTokenVariable + `.`,
+		Example: `  sealift serve --store /srv/packages --listen :8080
+  sealift serve --store 's3://packages/stable?region=eu-central-1' --listen :443 --tls-cert tls.crt --tls-key tls.key \
+      --url https://sealift.example.com --token-file token
+  curl -fsS --data-binary @installer.yaml http://127.0.0.1:8080/installer
+  curl -fsSL http://127.0.0.1:8080/abc1234 | sudo bash
+  curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), cmd.Root(), o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.store, "store", "", "where the packages are, and where Installers are kept: a folder, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.listen, "listen", "", "address to listen on, such as :8080 or 127.0.0.1:8080")
+	o.programs.add(cmd)
+	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
+	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
+	flags.StringVar(&o.key, "key", "", "private key that signs the indexes of bundles")
+	app.AddSignersFlag(cmd, &o.signers)
+	flags.StringVar(&o.cert, "tls-cert", "", "certificate, PEM, with its chain")
+	flags.StringVar(&o.certKey, "tls-key", "", "its private key, PEM")
+	flags.StringArrayVar(&o.overrides, "allow-override", nil, "beginning of URLs from which an Installer may take packages by s3Override; may be repeated")
+	flags.BoolVar(&o.closed, "closed", false, "take Installers only with the token, also those without a name")
+	flags.BoolVar(&o.redirect, "redirect", false, "send clients that ask for a single package to the bucket, by a URL that is valid for an hour")
+	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
+	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second, a range of a bundle counting a tenth, and 8 KiB of what is sent as one more; four times as many for a moment")
+	flags.IntVar(&o.perClient, "max-per-client", 100, "new Installers without a name that a client may store in a day without the token")
+	flags.IntVar(&o.installers, "max-installers", 10_000, "Installers without a name that the store may have before storing one needs the token")
+	flags.DurationVar(&o.expire, "expire", 90*24*time.Hour, "remove Installers without a name that nobody has used for this time; 0 keeps them")
+	flags.StringVar(&o.metrics, "metrics-listen", "", "address to serve /metrics on, such as 127.0.0.1:9090 (default: nowhere)")
+	flags.DurationVar(&o.drain, "drain", 0, "how long connections are still taken when the server is told to end: the time in which a load balancer notices /readyz")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on after that")
+	addCacheFlag(flags, &o.cache)
+	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+	return cmd
+}
+
+// serveMemory is from where on the server looks for memory to free, unless GOMEMLIMIT says so. The program itself comes on top.
+const serveMemory = 80 << 20
+
+// serveGC is how much the heap may grow between collections, in percent, unless GOGC says so. Transfers leave little behind.
+const serveGC = 50
+
+// minExpire is the shortest time after which unused Installers may be removed.
+const minExpire = 72 * time.Hour
+
+func (o serveOptions) check() error {
+	switch {
+	case o.store == "":
+		return app.UsageError("--store is missing; see 'sealift serve --help'")
+	case o.listen == "":
+		return app.UsageError("--listen is missing; see 'sealift serve --help'")
+	case (o.cert == "") != (o.certKey == ""):
+		return app.UsageError("--tls-cert and --tls-key go together")
+	case o.rate <= 0:
+		return app.UsageError("--rate must be more than 0")
+	case o.perClient <= 0 || o.installers <= 0:
+		return app.UsageError("--max-per-client and --max-installers must be more than 0; to take Installers only with the token, use --closed")
+	case o.expire < 0 || o.expire > 0 && o.expire < minExpire:
+		return app.UsageError("--expire must be 0 or at least %s: that an Installer is used is noted once a day", minExpire)
+	}
+	return nil
+}
+
+func (a commands) serve(ctx context.Context, root *cobra.Command, o serveOptions) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(serveMemory)
+	}
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(serveGC)
+	}
+	log := slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	if a.Log.Enabled(ctx, slog.LevelDebug) {
+		log = a.Log
+	}
+	token, err := readToken(o.tokenFile)
+	if err != nil {
+		return err
+	}
+	key, err := a.SigningKey(o.key)
+	if err != nil {
+		return err
+	}
+	opener := store.Opener{Log: log}
+	inner, err := opener.Open(o.store)
+	if err != nil {
+		return err
+	}
+	cache, err := cacheFolder(o.cache)
+	if err != nil {
+		return err
+	}
+	programs, err := a.carriedPrograms(ctx, cache, o.programs)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, programs.close()) }()
+	// Transfers that may go on for a while when the server is told to end read the store for as long.
+	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	packages := packagesOf(inner, cache)
+	packages.Overrides, packages.Opener = o.overrides, opener
+	if packages.Signers, err = app.PublicKeys(o.signers); err != nil {
+		return err
+	}
+	s, err := server.New(reads, server.Options{
+		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Commands: commandNames(root),
+		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
+		MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
+		Drain: o.drain, Grace: o.grace, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.listen)
+	if err != nil {
+		return fmt.Errorf("%w; choose another address with --listen", err)
+	}
+	stop, err := a.serveMetrics(ctx, s, o.metrics)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	fmt.Fprintf(a.Out, "serving %s on %s; end with Ctrl-C\n", o.store, l.Addr())
+	return s.Serve(ctx, l, o.cert, o.certKey)
+}
+
+// serveMetrics shows the server's metrics at an address of their own, if there is one. Call stop to end that.
+func (a commands) serveMetrics(ctx context.Context, s *server.Server, address string) (stop func() error, err error) {
+	if address == "" {
+		return func() error { return nil }, nil
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another address with --metrics-listen", err)
+	}
+	h := &http.Server{Handler: s.Metrics(), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10}
+	go func() { _ = h.Serve(l) }() // it ends when it is closed
+	fmt.Fprintf(a.Out, "metrics on http://%s/metrics\n", l.Addr())
+	return h.Close, nil
+}
+
+// commandNames are the commands that scripts may start on a node.
+func commandNames(root *cobra.Command) []string {
+	var names []string
+	for _, c := range root.Commands() {
+		names = append(names, c.Name())
+	}
+	return names
+}
+
+// readToken reads the token from its file or the environment; there may be none.
+func readToken(file string) (string, error) {
+	where, token := serveTokenVariable, os.Getenv(serveTokenVariable)
+	if file == "" && token == "" {
+		return "", nil
+	}
+	if file != "" {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return "", fmt.Errorf("read the token: %w", err)
+		}
+		where, token = file, strings.TrimSpace(string(data))
+	}
+	if len(token) < 16 {
+		return "", fmt.Errorf("the token in %s has less than 16 characters; make one with: openssl rand -hex 32", where)
+	}
+	return token, nil
+}

@@ -1,0 +1,167 @@
+package installers
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+// Adjustment is how a command line changes an Installer: by patches, and after them by words in kURL's form or flags of the
+// same names.
+type Adjustment struct {
+	patches, words []string
+	flags          []string // that stand for words
+	Folder         string   // kURL's install directory, "" for the default
+	notes          io.Writer
+}
+
+// Words of kURL that are about the run, not about the Installer (kURL §2.3). The last two have no effect there either.
+const (
+	WordYes   = "yes"
+	WordPatch = "installer-spec-file"
+	WordRoot  = "kurl-install-directory"
+)
+
+func IdleWords() []string { return []string{"auto-upgrades-enabled", "force-reapply-addons"} }
+
+// Add gives a command the flags. Those of kURL are not shown: there are forty, and 'sealift spec flags' lists them.
+func (j *Adjustment) Add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	j.notes = cmd.ErrOrStderr()
+	flags.StringArrayVar(&j.patches, "patch", nil, "a part of an Installer that goes over that of the bundle; may be repeated")
+	_ = cmd.MarkFlagFilename("patch", "yaml", "yml")
+	for _, f := range spec.Flags() {
+		AddWord(flags, &j.flags, f.Name, f.Value == "")
+	}
+	AddWord(flags, &j.flags, WordPatch, false)
+	AddWord(flags, &j.flags, WordRoot, false)
+	for _, name := range IdleWords() {
+		AddWord(flags, &j.flags, name, true)
+	}
+}
+
+// AddWord gives a command a flag that stands for a word of kURL's, unless it has one of that name. It is not shown.
+func AddWord(flags *pflag.FlagSet, to *[]string, name string, alone bool) {
+	if flags.Lookup(name) != nil {
+		return
+	}
+	one := flags.VarPF(&wordFlag{to: to, name: name}, name, "", "what kURL means by "+name)
+	one.Hidden = true
+	if alone {
+		one.NoOptDefVal = "true"
+	}
+}
+
+// wordFlag is a flag that stands for a word of kURL's.
+type wordFlag struct {
+	to          *[]string
+	name, value string
+}
+
+func (w *wordFlag) String() string { return w.value }
+func (w *wordFlag) Type() string   { return "value" }
+func (w *wordFlag) Set(value string) error {
+	w.value = value
+	*w.to = append(*w.to, w.name+"="+value)
+	return nil
+}
+
+// Take reads the words of a command line, after those that its flags stand for, and says whether one of them is yes.
+func (j *Adjustment) Take(words []string) (yes bool) {
+	for _, word := range append(j.flags, words...) {
+		name, value, _ := strings.Cut(word, "=")
+		switch {
+		case name == WordYes:
+			yes = true
+		case name == WordPatch:
+			j.patches = append(j.patches, value)
+		case name == WordRoot:
+			j.Folder = value
+		case !slices.Contains(IdleWords(), name):
+			j.words = append(j.words, word)
+		}
+	}
+	return yes
+}
+
+// Apply changes an Installer.
+func (j *Adjustment) Apply(i *spec.Installer) (*spec.Installer, error) {
+	var patches []*spec.Patch
+	for _, path := range j.patches {
+		p, err := spec.LoadPatch(path)
+		if err != nil {
+			return nil, err
+		}
+		patches = append(patches, p)
+	}
+	merged, err := i.Merge(patches...)
+	if err != nil {
+		return nil, err
+	}
+	merged, unused, err := merged.Override(j.words...)
+	if err != nil {
+		return nil, app.UsageError("%v", err)
+	}
+	if len(unused.Unknown) > 0 {
+		name, _, _ := strings.Cut(unused.Unknown[0], "=")
+		return nil, app.UsageError("unknown flag %q (%s)", name, meantWord(name))
+	}
+	for _, word := range unused.Absent {
+		name, _, _ := strings.Cut(word, "=")
+		fmt.Fprintf(j.notes, "note: %s has no effect: the Installer does not have its add-on\n", name)
+	}
+	return merged, nil
+}
+
+// Root returns the install root: that of --root, or the folder kurl in the one that kURL's word names, as kURL has it.
+func Root(root, folder string) (string, error) {
+	switch {
+	case folder == "":
+		return root, nil
+	case root != installer.DefaultRoot:
+		return "", app.UsageError("%s and --root both name the install root; leave one out", WordRoot)
+	case !filepath.IsAbs(folder):
+		return "", app.UsageError("%s=%s is no absolute path", WordRoot, folder)
+	}
+	return filepath.Join(folder, "kurl"), nil
+}
+
+// ForeignWords are kURL's flags for what is done in another way here, or not at all, with what to do instead.
+func ForeignWords() map[string]string {
+	const without = "leave it out: "
+	return map[string]string{
+		"primary-host":    without + "nodes find one another through the cluster",
+		"secondary-host":  without + "nodes find one another through the cluster",
+		"ekco-address":    without + "storage is not moved by an install",
+		"ekco-auth-token": without + "storage is not moved by an install",
+
+		"storage-migration-ready-timeout": without + "storage is not moved by an install",
+		"dismiss-host-packages-preflight": without + "the packages of the host are looked at before anything is changed",
+		"preflight-ignore-warnings":       without + "a warning stops nothing",
+	}
+}
+
+// meantWord is the hint for a word that is not known here.
+func meantWord(name string) string {
+	if hint, ok := ForeignWords()[name]; ok {
+		return hint
+	}
+	words := []string{WordYes, WordPatch, WordRoot}
+	for _, f := range spec.Flags() {
+		words = append(words, f.Name)
+	}
+	if near := diag.Nearest(name, words); near != "" {
+		return `did you mean "` + near + `"?`
+	}
+	return "'sealift spec flags' lists what sets an option; besides there are " + WordYes + ", " + WordPatch + " and " + WordRoot
+}

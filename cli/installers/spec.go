@@ -1,0 +1,228 @@
+// Package installers is the commands for Installers, and how a command line changes an Installer.
+package installers
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/spec"
+)
+
+func (a commands) specCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "spec",
+		Short: "Check and show Installers",
+		Long: `Check and show Installers, the YAML that says which add-ons at which versions with which options make a cluster.
+
+Both apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1 are read. FILE may be - for standard input.`,
+		Example: "  sealift spec validate installer.yaml\n  sealift spec show installer.yaml --variables\n  sealift spec schema >installer.schema.json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.specValidateCommand(), a.specShowCommand(), a.specSchemaCommand(), a.specFlagsCommand())
+	return cmd
+}
+
+// loadSpec reads an Installer; - is standard input. Its mistakes are printed, one per line, and counted in the error.
+func (a commands) loadSpec(path string) (*spec.Installer, error) {
+	var installer *spec.Installer
+	var err error
+	if path == "-" {
+		installer, err = spec.Parse("standard input", a.In)
+	} else {
+		installer, err = spec.Load(path)
+	}
+	var mistakes diag.Errors
+	if errors.As(err, &mistakes) {
+		fmt.Fprintln(a.Err, mistakes.Error())
+		return nil, fmt.Errorf("%s is no valid Installer: %s", path, app.Counted(len(mistakes), "error"))
+	}
+	return installer, err
+}
+
+// adjusted reads the Installer that a command line names first, with what else the command line says of it.
+func (a commands) adjusted(args []string, changes Adjustment) (*spec.Installer, error) {
+	installer, err := a.loadSpec(args[0])
+	if err != nil {
+		return nil, err
+	}
+	changes.Take(args[1:])
+	return changes.Apply(installer)
+}
+
+func (a commands) specValidateCommand() *cobra.Command {
+	var changes Adjustment
+	cmd := &cobra.Command{
+		Use:   "validate FILE [NAME=VALUE...]",
+		Short: "Name every mistake in an Installer",
+		Long: `Name every mistake in an Installer as file:line:col, all of them in one go: keys and values, add-ons and versions that do
+not work together, and, as warnings, options that have no effect. When there is no mistake, say what it installs.
+
+With --patch and with NAME=VALUE it is the Installer as an install with the same would have it.`,
+		Example: "  sealift spec validate installer.yaml\n  sealift spec validate installer.yaml --patch site.yaml",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			installer, err := a.adjusted(args, changes)
+			if err != nil {
+				return err
+			}
+			if err := CheckTogether(a.Err, args[0], installer); err != nil {
+				return err
+			}
+			id, err := installer.ID()
+			if err != nil {
+				return err
+			}
+			var parts []string
+			for _, addOn := range installer.AddOns {
+				parts = append(parts, addOn.Name+" "+addOn.Version)
+			}
+			for _, section := range installer.Sections {
+				parts = append(parts, "settings of "+section.Key)
+			}
+			_, err = fmt.Fprintf(a.Out, "%s is valid: id %s, %s\n", args[0], id, strings.Join(parts, ", "))
+			return err
+		},
+	}
+	changes.Add(cmd)
+	return cmd
+}
+
+// CheckTogether prints what is suspicious in an Installer, and which of its add-ons do not work together. The latter is an error.
+func CheckTogether(out io.Writer, name string, i *spec.Installer) error {
+	var findings diag.List
+	findings.Add(i.Check()...)
+	findings.Add(catalog.Check(i, nil)...)
+	for _, finding := range findings.Findings() {
+		fmt.Fprintln(out, finding.Error())
+	}
+	var mistakes diag.Errors
+	if errors.As(findings.Err(), &mistakes) {
+		return fmt.Errorf("%s cannot work: %s", name, app.Counted(len(mistakes), "error"))
+	}
+	return nil
+}
+
+func (a commands) specShowCommand() *cobra.Command {
+	var format string
+	var variables bool
+	var changes Adjustment
+	cmd := &cobra.Command{
+		Use:   "show FILE [NAME=VALUE...]",
+		Short: "Print an Installer in its canonical form",
+		Long: `Print an Installer in its canonical form, or as JSON with its id.
+
+With --variables print what add-ons' hooks see of it. Every variable is printed, also empty ones; values with anything
+but plain characters are quoted.
+
+With --patch, and with NAME=VALUE as kURL's flags are written, show what an install with the same would take.`,
+		Example: `  sealift spec show installer.yaml
+  sealift spec show installer.yaml --variables
+  sealift spec show installer.yaml --patch site.yaml load-balancer-address=10.0.0.9:6443 flannel.podCIDR=10.1.0.0/16
+  sealift spec show installer.yaml -o json`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			installer, err := a.adjusted(args, changes)
+			if err != nil {
+				return err
+			}
+			if variables {
+				return a.printVariables(installer.Variables(), format)
+			}
+			return a.printSpec(installer, format)
+		},
+	}
+	app.AddOutputFlag(cmd, &format)
+	cmd.Flags().BoolVar(&variables, "variables", false, "print the variables that hooks see")
+	changes.Add(cmd)
+	return cmd
+}
+
+func (a commands) specSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON schema of an Installer",
+		Long:    "Print the JSON schema (2020-12) of an Installer, with which editors complete and check one while it is written.",
+		Example: "  sealift spec schema >installer.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			text, err := spec.Schema()
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(text)
+			return err
+		},
+	}
+}
+
+func (a commands) specFlagsCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "flags",
+		Short: "List the flags of an install that set an option of the Installer",
+		Long: `List the flags by which an install sets an option of the Installer: NAME or NAME=VALUE, as kURL has them, or --NAME VALUE.
+Every other option is set by KEY.OPTION=VALUE, as in flannel.podCIDR=10.1.0.0/16.`,
+		Example: "  sealift spec flags",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if format == "json" {
+				return a.PrintJSON(spec.Flags())
+			}
+			t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "FLAG\tSETS\tTO")
+			for _, f := range spec.Flags() {
+				fmt.Fprintf(t, "%s\t%s.%s\t%s\n", f.Name, f.Key, f.Option, cmp.Or(f.Value, "true"))
+			}
+			return t.Flush()
+		},
+	}
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) printSpec(installer *spec.Installer, format string) error {
+	if format == "json" {
+		id, err := installer.ID()
+		if err != nil {
+			return err
+		}
+		return a.PrintJSON(struct {
+			ID string `json:"id"`
+			*spec.Installer
+		}{id, installer})
+	}
+	text, err := installer.Canonical()
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(text)
+	return err
+}
+
+func (a commands) printVariables(variables []spec.Variable, format string) error {
+	if format == "json" {
+		return a.PrintJSON(variables)
+	}
+	for _, v := range variables {
+		value := v.Value
+		if strings.ContainsFunc(value, func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(` "'\$`+"`", r) }) {
+			value = strconv.Quote(value)
+		}
+		if _, err := fmt.Fprintf(a.Out, "%s=%s\n", v.Name, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,329 @@
+// Package keep is the commands that keep a cluster right: they apply objects, and follow channels.
+package keep
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sealift/sealift/channel"
+	"github.com/sealift/sealift/cli/app"
+)
+
+func (a commands) channelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "channel",
+		Short: "Keep the add-ons of a cluster at the versions of a channel",
+		Long: `A channel is an index of add-on versions, a file of kind Addons as kOps has it. Which version a cluster gets depends on
+its Kubernetes version and on what is recorded as installed. An add-on is touched when its entry is new, and left alone in
+between.
+
+Called by the name of channels, this program is kOps's tool of that name: 'channels get addons',
+'channels apply channel s3://bucket/addons.yaml --yes'.`,
+		Example: `  sealift channel plan -f addons.yaml
+  sealift channel apply s3://clusters/prod/addons.yaml --yes
+  sealift channel get`,
+	}
+	cmd.AddCommand(a.channelGetCommand(), a.channelPlanCommand(), a.channelApplyCommand(), a.channelIndexCommand(), a.channelBuildCommand())
+	return cmd
+}
+
+// channelFlags are those of every command that reads indexes.
+type channelFlags struct {
+	files      []string
+	bootstrap  bool
+	kubeconfig string
+}
+
+func (f *channelFlags) add(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.files, "filename", "f", nil, "index, or manifest of one add-on, at a path or a URL; may be given more than once")
+	flags.BoolVar(&f.bootstrap, "bootstrap", false, "the indexes were written for one cluster by its installer: refuse entries with a kubernetesVersion")
+}
+
+func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
+	flags.StringVar(kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default $KUBECONFIG, then ~/.kube/config")
+}
+
+// read reads every index, in the order of the command line: CHANNELs, then files.
+func (f *channelFlags) read(ctx context.Context, source channel.Source, channels []string) ([]channel.Entry, error) {
+	type place struct {
+		name string
+		at   *url.URL
+	}
+	var places []place
+	for _, name := range channels {
+		at, err := channel.ParseChannel(name)
+		if err != nil {
+			return nil, app.WithCode(app.ExitUsage, err)
+		}
+		places = append(places, place{name, at})
+	}
+	for _, name := range f.files {
+		at, err := channel.ParseFile(name)
+		if err != nil {
+			return nil, app.WithCode(app.ExitUsage, err)
+		}
+		places = append(places, place{name, at})
+	}
+	if len(places) == 0 {
+		return nil, app.WithCode(app.ExitUsage, channel.ErrNoChannel)
+	}
+	var entries []channel.Entry
+	var errs []error
+	for _, p := range places {
+		index, err := source.Index(ctx, p.at, p.name)
+		if err == nil && f.bootstrap {
+			err = index.CheckBootstrap()
+		}
+		errs = append(errs, err)
+		entries = append(entries, index.Entries...)
+	}
+	// Without one of them it is not known which versions the others may override.
+	return entries, errors.Join(errs...)
+}
+
+// newCluster connects to the cluster of a kubeconfig.
+func (a commands) newCluster(kubeconfig string) (*channel.Cluster, error) {
+	cfg, err := clusterConfig(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return channel.Connect(cfg, a.Log)
+}
+
+func (a commands) channelGetCommand() *cobra.Command {
+	var kubeconfig, format string
+	cmd := &cobra.Command{
+		Use:   "get [addons]",
+		Short: "List the add-ons that are recorded as installed",
+		Long: `List what is recorded of every add-on: in annotations addons.k8s.io/NAME of namespaces, which kOps reads and writes as
+well. VERSION and HASH are - where the channel gave none.`,
+		Example: `  sealift channel get
+  sealift channel get -o json > records.json`,
+		Args: onlyWord("addons", "addon"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.channelGet(cmd.Context(), kubeconfig, format) },
+	}
+	addKubeconfig(cmd.Flags(), &kubeconfig)
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+// onlyWord allows an argument that says in kOps's words what is meant anyway.
+func onlyWord(words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) > 1 {
+			return fmt.Errorf("at most one argument, %q", words[0])
+		}
+		for _, word := range words {
+			if len(args) == 0 || args[0] == word {
+				return nil
+			}
+		}
+		unknown := fmt.Sprintf("there is nothing called %q to %s; it can be %q", args[0], cmd.Name(), words[0])
+		return app.UnknownCommand(unknown)
+	}
+}
+
+func (a commands) channelGet(ctx context.Context, kubeconfig, format string) error {
+	cluster, err := a.newCluster(kubeconfig)
+	if err != nil {
+		return err
+	}
+	installed, err := cluster.Installed(ctx)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return a.PrintJSON(installed)
+	}
+	if len(installed) == 0 {
+		_, err := fmt.Fprint(a.Out, "\nNo managed addons found\n")
+		return err
+	}
+	rows := [][]string{{"NAMESPACE", "NAME", "VERSION", "HASH", "CHANNEL"}}
+	for _, r := range installed {
+		rows = append(rows, []string{r.Namespace, r.Name, dash(deref(r.Version)), dash(r.ManifestHash), dash(r.Channel)})
+	}
+	return printTable(a.Out, rows)
+}
+
+// deref reads a version that may not be there.
+func deref(version *string) string {
+	if version == nil {
+		return ""
+	}
+	return *version
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// printTable writes rows separated by tabs: at least one, also behind a cell that is as wide as a tab stop.
+func printTable(w io.Writer, rows [][]string) error {
+	tabs := tabwriter.NewWriter(w, 0, 8, 1, '\t', tabwriter.TabIndent)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(tabs, strings.Join(row, "\t")); err != nil {
+			return err
+		}
+	}
+	return tabs.Flush()
+}
+
+type channelApplyOptions struct {
+	channelFlags
+	yes      bool
+	verify   bool
+	keys     []string
+	prune    bool
+	interval time.Duration
+	listen   string
+}
+
+func (a commands) channelApplyCommand() *cobra.Command {
+	var o channelApplyOptions
+	cmd := &cobra.Command{
+		Use:   "apply [channel] CHANNEL... [-f FILE]... --yes",
+		Short: "Bring the add-ons of a cluster to the versions of channels",
+		Long: `Read channels, decide which add-ons are to be installed or updated, and with --yes do it. Later channels override earlier
+ones where their entries are newer. An add-on that fails does not stop the others. Several runs may meet on one cluster:
+one works, the others wait.
+
+A CHANNEL is a URL (file://, http://, https://, s3://bucket/key) or an absolute path. Objects are applied server-side as
+kOps does it, under its field manager. What a new version no longer contains is deleted where the entry has prune rules.
+Images are not part of this: the nodes must have them, or a registry that they reach.
+
+With --interval the command stays, and says at http://127.0.0.1:3986/readyz whether the last pass succeeded.`,
+		Example: `  sealift channel apply -f addons.yaml --yes
+  sealift channel apply s3://clusters/prod/addons.yaml https://mirror.example.com/extra/addons.yaml --yes
+  sealift channel apply file:///srv/channel/addons.yaml --yes --interval 1m`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && args[0] == "channel" {
+				args = args[1:]
+			}
+			return a.channelApply(cmd.Context(), args, o)
+		},
+	}
+	flags := cmd.Flags()
+	o.add(flags)
+	flags.BoolVar(&o.yes, "yes", false, "apply the updates; without it they are only shown")
+	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest that has not the manifestHash of its index")
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that every package must be signed with; nothing but packages is applied then; may be repeated")
+	flags.BoolVar(&o.prune, "prune", false, "delete what left an add-on without prune rules, too: by its set and its selector")
+	flags.DurationVar(&o.interval, "interval", 0, "apply again and again with this pause, until told to end, such as 1m")
+	flags.StringVar(&o.listen, "listen", channel.DefaultListen, "where /readyz is served with --interval")
+	addKubeconfig(flags, &o.kubeconfig)
+	return cmd
+}
+
+func (a commands) channelApply(ctx context.Context, channels []string, o channelApplyOptions) error {
+	if o.interval < 0 {
+		return app.UsageError("--interval must not be negative")
+	}
+	cluster, err := a.newCluster(o.kubeconfig)
+	if len(channels)+len(o.files) == 0 {
+		err = app.WithCode(app.ExitUsage, channel.ErrNoChannel)
+	}
+	if err != nil {
+		return err
+	}
+	source := channel.Source{Log: a.Log, Verify: o.verify}
+	if source.Trusted, err = app.PublicKeys(o.keys); err != nil {
+		return err
+	}
+	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, source, channels, o) }
+	if o.interval == 0 {
+		return pass(ctx)
+	}
+	loop := channel.Loop{Interval: o.interval, Listen: o.listen, Log: a.Log, Listening: func(url string) {
+		fmt.Fprintf(a.Err, "serving %s\n", url)
+	}}
+	return loop.Run(ctx, pass)
+}
+
+func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, channels []string, o channelApplyOptions) error {
+	entries, err := o.read(ctx, source, channels)
+	if err != nil {
+		return err
+	}
+	plan, err := cluster.Plan(ctx, entries)
+	if err != nil {
+		return err
+	}
+	a.warnSkipped(plan)
+	updates := plan.Updates()
+	if len(updates) == 0 {
+		_, err := fmt.Fprintln(a.Out, "No update required")
+		return err
+	}
+	if err := a.printUpdates(updates); err != nil {
+		return err
+	}
+	if !o.yes {
+		moves, err := cluster.Moves(ctx, source, plan)
+		if err != nil {
+			return err
+		}
+		for _, move := range moves {
+			fmt.Fprintln(a.Err, move)
+		}
+		_, err = fmt.Fprint(a.Out, "\nMust specify --yes to update\n")
+		return err
+	}
+	note := func(line string) { fmt.Fprintln(a.Err, line) }
+	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Note: note, Done: func(d channel.Decision) {
+		if d.Entry.Version == nil || d.Action == channel.Issue {
+			fmt.Fprintf(a.Out, "Updated %q\n", d.Entry.Name)
+			return
+		}
+		fmt.Fprintf(a.Out, "Updated %q to %s\n", d.Entry.Name, *d.Entry.Version)
+	}})
+}
+
+// warnSkipped tells of entries that their author should look at.
+func (a commands) warnSkipped(plan channel.Plan) {
+	for _, s := range plan.Skipped {
+		if s.Warning {
+			a.Log.Warn("an entry is skipped", "addon", s.Entry.Name, "channel", s.Entry.Channel, "reason", s.Reason)
+		}
+	}
+}
+
+// printUpdates writes the table of kOps: - is not installed or not to be changed, ? is a version that nobody told.
+func (a commands) printUpdates(updates []channel.Decision) error {
+	rows := [][]string{{"NAME", "CURRENT", "UPDATE", "PKI"}}
+	for _, d := range updates {
+		current, update, pki := "-", "-", "no"
+		if d.Installed != nil {
+			current = question(d.Installed.Version)
+		}
+		if d.Action != channel.Issue {
+			update = question(d.Entry.Version)
+		}
+		if d.PKI {
+			pki = "yes"
+		}
+		rows = append(rows, []string{d.Entry.Name, current, update, pki})
+	}
+	slices.SortFunc(rows[1:], slices.Compare)
+	return printTable(a.Out, rows)
+}
+
+func question(version *string) string {
+	if version == nil {
+		return "?"
+	}
+	return *version
+}

@@ -1,0 +1,72 @@
+package keep
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// clusterConfig reads how to reach the cluster of a kubeconfig, or of the one that kubectl would use.
+func clusterConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	file := strings.Join(rules.GetLoadingPrecedence(), ", ")
+	loaded, err := rules.Load()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig %s: %w; name another one with --kubeconfig", file, err)
+	}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err == nil {
+		return cfg, checkUser(loaded, file)
+	}
+	if problem := kubeconfigProblem(loaded); problem != "" {
+		return nil, fmt.Errorf("find the cluster: kubeconfig %s %s; mend it, or name another one with --kubeconfig", file, problem)
+	}
+	return nil, fmt.Errorf("find the cluster: kubeconfig %s: %w; mend it, or name another one with --kubeconfig", file, err)
+}
+
+// kubeconfigProblem says in plain words what keeps a kubeconfig from naming a cluster, or nothing where client-go's own
+// words have to do.
+func kubeconfigProblem(c *clientcmdapi.Config) string {
+	if len(c.Contexts)+len(c.Clusters)+len(c.AuthInfos) == 0 {
+		return "does not exist or is empty"
+	}
+	if c.CurrentContext == "" {
+		return "has no current-context; its contexts are " + names(c.Contexts)
+	}
+	context := c.Contexts[c.CurrentContext]
+	if context == nil {
+		return fmt.Sprintf("has no context %q, its current-context; its contexts are %s", c.CurrentContext, names(c.Contexts))
+	}
+	cluster := c.Clusters[context.Cluster]
+	switch {
+	case cluster == nil:
+		return fmt.Sprintf("has no cluster %q, which its context %q names; its clusters are %s", context.Cluster, c.CurrentContext, names(c.Clusters))
+	case cluster.Server == "":
+		return fmt.Sprintf("has no server in its cluster %q", context.Cluster)
+	}
+	return ""
+}
+
+// checkUser refuses a context whose user is not in the kubeconfig: client-go would go on as nobody.
+func checkUser(c *clientcmdapi.Config, file string) error {
+	context := c.Contexts[c.CurrentContext]
+	if context == nil || context.AuthInfo == "" || c.AuthInfos[context.AuthInfo] != nil {
+		return nil
+	}
+	return fmt.Errorf("find the cluster: kubeconfig %s has no user %q, which its context %q names; its users are %s; mend it, or name another one with --kubeconfig",
+		file, context.AuthInfo, c.CurrentContext, names(c.AuthInfos))
+}
+
+// names lists the keys of a part of a kubeconfig.
+func names[V any](of map[string]V) string {
+	if len(of) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(of)), ", ")
+}

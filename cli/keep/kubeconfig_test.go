@@ -1,0 +1,40 @@
+package keep
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMistakesInAKubeconfigAreTold(t *testing.T) {
+	const cluster = "clusters: [{name: c, cluster: {server: 'https://192.0.2.1:6443'}}]\n"
+	for name, tt := range map[string]struct{ text, want string }{
+		"empty":              {"", "does not exist or is empty"},
+		"no current-context": {cluster + "contexts: [{name: x, context: {cluster: c}}]\n", "has no current-context; its contexts are x"},
+		"no such context":    {cluster + "current-context: other\ncontexts: [{name: x, context: {cluster: c}}]\n", `has no context "other", its current-context; its contexts are x`},
+		"no such cluster":    {cluster + "current-context: x\ncontexts: [{name: x, context: {cluster: d}}]\n", `has no cluster "d", which its context "x" names; its clusters are c`},
+		"no such user":       {cluster + "current-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n", `has no user "u", which its context "x" names; its users are none`},
+		"no server":          {"clusters: [{name: c, cluster: {}}]\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n", `has no server in its cluster "c"`},
+		"no YAML":            {"a: [", "read the kubeconfig "},
+		"a missing CA file": {"clusters: [{name: c, cluster: {server: 'https://192.0.2.1', certificate-authority: /nowhere/ca.crt}}]\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c}}]\n",
+			"/nowhere/ca.crt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "config")
+			if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err := clusterConfig(file)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
+				t.Fatalf("%v", err)
+			}
+			if strings.Contains(err.Error(), "KUBERNETES_MASTER") || !strings.HasSuffix(err.Error(), "with --kubeconfig") {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	if _, err := clusterConfig("/nowhere/config"); err == nil || strings.Count(err.Error(), "no such file") != 1 {
+		t.Errorf("%v", err)
+	}
+}

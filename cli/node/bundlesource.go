@@ -1,0 +1,90 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/server/online"
+	"github.com/sealift/sealift/store"
+)
+
+// bundleSource is the flags of every command that takes its bundle from a disk or from a server.
+type bundleSource struct {
+	bundle, base, from string
+}
+
+func (s *bundleSource) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&s.bundle, "bundle", "", "the bundle: an archive, or the folder into which it was unpacked")
+	flags.StringVar(&s.base, "base", "", "the earlier bundle that has what --bundle leaves out")
+	flags.StringVar(&s.from, "from", "", "the URL of an Installer on a server, such as https://host/abc1234, or of a bundle")
+	for _, name := range []string{"bundle", "base"} {
+		_ = cmd.MarkFlagFilename(name)
+	}
+}
+
+// check says whether the flags go together.
+func (s *bundleSource) check(command string) error {
+	switch {
+	case s.bundle == "" && s.from == "":
+		return app.UsageError("--bundle is missing, or --from; see 'sealift %s --help'", command)
+	case s.bundle != "" && s.from != "":
+		return app.UsageError("--bundle and --from exclude each other")
+	case s.from != "" && s.base != "":
+		return app.UsageError("--base goes with --bundle: from a server all that is missing is fetched")
+	}
+	return nil
+}
+
+// name is how messages call the bundle.
+func (s *bundleSource) name() string {
+	if s.from != "" {
+		return s.from
+	}
+	return s.bundle
+}
+
+// open opens the bundle. One on a server is read for as long as ctx lasts.
+func (s *bundleSource) open(ctx context.Context, a commands, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
+	if s.from != "" {
+		return a.openOnline(ctx, s.from, trusted...)
+	}
+	archive, err := bundle.Open(s.bundle, trusted...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, archive.Close())
+		}
+	}()
+	if s.base == "" {
+		if err := archive.CheckBase(); err != nil {
+			return nil, fmt.Errorf("%w with --base", err)
+		}
+		return archive, nil
+	}
+	base, err := bundle.Open(s.base)
+	if err != nil {
+		return nil, fmt.Errorf("--base: %w", err)
+	}
+	if err := archive.WithBase(base); err != nil {
+		return nil, errors.Join(fmt.Errorf("--base %s: %w", s.base, err), base.Close())
+	}
+	return archive, nil
+}
+
+// serverPatience is how long a server that has given an install its plan may be away.
+const serverPatience = 5 * time.Minute
+
+// openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
+func (a commands) openOnline(ctx context.Context, from string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
+	return online.Open(ctx, from, store.Opener{Log: a.Log, Reads: store.Retry{Within: serverPatience}}, trusted...)
+}

@@ -1,0 +1,33 @@
+package node
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/kurlbin"
+)
+
+// hookCommand is what the programs in $DIR/bin of an install root call.
+func (a commands) hookCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    "hook PROGRAM [ARG…]",
+		Short:  "Do what a program of kURL does for hooks",
+		Hidden: true,
+		Long: `Do what a program does that add-ons of kURL call by its path in $DIR/bin, with its flags and its output.
+There are ` + strings.Join(kurlbin.Names(), ", ") + `.`,
+		Example: `  sealift hook kurl netutil format-ip-address fd00::1
+  sealift hook yamlutil -a -fp values.yaml -yp spec_replicas -v 3`,
+		Args:               cobra.MinimumNArgs(1),
+		DisableFlagParsing: true, // they are the program's
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := kurlbin.Run(cmd.Context(), args[0], args[1:], kurlbin.Streams{In: a.In, Out: a.Out, Err: a.Err})
+			if errors.Is(err, kurlbin.ErrUsage) {
+				return app.UsageError("%v", err)
+			}
+			return err
+		},
+	}
+}

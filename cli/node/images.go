@@ -1,0 +1,57 @@
+package node
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/runtime"
+)
+
+func (a commands) imagesCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "images",
+		Short: "Bring images into this node's containerd",
+	}
+	cmd.AddCommand(a.imagesLoadCommand())
+	return cmd
+}
+
+func (a commands) imagesLoadCommand() *cobra.Command {
+	var o installer.ImageOptions
+	var keys []string
+	var format string
+	cmd := &cobra.Command{
+		Use:   "load ARCHIVE",
+		Short: "Load the images of a bundle or package",
+		Long: `Load all images of a bundle or package into this node's containerd and pin them, so that the kubelet does not collect
+them. Each blob is checked while it goes from the archive into containerd; what is there already is not read.
+
+An install does this itself. The command is for a node that lost images, and for trying a package.`,
+		Example: `  sealift images load /media/usb/cluster.tar.gz
+  sealift images load flannel-0.26.7.tar.gz --key vendor.pub`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			o.Archive = args[0]
+			if o.Trusted, err = app.PublicKeys(keys); err != nil {
+				return err
+			}
+			o.Progress = func(ref string) { fmt.Fprintf(a.Err, "loading %s\n", ref) }
+			result, err := installer.LoadImages(cmd.Context(), o)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return a.PrintJSON(result)
+			}
+			fmt.Fprintf(a.Out, "%d images loaded, %d were there\n", result.Loaded, result.Present)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.Socket, "containerd", runtime.Socket, "socket of containerd")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}

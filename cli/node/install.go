@@ -1,0 +1,288 @@
+// Package node is the commands that run on a node: they check, install, join, report on and reset a host.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+type installOptions struct {
+	source  bundleSource
+	keys    []string
+	root    string
+	plan    bool
+	yes     bool
+	older   bool
+	verbose bool
+	format  string
+	checks  installer.PreflightOptions
+	changes installers.Adjustment
+}
+
+func (a commands) installCommand() *cobra.Command {
+	var o installOptions
+	cmd := &cobra.Command{
+		Use:   "install --bundle FILE | --from URL [NAME=VALUE...]",
+		Short: "Make this host a Kubernetes node out of a bundle",
+		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
+network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and
+what would go wrong is reported before anything is changed. The commands of the Installer and the checks of add-ons that
+run something are shown before they run. --plan shows them and makes sealift's own checks alone.
+
+Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
+it stopped; a second run does nothing.
+
+The Installer of the bundle says what is installed. --patch FILE goes over it, and then NAME=VALUE, which is one of kURL's
+flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lists the former.`,
+		Example: `  sealift install --bundle /media/usb/cluster.tar.gz --plan
+  sealift install --bundle /media/usb/cluster.tar.gz --yes
+  sealift install --bundle /media/usb/update.tar.gz --base /media/usb/cluster.tar.gz
+  sealift install --bundle /media/usb/cluster.tar.gz --patch site.yaml load-balancer-address=10.0.0.9:6443
+  sealift install --bundle /media/usb/cluster.tar.gz --yes --enforce-warnings
+  sealift install --from https://sealift.example.com/abc1234
+  sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			trusted, err := app.TrustedWord(cmd)
+			if err != nil {
+				return err
+			}
+			o.yes = o.changes.Take(append(words, trusted...)) || o.yes
+			if o.root, err = installers.Root(o.root, o.changes.Folder); err != nil {
+				return err
+			}
+			o.verbose, _ = cmd.Flags().GetBool("verbose")
+			return refuse(a.install(cmd.Context(), o))
+		},
+	}
+	flags := cmd.Flags()
+	o.source.add(cmd)
+	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
+	flags.BoolVar(&o.older, "allow-downgrade", false, "let the bundle bring older add-ons than this host has")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
+	addPreflightFlags(cmd, &o.checks)
+	app.AddOutputFlag(cmd, &o.format)
+	o.changes.Add(cmd)
+	return cmd
+}
+
+// refuse gives what preflight checks refuse its exit code.
+func refuse(err error) error {
+	var refused *preflight.RefusedError
+	if errors.As(err, &refused) {
+		return app.WithCode(app.ExitRefused, err)
+	}
+	return err
+}
+
+func (a commands) install(ctx context.Context, o installOptions) (err error) {
+	if err := o.source.check("install"); err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	trusted, err := app.PublicKeys(o.keys)
+	if err != nil {
+		return err
+	}
+	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes, AllowDowngrade: o.older}
+	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
+	if o.verbose {
+		options.Output = a.Err
+	}
+	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
+	options.Adjust = o.changes.Apply
+	in, err := installer.Prepare(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
+	return a.carryOut(ctx, in, o)
+}
+
+// carryOut shows or runs what was prepared.
+func (a commands) carryOut(ctx context.Context, in *installer.Install, o installOptions) error {
+	pending := in.Pending()
+	if o.plan {
+		return a.printPlan(ctx, in, o)
+	}
+	if len(pending) == 0 {
+		fmt.Fprintf(a.Out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
+		return nil
+	}
+	if err := a.showExecutions(in, o); err != nil {
+		return err
+	}
+	record, err := a.checkHost(ctx, in, o.checks)
+	if err != nil {
+		return err
+	}
+	if !o.yes && !a.Confirm(fmt.Sprintf("Run %d steps on this host?", len(pending))) {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	if err := in.KeepPreflight(record); err != nil {
+		return err
+	}
+	return a.runInstall(ctx, in)
+}
+
+// showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
+// at a terminal is asked.
+func (a commands) showExecutions(in *installer.Install, o installOptions) error {
+	all, err := in.Executions(o.checks)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	a.printExecutions(all)
+	if o.source.from != "" && !o.yes && !a.Confirm("Run them?") {
+		return errors.New("not confirmed; nothing was run")
+	}
+	return nil
+}
+
+func (a commands) runInstall(ctx context.Context, in *installer.Install) error {
+	defer a.tellOfInterruption(ctx)()
+	begin := time.Now()
+	phases := newPhaseTimes()
+	ran, err := in.Run(ctx, func(e lifecycle.Event) {
+		phases.add(e)
+		printEvent(a.Out, e)
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nlog: %s\nthe steps before are kept; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
+	}
+	phases.print(a.Out)
+	fmt.Fprintf(a.Out, "done: %d steps in %s, log %s\n", ran, time.Since(begin).Round(100*time.Millisecond), in.LogFile())
+	if !in.ControlPlane() {
+		return nil
+	}
+	fmt.Fprintln(a.Out, "use the cluster with: kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes")
+	if in.Joins() {
+		return nil
+	}
+	return a.printJoinCommands(ctx)
+}
+
+// tellOfInterruption says at once that an interruption has come, since the end of a step may take a while. What it returns ends that.
+func (a commands) tellOfInterruption(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, func() {
+		fmt.Fprintln(a.Err, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")
+	})
+}
+
+func printEvent(out io.Writer, e lifecycle.Event) {
+	switch {
+	case e.Skipped:
+	case e.Outcome == lifecycle.Started:
+		fmt.Fprintf(out, "[%2d/%d] %s: %s\n", e.Number, e.Total, e.Step.ID, e.Step.Title)
+	case e.Outcome == lifecycle.Finished:
+		fmt.Fprintf(out, "[%2d/%d] %s: done in %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
+	case e.Outcome == lifecycle.Failed:
+		fmt.Fprintf(out, "[%2d/%d] %s: failed after %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
+	case e.Outcome == lifecycle.Stopped:
+		fmt.Fprintf(out, "[%2d/%d] %s: stopped after %s\n", e.Number, e.Total, e.Step.ID, e.Duration.Round(10*time.Millisecond))
+	}
+}
+
+// phaseTimes notes how long each phase took, from its first start of a step to its last end of one.
+type phaseTimes struct {
+	order []lifecycle.Phase
+	began map[lifecycle.Phase]time.Time
+	total map[lifecycle.Phase]time.Duration
+}
+
+func newPhaseTimes() *phaseTimes {
+	return &phaseTimes{began: map[lifecycle.Phase]time.Time{}, total: map[lifecycle.Phase]time.Duration{}}
+}
+
+func (t *phaseTimes) add(e lifecycle.Event) {
+	if e.Skipped {
+		return
+	}
+	if _, seen := t.began[e.Step.Phase]; !seen {
+		t.order, t.began[e.Step.Phase] = append(t.order, e.Step.Phase), time.Now()
+	}
+	t.total[e.Step.Phase] = time.Since(t.began[e.Step.Phase])
+}
+
+func (t *phaseTimes) print(out io.Writer) {
+	for _, phase := range t.order {
+		fmt.Fprintf(out, "phase %-9s %s\n", phase, t.total[phase].Round(100*time.Millisecond))
+	}
+}
+
+// plannedStep is a step of the plan with its state.
+type plannedStep struct {
+	lifecycle.Step
+	Done bool `json:"done"`
+}
+
+func (a commands) printPlan(ctx context.Context, in *installer.Install, o installOptions) error {
+	executions, err := in.Executions(o.checks)
+	if err != nil {
+		return err
+	}
+	o.checks.Runs = installer.RunNothing
+	report, err := in.Preflight(ctx, o.checks)
+	if err != nil {
+		return err
+	}
+	pending := map[string]bool{}
+	for _, s := range in.Pending() {
+		pending[s.ID] = true
+	}
+	steps := []plannedStep{}
+	for _, s := range in.Plan() {
+		steps = append(steps, plannedStep{s, !pending[s.ID]})
+	}
+	if o.format == "json" {
+		all := append([]spec.Execution{}, executions...)
+		if err := a.PrintJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all}); err != nil {
+			return err
+		}
+		return report.Err()
+	}
+	if err := report.WriteTable(a.Out); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PHASE\tSTEP\tSTATE\tWHAT")
+	for _, s := range steps {
+		state := "to do"
+		if s.Done {
+			state = "done"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Phase, s.ID, state, s.Title)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(executions) > 0 {
+		fmt.Fprintln(a.Out, "\nbesides the steps, these would run as root on this host; none of them has run:")
+	}
+	for _, e := range executions {
+		fmt.Fprintf(a.Out, "  %s\n", e)
+	}
+	return report.Err()
+}

@@ -1,0 +1,210 @@
+package node
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/spec"
+)
+
+type joinOptions struct {
+	server   string
+	from     string // a server to take files from; empty: the control plane
+	caHash   string
+	token    string
+	key      string   // of the certificates
+	trusted  []string // public keys of which one must have signed the bundle
+	primary  bool
+	version  string
+	endpoint string   // of the API, as the command line has it
+	words    []string // that go over the cluster's Installer, for this host
+	flags    []string // flags that stand for words
+	root     string
+	folder   string // kURL's install directory
+	plan     bool
+	yes      bool
+	verbose  bool
+	format   string
+	checks   installer.PreflightOptions
+}
+
+func (a commands) joinCommand() *cobra.Command {
+	var o joinOptions
+	cmd := &cobra.Command{
+		Use:   "join --server ADDRESS --ca-hash HASH [NAME=VALUE...]",
+		Short: "Make this host a node of a cluster that others made",
+		Long: `Make this host a node of a cluster. What it lacks it takes from a control plane of the cluster, over TLS that is pinned
+to the cluster's CA: no bundle is carried. With --from it takes files from the server whose Installer made the cluster.
+Most people run the command that 'sealift token create' prints on a control plane, which ends here.
+
+The token, and for a control plane the key of the certificates behind it, are read from stdin unless they are given.
+SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flags do not.
+
+kURL's flags for joining mean what they mean there: kubernetes-master-address, kubeadm-token, kubeadm-token-ca-hash,
+cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host, secondary-host, kurl-install-directory,
+airgap, yes, and those about one host, such as private-address, labels and host-preflight-ignore. They are written as kURL has them, or as flags.
+
+Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
+		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
+  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --from https://sealift.example.com/abc1234
+  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --key vendor.pub
+  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --private-address 192.168.7.4
+  sealift join kubernetes-master-address=10.0.0.1:6443 kubeadm-token=… kubeadm-token-ca-hash=sha256:… kubernetes-version=1.36.3`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if err := o.take(append(o.flags, words...)); err != nil {
+				return err
+			}
+			var err error
+			if o.root, err = installers.Root(o.root, o.folder); err != nil {
+				return err
+			}
+			trusted, err := app.TrustedWord(cmd)
+			if err != nil {
+				return err
+			}
+			o.words = append(o.words, trusted...)
+			o.verbose, _ = cmd.Flags().GetBool("verbose")
+			return refuse(a.join(cmd.Context(), o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.server, "server", "", "control plane to take files from: an address, with a port if it is not the usual one")
+	flags.StringVar(&o.from, "from", "", "take files from a server instead: the URL of the Installer that made the cluster")
+	flags.StringVar(&o.caHash, "ca-hash", "", "hash of the cluster's CA, sha256: and hexadecimal digits")
+	flags.StringVar(&o.token, "token", "", "token of the cluster; default is to read it from stdin")
+	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
+	flags.StringArrayVar(&o.trusted, "key", nil, "public key with which the bundle of the control plane must be signed; may be repeated")
+	flags.BoolVar(&o.primary, "control-plane", false, "become one more control plane")
+	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	addPreflightFlags(cmd, &o.checks)
+	app.AddOutputFlag(cmd, &o.format)
+	o.addWords(flags)
+	return cmd
+}
+
+// maxSecrets bounds what is read from stdin: a token of 23 characters and a key of 64.
+const maxSecrets = 1 << 10
+
+// readSecrets reads the token and the key, unless they were given.
+func (o *joinOptions) readSecrets(in io.Reader) error {
+	if o.token != "" {
+		return nil
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, maxSecrets)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the token: %w", err)
+	}
+	words := strings.Fields(line)
+	if len(words) == 0 || len(words) > 2 {
+		return app.UsageError("stdin has no token; 'sealift token create' on a control plane prints the whole command")
+	}
+	o.token = words[0]
+	if len(words) == 2 && o.key == "" {
+		o.key = words[1]
+	}
+	return nil
+}
+
+func (a commands) join(ctx context.Context, o joinOptions) (err error) {
+	if err := o.readSecrets(a.In); err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	trusted, err := app.PublicKeys(o.trusted)
+	if err != nil {
+		return err
+	}
+	server := share.Address(o.server)
+	client, err := share.NewClient(server, o.token, o.caHash)
+	if err != nil {
+		return app.UsageError("%v", err)
+	}
+	if o.primary {
+		client.CertificateKey = o.key
+	}
+	cluster, err := client.Cluster(ctx)
+	if err != nil {
+		return fmt.Errorf("join: %w\nnothing was changed", err)
+	}
+	if o.version != "" && o.version != cluster.KubernetesVersion {
+		return fmt.Errorf("the cluster runs Kubernetes %s, not %s; nothing was changed", cluster.KubernetesVersion, o.version)
+	}
+	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
+		return err
+	}
+	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.yes,
+		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
+		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)),
+		Adjust: func(*spec.Installer) (*spec.Installer, error) {
+			return o.installer(cluster)
+		},
+		Join: &installer.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+	}
+	if o.from != "" {
+		options.Bundle = o.from
+		options.Open = func() (*bundle.Archive, error) { return a.openOnline(ctx, o.from) }
+		// a server has all of its bundle
+		options.Join.Missing = func(context.Context, []string) ([]string, error) { return nil, nil }
+	}
+	if o.verbose {
+		options.Output = a.Err
+	}
+	in, err := installer.Prepare(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
+	o.checks.Node.Join, o.checks.Node.Primary = true, o.primary
+	for _, address := range cluster.APIServers {
+		if host := strings.TrimSuffix(address, ":6443"); !slices.Contains(o.checks.Node.PrimaryHosts, host) {
+			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
+		}
+	}
+	return a.carryOut(ctx, in, installOptions{source: bundleSource{from: o.from}, plan: o.plan, yes: o.yes, format: o.format, checks: o.checks})
+}
+
+// checkEndpoint wants the API to be where the command line says that it is.
+func (o *joinOptions) checkEndpoint(endpoint string) error {
+	given := o.endpoint
+	if given != "" && withoutPort(given) == strings.Trim(given, "[]") {
+		given = net.JoinHostPort(withoutPort(given), "6443")
+	}
+	if given != "" && given != endpoint {
+		return fmt.Errorf("nodes of this cluster reach its API at %s, not at the load balancer %s; nothing was changed", endpoint, o.endpoint)
+	}
+	return nil
+}
+
+// installer is the cluster's, with what is this host's own.
+func (o *joinOptions) installer(c share.Cluster) (*spec.Installer, error) {
+	shared, err := installer.SharedInstaller(c)
+	if err != nil {
+		return nil, err
+	}
+	own, _, err := shared.Override(o.words...)
+	if err != nil {
+		return nil, app.UsageError("%v", err)
+	}
+	return own, nil
+}

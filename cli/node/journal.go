@@ -1,0 +1,67 @@
+package node
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+func (a commands) journalCommand() *cobra.Command {
+	var root, format string
+	cmd := &cobra.Command{
+		Use:   "journal",
+		Short: "Show what was done on this node, step by step",
+		Long: `Show the journal of this node: every step that was started, finished, failed or was stopped since another failed,
+oldest first. The values that hooks left behind are not shown, since there may be secrets among them.`,
+		Example: "  sealift journal\n  sealift journal -o json | jq '.[] | select(.outcome == \"failed\")'",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			records, err := lifecycle.ReadJournal(installer.StateDir(root))
+			if err != nil {
+				return forRoot(fmt.Errorf("read the journal: %w", err))
+			}
+			for i := range records {
+				records[i].State = nil
+			}
+			if format == "json" {
+				if records == nil {
+					records = []lifecycle.Record{}
+				}
+				return a.PrintJSON(records)
+			}
+			if len(records) == 0 {
+				fmt.Fprintf(a.Err, "there is no journal in %s: no install was begun on this host\n", installer.StateDir(root))
+				return nil
+			}
+			return a.printJournal(records)
+		},
+	}
+	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) printJournal(records []lifecycle.Record) error {
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tPHASE\tSTEP\tOUTCOME\tTOOK")
+	for _, r := range records {
+		took := ""
+		if r.Outcome != lifecycle.Started {
+			took = r.Duration.Round(10 * time.Millisecond).String()
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), r.Phase, r.Step, r.Outcome, took)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if failure, failed := lifecycle.LastFailure(records); failed {
+		fmt.Fprintf(a.Out, "\nstep %s failed: %s\nits log and the command that goes on: sealift status\n", failure.Step, failure.Error)
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+)
+
+func (a commands) nodeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "node",
+		Short: "Take a node whose host is gone out of the cluster",
+		Long:  "Take a node whose host is gone for good out of the cluster. A host that still works leaves with 'sealift reset'.",
+	}
+	cmd.AddCommand(a.nodeRemoveCommand())
+	for _, service := range []struct {
+		use, short string
+		run        func(context.Context, string, *slog.Logger) error
+	}{
+		{"balance", "Give this node an address of the API that works while any control plane does", installer.Balance},
+		{"share", "Serve hosts that join the cluster", installer.Share},
+	} {
+		var root string
+		// services of a node run it; people have no use for it
+		one := &cobra.Command{Use: service.use, Short: service.short, Hidden: true, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
+			return service.run(cmd.Context(), root, log)
+		}}
+		one.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+		cmd.AddCommand(one)
+	}
+	return cmd
+}
+
+type nodeRemoveOptions struct {
+	plan   bool
+	yes    bool
+	force  bool
+	format string
+}
+
+func (a commands) nodeRemoveCommand() *cobra.Command {
+	var o nodeRemoveOptions
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Take a node whose host is gone for good out of the cluster",
+		Long: `Take a node whose host is gone for good out of the cluster: its member of etcd, which counts for the majority as long
+as it is one, the node, its pods, and its place on the list of API servers. It runs on a control plane, as root.
+
+A node that is alive is refused: 'sealift reset' on its host lets it leave. So is one without which the members of etcd
+that answer would be no majority. Should the host come back, run 'sealift reset --yes' there.`,
+		Example: `  sealift node remove host-2 --plan
+  sealift node remove host-2 --yes`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.nodeRemove(cmd.Context(), args[0], o) },
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&o.plan, "plan", false, "say what the cluster has of the node, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.force, "force", false, "remove a node that is alive, too")
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) nodeRemove(ctx context.Context, name string, o nodeRemoveOptions) error {
+	admin, err := installer.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	remains, err := admin.Remains(ctx, name)
+	if err != nil {
+		return err
+	}
+	if o.format == "json" && o.plan {
+		return a.PrintJSON(remains)
+	}
+	if o.plan {
+		fmt.Fprintln(a.Out, strings.Join(remains.Lines(), "\n"))
+		return nil
+	}
+	if !o.yes && !a.CanAsk() {
+		return app.UsageError("nobody can be asked here: give --yes to remove node %s, or --plan to see what that would do", name)
+	}
+	if err := remains.Check(ctx, o.force); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
+	if !o.yes && !a.Confirm(fmt.Sprintf("%s\nRemove all of this for good?", strings.Join(remains.Lines(), "\n"))) {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	events := a.Out
+	if o.format == "json" {
+		events = a.Err
+	}
+	err = remains.Remove(ctx, func(line string) { fmt.Fprintln(events, line) })
+	if err == nil && o.format == "json" {
+		err = a.PrintJSON(remains)
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+type resetOptions struct {
+	installer.ResetOptions
+	plan    bool
+	yes     bool
+	verbose bool
+	format  string
+}
+
+func (a commands) resetCommand() *cobra.Command {
+	var o resetOptions
+	cmd := &cobra.Command{
+		Use:   "reset",
+		Short: "Take an install back: make this host what it was before",
+		Long: `Take an install or a join back, however far it came. Pods move to other nodes if there are any, the node leaves
+the cluster, and what the install changed on the host becomes what it was: packages, services, files, networks,
+firewall rules, settings of the kernel, swap. A file that someone else changed since is kept.
+
+Of several control planes one can be reset while the others, without it, still have a majority in etcd. --force resets it
+in any case, and does not wait for pods to move.
+
+The data of volumes on this host are removed, too, unless --keep-data is given. At the end stands what is not as
+it was before, and why. A reset that was interrupted is finished by the same command.`,
+		Example: `  sealift reset --plan
+  sealift reset --yes --keep-data
+  sealift reset --yes --force`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.verbose, _ = cmd.Flags().GetBool("verbose")
+			return refuse(a.reset(cmd.Context(), o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Root, "root", installer.DefaultRoot, "folder that the install made for what the node keeps")
+	flags.BoolVar(&o.plan, "plan", false, "say what would be done, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the folders in which volumes have their data")
+	flags.BoolVar(&o.Force, "force", false, "do not move pods, and reset a control plane without which the cluster stops")
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
+	if o.verbose {
+		o.Output = a.Err
+	}
+	r, err := installer.PrepareReset(o.ResetOptions)
+	if errors.Is(err, installer.ErrNothingInstalled) {
+		fmt.Fprintln(a.Err, err)
+		if o.plan {
+			return a.printLeft(nil, o.format)
+		}
+		return errors.Join(installer.Sweep(o.ResetOptions), a.printLeft(nil, o.format))
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.plan {
+		return a.printResetPlan(r, o.format)
+	}
+	if err := r.Check(ctx); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
+	if !o.yes {
+		if !a.CanAsk() {
+			return app.UsageError("nobody can be asked here: give --yes to reset this host, or --plan to see what that would do")
+		}
+		question := "Reset this host?"
+		if data := r.DataFolders(); len(data) > 0 && !o.KeepData {
+			question = fmt.Sprintf("Reset this host, and remove the data of volumes in %s? (--keep-data keeps them)", strings.Join(data, ", "))
+		}
+		if !a.Confirm(question) {
+			return errors.New("not confirmed; nothing was changed")
+		}
+	}
+	defer a.tellOfInterruption(ctx)()
+	begin := time.Now()
+	events := a.Out
+	if o.format == "json" {
+		events = a.Err
+	}
+	left, err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
+	if err != nil {
+		return fmt.Errorf("%w\nlog: %s\nrun 'sealift reset' again to go on", err, r.LogFile())
+	}
+	fmt.Fprintf(a.Err, "this host is reset, in %s, log %s\n", time.Since(begin).Round(100*time.Millisecond), r.LogFile())
+	return a.printLeft(left, o.format)
+}
+
+func (a commands) printResetPlan(r *installer.Reset, format string) error {
+	if format == "json" {
+		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
+	}
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tWHAT")
+	for _, s := range r.Plan() {
+		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "\n%s\n", strings.Join(r.Undoes(), "\n"))
+	return nil
+}
+
+func (a commands) printLeft(left []baseline.Left, format string) error {
+	if format == "json" {
+		if left == nil {
+			left = []baseline.Left{}
+		}
+		return a.PrintJSON(map[string]any{"left": left})
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LEFT\tWHY")
+	for _, l := range left {
+		fmt.Fprintf(t, "%s\t%s\n", l.What, l.Why)
+	}
+	return t.Flush()
+}

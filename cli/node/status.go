@@ -1,0 +1,126 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+)
+
+func (a commands) statusCommand() *cobra.Command {
+	var root, format string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show how far this node came, its add-ons, and the nodes of its cluster",
+		Long: `Show how far the install of this node came, with the last failure and its log; the add-ons with their versions and
+their health; services of the node that do not run; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it
+does not answer. A worker may see no other node than itself, and not the health of add-ons; 'sealift status' on a control
+plane shows those.
+
+The exit code is 0 when all is well, and 1 otherwise.`,
+		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
+	}
+	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) status(ctx context.Context, root, format string) error {
+	s, err := installer.ReadStatus(ctx, root)
+	if err != nil {
+		return forRoot(err)
+	}
+	if format == "json" {
+		err = a.PrintJSON(s)
+	} else {
+		err = a.printStatus(s)
+	}
+	if err == nil && !s.Healthy() {
+		trouble := fmt.Sprintf("node %s; cluster: %s", stateText(s.State), s.Cluster)
+		if len(s.Stopped) > 0 {
+			trouble += "; stopped: " + strings.Join(s.Stopped, ", ")
+		}
+		err = errors.New("not all is well: " + trouble)
+	}
+	return err
+}
+
+// forRoot adds to a refusal of the system what to do: what a node keeps is for root alone.
+func forRoot(err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w; run the command with sudo", err)
+	}
+	return err
+}
+
+// stateText says a state of installer.Status in words.
+func stateText(state string) string {
+	if state == "none" {
+		return "not installed"
+	}
+	return state
+}
+
+func (a commands) printStatus(s installer.Status) error {
+	fmt.Fprintf(a.Out, "node     %s", stateText(s.State))
+	if s.Steps > 0 {
+		fmt.Fprintf(a.Out, ", %d of %d steps finished", s.Finished, s.Steps)
+	}
+	fmt.Fprintln(a.Out)
+	if s.Bundle != "" {
+		fmt.Fprintf(a.Out, "bundle   %s\nlog      %s\n", s.Bundle, s.Log)
+	}
+	for _, step := range s.Open {
+		fmt.Fprintf(a.Out, "open     step %s was begun and has not ended\n", step)
+	}
+	if f := s.Failure; f != nil {
+		fmt.Fprintf(a.Out, "failure  step %s, %s, log %s\n         %s\n", f.Step, f.Time.Format(time.RFC3339), f.Log,
+			strings.ReplaceAll(strings.TrimSpace(f.Error), "\n", "\n         "))
+	}
+	if s.Resume != "" {
+		fmt.Fprintf(a.Out, "go on    %s\n", s.Resume)
+	}
+	for _, unit := range s.Stopped {
+		fmt.Fprintf(a.Out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
+	}
+	fmt.Fprintf(a.Out, "cluster  %s\n", s.Cluster)
+	if s.Sees == "node" {
+		fmt.Fprintln(a.Out, "         this worker may see itself alone; for other nodes and the health of add-ons run 'sealift status' on a control plane")
+	}
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	if len(s.AddOns) > 0 {
+		fmt.Fprintln(t, "\nADD-ON\tVERSION\tSTATE\tHEALTH\tWHY")
+	}
+	for _, one := range s.AddOns {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", one.Name, one.Version, one.State, one.Health, firstLine(one.Why))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if len(s.Nodes) > 0 {
+		fmt.Fprintln(t, "\nNODE\tREADY\tROLES\tVERSION\tADDRESS\tWHY")
+	}
+	for _, n := range s.Nodes {
+		ready := "no"
+		if n.Ready {
+			ready = "yes"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, ready, strings.Join(n.Roles, ","), n.Version, n.Address, firstLine(n.Why))
+	}
+	return t.Flush()
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}

@@ -1,0 +1,81 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/support"
+	"github.com/sealift/sealift/preflight"
+)
+
+func (a commands) supportBundleCommand() *cobra.Command {
+	var out, root, format string
+	cmd := &cobra.Command{
+		Use:   "support-bundle [--out FILE]",
+		Short: "Put what tells why this node does not work into one archive",
+		Long: `Put what tells why this node does not work into one archive, to be sent to somebody who knows: the journal and the logs
+of installs, the state of the host and its services, the logs of pods, and what the add-ons' troubleshoot.yaml name.
+
+It works on a node that is half installed, and without an API server. Keys, tokens and passwords are masked; the
+archive is for its owner's eyes alone all the same, and should be looked through before it is sent. Nothing is sent
+from here.`,
+		Example: `  sealift support-bundle --out /tmp/support.tar.gz
+  sealift support-bundle -o json | jq '.results[] | select(.status == "fail")'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, root, format) },
+	}
+	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
+	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder of what the node keeps")
+	app.AddOutputFlag(cmd, &format)
+	_ = cmd.MarkFlagFilename("out")
+	return cmd
+}
+
+func (a commands) supportBundle(ctx context.Context, out, root, format string) error {
+	if os.Geteuid() != 0 {
+		return errors.New("logs and the state of services are for root to read; run the command with sudo")
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if out == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return err
+		}
+		out = fmt.Sprintf("support-bundle-%s-%s.tar.gz", host, time.Now().UTC().Format("20060102T150405Z"))
+	}
+	program, err := installer.FindProgram(root, filepath.Dir(binary))
+	if err != nil {
+		fmt.Fprintln(a.Err, err)
+	}
+	summary, err := support.Write(ctx, out, support.Options{
+		Root: root, StateDir: installer.StateDir(root), LogDir: installer.DefaultLogDir,
+		Program: program, Version: app.CurrentVersion().Version, Log: a.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return a.PrintJSON(summary)
+	}
+	for _, missing := range summary.Errors {
+		fmt.Fprintf(a.Err, "not collected: %s\n", missing)
+	}
+	for _, r := range summary.Results {
+		if r.Status != preflight.Pass {
+			fmt.Fprintf(a.Out, "%s: %s\n", r.Status, r)
+		}
+	}
+	fmt.Fprintf(a.Out, "wrote %s: %d files, %s; look through it before you send it\n", summary.File, summary.Files, app.FormatBytes(summary.Size))
+	return nil
+}

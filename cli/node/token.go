@@ -1,0 +1,171 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/server/online"
+)
+
+// tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates are there for two hours.
+const (
+	tokenLife       = 24 * time.Hour
+	certificateLife = 2 * time.Hour
+)
+
+func (a commands) tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token",
+		Short: "Make, list and revoke the tokens by which hosts join",
+		Long:  "Make, list and revoke the tokens by which hosts join the cluster. The commands run on a control plane, as root.",
+	}
+	cmd.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
+	return cmd
+}
+
+func (a commands) tokenCreateCommand() *cobra.Command {
+	var controlPlane bool
+	var ttl time.Duration
+	var description, from string
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Make a token, and print the command that makes a host a node",
+		Long: `Make a token that expires, and print the command that makes a host a node of this cluster. The command is run as root on
+the host, and is all that the host needs. With --control-plane it makes the host one more control plane; it then has
+to be run within two hours. With --from the host takes its files from a server, not from this control plane.`,
+		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if controlPlane && !cmd.Flags().Changed("ttl") {
+				ttl = certificateLife
+			}
+			if ttl <= 0 {
+				return app.UsageError("--ttl must be more than nothing")
+			}
+			if err := checkInstallerURL(from); err != nil {
+				return err
+			}
+			admin, err := installer.AsAdministrator()
+			if err != nil {
+				return err
+			}
+			command, err := admin.JoinCommand(cmd.Context(), installer.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
+			if err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, command)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "for one more control plane")
+	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "how long the token is good; 2h for a control plane")
+	cmd.Flags().StringVar(&from, "from", "", "the URL of the Installer that made the cluster, on a server that the host reaches")
+	cmd.Flags().StringVar(&description, "description", "", "what the token is for, in the list of tokens")
+	return cmd
+}
+
+// checkInstallerURL wants nothing, or a URL below which a server has scripts.
+func checkInstallerURL(from string) error {
+	if from == "" {
+		return nil
+	}
+	if _, err := online.BundleURL(from); err != nil {
+		return app.UsageError("--from: %v", err)
+	}
+	if strings.HasSuffix(from, ".tar.gz") {
+		return app.UsageError("--from: %s is a bundle; name the Installer on the server, such as https://host/abc1234", from)
+	}
+	return nil
+}
+
+func (a commands) tokenListCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the cluster's tokens, without their secrets",
+		Example: "  sealift token list\n  sealift token list -o json | jq '.[] | select(.usable)'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			admin, err := installer.AsAdministrator()
+			if err != nil {
+				return err
+			}
+			list, err := token.List(cmd.Context(), admin.Client)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return a.PrintJSON(list)
+			}
+			t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+			fmt.Fprintln(t, "TOKEN\tEXPIRES\tJOINS\tFOR")
+			for _, one := range list {
+				expires, joins := "never", "no"
+				if !one.Expires.IsZero() {
+					expires = one.Expires.Format(time.RFC3339)
+				}
+				if one.Usable {
+					joins = "yes"
+				}
+				fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", one.ID, expires, joins, one.Description)
+			}
+			return t.Flush()
+		},
+	}
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) tokenRevokeCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke TOKEN...",
+		Short:   "Make tokens worthless, at once",
+		Long:    "Make tokens worthless, given whole or by their first six characters. Nodes that have joined stay.",
+		Example: "  sealift token revoke abcdef",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			admin, err := installer.AsAdministrator()
+			if err != nil {
+				return err
+			}
+			for _, one := range args {
+				if err := token.Revoke(cmd.Context(), admin.Client, one); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// printJoinCommands tells how hosts join the cluster that was just made.
+func (a commands) printJoinCommands(ctx context.Context) error {
+	admin, err := installer.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	for _, kind := range []struct {
+		title        string
+		life         time.Duration
+		controlPlane bool
+	}{
+		{"to add a node, run as root on the host, within 24 hours", tokenLife, false},
+		{"to add a control plane, within 2 hours", certificateLife, true},
+	} {
+		command, err := admin.JoinCommand(ctx, installer.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Out, "\n%s:\n  %s\n", kind.title, command)
+	}
+	fmt.Fprintln(a.Out, "\nmake such commands again with: sealift token create")
+	return nil
+}
