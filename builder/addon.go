@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/builder/lock"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/manifest"
@@ -65,6 +66,11 @@ func openAddOn(dir string) (_ *addOn, err error) {
 		return nil, fmt.Errorf("open add-on: %w", err)
 	}
 	return a, nil
+}
+
+// directives is the add-on as the kinds of directive see it.
+func (a *addOn) directives() kind.AddOn {
+	return kind.AddOn{Named: a.named, Manifest: a.manifest, Repository: a.repository, Open: a.open}
 }
 
 func (a *addOn) close() {

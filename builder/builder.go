@@ -18,13 +18,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
-	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/builder/fetch"
-	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -61,23 +59,19 @@ const (
 
 // Builder builds packages. It keeps connections and knowledge of archives between them.
 type Builder struct {
-	cache       *cache.Cache
-	platforms   []string
-	targets     []hostpkg.Target
-	jobs        int
-	key         *signature.Key
-	locked      bool
-	format      ImageFormat
-	log         *slog.Logger
-	images      *image.Source
-	assets      *asset.Source
-	packages    *hostpkg.Source
-	dockerfiles *dockerfile.Source
+	cache     *cache.Cache
+	platforms []string
+	jobs      int
+	key       *signature.Key
+	locked    bool
+	format    ImageFormat
+	log       *slog.Logger
+	kinds     *kind.Set
 }
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, targets: o.Config.Targets}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
@@ -105,21 +99,19 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	if len(wanted) == 0 {
 		wanted = o.Config.DefaultTargets
 	}
+	targets := o.Config.Targets
 	if len(wanted) > 0 {
-		b.targets = nil
+		targets = nil
 	}
 	for _, name := range distinct(wanted) {
 		t, err := o.Config.Target(name)
 		errs = append(errs, err)
-		b.targets = append(b.targets, t)
+		targets = append(targets, t)
 	}
-	transport := fetch.NewTransport()
-	client := fetch.Client{Transport: transport}
-	fetcher := fetch.New(c, o.Retry, o.Progress)
-	b.images = image.NewSource(image.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Retry: o.Retry, Transport: transport})
-	b.assets = asset.NewSource(asset.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client})
-	b.packages = hostpkg.NewSource(hostpkg.Options{Cache: c, Fetcher: fetcher, Mirrors: o.Config.Mirrors, Client: client, Targets: o.Config.Targets})
-	b.dockerfiles = dockerfile.NewSource(dockerfile.Options{Cache: c, Mirrors: o.Config.Mirrors, Engine: o.Engine})
+	b.kinds = kind.NewSet(kind.Options{
+		Cache: c, Fetcher: fetch.New(c, o.Retry, o.Progress), Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
+		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, Log: b.log,
+	})
 	return b, errors.Join(errs...)
 }
 
@@ -150,17 +142,13 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 		return Result{}, err
 	}
 	defer a.close()
-	r := Result{Name: a.name, Version: a.version, Warnings: b.unreached(a.manifest)}
+	r := Result{Name: a.name, Version: a.version, Warnings: b.warnings(a.manifest)}
 	own, err := a.files(bundle.AddOnDir(a.name, a.version))
 	if err != nil {
 		return Result{}, err
 	}
 	b.log.Info("resolving", "add-on", a.name, "version", a.version)
-	pinned, err := b.pins(a)
-	if err != nil {
-		return Result{}, err
-	}
-	resolution, err := b.resolve(ctx, a, pinned)
+	resolution, err := b.resolve(ctx, a)
 	if err != nil {
 		return Result{}, err
 	}
@@ -170,20 +158,20 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 		return Result{}, err
 	}
 	if r.Size, r.SHA256, r.UpToDate = b.upToDate(r.Path, input); r.UpToDate {
-		r.Fetched = resolution.fetched()
+		r.Fetched = resolution.Fetched()
 		r.Seconds = time.Since(start).Seconds()
 		return r, nil
 	}
-	b.log.Info("fetching", "add-on", a.name, "version", a.version, "images", len(resolution.Images),
-		"assets", len(resolution.Assets), "hostPackages", len(resolution.HostPackages))
-	if r.Fetched, err = b.fetch(ctx, a, resolution); err != nil {
+	p := b.describe(a, resolution)
+	b.log.Info("fetching", "add-on", a.name, "version", a.version, "images", len(p.Contents.Images),
+		"assets", len(p.Contents.Assets), "hostPackages", len(p.Contents.HostPackages))
+	if r.Fetched, err = resolution.Fetch(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := b.runDockerouts(ctx, resolution); err != nil {
+	if err := resolution.Run(ctx); err != nil {
 		return Result{}, err
 	}
-	p, err := b.assemble(ctx, a, own, resolution)
-	if err != nil {
+	if p.Files, err = b.files(ctx, p, own, resolution); err != nil {
 		return Result{}, fmt.Errorf("pack %s %s: %w", a.name, a.version, err)
 	}
 	if r.Size, r.SHA256, err = b.write(ctx, r.Path, p, input); err != nil {

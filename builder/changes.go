@@ -2,16 +2,14 @@ package builder
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"path"
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/builder/sbom"
+	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -47,45 +45,29 @@ func (b *Builder) Compare(ctx context.Context, dir string, published func(name, 
 	if err != nil {
 		return Comparison{}, err
 	}
-	pinned, err := b.pins(a)
+	r, err := b.resolve(ctx, a)
 	if err != nil {
 		return Comparison{}, err
 	}
-	r, err := b.resolve(ctx, a, pinned)
-	if err != nil {
-		return Comparison{}, err
-	}
-	c.Changes = append(c.Changes, b.settingChanges(a, r, was)...)
-	before, now := was.Index.Packages[0].Contents, contents(a, r)
-	for _, kind := range []struct {
-		name     string
-		was, now map[string]string
-	}{
-		{"image", byName(before.Images, imageName), byName(now.Images, imageName)},
-		{"asset", byName(before.Assets, assetName), byName(now.Assets, assetName)},
-		{"host package", byName(before.HostPackages, hostPackageName), byName(now.HostPackages, hostPackageName)},
-		{"file", ownBefore(was), ownNow(own)},
-	} {
-		c.Changes = append(c.Changes, mapChanges(kind.name, kind.was, kind.now)...)
-	}
+	now := b.describe(a, r)
+	c.Changes = append(c.Changes, b.settingChanges(now, was)...)
+	c.Changes = append(c.Changes, b.kinds.Changes(a.manifest, was.Index.Packages[0].Contents, now.Contents)...)
+	c.Changes = append(c.Changes, kind.Compare("file", b.ownBefore(was), ownNow(own))...)
 	return c, nil
 }
 
 // settingChanges compares what holds for a package as a whole.
-func (b *Builder) settingChanges(a *addOn, r Resolution, was *bundle.Archive) []string {
+func (b *Builder) settingChanges(now bundle.Package, was *bundle.Archive) []string {
 	var changes []string
 	info := was.Index.Packages[0]
 	if !slices.Equal(was.Index.Platforms, b.platforms) {
 		changes = append(changes, fmt.Sprintf("platforms: %s → %s", strings.Join(was.Index.Platforms, ", "), strings.Join(b.platforms, ", ")))
 	}
-	if !slices.Equal(info.Targets, r.Targets) {
-		changes = append(changes, fmt.Sprintf("targets: %s → %s", strings.Join(info.Targets, ", "), strings.Join(r.Targets, ", ")))
+	if !slices.Equal(info.Targets, now.Targets) {
+		changes = append(changes, fmt.Sprintf("targets: %s → %s", strings.Join(info.Targets, ", "), strings.Join(now.Targets, ", ")))
 	}
-	if _, layout := was.Entry(path.Join(info.Dir(), imagesDir, "oci-layout")); len(r.Images) > 0 && layout != (b.format == OCILayout) {
+	if _, layout := was.Entry(path.Join(info.Dir(), kind.ImagesDir, "oci-layout")); len(now.Contents.Images) > 0 && layout != (b.format == OCILayout) {
 		changes = append(changes, "image format: is "+string(b.format)+" now")
-	}
-	if len(a.manifest.Dockerouts()) > 0 {
-		changes = append(changes, "dockerout: what a Dockerfile writes is known only after it has run")
 	}
 	if b.key != nil {
 		public, err := b.key.Public()
@@ -99,40 +81,7 @@ func (b *Builder) settingChanges(a *addOn, r Resolution, was *bundle.Archive) []
 	return changes
 }
 
-// contents is what the index of a package says of a resolution.
-func contents(a *addOn, r Resolution) bundle.Contents {
-	var c bundle.Contents
-	dir := bundle.AddOnDir(a.name, a.version)
-	for _, one := range r.Images {
-		c.Images = append(c.Images, one.Describe())
-	}
-	for _, one := range r.Assets {
-		c.Assets = append(c.Assets, one.Describe(path.Join(dir, assetsDir)))
-	}
-	for _, one := range r.HostPackages {
-		c.HostPackages = append(c.HostPackages, one.Describe(path.Join(dir, packagesDir, one.Target)))
-	}
-	return c
-}
-
-func imageName(i bundle.Image) string             { return i.ID + " " + i.Ref }
-func assetName(a bundle.Asset) string             { return a.Path }
-func hostPackageName(p bundle.HostPackage) string { return p.Target + " " + p.Name + " " + p.Arch }
-
-// byName gives for each name all that is said of it.
-func byName[T any](list []T, name func(T) string) map[string]string {
-	m := make(map[string]string)
-	for _, one := range list {
-		said, err := json.Marshal(one)
-		if err != nil {
-			said = []byte(err.Error()) // plain data is always encoded
-		}
-		m[name(one)] += string(said)
-	}
-	return m
-}
-
-// ownNow and ownBefore give the add-on's own files, those that nothing in its Manifest stands for.
+// ownNow and ownBefore give the add-on's own files, those that no directive stands for.
 func ownNow(files []bundle.File) map[string]string {
 	m := make(map[string]string)
 	for _, f := range files {
@@ -141,36 +90,12 @@ func ownNow(files []bundle.File) map[string]string {
 	return m
 }
 
-func ownBefore(was *bundle.Archive) map[string]string {
-	info := was.Index.Packages[0]
-	made := map[string]bool{path.Join(info.Dir(), sbom.FileName): true}
-	for _, one := range info.Assets {
-		made[one.Path] = true
-	}
+func (b *Builder) ownBefore(was *bundle.Archive) map[string]string {
 	m := make(map[string]string)
 	for _, e := range was.Index.Entries {
-		below := strings.TrimPrefix(e.Path, info.Dir()+"/")
-		if !made[e.Path] && !strings.HasPrefix(below, imagesDir+"/") && !strings.HasPrefix(below, packagesDir+"/") {
+		if !b.kinds.Made(was.Index.Packages[0], e.Path) {
 			m[e.Path] = fmt.Sprintf("%o %s", fs.FileMode(e.Mode).Perm(), e.SHA256)
 		}
 	}
 	return m
-}
-
-func mapChanges(kind string, was, now map[string]string) []string {
-	var changes []string
-	for _, name := range slices.Sorted(maps.Keys(now)) {
-		switch old, there := was[name]; {
-		case !there:
-			changes = append(changes, kind+" "+name+": is new")
-		case old != now[name]:
-			changes = append(changes, kind+" "+name+": has changed")
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(was)) {
-		if _, there := now[name]; !there {
-			changes = append(changes, kind+" "+name+": is gone")
-		}
-	}
-	return changes
 }

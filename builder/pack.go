@@ -1,153 +1,65 @@
 package builder
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"path"
 	"slices"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/sealift/sealift/builder/asset"
-	"github.com/sealift/sealift/builder/fetch"
-	"github.com/sealift/sealift/builder/hostpkg"
 	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
 )
 
-// Where things lie below an add-on's directory in the archive.
-const (
-	imagesDir   = "images"
-	assetsDir   = "assets"
-	packagesDir = "packages"
-)
-
-// transfer is one blob to fetch.
-type transfer struct {
-	digest string
-	size   int64
-	pos    diag.Pos // of the directive that it is for
-	fetch  func(context.Context) (fetch.Stored, error)
-}
-
-// fetch brings everything that a resolution names into the cache, the largest first so that none is left to wait for at
-// the end, and returns how many bytes were transferred for it, then or while it was resolved. The first failure ends it.
-func (b *Builder) fetch(ctx context.Context, a *addOn, r Resolution) (int64, error) {
-	transfers := b.transfers(a, r)
-	var fetched atomic.Int64
-	var wrong faults
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(b.jobs)
-	for _, t := range transfers {
-		group.Go(func() error {
-			if err := groupCtx.Err(); err != nil {
-				return err
-			}
-			stored, err := t.fetch(groupCtx)
-			if err != nil && groupCtx.Err() == nil {
-				wrong.add(t.pos, err)
-			}
-			fetched.Add(stored.Transferred)
-			return err
-		})
-	}
-	err := group.Wait()
-	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
-	}
-	if found := wrong.list.Err(); found != nil {
-		return 0, found
-	}
-	return fetched.Load() + r.fetched(), err
-}
-
-// fetched is how many bytes were transferred to resolve.
-func (r Resolution) fetched() int64 {
-	var n int64
-	for _, one := range r.Assets {
-		n += one.Fetched
-	}
-	for _, one := range r.HostPackages {
-		n += one.Fetched
-	}
-	return n
-}
-
-func (b *Builder) transfers(a *addOn, r Resolution) []transfer {
-	var list []transfer
-	seen := make(map[string]bool)
-	add := func(t transfer) {
-		if !seen[t.digest] {
-			seen[t.digest] = true
-			list = append(list, t)
-		}
-	}
-	for i, img := range r.Images {
-		for _, d := range img.Blobs() {
-			add(transfer{d.Digest, d.Size, a.manifest.Images()[i].Pos, func(ctx context.Context) (fetch.Stored, error) {
-				return b.images.Fetch(ctx, img, d)
-			}})
-		}
-	}
-	for i, one := range r.Assets {
-		if asset.IsURL(one.Source) {
-			add(transfer{"sha256:" + one.SHA256, one.Size, r.assetsFrom[i], func(ctx context.Context) (fetch.Stored, error) {
-				return b.assets.Fetch(ctx, one)
-			}})
-		}
-	}
-	for _, p := range r.HostPackages {
-		add(transfer{"sha256:" + p.SHA256, p.Size, a.manifest.HostPackages()[0].Pos, func(ctx context.Context) (fetch.Stored, error) {
-			return b.packages.Fetch(ctx, p)
-		}})
-	}
-	slices.SortStableFunc(list, func(a, b transfer) int { return cmp.Compare(b.size, a.size) })
-	return list
-}
-
-// assemble lists the files of the package, the add-on's own and those it carries, and describes the latter.
-func (b *Builder) assemble(ctx context.Context, a *addOn, own []bundle.File, r Resolution) (bundle.Package, error) {
-	dir := bundle.AddOnDir(a.name, a.version)
-	p := bundle.Package{Name: a.name, Version: a.version, Platforms: b.platforms, Targets: r.Targets, Files: own}
-	images, err := b.packImages(ctx, path.Join(dir, imagesDir), r.Images)
+// resolve finds out what the directives of an add-on stand for. What Manifest.lock has is taken from there.
+func (b *Builder) resolve(ctx context.Context, a *addOn) (kind.Resolution, error) {
+	l, err := a.lock()
 	if err != nil {
-		return bundle.Package{}, err
+		return kind.Resolution{}, err
 	}
-	p.Files = append(p.Files, images...)
-	for _, img := range r.Images {
-		p.Contents.Images = append(p.Contents.Images, img.Describe())
-	}
-	for _, one := range r.Assets {
-		to := path.Join(dir, assetsDir)
-		p.Files = append(p.Files, one.Pack(to, b.cache))
-		p.Contents.Assets = append(p.Contents.Assets, one.Describe(to))
-	}
-	for _, target := range r.Targets {
-		to := path.Join(dir, packagesDir, target)
-		packages := slices.DeleteFunc(slices.Clone(r.HostPackages), func(p hostpkg.Resolved) bool { return p.Target != target })
-		files, err := hostpkg.Repository(to, packages, b.cache)
-		if err != nil {
-			return bundle.Package{}, err
-		}
-		p.Files = append(p.Files, files...)
-		for _, one := range packages {
-			p.Contents.HostPackages = append(p.Contents.HostPackages, one.Describe(to))
+	return b.kinds.Resolve(ctx, a.directives(), kind.Pins{Lock: l, Only: b.locked})
+}
+
+// warnings warns of what this build leaves out, and passes on what deserves a look in the Manifest.
+func (b *Builder) warnings(m *manifest.File) []diag.Finding {
+	var list diag.List
+	list.Add(b.kinds.LeftOut(m)...)
+	for _, f := range manifest.Check(m) {
+		if f.Severity == diag.Warning {
+			list.Add(f)
 		}
 	}
-	written, err := b.packDockerouts(dir, r)
+	return list.Findings()
+}
+
+// describe is the package of a resolution without its files.
+func (b *Builder) describe(a *addOn, r kind.Resolution) bundle.Package {
+	p := bundle.Package{Name: a.name, Version: a.version, Platforms: b.platforms}
+	r.Describe(&p)
+	return p
+}
+
+// files lists the files of a package: the add-on's own and those that it carries.
+func (b *Builder) files(ctx context.Context, p bundle.Package, own []bundle.File, r kind.Resolution) ([]bundle.File, error) {
+	dir := bundle.AddOnDir(p.Name, p.Version)
+	images, err := b.packImages(ctx, path.Join(dir, kind.ImagesDir), r.Images())
 	if err != nil {
-		return bundle.Package{}, err
+		return nil, err
 	}
-	p.Files = append(p.Files, written...)
-	list, err := b.materials(ctx, p, r.Images, written)
+	carried, err := r.Files(dir)
 	if err != nil {
-		return bundle.Package{}, fmt.Errorf("bill of materials: %w", err)
+		return nil, err
 	}
-	p.Files = append(p.Files, list)
-	return p, unambiguous(p.Files)
+	materials, err := r.Materials(ctx, p)
+	if err != nil {
+		return nil, fmt.Errorf("bill of materials: %w", err)
+	}
+	files := append(slices.Concat(own, images, carried), materials)
+	return files, unambiguous(files)
 }
 
 // packImages gives the files of images in the format that was asked for.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
 )
 
@@ -26,7 +27,7 @@ type input struct {
 	ImageFormat ImageFormat
 	Signer      string // fingerprint of the key, or empty
 	Own         []ownFile
-	Resolution  Resolution
+	Resolution  kind.Resolution
 }
 
 type ownFile struct {
@@ -36,7 +37,7 @@ type ownFile struct {
 }
 
 // input returns the digest of all that the bytes of a package follow from.
-func (b *Builder) input(a *addOn, own []bundle.File, r Resolution) (string, error) {
+func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string, error) {
 	in := input{Name: a.name, Version: a.version, Platforms: b.platforms, ImageFormat: b.format, Resolution: r}
 	program, err := os.Stat("/proc/self/exe")
 	if err != nil {

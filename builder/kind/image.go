@@ -1,0 +1,167 @@
+package kind
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/lock"
+	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+// ImagesDir is where images lie below an add-on's directory in the package.
+const ImagesDir = "images"
+
+// imageKind carries container images. Other kinds resolve the images that they need through it.
+type imageKind struct {
+	nothing
+	options Options
+	source  *image.Source
+}
+
+func newImages(o Options, source *image.Source) *imageKind {
+	return &imageKind{options: o, source: source}
+}
+
+// imagePart is the images that the directives of one kind carry.
+type imagePart struct {
+	nothing
+	Images []image.Resolved `json:"images,omitempty"` // in the order of the Manifest
+
+	source *image.Source
+	from   []diag.Pos // of the directive that each of Images is for
+}
+
+func (k *imageKind) resolve(ctx context.Context, r *resolving) part {
+	directives := r.addOn.Manifest.Images()
+	p := &imagePart{source: k.source, Images: make([]image.Resolved, len(directives))}
+	for i, d := range directives {
+		p.from = append(p.from, d.Pos)
+		r.begin(d.Pos, func() (err error) {
+			p.Images[i], err = k.one(ctx, r, d)
+			return err
+		})
+	}
+	return p
+}
+
+// one resolves one image, which may be pinned.
+func (k *imageKind) one(ctx context.Context, run *resolving, d manifest.Image) (r image.Resolved, err error) {
+	ref, err := image.ParseReference(d.Ref)
+	if err != nil {
+		return image.Resolved{}, err
+	}
+	if locked, ok := run.pins.Lock.Image(ref.String()); ok {
+		root := image.Descriptor{MediaType: locked.MediaType, Digest: locked.Digest, Size: locked.Size}
+		if r, err = k.source.ResolvePinned(ctx, ref, root, k.options.Platforms); err == nil {
+			err = agree(locked, r)
+		}
+	} else {
+		if ref.Digest() == "" { // with one it is locked by the Manifest itself
+			err = run.missing("image %s", ref)
+		}
+		if err == nil {
+			r, err = k.source.Resolve(ctx, ref, k.options.Platforms)
+		}
+	}
+	r.ID, r.NoRemoteLoad = d.ID, d.NoRemoteLoad
+	return r, err
+}
+
+// agree refuses a lock whose digests contradict one another, as after an edit by hand.
+func agree(locked lock.Image, r image.Resolved) error {
+	for _, m := range r.Manifests {
+		if want, ok := locked.Platforms[m.Platform]; ok && want != m.Digest {
+			return fmt.Errorf("image %s: %s is locked to %s for %s, but what the image is locked to, %s, has %s; lock it again with sealift lock --update",
+				r.Ref, lock.FileName, want, m.Platform, r.Root.Digest, m.Digest)
+		}
+	}
+	return nil
+}
+
+func (k *imageKind) servers(m *manifest.File) []string {
+	var list []string
+	for _, d := range m.Images() {
+		if ref, err := image.ParseReference(d.Ref); err == nil { // resolving it reports the error
+			list = append(list, registry(k.options.Mirrors, ref.Repository())...)
+		}
+	}
+	return list
+}
+
+// registry returns the root of the registry of a repository, or of its mirror, as a list of at most one.
+func registry(mirrors mirror.Set, upstream string) []string {
+	repository, plain := mirrors.Repository(upstream)
+	options := []name.Option{name.WeakValidation}
+	if plain {
+		options = append(options, name.Insecure)
+	}
+	r, err := name.NewRepository(repository, options...)
+	if err != nil {
+		return nil // resolving it reports the error
+	}
+	return []string{r.Scheme() + "://" + r.RegistryStr()}
+}
+
+func (k *imageKind) changes(_ *manifest.File, was, now bundle.Contents) []string {
+	return compare("image", was.Images, now.Images, func(i bundle.Image) string { return i.ID + " " + i.Ref })
+}
+
+func (k *imageKind) made(_ bundle.PackageInfo, name string) bool {
+	return strings.HasPrefix(name, ImagesDir+"/")
+}
+
+// keep keeps what is locked for other platforms.
+func (k *imageKind) keep(_ *manifest.File, now *lock.Lock, was lock.Lock) {
+	for _, i := range now.Images {
+		if before, ok := was.Image(i.Ref); ok && before.Digest == i.Digest {
+			resolved := maps.Clone(i.Platforms)
+			maps.Copy(i.Platforms, before.Platforms)
+			maps.Copy(i.Platforms, resolved)
+		}
+	}
+}
+
+func (p *imagePart) images() []image.Resolved { return p.Images }
+
+func (p *imagePart) transfers() []transfer {
+	var list []transfer
+	for i, img := range p.Images {
+		for _, d := range img.Blobs() {
+			list = append(list, transfer{d.Digest, d.Size, p.from[i], func(ctx context.Context) (fetch.Stored, error) {
+				return p.source.Fetch(ctx, img, d)
+			}})
+		}
+	}
+	return list
+}
+
+func (p *imagePart) lock(l *lock.Lock) { lockImages(l, p.Images) }
+
+// lockImages adds images to a lock, each once.
+func lockImages(l *lock.Lock, images []image.Resolved) {
+	for _, r := range images {
+		if _, there := l.Image(r.Ref); there {
+			continue
+		}
+		i := lock.Image{Ref: r.Ref, Digest: r.Root.Digest, MediaType: r.Root.MediaType, Size: r.Root.Size, Platforms: make(map[string]string)}
+		for _, m := range r.Manifests {
+			i.Platforms[m.Platform] = m.Digest
+		}
+		l.Images = append(l.Images, i)
+	}
+}
+
+func (p *imagePart) describe(described *bundle.Package) {
+	for _, img := range p.Images {
+		described.Contents.Images = append(described.Contents.Images, img.Describe())
+	}
+}

@@ -1,0 +1,133 @@
+// Package kind says what a build makes of each kind of directive: what its names stand for, what is fetched for them, and
+// which files of the package they become.
+//
+// Each kind is a file of this package and a line of newKinds. The rest of the builder knows no kind by name: it resolves all
+// of them, brings what they want into the cache, and packs what they carry.
+package kind
+
+import (
+	"context"
+	"os"
+
+	"github.com/sealift/sealift/builder/asset"
+	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/dockerfile"
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/hostpkg"
+	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/lock"
+	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/builder/sbom"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/manifest/repository"
+
+	"log/slog"
+)
+
+// kind is one kind of directive.
+type kind interface {
+	// resolve starts to find out what the directives of the kind stand for, and reports to r what cannot be resolved.
+	resolve(ctx context.Context, r *resolving) part
+	// leftOut warns of the directives that this build leaves out.
+	leftOut(m *manifest.File, list *diag.List)
+	// servers lists the roots of the servers that the directives name, or of their mirrors.
+	servers(m *manifest.File) []string
+	// changes compares what two packages carry for directives of the kind.
+	changes(m *manifest.File, was, now bundle.Contents) []string
+	// made says whether a file of a package comes from a directive of the kind. The name is relative to the add-on's
+	// directory.
+	made(p bundle.PackageInfo, name string) bool
+	// keep adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
+	keep(m *manifest.File, now *lock.Lock, was lock.Lock)
+}
+
+// part is what the directives of one kind stand for. Its JSON names everything that the bytes of the package follow from.
+type part interface {
+	// finish runs when everything is resolved.
+	finish()
+	// images lists the images that the package carries.
+	images() []image.Resolved
+	// transfers lists what is left to fetch.
+	transfers() []transfer
+	// fetched returns how many bytes were transferred to resolve the part.
+	fetched() int64
+	// run makes what is not fetched but made, when everything is in the cache.
+	run(ctx context.Context, wrong *faults) error
+	// lock adds what was resolved to a lock.
+	lock(l *lock.Lock)
+	// describe adds what the index of the package says.
+	describe(p *bundle.Package)
+	// files lists the files of the package, below dir. Images are not among them.
+	files(dir string) ([]bundle.File, error)
+	// materials adds what the bill of materials says. The package is described by then, and its files are listed.
+	materials(ctx context.Context, p bundle.Package, s *sbom.Subject) error
+}
+
+// nothing is a kind, and a part, without anything. Kinds embed it and write only the methods that they need.
+type nothing struct{}
+
+func (nothing) leftOut(*manifest.File, *diag.List)                                {}
+func (nothing) servers(*manifest.File) []string                                   { return nil }
+func (nothing) changes(*manifest.File, bundle.Contents, bundle.Contents) []string { return nil }
+func (nothing) made(bundle.PackageInfo, string) bool                              { return false }
+func (nothing) keep(*manifest.File, *lock.Lock, lock.Lock)                        {}
+func (nothing) finish()                                                           {}
+func (nothing) images() []image.Resolved                                          { return nil }
+func (nothing) transfers() []transfer                                             { return nil }
+func (nothing) fetched() int64                                                    { return 0 }
+func (nothing) run(context.Context, *faults) error                                { return nil }
+func (nothing) lock(*lock.Lock)                                                   {}
+func (nothing) describe(*bundle.Package)                                          {}
+func (nothing) files(string) ([]bundle.File, error)                               { return nil, nil }
+func (nothing) materials(context.Context, bundle.Package, *sbom.Subject) error    { return nil }
+
+// Options says how directives are resolved and what is fetched for them.
+type Options struct {
+	Cache     *cache.Cache
+	Fetcher   fetch.Fetcher // brings blobs into Cache
+	Retry     fetch.Retry
+	Mirrors   mirror.Set
+	Platforms []string         // to build for
+	Targets   []hostpkg.Target // to build for
+	Known     []hostpkg.Target // all that are configured; their keys check packages
+	Jobs      int              // at once
+	Engine    string           // runs Dockerfiles
+	Log       *slog.Logger
+}
+
+// Set is all kinds of directive. It may be used from several goroutines.
+type Set struct {
+	options Options
+	kinds   []kind
+}
+
+// NewSet returns the kinds. They share connections and what they know of archives.
+func NewSet(o Options) *Set { return &Set{options: o, kinds: newKinds(o)} }
+
+// newKinds is where the kinds are registered, in the order in which packages and reports have them. Those that take longest
+// come last, and start first.
+func newKinds(o Options) []kind {
+	transport := fetch.NewTransport()
+	client := fetch.Client{Transport: transport}
+	images := newImages(o, image.NewSource(image.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Retry: o.Retry, Transport: transport}))
+	assets := asset.NewSource(asset.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client})
+	packages := hostpkg.NewSource(hostpkg.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client, Targets: o.Known})
+	dockerfiles := dockerfile.NewSource(dockerfile.Options{Cache: o.Cache, Mirrors: o.Mirrors, Engine: o.Engine})
+	return []kind{
+		images,
+		&assetKind{options: o, source: assets},
+		&hostPackageKind{options: o, source: packages},
+		&dockeroutKind{options: o, source: dockerfiles, images: images},
+	}
+}
+
+// AddOn is the add-on whose directives are resolved.
+type AddOn struct {
+	Named      string // its directory, as the user names it
+	Manifest   *manifest.File
+	Repository *repository.Repository
+	// Open opens a file by its path from the directory of the Manifest.
+	Open func(name string) (*os.File, error)
+}

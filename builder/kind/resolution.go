@@ -1,0 +1,277 @@
+package kind
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sealift/sealift/builder/fetch"
+	"github.com/sealift/sealift/builder/image"
+	"github.com/sealift/sealift/builder/lock"
+	"github.com/sealift/sealift/builder/sbom"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/manifest"
+)
+
+// resolving is one resolution under way.
+type resolving struct {
+	addOn AddOn
+	pins  Pins
+	group *errgroup.Group
+	wrong *faults
+}
+
+// begin resolves one thing for the directive at a position.
+func (r *resolving) begin(at diag.Pos, resolve func() error) {
+	r.group.Go(func() error {
+		if err := resolve(); err != nil {
+			r.wrong.add(at, err)
+		}
+		return nil
+	})
+}
+
+// faults collects what is wrong from several goroutines.
+type faults struct {
+	mu   sync.Mutex
+	list diag.List
+}
+
+// add puts an error at the place that it comes from. Errors may bring advice of their own, or places.
+func (f *faults) add(pos diag.Pos, err error) {
+	var placed diag.Errors
+	var advised interface{ Hint() string }
+	hint := ""
+	if errors.As(err, &advised) {
+		hint = advised.Hint()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if errors.As(err, &placed) {
+		f.list.Add(placed...)
+		return
+	}
+	f.list.Errorf(pos, hint, "%v", err)
+}
+
+// errorf reports a mistake of the Manifest.
+func (f *faults) errorf(pos diag.Pos, hint, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list.Errorf(pos, hint, format, args...)
+}
+
+// Resolution is what the directives of a Manifest stand for: every name with a digest.
+type Resolution struct {
+	set   *Set
+	parts []part // in the order of the kinds
+}
+
+// Resolve finds out what every directive stands for, all of them at once, and reports all that cannot be resolved as
+// diag.Errors. It does not ask for what is pinned.
+func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) {
+	var group errgroup.Group
+	group.SetLimit(s.options.Jobs)
+	run := &resolving{addOn: a, pins: p, group: &group, wrong: &faults{}}
+	r := Resolution{set: s, parts: make([]part, len(s.kinds))}
+	for i, k := range slices.Backward(s.kinds) {
+		r.parts[i] = k.resolve(ctx, run)
+	}
+	if err := errors.Join(group.Wait(), context.Cause(ctx)); err != nil {
+		return Resolution{}, err
+	}
+	if err := run.wrong.list.Err(); err != nil {
+		return Resolution{}, err
+	}
+	for _, p := range r.parts {
+		p.finish()
+	}
+	return r, nil
+}
+
+// MarshalJSON writes everything that the bytes of the package follow from.
+func (r Resolution) MarshalJSON() ([]byte, error) { return json.Marshal(r.parts) }
+
+// Images returns the images that the package carries, each reference once.
+func (r Resolution) Images() []image.Resolved {
+	var list []image.Resolved
+	for _, p := range r.parts {
+		list = append(list, p.images()...)
+	}
+	return list
+}
+
+// Lock is the lock of the resolution.
+func (r Resolution) Lock() lock.Lock {
+	var l lock.Lock
+	for _, p := range r.parts {
+		p.lock(&l)
+	}
+	return l
+}
+
+// Keep adds to a lock what an earlier one has for other targets and platforms, as far as the Manifest still asks for it.
+func (s *Set) Keep(m *manifest.File, now *lock.Lock, was lock.Lock) {
+	for _, k := range s.kinds {
+		k.keep(m, now, was)
+	}
+}
+
+// LeftOut warns of the directives that this build leaves out.
+func (s *Set) LeftOut(m *manifest.File) []diag.Finding {
+	var list diag.List
+	for _, k := range s.kinds {
+		k.leftOut(m, &list)
+	}
+	return list.Findings()
+}
+
+// Servers lists the roots of the servers that are asked for what a Manifest names, each once.
+func (s *Set) Servers(m *manifest.File) []string {
+	var list []string
+	for _, k := range s.kinds {
+		list = append(list, k.servers(m)...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(list)))
+}
+
+// Changes compares what two packages carry for the directives of a Manifest.
+func (s *Set) Changes(m *manifest.File, was, now bundle.Contents) []string {
+	var list []string
+	for _, k := range s.kinds {
+		list = append(list, k.changes(m, was, now)...)
+	}
+	return list
+}
+
+// Made says whether a file of a package comes from a directive. All others are the add-on's own.
+func (s *Set) Made(p bundle.PackageInfo, name string) bool {
+	below := strings.TrimPrefix(name, p.Dir()+"/")
+	return below == sbom.FileName || slices.ContainsFunc(s.kinds, func(k kind) bool { return k.made(p, below) })
+}
+
+// Describe adds to a package what its index says of what it carries.
+func (r Resolution) Describe(p *bundle.Package) {
+	for _, one := range r.parts {
+		one.describe(p)
+	}
+}
+
+// Files lists the files that the package carries below dir, but for images.
+func (r Resolution) Files(dir string) ([]bundle.File, error) {
+	var list []bundle.File
+	for _, p := range r.parts {
+		files, err := p.files(dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, files...)
+	}
+	return list, nil
+}
+
+// Materials returns the bill of materials of a package, as a file of it. Its files are listed, and it is described.
+func (r Resolution) Materials(ctx context.Context, p bundle.Package) (bundle.File, error) {
+	s := sbom.Subject{Name: p.Name, Version: p.Version, Images: r.Images()}
+	for _, one := range r.parts {
+		if err := one.materials(ctx, p, &s); err != nil {
+			return bundle.File{}, err
+		}
+	}
+	data, err := sbom.Document(s)
+	if err != nil {
+		return bundle.File{}, err
+	}
+	return bundle.BytesFile(path.Join(bundle.AddOnDir(p.Name, p.Version), sbom.FileName), 0o644, data), nil
+}
+
+// transfer is one blob to fetch.
+type transfer struct {
+	digest string
+	size   int64
+	pos    diag.Pos // of the directive that it is for
+	fetch  func(context.Context) (fetch.Stored, error)
+}
+
+// Fetched returns how many bytes were transferred to resolve.
+func (r Resolution) Fetched() int64 {
+	var n int64
+	for _, p := range r.parts {
+		n += p.fetched()
+	}
+	return n
+}
+
+// Fetch brings everything that the resolution names into the cache, the largest first, so that no large one is left for the
+// end. It returns how many bytes were transferred, now or to resolve. The first failure ends it.
+func (r Resolution) Fetch(ctx context.Context) (int64, error) {
+	var fetched atomic.Int64
+	var wrong faults
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(r.set.options.Jobs)
+	for _, t := range r.transfers() {
+		group.Go(func() error {
+			if err := groupCtx.Err(); err != nil {
+				return err
+			}
+			stored, err := t.fetch(groupCtx)
+			if err != nil && groupCtx.Err() == nil {
+				wrong.add(t.pos, err)
+			}
+			fetched.Add(stored.Transferred)
+			return err
+		})
+	}
+	err := group.Wait()
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	if found := wrong.list.Err(); found != nil {
+		return 0, found
+	}
+	return fetched.Load() + r.Fetched(), err
+}
+
+// transfers lists each blob once, the largest first.
+func (r Resolution) transfers() []transfer {
+	var list []transfer
+	seen := make(map[string]bool)
+	for _, p := range r.parts {
+		for _, t := range p.transfers() {
+			if !seen[t.digest] {
+				seen[t.digest] = true
+				list = append(list, t)
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b transfer) int { return cmp.Compare(b.size, a.size) })
+	return list
+}
+
+// Run makes what is not fetched but made, such as what Dockerfiles write. Everything has been fetched by then.
+func (r Resolution) Run(ctx context.Context) error {
+	var wrong faults
+	for _, p := range r.parts {
+		if err := p.run(ctx, &wrong); err != nil {
+			return err
+		}
+	}
+	return wrong.list.Err()
+}
+
+// root is the root of the server of a URL.
+func root(address string) string {
+	scheme, rest, _ := strings.Cut(address, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	return fmt.Sprintf("%s://%s", scheme, host)
+}
