@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/catalog/commands"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/spec"
@@ -33,6 +34,7 @@ type addOn struct {
 	meta     catalog.Meta
 	manifest *manifest.File
 	layout   *runtime.Layout
+	options  string         // digest of what the Installer says of it
 	needed   bool           // by an add-on that installs later
 	kurls    bool           // may be one of kURL's: it has no addon.yaml
 	hooks    []string       // the functions that its install.sh declares
@@ -111,7 +113,7 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	if !ok || info.Version != wanted.Version {
 		return addOn{}, fmt.Errorf("%s: the Installer asks for %s %s, which the bundle does not have; make the bundle again", wanted.Pos, wanted.Name, wanted.Version)
 	}
-	one := addOn{info: info}
+	one := addOn{info: info, options: optionsDigest(wanted.Options)}
 	_, declared := a.Entry(path.Join(info.Dir(), "addon.yaml"))
 	one.kurls = !declared
 	var err error
@@ -136,6 +138,14 @@ func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
 	}
 	one.texts, err = readTexts(a, one)
 	return one, err
+}
+
+// optionsDigest tells whether the Installer says the same of an add-on as before.
+func optionsDigest(o spec.Options) string {
+	if len(o) == 0 {
+		o = nil
+	}
+	return lifecycle.Digest(o)
 }
 
 // readScript reads the functions of install.sh, and what they call.

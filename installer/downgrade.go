@@ -7,12 +7,8 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// filesStep is what the step is called that brings the files of an add-on, and addOnVersion is the version that its record
-// in the journal has.
-const (
-	filesStep    = "files"
-	addOnVersion = "SEALIFT_ADDON_VERSION"
-)
+// addOnVersion is the version of an add-on in the record of the step that brings its files.
+const addOnVersion = "SEALIFT_ADDON_VERSION"
 
 // checkDowngrade refuses a bundle with an add-on older than the one that this node has. A signature says who made a
 // bundle, and not when: an attacker may replay an old one, whose faults are known by now.

@@ -31,7 +31,7 @@ func TestAnOlderBundleIsRefused(t *testing.T) {
 				state[addOnVersion] = row.has
 			}
 			step := lifecycle.Step{ID: "flannel/" + filesStep, Inputs: "then", Timeout: time.Minute, Run: func(context.Context) (lifecycle.State, error) { return state, nil }}
-			if _, err := lifecycle.Run(t.Context(), lifecycle.Plan{step}, i.journal, func(lifecycle.Event) {}); err != nil {
+			if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{step}, i.journal, func(lifecycle.Event) {}); err != nil {
 				t.Fatal(err)
 			}
 			err := i.checkDowngrade()

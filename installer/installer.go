@@ -61,8 +61,10 @@ type Options struct {
 	Binary string
 	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
 	Trusted []signature.PublicKey
-	// AllowDowngrade lets a bundle bring older add-ons than the node has.
+	// AllowDowngrade lets a bundle bring older add-ons than the node has. It does not reach what runs.
 	AllowDowngrade bool
+	// Upgrade looks at the host as a node that is to get newer versions. Run refuses such a plan.
+	Upgrade bool
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
 	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
@@ -132,7 +134,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.journal.Began(resetStep) {
 		return nil, errResetOpen
 	}
-	if err := i.checkVersion(); err != nil {
+	if err := i.checkRunning(); err != nil {
 		return nil, err
 	}
 	if err := i.checkDowngrade(); err != nil {
@@ -229,19 +231,6 @@ func (i *Install) setDefaults() {
 	}
 }
 
-// checkVersion refuses to turn an install into an upgrade by the way.
-func (i *Install) checkVersion() error {
-	k, ok := kubernetes(i.addOns)
-	if !ok {
-		return nil
-	}
-	rec, done := i.journal.Finished(lifecycle.Step{ID: initStep, Inputs: initInputs})
-	if has := rec.State[versionState]; done && has != k.info.Version {
-		return fmt.Errorf("this node runs Kubernetes %[1]s, the bundle has %[2]s; install does not change the version of a running cluster: take a bundle with %[1]s", has, k.info.Version)
-	}
-	return nil
-}
-
 // Plan gives all steps, finished ones too.
 func (i *Install) Plan() lifecycle.Plan { return i.plan }
 
@@ -256,11 +245,18 @@ func (i *Install) LogFile() string { return i.log.name }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
+	if i.options.Upgrade {
+		return 0, errors.New("an install does not upgrade a node")
+	}
 	plan, err := i.recorded(ctx)
 	if err != nil {
 		return 0, i.explainFull(err)
 	}
-	ran, err = lifecycle.Run(ctx, plan, i.journal, i.log.narrate(observe))
+	operation := lifecycle.Installing
+	if i.Joins() {
+		operation = lifecycle.Joining
+	}
+	ran, err = lifecycle.Run(ctx, operation, plan, i.journal, i.log.narrate(observe))
 	return ran, i.explainFull(err)
 }
 

@@ -22,11 +22,21 @@ const (
 	copyTime  = time.Hour
 )
 
+// What the steps of an add-on are called, behind its name.
+const (
+	filesStep    = "files"
+	imagesStep   = "images"
+	preInitStep  = "pre-init"
+	installStep  = "install"
+	joinHookStep = "join"
+)
+
 // The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
 // whatever bundle comes later.
 const (
 	initStep     = "kubernetes/init"
 	joinStep     = "kubernetes/join"
+	readyStep    = "cluster/ready"
 	initInputs   = "once"
 	versionState = "SEALIFT_KUBERNETES_INITIAL_VERSION"
 )
@@ -34,7 +44,8 @@ const (
 // planner collects steps.
 type planner struct {
 	*Install
-	steps lifecycle.Plan
+	running map[string]running // add-ons whose steps on the host stay as they are
+	steps   lifecycle.Plan
 }
 
 // makePlan lists every step. The host that makes the cluster follows kURL's install (kURL §3.1): files and packages, the
@@ -42,6 +53,9 @@ type planner struct {
 // cluster. A host that joins follows kURL's join (kURL §3.2): of the add-ons' hooks only those for joining.
 func (i *Install) makePlan() (lifecycle.Plan, error) {
 	p := &planner{Install: i}
+	if !i.options.Upgrade {
+		p.running = i.runningAddOns()
+	}
 	if err := p.files(); err != nil {
 		return nil, err
 	}
@@ -62,7 +76,7 @@ func (p *planner) first() {
 		p.surroundings()
 		p.balancer()
 	}
-	p.eachHook(lifecycle.PreInit, "pre-init", "_pre_init")
+	p.eachHook(lifecycle.PreInit, preInitStep, "_pre_init")
 	p.runtime(lifecycle.Install)
 	if hasCluster {
 		p.add(lifecycle.Step{ID: initStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
@@ -73,12 +87,12 @@ func (p *planner) first() {
 	}
 	for _, a := range p.addOns {
 		if !a.provides(catalog.ContainerRuntime) {
-			p.hook(a, lifecycle.Install, "install", a.name())
+			p.hook(a, lifecycle.Install, installStep, a.name())
 		}
 	}
 	if hasCluster {
 		p.kurlApplied()
-		p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
+		p.add(lifecycle.Step{ID: readyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
 			Inputs: p.everything(), Run: p.inCluster(p.waitReady), After: p.beside("")})
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
@@ -91,7 +105,7 @@ func (p *planner) join() {
 	p.balancer()
 	for _, a := range p.addOns {
 		if a.provides(kubernetesCapability) {
-			p.hook(a, lifecycle.PreInit, "pre-init", a.name()+"_pre_init")
+			p.hook(a, lifecycle.PreInit, preInitStep, a.name()+"_pre_init")
 		}
 	}
 	p.runtime(lifecycle.Join)
@@ -99,13 +113,13 @@ func (p *planner) join() {
 		p.add(lifecycle.Step{ID: "node/registry", Phase: lifecycle.Join, Title: "trust the registry in the cluster", Timeout: shortTime, Inputs: lifecycle.Digest(registry),
 			Run: func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, "sealift_trust_registry") }})
 	}
-	p.eachHook(lifecycle.Join, "join", "_join")
+	p.eachHook(lifecycle.Join, joinHookStep, "_join")
 	p.add(lifecycle.Step{ID: joinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
 		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
 	if p.options.Join.ControlPlane {
 		p.share()
 	}
-	p.add(lifecycle.Step{ID: "cluster/ready", Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
+	p.add(lifecycle.Step{ID: readyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
 		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
 	p.labels(lifecycle.Join)
 }
@@ -114,7 +128,7 @@ func (p *planner) join() {
 func (p *planner) runtime(phase lifecycle.Phase) {
 	for _, a := range p.addOns {
 		if a.provides(catalog.ContainerRuntime) && a.hasHook(a.name()+"_install") {
-			p.hook(a, phase, "install", a.name()+"_install")
+			p.hook(a, phase, installStep, a.name()+"_install")
 			installed := &p.steps[len(p.steps)-1]
 			installed.Run = p.settled(installed.Run)
 		}
@@ -131,7 +145,7 @@ func (p *planner) images(phase lifecycle.Phase) {
 			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
 				continue
 			}
-			step := p.stepOf(a, phase, "images", "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
+			step := p.stepOf(a, phase, imagesStep, "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
 			if beside {
 				step.Beside, step.After = true, before
 				before = []string{step.ID}
@@ -181,9 +195,13 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	if slices.ContainsFunc(p.steps, func(s lifecycle.Step) bool { return s.ID == initStep }) {
 		run = p.inCluster(run)
 	}
-	p.add(lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
-		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)), Run: run,
-		Restore: p.hooks.restore, After: p.beside(a.name())})
+	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
+		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)), Options: a.options, Run: run,
+		Restore: p.hooks.restore, After: p.beside(a.name())}
+	if what == preInitStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {
+		p.keep(a, &step)
+	}
+	p.add(step)
 }
 
 // eachHook adds one hook of every add-on that has it.
@@ -218,9 +236,26 @@ func (p *planner) files() error {
 		}
 		p.add(p.stepOf(a, lifecycle.PreInit, filesStep, "extract its files", copyTime, extract))
 	}
-	if names := hostPackages(p.addOns, p.facts.Target()); len(names) > 0 && !p.skipsPackages() {
-		p.add(lifecycle.Step{ID: "node/packages", Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
-			Timeout: kubeTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)})
-	}
+	p.packages()
 	return nil
+}
+
+// packages adds the step that installs host packages. On a node of a cluster those of add-ons that run stay as they are.
+func (p *planner) packages() {
+	const id = "node/packages"
+	names := hostPackages(p.addOns, p.facts.Target())
+	if len(names) == 0 || p.skipsPackages() {
+		return
+	}
+	rec, finished := p.journal.Last(id)
+	more := hostPackages(p.arriving(), p.facts.Target())
+	if finished && len(more) > 0 {
+		names = more
+	}
+	step := lifecycle.Step{ID: id, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
+		Timeout: kubeTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)}
+	if finished && len(more) == 0 {
+		step.Inputs = rec.Inputs
+	}
+	p.add(step)
 }

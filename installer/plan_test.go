@@ -231,7 +231,7 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))
 	first.hooks.variables["SERVICE_CIDR"] = "10.96.0.0/22"
 	choose := lifecycle.Step{ID: networkStep, Timeout: time.Minute, Run: first.chooseNetworks}
-	if _, err := lifecycle.Run(t.Context(), lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
 	first.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/22")}
@@ -276,7 +276,7 @@ func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
 	}
 	done := func(s lifecycle.Step, state lifecycle.State) {
 		s.Timeout, s.Run = time.Minute, func(context.Context) (lifecycle.State, error) { return state, nil }
-		if _, err := lifecycle.Run(t.Context(), lifecycle.Plan{s}, i.journal, func(lifecycle.Event) {}); err != nil {
+		if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{s}, i.journal, func(lifecycle.Event) {}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -168,7 +168,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	if err := r.record.Begin(ctx, strings.Join(r.journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
-	if _, err := lifecycle.Run(ctx, r.Plan(), r.journal, r.log.narrate(observe)); err != nil {
+	if _, err := lifecycle.Run(ctx, lifecycle.Resetting, r.Plan(), r.journal, r.log.narrate(observe)); err != nil {
 		return nil, err
 	}
 	now, err := baseline.Look(ctx, baseline.Options{Skip: []string{r.options.Root, r.options.LogDir}})

@@ -47,6 +47,9 @@ run something are shown before they run. --plan shows them and makes sealift's o
 Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
 it stopped; a second run does nothing.
 
+A bundle may bring a node new add-ons, and other options for those that run in the cluster. One that would change the
+version of what runs is refused before anything is changed, with exit code 3.
+
 The Installer of the bundle says what is installed. --patch FILE goes over it, and then NAME=VALUE, which is one of kURL's
 flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lists the former.`,
 		Example: `  sealift install --bundle /media/usb/cluster.tar.gz --plan
@@ -74,7 +77,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	o.source.add(cmd)
 	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
-	flags.BoolVar(&o.older, "allow-downgrade", false, "let the bundle bring older add-ons than this host has")
+	flags.BoolVar(&o.older, "allow-downgrade", false, "let the bundle bring older add-ons than this host has, unless they run")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addPreflightFlags(cmd, &o.checks)

@@ -49,13 +49,17 @@ oldest first. The values that hooks left behind are not shown, since there may b
 
 func (a commands) printJournal(records []lifecycle.Record) error {
 	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tPHASE\tSTEP\tOUTCOME\tTOOK")
+	fmt.Fprintln(t, "TIME\tOPERATION\tPHASE\tSTEP\tOUTCOME\tTOOK")
 	for _, r := range records {
 		took := ""
 		if r.Outcome != lifecycle.Started {
 			took = r.Duration.Round(10 * time.Millisecond).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), r.Phase, r.Step, r.Outcome, took)
+		operation := string(r.Operation)
+		if operation == "" { // in a journal of an earlier sealift
+			operation = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Time.Format(time.RFC3339), operation, r.Phase, r.Step, r.Outcome, took)
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -121,7 +121,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	if err != nil {
 		return err
 	}
-	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "",
+	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: o.checks.Node.Upgrade,
 		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }})
 	if err != nil {
 		return err

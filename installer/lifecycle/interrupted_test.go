@@ -47,7 +47,7 @@ func program(dir string) {
 			return nil, appendTo(filepath.Join(dir, "ran"), id+" ")
 		}})
 	}
-	if _, err := lifecycle.Run(context.Background(), p, j, quiet); err != nil {
+	if _, err := lifecycle.Run(context.Background(), lifecycle.Installing, p, j, quiet); err != nil {
 		panic(err)
 	}
 	if os.Getenv(lastVariable) != "" {
@@ -143,7 +143,7 @@ func TestRunOutOfDiskGoesOnWhenThereIsSpace(t *testing.T) {
 		_, err := work(ctx)
 		return lifecycle.State{"much": strings.Repeat("x", 1<<16)}, err
 	}
-	if _, err := lifecycle.Run(t.Context(), p, j, quiet); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "step b") {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, j, quiet); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "step b") {
 		t.Errorf("without space: %v", err)
 	}
 	if err := j.Close(); err != nil {
@@ -155,7 +155,7 @@ func TestRunOutOfDiskGoesOnWhenThereIsSpace(t *testing.T) {
 		t.Errorf("open are %q", open)
 	}
 	ran = nil
-	if n, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 2 || !slices.Equal(ran, []string{"restored a", "b", "c"}) {
+	if n, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), j, quiet); err != nil || n != 2 || !slices.Equal(ran, []string{"restored a", "b", "c"}) {
 		t.Errorf("with space: ran %d, %v, error %v", n, ran, err)
 	}
 }
@@ -171,7 +171,7 @@ func TestRecordsOutliveTheLossOfPower(t *testing.T) {
 		d.CutPower()
 		return work(ctx)
 	}
-	if _, err := lifecycle.Run(t.Context(), p, j, quiet); err == nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, j, quiet); err == nil {
 		t.Error("a record could be written to a disk without power")
 	}
 	_ = j.Close()
@@ -183,7 +183,7 @@ func TestRecordsOutliveTheLossOfPower(t *testing.T) {
 		t.Errorf("open are %q", open)
 	}
 	ran = nil
-	if n, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 1 || !slices.Equal(ran, []string{"restored a", "restored b", "c"}) {
+	if n, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), j, quiet); err != nil || n != 1 || !slices.Equal(ran, []string{"restored a", "restored b", "c"}) {
 		t.Errorf("ran %d, %v, error %v", n, ran, err)
 	}
 }
@@ -197,7 +197,7 @@ func TestInterruptionIsTold(t *testing.T) {
 		<-ctx.Done()
 		return nil, errors.New("kubeadm init: signal: killed")
 	}}}
-	if _, err := lifecycle.Run(ctx, p, journal(t, dir), quiet); err == nil {
+	if _, err := lifecycle.Run(ctx, lifecycle.Installing, p, journal(t, dir), quiet); err == nil {
 		t.Error("an interrupted run was well")
 	}
 	records, err := lifecycle.ReadJournal(dir)

@@ -31,17 +31,30 @@ const (
 	Stopped Outcome = "stopped"
 )
 
+// Operation is what a run does to the node.
+type Operation string
+
+// The operations. A node has at most one journal, which all of them share.
+const (
+	Installing Operation = "install"
+	Joining    Operation = "join"
+	Upgrading  Operation = "upgrade"
+	Resetting  Operation = "reset"
+)
+
 // Record is one line of the journal.
 type Record struct {
-	Time     time.Time     `json:"time"`
-	Step     string        `json:"step"`
-	Phase    Phase         `json:"phase"`
-	AddOn    string        `json:"addOn,omitempty"`
-	Inputs   string        `json:"inputs"`
-	Outcome  Outcome       `json:"outcome"`
-	Duration time.Duration `json:"duration,omitempty"` // nanoseconds
-	Error    string        `json:"error,omitempty"`
-	State    State         `json:"state,omitempty"`
+	Time      time.Time     `json:"time"`
+	Operation Operation     `json:"operation,omitempty"` // "" in a journal of an earlier sealift
+	Step      string        `json:"step"`
+	Phase     Phase         `json:"phase"`
+	AddOn     string        `json:"addOn,omitempty"`
+	Inputs    string        `json:"inputs"`
+	Options   string        `json:"options,omitempty"` // digest of the add-on's options, see Step
+	Outcome   Outcome       `json:"outcome"`
+	Duration  time.Duration `json:"duration,omitempty"` // nanoseconds
+	Error     string        `json:"error,omitempty"`
+	State     State         `json:"state,omitempty"`
 }
 
 // Journal is what a node has finished: one JSON record a line, each synced to disk before the work goes on. The file is

@@ -52,7 +52,7 @@ func TestRunGoesOnWhereItStopped(t *testing.T) {
 	dir := t.TempDir()
 	var ran []string
 	j := journal(t, dir)
-	n, err := lifecycle.Run(t.Context(), plan(&ran, "b"), j, quiet)
+	n, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, "b"), j, quiet)
 	var failed *lifecycle.StepError
 	if !errors.As(err, &failed) || failed.Step.ID != "b" || n != 2 {
 		t.Fatalf("ran %d, error %v", n, err)
@@ -60,7 +60,7 @@ func TestRunGoesOnWhereItStopped(t *testing.T) {
 	_ = j.Close()
 	ran = nil
 	j = journal(t, dir)
-	if n, err = lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 2 {
+	if n, err = lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), j, quiet); err != nil || n != 2 {
 		t.Fatalf("ran %d, error %v", n, err)
 	}
 	if want := []string{"restored a", "b", "c"}; !slices.Equal(ran, want) {
@@ -75,13 +75,45 @@ func TestStepWithOtherInputsRunsAgain(t *testing.T) {
 	j := journal(t, t.TempDir())
 	var ran []string
 	p := plan(&ran, "")
-	if _, err := lifecycle.Run(t.Context(), p, j, quiet); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, j, quiet); err != nil {
 		t.Fatal(err)
 	}
 	ran = nil
 	p[1].Inputs = "2"
-	if n, err := lifecycle.Run(t.Context(), p, j, quiet); err != nil || n != 1 {
+	if n, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, j, quiet); err != nil || n != 1 {
 		t.Fatalf("ran %d, error %v", n, err)
+	}
+}
+
+func TestRecordsNameTheirOperation(t *testing.T) {
+	dir := t.TempDir()
+	old := `{"time":"2026-01-01T00:00:00Z","step":"a","phase":"install","inputs":"1","outcome":"started"}
+{"time":"2026-01-01T00:00:01Z","step":"a","phase":"install","inputs":"1","outcome":"finished"}
+`
+	if err := os.WriteFile(filepath.Join(dir, "journal.jsonl"), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := journal(t, dir)
+	p := lifecycle.Plan{
+		{ID: "a", Inputs: "1", Timeout: time.Minute, Run: func(context.Context) (lifecycle.State, error) { return nil, errors.New("ran again") }},
+		{ID: "b", Inputs: "1", Options: "2", Timeout: time.Minute, Run: func(context.Context) (lifecycle.State, error) { return nil, nil }},
+	}
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Upgrading, p, j, quiet); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Resetting, lifecycle.Plan{{ID: "c", Timeout: time.Minute, Run: p[1].Run}}, j, quiet); err != nil {
+		t.Fatal(err)
+	}
+	records, err := lifecycle.ReadJournal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, rec := range records {
+		got = append(got, strings.Join([]string{string(rec.Operation), rec.Step, string(rec.Outcome), rec.Options}, " "))
+	}
+	if want := []string{" a started ", " a finished ", "upgrade b started 2", "upgrade b finished 2", "reset c started ", "reset c finished "}; !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
 	}
 }
 
@@ -112,7 +144,7 @@ func open() chan struct{} {
 func TestStepsRunBesideAStepUnlessTheyComeAfterIt(t *testing.T) {
 	gates := map[string]chan struct{}{"a": open(), "b": make(chan struct{}), "c": make(chan struct{}), "d": open()}
 	var told []string
-	n, err := lifecycle.Run(t.Context(), graph(gates), journal(t, t.TempDir()), func(e lifecycle.Event) {
+	n, err := lifecycle.Run(t.Context(), lifecycle.Installing, graph(gates), journal(t, t.TempDir()), func(e lifecycle.Event) {
 		told = append(told, e.Step.ID+" "+string(e.Outcome))
 		switch { // c ends only when both b and c have begun, and b only when c has ended
 		case slices.Contains(told, "b started") && slices.Contains(told, "c started") && len(told) == 4:
@@ -141,7 +173,7 @@ func TestFailureStopsWhatRunsBeside(t *testing.T) {
 				}
 			}
 			began := 0
-			_, err := lifecycle.Run(t.Context(), p, journal(t, dir), func(e lifecycle.Event) {
+			_, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, journal(t, dir), func(e lifecycle.Event) {
 				if e.Outcome == lifecycle.Started {
 					if began++; began == 3 {
 						close(both)
@@ -174,7 +206,7 @@ func TestFailureStopsWhatRunsBeside(t *testing.T) {
 func TestInterruptedRunSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := graph(map[string]chan struct{}{"a": open(), "c": open(), "d": open()})
-	_, err := lifecycle.Run(ctx, p, journal(t, t.TempDir()), func(e lifecycle.Event) {
+	_, err := lifecycle.Run(ctx, lifecycle.Installing, p, journal(t, t.TempDir()), func(e lifecycle.Event) {
 		if e.Step.ID == "c" && e.Outcome == lifecycle.Finished {
 			cancel()
 		}
@@ -194,7 +226,7 @@ func TestStepsThatWereOpenAreToldOnce(t *testing.T) {
 	if open := j.Open(); !slices.Equal(open, []string{"b", "c"}) {
 		t.Errorf("open are %v", open)
 	}
-	if _, err := lifecycle.Run(t.Context(), nil, j, quiet); err != nil { // of a plan that has neither any more
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, nil, j, quiet); err != nil { // of a plan that has neither any more
 		t.Fatal(err)
 	}
 	if open := j.Open(); len(open) > 0 {
@@ -205,7 +237,7 @@ func TestStepsThatWereOpenAreToldOnce(t *testing.T) {
 func TestStepCannotWaitForALaterOne(t *testing.T) {
 	p := graph(nil)
 	p[0].After = []string{"d"}
-	if _, err := lifecycle.Run(t.Context(), p, journal(t, t.TempDir()), quiet); err == nil || !strings.Contains(err.Error(), "step a comes after d") {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, journal(t, t.TempDir()), quiet); err == nil || !strings.Contains(err.Error(), "step a comes after d") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -215,7 +247,7 @@ func TestEveryStepHasAnEnd(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	_, err := lifecycle.Run(t.Context(), lifecycle.Plan{step}, journal(t, t.TempDir()), quiet)
+	_, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{step}, journal(t, t.TempDir()), quiet)
 	if err == nil || !strings.Contains(err.Error(), "not done after 1ms") {
 		t.Errorf("got %v", err)
 	}
@@ -225,7 +257,7 @@ func TestRecordCutByACrashIsDropped(t *testing.T) {
 	dir := t.TempDir()
 	var ran []string
 	j := journal(t, dir)
-	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), j, quiet); err != nil {
 		t.Fatal(err)
 	}
 	_ = j.Close()
@@ -242,7 +274,7 @@ func TestRecordCutByACrashIsDropped(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Size() != int64(len(data)-7) {
 		t.Errorf("opening the journal changed it: %v, %v", info, err)
 	}
-	if n, err := lifecycle.Run(t.Context(), plan(&ran, ""), j, quiet); err != nil || n != 1 {
+	if n, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), j, quiet); err != nil || n != 1 {
 		t.Fatalf("ran %d, error %v", n, err)
 	}
 	if records, err := lifecycle.ReadJournal(dir); err != nil || records[len(records)-1].Outcome != lifecycle.Finished {
@@ -274,7 +306,7 @@ func TestOneRunAtATime(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	var ran []string
-	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), tooLate, quiet); !errors.Is(err, lifecycle.ErrBusy) || len(ran) > 0 {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), tooLate, quiet); !errors.Is(err, lifecycle.ErrBusy) || len(ran) > 0 {
 		t.Errorf("got %v after %v", err, ran)
 	}
 }
@@ -283,11 +315,11 @@ func TestPlanMadeBeforeAnotherRunIsNotRun(t *testing.T) {
 	dir := t.TempDir()
 	first, tooLate := journal(t, dir), journal(t, dir)
 	var ran []string
-	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), first, quiet); err != nil {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), first, quiet); err != nil {
 		t.Fatal(err)
 	}
 	_ = first.Close()
-	if _, err := lifecycle.Run(t.Context(), plan(&ran, ""), tooLate, quiet); err == nil || len(ran) != 3 {
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan(&ran, ""), tooLate, quiet); err == nil || len(ran) != 3 {
 		t.Errorf("got %v after %v", err, ran)
 	}
 }

@@ -33,7 +33,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 //
 // At the first failure the steps that run beside it are told to end and are waited for, and nothing more begins. observe gets
 // one event at a time. Run returns how many steps it began, and a *StepError for each that failed by itself.
-func Run(ctx context.Context, plan Plan, j *Journal, observe func(Event)) (ran int, err error) {
+func Run(ctx context.Context, operation Operation, plan Plan, j *Journal, observe func(Event)) (ran int, err error) {
 	if err := plan.check(); err != nil {
 		return 0, err
 	}
@@ -45,7 +45,7 @@ func Run(ctx context.Context, plan Plan, j *Journal, observe func(Event)) (ran i
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	r := &runner{journal: j, observe: observe, stop: stop, finished: make(map[string]chan struct{})}
+	r := &runner{operation: operation, journal: j, observe: observe, stop: stop, finished: make(map[string]chan struct{})}
 	for i, step := range plan {
 		if ctx.Err() != nil {
 			break
@@ -70,10 +70,11 @@ func Run(ctx context.Context, plan Plan, j *Journal, observe func(Event)) (ran i
 
 // runner is one run of a plan.
 type runner struct {
-	journal  *Journal
-	stop     context.CancelCauseFunc
-	beside   sync.WaitGroup
-	finished map[string]chan struct{} // of the steps that run beside others, closed when they are finished
+	operation Operation
+	journal   *Journal
+	stop      context.CancelCauseFunc
+	beside    sync.WaitGroup
+	finished  map[string]chan struct{} // of the steps that run beside others, closed when they are finished
 
 	mu       sync.Mutex // of what follows
 	observe  func(Event)
@@ -142,7 +143,7 @@ func (r *runner) begin(ctx context.Context, event Event, now time.Time) bool {
 	r.ran++
 	event.Outcome = Started
 	r.observe(event)
-	if event.Err = r.journal.append(record(event, now)); event.Err != nil {
+	if event.Err = r.journal.append(r.record(event, now)); event.Err != nil {
 		event.Outcome = Failed
 		r.observe(event)
 		r.fail(event)
@@ -163,7 +164,7 @@ func (r *runner) end(ctx context.Context, event Event, state State) bool {
 			event.Outcome = Stopped
 		}
 	}
-	rec := record(event, time.Now())
+	rec := r.record(event, time.Now())
 	if event.Outcome == Finished {
 		rec.State = state
 	}
@@ -190,9 +191,9 @@ func (r *runner) fail(event Event) {
 	r.stop(failure)
 }
 
-func record(event Event, now time.Time) Record {
-	rec := Record{Time: now.UTC(), Step: event.Step.ID, Phase: event.Step.Phase, AddOn: event.Step.AddOn, Inputs: event.Step.Inputs,
-		Outcome: event.Outcome, Duration: event.Duration}
+func (r *runner) record(event Event, now time.Time) Record {
+	rec := Record{Time: now.UTC(), Operation: r.operation, Step: event.Step.ID, Phase: event.Step.Phase, AddOn: event.Step.AddOn,
+		Inputs: event.Step.Inputs, Options: event.Step.Options, Outcome: event.Outcome, Duration: event.Duration}
 	if event.Err != nil {
 		rec.Error = event.Err.Error()
 	}

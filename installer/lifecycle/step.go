@@ -39,6 +39,9 @@ type Step struct {
 	Title string `json:"title"` // what a person reads
 	// Inputs is a digest of everything that the step's result depends on; see Digest.
 	Inputs string `json:"inputs"`
+	// Options is a digest of the add-on's options in the Installer, which Inputs covers too. It tells whether the options
+	// changed or only the package; "" for a step that has no add-on or takes no options.
+	Options string `json:"options,omitempty"`
 	// Beside lets the steps that follow begin before this one is finished; see Run.
 	Beside bool `json:"beside,omitempty"`
 	// After are the earlier steps which Beside lets this one overtake, but which must be finished before it begins.
