@@ -12,9 +12,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Canonical prints the Installer as YAML in one way only: keys sorted with version first, two blanks of indentation,
-// strings quoted where YAML would read something else. Parse reads it back as the same Installer but for the order of
-// its add-ons.
+// Canonical prints the Installer as YAML in one fixed form: keys sorted with version first, two spaces of indentation, and
+// quotes around strings that YAML would read as another type. Parse reads it back as the same Installer, except that the
+// add-ons are sorted.
 func (i *Installer) Canonical() ([]byte, error) {
 	root := mapping("apiVersion", i.APIVersion, "kind", Kind)
 	if i.Name != "" {
@@ -28,11 +28,11 @@ func (i *Installer) Canonical() ([]byte, error) {
 	return encode(root)
 }
 
-// IDLength is how many digits of its digest an Installer without a name is called by. Nobody can make two Installers with one
-// id: that would take about 2^64 attempts.
+// IDLength is the number of digest digits in the ID of an unnamed Installer. Finding two Installers with the same ID would
+// take about 2^64 attempts.
 const IDLength = 32
 
-// ID is the Installer's short name: the first digits of its Digest, as many as IDLength says.
+// ID is the Installer's short name: the first IDLength digits of its Digest.
 func (i *Installer) ID() (string, error) {
 	digest, err := i.Digest()
 	if err != nil {
@@ -41,8 +41,8 @@ func (i *Installer) ID() (string, error) {
 	return digest[:IDLength], nil
 }
 
-// Digest is the SHA-256 of the canonical spec, 64 hexadecimal digits. Neither the API version nor metadata nor the order of
-// keys are part of it, so the same cluster has the same digest.
+// Digest is the SHA-256 of the canonical spec, 64 hexadecimal digits. The API version, the metadata and the order of keys
+// are not hashed, so the same cluster has the same digest.
 func (i *Installer) Digest() (string, error) {
 	spec, err := i.specNode()
 	if err != nil {
@@ -95,7 +95,7 @@ func (o Options) addTo(body *yaml.Node) error {
 	return nil
 }
 
-// mapping makes a node of pairs of strings.
+// mapping makes a mapping node from pairs of strings: key, value, key, value.
 func mapping(pairs ...string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -108,7 +108,8 @@ func add(n *yaml.Node, key string, value *yaml.Node) {
 	n.Content = append(n.Content, quoted(key), value)
 }
 
-// quoted makes a node that every YAML reader takes for a string, also old ones, to which on and 1:30 are something else.
+// quoted makes a node that every YAML reader reads as a string. YAML 1.1 readers take an unquoted on for a boolean and 1:30
+// for a number.
 func quoted(s string) *yaml.Node {
 	var n yaml.Node
 	if err := n.Encode(s); err != nil { // not of a string

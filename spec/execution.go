@@ -11,17 +11,17 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// Execution is something that an Installer runs as root on the host that uses it.
+// Execution is something that an Installer runs as root on its host.
 type Execution struct {
 	Field string `json:"field"` // of the Installer, such as kurl.hostPreflights
 	Runs  string `json:"runs"`  // the command, or what it does
 }
 
-// String is one line, whatever stands in the Installer.
+// String returns one line, even if the Installer's value has line breaks.
 func (e Execution) String() string { return e.Field + ": " + e.Runs }
 
-// Executions lists what the Installer runs by itself: its commands for programs of the host, the collectors of its checks that
-// do more than look, and the programs that settings of containerd name. An empty list says that it runs nothing but add-ons.
+// Executions lists what the Installer itself runs: its commands for host programs, the check collectors that do more than
+// read, and the programs that its containerd settings name. If the list is empty, the Installer runs nothing but add-ons.
 func (i *Installer) Executions() []Execution {
 	all := i.CheckExecutions()
 	for _, c := range i.HostCommands() {
@@ -37,7 +37,7 @@ func (i *Installer) Executions() []Execution {
 	return all
 }
 
-// CheckExecutions lists those of the Installer's executions that run while a host is looked at, before anything is changed.
+// CheckExecutions lists the executions that run during the host checks, before the install changes anything.
 func (i *Installer) CheckExecutions() []Execution {
 	checks, ok := i.Section("kurl").Options["hostPreflights"]
 	if !ok {
@@ -46,13 +46,14 @@ func (i *Installer) CheckExecutions() []Execution {
 	return Collectors("kurl.hostPreflights", checks)
 }
 
-// HostCommand is a call of a host program that an Installer asks for. No shell reads its words.
+// HostCommand is a call of a host program that an Installer asks for. The words are passed as arguments, not through a
+// shell.
 type HostCommand struct {
 	Field string
 	Words []string
 }
 
-// HostCommands lists the calls that an Installer asks for (kURL §2.1), in the order in which they run. A section with
+// HostCommands lists the calls that an Installer asks for, in the order in which they run (kURL §2.1). A section with
 // preserveConfig asks for none.
 func (i *Installer) HostCommands() []HostCommand {
 	var calls []HostCommand
@@ -77,9 +78,9 @@ func (i *Installer) HostCommands() []HostCommand {
 	return calls
 }
 
-// lookingCollectors are those of Troubleshoot's host collectors that only look at the host. Any other one counts as running
-// something, also one that a later Troubleshoot may bring.
-func lookingCollectors() []string {
+// readOnlyCollectors are Troubleshoot's host collectors that only read the host. Every other collector counts as running
+// something, including those that a later Troubleshoot adds.
+func readOnlyCollectors() []string {
 	return []string{
 		"blockDevices", "certificate", "certificatesCollection", "cgroups", "copy", "cpu", "diskUsage", "dns", "hostOS", "hostServices", "http",
 		"httpLoadBalancer", "ipv4Interfaces", "journald", "kernelConfigs", "kernelModules", "kubernetes", "memory", "registryImages",
@@ -87,8 +88,8 @@ func lookingCollectors() []string {
 	}
 }
 
-// Collectors lists what a HostPreflight runs. field says where it stands. What has not the form of one counts, too: nobody can
-// say what a reader makes of it.
+// Collectors lists what a HostPreflight document runs. field names the document's place in the Installer. Parts with an
+// unexpected form are listed too, because nobody can tell how Troubleshoot will read them.
 func Collectors(field string, document any) []Execution {
 	unclear := func(what string, value any) Execution {
 		return Execution{field, what + " that cannot be told in advance: " + oneLine(value)}
@@ -130,10 +131,10 @@ func Collectors(field string, document any) []Execution {
 	return all
 }
 
-// packageName is one that no package manager takes for an option or a macro.
+// packageName matches names that no package manager takes for an option or a macro.
 var packageName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.+_:~-]*$`)
 
-// collector says what a host collector runs, or "" if it only looks.
+// collector returns what a host collector runs, or "" if it only reads.
 func collector(kind string, value any) string {
 	settings, _ := value.(map[string]any)
 	switch {
@@ -154,13 +155,13 @@ func collector(kind string, value any) string {
 		return "a request that sends something: " + oneLine(value)
 	case kind == "systemPackages" && !packageNames(value):
 		return "a question for packages with names that are none: " + oneLine(value)
-	case !slices.Contains(lookingCollectors(), kind):
+	case !slices.Contains(readOnlyCollectors(), kind):
 		return "the collector " + oneLine(kind) + ": " + oneLine(value)
 	}
 	return ""
 }
 
-// packageNames says whether all that a systemPackages collector asks for are names of packages.
+// packageNames reports whether a systemPackages collector asks only for valid package names.
 func packageNames(value any) bool {
 	settings, ok := value.(map[string]any)
 	for key, list := range settings {
@@ -187,7 +188,7 @@ func hasOnly(settings map[string]any, keys ...string) bool {
 
 func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }
 
-// programKeys are the settings of containerd with which it runs a program or loads code, in small letters.
+// programKeys are containerd's settings that run a program or load code, in lower case.
 func programKeys() []string {
 	return []string{
 		"bin_dir", "bin_dirs", "binary", "binary_name", "binaryname", "imports", "path", "plugin_dir", "proxy_plugins", "runtime_engine",
@@ -195,7 +196,7 @@ func programKeys() []string {
 	}
 }
 
-// namedPrograms lists the settings of containerd in a TOML text that name programs.
+// namedPrograms lists the settings in containerd's TOML that name programs.
 func namedPrograms(text string) []string {
 	var settings map[string]any
 	if err := toml.Unmarshal([]byte(text), &settings); err != nil {
@@ -223,16 +224,16 @@ func namedPrograms(text string) []string {
 	return found
 }
 
-// usual says whether a setting has the value that containerd's own examples give it.
+// usual reports whether a setting has the value from containerd's own examples.
 func usual(value any) bool {
 	text := fmt.Sprint(value)
 	return text == "io.containerd.runc.v2" || text == "/opt/cni/bin" || text == "[/opt/cni/bin]"
 }
 
-// plainWord is one that a shell and a terminal take as it is.
+// plainWord matches words that need no quotes in a shell or a terminal.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// shellWords writes a command in one line.
+// shellWords writes a command on one line, with quotes where a word needs them.
 func shellWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -243,10 +244,11 @@ func shellWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// maxShown is how much of a value is shown, in bytes.
+// maxShown is the number of bytes of a value that oneLine shows.
 const maxShown = 200
 
-// oneLine writes a value of an Installer so that a terminal shows all of it, and nothing else.
+// oneLine prints a value of an Installer on one line. Control characters are escaped, so a terminal shows exactly what is
+// there.
 func oneLine(value any) string {
 	text := fmt.Sprint(value)
 	more := len(text) > maxShown

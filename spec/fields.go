@@ -25,10 +25,10 @@ type field struct {
 	off      string // value of the variable when the field is false
 }
 
-// unexported marks fields that are read by programs, not by hooks.
+// unexported marks fields that programs read and hooks do not.
 const unexported = "-"
 
-// section is what kURL's v1beta1 lists for one key of the spec.
+// section is one key of the spec with the fields that kURL's v1beta1 lists for it.
 type section struct {
 	key         string
 	versionless bool // has no version: not an add-on
@@ -36,9 +36,9 @@ type section struct {
 	fields      []field
 }
 
-// sections is the table of kURL §2.1. Variable names are written where kURL's differ from the rule. Two of its slips are not
-// repeated: velero.namespace overwrites VELERO_LOCAL_BUCKET there and is VELERO_NAMESPACE here, and weave.isEncryptionDisabled
-// is "1" there, although the add-on compares it with "0".
+// sections is the table of kURL §2.1. A field names its variable where kURL's name differs from the rule. Two mistakes of
+// kURL are not repeated: there, velero.namespace overwrites VELERO_LOCAL_BUCKET (here VELERO_NAMESPACE), and
+// weave.isEncryptionDisabled sets "1", although the add-on compares it with "0".
 func sections() []section {
 	return slices.Concat(distributionSections(), networkSections(), storageSections(), serviceSections(), hostSections())
 }
@@ -266,8 +266,8 @@ func hostSections() []section {
 	}
 }
 
-// known returns the section that the table lists under key, however the key is spelled: cert-manager is certManager,
-// and ufw is ufwConfig (kURL's API schema has the former where its Go types have the latter).
+// known returns the section that the table lists under key. Two spellings are accepted: the folder name (cert-manager for
+// certManager) and ufw for ufwConfig, because kURL's API schema says ufw and its Go types say ufwConfig.
 func known(key string) (section, bool) {
 	name := AddOnName(key)
 	if name == "ufw" {
@@ -293,7 +293,7 @@ func (s section) all() []field {
 	return append(fields, s.fields...)
 }
 
-// keys are those of all fields.
+// keys returns the keys of all fields.
 func (s section) keys() []string {
 	var keys []string
 	for _, f := range s.all() {

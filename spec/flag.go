@@ -10,16 +10,16 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Flag is a word that a command line may have to set an option of the Installer, alone or with a value.
+// Flag is a command-line word that sets an option of the Installer, alone or with a value.
 type Flag struct {
 	Name   string `json:"name"`
 	Key    string `json:"key"`    // of the spec
 	Option string `json:"option"` // below the key
-	// Value says what its value is, such as "a whole number"; empty for a flag that needs none.
+	// Value is the type of the flag's value, such as "a whole number", or "" for a flag that needs none.
 	Value string `json:"value,omitempty"`
 }
 
-// Flags lists kURL's flags that set an option, in order of their names (kURL §2.3).
+// Flags lists kURL's flags that set an option, sorted by name (kURL §2.3).
 func Flags() []Flag {
 	var flags []Flag
 	for key, options := range kurlFlags() {
@@ -38,7 +38,7 @@ func Flags() []Flag {
 	return flags
 }
 
-// kurlFlags are the flags by the option that they set. What is not here is not about the Installer.
+// kurlFlags maps section and option to the flags that set it. Flags that do not concern the Installer are not listed.
 func kurlFlags() map[string]map[string][]string {
 	return map[string]map[string][]string{
 		"kubernetes": {
@@ -76,14 +76,15 @@ func sectionOf(key string) section {
 	return s
 }
 
-// Unused are words of a command line that change nothing in an Installer, as they were given.
+// Unused holds the command-line words that change nothing in an Installer, as they were given.
 type Unused struct {
 	Unknown []string // not about the Installer
 	Absent  []string // kURL's flags of add-ons that the Installer does not have; kURL ignores them, too
 }
 
-// Override returns the Installer with what words of a command line set: kURL's flags, name or name=value, and
-// key.option=value for each option of the Installer. Dashes in front of a word mean nothing. Every mistake is in the error.
+// Override returns the Installer with the options that command-line words set. A word is one of kURL's flags (name or
+// name=value) or key.option=value for any option of the Installer. Leading dashes are ignored. The error names every
+// mistake.
 func (i *Installer) Override(words ...string) (_ *Installer, unused Unused, err error) {
 	changed := i.clone()
 	var p parser
@@ -108,10 +109,10 @@ func (i *Installer) Override(words ...string) (_ *Installer, unused Unused, err 
 	return changed, unused, nil
 }
 
-// errAbsent says that the Installer lacks the add-on of an option.
+// errAbsent says that the Installer lacks the add-on that an option belongs to.
 var errAbsent = errors.New("the Installer has no")
 
-// flagOf finds what a word sets.
+// flagOf finds the option that a word sets.
 func flagOf(name string) (Flag, bool) {
 	flags := Flags()
 	if at := slices.IndexFunc(flags, func(f Flag) bool { return f.Name == name }); at >= 0 {
@@ -158,7 +159,7 @@ func (i *Installer) override(flag Flag, value string, hasValue bool) error {
 	return nil
 }
 
-// parse reads a value off a command line.
+// parse converts a command-line value to the field's type.
 func (t fieldType) parse(value string, has bool) (any, error) {
 	switch {
 	case t == boolean && !has:

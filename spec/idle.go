@@ -7,15 +7,15 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// IdleOption is an option that the Installer sets and that changes nothing.
+// IdleOption is an option that the Installer sets and that has no effect.
 type IdleOption struct {
 	Name string   `json:"name"` // such as kurl.licenseURL
 	Hint string   `json:"hint"` // what to do instead
 	Pos  diag.Pos `json:"-"`    // of the key
 }
 
-// idleOptions are the options of kURL's Installer that change nothing in Sealift, or nothing in the add-on, with what to do
-// instead. A test compares them with what Sealift and kURL's hooks read.
+// idleOptions are the options of kURL's Installer that have no effect in Sealift or in the add-on, each with what to do
+// instead. A test compares them with the options that Sealift and kURL's hooks read.
 func idleOptions() map[string]string {
 	const (
 		token     = "make tokens with 'sealift token create'"
@@ -56,7 +56,7 @@ func idleOptions() map[string]string {
 	}
 }
 
-// Idle returns the options that the Installer sets and that change nothing, in the order of their names.
+// Idle returns the options that the Installer sets and that have no effect, sorted by name.
 func (i *Installer) Idle() []IdleOption {
 	var idle []IdleOption
 	look := func(key string, options Options, pos diag.Pos) {
@@ -77,7 +77,7 @@ func (i *Installer) Idle() []IdleOption {
 	return idle
 }
 
-// isSet says whether a value asks for something. An option that is off, empty or zero does not.
+// isSet reports whether a value asks for something. A value that is false, empty or zero does not.
 func isSet(value any) bool {
 	switch v := value.(type) {
 	case []any:

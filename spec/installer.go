@@ -12,16 +12,16 @@ import (
 )
 
 var (
-	// addOnKey is what may follow `spec:`; it becomes a folder name and the beginning of variable names.
+	// addOnKey matches the keys below `spec:`. A key becomes a folder name and the prefix of variable names.
 	addOnKey = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]*(-[A-Za-z0-9]+)*$`)
-	// addOnVersion becomes a folder name. Versions in use are as different as 1.36.3, v5, 10to14,
-	// 2025-10-15T17-29-55Z and 0.92.1-87.15.1 (kURL §0).
+	// addOnVersion matches versions, which become folder names. Versions in use vary widely: 1.36.3, v5, 10to14,
+	// 2025-10-15T17-29-55Z, 0.92.1-87.15.1 (kURL §0).
 	addOnVersion = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$`)
 	optionKey    = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 )
 
-// topLevel are the keys of the document. status and some of metadata are what a cluster adds to an object it stores;
-// they are read over, so that `kubectl get installer -o yaml` can be fed back.
+// topLevel returns the keys of the document. A cluster adds status and some of metadata to the objects that it stores. They
+// are ignored, so that `kubectl get installer -o yaml` can be used as input.
 func topLevel() []string { return []string{"apiVersion", "kind", "metadata", "spec", "status"} }
 
 func metadataKeys() []string {
@@ -95,7 +95,7 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 	p.noNUL(n)
 }
 
-// noNUL refuses what no variable of a shell can hold.
+// noNUL refuses NUL bytes, which no shell variable can hold.
 func (p *parser) noNUL(n *yaml.Node) {
 	if strings.ContainsRune(n.Value, 0) {
 		p.Errorf(p.Pos(n), "leave it out", "a NUL byte in a value, which no hook could be given")
@@ -105,7 +105,7 @@ func (p *parser) noNUL(n *yaml.Node) {
 	}
 }
 
-// section reads what stands under one key of the spec.
+// section reads one key of the spec and its value.
 func (p *parser) section(i *Installer, key, body *yaml.Node) {
 	listed, isListed := known(key.Value)
 	canonical := key.Value
@@ -151,7 +151,7 @@ func (p *parser) version(key string, n *yaml.Node) string {
 	return v
 }
 
-// listedOption reads an option that the table lists, as the type it is listed with; null means absent.
+// listedOption reads an option of the table as its listed type. null means absent.
 func (p *parser) listedOption(s section, name, n *yaml.Node) any {
 	f, ok := s.field(name.Value)
 	if !ok {
@@ -171,7 +171,7 @@ func (p *parser) listedOption(s section, name, n *yaml.Node) any {
 
 var slashSize = regexp.MustCompile(`^/?[0-9]{1,3}$`)
 
-// read returns a node's value as t has it, or false when it is something else.
+// read returns the value of a node that has type t, or false if the node has another type.
 func (t fieldType) read(n *yaml.Node) (any, bool) {
 	isScalar := n.Kind == yaml.ScalarNode && n.ShortTag() != "!!null"
 	switch t {

@@ -9,10 +9,10 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-// MaxSize bounds what is read, in bytes: a Kubernetes object is at most 1.5 MiB in etcd.
+// MaxSize is the largest document that is read, in bytes. A Kubernetes object in etcd has at most 1.5 MiB.
 const MaxSize = 1 << 20
 
-// maxMistakes is how many are told: a server reads what anybody sends, and a hundred are enough to begin with.
+// maxMistakes is the most mistakes that are reported. A server reads documents from anybody, so the list must be bounded.
 const maxMistakes = 100
 
 // Load reads the Installer at path.
@@ -25,11 +25,11 @@ func Load(path string) (*Installer, error) {
 	return Parse(path, f)
 }
 
-// Parse reads an Installer; name stands for the document in positions. Whatever is wrong with the document is a
-// diag.Errors with every mistake in it, up to a hundred; any other error is one of reading.
+// Parse reads an Installer. name stands for the document in positions. If the document is wrong, the error is a diag.Errors
+// with its mistakes, a hundred at most. Any other error comes from reading r.
 func Parse(name string, r io.Reader) (*Installer, error) { return read(name, r, false) }
 
-// read reads an Installer or, if it is partial, a patch of one.
+// read reads an Installer or, if partial is set, a patch.
 func read(name string, r io.Reader, partial bool) (*Installer, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {

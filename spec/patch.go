@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Patch is a part of an Installer that changes another one. It is written like an Installer, but its add-ons need no
-// version.
+// Patch is a part of an Installer that changes another Installer. Its add-ons need no version; otherwise it is written like
+// an Installer.
 type Patch struct {
 	installer *Installer
 }
@@ -35,9 +35,9 @@ func ParsePatch(name string, r io.Reader) (*Patch, error) {
 	return &Patch{i}, nil
 }
 
-// Merge returns the Installer with what patches say, each over what stands before it: an option that a patch has replaces
-// the one that is there, and one that it lacks, or has as null, stays (kURL §2.2). Add-ons that are new come last. The
-// Installer itself is not changed. The error is a diag.Errors.
+// Merge returns the Installer with patches applied in order. An option of a patch replaces the Installer's; an option that
+// the patch omits or sets to null stays (kURL §2.2). New add-ons come last. The Installer itself is not changed. The error
+// is a diag.Errors.
 func (i *Installer) Merge(patches ...*Patch) (*Installer, error) {
 	merged := i.clone()
 	for _, p := range patches {
@@ -86,7 +86,7 @@ func (i *Installer) mergeAddOn(a AddOn) {
 	i.AddOns[at].Options = over(i.AddOns[at].Options, a.Options)
 }
 
-// set gives options to a key without a version, which is made if it is not there.
+// set adds options to a key without a version. It creates the key if it is absent.
 func (i *Installer) set(key string, pos diag.Pos, options Options) {
 	at := slices.IndexFunc(i.Sections, func(s Section) bool { return s.Key == key })
 	if at < 0 {

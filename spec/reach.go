@@ -2,15 +2,15 @@ package spec
 
 import "slices"
 
-// reachingCollectors are those of Troubleshoot's host collectors that read a file which the document names, or ask a host which
-// it names. They run nothing.
+// reachingCollectors are Troubleshoot's host collectors that read a file or ask a host that the document names. They run
+// nothing.
 func reachingCollectors() []string {
 	return []string{
 		"certificate", "certificatesCollection", "copy", "dns", "http", "httpLoadBalancer", "journald", "registryImages", "tcpConnect", "tcpLoadBalancer",
 	}
 }
 
-// Reaches lists the collectors of the Installer's own checks that read files or send requests as it says.
+// Reaches lists the collectors in the Installer's own checks that read a named file or send a request to a named host.
 func (i *Installer) Reaches() []Execution {
 	document, _ := i.Section("kurl").Options["hostPreflights"].(map[string]any)
 	checks, _ := document["spec"].(map[string]any)

@@ -12,8 +12,8 @@ const SchemaID = "https://sealift.dev/schema/installer-v1.json"
 // object is a part of a JSON schema.
 type object map[string]any
 
-// Schema is the JSON schema (2020-12) of an Installer, for editors and for others that check one before sealift does.
-// What Parse accepts it accepts. It cannot say what Parse says of keys that mean the same, and of variables that collide.
+// Schema returns the JSON schema (2020-12) of an Installer, for editors and other validators. It accepts everything that
+// Parse accepts. It cannot express two rules of Parse: two spellings of one key, and options with the same variable.
 func Schema() ([]byte, error) {
 	keys := object{}
 	for _, s := range sections() {
@@ -52,7 +52,7 @@ func Schema() ([]byte, error) {
 	})
 }
 
-// anyOf lets each name have any value, but for those that are given.
+// anyOf returns properties that allow any value for each name, except those in given.
 func anyOf(names []string, given object) object {
 	properties := object{}
 	for _, name := range names {
@@ -79,7 +79,7 @@ func (s section) schema() object {
 	return schema
 }
 
-// schema is that of a field; null leaves it out.
+// schema returns the schema of a field. null stands for an absent field.
 func (f field) schema() object {
 	o := object{}
 	switch f.is {

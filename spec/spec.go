@@ -1,8 +1,8 @@
-// Package spec is the Installer: the YAML that says which add-ons at which versions with which options make a cluster.
+// Package spec reads Installers: the YAML that lists the add-ons, versions and options of a cluster.
 //
-// It reads both `apiVersion: sealift.dev/v1` and kURL's `cluster.kurl.sh/v1beta1`, which have the same shape, checks
-// them, prints them canonically, and turns options into the variables that add-on hooks see. It knows nothing of which
-// add-ons exist or in what order they install, and never evaluates a value.
+// It accepts `apiVersion: sealift.dev/v1` and kURL's `cluster.kurl.sh/v1beta1`, which have the same shape. It checks them,
+// prints them canonically, and turns options into the variables that hooks see. It does not know which add-ons exist or in
+// what order they install, and it never evaluates a value.
 package spec
 
 import (
@@ -18,7 +18,7 @@ const (
 	Kind           = "Installer"
 )
 
-// Installer is one specification of a cluster.
+// Installer is the specification of one cluster.
 type Installer struct {
 	APIVersion string    `json:"apiVersion"`     // as written: APIVersion or KurlAPIVersion
 	Name       string    `json:"name,omitempty"` // metadata.name
@@ -26,10 +26,10 @@ type Installer struct {
 	Sections   []Section `json:"sections,omitempty"`
 }
 
-// AddOn is one versioned key of the spec. Add-ons stand in the order of the document.
+// AddOn is one versioned key of the spec. Add-ons keep the order of the document.
 type AddOn struct {
 	Name string `json:"name"` // folder of the add-on: cert-manager
-	// Key is the key in the spec: certManager. It is spelled as in kURL when kURL lists it, otherwise as written.
+	// Key is the key in the spec: certManager. Keys that kURL lists have kURL's spelling, others the document's.
 	Key     string   `json:"key"`
 	Version string   `json:"version"` // as written; a pattern such as latest or 1.36.x is for the store to resolve
 	Options Options  `json:"options,omitempty"`
@@ -44,11 +44,11 @@ type Section struct {
 	Pos     diag.Pos `json:"-"` // of the key
 }
 
-// Options are the keys under an add-on or section except version. A value is a string, bool, int64, float64, []any of
-// values, or map[string]any of values; keys given as null are left out.
+// Options are the keys under an add-on or section, without version. A value is a string, bool, int64, float64, []any or
+// map[string]any. Keys with the value null are left out.
 type Options map[string]any
 
-// Section returns the section under that key; one that the document lacks is empty.
+// Section returns the section under key, or an empty one if the document lacks it.
 func (i *Installer) Section(key string) Section {
 	for _, s := range i.Sections {
 		if s.Key == key {
@@ -58,7 +58,7 @@ func (i *Installer) Section(key string) Section {
 	return Section{Key: key}
 }
 
-// Check returns warnings: what may be meant, though it is likely to be a mistake.
+// Check returns warnings about things that are valid but probably mistakes.
 func (i *Installer) Check() []diag.Finding {
 	var keys []string
 	for _, s := range sections() {
@@ -79,7 +79,7 @@ func (i *Installer) Check() []diag.Finding {
 	return found.Findings()
 }
 
-// Listed says whether key is one that kURL lists, however it is spelled.
+// Listed reports whether kURL lists key, in any spelling.
 func Listed(key string) bool {
 	_, listed := known(key)
 	return listed

@@ -2,9 +2,9 @@ package spec
 
 import "maps"
 
-// Values returns what the document says under each key of the spec, as kURL's Go types hold it: every key and option of
-// the table is there, with its zero value when the document does not set it, and an add-on's version is one of its options.
-// Keys and options outside the table are as written.
+// Values returns the document's values by key and option, as kURL's Go types hold them. Every key and option of the table
+// is present, with its zero value if the document does not set it. An add-on's version is one of its options. Keys and
+// options outside the table are as written.
 func (i *Installer) Values() map[string]map[string]any {
 	values := map[string]map[string]any{}
 	for _, s := range sections() {

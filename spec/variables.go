@@ -10,25 +10,25 @@ import (
 	"unicode"
 )
 
-// Variable is what an add-on's hooks see of an option. The value is data, never to be evaluated by a shell.
+// Variable is an option as hooks see it. The value is data: a shell must never evaluate it.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// AddOnName is the folder of the add-on that a key of the spec stands for: certManager is cert-manager.
+// AddOnName returns the add-on folder for a key of the spec: cert-manager for certManager.
 func AddOnName(key string) string {
 	return strings.ToLower(strings.ReplaceAll(snake(key), "_", "-"))
 }
 
-// VariableName is the variable for an option of the add-on under key: flannel's podCIDR is FLANNEL_POD_CIDR. Options
-// that kURL lists under another name (kURL §2.1) are known to Variables only.
+// VariableName returns the variable for an option of the add-on under key: FLANNEL_POD_CIDR for flannel's podCIDR. Only
+// Variables knows the options to which kURL gives another name (kURL §2.1).
 func VariableName(key, option string) string {
 	return strings.ToUpper(snake(key) + "_" + snake(option))
 }
 
-// snake parts the words of a camelCase name by '_'. A run of capitals is one word (podCIDRRange: pod, CIDR, Range) and
-// a digit belongs to the word before it (disableS3: disable, S3).
+// snake puts '_' between the words of a camelCase name. A run of capitals is one word (podCIDRRange: pod, CIDR, Range). A
+// digit belongs to the word before it (disableS3: disable, S3).
 func snake(name string) string {
 	var out strings.Builder
 	runes := []rune(name)
@@ -49,10 +49,10 @@ func snake(name string) string {
 	return out.String()
 }
 
-// Variables returns what hooks see of the spec, sorted by name. As in kURL every variable of the table is there, empty
-// when its option is absent, so that nothing inherited from outside shines through: true is "1", false and 0 are "",
-// lists are joined by commas, and a few depend on one another. Options of add-ons outside the table follow the rule of
-// VariableName, a mapping being its JSON; zero stays "0" there.
+// Variables returns the variables that hooks see, sorted by name. As in kURL, every variable of the table is set, and empty
+// if its option is absent, so that hooks inherit nothing from the environment. true is "1"; false and 0 are ""; lists are
+// joined by commas; a few variables depend on others. Options outside the table follow VariableName: mappings become JSON,
+// and zero stays "0".
 func (i *Installer) Variables() []Variable {
 	values := map[string]string{}
 	for _, s := range sections() {
@@ -86,7 +86,7 @@ func (i *Installer) Variables() []Variable {
 	return variables
 }
 
-// optionsOf returns what the document says under a key of the table.
+// optionsOf returns the document's options and version under a key of the table.
 func (i *Installer) optionsOf(s section) (Options, string) {
 	if s.versionless {
 		return i.Section(s.key).Options, ""
@@ -99,7 +99,7 @@ func (i *Installer) optionsOf(s section) (Options, string) {
 	return nil, ""
 }
 
-// variables are those of an add-on outside the table.
+// variables returns the variables of an add-on outside the table.
 func (a AddOn) variables() map[string]string {
 	values := map[string]string{VariableName(a.Key, "version"): a.Version}
 	for option, v := range a.Options {
@@ -108,7 +108,7 @@ func (a AddOn) variables() map[string]string {
 	return values
 }
 
-// dependent applies the rules of kURL §2.1 by which one option changes another's variable.
+// dependent applies the rules by which one option changes the variable of another (kURL §2.1).
 func (i *Installer) dependent(values map[string]string) {
 	if values["LOAD_BALANCER_ADDRESS"] != "" {
 		values["HA_CLUSTER"] = "1"
@@ -181,7 +181,7 @@ func plain(v any) string {
 	return string(text)
 }
 
-// joined is a list of scalars with commas between, or false when something in it is no scalar.
+// joined joins a list of scalars with commas. It returns false if an item is not a scalar.
 func joined(values []any) (string, bool) {
 	words := make([]string, 0, len(values))
 	for _, v := range values {
@@ -194,13 +194,13 @@ func joined(values []any) (string, bool) {
 	return strings.Join(words, ","), true
 }
 
-// reserved tells whether variables of an add-on under key could change how the shell or the loader work.
+// reserved reports whether an add-on's variables could change how the shell or the dynamic loader work.
 func reserved(key string) bool {
 	word, _, _ := strings.Cut(strings.ToUpper(snake(key)), "_")
 	return slices.Contains([]string{"BASH", "LD", "LC", "PROMPT", "SEALIFT"}, word)
 }
 
-// collisions reports add-ons outside the table whose options would set a variable that is another's.
+// collisions reports add-ons outside the table with an option that sets the variable of another option.
 func (p *parser) collisions(i *Installer) {
 	owner := map[string]string{"OFFLINE_DOCKER_INSTALL": "kurl.airgap"}
 	for _, s := range sections() {

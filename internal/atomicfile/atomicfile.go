@@ -1,6 +1,6 @@
-// Package atomicfile writes files that are there whole or not at all: under a temporary name in a directory of the same
-// file system, synced, then renamed. What a killed process left behind is recognised and removed: a file that is being
-// written is locked by its writer, and the kernel drops the lock whatever way the writer ends.
+// Package atomicfile writes files that appear whole or not at all. It writes a temporary file on the same file system,
+// syncs it, and renames it. The writer holds a lock on the temporary file, which the kernel releases when the writer ends.
+// So the next run can recognise and remove what a killed process left behind.
 package atomicfile
 
 import (
@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is a file that is being written. Commit or Discard must follow.
+// File is a file that is being written. Call Commit or Discard to end it.
 type File struct{ *os.File }
 
-// attempts bounds how often a file that Sweep took for abandoned, just before it was locked, is created anew.
+// attempts is how often Create tries again when Sweep removes its file between creation and locking.
 const attempts = 10
 
-// Create starts a file in dir under a name made from pattern as os.CreateTemp does.
+// Create starts a file in dir. pattern is that of os.CreateTemp.
 func Create(dir, pattern string) (*File, error) {
 	for range attempts {
 		f, err := os.CreateTemp(dir, pattern)
@@ -47,8 +47,8 @@ func stillThere(f *os.File) bool {
 	return err == nil && os.SameFile(named, opened)
 }
 
-// Commit gives the file its mode and its place, replacing what is there. When it returns without an error the file
-// survives a loss of power.
+// Commit sets the file's mode and renames it to path, replacing the file there. After Commit returns nil, the file survives
+// a power failure.
 func (f *File) Commit(path string, mode os.FileMode) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -59,7 +59,8 @@ func (f *File) Commit(path string, mode os.FileMode) error {
 	return SyncDir(filepath.Dir(path))
 }
 
-// Place is Commit for what is checked whenever it is read: after a loss of power the file may be there with other content.
+// Place is Commit without syncs, for files that are verified on each read: after a power failure the file may have wrong
+// content.
 func (f *File) Place(path string, mode os.FileMode) error {
 	if err := checkReplaceable(path); err != nil {
 		return err
@@ -67,17 +68,17 @@ func (f *File) Place(path string, mode os.FileMode) error {
 	if err := f.Chmod(mode); err != nil {
 		return err
 	}
-	// Renamed before it is closed: until then it is locked, and nobody takes it for abandoned.
+	// Rename before closing: closing releases the lock, and then Sweep would remove the file as abandoned.
 	if err := os.Rename(f.Name(), path); err != nil {
 		return err
 	}
 	return f.Close()
 }
 
-// ErrNotRegular says that a path has a device, a pipe or a folder, which no file takes the place of.
+// ErrNotRegular says that path is a device, a pipe or a folder, which must not be replaced by a file.
 var ErrNotRegular = errors.New("is not a regular file, and is not replaced; name another")
 
-// checkReplaceable refuses what is not a regular file, such as /dev/null, also behind a symbolic link.
+// checkReplaceable refuses paths that are not regular files, such as /dev/null. It follows symbolic links.
 func checkReplaceable(path string) error {
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return fmt.Errorf("%s %w", path, ErrNotRegular)
@@ -85,7 +86,7 @@ func checkReplaceable(path string) error {
 	return nil
 }
 
-// Discard drops the file; after Commit it does nothing.
+// Discard removes the file. After Commit it does nothing.
 func (f *File) Discard() {
 	if err := f.Close(); !errors.Is(err, os.ErrClosed) {
 		_ = os.Remove(f.Name())
@@ -95,7 +96,7 @@ func (f *File) Discard() {
 // Write writes a whole file with mode 0644.
 func Write(path string, data []byte) error { return WriteMode(path, 0o644, data) }
 
-// WriteMode writes a whole file with a mode of its own.
+// WriteMode writes a whole file with the given mode.
 func WriteMode(path string, mode os.FileMode, data []byte) error {
 	return Fill(path, mode, func(w *os.File) error {
 		_, err := w.Write(data)
@@ -103,7 +104,7 @@ func WriteMode(path string, mode os.FileMode, data []byte) error {
 	})
 }
 
-// Replace gives a file that is there other content, and keeps its mode.
+// Replace replaces the content of an existing file and keeps its mode.
 func Replace(path string, data []byte) error {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -112,9 +113,9 @@ func Replace(path string, data []byte) error {
 	return WriteMode(path, info.Mode().Perm(), data)
 }
 
-// Fill writes a file with what fill writes. When fill fails, what was at path stays.
+// Fill calls fill to write a file. If fill fails, the old file stays.
 func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
-	if err := checkReplaceable(path); err != nil { // before anything is written beside it
+	if err := checkReplaceable(path); err != nil { // before fill writes anything
 		return err
 	}
 	f, err := Create(filepath.Dir(path), temporaryFor(path))
@@ -130,7 +131,7 @@ func Fill(path string, mode os.FileMode, fill func(*os.File) error) error {
 
 func temporaryFor(path string) string { return "." + filepath.Base(path) + ".*" }
 
-// FillLarge is Fill for large files: it first removes what killed processes left of them.
+// FillLarge is Fill for large files: it first removes the temporary files that killed processes left for path.
 func FillLarge(path string, mode os.FileMode, fill func(*os.File) error) error {
 	if err := Sweep(filepath.Dir(path), temporaryFor(path)); err != nil {
 		return err
@@ -144,7 +145,7 @@ type Folder struct {
 	lock *os.File
 }
 
-// MkdirTemp makes a folder in dir under a name made from pattern, as Create does. Remove must follow.
+// MkdirTemp creates a folder in dir, as Create creates a file. Call Remove to end it.
 func MkdirTemp(dir, pattern string) (*Folder, error) {
 	for range attempts {
 		path, err := os.MkdirTemp(dir, pattern)
@@ -169,11 +170,11 @@ func MkdirTemp(dir, pattern string) (*Folder, error) {
 	return nil, fmt.Errorf("create a temporary folder in %s: another process keeps removing it", dir)
 }
 
-// Remove removes the folder with all that is in it.
+// Remove removes the folder and everything in it.
 func (f *Folder) Remove() error { return errors.Join(os.RemoveAll(f.Path), f.lock.Close()) }
 
-// Sweep removes the temporary files and folders in dir that Create and MkdirTemp made from pattern, and that no process is
-// writing. Files of other names stay, and so does what is neither a file nor a folder.
+// Sweep removes abandoned temporary files and folders in dir: those that Create and MkdirTemp made from pattern and that no
+// process holds locked. It leaves all other names alone, and everything that is neither a file nor a folder.
 func Sweep(dir, pattern string) error {
 	before, after, ok := cutLast(pattern, "*")
 	if !ok {
@@ -186,7 +187,7 @@ func Sweep(dir, pattern string) error {
 	})
 }
 
-// SweepAll removes what Fill, Write and their like left in dir, whatever files they wrote.
+// SweepAll removes every abandoned temporary file of this package in dir, whatever its target was.
 func SweepAll(dir string) error {
 	return sweep(dir, func(name string) bool {
 		before, number, ok := cutLast(name, ".")
@@ -218,11 +219,11 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// isNumber tells what os.CreateTemp and os.MkdirTemp put in the place of the *.
+// isNumber reports whether s can be what os.CreateTemp and os.MkdirTemp put in place of the *.
 func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 func removeAbandoned(path string) error {
-	// Opening a pipe that took the place of a file would wait for its writer.
+	// O_NONBLOCK: opening a pipe under this name would otherwise wait for a writer.
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
@@ -238,7 +239,7 @@ func removeAbandoned(path string) error {
 	return os.RemoveAll(path)
 }
 
-// SyncDir makes the names in a directory survive a loss of power: of files made, renamed or removed there.
+// SyncDir syncs a directory, so that files created, renamed or removed in it stay so after a power failure.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -247,7 +248,7 @@ func SyncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// MkdirAll is os.MkdirAll for folders that are to survive a loss of power.
+// MkdirAll is os.MkdirAll, and the new folders survive a power failure.
 func MkdirAll(path string, mode os.FileMode) error {
 	missing := []string{}
 	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {

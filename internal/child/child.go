@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// Start starts cmd. The kernel kills it with SIGKILL as soon as this process ends, even by SIGKILL; processes that it
-// started itself are not killed. Like cmd.Wait, wait must be called, after all reads from the pipes of cmd. It may be called
-// more than once.
+// Start starts cmd. The kernel kills the child with SIGKILL as soon as this process ends, however it ends. The child's own
+// children are not killed. Call wait, like cmd.Wait, after all reads from the pipes of cmd. wait may be called more than
+// once.
 func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -18,7 +18,7 @@ func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started, waited, ended := make(chan error), make(chan struct{}), make(chan error)
 	go func() {
-		// The kernel sends the signal when the thread that forked ends, prctl(2): keep this thread until the child has ended.
+		// The kernel sends the signal when the thread that forked ends (prctl(2)). Keep this thread until the child ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := cmd.Start()
@@ -38,7 +38,7 @@ func Start(cmd *exec.Cmd) (wait func() error, err error) {
 	}), nil
 }
 
-// Run starts cmd as Start does, and waits for its end.
+// Run starts cmd as Start does and waits for it.
 func Run(cmd *exec.Cmd) error {
 	wait, err := Start(cmd)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package diag says what is wrong in a file that a person wrote, where, and what to do about it.
+// Package diag describes mistakes in files that people write: what is wrong, where, and what to do about it.
 //
-// It is the vocabulary shared by everything that reads such files (Manifest, Installer, addon.yaml): a reader collects
-// findings instead of stopping at the first, so that one run names every mistake. It never prints and never exits.
+// The readers of such files (Manifest, Installer, addon.yaml) share it. They collect findings instead of stopping at the
+// first, so that one run names every mistake. The package never prints and never exits.
 package diag
 
 import (
@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Pos is a place in a text file. Line and Col count from 1; Col counts bytes, as compilers do. A zero Line means the
-// file as a whole.
+// Pos is a place in a text file. Line and Col count from 1; Col counts bytes, as compilers do. A zero Line means the whole
+// file.
 type Pos struct {
 	File string `json:"file"`
 	Line int    `json:"line,omitempty"`
@@ -26,7 +26,7 @@ func (p Pos) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Col)
 }
 
-// Severity tells what must be corrected from what only deserves a look.
+// Severity separates errors, which must be corrected, from warnings.
 type Severity string
 
 // The severities of a finding.
@@ -35,7 +35,7 @@ const (
 	Warning Severity = "warning"
 )
 
-// Finding is one thing wrong at one place. Hint says what to do next and may be empty.
+// Finding is one mistake at one place. Hint says what to do about it and may be empty.
 type Finding struct {
 	Pos      Pos      `json:"position"`
 	Severity Severity `json:"severity"`
@@ -43,7 +43,7 @@ type Finding struct {
 	Hint     string   `json:"hint,omitempty"`
 }
 
-// Error is the finding on one line: "file:line:col: error: message (hint)".
+// Error returns the finding on one line: "file:line:col: error: message (hint)".
 func (f Finding) Error() string {
 	s := fmt.Sprintf("%s: %s: %s", f.Pos, f.Severity, f.Message)
 	if f.Hint != "" {
@@ -65,12 +65,12 @@ func (e Errors) Error() string {
 
 // List collects findings. Its zero value is ready for use.
 type List struct {
-	// Most bounds what is kept, where a file may be the work of somebody who means no good; 0 means all.
+	// Most is the most findings that are kept, for files from untrusted sources. 0 means no limit.
 	Most     int
 	findings []Finding
 }
 
-// Full says that no more is kept: nobody needs to look for more.
+// Full reports whether the list has reached Most. A reader can stop then.
 func (l *List) Full() bool { return l.Most > 0 && len(l.findings) >= l.Most }
 
 // Errorf adds an error; hint may be empty.
@@ -83,7 +83,7 @@ func (l *List) Warnf(pos Pos, hint, format string, args ...any) {
 	l.Add(Finding{Pos: pos, Severity: Warning, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Add takes over findings collected elsewhere.
+// Add adds findings that were collected elsewhere.
 func (l *List) Add(findings ...Finding) {
 	if l.Most > 0 {
 		findings = findings[:min(len(findings), max(0, l.Most-len(l.findings)))]
@@ -91,7 +91,7 @@ func (l *List) Add(findings ...Finding) {
 	l.findings = append(l.findings, findings...)
 }
 
-// Findings returns everything collected, in the order of the file.
+// Findings returns all findings, sorted by line and column.
 func (l *List) Findings() []Finding {
 	sorted := append([]Finding(nil), l.findings...)
 	sort.SliceStable(sorted, func(i, j int) bool {

@@ -2,11 +2,12 @@ package diag
 
 import "strings"
 
-// maxWord bounds the words compared, in bytes: longer ones are not slips of the finger, and the comparison is quadratic.
+// maxWord is the longest word that is compared, in bytes. Longer words are not typing mistakes, and the comparison takes
+// quadratic time.
 const maxWord = 64
 
-// Nearest returns the known word that was most likely meant by word, or "" when none is near enough: at most one slip
-// in three letters. Case is ignored; of several words equally near the first in known wins.
+// Nearest returns the known word that is most similar to word, or "" if none is similar enough: at most one typing mistake
+// in three letters. Case is ignored. If several words are equally near, the first one wins.
 func Nearest(word string, known []string) string {
 	if len(word) > maxWord {
 		return ""
@@ -23,8 +24,8 @@ func Nearest(word string, known []string) string {
 	return best
 }
 
-// DidYouMean is the hint for a mistyped word: `did you mean "x"?` when something known is near, otherwise the list of
-// what is known, introduced by otherwise ("known: ").
+// DidYouMean returns a hint for a mistyped word: `did you mean "x"?` if a known word is near, otherwise the prefix
+// otherwise (such as "known: ") and all known words.
 func DidYouMean(word string, known []string, otherwise string) string {
 	if near := Nearest(word, known); near != "" {
 		return `did you mean "` + near + `"?`
@@ -32,7 +33,7 @@ func DidYouMean(word string, known []string, otherwise string) string {
 	return otherwise + strings.Join(known, ", ")
 }
 
-// distance counts the single-byte slips between a and b: one left out, one too many, one wrong, two neighbours swapped
+// distance counts single-byte typing mistakes between a and b: missing, extra, wrong, or swapped with its neighbour
 // (optimal string alignment).
 func distance(a, b string) int {
 	before := make([]int, len(b)+1)

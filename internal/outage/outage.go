@@ -1,5 +1,5 @@
-// Package outage tells failures of a network that may pass by themselves from those that stay. Whoever tries again asks it;
-// it never tries again itself, and it knows no service's own words for being busy.
+// Package outage separates transient network failures from permanent ones. Callers that retry ask it. It never retries
+// itself, and it knows no service's own error codes.
 package outage
 
 import (
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Passes says whether the same request may well get an answer later: the connection broke, was refused or timed out, or the
-// machine is off. A certificate that does not hold and a name that does not exist stay as they are.
+// Passes reports whether a retry of the same request may succeed: the connection broke, was refused or timed out, or the
+// host is down. An invalid certificate and an unknown name are permanent.
 func Passes(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	var stream http2.StreamError
@@ -23,7 +23,7 @@ func Passes(err error) bool {
 	switch {
 	case errors.As(err, &certificate):
 		return false
-	case errors.As(err, &stream): // the server broke off one answer of a connection that several share
+	case errors.As(err, &stream): // the server aborted one stream of a shared HTTP/2 connection
 		return true
 	case errors.As(err, &dns):
 		return dns.IsTemporary || dns.IsTimeout
@@ -38,8 +38,8 @@ func Passes(err error) bool {
 	return false
 }
 
-// StatusPasses says whether a server that answered with this HTTP status may well answer otherwise later: it is busy or
-// broken (RFC 9110 §15.5.9 and §15.6, RFC 6585 §4).
+// StatusPasses reports whether an HTTP status is transient: the server is busy or broken (RFC 9110 §15.5.9 and §15.6, RFC
+// 6585 §4).
 func StatusPasses(code int) bool {
 	switch code {
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,

@@ -1,5 +1,5 @@
-// Package regularfile opens files that others have put there. A pipe without a writer, or a device, would block a plain open
-// or read without end, and no signal ends that. Such files are refused here at once.
+// Package regularfile opens files from untrusted folders. Opening or reading a pipe without a writer, or a device, could
+// block forever, and no signal would end it. This package refuses such files at once.
 package regularfile
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrNot says that there is something else than a regular file: a folder, a pipe, a socket or a device.
+// ErrNot says that the path is not a regular file but a folder, a pipe, a socket or a device.
 var ErrNot = errors.New("not a regular file")
 
 // Open opens a file for reading, as os.Open does.
@@ -23,7 +23,7 @@ func OpenIn(root *os.Root, name string) (*os.File, error) {
 	return regular(root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK, 0))
 }
 
-// regular closes what is no regular file. Opening without blocking makes no difference to one that is.
+// regular closes f and fails if f is not a regular file. O_NONBLOCK has no effect on regular files.
 func regular(f *os.File, err error) (*os.File, error) {
 	if err != nil {
 		if errors.Is(err, unix.ENXIO) { // a socket cannot be opened at all

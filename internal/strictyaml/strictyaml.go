@@ -1,8 +1,8 @@
-// Package strictyaml reads YAML that a person wrote, for formats in which a surprise costs a cluster: it refuses what
-// YAML allows and such a format has no use for, and knows the place of everything it reads.
+// Package strictyaml reads YAML that people write. It refuses the parts of YAML that such files do not need and that can
+// surprise, and it knows the position of everything that it reads.
 //
-// Refused are a second document, keys given twice or not strings, anchors and aliases (a short document may stand for
-// a huge one), foreign tags, and bottomless nesting. Which keys a format has is for its own package to say.
+// It refuses a second document, keys that are repeated or not strings, anchors and aliases (a short document could expand
+// to a huge one), custom tags, and deep nesting. The caller decides which keys its format has.
 package strictyaml
 
 import (
@@ -20,22 +20,22 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// MaxDepth bounds mappings and lists inside each other; no format here comes near.
+// MaxDepth is the deepest nesting of mappings and lists. No format here comes near it.
 const MaxDepth = 64
 
-// Reader reads one document and collects what is wrong with it. Set Name, the file's name in positions.
+// Reader reads one document and collects its mistakes. Set Name to the file name that positions show.
 type Reader struct {
 	diag.List
 	Name string
 }
 
-// Pos is the place of a node.
+// Pos returns the position of a node.
 func (r *Reader) Pos(n *yaml.Node) diag.Pos {
 	return diag.Pos{File: r.Name, Line: n.Line, Col: n.Column}
 }
 
-// Mapping returns the one mapping that data holds, checked to its leaves. It returns nil when anything is wrong with
-// it, and then has reported at least one error.
+// Mapping returns the mapping in data after checking all of it. If anything is wrong, it reports at least one error and
+// returns nil.
 func (r *Reader) Mapping(data []byte) *yaml.Node {
 	root := r.document(data)
 	if root != nil && root.Kind != yaml.MappingNode {
@@ -44,7 +44,7 @@ func (r *Reader) Mapping(data []byte) *yaml.Node {
 	return r.checked(root)
 }
 
-// Any returns what data holds, which need not be a mapping, as Mapping does.
+// Any is Mapping for a document of any kind.
 func (r *Reader) Any(data []byte) *yaml.Node { return r.checked(r.document(data)) }
 
 func (r *Reader) checked(root *yaml.Node) *yaml.Node {
@@ -59,7 +59,7 @@ func (r *Reader) checked(root *yaml.Node) *yaml.Node {
 
 var yamlErrorLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): (.*)$`)
 
-// document returns the one value that data holds, or reports why there is none.
+// document returns the one value in data, or reports why there is none.
 func (r *Reader) document(data []byte) *yaml.Node {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var first, second yaml.Node
@@ -82,7 +82,7 @@ func (r *Reader) document(data []byte) *yaml.Node {
 	return first.Content[0]
 }
 
-// syntax reports an error of the YAML reader, which names the line inside its text.
+// syntax reports an error of the YAML parser, which gives the line inside its text.
 func (r *Reader) syntax(err error) {
 	pos, message := diag.Pos{File: r.Name}, err.Error()
 	if m := yamlErrorLine.FindStringSubmatch(message); m != nil {
@@ -92,7 +92,7 @@ func (r *Reader) syntax(err error) {
 	r.Errorf(pos, "", "not YAML: %s", message)
 }
 
-// strict reports what the package refuses, in n and below it.
+// strict reports everything in n that the package refuses.
 func (r *Reader) strict(n *yaml.Node, depth int) {
 	switch {
 	case r.Full():
@@ -136,8 +136,7 @@ func coreTag(tag string) bool {
 	return false
 }
 
-// Fields returns the values of a mapping by key, and reports the keys that are not among known; what names the mapping
-// in that report.
+// Fields returns the values of a mapping by key and reports unknown keys. what names the mapping in the report.
 func (r *Reader) Fields(n *yaml.Node, what string, known ...string) map[string]*yaml.Node {
 	values := map[string]*yaml.Node{}
 	for at := 0; at+1 < len(n.Content); at += 2 {
@@ -154,7 +153,7 @@ func (r *Reader) Fields(n *yaml.Node, what string, known ...string) map[string]*
 	return values
 }
 
-// IsMapping tells whether n is a mapping, and reports that what must be one when it is not.
+// IsMapping reports whether n is a mapping. If it is not, it adds an error that names what.
 func (r *Reader) IsMapping(n *yaml.Node, what string) bool {
 	if n.Kind == yaml.MappingNode {
 		return true
@@ -163,8 +162,8 @@ func (r *Reader) IsMapping(n *yaml.Node, what string) bool {
 	return false
 }
 
-// Text returns a scalar as it was written, so that 1.20 is not the number 1.2; null is "". It reports that what must be
-// a string when n is not a scalar.
+// Text returns a scalar as written, so that the version 1.20 does not become the number 1.2. null is "". If n is not a
+// scalar, it adds an error that names what.
 func (r *Reader) Text(n *yaml.Node, what string) string {
 	if n.Kind != yaml.ScalarNode {
 		r.Errorf(r.Pos(n), "", "%s must be a string", what)
@@ -176,8 +175,8 @@ func (r *Reader) Text(n *yaml.Node, what string) string {
 	return n.Value
 }
 
-// Value turns a checked node into plain data: string, bool, int64, float64, []any, map[string]any, or nil for null. Dates
-// stay the text that they were written as; numbers beyond those types stay text too.
+// Value converts a checked node to plain data: string, bool, int64, float64, []any, map[string]any, or nil for null. Dates
+// stay text, and so do numbers that these types cannot hold.
 func Value(n *yaml.Node) any {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -1,4 +1,4 @@
-// Package tail keeps the end of what a program writes, for the error that tells of the program's failure.
+// Package tail keeps the end of a program's output, for the error message if the program fails.
 package tail
 
 import (
@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// DefaultLimit is how much a Buffer keeps unless told otherwise, in bytes.
+// DefaultLimit is the default limit of a Buffer, in bytes.
 const DefaultLimit = 16 << 10
 
-// Buffer keeps the last bytes that were written to it, Limit at most. Its zero value is ready, and its methods may be called
-// from several goroutines.
+// Buffer keeps the last Limit bytes that were written to it. Its zero value is ready to use. Its methods may be called from
+// several goroutines.
 type Buffer struct {
 	Limit int // 0 means DefaultLimit
 
 	mu  sync.Mutex
 	buf []byte
-	cut bool // something came before
+	cut bool // earlier bytes were dropped
 }
 
 // Write never fails.
@@ -34,17 +34,17 @@ func (b *Buffer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Reset forgets everything.
+// Reset drops what the buffer holds.
 func (b *Buffer) Reset() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.buf, b.cut = b.buf[:0], false
 }
 
-// String gives what is kept without the space around it, from the first whole line on.
+// String returns the kept text from the first whole line on, without surrounding space.
 func (b *Buffer) String() string { return strings.Join(b.lines(), "\n") }
 
-// Last gives the last n whole lines, each cut where it has more than width bytes: too long to be read.
+// Last returns the last n whole lines, each cut to width bytes.
 func (b *Buffer) Last(n, width int) string {
 	lines := b.lines()
 	lines = lines[max(0, len(lines)-n):]
