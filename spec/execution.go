@@ -92,7 +92,7 @@ func readOnlyCollectors() []string {
 // unexpected form are listed too, because nobody can tell how Troubleshoot will read them.
 func Collectors(field string, document any) []Execution {
 	unclear := func(what string, value any) Execution {
-		return Execution{field, what + " that cannot be told in advance: " + oneLine(value)}
+		return Execution{field, what + " that cannot be predicted: " + oneLine(value)}
 	}
 	root, ok := document.(map[string]any)
 	if !ok {
@@ -150,11 +150,11 @@ func collector(kind string, value any) string {
 		}
 		return shellWords(words)
 	case kind == "filesystemPerformance":
-		return "a measurement that writes a file into " + oneLine(settings["directory"])
+		return "a measurement that writes a file to " + oneLine(settings["directory"])
 	case kind == "http" && !hasOnly(settings, "get", "collectorName", "exclude"):
 		return "a request that sends something: " + oneLine(value)
 	case kind == "systemPackages" && !packageNames(value):
-		return "a question for packages with names that are none: " + oneLine(value)
+		return "a package query with invalid names: " + oneLine(value)
 	case !slices.Contains(readOnlyCollectors(), kind):
 		return "the collector " + oneLine(kind) + ": " + oneLine(value)
 	}

@@ -165,7 +165,7 @@ func (t fieldType) parse(value string, has bool) (any, error) {
 	case t == boolean && !has:
 		return true, nil
 	case t == commands || t == anything:
-		return nil, fmt.Errorf("is %s, which a command line cannot say; use a patch", t)
+		return nil, fmt.Errorf("is %s, which cannot be given on a command line; use a patch", t)
 	case !has || value == "":
 		return nil, fmt.Errorf("needs a value, %s", t)
 	}

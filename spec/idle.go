@@ -19,12 +19,12 @@ type IdleOption struct {
 func idleOptions() map[string]string {
 	const (
 		token     = "make tokens with 'sealift token create'"
-		joining   = "it is for hosts that join; 'sealift token create' prints their command"
+		joining   = "only joining hosts need it; 'sealift token create' prints their command"
 		noDocker  = "Sealift installs no Docker; leave it out"
-		noPrompts = "nothing asks here; leave it out"
+		noPrompts = "Sealift never prompts; leave it out"
 	)
 	return map[string]string{
-		"kubernetes.cisCompliance":                "set by hand what your benchmark asks for",
+		"kubernetes.cisCompliance":                "apply your benchmark's settings by hand",
 		"kubernetes.bootstrapToken":               token,
 		"kubernetes.bootstrapTokenTTL":            "make tokens with 'sealift token create --ttl'",
 		"kubernetes.certKey":                      joining,
@@ -32,7 +32,7 @@ func idleOptions() map[string]string {
 		"kubernetes.kubeadmToken":                 joining,
 		"kubernetes.kubeadmTokenCAHash":           joining,
 		"kubernetes.masterAddress":                joining,
-		"kubernetes.loadBalancerUseFirstPrimary":  "every node has a balancer of its own",
+		"kubernetes.loadBalancerUseFirstPrimary":  "every node runs its own load balancer",
 		"kubernetes.upgradeIgnorePreflightErrors": "leave it out",
 		"docker.bypassStorageDriverWarning":       noDocker,
 		"docker.daemonConfig":                     noDocker,
@@ -41,14 +41,14 @@ func idleOptions() map[string]string {
 		"docker.noCEOnEE":                         noDocker,
 		"docker.preserveConfig":                   noDocker,
 		"ekco.autoUpgradeSchedule":                "leave it out: the add-on does not read it either",
-		"ekco.enableInternalLoadBalancer":         "every node has a balancer of its own",
+		"ekco.enableInternalLoadBalancer":         "every node runs its own load balancer",
 		"ekco.podImageOverrides":                  "no bundle has these images; name them in the Manifest of an add-on",
 		"kotsadm.applicationSlug":                 "no bundle has the application; upload its airgap package in the admin console",
 		"openebs.cstorStorageClassName":           "the add-on has no cStor from 2.12.9 on",
 		"kurl.ignoreRemoteLoadImagesPrompt":       noPrompts,
 		"kurl.ignoreRemoteUpgradePrompt":          noPrompts,
 		"kurl.installerVersion":                   "leave it out",
-		"kurl.licenseURL":                         "show the license where the bundle is handed over",
+		"kurl.licenseURL":                         "show the license where you hand over the bundle",
 		"firewalldConfig.firewalld":               "use disableFirewalld, or switch it on before the install",
 		"selinuxConfig.type":                      "set SELINUXTYPE in /etc/selinux/config",
 		"helm.helmfileSpec":                       "make an add-on of the charts",

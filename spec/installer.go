@@ -70,7 +70,7 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 			continue
 		}
 		if reserved(key.Value) {
-			p.Errorf(p.Pos(key), "call the add-on something else", "variables of an add-on called %q would be the system's own", key.Value)
+			p.Errorf(p.Pos(key), "call the add-on something else", "an add-on called %q would set variables of the system", key.Value)
 			continue
 		}
 		name := AddOnName(key.Value)
@@ -98,7 +98,7 @@ func (p *parser) spec(i *Installer, n *yaml.Node) {
 // noNUL refuses NUL bytes, which no shell variable can hold.
 func (p *parser) noNUL(n *yaml.Node) {
 	if strings.ContainsRune(n.Value, 0) {
-		p.Errorf(p.Pos(n), "leave it out", "a NUL byte in a value, which no hook could be given")
+		p.Errorf(p.Pos(n), "leave it out", "a NUL byte in a value, which no shell variable can hold")
 	}
 	for _, child := range n.Content {
 		p.noNUL(child)

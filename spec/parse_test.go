@@ -97,7 +97,7 @@ func TestParseRefuses(t *testing.T) {
 		"an empty version":                          {document("  flannel: {version: \"\"}\n"), `i:4:22: error: bad version "" of flannel (name a version such as 1.36.3, or remove the add-on)`},
 		"a version that is a list":                  {document("  flannel: {version: [1]}\n"), `i:4:22: error: flannel.version must be a string`},
 		"an add-on key that leaves its folder":      {document("  ../x: {version: 1}\n"), `i:4:3: error: bad add-on key "../x" (letters and digits, starting with a letter)`},
-		"an add-on whose variables are the shell's": {document("  ld: {version: 1, preload: /x.so}\n"), `i:4:3: error: variables of an add-on called "ld" would be the system's own (call the add-on something else)`},
+		"an add-on whose variables are the shell's": {document("  ld: {version: 1, preload: /x.so}\n"), `i:4:3: error: an add-on called "ld" would set variables of the system (call the add-on something else)`},
 		"an option that would overwrite another": {document("  pod: {version: 1, CIDR: x}\n"),
 			`i:4:3: error: pod.CIDR and weave.podCIDR are both the variable POD_CIDR (rename one of them)`},
 		"an option kURL does not list": {document("  flannel: {version: 1, podCIRD: x}\n"), `i:4:25: error: flannel has no option "podCIRD" (did you mean "podCIDR"?)`},

@@ -143,7 +143,7 @@ func TestWordsThatSetNothing(t *testing.T) {
 		"velero.resticTimeout=1h":           `argument 1: error: velero.resticTimeout: the Installer has no velero`,
 		"thing.size=1":                      `argument 1: error: thing.size: the Installer has no thing`,
 		"kubernetes-version=../x":           `argument 1: error: kubernetes-version: bad version "../x" of kubernetes`,
-		"iptablesConfig.iptablesCmds=a":     `argument 1: error: iptablesConfig.iptablesCmds: is a list of commands, each a list of words, which a command line cannot say; use a patch`,
+		"iptablesConfig.iptablesCmds=a":     `argument 1: error: iptablesConfig.iptablesCmds: is a list of commands, each a list of words, which cannot be given on a command line; use a patch`,
 		"flannel.podCIDRRange=10.0.0.0/8":   `argument 1: error: flannel.podCIDRRange: "10.0.0.0/8" is not a prefix length such as /20`,
 	} {
 		if _, _, err := parse(t, document(base)).Override(word); err == nil || err.Error() != want {

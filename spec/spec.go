@@ -70,7 +70,7 @@ func (i *Installer) Check() []diag.Finding {
 			continue
 		}
 		if near := diag.Nearest(a.Key, keys); near != "" {
-			found.Warnf(a.Pos, fmt.Sprintf("did you mean %q?", near), "%s is an add-on of somebody else's", a.Key)
+			found.Warnf(a.Pos, fmt.Sprintf("did you mean %q?", near), "%s is an add-on that kURL does not list", a.Key)
 		}
 	}
 	for _, o := range i.Idle() {
