@@ -8,5 +8,5 @@
 // An add-on is touched when its entry replaces what is recorded, and never in between: what a user edits stays until the
 // next version (K-17). The package renders no Helm charts, puts no images anywhere, and removes no add-on.
 //
-// The rules are numbered K-1 to K-34, as in the notes on kOps that they come from.
+// The rules K-1 to K-34 are in docs/reference/kops.md.
 package channel

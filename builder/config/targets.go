@@ -62,7 +62,7 @@ func ubuntu(name, codename string, base []string) hostpkg.Target {
 }
 
 // rhel is a release of Red Hat Enterprise Linux and those compatible with it. The packages are Rocky Linux's and EPEL's,
-// as in kURL (§1.4): they may be passed on.
+// as in kURL (kURL §1.4): they may be passed on.
 func rhel(major string) hostpkg.Target {
 	name := "rhel-" + major
 	rocky := func(repository string) hostpkg.Archive {

@@ -152,7 +152,7 @@ func orNode(n, otherwise *yaml.Node) *yaml.Node {
 }
 
 var (
-	// A specification is a text template with the delimiters {{kurl and }} before it is YAML (kURL §7).
+	// A specification is a text template with the delimiters {{kurl and }} before it is YAML (kURL §8.2).
 	actionLine = regexp.MustCompile(`^\s*\{\{kurl.*\}\}\s*$`)
 	action     = regexp.MustCompile(`\{\{kurl[^}]*\}\}`)
 )

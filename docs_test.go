@@ -1,0 +1,107 @@
+package sealift_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	kopsRule    = regexp.MustCompile(`\bK-[0-9]+\b`)
+	kurlSection = regexp.MustCompile(`kURL(?:'s)? \(?§[0-9.]*[0-9](?:,? (?:and )?§[0-9.]*[0-9])*`)
+	section     = regexp.MustCompile(`§([0-9.]*[0-9])`)
+	anchor      = regexp.MustCompile(`<a id="([^"]+)">`)
+	heading     = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	notInSlug   = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	link        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fenced      = regexp.MustCompile("(?ms)^```.*?^```$")
+)
+
+// files calls visit with every file below the repository whose name ends in extension.
+func files(t *testing.T, extension string, visit func(path, text string)) {
+	t.Helper()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != extension {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err == nil {
+			visit(path, string(text))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// anchors are the places of a page that a link can lead to: its headings, as GitHub names them, and explicit ones.
+func anchors(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]bool{}
+	for _, a := range anchor.FindAllStringSubmatch(string(text), -1) {
+		all[a[1]] = true
+	}
+	for _, h := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
+		all[strings.ReplaceAll(notInSlug.ReplaceAllString(strings.ToLower(h[1]), ""), " ", "-")] = true
+	}
+	return all
+}
+
+func TestRulesThatCommentsCiteAreInTheReference(t *testing.T) {
+	kops, kurl := anchors(t, "docs/reference/kops.md"), anchors(t, "docs/reference/kurl.md")
+	cited := 0
+	files(t, ".go", func(path, text string) {
+		if path == "docs_test.go" {
+			return
+		}
+		for _, rule := range kopsRule.FindAllString(text, -1) {
+			if cited++; !kops[rule] {
+				t.Errorf("%s cites %s, which docs/reference/kops.md lacks", path, rule)
+			}
+		}
+		for _, citation := range kurlSection.FindAllString(text, -1) {
+			for _, s := range section.FindAllStringSubmatch(citation, -1) {
+				if cited++; !kurl[s[1]] {
+					t.Errorf("%s cites kURL §%s, which docs/reference/kurl.md lacks", path, s[1])
+				}
+			}
+		}
+	})
+	if cited == 0 {
+		t.Fatal("no comment cites a rule: this test looks for the wrong thing")
+	}
+}
+
+func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
+	files(t, ".md", func(path, text string) {
+		for _, l := range link.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+			target, fragment, _ := strings.Cut(l[1], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			page := path
+			if target != "" {
+				page = filepath.Join(filepath.Dir(path), target)
+			}
+			if _, err := os.Stat(page); err != nil {
+				t.Errorf("%s links to %s: %v", path, l[1], err)
+			} else if fragment != "" && !anchors(t, page)[fragment] {
+				t.Errorf("%s links to %s, but %s has no such heading", path, l[1], page)
+			}
+		}
+	})
+}
