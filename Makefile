@@ -43,6 +43,10 @@ test: build deps ## all tests, with real registries, hosts and clusters; needs r
 	bin/sealift-testgrid lab build
 	go test -timeout 60m $(PACKAGES)
 
+.PHONY: unit
+unit: ## the tests that need neither root nor the lab: on any machine with Go, in two minutes
+	go test -short $(PACKAGES)
+
 .PHONY: grid
 grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine
 	bin/sealift-testgrid lab build

@@ -76,10 +76,7 @@ mirrors:
 // startRegistry runs distribution's registry until the test ends.
 func startRegistry(t *testing.T, dir string) string {
 	t.Helper()
-	workshop, err := upstream.NewWorkshop(upstream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	workshop := upstream.ForTest(t)
 	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: "registry-v3.1.2", Name: "registry"})
 	if err != nil {
 		t.Fatal(err)

@@ -12,10 +12,7 @@ import (
 // configured is a containerd that is set up in a folder, with what an add-on wrote there.
 func configured(t *testing.T, files map[string]string) containerdConfig {
 	t.Helper()
-	w, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := upstream.ForTest(t)
 	program, err := w.File(t.Context(), upstream.FileOf{Component: upstream.Containerd, Name: "containerd"})
 	if err != nil {
 		t.Fatal(err)

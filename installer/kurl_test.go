@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/testgrid/containerd"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // kurlSpec is for the add-ons of testdata/kurl.txtar.
@@ -196,6 +197,7 @@ func kubeconfig(t *testing.T) string {
 // sealift builds this program.
 func sealift(t *testing.T) string {
 	t.Helper()
+	short.Skip(t, "a build of sealift")
 	binary := filepath.Join(t.TempDir(), "sealift")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/sealift").CombinedOutput(); err != nil {
 		t.Fatalf("build sealift: %v\n%s", err, out)
@@ -206,10 +208,7 @@ func sealift(t *testing.T) string {
 // kubectl gives the folder that has one.
 func kubectl(t *testing.T) string {
 	t.Helper()
-	w, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := upstream.ForTest(t)
 	file, err := w.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubectl"})
 	if err != nil {
 		t.Fatal(err)

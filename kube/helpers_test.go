@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // shared is one control plane for all tests of the package: each test has a namespace and a set of its own.
@@ -40,6 +41,7 @@ func TestMain(m *testing.M) {
 
 func configFor(t testing.TB) *rest.Config {
 	t.Helper()
+	short.Skip(t, "a kube-apiserver")
 	shared.once.Do(func() {
 		shared.plane, shared.err = controlplane.Start(context.Background(), controlplane.Options{Progress: func(line string) { t.Log(line) }})
 	})

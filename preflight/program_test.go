@@ -15,12 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // program builds sealift-preflight with the flags of 'make build', which has compiled most of it.
 func program(t *testing.T) preflight.Program {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), preflight.ProgramName)
+	short.Skip(t, "sealift-preflight")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", name, "../cmd/sealift-preflight")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // yumArchive is a yum repository on loopback, made of packages that rpmbuild built and rpmsign signed, with lists by
@@ -44,6 +45,7 @@ func (p rpmPackage) owns(files ...string) rpmPackage { p.files = files; return p
 
 func newYumArchive(t *testing.T) *yumArchive {
 	t.Helper()
+	short.Skip(t, "dnf and rpm")
 	for _, tool := range []string{"dnf", "rpmbuild", "rpmsign", "createrepo_c", "modifyrepo_c"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			t.Fatalf("%v; apt-get install dnf rpm createrepo-c", err)

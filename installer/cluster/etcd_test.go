@@ -24,10 +24,7 @@ func clientOf(name string) string { return "unix://" + name + ":2379" }
 // startEtcds runs an etcd with the named members, and waits for a leader.
 func startEtcds(t *testing.T, names ...string) (etcds, *etcd) {
 	t.Helper()
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	workshop := upstream.ForTest(t)
 	binary, err := workshop.File(t.Context(), upstream.FileOf{Component: "etcd-v3.6.8", Name: "etcd"})
 	if err != nil {
 		t.Fatal(err)

@@ -15,10 +15,7 @@ import (
 // validate lets the real kubeadm read a configuration.
 func validate(t *testing.T, name string) {
 	t.Helper()
-	w, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := upstream.ForTest(t)
 	program, err := w.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubeadm"})
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -116,10 +115,7 @@ func place(t *testing.T, name string, data []byte) {
 // component gives a file of the lab's.
 func component(t *testing.T, f upstream.FileOf) string {
 	t.Helper()
-	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { t.Log(strings.TrimSpace(line)) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	workshop := upstream.ForTest(t)
 	path, err := workshop.File(t.Context(), f)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sealift/sealift/testgrid/scratch"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 const (
@@ -21,6 +22,7 @@ const (
 // ForTest starts one for as long as t, and gives the context for chromedp.Run. Flags go over those that every test needs.
 func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
+	short.Skip(t, "a browser")
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(startTime),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))

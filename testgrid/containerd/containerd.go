@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/scratch"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // startTime bounds the wait until it answers; it takes a tenth of a second on an idle machine.
@@ -83,6 +84,7 @@ address = %q
 // ForTest runs one for as long as t and returns its socket.
 func ForTest(t testing.TB) string {
 	t.Helper()
+	short.Skip(t, "containerd")
 	c, err := Start(t.Context(), func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatalf("start containerd: %v", err)

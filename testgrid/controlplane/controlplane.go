@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/scratch"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // DefaultVersion is the Kubernetes release that runs when none is asked for, and etcdVersion the etcd under it.
@@ -93,6 +94,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 // ForTest runs a control plane for as long as t and returns the configuration of its administrator.
 func ForTest(t testing.TB) *rest.Config {
 	t.Helper()
+	short.Skip(t, "a kube-apiserver")
 	c, err := Start(t.Context(), Options{Progress: func(line string) { t.Log(line) }})
 	if err != nil {
 		t.Fatalf("start a control plane: %v", err)

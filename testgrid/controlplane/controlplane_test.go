@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 func TestStoresObjectsAndSaysItsVersion(t *testing.T) {
@@ -52,6 +53,7 @@ func TestAnonymousMayChangeNothing(t *testing.T) {
 }
 
 func TestStopEndsTheServerAndMayBeRepeated(t *testing.T) {
+	short.Skip(t, "a kube-apiserver")
 	c, err := controlplane.Start(t.Context(), controlplane.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,6 +74,7 @@ func TestStopEndsTheServerAndMayBeRepeated(t *testing.T) {
 }
 
 func TestUnknownReleaseIsNamed(t *testing.T) {
+	short.Skip(t, "a kube-apiserver")
 	_, err := controlplane.Start(t.Context(), controlplane.Options{Version: "v0.0.1"})
 	if err == nil {
 		t.Fatal("started a release that does not exist")

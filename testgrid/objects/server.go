@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // Bucket is the bucket that the server has.
@@ -36,6 +37,7 @@ type Server struct {
 // Start runs a server until the test ends.
 func Start(t testing.TB) *Server {
 	t.Helper()
+	short.Skip(t, "a server of objects")
 	s, err := Run(t.Context(), t.TempDir(), func(line string) { t.Log(line) })
 	if err != nil {
 		t.Fatal(err)

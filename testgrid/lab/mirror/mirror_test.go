@@ -78,10 +78,7 @@ func digest(t *testing.T, index v1.ImageIndex) v1.Hash {
 func TestImagesArePulledByTheirUpstreamNames(t *testing.T) {
 	o := few(t)
 	m := serve(t, o)
-	workshop, err := upstream.NewWorkshop(upstream.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	workshop := upstream.ForTest(t)
 	for _, image := range o.Images {
 		pulled := pull(t, m, image.Ref)
 		if err := validate.Index(pulled); err != nil {

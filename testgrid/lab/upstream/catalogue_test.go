@@ -12,10 +12,7 @@ import (
 
 func workshop(t *testing.T) *Workshop {
 	t.Helper()
-	w, err := NewWorkshop(Options{Progress: func(line string) { t.Log(line) }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := ForTest(t)
 	return w
 }
 

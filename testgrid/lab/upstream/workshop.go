@@ -16,11 +16,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/lab/debian"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // recipeFormat is part of every cache key: raise it when the way in which recipes are followed changes their result.
@@ -77,6 +79,17 @@ func NewWorkshop(o Options) (*Workshop, error) {
 		w.components[c.ID()] = c
 	}
 	return w, nil
+}
+
+// ForTest gives the lab's workshop, which says in t's log what it makes.
+func ForTest(t testing.TB) *Workshop {
+	t.Helper()
+	short.Skip(t, "programs of the lab")
+	w, err := NewWorkshop(Options{Progress: func(line string) { t.Log(line) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
 }
 
 // Cache is where components are kept.
