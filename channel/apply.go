@@ -40,25 +40,21 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	if len(plan.Updates()) == 0 {
 		return nil
 	}
-	held, err := c.lock(ctx, o.Note)
-	if err != nil {
-		return err
-	}
-	defer held.release()
-	ctx = held.ctx
 	entries := make([]Entry, len(plan.Addons))
 	for i, d := range plan.Addons {
 		entries[i] = d.Entry
 	}
-	// The run that had the lock before may have done some of it.
-	err = c.insist(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
-		plan, err = c.Plan(ctx, entries)
-		return err
+	return c.alone(ctx, o.Note, func(ctx context.Context) error {
+		// The run that had the Lease before may have done some of it.
+		err := c.insist(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
+			plan, err = c.Plan(ctx, entries)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return newPass(c, source, plan, o).run(ctx)
 	})
-	if err != nil {
-		return err
-	}
-	return newPass(c, source, plan, o).run(ctx)
 }
 
 // update applies the objects of an add-on, prunes, and records it. What is recorded is applied; what was interrupted is not

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/lease"
 )
 
 // manager is the field manager of kOps: objects stay its own, so that a cluster can go back to it (K-21).
@@ -35,7 +36,6 @@ var (
 	secretResource    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	nodeResource      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	issuerResource    = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "issuers"}
-	leaseResource     = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 )
 
 // Cluster is a cluster that channels are applied to. It may be used by several goroutines at once.
@@ -45,6 +45,8 @@ type Cluster struct {
 	full   dynamic.Interface
 	client *http.Client
 	host   string
+	config *rest.Config
+	lease  lease.Options // how the Lease is held; tests shorten it
 	log    *slog.Logger
 }
 
@@ -59,7 +61,7 @@ func Connect(cfg *rest.Config, log *slog.Logger) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{engine: engine, log: log}
+	c := &Cluster{engine: engine, config: cfg, log: log}
 	if c.client, err = rest.HTTPClientFor(cfg); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
 	}

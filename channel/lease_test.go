@@ -3,15 +3,16 @@ package channel
 import (
 	"context"
 	"errors"
-	"os/exec"
-	"strconv"
+	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/sealift/sealift/kube/lease"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -20,100 +21,83 @@ func TestOneRunAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	leases := c.full.Resource(leaseResource).Namespace(DefaultNamespace)
-	holder := func() *unstructured.Unstructured {
-		lease, err := leases.Get(t.Context(), leaseName, metav1.GetOptions{})
+	told := make(chan string, 1)
+	second := make(chan error, 1)
+	err = c.alone(t.Context(), nil, func(ctx context.Context) error {
+		var atWork atomic.Bool
+		atWork.Store(true)
+		defer atWork.Store(false)
+		go func() {
+			second <- c.alone(t.Context(), func(line string) { told <- line }, func(context.Context) error {
+				if atWork.Load() {
+					t.Error("two runs are at work")
+				}
+				return nil
+			})
+		}()
+		line := <-told
+		leases := c.full.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"})
+		held, err := leases.Namespace("kube-system").Get(ctx, "sealift-channel", metav1.GetOptions{})
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		return lease
-	}
-	first, err := c.lock(t.Context(), nil)
+		spec := held.Object["spec"].(map[string]any)
+		want := "another run applies channels to this cluster: waiting for it to end (its lease sealift-channel in kube-system names " + spec["holderIdentity"].(string) + ")"
+		if line != want {
+			t.Errorf("told %q, want %q", line, want)
+		}
+		if spec["leaseDurationSeconds"] != int64(15) || spec["acquireTime"] == nil || spec["renewTime"] == nil {
+			t.Errorf("the lease says %v", spec)
+		}
+		return nil
+	})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	if holderOf(holder()) == "" || gone(holderOf(holder())) {
-		t.Errorf("the holder is %q", holderOf(holder()))
+	if err := <-second; err != nil {
+		t.Error(err)
 	}
-	second, told := make(chan *heldLock, 1), make(chan string, 1)
-	go func() {
-		held, err := c.lock(t.Context(), func(line string) { told <- line })
-		if err != nil {
-			t.Error(err)
-		}
-		second <- held
-	}()
-	select {
-	case <-second:
-		t.Fatal("two runs hold the lease")
-	case line := <-told:
-		if !strings.Contains(line, "another run applies channels") {
-			t.Errorf("told %q", line)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Fatal("nobody is told of the wait")
-	}
-	first.release()
-	held := <-second
-	if held == nil {
-		return
-	}
-	t.Run("a run that was taken over ends", func(t *testing.T) {
-		lease := holder()
-		lease.Object["spec"].(map[string]any)["holderIdentity"] = "elsewhere"
-		if _, err := leases.Update(t.Context(), lease, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case <-held.ctx.Done():
-		case <-time.After(2 * time.Minute):
-			t.Fatal("it goes on")
-		}
-		held.release()
-		if holderOf(holder()) != "elsewhere" {
-			t.Error("its release took the lease from the other")
-		}
-	})
-	t.Run("a silent run of another machine keeps the others out for a while", func(t *testing.T) {
-		start := time.Now()
-		held, err := c.lock(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		held.release()
-		if waited := time.Since(start); waited < leaseDuration {
-			t.Errorf("it counted as gone after %s", waited)
-		}
-	})
-	t.Run("whoever waits can be ended", func(t *testing.T) {
-		if _, err := c.lock(t.Context(), nil); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(2*leasePoll, func() { cancel(errLockLost) })
-		if _, err := c.lock(ctx, nil); !errors.Is(err, errLockLost) {
-			t.Errorf("%v", err)
-		}
-	})
 }
 
-func TestDeadHoldersAreKnownOnTheirMachine(t *testing.T) {
-	if gone(self()) {
-		t.Error("this process counts as gone")
+// testLostLease cuts the line to the API server in the middle of a run, for longer than the run may go without a renewal.
+// It starts over where it was.
+func testLostLease(p *playground) {
+	p.cluster.lease = lease.Options{Duration: 3 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond}
+	defer func() { p.cluster.lease = lease.Options{} }()
+	var adds []add
+	for i := range 6 {
+		adds = append(adds, add{fmt.Sprintf("name: lost-lease-%d", i), configMap(fmt.Sprintf("lost-lease-%d", i), "1")})
 	}
-	cmd := exec.CommandContext(t.Context(), "true")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
+	plan, err := p.cluster.Plan(p.Context(), p.entries(adds...))
+	if err != nil {
+		p.Fatal(err)
 	}
-	parts := strings.Split(self(), "_")
-	parts[2] = strconv.Itoa(cmd.Process.Pid)
-	if !gone(strings.Join(parts, "_")) {
-		t.Error("a process that has ended counts as living")
-	}
-	parts[1] = "another-boot"
-	for _, holder := range []string{strings.Join(parts, "_"), "", "controller-1", "a_b_c_d_e"} {
-		if gone(holder) {
-			t.Errorf("%q counts as gone, which nobody can know", holder)
+	var done, notes []string
+	o := ApplyOptions{Note: func(line string) { notes = append(notes, line) }, Done: func(d Decision) {
+		if done = append(done, d.Entry.Name); len(done) == 2 {
+			p.cut.Store(true)
+			time.AfterFunc(2*time.Second, func() { p.cut.Store(false) })
 		}
+	}}
+	if err := p.cluster.Apply(p.Context(), Source{}, plan, o); err != nil {
+		p.Error(err)
+	}
+	if len(done) != len(adds) || p.value("lost-lease-5") != "1" {
+		p.Errorf("done: %v", done)
+	}
+	const want = "the lease was lost: kube-system/sealift-channel could not be renewed for 1s: "
+	if len(notes) != 1 || !strings.HasPrefix(notes[0], "the run stops and starts over: ") || !strings.Contains(notes[0], want) {
+		p.Errorf("told %q, want %q", notes, want)
+	}
+	tries := 0
+	err = p.cluster.alone(p.Context(), nil, func(ctx context.Context) error {
+		tries++
+		p.cut.Store(true)
+		<-ctx.Done()
+		p.cut.Store(false)
+		return context.Cause(ctx)
+	})
+	if !errors.Is(err, lease.ErrLost) || !strings.HasSuffix(err.Error(), "; run the command again") || tries != leaseTries {
+		p.Errorf("error is %v after %d tries", err, tries)
 	}
 }

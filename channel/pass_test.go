@@ -21,6 +21,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -126,6 +127,7 @@ func TestPass(t *testing.T) {
 	p.in("an add-on whose kind comes later is done within the pass", testLateKind)
 	p.in("keys are issued also when the update failed", testKeysOfUnhealthy)
 	p.in("a short outage fails no add-on", testShortOutage)
+	p.in("a run that loses the lease starts over", testLostLease)
 	p.in("an object that moves to another add-on is handed over", testMoves)
 	p.in("a renamed add-on takes over", testRename)
 	p.in("an object in two add-ons belongs to the later one", testShared)
@@ -238,8 +240,7 @@ func testKeysOfUnhealthy(p *playground) {
 	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: before", deployment})); err != nil {
 		p.Fatal(err)
 	}
-	deployments := leaseResource
-	deployments.Group, deployments.Resource = "apps", "deployments"
+	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	status := `{"status":{"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`
 	if _, err := p.cluster.full.Resource(deployments).Namespace(DefaultNamespace).Patch(p.Context(), "keyed", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		p.Fatal(err)

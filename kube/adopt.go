@@ -121,7 +121,7 @@ func (e *Engine) adoptMember(ctx context.Context, m *member, from, to Set) error
 
 // dropEmpty removes the record of a set unless somebody has written it since it was read.
 func (e *Engine) dropEmpty(ctx context.Context, set Set, version string) (done bool, err error) {
-	err = e.retry(ctx, set.ref(), func(err error, _ time.Duration) bool { return transient(err) && !apierrors.IsConflict(err) },
+	err = e.retry(ctx, set.ref(), func(err error, _ time.Duration) bool { return Transient(err) && !apierrors.IsConflict(err) },
 		func(ctx context.Context) error {
 			return e.metaFor(secrets, set.Namespace).Delete(ctx, set.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &version}})
 		})

@@ -140,7 +140,7 @@ func (a *application) create(ctx context.Context, res resource) (created bool, e
 	case apierrors.IsConflict(err):
 		a.occupied.Store(true)
 		return false, nil
-	case transient(err):
+	case Transient(err):
 		a.lost = true // the answer may be, and the object made all the same
 		return false, err
 	}
@@ -203,7 +203,7 @@ func (a *application) recreate(ctx context.Context, res resource, live *metav1.P
 	if err := client.Delete(ctx, a.ref.Name, deleteOptions(live)); err != nil && !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("delete to create again: %w", err)
 	}
-	err := a.retry(ctx, a.ref, func(err error, _ time.Duration) bool { return errors.Is(err, errStillThere) || transient(err) },
+	err := a.retry(ctx, a.ref, func(err error, _ time.Duration) bool { return errors.Is(err, errStillThere) || Transient(err) },
 		func(ctx context.Context) error { return a.gone(ctx, res, a.ref, live) })
 	if err != nil {
 		return nil, fmt.Errorf("delete to create again: %w", err)

@@ -125,7 +125,7 @@ func passes(coming, failed []*unstructured.Unstructured, failFast bool) retryabl
 	return func(err error, since time.Duration) bool {
 		var missing *noKindError
 		if !errors.As(err, &missing) {
-			return transient(err) && !(failFast && Awaits(err))
+			return Transient(err) && !(failFast && Awaits(err))
 		}
 		gvk := missing.kind.WithVersion(missing.version)
 		return promised(gvk) || !failFast && !denied(gvk) && since < lateKinds
@@ -228,7 +228,7 @@ func (r *applyRun) awaitDefinitions(ctx context.Context, entries []Entry) {
 		group.Go(func() error {
 			w := &waiter{Engine: r.Engine, obj: obj, ref: ref}
 			err := r.retry(ctx, ref, func(err error, _ time.Duration) bool {
-				return transient(err) || errors.Is(err, errNotReady)
+				return Transient(err) || errors.Is(err, errNotReady)
 			}, w.ready)
 			if err != nil {
 				entries[i] = failed(entries[i].Object, fmt.Errorf("applied, but not in effect: %w", err))

@@ -73,7 +73,7 @@ func (r *applyRun) awaitGone(ctx context.Context, leavers []*member, entries []E
 		}
 		group.Go(func() error {
 			if err := r.retry(ctx, m.ref, func(err error, _ time.Duration) bool {
-				return errors.Is(err, errStillThere) || transient(err)
+				return errors.Is(err, errStillThere) || Transient(err)
 			}, func(ctx context.Context) error { return r.gone(ctx, m.res, m.ref, m.meta) }); err != nil {
 				entries[i] = failed(m.ref, err)
 			}
@@ -110,7 +110,7 @@ func (r *applyRun) dropRecord(ctx context.Context, entries []Entry, leavers []*m
 	if len(kept) > 0 {
 		return r.closeSet(ctx, r.set, r.now, r.exact(entries, leavers))
 	}
-	return r.retry(ctx, r.set.ref(), func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+	return r.retry(ctx, r.set.ref(), func(err error, _ time.Duration) bool { return Transient(err) }, func(ctx context.Context) error {
 		err := r.metaFor(secrets, r.set.Namespace).Delete(ctx, r.set.Name, metav1.DeleteOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

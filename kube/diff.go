@@ -75,7 +75,7 @@ func (r *applyRun) diffAll(ctx context.Context, entries []Entry) {
 	for i, obj := range r.objs {
 		group.Go(func() error {
 			ref := RefOf(obj)
-			err := r.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) (err error) {
+			err := r.retry(ctx, ref, func(err error, _ time.Duration) bool { return Transient(err) }, func(ctx context.Context) (err error) {
 				entries[i], err = r.diffObject(ctx, obj, coming)
 				return err
 			})

@@ -43,7 +43,7 @@ func (e *Engine) Unhealthy(ctx context.Context, objs []*unstructured.Unstructure
 	for i, obj := range objs {
 		group.Go(func() error {
 			ref := RefOf(obj)
-			return e.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+			return e.retry(ctx, ref, func(err error, _ time.Duration) bool { return Transient(err) }, func(ctx context.Context) error {
 				res, err := e.kinds.find(ctx, ref.gvk())
 				if err != nil {
 					return err

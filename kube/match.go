@@ -87,7 +87,7 @@ func (e *Engine) listMatching(ctx context.Context, match Match) (found []*member
 	if len(namespaces) == 0 {
 		namespaces = []string{metav1.NamespaceAll}
 	}
-	err = e.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+	err = e.retry(ctx, ref, func(err error, _ time.Duration) bool { return Transient(err) }, func(ctx context.Context) error {
 		res, err := e.kinds.findAny(ctx, ref.groupKind())
 		if err != nil {
 			return err
@@ -151,7 +151,7 @@ func (e *Engine) Unplaced(ctx context.Context, objs []*unstructured.Unstructured
 			continue
 		}
 		namespaced := coming[ref.groupKind()]
-		err := e.retry(ctx, ref, func(err error, _ time.Duration) bool { return transient(err) }, func(ctx context.Context) error {
+		err := e.retry(ctx, ref, func(err error, _ time.Duration) bool { return Transient(err) }, func(ctx context.Context) error {
 			res, err := e.kinds.find(ctx, ref.gvk())
 			namespaced = namespaced || err == nil && res.namespaced
 			return err

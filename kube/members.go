@@ -87,7 +87,7 @@ func (r *applyRun) listMembers(ctx context.Context, rec record) error {
 }
 
 func (r *applyRun) listKind(ctx context.Context, gk schema.GroupKind) (found []*member, err error) {
-	err = r.retry(ctx, Ref{Group: gk.Group, Kind: gk.Kind}, func(err error, _ time.Duration) bool { return transient(err) },
+	err = r.retry(ctx, Ref{Group: gk.Group, Kind: gk.Kind}, func(err error, _ time.Duration) bool { return Transient(err) },
 		func(ctx context.Context) error {
 			res, err := r.resourceOf(ctx, gk)
 			if err != nil {

@@ -121,8 +121,9 @@ func roundTime(d time.Duration) time.Duration {
 	return d.Round(time.Second)
 }
 
-// transient recognises what a control plane says while it starts, restarts or is busy.
-func transient(err error) bool {
+// Transient says whether an error may pass by itself: it is what a control plane answers while it starts, restarts or is
+// busy.
+func Transient(err error) bool {
 	switch {
 	case apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsServiceUnavailable(err):
 		return true

@@ -227,7 +227,7 @@ func (e *Engine) closeSet(ctx context.Context, set Set, now, exact record) error
 		return nil
 	}
 	exact.version = now.version
-	err := e.retry(ctx, set.ref(), func(err error, _ time.Duration) bool { return transient(err) && !apierrors.IsConflict(err) },
+	err := e.retry(ctx, set.ref(), func(err error, _ time.Duration) bool { return Transient(err) && !apierrors.IsConflict(err) },
 		func(ctx context.Context) error {
 			_, err := e.writeRecord(ctx, set, exact)
 			return err

@@ -49,8 +49,8 @@ func TestTransient(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := transient(tt.err); got != tt.want {
-				t.Errorf("transient(%v) = %v", tt.err, got)
+			if got := Transient(tt.err); got != tt.want {
+				t.Errorf("Transient(%v) = %v", tt.err, got)
 			}
 		})
 	}

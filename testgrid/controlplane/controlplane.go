@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -118,6 +119,19 @@ func (c *ControlPlane) Stop() error {
 		}
 	}
 	return c.dir.Remove()
+}
+
+// Pause stops the API server where it stands, with SIGSTOP: connections stay open and nobody answers. Resume lets it go on.
+func (c *ControlPlane) Pause() error { return c.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused API server go on.
+func (c *ControlPlane) Resume() error { return c.signal(syscall.SIGCONT) }
+
+func (c *ControlPlane) signal(s syscall.Signal) error {
+	if err := syscall.Kill(c.apiserver.PID(), s); err != nil {
+		return fmt.Errorf("send %s to kube-apiserver: %w", s, err)
+	}
+	return nil
 }
 
 // etcdSocket is a Unix socket, so that no port has to be found for etcd.

@@ -1,0 +1,55 @@
+package lease
+
+import (
+	"os"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/rand"
+)
+
+// Identity makes a name for a holder in this process: the host, the space of the process number, the number, the start of
+// the process, and a random word.
+func Identity() string {
+	host, _ := os.Hostname()
+	return strings.Join([]string{host, processSpace(), strconv.Itoa(os.Getpid()), startOf(os.Getpid()), rand.String(8)}, "_")
+}
+
+// gone says whether a holder was a process of this machine that has ended.
+func gone(holder string) bool {
+	parts := strings.Split(holder, "_")
+	if len(parts) != 5 || processSpace() == "" || parts[1] != processSpace() {
+		return false
+	}
+	pid, err := strconv.Atoi(parts[2])
+	return err == nil && startOf(pid) != parts[3]
+}
+
+// processSpace names the boot and the process namespace in which a process number means one process. It is empty where the
+// kernel does not say.
+func processSpace() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	space, err := os.Readlink("/proc/self/ns/pid")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(boot)) + "." + strings.Trim(strings.TrimPrefix(space, "pid:"), "[]")
+}
+
+// startOf returns when a process started, in ticks since boot, or "" when no process has the number.
+func startOf(pid int) string {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return ""
+	}
+	// The name in parentheses may hold blanks. The start is field 22, the 20th after the name.
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 20 || fields[0] == "Z" {
+		return ""
+	}
+	return fields[19]
+}

@@ -1,0 +1,287 @@
+package lease
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// TestAPIServerIsStoppedFor20Seconds has two runs compete, with the durations that users get. The one at work has to stop
+// while the server is away, before the other may begin.
+func TestAPIServerIsStoppedFor20Seconds(t *testing.T) {
+	t.Parallel()
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = plane.Resume()
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	o := Options{Namespace: "kube-system", Name: "stopped"}
+	s := &site{t: t}
+	var lost atomic.Int32
+	shift := func(ctx context.Context) error {
+		if s.shifts.Load() == 1 { // the one that the stop interrupts
+			return s.work(time.Hour)(ctx)
+		}
+		return s.work(time.Second)(ctx)
+	}
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	for range 2 {
+		all.Go(func() {
+			for running := true; running; {
+				err := Run(t.Context(), plane.Config(), o, shift)
+				switch {
+				case errors.Is(err, ErrLost):
+					lost.Add(1)
+					t.Log(err)
+				case err != nil:
+					t.Error(err)
+				}
+				select {
+				case <-over:
+					running = false
+				default:
+				}
+			}
+		})
+	}
+	until(t, "the second shift", func() bool { return s.shifts.Load() == 2 })
+	if err := plane.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	start := time.Now()
+	until(t, "the end of the shift", func() bool { return s.atWork.Load() == 0 })
+	if ended := time.Since(start); ended >= 15*time.Second {
+		t.Errorf("it worked on for %s, and others may begin after 15s", ended)
+	}
+	time.Sleep(time.Until(start.Add(20 * time.Second)))
+	if err := plane.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "two more shifts", func() bool { return s.shifts.Load() >= 4 })
+	close(over)
+	all.Wait()
+	if n := lost.Load(); n != 1 {
+		t.Errorf("%d shifts were lost, want the one that the stop interrupts", n)
+	}
+}
+
+func until(t *testing.T, what string, reached func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+// through reaches the control plane through a handler, which passes on what it likes.
+func through(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) *rest.Config {
+	t.Helper()
+	cfg := configFor(t)
+	transport, err := rest.TransportFor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := url.Parse(cfg.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(target)
+	proxy.Transport, proxy.ErrorLog = transport, log.New(io.Discard, "", 0)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
+	t.Cleanup(server.CloseClientConnections)
+	return &rest.Config{Host: server.URL}
+}
+
+// TestAnswersOfWritesAreLost lets each write reach the server and drops two answers of three: the first as if the line
+// broke, the second as if it went silent. The Lease was written all the same, and it is ours.
+func TestAnswersOfWritesAreLost(t *testing.T) {
+	t.Parallel()
+	var writes, dropped atomic.Int32
+	cfg := through(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Method == http.MethodGet {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		n := writes.Add(1)
+		if n%3 == 0 {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		pass.ServeHTTP(answer, r)
+		if answer.Code >= http.StatusBadRequest && answer.Code != http.StatusConflict {
+			t.Errorf("the server answered %d: %s", answer.Code, answer.Body)
+		}
+		dropped.Add(1)
+		if n%3 == 2 {
+			<-r.Context().Done()
+		}
+		panic(http.ErrAbortHandler)
+	})
+	o := quick(t)
+	o.Duration, o.RenewDeadline = 6*time.Second, 4*time.Second
+	s := &site{t: t}
+	if err := Run(t.Context(), cfg, o, s.work(2*o.Duration)); err != nil {
+		t.Error(err)
+	}
+	if n := dropped.Load(); n < 4 {
+		t.Errorf("%d answers were dropped, which shows little", n)
+	}
+	t.Logf("%d of %d answers were dropped", dropped.Load(), writes.Load())
+}
+
+// line is a connection to the control plane that can go silent.
+type line struct {
+	mu     sync.Mutex
+	silent chan struct{} // closed when it speaks again; nil while it speaks
+}
+
+func (l *line) set(silent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if silent {
+		l.silent = make(chan struct{})
+		return
+	}
+	close(l.silent)
+	l.silent = nil
+}
+
+func (l *line) config(t *testing.T) *rest.Config {
+	return through(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		l.mu.Lock()
+		silent := l.silent
+		l.mu.Unlock()
+		if silent != nil {
+			select {
+			case <-silent:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		pass.ServeHTTP(w, r)
+	})
+}
+
+// TestAHolderThatIsCutOffStopsBeforeTheNextBegins cuts off the holder alone: the other sees the server all the time.
+func TestAHolderThatIsCutOffStopsBeforeTheNextBegins(t *testing.T) {
+	t.Parallel()
+	o, s, l := quick(t), &site{t: t}, &line{}
+	cfg := l.config(t)
+	begun := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := Run(t.Context(), cfg, o, func(ctx context.Context) error {
+			close(begun)
+			return s.work(time.Minute)(ctx)
+		})
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("error is %v", err)
+		}
+	})
+	<-begun
+	l.set(true)
+	if err := Run(t.Context(), configFor(t), o, s.work(time.Second)); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+	if n := s.shifts.Load(); n != 2 {
+		t.Errorf("%d worked", n)
+	}
+	l.set(false)
+}
+
+// TestALostLeaseIsNotReleasedWhileWorkStops fails each renewal and lets the release through. Work takes a moment to stop:
+// the next holder may not begin before.
+func TestALostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
+	t.Parallel()
+	var failing atomic.Bool
+	cfg := through(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Method == http.MethodGet || !failing.Load() {
+			pass.ServeHTTP(w, r)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !bytes.Contains(body, []byte(`"holderIdentity":""`)) {
+			panic(http.ErrAbortHandler)
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		pass.ServeHTTP(w, r)
+	})
+	cfg.ContentType = "application/json" // for the handler to read
+	o, s := quick(t), &site{t: t}
+	o.Duration = 6 * time.Second // longer than work takes to stop
+	begun := make(chan struct{})
+	var all sync.WaitGroup
+	all.Go(func() {
+		err := Run(t.Context(), cfg, o, func(ctx context.Context) error {
+			close(begun)
+			s.atWork.Add(1)
+			defer s.atWork.Add(-1)
+			<-ctx.Done()
+			time.Sleep(2 * time.Second)
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, ErrLost) {
+			t.Errorf("error is %v", err)
+		}
+	})
+	<-begun
+	failing.Store(true)
+	if err := Run(t.Context(), configFor(t), o, s.work(0)); err != nil {
+		t.Error(err)
+	}
+	all.Wait()
+}
+
+// TestAReleaseLeavesTheNextHolderAlone is about a release that comes after another process has taken the Lease. The elector
+// would overwrite the new holder.
+func TestAReleaseLeavesTheNextHolderAlone(t *testing.T) {
+	t.Parallel()
+	o := quick(t)
+	l := leasesOf(t, o)
+	l.create("elsewhere", 3600)
+	client, err := coordinationv1client.NewForConfig(configFor(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err = o.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGuard(o, func(error) {}, lockOf(client, o))
+	close(g.ended)
+	if _, _, err := g.Get(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Update(t.Context(), resourcelock.LeaderElectionRecord{LeaseDurationSeconds: 1}); err == nil || !strings.Contains(err.Error(), "elsewhere") {
+		t.Errorf("error is %v", err)
+	}
+	if holder := l.holder(); holder != "elsewhere" {
+		t.Errorf("the holder is now %q", holder)
+	}
+}
