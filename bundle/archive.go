@@ -17,29 +17,30 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Archive is a package or bundle that is read in place, or one whose files lie unpacked: in a folder, or on another node.
+// Archive is a package or bundle that is read in place, or one whose files are unpacked in a folder or on another node.
 type Archive struct {
 	Index Index
-	// Digest is the sha256 of the index, hex: the identity of the archive.
+	// Digest is the sha256 of the index, in hex. It identifies the archive.
 	Digest string
 
-	index     []byte // as it is signed
-	signature []byte // of the index; nil when it has none
+	index     []byte // the signed bytes
+	signature []byte // of the index; nil if there is none
 
-	src     io.ReaderAt // nil when unpacked
-	far     *far        // nil when src is near
+	src     io.ReaderAt // nil if unpacked
+	remote  *remote     // nil if src is local
 	first   int64       // length of the index's member
-	body    int64       // where the entries' members begin
+	body    int64       // start of the entries' members
 	entries map[string]Entry
 	closer  io.Closer
-	base    *Archive // nil, or the archive that has what is not here
-	// unpacked gives the content of an entry that is not in src; nil when packed.
+	base    *Archive // nil, or the archive with the files that this one leaves out
+	// unpacked opens the content of an entry of an unpacked archive; nil if packed.
 	unpacked func(Entry) (io.ReadCloser, error)
 }
 
-// Open opens an archive file, or a folder into which tar unpacked a bundle. Only the index is read; a truncated file is
-// found here, a changed one when the entry is read. Where trusted keys are given, an index with a signature of none of
-// them is refused before it is parsed; the error wraps ErrUntrusted. One without a signature is for VerifySignature.
+// Open opens an archive file, or a folder into which tar unpacked a bundle. It reads only the index. A truncated file fails
+// here, a changed file when the changed entry is read. If trusted keys are given and the index has a signature of another
+// key, Open refuses it before parsing, and the error wraps ErrUntrusted. Open accepts archives without a signature;
+// VerifySignature decides about them.
 func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -48,8 +49,8 @@ func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
 	if info.IsDir() {
 		return openDir(name, trusted)
 	}
-	if !info.Mode().IsRegular() { // a pipe would be waited for without end
-		return nil, fmt.Errorf("%s is neither a file nor a folder; copy the bundle into a file, and name that", name)
+	if !info.Mode().IsRegular() { // opening a pipe could block forever
+		return nil, fmt.Errorf("%s is neither a file nor a folder; copy the bundle to a file, and name the file", name)
 	}
 	f, err := regularfile.Open(name)
 	if err != nil {
@@ -63,14 +64,14 @@ func Open(name string, trusted ...signature.PublicKey) (*Archive, error) {
 	return a, nil
 }
 
-// Source is an archive that is read where it lies, such as a value of a store.
+// Source is a readable archive, such as a value of a store.
 type Source interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64 // bytes
 }
 
-// OpenSource opens an archive wherever it lies, and closes it with the Archive, or at once if it is none.
+// OpenSource opens an archive from src. The Archive closes src; if src is not an archive, OpenSource closes it.
 func OpenSource(src Source, trusted ...signature.PublicKey) (*Archive, error) {
 	a, err := NewArchive(src, src.Size(), trusted...)
 	if err != nil {
@@ -108,8 +109,8 @@ func readUnpacked(dir *os.Root, trusted []signature.PublicKey) (*Archive, error)
 	return NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return regularfile.OpenIn(dir, filepath.FromSlash(e.Path)) })
 }
 
-// NewUnpacked gives the archive of an index and its signature, which may be nil, whose entries lie wherever open finds them.
-// What open gives is held against the index as it is read. A reader of open that is also an io.ReaderAt is read in parts.
+// NewUnpacked returns the archive of an index and its signature, which may be nil. open opens the content of an entry,
+// which is verified against the index while it is read. If open returns an io.ReaderAt, parts of the content can be read.
 func NewUnpacked(index, signature []byte, open func(Entry) (io.ReadCloser, error)) (*Archive, error) {
 	x, err := parseIndex(index)
 	if err != nil {
@@ -137,7 +138,7 @@ func readIndexBytes(r io.Reader, bound int64) ([]byte, error) {
 	return data, err
 }
 
-// NewArchive reads the index of an archive of size bytes, wherever its bytes come from.
+// NewArchive reads the index of an archive of size bytes from any source.
 func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*Archive, error) {
 	in := &countingReader{r: bufio.NewReaderSize(io.NewSectionReader(src, 0, size), 64<<10)}
 	data, err := readIndexMember(in, indexBound(size))
@@ -158,7 +159,7 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 	}
 	body := first
 	if signed != x.ownPath() {
-		sig = nil // a file of the archive that is called like a signature
+		sig = nil // an ordinary file with the name of a signature
 	}
 	if sig != nil {
 		body = in.n
@@ -171,11 +172,11 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 	case size < want:
 		return nil, fmt.Errorf("truncated: has %d of %d bytes; copy or download it again", size, want)
 	case size > want:
-		return nil, fmt.Errorf("has %d bytes behind its end; copy or download it again", size-want)
+		return nil, fmt.Errorf("has %d extra bytes at its end; copy or download it again", size-want)
 	}
 	a := newArchive(x, data)
 	a.src, a.first, a.body, a.signature = src, first, body, sig
-	a.far = newFar(src, body, x.Entries)
+	a.remote = newRemote(src, body, x.Entries)
 	return a, nil
 }
 
@@ -187,10 +188,10 @@ func newArchive(x Index, data []byte) *Archive {
 	return a
 }
 
-// ErrForeign says that an archive was not made by Sealift.
-var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, 'sealift import' makes packages of it")
+// ErrForeign says that Sealift did not make the archive.
+var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, convert it with 'sealift import'")
 
-// readIndexMember inflates the first gzip member and returns the index in it.
+// readIndexMember decompresses the first gzip member and returns the index in it.
 func readIndexMember(in *countingReader, bound int64) ([]byte, error) {
 	notOurs := func(err error) error {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
@@ -221,7 +222,8 @@ func readIndexMember(in *countingReader, bound int64) ([]byte, error) {
 	return data, nil
 }
 
-// countingReader counts what the inflater takes. It has ReadByte, so that the inflater takes no byte too many.
+// countingReader counts the bytes that the decompressor takes. Because it has ReadByte, the decompressor does not read
+// ahead.
 type countingReader struct {
 	r *bufio.Reader
 	n int64
@@ -241,7 +243,7 @@ func (c *countingReader) ReadByte() (byte, error) {
 	return b, err
 }
 
-// Close releases the file, and that of the base. Readers of entries end with it.
+// Close closes the file and the base archive. Open readers of entries fail after it.
 func (a *Archive) Close() error {
 	var errs []error
 	for _, one := range []*Archive{a, a.base} {
@@ -252,16 +254,16 @@ func (a *Archive) Close() error {
 	return errors.Join(errs...)
 }
 
-// Raw gives the bytes of the index and of its signature, nil when it has none: what NewUnpacked takes.
+// Raw returns the bytes of the index and of its signature, as NewUnpacked takes them. The signature may be nil.
 func (a *Archive) Raw() (index, signature []byte) { return a.index, a.signature }
 
-// Entry gives what the index says of a path.
+// Entry returns the index's entry for a path.
 func (a *Archive) Entry(name string) (Entry, bool) {
 	e, ok := a.entries[name]
 	return e, ok
 }
 
-// Package gives the part of the index that describes one package.
+// Package returns the description of one package from the index.
 func (a *Archive) Package(name string) (PackageInfo, bool) {
 	for _, p := range a.Index.Packages {
 		if p.Name == name {
@@ -274,7 +276,7 @@ func (a *Archive) Package(name string) (PackageInfo, bool) {
 // ReadFile reads and verifies one small file of at most limit bytes.
 func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
 	if e, ok := a.entries[name]; ok && e.Size > limit {
-		return nil, fmt.Errorf("%s: has %d bytes, more than the %d expected of it", name, e.Size, limit)
+		return nil, fmt.Errorf("%s: has %d bytes, more than the limit of %d", name, e.Size, limit)
 	}
 	r, err := a.OpenEntry(name)
 	if err != nil {
@@ -284,7 +286,7 @@ func (a *Archive) ReadFile(name string, limit int64) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-// Below lists the entries in a folder and its folders, in the order of the archive.
+// Below lists the entries below a folder, at any depth, in the order of the archive.
 func (a *Archive) Below(dir string) []Entry {
 	var below []Entry
 	for _, e := range a.Index.Entries {

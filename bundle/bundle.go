@@ -1,8 +1,8 @@
-// Package bundle is the archive format that packages and bundles share: one gzip-compressed tar that any tar reads, whose
-// first entry is an index of all others and whose every regular file is a gzip member of its own. So a file can be read
-// and verified in place, and a bundle is assembled by copying byte ranges out of packages.
+// Package bundle is the archive format of packages and bundles: a gzip-compressed tar that any tar reads. Its first entry
+// is an index of all others. Each regular file is a gzip member of its own, so a file can be read and verified in place,
+// and a bundle is assembled by copying byte ranges out of packages.
 //
-// The package knows bytes, digests and paths. It never fetches, never applies, and knows nothing of hosts.
+// The package knows bytes, digests and paths. It never fetches or applies anything, and knows nothing about hosts.
 // docs/format.md is the specification.
 package bundle
 
@@ -18,27 +18,26 @@ type File struct {
 	Mode   fs.FileMode // permission bits only
 	Size   int64       // bytes
 	SHA256 string      // of the content, lower-case hex
-	// Checked says that this process has held the content against SHA256 and that it is still the same. It is not hashed
-	// once more then.
+	// Checked says that this process has already verified the content against SHA256. The content is not hashed again then.
 	Checked bool
-	// Open gives the content from its start. It may be called more than once, and from several goroutines.
+	// Open opens the content. It may be called more than once, and from several goroutines.
 	Open func() (io.ReadCloser, error)
 }
 
 // Image is a container image that a package carries in its OCI layout.
 type Image struct {
 	ID  string `json:"id"`
-	Ref string `json:"ref"` // the full name it is pulled by, such as registry.k8s.io/pause:3.10
-	// Digest is what the reference pointed to when the package was built: an image index or a manifest.
+	Ref string `json:"ref"` // the full name to pull, such as registry.k8s.io/pause:3.10
+	// Digest is the digest that the reference had when the package was built: of an image index or a manifest.
 	Digest string `json:"digest"`
-	// Platforms gives the digest of the manifest for each platform that is present, such as linux/amd64.
+	// Platforms maps each carried platform, such as linux/amd64, to the digest of its manifest.
 	Platforms map[string]string `json:"platforms"`
-	// NoRemoteLoad says that only the node that runs the install hook needs the image.
+	// NoRemoteLoad says that only the node that runs the install hook loads the image.
 	NoRemoteLoad bool  `json:"noRemoteLoad,omitempty"`
 	Size         int64 `json:"size"` // bytes of manifests, configs and layers, as transferred
 }
 
-// HostPackage is an operating system package, its file lying in the repository of its target.
+// HostPackage is an operating system package. Its file is in the repository of its target.
 type HostPackage struct {
 	Target  string `json:"target"` // such as debian-12
 	Name    string `json:"name"`
@@ -49,7 +48,7 @@ type HostPackage struct {
 	Size    int64  `json:"size"`
 }
 
-// Asset is a file fetched as it is.
+// Asset is a file that was downloaded unchanged.
 type Asset struct {
 	Name   string `json:"name"`
 	Path   string `json:"path"`
@@ -58,7 +57,7 @@ type Asset struct {
 	Size   int64  `json:"size"`
 }
 
-// Contents names what a package carries from outside.
+// Contents lists what a package carries from outside.
 type Contents struct {
 	Images       []Image       `json:"images,omitempty"`
 	HostPackages []HostPackage `json:"hostPackages,omitempty"`
@@ -74,16 +73,16 @@ type Package struct {
 	Files         []File
 }
 
-// AddOnDir is where an add-on lies below the install root.
+// AddOnDir returns the folder of an add-on below the install root.
 func AddOnDir(name, version string) string { return path.Join("addons", name, version) }
 
-// The files that an archive has by name. IndexName lies at the root of a bundle, and in the add-on directory of a
-// package, and so does its signature; the others lie at the root of a bundle.
+// Names of files in an archive. The index and its signature are at the root of a bundle, and in the add-on folder of a
+// package. The others are at the root of a bundle.
 const (
 	IndexName     = "index.json"
 	SignatureName = IndexName + signatureSuffix
 	InstallerName = "installer.yaml" // the Installer that the bundle is for
 	ScriptName    = "install.sh"     // starts BinaryName
 	BinaryName    = "bin/sealift"
-	PreflightName = "bin/sealift-preflight" // makes the checks of add-ons; a bundle may lack it
+	PreflightName = "bin/sealift-preflight" // runs the checks of add-ons; a bundle may lack it
 )

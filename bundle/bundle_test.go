@@ -242,7 +242,7 @@ func TestBundleKeepsPackageIndexes(t *testing.T) {
 func TestSameAddOnTwiceIsRefused(t *testing.T) {
 	one := open(t, write(t, demo("one"), bundle.WriteOptions{}))
 	_, err := bundle.WriteBundle(t.Context(), io.Discard, bundle.Bundle{Packages: []*bundle.Archive{one, one}})
-	if err == nil || !strings.Contains(err.Error(), "one is there twice") {
+	if err == nil || !strings.Contains(err.Error(), "one is listed twice") {
 		t.Errorf("got %v", err)
 	}
 }

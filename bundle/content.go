@@ -7,8 +7,8 @@ import (
 	"io/fs"
 )
 
-// OpenEntry reads one file. The reader verifies: where it would report the end of the file, it reports a DigestError if
-// the content is not what the index says. Nothing of it may be trusted before that.
+// OpenEntry opens one file. The reader verifies the content: at the end it returns a DigestError instead of io.EOF if the
+// content does not match the index. Do not trust the content before that.
 func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
 	e, ok := a.entries[name]
 	if !ok {
@@ -17,10 +17,10 @@ func (a *Archive) OpenEntry(name string) (io.ReadCloser, error) {
 	return a.openEntry(e, alone)
 }
 
-// alone says of an entry that nothing behind it is going to be read.
+// alone means that the caller reads nothing after this entry.
 const alone = -1
 
-// openEntry opens an entry for one who goes on reading for ahead bytes behind its member, or alone.
+// openEntry opens an entry. ahead is the number of bytes after its member that the caller will also read, or alone.
 func (a *Archive) openEntry(e Entry, ahead int64) (io.ReadCloser, error) {
 	if e.Encoding == InBase {
 		base, at, err := a.inBase(e)
@@ -36,8 +36,8 @@ func (a *Archive) openEntry(e Entry, ahead int64) (io.ReadCloser, error) {
 	return newVerifiedReader(e, c), nil
 }
 
-// OpenRest reads one file from a byte on, for those who have what is before it. Nothing is verified: whoever puts both together
-// holds the whole against its digest.
+// OpenRest opens one file from an offset on, to resume an interrupted transfer. It verifies nothing: the caller must verify
+// the joined file.
 func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 	e, ok := a.entries[name]
 	if !ok {
@@ -63,13 +63,13 @@ func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 	if err := skip(c, from); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), c.Close())
 	}
-	return struct { // a deflated content does not know its end
+	return struct { // a deflated content does not end by itself
 		io.Reader
 		io.Closer
 	}{io.LimitReader(c, e.Size-from), c}, nil
 }
 
-// skip brings a content to an offset: a file that lies by itself need not be read for that.
+// skip moves a content to an offset. It seeks in a plain file and reads in a member.
 func skip(c content, off int64) error {
 	if file, ok := c.(bare); ok {
 		if seeker, ok := file.ReadCloser.(io.Seeker); ok {
@@ -81,7 +81,7 @@ func skip(c content, off int64) error {
 	return err
 }
 
-// content is that of an entry. After its last byte, finish holds what the member has around it against the index.
+// content is the content of an entry. After its last byte, finish verifies the rest of the member against the index.
 type content interface {
 	io.ReadCloser
 	finish() error
@@ -92,18 +92,18 @@ func (a *Archive) open(e Entry, ahead int64) (content, error) {
 		file, err := a.unpacked(e)
 		return bare{file}, err
 	}
-	if e.Encoding == Link { // the bytes are elsewhere
+	if e.Encoding == Link { // the target has the bytes
 		e, ahead = a.bearer(e), alone
 	}
 	return framed(e, a.member(e, ahead)), nil
 }
 
-// bare is a content that is in no member.
+// bare is a content without a member around it.
 type bare struct{ io.ReadCloser }
 
 func (bare) finish() error { return nil }
 
-// bearer is the entry whose member has the content of e: e itself, or what it links to.
+// bearer returns the entry whose member has the content of e: e itself, or the target of its link.
 func (a *Archive) bearer(e Entry) Entry {
 	if e.Encoding == Link {
 		return a.entries[e.Link]
@@ -111,17 +111,17 @@ func (a *Archive) bearer(e Entry) Entry {
 	return e
 }
 
-// member is the byte range of an entry in the archive.
+// member returns a reader of an entry's member in the archive.
 func (a *Archive) member(e Entry, ahead int64) *io.SectionReader {
 	from := a.body + e.Offset
 	src := a.src
-	if a.far != nil {
-		src = a.far.reader(from, from+e.Length, ahead)
+	if a.remote != nil {
+		src = a.remote.reader(from, from+e.Length, ahead)
 	}
 	return io.NewSectionReader(src, from, e.Length)
 }
 
-// ReadAt reads a few bytes of a file at an offset, without verifying: for looking at sizes and magic numbers.
+// ReadAt reads a few bytes of a file at an offset, for example a magic number. It verifies nothing.
 func (a *Archive) ReadAt(name string, p []byte, off int64) error {
 	e, ok := a.entries[name]
 	if !ok || off < 0 || off+int64(len(p)) > e.Size {
@@ -163,22 +163,22 @@ func (a *Archive) readAt(e Entry, p []byte, off int64) error {
 	return err
 }
 
-// storedContent reads the content of a stored member at any offset, stepping over the headers of its blocks.
+// storedContent reads the content of a stored member at any offset. It steps over the headers of the blocks.
 type storedContent struct {
 	src   io.ReaderAt
 	start int64 // of the member
 	skip  int64 // tar header before the content
 }
 
-// nearby is how many bytes behind those that are looked at come along from a source that is far: after the end of one member,
-// the beginning of the next is often looked at.
+// nearby is the number of bytes after a range that a remote read also requests, because the caller often reads the
+// beginning of the next member.
 const nearby = 4 << 10
 
-// stored is the content of a stored entry, for one who reads up to end, and then may go on for ahead bytes.
+// stored returns the content of a stored entry for reads up to end, and then for up to ahead bytes more.
 func (a *Archive) stored(e Entry, end, ahead int64) storedContent {
 	c := storedContent{src: a.src, start: a.body + e.Offset, skip: e.Header}
-	if a.far != nil {
-		c.src = a.far.src.Section(c.start + storedOffset(c.skip+end-1) + 1 + ahead)
+	if a.remote != nil {
+		c.src = a.remote.src.Section(c.start + storedOffset(c.skip+end-1) + 1 + ahead)
 	}
 	return c
 }

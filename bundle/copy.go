@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// copyBuffer is what is read at once where bytes pass through this process.
+	// copyBuffer is the size of one read when bytes pass through this process.
 	copyBuffer = 1 << 20
-	// copyStep is what the kernel is asked to copy between two looks at the context.
+	// copyStep is the number of bytes that the kernel copies between two checks of the context.
 	copyStep = 64 << 20
 )
 
-// copyRange copies size bytes of src from off on. Between files the kernel does it.
+// copyRange copies size bytes of src from off on. The kernel copies if both ends are files.
 func copyRange(ctx context.Context, w io.Writer, src io.ReaderAt, off, size int64, buf []byte) error {
 	to, isFile := w.(*os.File)
 	from, fromFile := src.(syscall.Conn)
@@ -49,8 +49,8 @@ func copyRange(ctx context.Context, w io.Writer, src io.ReaderAt, off, size int6
 	return nil
 }
 
-// copyInKernel copies between two files to where the first one is. It tells how much it copied: less where the file systems
-// do not do that. What is wrong with a file is found when the rest is read.
+// copyInKernel copies between two files at the current offset of to. It returns the number of copied bytes, which is
+// smaller if the file systems do not support it. Errors are left to the copy of the rest.
 func copyInKernel(ctx context.Context, to *os.File, from syscall.Conn, off, size int64) (done int64, err error) {
 	source, err := from.SyscallConn()
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// Bounds on an index that was not verified yet. What it takes in memory may be many times what it takes in the archive: it
-// is compressed, and {} becomes a whole Entry. Real indexes have about 330 bytes for each object, 30 for each comma, and
-// inflate to less than 20 times the size of their archive.
+// Limits for an index that is not verified yet. In memory it can take many times its size in the archive, because it is
+// compressed and {} becomes a whole Entry. Real indexes have about 330 bytes per object and 30 per comma, and decompress to
+// less than 20 times the size of their archive.
 const (
 	minPerObject  = 64 // bytes
 	minPerComma   = 8  // bytes
@@ -18,7 +18,7 @@ const (
 	smallestBound = 256 << 10 // bytes; an index up to this size is always read
 )
 
-// indexBound is how large the index of an archive of size bytes may be.
+// indexBound returns the largest index that is accepted for an archive of size bytes.
 func indexBound(size int64) int64 {
 	if size > maxIndexSize/maxInflation {
 		return maxIndexSize
@@ -26,15 +26,15 @@ func indexBound(size int64) int64 {
 	return max(smallestBound, size*maxInflation)
 }
 
-// checkDensity refuses an index that would take far more memory than its bytes.
+// checkDensity refuses an index that would take far more memory than it has bytes.
 func checkDensity(data []byte) error {
 	if len(data) > smallestBound && (bytes.Count(data, []byte("{")) > len(data)/minPerObject || bytes.Count(data, []byte(",")) > len(data)/minPerComma) {
-		return errors.New("it has more elements than an archive made by sealift has")
+		return errors.New("it has more elements than sealift ever writes")
 	}
 	return nil
 }
 
-// decodeIndex decodes one element at a time, and ends at the first that no index has.
+// decodeIndex decodes one element at a time and stops at the first invalid one.
 func decodeIndex(data []byte) (x Index, err error) {
 	if err := checkDensity(data); err != nil {
 		return Index{}, err
@@ -100,14 +100,14 @@ func (x *Index) decodeField(dec *json.Decoder, name string) error {
 	return fmt.Errorf("unknown field %q", name)
 }
 
-// decodeEach decodes a list, or null, and checks each element before it reads the next.
+// decodeEach decodes a list, or null. It checks each element before it reads the next.
 func decodeEach[T any](dec *json.Decoder, list *[]T, check func(T) error) error {
 	start, err := dec.Token()
 	if err != nil || start == nil {
 		return err
 	}
 	if start != json.Delim('[') {
-		return fmt.Errorf("%v is in the place of a list", start)
+		return fmt.Errorf("found %v instead of a list", start)
 	}
 	for dec.More() {
 		var one T
@@ -125,7 +125,7 @@ func decodeEach[T any](dec *json.Decoder, list *[]T, check func(T) error) error 
 func delimiter(dec *json.Decoder, want json.Delim) error {
 	got, err := dec.Token()
 	if err == nil && got != want {
-		err = fmt.Errorf("%v is in the place of %v", got, want)
+		err = fmt.Errorf("found %v instead of %v", got, want)
 	}
 	return err
 }

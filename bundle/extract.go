@@ -19,20 +19,20 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// Extract writes the wanted entries below root, each verified before it has its name: a temporary file is filled, synced
-// and renamed. Nothing outside root can be reached. What is there already with the same path is replaced.
+// Extract writes the wanted entries below root, replacing files with the same path. Each file is verified before it gets
+// its name: it is written to a temporary file, synced and renamed. Extract cannot write outside root.
 func (a *Archive) Extract(ctx context.Context, root *os.Root, wanted func(Entry) bool) error {
 	return a.ExtractAgain(ctx, root, root, wanted)
 }
 
-// ExtractAgain does so where the folder from may have the entries already. Files of from that are what the index says are
-// not read from the archive, or fetched, again; they are verified in the same way.
+// ExtractAgain is Extract that reuses files of the folder from. If a file there matches the index, it is copied and
+// verified instead of being read or fetched again.
 func (a *Archive) ExtractAgain(ctx context.Context, root, from *os.Root, wanted func(Entry) bool) error {
 	entries := slices.DeleteFunc(slices.Clone(a.Index.Entries), func(e Entry) bool { return !wanted(e) })
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(runtime.GOMAXPROCS(0))
-	if a.far != nil {
-		group.SetLimit(1) // what is far away is read from front to back
+	if a.remote != nil {
+		group.SetLimit(1) // a remote archive is read sequentially
 	}
 	for i, ahead := range behindEach(entries) {
 		group.Go(func() error {
@@ -48,7 +48,7 @@ func (a *Archive) ExtractAgain(ctx context.Context, root, from *os.Root, wanted 
 	return group.Wait()
 }
 
-// behindEach tells for each of the entries how many bytes of others lie right behind it.
+// behindEach returns for each entry the number of bytes of other entries directly after it.
 func behindEach(entries []Entry) []int64 {
 	behind := make([]int64, len(entries))
 	for i := len(entries) - 2; i >= 0; i-- {
@@ -59,8 +59,8 @@ func behindEach(entries []Entry) []int64 {
 	return behind
 }
 
-// contentFor opens an entry that is about to be extracted, and others behind it. What a link is to may have been extracted
-// before: then it is not read, or fetched, again.
+// contentFor opens an entry for extraction. If the target of a link is already extracted, it is read from there and not
+// fetched again.
 func (a *Archive) contentFor(root, from *os.Root, e Entry, ahead int64) (io.ReadCloser, error) {
 	var same *os.File
 	switch {
@@ -75,7 +75,7 @@ func (a *Archive) contentFor(root, from *os.Root, e Entry, ahead int64) (io.Read
 	return a.openEntry(e, ahead)
 }
 
-// extracted opens a file below root, if it is the one of an entry.
+// extracted opens a file below root if it matches the entry.
 func extracted(root *os.Root, e Entry) *os.File {
 	f, err := regularfile.OpenIn(root, filepath.FromSlash(e.Path))
 	if err != nil {
@@ -128,8 +128,8 @@ func (a *Archive) extract(root, from *os.Root, e Entry, ahead int64) (err error)
 	return root.Rename(temp, name)
 }
 
-// Verify reads every entry and reports all that are not what the index says. Of a bundle it also reports packages that are
-// not what their own indexes say. What the archive leaves out is read where WithBase says that it is.
+// Verify reads every entry and reports each one that does not match the index. For a bundle it also reports packages that
+// do not match their own indexes. Files that the bundle leaves out are read from the base that WithBase set.
 func (a *Archive) Verify(ctx context.Context) error {
 	if err := a.CheckBase(); err != nil {
 		return err
@@ -137,7 +137,7 @@ func (a *Archive) Verify(ctx context.Context) error {
 	return a.verify(ctx, func(Entry) bool { return true })
 }
 
-// VerifyHere does so for what the archive itself has.
+// VerifyHere is Verify without the base archive.
 func (a *Archive) VerifyHere(ctx context.Context) error {
 	return a.verify(ctx, func(e Entry) bool { return e.Encoding != InBase })
 }
@@ -156,7 +156,7 @@ func (a *Archive) verify(ctx context.Context, wanted func(Entry) bool) error {
 			return nil
 		})
 	}
-	_ = group.Wait() // all errors count, in the order of the archive
+	_ = group.Wait() // all errors are collected in the order of the archive
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func (a *Archive) verifyEntry(ctx context.Context, e Entry) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if e.Encoding == Link && a.unpacked == nil { // what it links to is an entry, too, and is read there
+	if e.Encoding == Link && a.unpacked == nil { // its target is an entry too, and is verified as one
 		if err := a.checkLink(e); err != nil {
 			return fmt.Errorf("%s: %w", e.Path, err)
 		}

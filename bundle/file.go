@@ -10,13 +10,13 @@ import (
 	"os"
 )
 
-// BytesFile is a file to pack whose content is in memory.
+// BytesFile returns a file to pack with its content in memory.
 func BytesFile(path string, mode fs.FileMode, data []byte) File {
 	return File{Path: path, Mode: mode, Size: int64(len(data)), SHA256: sha256Hex(data),
 		Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
 }
 
-// DiskFile is a file to pack that lies at name on the disk. It is read once here, for its digest.
+// DiskFile returns a file to pack from the disk. It reads the file once for its digest.
 func DiskFile(path string, mode fs.FileMode, name string) (File, error) {
 	f, err := os.Open(name)
 	if err != nil {

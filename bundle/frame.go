@@ -10,13 +10,13 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// The frame of an entry is what its member has besides the content: headers, padding and sums. Sealift itself does not
-// need it, but tar does, and a byte that is wrong there tells that more may be.
+// The frame of an entry is the part of its member besides the content: headers, padding and checksums. Sealift does not
+// need it, but tar does. A wrong byte there may also mean that more is damaged.
 
-// errFrame says that a frame is not what the index makes of it.
+// errFrame says that a member's frame does not match the index.
 var errFrame = errors.New("headers, padding or sums of its member are damaged; copy or download the archive again")
 
-// frame gives the bytes that sum up to a member's CRC before and behind its content.
+// frame returns the bytes before and after the content that the member's CRC covers.
 func frame(e Entry) (header, pad []byte, err error) {
 	if header, err = tarHeader(e); err != nil {
 		return nil, nil, err
@@ -27,7 +27,7 @@ func frame(e Entry) (header, pad []byte, err error) {
 	return header, make([]byte, padding(e.contentSize())), nil
 }
 
-// contentSize is how many bytes of content the member itself has.
+// contentSize returns the number of content bytes in the member itself.
 func (e Entry) contentSize() int64 {
 	if e.Encoding == Link {
 		return 0
@@ -35,8 +35,8 @@ func (e Entry) contentSize() int64 {
 	return e.Size
 }
 
-// framed reads the content of an entry out of its member, from front to back: every byte once, since it may come from a server.
-// The frame is held against the index on the way, and at the end by finish. Nothing is read before the first Read.
+// framed reads the content of an entry out of its member, from front to back. It reads each byte once, because it may come
+// from a server. It verifies the frame on the way, and finish verifies the end. It reads nothing before the first Read.
 func framed(e Entry, in io.Reader) content {
 	if e.Encoding == Deflate {
 		return &deflatedReader{in: in, entry: e}
@@ -44,10 +44,10 @@ func framed(e Entry, in io.Reader) content {
 	return &storedReader{in: bufio.NewReaderSize(in, int(min(e.Length, readBuffer))), entry: e}
 }
 
-// readBuffer is one stored block with its header, and the one behind it.
+// readBuffer holds one stored block with its header, and the next header.
 const readBuffer = storedHeader + maxStoredBlock + storedHeader
 
-// storedReader reads a stored member. What the member inflates to is called its payload: header, content and padding.
+// storedReader reads a stored member. Its payload is what the member decompresses to: header, content and padding.
 type storedReader struct {
 	in    *bufio.Reader
 	entry Entry
@@ -83,7 +83,7 @@ func (s *storedReader) payload(p []byte) (int, error) {
 	return n, err
 }
 
-// Read implements io.Reader. The reader is asked for no more than the content.
+// Read implements io.Reader. Callers never ask for more than the content.
 func (s *storedReader) Read(p []byte) (int, error) {
 	if s.sums == nil {
 		if err := s.begin(); err != nil {
@@ -107,14 +107,14 @@ func (s *storedReader) finish() error {
 
 func (s *storedReader) Close() error { return nil }
 
-// deflatedReader reads a member as deflateMember writes it. That again makes the frame which is due here.
+// deflatedReader reads a member that deflateMember wrote. It writes the member again to get the expected frame in due.
 type deflatedReader struct {
 	in      io.Reader
 	entry   Entry
 	pad     []byte
 	due     bytes.Buffer
 	member  *member   // writes to due
-	inflate io.Reader // nil before anything was read
+	inflate io.Reader // nil before the first read
 }
 
 func (d *deflatedReader) begin() error {
@@ -137,7 +137,7 @@ func (d *deflatedReader) begin() error {
 	return nil
 }
 
-// Read implements io.Reader. The reader is asked for no more than the content.
+// Read implements io.Reader. Callers never ask for more than the content.
 func (d *deflatedReader) Read(p []byte) (int, error) {
 	if d.inflate == nil {
 		if err := d.begin(); err != nil {
@@ -155,7 +155,7 @@ func (d *deflatedReader) finish() error {
 			return err
 		}
 	}
-	// the deflated form has no end of its own, and must not have more than the content
+	// the deflated form does not end by itself, and must not have more than the content
 	if n, err := d.inflate.Read(make([]byte, 1)); n > 0 || !errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.Join(errFrame, err)
 	}
@@ -172,7 +172,7 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// expect reads what is due next, and fails if it is something else.
+// expect reads the due bytes, and fails if they differ.
 func expect(in io.Reader, due []byte) error {
 	got := make([]byte, len(due))
 	if _, err := io.ReadFull(in, got); err != nil {
@@ -184,10 +184,10 @@ func expect(in io.Reader, due []byte) error {
 	return nil
 }
 
-// checkLink holds the member of a link against the index.
+// checkLink verifies the member of a link against the index.
 func (a *Archive) checkLink(e Entry) error { return framed(e, a.member(e, alone)).finish() }
 
-// matchesAt compares bytes of the archive, offset counted from where the members begin.
+// matchesAt compares want with the archive's bytes at offset, counted from the start of the members.
 func (a *Archive) matchesAt(offset int64, want []byte) error {
 	got := make([]byte, len(want))
 	if _, err := a.src.ReadAt(got, a.body+offset); err != nil && !errors.Is(err, io.EOF) {
@@ -199,7 +199,7 @@ func (a *Archive) matchesAt(offset int64, want []byte) error {
 	return nil
 }
 
-// verifyEnds checks what is no entry: the members of the index and of its signature, and the end of the tar.
+// verifyEnds verifies the bytes outside all entries: the members of the index and its signature, and the end of the tar.
 func (a *Archive) verifyEnds() error {
 	if a.unpacked != nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// FS gives the files of the archive, verified as OpenEntry does it. Folders cannot be opened.
+// FS returns the files of the archive. Reads are verified as by OpenEntry. Folders cannot be opened.
 func (a *Archive) FS() fs.FS { return archiveFS{a} }
 
 type archiveFS struct{ archive *Archive }

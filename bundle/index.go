@@ -16,7 +16,7 @@ import (
 // Format names the layout that this package writes and reads; docs/format.md describes it.
 const Format = "sealift.dev/archive/v1"
 
-// Kind tells what an archive is.
+// Kind is the kind of an archive.
 type Kind string
 
 // The kinds of archive.
@@ -25,7 +25,7 @@ const (
 	KindBundle  Kind = "bundle"
 )
 
-// Encoding tells how an entry's bytes lie in its gzip member.
+// Encoding is how an entry's content is stored in its gzip member.
 type Encoding string
 
 // The encodings of an entry.
@@ -33,10 +33,10 @@ const (
 	Stored  Encoding = "stored"  // deflate's stored blocks: the bytes as they are, five bytes before each 65,535
 	Deflate Encoding = "deflate" // compressed
 	Link    Encoding = "link"    // a tar hard link to an earlier entry: no bytes of its own
-	InBase  Encoding = "base"    // not here: the bundle named by Index.Base has it
+	InBase  Encoding = "base"    // left out: the bundle named by Index.Base has it
 )
 
-// maxIndexSize bounds what is read into memory before anything is verified: 64 MiB is about 200,000 entries.
+// maxIndexSize is the largest index that is read into memory before verification: 64 MiB is about 200,000 entries.
 const maxIndexSize = 64 << 20
 
 // Index is the first entry of an archive.
@@ -44,24 +44,24 @@ type Index struct {
 	Format    string   `json:"format"`
 	Kind      Kind     `json:"kind"`
 	Platforms []string `json:"platforms,omitempty"`
-	// Base is the digest of the index of an earlier bundle, which has what is not in this one.
+	// Base is the digest of the index of the earlier bundle that has the files left out here.
 	Base string `json:"base,omitempty"`
-	// Packages has one element for a package; for a bundle all of its packages, in the order of the Installer.
+	// Packages has one element for a package. For a bundle it has all of its packages, in the order of the Installer.
 	Packages []PackageInfo `json:"packages"`
 	Entries  []Entry       `json:"entries"`
 }
 
-// PackageInfo describes one package inside an archive.
+// PackageInfo describes one package in an archive.
 type PackageInfo struct {
 	Name    string   `json:"name"`
 	Version string   `json:"version"`
 	Targets []string `json:"targets,omitempty"`
-	// Index is the sha256 of the package's own index; empty in that index itself.
+	// Index is the sha256 of the package's own index. It is empty in that index itself.
 	Index string `json:"index,omitempty"`
 	Contents
 }
 
-// Dir is where the package's files lie below the install root.
+// Dir returns the folder of the package's files below the install root.
 func (p PackageInfo) Dir() string { return AddOnDir(p.Name, p.Version) }
 
 // Entry is one regular file of the archive.
@@ -71,19 +71,19 @@ type Entry struct {
 	Size     int64    `json:"size"`
 	SHA256   string   `json:"sha256"`
 	Encoding Encoding `json:"encoding"`
-	Link     string   `json:"link,omitempty"` // the path of the entry that has the bytes, here or in the base
+	Link     string   `json:"link,omitempty"` // path of the entry with the bytes, in this archive or in the base
 	Offset   int64    `json:"offset"`         // of the gzip member, from the end of the index's member
 	Length   int64    `json:"length"`         // of the gzip member
 	Header   int64    `json:"header"`         // bytes of tar header before the content, after inflating
 }
 
-// FileMode is permission bits, in JSON an octal string such as "0644".
+// FileMode is permission bits. In JSON it is an octal string such as "0644".
 type FileMode fs.FileMode
 
-// MarshalText gives the octal form.
+// MarshalText returns the octal form.
 func (m FileMode) MarshalText() ([]byte, error) { return fmt.Appendf(nil, "%04o", uint32(m)), nil }
 
-// UnmarshalText reads the octal form and refuses everything beyond permission bits.
+// UnmarshalText reads the octal form. It refuses everything but permission bits.
 func (m *FileMode) UnmarshalText(text []byte) error {
 	v, err := strconv.ParseUint(string(text), 8, 32)
 	if err != nil || v > 0o777 {
@@ -93,7 +93,7 @@ func (m *FileMode) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// ownPath is where the index lies in its archive.
+// ownPath returns the path of the index in its archive.
 func (x Index) ownPath() string {
 	if x.Kind == KindPackage {
 		return path.Join(x.Packages[0].Dir(), IndexName)
@@ -101,7 +101,7 @@ func (x Index) ownPath() string {
 	return IndexName
 }
 
-// marshal gives the canonical bytes of an index; its digest is the identity of the archive.
+// marshal returns the canonical bytes of an index. Their digest identifies the archive.
 func (x Index) marshal() ([]byte, error) {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -156,10 +156,10 @@ func (x Index) validate() error {
 			return fmt.Errorf("entry %q: %w", e.Path, err)
 		}
 		if e.Encoding == InBase && x.Base == "" {
-			return fmt.Errorf("entry %q: is in another bundle, and none is named", e.Path)
+			return fmt.Errorf("entry %q: is in another bundle, but the index names none", e.Path)
 		}
 		if e.Path == x.ownPath() || e.Path == x.ownPath()+signatureSuffix {
-			return fmt.Errorf("entry %q: has the place of the index or of its signature", e.Path)
+			return fmt.Errorf("entry %q: has the path of the index or of its signature", e.Path)
 		}
 		if x.Kind == KindPackage && !strings.HasPrefix(e.Path, x.Packages[0].Dir()+"/") {
 			return fmt.Errorf("entry %q: lies outside %s", e.Path, x.Packages[0].Dir())
@@ -170,13 +170,13 @@ func (x Index) validate() error {
 	return nil
 }
 
-// validDigest says whether a string is a sha256 as it is written here.
+// validDigest reports whether s is a sha256 in lower-case hex.
 func validDigest(s string) bool {
 	digest, err := hex.DecodeString(s)
 	return err == nil && len(digest) == sha256.Size && strings.ToLower(s) == s
 }
 
-// validElement says whether a name from outside may become one element of a path.
+// validElement reports whether an untrusted name can be one element of a path.
 func validElement(s string) bool {
 	return s != "." && fs.ValidPath(s) && !strings.ContainsAny(s, "/\\\x00")
 }
@@ -216,20 +216,20 @@ func (e *Entry) validate(end int64, seen map[string]*Entry) error {
 		return fmt.Errorf("encoding %q is not known", e.Encoding)
 	}
 	if e.Link != "" {
-		return errors.New("has bytes and is a link too")
+		return errors.New("is a link, but has content")
 	}
 	return nil
 }
 
-// validateInBase checks an entry that has no member.
+// validateInBase checks an entry that is in the base and has no member.
 func (e *Entry) validateInBase(end int64) error {
 	if e.Size < 0 || e.Offset != end || e.Length != 0 || e.Header != 0 {
-		return fmt.Errorf("is not here, but has an extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
+		return fmt.Errorf("is in the base, but has an extent: size %d, header %d, offset %d, length %d", e.Size, e.Header, e.Offset, e.Length)
 	}
 	return checkPath(e.Link)
 }
 
-// checkPath refuses whatever could leave an install root or hide in it.
+// checkPath refuses paths that could leave the install root or hide in it.
 func checkPath(p string) error {
 	if !fs.ValidPath(p) || p == "." || strings.ContainsAny(p, "\\\x00\n") || path.Clean(p) != p {
 		return errors.New("path is not a clean relative path")

@@ -12,42 +12,42 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 )
 
-// Bundle is what an airgap archive is assembled from.
+// Bundle lists the parts of a bundle.
 type Bundle struct {
 	Members  []*Member  // at the root, before all packages: install.sh, the Installer, the binary
 	Packages []*Archive // in the order of the Installer
-	// Since leaves out what an earlier bundle has: whoever installs this one must have that one, too. Nil leaves out nothing.
+	// Since leaves out the files of an earlier bundle. Installing this bundle then needs both. nil leaves out nothing.
 	Since *Since
 	// Key signs the index, if it is not nil.
 	Key *signature.Key
 }
 
-// Layout is a bundle planned to its last byte: how long it is, and out of which package each range of it comes. It is made
-// from indexes alone. The members of the packages are in it as they are, with their indexes; content that several packages
-// have is in it once.
+// Layout is the plan of a bundle: its exact length, and the package that each byte range comes from. It is made from
+// indexes alone. The members of the packages are copied unchanged, with their indexes. Content that several packages share
+// is in the bundle once.
 type Layout struct {
 	Index Index
-	// Digest is the sha256 of the index, hex: the identity of the bundle.
+	// Digest is the sha256 of the index, in hex. It identifies the bundle.
 	Digest string
-	// IndexData is the index as it lies in the bundle.
+	// IndexData is the index as written in the bundle.
 	IndexData []byte
-	// Tag tells the bytes of this bundle from those of any other, wherever its packages come from: it follows from the
-	// first members, the index and its signature. How a compressed member is compressed, only its length in the index tells.
+	// Tag identifies the bytes of this bundle, whichever store its packages come from. It is computed from the first
+	// members, the index and its signature. The compressed form of a member enters it only by its length in the index.
 	Tag string
 
 	sections []section
 	size     int64
 }
 
-// section is a range of a bundle and where its bytes lie.
+// section is a byte range of a bundle with its source.
 type section struct {
 	at, size int64
-	pkg      int         // the package that has them, if src is nil
-	src      io.ReaderAt // elsewhere
+	pkg      int         // index of the source package, if src is nil
+	src      io.ReaderAt // the source, if it is not a package
 	off      int64       // in the package or in src
 }
 
-// NewLayout plans a bundle. Of the packages only the indexes are looked at.
+// NewLayout plans a bundle. It reads only the indexes of the packages.
 func NewLayout(b Bundle) (*Layout, error) {
 	l := &Layout{Index: Index{Format: Format, Kind: KindBundle}}
 	var pieces []piece
@@ -81,7 +81,7 @@ func NewLayout(b Bundle) (*Layout, error) {
 	return l, l.lay(pieces, b.Key)
 }
 
-// packagePieces are the members of a package in the order in which a bundle has them: its index, its signature, its files.
+// packagePieces returns the members of a package in bundle order: its index, its signature, its files.
 func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
 	index, err := a.indexEntry()
 	if err != nil {
@@ -110,7 +110,7 @@ func packagePieces(a *Archive, n int, since *Since) ([]piece, error) {
 	return pieces, nil
 }
 
-// lay puts the sections one behind the other. Ranges that are neighbours in their package stay one.
+// lay places the sections one after the other. Ranges that are adjacent in their package become one section.
 func (l *Layout) lay(pieces []piece, key *signature.Key) error {
 	var front bytes.Buffer
 	if err := writeIndex(&front, IndexName, l.IndexData); err != nil {
@@ -156,11 +156,11 @@ func (l *Layout) add(s section) {
 	l.sections = append(l.sections, s)
 }
 
-// Size is the length of the bundle in bytes.
+// Size returns the length of the bundle in bytes.
 func (l *Layout) Size() int64 { return l.size }
 
-// Reader reads the bundle at any offset. It is given the bytes of the packages, in the order in which they were laid out:
-// these, or others that are the same.
+// Reader returns a reader of the bundle. packages are the packages of the plan, in its order, or others with the same
+// bytes.
 func (l *Layout) Reader(packages []io.ReaderAt) io.ReaderAt { return &layoutReader{l, packages} }
 
 type layoutReader struct {
@@ -168,7 +168,7 @@ type layoutReader struct {
 	packages []io.ReaderAt
 }
 
-// source gives the bytes that a section is a range of.
+// source returns the reader that has the section's bytes.
 func (r *layoutReader) source(s section) io.ReaderAt {
 	if s.src != nil {
 		return s.src
@@ -179,7 +179,7 @@ func (r *layoutReader) source(s section) io.ReaderAt {
 // ReadAt implements io.ReaderAt.
 func (r *layoutReader) ReadAt(p []byte, off int64) (n int, err error) {
 	if off < 0 {
-		return 0, fmt.Errorf("read of the bundle at %d", off)
+		return 0, fmt.Errorf("read the bundle at %d: no such offset", off)
 	}
 	for i := r.find(off); n < len(p); i++ {
 		if i == len(r.sections) {
@@ -192,7 +192,7 @@ func (r *layoutReader) ReadAt(p []byte, off int64) (n int, err error) {
 		n += k
 		if int64(k) < want {
 			if err == nil || errors.Is(err, io.EOF) {
-				err = fmt.Errorf("a package is shorter than it was: %w", io.ErrUnexpectedEOF)
+				err = fmt.Errorf("a package is shorter than planned: %w", io.ErrUnexpectedEOF)
 			}
 			return n, err
 		}
@@ -200,7 +200,7 @@ func (r *layoutReader) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// find gives the section that has the byte at off, or their number.
+// find returns the number of the section that has the byte at off, or the number of sections.
 func (l *Layout) find(off int64) int {
 	return sort.Search(len(l.sections), func(i int) bool { return l.sections[i].at+l.sections[i].size > off })
 }
@@ -240,7 +240,7 @@ func (x *Index) addPackage(a *Archive) error {
 	info := a.Index.Packages[0]
 	for _, other := range x.Packages {
 		if other.Name == info.Name && other.Version == info.Version {
-			return fmt.Errorf("add-on %s is there twice, as %s", info.Name, info.Version)
+			return fmt.Errorf("add-on %s is listed twice, as %s", info.Name, info.Version)
 		}
 	}
 	if len(x.Packages) == 0 {
@@ -255,7 +255,7 @@ func (x *Index) addPackage(a *Archive) error {
 	return nil
 }
 
-// indexEntry is the package's own index as an entry of a bundle: its first member, byte for byte.
+// indexEntry returns the package's own index as an entry of a bundle: its first member, byte for byte.
 func (a *Archive) indexEntry() (Entry, error) {
 	e := Entry{
 		Path: a.Index.ownPath(), Mode: 0o644, Size: int64(len(a.index)), SHA256: a.Digest, Encoding: Deflate, Length: a.first,

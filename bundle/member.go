@@ -20,14 +20,14 @@ const (
 	gzipHeader     = 10    // without optional fields (RFC 1952 §2.3)
 	gzipTrailer    = 8     // CRC-32 and size
 
-	// compressionLevel gives what gzip -6 gives on ELF binaries and YAML, at several times its speed.
+	// compressionLevel compresses ELF binaries and YAML as well as gzip -6, and several times faster.
 	compressionLevel = 7
 )
 
-// epoch is the modification time of every entry. GNU tar warns of zero, so it is the first time that zip can say, too.
+// epoch is the modification time of every entry. GNU tar warns about time 0, so it is the earliest time that zip can store.
 var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// endOfArchive is what a tar ends with: two blocks of zeros, here a gzip member of their own.
+// endOfArchive ends the tar: two blocks of zeros in a gzip member of their own.
 var endOfArchive = func() []byte {
 	var buf bytes.Buffer
 	m := newMember(&buf)
@@ -36,10 +36,10 @@ var endOfArchive = func() []byte {
 	return buf.Bytes()
 }()
 
-// memberStart is the header of every gzip member: no name, no time, no system.
+// memberStart is the header of every gzip member, without name, time and system.
 var memberStart = [gzipHeader]byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// storedOffset is where byte p of what a stored member inflates to lies in the member.
+// storedOffset returns the offset in a stored member of byte p of its payload.
 func storedOffset(p int64) int64 { return gzipHeader + (p/maxStoredBlock+1)*storedHeader + p }
 
 // storedLength is the size of the gzip member of a stored file.
@@ -54,10 +54,10 @@ func deflatedLength(header, size, n int64) int64 {
 	return gzipHeader + storedHeader + header + n + storedHeader + padding(size) + gzipTrailer
 }
 
-// padding fills a tar entry's content to whole blocks.
+// padding returns the number of bytes that fill a tar entry's content to whole blocks.
 func padding(size int64) int64 { return -size & (blockSize - 1) }
 
-// tarHeader gives the bytes before the content of an entry: one block, or more where a path or size needs PAX records.
+// tarHeader returns the tar header of an entry: one block, or more if a path or size needs PAX records.
 func tarHeader(e Entry) ([]byte, error) {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: e.Path, Mode: int64(e.Mode), Size: e.Size, ModTime: epoch}
 	if e.Encoding == Link {
@@ -70,7 +70,7 @@ func tarHeader(e Entry) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// member writes one gzip member. The first error sticks and is returned by close.
+// member writes one gzip member. close returns its first error.
 type member struct {
 	w   io.Writer
 	crc hash.Hash32
@@ -91,7 +91,7 @@ func (m *member) raw(p []byte) {
 	}
 }
 
-// count adds inflated bytes to the trailer's sums.
+// count adds decompressed bytes to the checksums of the trailer.
 func (m *member) count(p []byte) {
 	_, _ = m.crc.Write(p)
 	m.n += uint32(len(p))
@@ -110,7 +110,7 @@ func (m *member) stored(p []byte, final bool) {
 	m.raw(block)
 }
 
-// storedBlock gives what precedes the n bytes of a stored block.
+// storedBlock returns the header of a stored block with n bytes.
 func storedBlock(n int, final bool) (header [storedHeader]byte) {
 	if final {
 		header[0] = 1
@@ -125,13 +125,13 @@ func (m *member) close() error {
 	return m.err
 }
 
-// gzipSums gives the end of a member: CRC-32 and size modulo 2^32 of what it inflates to.
+// gzipSums returns the end of a member: CRC-32 and size modulo 2^32 of its payload.
 func gzipSums(crc, n uint32) []byte {
 	trailer := make([]byte, 0, gzipTrailer)
 	return binary.LittleEndian.AppendUint32(binary.LittleEndian.AppendUint32(trailer, crc), n)
 }
 
-// storeMember writes header, content and padding as stored blocks, each but the last one full.
+// storeMember writes header, content and padding as stored blocks. Every block but the last is full.
 func storeMember(w io.Writer, header []byte, content io.Reader, size int64) error {
 	payload := io.MultiReader(bytes.NewReader(header), content, bytes.NewReader(make([]byte, padding(size))))
 	left := int64(len(header)) + size + padding(size)
@@ -151,8 +151,8 @@ func storeMember(w io.Writer, header []byte, content io.Reader, size int64) erro
 	return m.close()
 }
 
-// deflateMember writes the header as a stored block, the deflated form of the content as it is, and the padding as the
-// final block. inflated receives the content, so that the caller verifies what the member will inflate to.
+// deflateMember writes the header as a stored block, the deflated content unchanged, and the padding as the final block. It
+// writes the decompressed content to inflated, so that the caller can verify it.
 func deflateMember(w io.Writer, header []byte, deflated io.Reader, size int64, inflated io.Writer) error {
 	m := newMember(w)
 	m.stored(header, false)
@@ -162,7 +162,7 @@ func deflateMember(w io.Writer, header []byte, deflated io.Reader, size int64, i
 	if n, err := io.CopyN(io.MultiWriter(inflated, countWriter{m}), r, size); err != nil {
 		return fmt.Errorf("deflated form ends after %d of %d bytes: %w", n, size, err)
 	}
-	if _, err := io.Copy(io.Discard, tee); err != nil { // the flush marker behind the last block
+	if _, err := io.Copy(io.Discard, tee); err != nil { // the flush marker after the last block
 		return err
 	}
 	m.stored(make([]byte, padding(size)), true)
@@ -177,7 +177,8 @@ type countWriter struct{ *member }
 
 func (w countWriter) Write(p []byte) (int, error) { w.count(p); return len(p), nil }
 
-// deflateContent compresses content so that blocks may follow it: it ends with a flush marker, not with a final block.
+// deflateContent compresses content. The output ends with a flush marker instead of a final block, so that more blocks can
+// follow.
 func deflateContent(w io.Writer, content io.Reader) error {
 	fw, err := flate.NewWriter(w, compressionLevel)
 	if err != nil {
@@ -195,7 +196,7 @@ var compressedMagic = [][]byte{
 	[]byte("!<arch>\n"), {0xed, 0xab, 0xee, 0xdb},
 }
 
-// isCompressed looks at the first bytes of a content.
+// isCompressed reports whether content that begins with head is already compressed.
 func isCompressed(head []byte) bool {
 	for _, magic := range compressedMagic {
 		if bytes.HasPrefix(head, magic) {

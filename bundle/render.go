@@ -9,15 +9,16 @@ import (
 	"os"
 )
 
-// Member is a file as it lies in a bundle: compressed if that helps, framed, and verified. Any number of bundles may have
-// it, at once.
+// Member is a file as it is written in a bundle: compressed if that helps, framed, and verified. Several bundles can use it
+// at once.
 type Member struct {
 	entry  Entry
 	data   io.ReaderAt // of entry.Length bytes
 	closer io.Closer
 }
 
-// Render makes members of files. Their bytes are held in memory, those of large ones in a file without a name. Close them.
+// Render makes members of files. It holds their bytes in memory, and those of large files in an unlinked temporary file.
+// Close each member.
 func Render(ctx context.Context, files []File, o WriteOptions) (_ []*Member, err error) {
 	p := &packer{options: o}
 	defer p.cleanup()
@@ -68,7 +69,7 @@ func (p *packer) render(piece piece) (*Member, error) {
 // SHA256 is the digest of the file's content, lower-case hex.
 func (m *Member) SHA256() string { return m.entry.SHA256 }
 
-// Archive is a small archive of its own with nothing but the file: what tar unpacks.
+// Archive returns a small archive that contains only this file and that tar can unpack.
 func (m *Member) Archive() (io.ReaderAt, int64) {
 	l := &Layout{}
 	l.add(section{src: m.data, size: m.entry.Length})
@@ -76,5 +77,5 @@ func (m *Member) Archive() (io.ReaderAt, int64) {
 	return l.Reader(nil), l.size
 }
 
-// Close gives the bytes free.
+// Close releases the bytes.
 func (m *Member) Close() error { return m.closer.Close() }

@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writebackSize is how much of a member is written before the disk is told to begin with it. So the disk works while
-// the rest is packed, and there is little left to wait for when the file is synced.
+// writebackSize is the number of bytes after which the kernel is told to start writing to the disk. So the disk works while
+// the rest is packed, and the final sync is short.
 const writebackSize = 8 << 20
 
-// writeSideBySide writes the members to the places in a file that layOut gave them, several at once: in order, with the sum
-// close behind, or else the longest first. The file is left at their end.
+// writeSideBySide writes the members to their offsets from layOut, several at once: in order if a sum follows them,
+// otherwise the longest first. Afterwards the file offset is at their end.
 func writeSideBySide(ctx context.Context, f *os.File, pieces []piece, o WriteOptions) error {
 	base, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -51,14 +51,14 @@ func writeSideBySide(ctx context.Context, f *os.File, pieces []piece, o WriteOpt
 	return err
 }
 
-// besides is what the writers of members and the one who sums them up share.
+// besides is shared by the writers of members and the goroutine that sums them up.
 type besides struct {
 	file    *os.File
-	written []atomic.Int64 // bytes of each member that are in the file
-	more    chan struct{}  // has something whenever written has changed since it was empty
+	written []atomic.Int64 // bytes written of each member
+	more    chan struct{}  // signals that written has changed
 }
 
-// follow gives sum the members in order, each byte soon after it was written.
+// follow writes the members to sum in order, each byte soon after it was written to the file.
 func (b *besides) follow(ctx context.Context, sum io.Writer, base int64, pieces []piece) error {
 	for i, p := range pieces {
 		for done := int64(0); done < p.entry.Length; {
@@ -80,11 +80,11 @@ func (b *besides) follow(ctx context.Context, sum io.Writer, base int64, pieces 
 	return nil
 }
 
-// place is where one member goes in the file.
+// place is the range of one member in the file.
 type place struct {
 	*besides
 	piece          int
-	start, flushed int64 // where it begins, and up to where the disk has been told of it
+	start, flushed int64 // its offset, and the end of the range sent to the disk
 }
 
 func (p *place) Write(data []byte) (int, error) {
@@ -97,7 +97,7 @@ func (p *place) Write(data []byte) (int, error) {
 	default:
 	}
 	if at-p.flushed >= writebackSize {
-		// Only a beginning: whether it succeeds is told by the sync at the end.
+		// This only starts the writeback. The sync at the end reports errors.
 		_ = unix.SyncFileRange(int(p.file.Fd()), p.flushed, at-p.flushed, unix.SYNC_FILE_RANGE_WRITE)
 		p.flushed = at
 	}

@@ -21,8 +21,8 @@ import (
 // signatureSuffix makes the name of a signature from the name of the index that it is for.
 const signatureSuffix = ".sig"
 
-// writeSignature writes the signature of an index as the member behind it. It is no entry of the index, which could not
-// have the digest of its own signature.
+// writeSignature writes the signature of an index as the next member. It has no entry in the index, because an index cannot
+// contain the digest of its own signature.
 func writeSignature(w io.Writer, indexPath string, index []byte, key *signature.Key) error {
 	sig, err := key.Sign(index)
 	if err != nil {
@@ -39,12 +39,12 @@ func writeSignatureMember(w io.Writer, name string, sig []byte) error {
 	return storeMember(w, header, bytes.NewReader(sig), int64(len(sig)))
 }
 
-// readSignatureMember reads the member behind that of an index, and returns the path of the index that the signature is
-// for. It returns nothing, having read anything, when that member is not a signature.
+// readSignatureMember reads the member after the index. It returns the path of the signed index and the signature, or
+// nothing if that member is not a signature.
 func readSignatureMember(in *countingReader) (indexPath string, sig []byte, err error) {
 	gz, err := gzip.NewReader(in)
 	if err != nil {
-		return "", nil, nil //nolint:nilerr // what is missing or damaged there is found by its length, or when it is read
+		return "", nil, nil //nolint:nilerr // the length check or a later read reports what is missing or damaged
 	}
 	gz.Multistream(false)
 	entry := tar.NewReader(gz)
@@ -61,7 +61,7 @@ func readSignatureMember(in *countingReader) (indexPath string, sig []byte, err 
 	return strings.TrimSuffix(header.Name, signatureSuffix), sig, nil
 }
 
-// checkSigner refuses a signature of a stranger before its index is parsed, which takes memory.
+// checkSigner refuses a signature of an unknown key before the index is parsed, because parsing takes memory.
 func checkSigner(index, sig []byte, trusted []signature.PublicKey) error {
 	if len(trusted) == 0 || sig == nil || signer(index, sig, trusted) != "" {
 		return nil
@@ -77,7 +77,7 @@ func readSignature(r io.Reader) ([]byte, error) {
 	return sig, err
 }
 
-// readSignatureFile reads the signature of an unpacked bundle, nil when it has none.
+// readSignatureFile reads the signature of an unpacked bundle. It returns nil if there is none.
 func readSignatureFile(dir *os.Root) ([]byte, error) {
 	f, err := regularfile.OpenIn(dir, SignatureName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,35 +90,36 @@ func readSignatureFile(dir *os.Root) ([]byte, error) {
 	return readSignature(f)
 }
 
-// Trust says whose signatures an archive bears, of the keys that it was held against.
+// Trust says which of the given keys signed an archive and its packages.
 type Trust struct {
-	// Signer is the fingerprint of the key that signed the archive's index, and so all of the archive; or empty.
+	// Signer is the fingerprint of the key that signed the archive's index, and thereby the whole archive. Empty if none
+	// did.
 	Signer string `json:"signer,omitempty"`
 	// Packages has one element for each package of a bundle.
 	Packages []PackageTrust `json:"packages,omitempty"`
-	// Uncovered are the files of a bundle that no signature covers, because its own index is not signed.
+	// Uncovered lists the files of a bundle that no signature covers, because the bundle's own index is not signed.
 	Uncovered []string `json:"uncovered,omitempty"`
 }
 
-// PackageTrust says who signed a package that is inside a bundle.
+// PackageTrust says who signed a package in a bundle.
 type PackageTrust struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	Signer  string `json:"signer,omitempty"` // a fingerprint; empty when none of the keys signed it
+	Signer  string `json:"signer,omitempty"` // a fingerprint; empty if none of the keys signed it
 }
 
-// ErrUntrusted says that an archive lacks a signature of any of the keys that it was held against.
+// ErrUntrusted says that none of the given keys signed the archive.
 var ErrUntrusted = errors.New("not signed with a given key")
 
-// Signed says whether the archive's own index has a signature, by whomever.
+// Signed reports whether the archive's own index has a signature of any key.
 func (a *Archive) Signed() bool { return a.signature != nil }
 
-// VerifySignature holds the indexes of an archive against keys. The content is not read: OpenEntry and Verify hold it
-// against the index.
+// VerifySignature verifies the signatures of an archive's indexes against keys. It does not read the content: OpenEntry and
+// Verify compare that with the index.
 //
-// A package, or a bundle that is signed itself, must be signed with one of the keys; who signed a bundle vouches for all
-// that is in it. In a bundle that is not signed itself every package must be: then whoever assembled it could change none
-// of them, and Trust names the files that he could change. What fails wraps ErrUntrusted.
+// A package must be signed with one of the keys. A bundle must either be signed itself, which covers everything in it, or
+// all of its packages must be signed. In the second case the person who assembled the bundle can have changed none of the
+// packages; Trust lists the other files, which the signatures do not cover. Failures wrap ErrUntrusted.
 func (a *Archive) VerifySignature(trusted ...signature.PublicKey) (Trust, error) {
 	var t Trust
 	if a.signature != nil || a.Index.Kind == KindPackage {
@@ -140,7 +141,7 @@ func (a *Archive) VerifySignature(trusted ...signature.PublicKey) (Trust, error)
 	if err := errors.Join(errs...); err != nil {
 		return Trust{}, err
 	}
-	if t.Signer == "" && len(t.Packages) == 0 { // nothing vouches for anything
+	if t.Signer == "" && len(t.Packages) == 0 { // no signature covers anything
 		return Trust{}, untrusted(string(a.Index.Kind), nil)
 	}
 	if t.Signer == "" {
@@ -149,7 +150,7 @@ func (a *Archive) VerifySignature(trusted ...signature.PublicKey) (Trust, error)
 	return t, nil
 }
 
-// signer gives the fingerprint of the key that made a signature, or nothing.
+// signer returns the fingerprint of the key that made a signature, or "".
 func signer(data, sig []byte, trusted []signature.PublicKey) string {
 	for _, key := range trusted {
 		if sig != nil && key.Verify(data, sig) {
@@ -163,7 +164,7 @@ func untrusted(what string, sig []byte) error {
 	if sig == nil {
 		return fmt.Errorf("the %s is %w: it has no signature", what, ErrUntrusted)
 	}
-	return fmt.Errorf("the %s is %w: its signature is another's, or its index was changed", what, ErrUntrusted)
+	return fmt.Errorf("the %s is %w: another key signed it, or its index was changed", what, ErrUntrusted)
 }
 
 func (a *Archive) packageTrust(p PackageInfo, trusted []signature.PublicKey) (PackageTrust, error) {
@@ -185,7 +186,7 @@ func (a *Archive) packageTrust(p PackageInfo, trusted []signature.PublicKey) (Pa
 	return t, nil
 }
 
-// packageIndex reads the index that a package of a bundle brought along, and holds against it all that the bundle says of
+// packageIndex reads a package's own index from a bundle and compares it with everything that the bundle's index says about
 // the package.
 func (a *Archive) packageIndex(p PackageInfo) ([]byte, error) {
 	name := path.Join(p.Dir(), IndexName)
@@ -206,11 +207,11 @@ func (a *Archive) packageIndex(p PackageInfo) ([]byte, error) {
 	return data, nil
 }
 
-// matches says how a bundle's index differs from a package's.
+// matches returns an error that names the first difference between a bundle's index and a package's.
 func (a *Archive) matches(p PackageInfo, x Index) error {
 	p.Index = ""
 	if x.Kind != KindPackage || !reflect.DeepEqual(p, x.Packages[0]) {
-		return errors.New("it describes it otherwise")
+		return errors.New("it describes the package differently")
 	}
 	for _, want := range x.Entries {
 		got, ok := a.entries[want.Path]
@@ -218,7 +219,7 @@ func (a *Archive) matches(p PackageInfo, x Index) error {
 			return fmt.Errorf("it lacks %s", want.Path)
 		}
 		if got.Mode != want.Mode || got.Size != want.Size || got.SHA256 != want.SHA256 {
-			return fmt.Errorf("it has another %s", want.Path)
+			return fmt.Errorf("it has a different %s", want.Path)
 		}
 	}
 	known := len(x.Entries)
@@ -233,7 +234,7 @@ func (a *Archive) matches(p PackageInfo, x Index) error {
 	return nil
 }
 
-// outsidePackages lists the files that no package of a bundle has.
+// outsidePackages lists the files of a bundle that belong to no package.
 func (a *Archive) outsidePackages() []string {
 	var outside []string
 	for _, e := range a.Index.Entries {

@@ -107,11 +107,11 @@ func TestSignaturesThatAreAskedFor(t *testing.T) {
 	}{
 		"a package signed with the key":             {one, []signer{vendor}, "", &vendor, ""},
 		"with one of several keys":                  {one, []signer{stranger, vendor}, "", &vendor, ""},
-		"a package signed by another":               {one, []signer{stranger}, "its signature is another's", nil, ""},
+		"a package signed by another":               {one, []signer{stranger}, "another key signed it", nil, ""},
 		"a package without signature":               {bare, []signer{vendor}, "it has no signature", nil, ""},
 		"an archive and no keys":                    {one, nil, "not signed with a given key", nil, ""},
 		"a bundle signed with the key":              {assembleWith(t, site.key, one, bare), []signer{site}, "", &site, ""},
-		"a bundle signed by another":                {assembleWith(t, stranger.key, one), []signer{vendor}, "its signature is another's", nil, ""},
+		"a bundle signed by another":                {assembleWith(t, stranger.key, one), []signer{vendor}, "another key signed it", nil, ""},
 		"an unsigned bundle of signed packages":     {assembleWith(t, nil, one, two), []signer{vendor}, "", nil, "install.sh"},
 		"an unsigned bundle with a bare package":    {assembleWith(t, nil, one, bare), []signer{vendor}, "package bare 1.0.0 is not signed", nil, ""},
 		"an unsigned bundle with another's package": {assembleWith(t, nil, one), []signer{site}, "package one 1.0.0 is not signed", nil, ""},
@@ -177,9 +177,9 @@ func TestWhoAssemblesABundleCannotChangeItsPackages(t *testing.T) {
 			f := bundle.BytesFile("", 0, data)
 			e := entry(x, dir+"Manifest")
 			e.SHA256, e.Size, e.Encoding, e.Length = f.SHA256, f.Size, bundle.Deflate, 1
-		}, "another " + dir + "Manifest"},
-		"a file's mode":     {func(x *bundle.Index, _ string) { entry(x, dir+"Manifest").Mode = 0o755 }, "another " + dir + "Manifest"},
-		"an image's digest": {func(x *bundle.Index, _ string) { x.Packages[0].Images = []bundle.Image{{ID: "evil"}} }, "describes it otherwise"},
+		}, "different " + dir + "Manifest"},
+		"a file's mode":     {func(x *bundle.Index, _ string) { entry(x, dir+"Manifest").Mode = 0o755 }, "different " + dir + "Manifest"},
+		"an image's digest": {func(x *bundle.Index, _ string) { x.Packages[0].Images = []bundle.Image{{ID: "evil"}} }, "describes the package differently"},
 		"one file less": {func(x *bundle.Index, _ string) {
 			x.Entries = slices.DeleteFunc(x.Entries, func(e bundle.Entry) bool { return e.Path == dir+"empty" })
 		}, "lacks " + dir + "empty"},

@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// Since is what an earlier bundle has: a later one can leave it out.
+// Since holds the content of an earlier bundle, which a later bundle can leave out.
 type Since struct {
 	digest string            // of the index
-	paths  map[string]string // of the files whose bytes it has, by their sha256
+	paths  map[string]string // paths of its files by sha256
 }
 
-// NewSince reads the index of a bundle, as an archive or Layout.IndexData gives it. What that bundle itself leaves out
-// counts as missing, so that no one ever needs more than two bundles.
+// NewSince reads the index of a bundle, as an archive or Layout.IndexData has it. Files that this bundle itself leaves out
+// do not count, so that an install never needs more than two bundles.
 func NewSince(index []byte) (*Since, error) {
 	x, err := parseIndex(index)
 	if err != nil {
@@ -30,10 +30,10 @@ func NewSince(index []byte) (*Since, error) {
 	return s, nil
 }
 
-// Since is what this bundle has.
+// Since returns the content of this bundle.
 func (a *Archive) Since() (*Since, error) { return NewSince(a.index) }
 
-// has tells under which path the content of an entry is there.
+// has returns the path under which the earlier bundle has the content of an entry.
 func (s *Since) has(e Entry) (string, bool) {
 	if s == nil {
 		return "", false
@@ -42,11 +42,11 @@ func (s *Since) has(e Entry) (string, bool) {
 	return at, ok
 }
 
-// ErrNoBase says that a bundle is an addition to another one, which is not at hand.
-var ErrNoBase = errors.New("the bundle leaves out what an earlier one has")
+// ErrNoBase says that a bundle adds to an earlier one, which was not given.
+var ErrNoBase = errors.New("the bundle leaves out files of an earlier bundle")
 
-// WithBase gives an archive the earlier one that has what it leaves out. Whether that has the bytes, Verify finds out.
-// The base is closed with the archive.
+// WithBase sets the earlier archive that has the files left out here. It compares the indexes; Verify reads the bytes.
+// Close closes the base too.
 func (a *Archive) WithBase(base *Archive) error {
 	if a.Index.Base == "" {
 		return errors.New("the bundle is complete and needs no other")
@@ -66,15 +66,15 @@ func (a *Archive) WithBase(base *Archive) error {
 	return nil
 }
 
-// CheckBase is an error that wraps ErrNoBase when the archive leaves out files and WithBase was not called.
+// CheckBase returns an error that wraps ErrNoBase if the archive leaves out files and WithBase was not called.
 func (a *Archive) CheckBase() error {
 	if a.Index.Base != "" && a.base == nil {
-		return fmt.Errorf("%w: give the one whose index is %s, too", ErrNoBase, a.Index.Base)
+		return fmt.Errorf("%w: also give the bundle whose index is %s", ErrNoBase, a.Index.Base)
 	}
 	return nil
 }
 
-// inBase gives the archive that has an entry, and the path that it has there.
+// inBase returns the archive with the content of an entry, and the entry's path there.
 func (a *Archive) inBase(e Entry) (*Archive, string, error) {
 	if err := a.CheckBase(); err != nil {
 		return nil, "", fmt.Errorf("%s: %w", e.Path, err)

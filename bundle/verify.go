@@ -9,7 +9,7 @@ import (
 	"io"
 )
 
-// verifiedReader hashes what passes and compares at the end.
+// verifiedReader hashes the content while it is read and compares the digest at the end.
 type verifiedReader struct {
 	entry   Entry
 	content content
@@ -45,7 +45,7 @@ func (v *verifiedReader) Read(p []byte) (int, error) {
 	return n, v.err
 }
 
-// verdict says whether the content that passed, and what its member has around it, are what the index says.
+// verdict reports whether the content and the frame of its member match the index.
 func (v *verifiedReader) verdict() error {
 	if got := hex.EncodeToString(v.sum.Sum(nil)); got != v.entry.SHA256 {
 		return &DigestError{Path: v.entry.Path, Got: got, Want: v.entry.SHA256}

@@ -19,39 +19,39 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// spoolSize is the size from which a deflated form is kept in a file instead of in memory.
+// spoolSize is the size from which deflated content is kept in a file instead of in memory.
 const spoolSize = 1 << 20
 
-// linkSize is the size from which the same content under a second path becomes a hard link. Smaller files are repeated,
-// since they may be edited after unpacking and a link would change both.
+// linkSize is the size from which repeated content becomes a hard link. Smaller files are repeated: people may edit them
+// after unpacking, and a link would change both.
 const linkSize = 4 << 10
 
-// WriteOptions says how an archive is written.
+// WriteOptions are the options for writing an archive.
 type WriteOptions struct {
-	// Spool is a directory for the deflated forms of large files, kept by digest, so that the next archive with the same
-	// file need not compress it again. Empty: the system's temporary directory, nothing kept.
+	// Spool is a folder for the deflated content of large files, by digest, so that the next archive need not compress the
+	// same file again. If empty, a temporary folder is used and removed.
 	Spool string
-	// Jobs is how many files are compressed, and written where the archive goes into a file, at once; zero means one.
+	// Jobs is the number of files that are compressed at once, and also written at once if the output is a file. Zero means
+	// one.
 	Jobs int
-	// Key signs the index, if it is not nil.
+	// Key signs the index. nil means no signature.
 	Key *signature.Key
-	// Sum, if it is not nil, is given every byte of the archive, in order, while they are still at hand.
+	// Sum, if not nil, receives every byte of the archive in order, without a second read of the output.
 	Sum io.Writer
 }
 
-// piece is a file with all that is known of its member before it is written.
+// piece is a file with everything that is known about its member before it is written.
 type piece struct {
 	entry   Entry
 	header  []byte
-	open    func() (io.ReadCloser, error) // of the content, or of its deflated form
+	open    func() (io.ReadCloser, error) // the content, or its deflated form
 	spooled string                        // the file of the deflated form, if it has one
-	from    section                       // in a bundle: the whole member
+	from    section                       // the whole member, in a bundle
 	checked bool                          // the content is stored and is known to be the entry's
 }
 
 // WritePackage writes the archive of one add-on and returns its index. The same package and key give the same bytes,
-// whatever the other options. Each file's content is verified against its size and digest while it is written, unless it has
-// been before.
+// whatever the other options are. While it writes, it verifies the size and digest of each file that is not yet Checked.
 func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (Index, error) {
 	info := PackageInfo{Name: p.Name, Version: p.Version, Targets: p.Targets, Contents: p.Contents}
 	index := Index{Format: Format, Kind: KindPackage, Platforms: p.Platforms, Packages: []PackageInfo{info}}
@@ -68,11 +68,11 @@ func WritePackage(ctx context.Context, w io.Writer, p Package, o WriteOptions) (
 // packer turns files into members.
 type packer struct {
 	options WriteOptions
-	spool   string             // where large deflated forms lie
-	temp    *atomicfile.Folder // the same, if it is to be removed
+	spool   string             // folder of large deflated content
+	temp    *atomicfile.Folder // the same folder, if it is temporary
 }
 
-// spools are the names of folders for what is compressed before it is packed.
+// spools is the name pattern of temporary folders for deflated content.
 const spools = "sealift-spool-*"
 
 func (p *packer) cleanup() {
@@ -81,7 +81,8 @@ func (p *packer) cleanup() {
 	}
 }
 
-// prepare finds the encoding and the exact length of every file's member, in parallel, compressing what is compressible.
+// prepare determines the encoding and exact length of every member, in parallel. It compresses the files that can be
+// compressed.
 func (p *packer) prepare(ctx context.Context, files []File) ([]piece, error) {
 	if p.spool = p.options.Spool; p.spool == "" {
 		if err := atomicfile.Sweep(os.TempDir(), spools); err != nil {
@@ -139,7 +140,7 @@ func (p *packer) piece(f File) (piece, error) {
 	return p.deflate(out, io.MultiReader(bytes.NewReader(head[:n]), content))
 }
 
-// deflate compresses a piece's content, unless that makes it larger.
+// deflate compresses the content of a piece, unless that makes it larger.
 func (p *packer) deflate(out piece, content io.Reader) (piece, error) {
 	stored := out
 	var n int64
@@ -167,7 +168,7 @@ func (p *packer) deflate(out piece, content io.Reader) (piece, error) {
 	return out, nil
 }
 
-// deflateToFile makes the deflated form unless it is there, and returns its length.
+// deflateToFile writes the deflated content unless the file exists, and returns its length.
 func deflateToFile(name string, content io.Reader) (int64, error) {
 	if info, err := os.Stat(name); err == nil {
 		return info.Size(), nil
@@ -182,7 +183,7 @@ func deflateToFile(name string, content io.Reader) (int64, error) {
 	return info.Size(), nil
 }
 
-// layOut turns repeated content into links and gives every piece its offset.
+// layOut turns repeated content into links and assigns every piece its offset.
 func layOut(pieces []piece) ([]Entry, error) {
 	type content struct {
 		sha256 string
@@ -218,7 +219,7 @@ func layOut(pieces []piece) ([]Entry, error) {
 	return entries, nil
 }
 
-// write puts index, members and the end of the tar into w.
+// write writes the index, the members and the end of the tar to w.
 func (p *packer) write(ctx context.Context, w io.Writer, index *Index, pieces []piece) (err error) {
 	if index.Entries, err = layOut(pieces); err != nil {
 		return err
@@ -283,7 +284,7 @@ func (p piece) write(w io.Writer) error {
 		return storeMember(w, p.header, bytes.NewReader(nil), 0)
 	}
 	err := p.writeContent(w)
-	if err != nil && p.spooled != "" { // it may be the spooled form that is broken: make it anew next time
+	if err != nil && p.spooled != "" { // the spooled form may be broken: compress again next time
 		_ = os.Remove(p.spooled)
 	}
 	return err
@@ -318,12 +319,12 @@ func sha256Hex(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// DigestError says that bytes are not what their index or their source promised.
+// DigestError says that content does not match the digest in an index or from its source.
 type DigestError struct {
 	Path      string
 	Got, Want string // sha256, hex
 }
 
 func (e *DigestError) Error() string {
-	return fmt.Sprintf("%s: content has sha256 %s, but should have %s", e.Path, e.Got, e.Want)
+	return fmt.Sprintf("%s: content has sha256 %s, want %s", e.Path, e.Got, e.Want)
 }

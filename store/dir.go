@@ -23,14 +23,15 @@ import (
 	"github.com/sealift/sealift/internal/regularfile"
 )
 
-// dir is a store in a folder, which is opened anew for each operation: one that was replaced or mounted again is found, and an idle
-// server keeps no disk from being taken out.
+// dir is a store in a folder. Each operation opens the folder again, so that a replaced or remounted folder is found and an
+// idle server does not keep a disk busy.
 type dir struct {
 	name  string
-	swept *sync.Map // folders, by name, from which this process has removed what killed writers left
+	swept *sync.Map // names of the folders that this process has swept
 }
 
-// folder is the folder of a store while one operation has it open. Files being written begin with tempPrefix and are never listed.
+// folder is an open store folder for one operation. Files that are being written begin with tempPrefix and are never
+// listed.
 type folder struct {
 	root  *os.Root
 	swept *sync.Map
@@ -38,7 +39,7 @@ type folder struct {
 
 const tempPrefix = ".sealift-put-"
 
-// lockName is the file that is locked while a Swap compares and replaces, and while a temporary file is made.
+// lockName is the file to lock while Swap compares and replaces, and while a temporary file is created.
 const lockName = ".sealift-put-lock"
 
 func openDir(name string) (Store, error) {
@@ -50,11 +51,11 @@ func openDir(name string) (Store, error) {
 	return d, f.root.Close()
 }
 
-// open gives the folder as it is now. That there is none is no word on a value, so it is no fs.ErrNotExist.
+// open opens the folder as it is now. A missing folder is not an fs.ErrNotExist, because that would mean a missing value.
 func (d dir) open() (*folder, error) {
 	root, err := os.OpenRoot(d.name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("store: there is no folder %s; make it, or mount it, first", d.name)
+		return nil, fmt.Errorf("store: there is no folder %s; create or mount it first", d.name)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
@@ -107,7 +108,7 @@ func (f fileObject) Size() int64     { return f.info.Size() }
 func (f fileObject) Version() string { return fileVersion(f.info) }
 func (f fileObject) SHA256() string  { return "" }
 
-// ReadAt implements io.ReaderAt. Who copies over a file with other tools than this one changes what is being read.
+// ReadAt implements io.ReaderAt. It fails with ErrChanged if another tool has overwritten the file in place.
 func (f fileObject) ReadAt(p []byte, off int64) (n int, err error) {
 	n, err = f.File.ReadAt(p, off)
 	now, statErr := f.Stat()
@@ -117,8 +118,8 @@ func (f fileObject) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, err
 }
 
-// Reopen implements Object. The file may have lost its name meanwhile. Its descriptor is held while that is done: one that is
-// closed beside it could be another file's by then.
+// Reopen implements Object. The file may have been renamed or removed, so it is opened by its descriptor. The descriptor is
+// held meanwhile: if it were closed concurrently, the number could already be another file's.
 func (f fileObject) Reopen(context.Context) (Object, error) {
 	held, err := f.SyscallConn()
 	if err != nil {
@@ -134,7 +135,7 @@ func (f fileObject) Reopen(context.Context) (Object, error) {
 	return fileObject{again, f.info}, nil
 }
 
-// fileVersion tells files of one name apart: each Put makes a new one.
+// fileVersion tells apart the files that have had one name. Each Put creates a new file.
 func fileVersion(info fs.FileInfo) string {
 	var inode uint64
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
@@ -176,16 +177,17 @@ func (d *folder) put(ctx context.Context, key string, value Value) (version stri
 	return version, nil
 }
 
-// temporary is a file that is being written. Its writer has it locked, and the kernel drops the lock however the writer ends.
+// temporary is a file that is being written. Its writer holds a lock on it, which the kernel releases however the writer
+// ends.
 type temporary struct {
 	*os.File
 	name string
 }
 
-// temporaryName is what create calls a file: with the name of its key, the process and the time.
+// temporaryName matches the names that create makes: from the key, the process id and the time.
 var temporaryName = regexp.MustCompile(`^` + regexp.QuoteMeta(tempPrefix) + `.+\.[0-9]+\.[0-9a-f]+$`)
 
-// create makes a temporary file for a key. The store is locked meanwhile: between its making and its locking a file looks
+// create makes a temporary file for a key. The caller holds the store's lock, because a file that is not locked yet looks
 // abandoned.
 func (d *folder) create(key string) (*temporary, error) {
 	folder := path.Dir(key)
@@ -195,7 +197,7 @@ func (d *folder) create(key string) (*temporary, error) {
 	if err := d.sweep(folder); err != nil {
 		return nil, fmt.Errorf("remove what an interrupted run left: %w", err)
 	}
-	// A name for each writer: two may put the same key at once.
+	// Each writer has its own name, because two may put the same key at once.
 	name := path.Join(folder, fmt.Sprintf("%s%s.%d.%x", tempPrefix, path.Base(key), os.Getpid(), time.Now().UnixNano()))
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -207,8 +209,8 @@ func (d *folder) create(key string) (*temporary, error) {
 	return &temporary{f, name}, nil
 }
 
-// sweep removes what killed writers left in a folder. A process looks once: reading the folder before each of n values
-// would take time that grows with the square.
+// sweep removes what killed writers left in a folder. A process sweeps each folder once: a sweep for each of n values would
+// take quadratic time.
 func (d *folder) sweep(folder string) error {
 	if _, done := d.swept.LoadOrStore(folder, true); done {
 		return nil
@@ -231,7 +233,7 @@ func (d *folder) sweep(folder string) error {
 func (d *folder) removeAbandoned(name string) error {
 	f, err := regularfile.OpenIn(d.root, name)
 	if errors.Is(err, regularfile.ErrNot) {
-		return nil // create made no such thing
+		return nil // not a file of create
 	}
 	if err != nil {
 		return err
@@ -244,7 +246,7 @@ func (d *folder) removeAbandoned(name string) error {
 	return errors.Join(err, d.root.Remove(name))
 }
 
-// fill writes a value and gives it its name.
+// fill writes a value and renames the file to its key.
 func (d *folder) fill(ctx context.Context, f *temporary, key string, value Value) (version string, err error) {
 	defer func() {
 		if err != nil {
@@ -257,7 +259,7 @@ func (d *folder) fill(ctx context.Context, f *temporary, key string, value Value
 	}
 	info, statErr := f.Stat()
 	if err = errors.Join(err, statErr); err == nil {
-		err = d.root.Rename(f.name, key) // before it is closed: until then nobody takes it for abandoned
+		err = d.root.Rename(f.name, key) // before closing, which releases the lock and makes it look abandoned
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
 		return "", err
@@ -265,7 +267,7 @@ func (d *folder) fill(ctx context.Context, f *temporary, key string, value Value
 	return fileVersion(info), d.syncFolder(path.Dir(key))
 }
 
-// syncFolder puts the name of a new file onto the disk.
+// syncFolder syncs a folder, so that new names in it survive a power failure.
 func (d *folder) syncFolder(name string) error {
 	f, err := d.root.Open(name)
 	if err != nil {
@@ -274,7 +276,7 @@ func (d *folder) syncFolder(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// copyChunk is what is copied between two looks at the context.
+// copyChunk is the number of bytes copied between two checks of the context.
 const copyChunk = 1 << 20
 
 func copyVerified(ctx context.Context, to io.Writer, value Value) error {
@@ -326,10 +328,10 @@ func (d *folder) swap(ctx context.Context, key string, data []byte, old string) 
 	return version, nil
 }
 
-// lockPoll is how often a lock that someone else has is asked for: it is held for milliseconds.
+// lockPoll is the pause before the next try to take a lock. Locks are held for milliseconds.
 const lockPoll = 10 * time.Millisecond
 
-// lock keeps other writers out, of this machine and of others where the file system passes locks on.
+// lock locks the store against other writers on this machine, and on other machines if the file system shares locks.
 func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 	f, err := d.root.OpenFile(lockName, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -346,7 +348,7 @@ func (d *folder) lock(ctx context.Context) (unlock func() error, err error) {
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("store %s: lock: %w", d.root.Name(), err), f.Close())
 		}
-		return f.Close, nil // the lock goes with the file
+		return f.Close, nil // closing releases the lock
 	}
 }
 
@@ -357,7 +359,7 @@ func (d *folder) list(ctx context.Context, prefix string) ([]Info, error) {
 			return errors.Join(err, ctx.Err())
 		}
 		if entry.IsDir() && p != "." && !strings.HasPrefix(p, prefix) && !strings.HasPrefix(prefix, p+"/") {
-			return fs.SkipDir // Installers may be many, and are asked for one by one
+			return fs.SkipDir // such as the many Installers of a server, which nobody lists
 		}
 		if !entry.Type().IsRegular() || !strings.HasPrefix(p, prefix) || strings.HasPrefix(entry.Name(), tempPrefix) {
 			return nil

@@ -16,8 +16,9 @@ import (
 
 // Expirer is a store that can remove old values.
 type Expirer interface {
-	// Expire removes the values below a folder that were stored before some time and that old agrees to, by their names in the
-	// folder. It returns the names that it removed. A value that is stored again meanwhile stays, but for a moment on a server.
+	// Expire removes values directly below folder that were stored before the given time and for whose name old returns
+	// true. It returns the removed names. A value that is stored again meanwhile stays; on an S3 server there is a short
+	// race.
 	Expire(ctx context.Context, folder string, before time.Time, old func(name string) bool) (removed []string, err error)
 }
 
@@ -50,8 +51,7 @@ func (d dir) Expire(ctx context.Context, folder string, before time.Time, old fu
 	return removed, nil
 }
 
-// expire removes one old value. A writer that replaces it takes the same lock only while it begins, so that the time of the file
-// is looked at last.
+// expire removes one old value. A writer holds the same lock only when it begins, so the file's time is checked last.
 func (d *folder) expire(ctx context.Context, key string, before time.Time) (gone bool, err error) {
 	unlock, err := d.lock(ctx)
 	if err != nil {
@@ -87,7 +87,7 @@ func (b *bucket) Expire(ctx context.Context, folder string, before time.Time, ol
 	return removed, err
 }
 
-// expire removes one old value, unless it has been stored again since it was listed.
+// expire removes one old value, unless it was stored again after it was listed.
 func (b *bucket) expire(ctx context.Context, key string, before time.Time) (gone bool, err error) {
 	head, err := b.head(ctx, key)
 	if isMissing(err) || err == nil && !aws.ToTime(head.LastModified).Before(before) {

@@ -13,14 +13,14 @@ import (
 	"strings"
 )
 
-// ListingName is where a store that cannot list, a web server, is asked for what it has. `sealift publish` keeps it: an
-// object with a list "packages", each with "key" and "size".
+// ListingName is the file that lists the packages of a store on a web server. `sealift publish` maintains it: an object
+// with a list "packages", each with "key" and "size".
 const ListingName = "index.json"
 
-// maxListing bounds what is read of a listing: about 100,000 packages.
+// maxListing is the most that is read of a listing, in bytes: about 100,000 packages.
 const maxListing = 64 << 20
 
-// web is a store on a web server that answers ranges.
+// web is a read-only store on a web server that supports ranges.
 type web struct {
 	base   *url.URL
 	client *http.Client
@@ -41,12 +41,12 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 	return w, nil
 }
 
-// maxRedirects is how often a server may lead on before it is taken to lead in a circle.
+// maxRedirects is the most redirects that are followed for one request.
 const maxRedirects = 10
 
 func (o Opener) checkRedirect(next *http.Request, before []*http.Request) error {
 	if len(before) >= maxRedirects {
-		return fmt.Errorf("%d redirects, one after the other", maxRedirects)
+		return fmt.Errorf("stopped after %d redirects", maxRedirects)
 	}
 	if o.Redirect == nil {
 		return nil
@@ -54,7 +54,7 @@ func (o Opener) checkRedirect(next *http.Request, before []*http.Request) error 
 	return o.Redirect(next.URL)
 }
 
-// Get implements Store. The server has to answer HEAD with a length, and GET with the range that was asked for.
+// Get implements Store. The server must answer HEAD with a length, and GET with the requested range.
 func (w *web) Get(ctx context.Context, key string) (Object, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -83,11 +83,11 @@ func (w *web) readOnly() error {
 	return fmt.Errorf("%s: %w; publish to the folder or the bucket behind it", w.base.Redacted(), ErrReadOnly)
 }
 
-// List implements Store, out of the index that lies there.
+// List implements Store. It reads the listing on the server.
 func (w *web) List(ctx context.Context, prefix string) ([]Info, error) {
 	o, err := w.Get(ctx, ListingName)
 	if err != nil {
-		return nil, fmt.Errorf("a web server lists only what 'sealift publish' has put there: %w", err)
+		return nil, fmt.Errorf("a web server can list only packages that 'sealift publish' put there: %w", err)
 	}
 	defer o.Close()
 	var listing struct {
@@ -112,12 +112,12 @@ func (w *web) List(ctx context.Context, prefix string) ([]Info, error) {
 	return infos, nil
 }
 
-// page is one value on a web server, in the version that stat found.
+// page is one value on a web server, in the version that HEAD returned.
 type page struct {
 	store *web
 	url   *url.URL
 	size  int64
-	etag  string // empty: the server tells none
+	etag  string // empty if the server sends none
 	date  string // Last-Modified
 }
 
@@ -128,7 +128,7 @@ func (p *page) version() string {
 	return p.date
 }
 
-// ask sends a request and returns an answer of one of the statuses that are wanted.
+// ask sends a request. It returns the response if its status is among wanted.
 func (p *page) ask(ctx context.Context, method string, header map[string]string, wanted ...int) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, p.url.String(), nil)
 	if err != nil {
@@ -156,8 +156,7 @@ func (p *page) ask(ctx context.Context, method string, header map[string]string,
 	return nil, err
 }
 
-// redacted leaves out what may be secret in a URL: the password, and the query, which holds the signature of a redirect to an
-// object store.
+// redacted returns a URL without its secrets: the password, and the query, which may sign a redirect to an object store.
 func redacted(u *url.URL) string {
 	shown := *u
 	shown.RawQuery = ""
@@ -171,7 +170,7 @@ func (p *page) stat(ctx context.Context) error {
 	}
 	_ = resp.Body.Close()
 	if resp.ContentLength < 0 {
-		return fmt.Errorf("%s does not tell its length", redacted(p.url))
+		return fmt.Errorf("the server does not send the length of %s", redacted(p.url))
 	}
 	p.size, p.etag, p.date = resp.ContentLength, resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
 	return nil
@@ -181,7 +180,7 @@ func (p *page) stat(ctx context.Context) error {
 func (p *page) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	header := map[string]string{"Range": fmt.Sprintf("bytes=%d-%d", off, off+n-1)}
 	switch {
-	case p.etag != "" && !strings.HasPrefix(p.etag, "W/"): // a weak one matches nothing (RFC 9110 §13.1.1)
+	case p.etag != "" && !strings.HasPrefix(p.etag, "W/"): // If-Match never matches a weak ETag (RFC 9110 §13.1.1)
 		header["If-Match"] = p.etag
 	case p.etag == "" && p.date != "":
 		header["If-Unmodified-Since"] = p.date
@@ -196,16 +195,16 @@ func (p *page) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
-// check refuses an answer with other bytes than those that were asked for.
+// check refuses a response with other bytes than requested.
 func (p *page) check(resp *http.Response, off, n int64) error {
 	if etag := resp.Header.Get("ETag"); etag != p.etag || p.etag == "" && resp.Header.Get("Last-Modified") != p.date {
 		return fmt.Errorf("%s: %w; start again", redacted(p.url), ErrChanged)
 	}
 	if resp.StatusCode == http.StatusOK {
-		if off == 0 && resp.ContentLength == n { // all was asked for
+		if off == 0 && resp.ContentLength == n { // the whole value was requested
 			return nil
 		}
-		return fmt.Errorf("%s answers no ranges; download the package and use a folder as store", redacted(p.url))
+		return fmt.Errorf("the server of %s supports no ranges; download the package and use a folder as store", redacted(p.url))
 	}
 	if err := checkRange(resp.Header.Get("Content-Range"), off, n, p.size); err != nil {
 		return fmt.Errorf("%s: %w", redacted(p.url), err)

@@ -17,16 +17,16 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// journal remembers one upload on the disk: its id, and the parts that are done. It is a file of JSON lines, the first about
-// the upload, each other about a part; whatever moment a process dies at, the lines before the last are whole. A nil journal
-// remembers nothing.
+// journal records one multipart upload on the disk: its id and the finished parts. It is a file of JSON lines: the first
+// line describes the upload, each other line a part. If the process dies, at most the last line is incomplete. A nil
+// journal records nothing.
 type journal struct {
 	file  *os.File
 	head  journalHead
 	parts map[int32]string // ETags by number
 }
 
-// journalHead is the first line. Upload is empty while there is none.
+// journalHead is the first line. Upload is empty before the upload starts.
 type journalHead struct {
 	Upload string `json:"upload"`
 	SHA256 string `json:"sha256"`
@@ -39,30 +39,30 @@ func (h journalHead) sameValue(other journalHead) bool {
 	return h == other
 }
 
-// journalPart is any further line.
+// journalPart is any later line.
 type journalPart struct {
 	Number int32  `json:"number"`
 	ETag   string `json:"etag"`
 }
 
-// maxJournal bounds what is read: 10,000 lines of at most 400 bytes.
+// maxJournal is the most that is read of a journal, in bytes: 10,000 lines of at most 400 bytes.
 const maxJournal = 4 << 20
 
-// openJournal opens the journal of a key in a store. It is nil when there is no folder for it, and when another process on
-// this machine is uploading the same: then each goes its way.
+// openJournal opens the journal for a key in a store. It returns nil if folder is empty, or if another process on this
+// machine is uploading the same key: then both upload independently.
 func openJournal(folder, store, key string) (*journal, error) {
 	if folder == "" {
 		return nil, nil
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return nil, fmt.Errorf("remember the upload: %w", err)
+		return nil, fmt.Errorf("write the upload journal: %w", err)
 	}
 	sum := sha256.Sum256([]byte(store + "\x00" + key))
 	name := filepath.Join(folder, hex.EncodeToString(sum[:16])+".journal")
 	for {
 		f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 		if err != nil {
-			return nil, fmt.Errorf("remember the upload: %w", err)
+			return nil, fmt.Errorf("write the upload journal: %w", err)
 		}
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -76,7 +76,7 @@ func openJournal(folder, store, key string) (*journal, error) {
 				return readJournal(f)
 			}
 		}
-		if err := f.Close(); err != nil { // removed by the one who had it locked
+		if err := f.Close(); err != nil { // the process that held the lock has removed it
 			return nil, err
 		}
 	}
@@ -99,8 +99,8 @@ func readJournal(f *os.File) (*journal, error) {
 	return j, nil
 }
 
-// parseJournal reads the lines that are whole, and tells how many bytes they have. What comes behind a line that cannot be
-// read is not believed.
+// parseJournal reads the complete lines and returns their size in bytes. It ignores everything after a line that cannot be
+// read.
 func parseJournal(data []byte) (head journalHead, parts map[int32]string, whole int64) {
 	parts = make(map[int32]string)
 	for first := true; ; first = false {
@@ -123,10 +123,10 @@ func parseJournal(data []byte) (head journalHead, parts map[int32]string, whole 
 	}
 }
 
-// kept says whether the upload can be continued by a later run.
+// kept reports whether a later run can resume the upload.
 func (j *journal) kept() bool { return j != nil }
 
-// known is the upload that can be continued; without one, its id is empty.
+// known returns the upload to resume. Its id is empty if there is none.
 func (j *journal) known() journalHead {
 	if j == nil {
 		return journalHead{}
@@ -134,7 +134,7 @@ func (j *journal) known() journalHead {
 	return j.head
 }
 
-// start begins anew, with another upload.
+// start begins the journal of another upload.
 func (j *journal) start(head journalHead) error {
 	if j == nil {
 		return nil
@@ -153,14 +153,14 @@ func (j *journal) start(head journalHead) error {
 	return atomicfile.SyncDir(filepath.Dir(j.file.Name()))
 }
 
-// forget drops what was remembered, until start.
+// forget drops the recorded upload. start records the next one.
 func (j *journal) forget() {
 	if j != nil {
 		j.head, j.parts = journalHead{}, make(map[int32]string)
 	}
 }
 
-// done remembers a part that the server has. It may be called from several goroutines.
+// done records a finished part. It may be called from several goroutines.
 func (j *journal) done(n int32, etag string) error {
 	if j == nil {
 		return nil
@@ -171,18 +171,18 @@ func (j *journal) done(n int32, etag string) error {
 func (j *journal) write(line any) error {
 	data, err := json.Marshal(line)
 	if err == nil {
-		_, err = j.file.Write(append(data, '\n')) // one write: lines of several goroutines do not mix
+		_, err = j.file.Write(append(data, '\n')) // a single write, so that lines of several goroutines do not mix
 	}
 	if err == nil {
 		err = j.file.Sync()
 	}
 	if err != nil {
-		return fmt.Errorf("remember the upload: %w", err)
+		return fmt.Errorf("write the upload journal: %w", err)
 	}
 	return nil
 }
 
-// remove ends the journal of an upload that is complete.
+// remove deletes the journal after a complete upload.
 func (j *journal) remove() error {
 	if j == nil {
 		return nil
@@ -191,7 +191,7 @@ func (j *journal) remove() error {
 	return os.Remove(j.file.Name())
 }
 
-// close lets go of the journal. One with an upload to continue stays on the disk.
+// close closes the journal. If the upload can be resumed, the file stays.
 func (j *journal) close() error {
 	if j == nil {
 		return nil

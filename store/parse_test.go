@@ -26,7 +26,7 @@ func TestParseS3(t *testing.T) {
 		"a host as bucket":     {location: "s3://h:9000/b", wrong: "?endpoint="},
 		"credentials":          {location: "s3://id:secret@b", wrong: "AWS_ACCESS_KEY_ID"},
 		"an unknown setting":   {location: "s3://b?regoin=x", wrong: `setting "regoin" is not known`},
-		"a setting twice":      {location: "s3://b?region=x&region=y", wrong: "is there 2 times"},
+		"a setting twice":      {location: "s3://b?region=x&region=y", wrong: "is given 2 times"},
 		"a way out":            {location: "s3://b/../x", wrong: "not a clean path"},
 		"a wrong endpoint":     {location: "s3://b?endpoint=h:9000", wrong: "not the URL of a server"},
 		"a wrong region":       {location: "s3://b?region=a/b", wrong: "not the name of a region"},

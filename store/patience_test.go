@@ -37,7 +37,7 @@ func TestAServerThatComesBackIsWaitedFor(t *testing.T) {
 	if got := digestOf(t, s, "k"); got != valueOf(t, data).SHA256 {
 		t.Errorf("read %s", got)
 	}
-	if refused.Load() != 10 || !strings.Contains(said.String(), "tried again") {
+	if refused.Load() != 10 || !strings.Contains(said.String(), "retrying") {
 		t.Errorf("the server refused %d times; said: %s", refused.Load(), said.String())
 	}
 }

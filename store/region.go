@@ -8,14 +8,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 )
 
-// Region asks AWS where a bucket is, for whoever was told its name alone. Who may not ask for its location may still see it
-// in the headers of another answer.
+// Region asks AWS for the region of a bucket. Credentials without the permission GetBucketLocation still find it in the
+// headers of another response.
 func (o Opener) Region(ctx context.Context, name string) (string, error) {
 	found, err := o.Open("s3://" + name)
 	if err != nil {
 		return "", err
 	}
-	b := found.(*bucket) // s3:// gives no other
+	b := found.(*bucket) // an s3:// URL always opens a bucket
 	var region string
 	located := b.ask(ctx, func(ctx context.Context) error {
 		answer, err := b.client.GetBucketLocation(ctx, &s3.GetBucketLocationInput{Bucket: &name})
@@ -26,7 +26,7 @@ func (o Opener) Region(ctx context.Context, name string) (string, error) {
 	})
 	if located == nil {
 		switch region {
-		case "": // the oldest region has no name there, and the second has an old one
+		case "": // AWS returns no name for us-east-1, and an old one for eu-west-1
 			return defaultRegion, nil
 		case "EU":
 			return "eu-west-1", nil

@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// ranges is where a remote object reads from.
+// ranges opens byte ranges of a remote object.
 type ranges interface {
-	// open asks for the n bytes from off on, of the one version that the object is about. Another version is ErrChanged.
+	// open requests n bytes from off on, of the object's version. If the server has another version, it returns ErrChanged.
 	open(ctx context.Context, off, n int64) (io.ReadCloser, error)
 }
 
-// checkRange compares the Content-Range of an answer with the range that was asked for, of a value of a known size. A server may
-// have told the size of one value and the identity of the next, when it was asked at the moment of a replacement.
+// checkRange compares the Content-Range of a response with the request. It also compares the size: if a value is replaced
+// during HEAD, a server may combine the old size with the new identity.
 func checkRange(got string, off, n, size int64) error {
 	want := fmt.Sprintf("bytes %d-%d/%d", off, off+n-1, size)
 	if total := strings.TrimPrefix(got, fmt.Sprintf("bytes %d-%d/", off, off+n-1)); got != want && total != got {
@@ -31,18 +31,18 @@ func checkRange(got string, off, n, size int64) error {
 }
 
 const (
-	// firstWindow is what a read asks for in advance when it goes somewhere new: an index, or a small file.
+	// firstWindow is requested ahead when reads begin at a new place: an index, or a small file.
 	firstWindow = 256 << 10
-	// maxWindow is what is asked for in advance after much has been read in sequence. Nothing of it lies in memory: it flows.
+	// maxWindow is requested ahead after a long sequential read. It is streamed, not held in memory.
 	maxWindow = 32 << 20
-	// maxGap is what is read and dropped to get forward, rather than asking anew.
+	// maxGap is the most that is read and dropped to move forward within a response, instead of sending a new request.
 	maxGap = 128 << 10
-	// maxStreams is how many places are read in sequence side by side: the layers of the images that a node loads at once.
+	// maxStreams is the most sequential reads that go on side by side: the image layers that a node loads at once.
 	maxStreams = 16
 )
 
-// remote is an object behind a network. It is read by closed ranges that grow while reads go on in sequence; the bytes flow
-// from the connection to the reader, so that memory does not depend on sizes.
+// remote is an object behind a network. It is read by closed ranges that grow while reads are sequential. Bytes are
+// streamed from the connection to the reader, so memory does not depend on the object's size.
 type remote struct {
 	ctx     context.Context // of Get
 	name    string
@@ -53,20 +53,20 @@ type remote struct {
 	opener  Opener
 
 	mu      sync.Mutex
-	told    time.Time // when it was last said that reads fail
-	idle    []*stream // the one used last at the end
+	told    time.Time // when the last failed read was logged
+	idle    []*stream // the most recently used last
 	dropped bool
 }
 
-// stream is one answer under way: its next byte is the one at off, its last the one before end.
+// stream is one response in progress. off is its next byte, and end follows its last.
 type stream struct {
-	body     io.ReadCloser // nil once all is read
+	body     io.ReadCloser // nil after the last byte
 	guard    *guard
 	off, end int64
 	window   int64
 }
 
-// abort ends the answer; the place where it stood is kept.
+// abort ends the response and keeps its position.
 func (s *stream) abort() {
 	if s.body != nil {
 		_ = s.body.Close()
@@ -75,7 +75,7 @@ func (s *stream) abort() {
 	}
 }
 
-// finish ends the answer. One that is nearly at its end is drained, so that its connection can be used again.
+// finish ends the response. If few bytes are left, it drains them, so that the connection can be used again.
 func (s *stream) finish() {
 	if s.body != nil && s.end-s.off <= maxGap {
 		s.guard.moved()
@@ -96,8 +96,7 @@ func (r *remote) Reopen(ctx context.Context) (Object, error) {
 // ReadAt implements io.ReaderAt.
 func (r *remote) ReadAt(p []byte, off int64) (n int, err error) { return r.readAt(p, off, 0) }
 
-// Section gives the object to those who read all up to limit in sequence: what is left of it is asked for at once, and nothing
-// beyond.
+// Section returns a reader for sequential reads up to limit. It requests all of the rest at once, and nothing after limit.
 func (r *remote) Section(limit int64) io.ReaderAt { return section{r, limit} }
 
 type section struct {
@@ -139,10 +138,10 @@ func (r *remote) readAt(p []byte, off, limit int64) (n int, err error) {
 	return n, nil
 }
 
-// tellEvery is how long those who wait for a server hear nothing new of it.
+// tellEvery is the shortest time between two log lines about a server that does not respond.
 const tellEvery = 30 * time.Second
 
-// tell lets those who wait know that a server does not give what it should.
+// tell logs that a read failed and is retried.
 func (r *remote) tell(err error) {
 	r.mu.Lock()
 	again := !r.dropped && time.Since(r.told) > tellEvery
@@ -151,11 +150,11 @@ func (r *remote) tell(err error) {
 	}
 	r.mu.Unlock()
 	if again && transient(err) {
-		r.opener.Log.Warn("reading is tried again", "what", r.name, "error", err)
+		r.opener.Log.Warn("a read failed; retrying", "what", r.name, "error", err)
 	}
 }
 
-// read reads some bytes at off, out of a stream that is there already if one comes past.
+// read reads some bytes at off. It uses an open stream that will reach off, if there is one.
 func (r *remote) read(p []byte, off, limit int64) (int, error) {
 	s, err := r.take(off, int64(len(p)), limit)
 	if err != nil {
@@ -170,7 +169,7 @@ func (r *remote) read(p []byte, off, limit int64) (int, error) {
 	return n, nil
 }
 
-// read drops what is before off and fills p, or as much of it as the stream has.
+// read skips to off and fills p with as many bytes as the stream has.
 func (s *stream) read(p []byte, off int64) (n int, err error) {
 	s.guard.moved()
 	defer s.guard.rest()
@@ -184,7 +183,7 @@ func (s *stream) read(p []byte, off int64) (n int, err error) {
 	return n, s.guard.explain(err)
 }
 
-// movingReader tells a guard of each byte that arrives.
+// movingReader tells a guard about each byte that arrives.
 type movingReader struct {
 	io.Reader
 	guard *guard
@@ -198,7 +197,7 @@ func (m *movingReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// take finds the stream that comes past off soonest, or opens one: up to limit, or, where that is not said, for a window.
+// take finds the open stream that is nearest before off, or opens one: up to limit, or for one window if limit is 0.
 func (r *remote) take(off, n, limit int64) (*stream, error) {
 	window := int64(firstWindow)
 	r.mu.Lock()
@@ -208,7 +207,7 @@ func (r *remote) take(off, n, limit int64) (*stream, error) {
 	}
 	best := -1
 	for i, s := range r.idle {
-		past := s.off <= off && off-s.off <= maxGap && off < s.end || off == s.off // the latter also at the end
+		past := s.off <= off && off-s.off <= maxGap && off < s.end || off == s.off // the second case also at the end
 		if past && (best < 0 || s.off > r.idle[best].off) {
 			best = i
 		}
@@ -220,7 +219,7 @@ func (r *remote) take(off, n, limit int64) (*stream, error) {
 			r.mu.Unlock()
 			return s, nil
 		}
-		window = min(2*s.window, maxWindow) // the reader has used all of the last one
+		window = min(2*s.window, maxWindow) // the reader used the whole last window
 	}
 	r.mu.Unlock()
 	end := min(r.size, max(limit, off+n))
@@ -237,7 +236,7 @@ func (r *remote) take(off, n, limit int64) (*stream, error) {
 	return &stream{body: body, guard: g, off: off, end: end, window: window}, nil
 }
 
-// give keeps a stream for the next read, in place of the one that was used longest ago.
+// give keeps a stream for the next read. It closes the least recently used stream if there are too many.
 func (r *remote) give(s *stream) {
 	if s.off == s.end {
 		s.finish()

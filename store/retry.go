@@ -15,21 +15,21 @@ import (
 	"github.com/sealift/sealift/internal/outage"
 )
 
-// Retry says how often and how patiently a transient failure is tried again. It is the only place that does so: the AWS
-// client's own retries are off, so that attempts never multiply.
+// Retry configures the retries of transient failures. Retries happen only here: the AWS client's own are off, so that
+// attempts do not multiply.
 type Retry struct {
-	Attempts int           // in all; 0 means 6, or with Within as many as there is time for
+	Attempts int           // in all; 0 means 6, or no limit if Within is set
 	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 300 ms
-	Within   time.Duration // an attempt that fails later than this after the first began is the last; 0 means that none is too late
+	Within   time.Duration // no retry after this time since the first attempt; 0 means no limit
 }
 
-// maxWait bounds the pause between two attempts.
+// maxWait is the longest pause between two attempts.
 const maxWait = 10 * time.Second
 
 // errStalled says that a transfer made no progress for too long.
 var errStalled = errors.New("no progress for too long")
 
-// statusError is an answer of a web server that carries no content.
+// statusError is an error response of a web server.
 type statusError struct {
 	url  string // without a password
 	code int
@@ -39,11 +39,11 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s answered %d %s", e.url, e.code, http.StatusText(e.code))
 }
 
-// HTTPStatusCode is the status, as the errors of the AWS client tell it.
+// HTTPStatusCode returns the status. The AWS client's errors have the same method.
 func (e *statusError) HTTPStatusCode() int { return e.code }
 
-// do calls f until it succeeds, fails for good, has been called Attempts times or for too long, or ctx ends. Pauses vary by half, so that
-// those who failed together do not come back together.
+// do calls f until it succeeds, fails permanently, runs out of attempts or time, or ctx ends. The pauses vary by up
+// to half at random, so that clients that failed together do not return together.
 func (r Retry) do(ctx context.Context, f func() error) error {
 	attempts, wait, begin := r.Attempts, r.Wait, time.Now()
 	if attempts <= 0 && r.Within <= 0 {
@@ -71,7 +71,7 @@ func (r Retry) do(ctx context.Context, f func() error) error {
 	}
 }
 
-// pause waits for about as long as asked.
+// pause waits for roughly the given time.
 func pause(ctx context.Context, about time.Duration) error {
 	timer := time.NewTimer(about/2 + rand.N(about))
 	defer timer.Stop()
@@ -83,8 +83,8 @@ func pause(ctx context.Context, about time.Duration) error {
 	}
 }
 
-// transient says whether the same request may well succeed later: the connection broke or timed out, or the server said that
-// it is busy or broken.
+// transient reports whether a retry of the same request may succeed: the connection broke or timed out, or the server is
+// busy or broken.
 func transient(err error) bool {
 	var api smithy.APIError
 	if errors.As(err, &api) {
@@ -104,11 +104,11 @@ func transient(err error) bool {
 	if errors.As(err, &certificate) || errors.As(err, &dns) {
 		return false
 	}
-	var send interface{ ConnectionError() bool } // what the AWS client says of a request that got no answer
+	var send interface{ ConnectionError() bool } // the AWS client's error for a request without a response
 	return errors.As(err, &send) && send.ConnectionError()
 }
 
-// statusOf is the status of the answer that an error is about, or 0.
+// statusOf returns the HTTP status in an error, or 0.
 func statusOf(err error) int {
 	var answered interface{ HTTPStatusCode() int }
 	if errors.As(err, &answered) {
@@ -117,7 +117,7 @@ func statusOf(err error) int {
 	return 0
 }
 
-// guard is a context that ends when nothing has moved for too long.
+// guard is a context that ends when a transfer has made no progress for too long.
 type guard struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -133,7 +133,7 @@ func newGuard(ctx context.Context, stall time.Duration) *guard {
 	}
 }
 
-func (g *guard) moved() { g.timer.Reset(g.stall) } // something moved, or is about to
+func (g *guard) moved() { g.timer.Reset(g.stall) } // a byte moved, or is about to
 func (g *guard) rest()  { g.timer.Stop() }         // nothing is expected to move
 
 func (g *guard) end() {
@@ -141,7 +141,7 @@ func (g *guard) end() {
 	g.cancel(nil)
 }
 
-// explain gives the reason why the context ended in place of an error that only says that it did.
+// explain replaces an error that only says that the context ended by the reason.
 func (g *guard) explain(err error) error {
 	if cause := context.Cause(g.Context); err != nil && errors.Is(cause, errStalled) {
 		return cause
@@ -149,8 +149,8 @@ func (g *guard) explain(err error) error {
 	return err
 }
 
-// newTransport returns a transport in which every phase of a request has a bound but the body, which guard bounds. Proxies
-// come from the environment. Content is never decompressed behind the caller's back.
+// newTransport returns a transport that limits every phase of a request except the body, which guard watches. It uses the
+// proxy settings of the environment and never decompresses content.
 func newTransport(answer time.Duration) *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,

@@ -17,7 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 )
 
-// patience is how much longer than other answers that to the end of an upload may take: the server puts the parts together.
+// patience multiplies the timeout for completing an upload, because the server joins the parts then.
 const patience = 5
 
 // bucket is a store in a bucket of an S3 server.
@@ -32,14 +32,14 @@ func (o Opener) openS3(location string) (Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Reads the environment and files, asks nobody: credentials come from the chain when they are needed.
+	// This reads the environment and files and sends no request. The chain finds credentials when they are needed.
 	sdk, err := config.LoadDefaultConfig(context.Background())
 	if err != nil {
-		return nil, fmt.Errorf("store %s: settings for AWS: %w", c, err)
+		return nil, fmt.Errorf("store %s: load the AWS settings: %w", c, err)
 	}
 	client := s3.NewFromConfig(sdk, func(s *s3.Options) {
 		s.HTTPClient = &http.Client{Transport: newTransport(patience * o.Stall)}
-		s.Retryer = aws.NopRetryer{} // Retry does that
+		s.Retryer = aws.NopRetryer{} // Retry retries
 		s.UsePathStyle = c.PathStyle
 		s.DisableLogOutputChecksumValidationSkipped = true
 		if key := o.AccessKey; key.ID != "" {
@@ -67,7 +67,7 @@ func (o Opener) openS3(location string) (Store, error) {
 
 func (b *bucket) key(key string) *string { return aws.String(b.config.Prefix + key) }
 
-// fail says what could not be done, and what an answer of the server means for a person.
+// fail names the operation and the key, and adds a hint for the server errors that have a known cause.
 func (b *bucket) fail(what, key string, err error) error {
 	hint := ""
 	switch {
@@ -81,12 +81,12 @@ func (b *bucket) fail(what, key string, err error) error {
 	return fmt.Errorf("store %s: %s %s: %w%s", b.config, what, key, err, hint)
 }
 
-// isMissing says that there is no such value. A bucket that does not exist is another thing.
+// isMissing reports whether the value does not exist. A missing bucket is another error.
 func isMissing(err error) bool {
 	return statusOf(err) == http.StatusNotFound && !hasCode(err, "NoSuchBucket", "NoSuchUpload")
 }
 
-// hasCode says whether a server gave one of these codes as the reason of its error.
+// hasCode reports whether the server's error has one of these codes.
 func hasCode(err error, codes ...string) bool {
 	var api interface{ ErrorCode() string }
 	return errors.As(err, &api) && slices.Contains(codes, api.ErrorCode())
@@ -102,7 +102,7 @@ func (b *bucket) Get(ctx context.Context, key string) (Object, error) {
 		return nil, b.fail("get", key, err)
 	}
 	if head.ContentLength == nil || head.ETag == nil {
-		return nil, fmt.Errorf("store %s: the server tells no length or no ETag of %s", b.config, key)
+		return nil, fmt.Errorf("store %s: the server sends no length or no ETag for %s", b.config, key)
 	}
 	return &remote{
 		ctx: ctx, name: "store " + b.config.String() + ": " + key, src: &blob{bucket: b, key: key, version: bare(head.ETag), size: *head.ContentLength},
@@ -111,7 +111,7 @@ func (b *bucket) Get(ctx context.Context, key string) (Object, error) {
 	}, nil
 }
 
-// ask makes a request without content whose answer is known at once.
+// ask sends a request without content and with a short response.
 func (b *bucket) ask(ctx context.Context, request func(context.Context) error) error {
 	return b.askFor(ctx, b.opener.Stall, request)
 }
@@ -132,7 +132,7 @@ func (b *bucket) head(ctx context.Context, key string) (out *s3.HeadObjectOutput
 	return out, err
 }
 
-// bare gives an ETag without its quotes, which some answers have and others have not; quoted gives it as conditions want it.
+// bare removes the quotes of an ETag, which only some responses have. quoted adds them, as conditions need them.
 func bare(etag *string) string { return strings.Trim(aws.ToString(etag), `"`) }
 
 func quoted(version string) *string { return aws.String(`"` + version + `"`) }
@@ -156,7 +156,7 @@ func (o *blob) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 	case err != nil:
 		return nil, err
 	}
-	// Servers exist that pay no heed to conditions.
+	// Some servers ignore conditions.
 	if version := bare(out.ETag); version != o.version {
 		err = fmt.Errorf("%w: its ETag was %s, and is %s now; start again", ErrChanged, o.version, version)
 	} else {
@@ -181,7 +181,7 @@ func (b *bucket) List(ctx context.Context, prefix string) ([]Info, error) {
 	return infos, err
 }
 
-// list calls each with every object below a prefix, in pages. It ends at the first error.
+// list calls each for every object below a prefix, page by page. It stops at the first error.
 func (b *bucket) list(ctx context.Context, prefix string, each func(types.Object) error) error {
 	pages := s3.NewListObjectsV2Paginator(b.client, &s3.ListObjectsV2Input{Bucket: &b.config.Bucket, Prefix: b.key(prefix)})
 	for pages.HasMorePages() {
@@ -202,7 +202,7 @@ func (b *bucket) list(ctx context.Context, prefix string, each func(types.Object
 	return nil
 }
 
-// Swap implements Store. A server that has no conditional writes is written to without a condition.
+// Swap implements Store. On a server without conditional writes, it writes unconditionally.
 func (b *bucket) Swap(ctx context.Context, key string, data []byte, old string) (string, error) {
 	if err := checkKey(key); err != nil {
 		return "", err

@@ -7,30 +7,31 @@ import (
 	"strings"
 )
 
-// Checksum says when requests carry a checksum beside the sha256 that is part of their signature.
+// Checksum says when requests carry a checksum in addition to the signed sha256.
 type Checksum string
 
-// The modes of checksums, named as the AWS tools do.
+// The checksum modes have the names of the AWS tools.
 const (
 	ChecksumWhenRequired  Checksum = "when_required"  // the default: servers other than AWS may not know them
 	ChecksumWhenSupported Checksum = "when_supported" // the AWS client's own default
 )
 
-// defaultRegion signs requests to servers that know no regions.
+// defaultRegion is the region in signatures for servers without regions.
 const defaultRegion = "us-east-1"
 
-// maxParallel bounds the parts of one value on their way at once.
+// maxParallel is the most parts of one value that are uploaded at once.
 const maxParallel = 16
 
-// S3Config is a store in a bucket. Its URL is s3://bucket/prefix, with as query what the environment does not say:
+// S3Config is a store in a bucket. Its URL is s3://bucket/prefix. These query parameters take precedence over the
+// environment:
 //
 //	endpoint=https://host:port   SEALIFT_S3_ENDPOINT    a server other than AWS
 //	region=eu-central-1          SEALIFT_S3_REGION      default: that of the AWS settings, else us-east-1
 //	path-style=true              SEALIFT_S3_PATH_STYLE  bucket in the path; the default with an endpoint
 //	checksum=when_supported      SEALIFT_S3_CHECKSUM    default: when_required
-//	parallel=4                   SEALIFT_S3_PARALLEL    parts on their way at once; default 1
+//	parallel=4                   SEALIFT_S3_PARALLEL    parts uploaded at once; default 1
 //
-// Credentials never stand in the URL: they come from where the AWS tools find them.
+// The URL never contains credentials. They come from where the AWS tools find them.
 type S3Config struct {
 	Bucket    string
 	Prefix    string // of all keys: empty, or with a slash at its end
@@ -38,14 +39,14 @@ type S3Config struct {
 	Region    string // empty: what the AWS settings say
 	PathStyle bool
 	Checksum  Checksum
-	// Parallel is how many parts of one value are sent at once. An interruption costs as many.
+	// Parallel is the number of parts of one value that are uploaded at once. An interruption loses as many.
 	Parallel int
 }
 
 // String is the store's URL without its settings.
 func (c S3Config) String() string { return "s3://" + c.Bucket + "/" + c.Prefix }
 
-// ParseS3 reads the URL of a store in a bucket. What it does not say is taken from the environment.
+// ParseS3 reads the URL of a store in a bucket. The environment fills in the settings that the URL omits.
 func ParseS3(location string, getenv func(string) string) (S3Config, error) {
 	u, err := url.Parse(location)
 	if err != nil {
@@ -59,7 +60,7 @@ func ParseS3(location string, getenv func(string) string) (S3Config, error) {
 	case u.Scheme != "s3":
 		return wrong("the scheme is %q", u.Scheme)
 	case u.User != nil:
-		return wrong("credentials do not belong into the URL; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
+		return wrong("the URL must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
 	case c.Bucket == "" || strings.Contains(c.Bucket, ":"):
 		return wrong("write s3://bucket/prefix; a host goes into ?endpoint=https://host:port")
 	case u.Fragment != "":
@@ -81,7 +82,7 @@ func ParseS3(location string, getenv func(string) string) (S3Config, error) {
 			return wrong("setting %q is not known; there are endpoint, region, path-style, checksum and parallel", name)
 		}
 		if len(values) > 1 {
-			return wrong("setting %q is there %d times", name, len(values))
+			return wrong("setting %q is given %d times", name, len(values))
 		}
 	}
 	for _, name := range []string{"endpoint", "region", "path-style", "checksum", "parallel"} {
@@ -100,7 +101,7 @@ func ParseS3(location string, getenv func(string) string) (S3Config, error) {
 	return c, nil
 }
 
-// settings gives for each name what takes its value. The endpoint comes first, as it decides a default.
+// settings returns a setter for each setting. The endpoint is set first, because the default of path-style depends on it.
 func (c *S3Config) settings() map[string]func(string) error {
 	return map[string]func(string) error{
 		"endpoint": func(s string) error {

@@ -1,8 +1,8 @@
-// Package store is where packages live: put, get and list by key, with reads at any offset. A store is a folder, a bucket of
-// an S3 server, or a web server that is only read.
+// Package store keeps packages: it puts, gets and lists values by key and reads them at any offset. A store is a folder, a
+// bucket on an S3 server, or a read-only web server.
 //
-// The package knows keys and bytes. What the bytes are, it never asks. Transient failures of a network are tried again in
-// one place, Retry; every request has a bound in time.
+// The package knows keys and bytes, but not what the bytes mean. Retry is the only place that retries transient network
+// failures. Every request has a timeout.
 package store
 
 import (
@@ -21,29 +21,28 @@ import (
 	"time"
 )
 
-// Errors that a caller may tell apart.
+// Errors that callers can check for.
 var (
-	// ErrChanged says that a value is not, or no longer, the one that was expected: a Swap lost against another writer, or
-	// an object was replaced while it was read.
+	// ErrChanged says that a value is not the expected one: a Swap lost against another writer, or an object was replaced
+	// while it was read.
 	ErrChanged = errors.New("the stored value has changed")
-	// ErrReadOnly says that a store takes no values.
+	// ErrReadOnly says that a store accepts no writes.
 	ErrReadOnly = errors.New("the store is read-only")
 )
 
-// Object is one stored value, open for reading at any offset, from several goroutines. All reads see the same value: if it is
-// replaced meanwhile, they fail or go on with the old one.
+// Object is one stored value, open for reads at any offset from several goroutines. All reads see the same value. If it is
+// replaced meanwhile, reads fail or continue with the old value.
 type Object interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64 // bytes
-	// Version identifies this value among all that have had its key; see Info.
+	// Version identifies this value among all values that the key has had; see Info.
 	Version() string
-	// SHA256 is the digest that the value was verified against when it was put there, lower-case hex; empty when the store
-	// keeps none. Sum finds it out.
+	// SHA256 is the digest that was verified when the value was put, in lower-case hex. It is empty if the store keeps no
+	// digest; Sum computes it then.
 	SHA256() string
-	// Reopen opens the same value once more, for reads that end with ctx. Nothing is asked of a server. It is a value of its
-	// own: reads on one do not slow down those on the other, and each is closed. The error for one that is closed wraps
-	// fs.ErrClosed, where that matters.
+	// Reopen opens the same value again, for reads that end with ctx. It sends no request. Reads on the two objects are
+	// independent, and each must be closed. If the object is already closed, the error wraps fs.ErrClosed.
 	Reopen(ctx context.Context) (Object, error)
 }
 
@@ -51,38 +50,38 @@ type Object interface {
 type Info struct {
 	Key  string `json:"key"`
 	Size int64  `json:"size"` // bytes
-	// Version changes whenever the key gets another value, and means nothing outside its store: the ETag on a server, the
-	// identity of the file in a folder. It is empty where a listing does not tell.
+	// Version changes whenever the key gets another value, and has a meaning only within its store: the ETag on a server,
+	// the identity of the file in a folder. It is empty if a listing does not include it.
 	Version string `json:"version,omitempty"`
 }
 
-// Store keeps values under slash-separated keys. A value appears whole or not at all.
+// Store keeps values under slash-separated keys. Readers never see a partial value.
 type Store interface {
-	// Get opens a value. Its error wraps fs.ErrNotExist when there is none. Reads end with ctx.
+	// Get opens a value. If it does not exist, the error wraps fs.ErrNotExist. Reads end with ctx.
 	Get(ctx context.Context, key string) (Object, error)
-	// Put stores a value, replacing what is there, and returns its version.
+	// Put stores a value, replacing the old one, and returns its version.
 	Put(ctx context.Context, key string, value Value) (version string, err error)
-	// Swap stores a small value if the key has the version old, or, for an empty old, no value; else its error wraps
-	// ErrChanged. Of several writers at once one succeeds, where the server has conditional writes: AWS has, and so have
-	// folders. A server that has none stores the last.
+	// Swap stores a small value if the key still has the version old; an empty old means no value. Otherwise the error
+	// wraps ErrChanged. Folders and AWS guarantee that only one of several concurrent writers succeeds. On a server without
+	// conditional writes, the last writer wins.
 	Swap(ctx context.Context, key string, data []byte, old string) (version string, err error)
-	// List gives all values whose key begins with prefix, sorted by key.
+	// List returns all values whose key begins with prefix, sorted by key.
 	List(ctx context.Context, prefix string) ([]Info, error)
 }
 
-// Value is what Put stores, with the digests by which it is verified on its way: make it by Sum or Bytes.
+// Value is the content for Put, with the digests that verify the upload. Make it with Sum or Bytes.
 type Value struct {
 	Content io.ReaderAt
 	Size    int64  // bytes
 	SHA256  string // lower-case hex
-	// Meter, if not nil, is told of progress: bytes that have just arrived, and bytes that had arrived in an earlier,
-	// interrupted upload of the same value.
+	// Meter, if not nil, receives progress: the bytes that have just arrived, and the bytes that an earlier, interrupted
+	// upload had sent.
 	Meter func(sent, kept int64)
 
 	parts []string // sha256 of each part of an upload in parts
 }
 
-// Sum reads content once for the digests that a Value needs.
+// Sum reads content once and computes the digests of a Value.
 func Sum(ctx context.Context, content io.ReaderAt, size int64) (Value, error) {
 	v := Value{Content: content, Size: size}
 	whole := sha256.New()
@@ -94,7 +93,7 @@ func Sum(ctx context.Context, content io.ReaderAt, size int64) (Value, error) {
 		part := sha256.New()
 		want := min(length, size-off)
 		if n, err := io.Copy(io.MultiWriter(whole, part), io.NewSectionReader(content, off, want)); err != nil || n != want {
-			return Value{}, fmt.Errorf("read bytes %d to %d: got %d: %w", off, off+want, n, errors.Join(err, shortOf(n, want)))
+			return Value{}, fmt.Errorf("read bytes %d to %d, got %d: %w", off, off+want, n, errors.Join(err, shortOf(n, want)))
 		}
 		v.parts = append(v.parts, hex.EncodeToString(part.Sum(nil)))
 	}
@@ -111,7 +110,7 @@ func shortOf(n, want int64) error {
 
 // Bytes returns the value of data, which is small.
 func Bytes(data []byte) Value {
-	v, _ := Sum(context.Background(), bytes.NewReader(data), int64(len(data))) // memory is always read
+	v, _ := Sum(context.Background(), bytes.NewReader(data), int64(len(data))) // reading memory does not fail
 	return v
 }
 
@@ -121,24 +120,26 @@ func (v Value) meter(sent, kept int64) {
 	}
 }
 
-// Opener says how stores are opened.
+// Opener holds the options for opening stores.
 type Opener struct {
-	// Write says that values will be put: a store that takes none is not opened then, its error wraps ErrReadOnly.
+	// Write says that the caller will put values. Opening a read-only store then fails with ErrReadOnly.
 	Write bool
-	// Uploads is a folder that remembers uploads under way, so that an interrupted one is continued. Empty: not remembered.
+	// Uploads is a folder for upload journals, which let a later run resume an interrupted upload. If empty, uploads cannot
+	// be resumed.
 	Uploads string
-	// StaleAfter is the age from which an unfinished upload, of which nobody knows any more, is given up; 0 means 7 days.
+	// StaleAfter is the age at which an unfinished upload is aborted; 0 means 7 days.
 	StaleAfter time.Duration
 	Retry      Retry
-	// Reads is how patiently reads of a value that was opened are tried again, by one who would rather wait for a server to
-	// come back than begin anew; zero means as Retry says.
+	// Reads configures the retries of reads from an open value. A caller that cannot start again sets it to wait longer for
+	// a server. The zero value means the same as Retry.
 	Reads Retry
-	// Redirect says whether a web server may lead to another address, by the error why not; nil means that it may.
+	// Redirect decides whether a web server may redirect to another address: a non-nil error forbids it. nil allows every
+	// redirect.
 	Redirect func(to *url.URL) error
-	// Stall is how long a transfer may make no progress; 0 means one minute.
+	// Stall is the longest time a transfer may make no progress; 0 means one minute.
 	Stall time.Duration
-	Log   *slog.Logger // nil means to log nothing
-	// AccessKey, where it has an ID, is used for buckets in place of what the AWS settings say.
+	Log   *slog.Logger // nil logs nothing
+	// AccessKey, if it has an ID, replaces the credentials of the AWS settings.
 	AccessKey AccessKey
 	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(string) string
@@ -147,11 +148,11 @@ type Opener struct {
 // AccessKey is a name and a secret for an S3 server.
 type AccessKey struct{ ID, Secret string }
 
-// Open opens the store at a URL, as Opener.Open does with an Opener that has nothing set.
+// Open opens the store at a URL with the default options.
 func Open(location string) (Store, error) { return Opener{}.Open(location) }
 
 // Open opens the store at a URL: file:///srv/packages or the path of a folder; s3://bucket/prefix, see S3Config; or
-// https://host/path, which is read-only. Nothing is asked of a server yet.
+// https://host/path, which is read-only. It sends no request.
 func (o Opener) Open(location string) (Store, error) {
 	if !strings.Contains(location, "://") {
 		return openDir(location)
@@ -196,7 +197,7 @@ func checkKey(key string) error {
 	return nil
 }
 
-// PackageKey is where the package of an add-on lies.
+// PackageKey returns the key of an add-on's package.
 func PackageKey(name, version string) (string, error) {
 	key := name + "-" + version + ".tar.gz"
 	if strings.Contains(key, "/") {

@@ -236,7 +236,7 @@ func TestUnknownLocationSaysWhatIsKnown(t *testing.T) {
 	for location, want := range map[string]string{
 		"ftp://host/x":         "scheme \"ftp\" is not known",
 		"file://host/x":        "three slashes",
-		"/no/such/folder/here": "make it, or mount it",
+		"/no/such/folder/here": "create or mount it",
 	} {
 		if _, err := store.Open(location); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v", location, err)

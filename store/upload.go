@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// minPart is the least that S3 takes as a part, the last one excepted. An interruption costs one part, so it is the size
-	// that is used.
+	// minPart is the smallest part that S3 accepts, except for the last one. It is the default size, because an
+	// interruption loses one part.
 	minPart = 5 << 20
-	// maxParts is the most parts that S3 takes.
+	// maxParts is the most parts that S3 accepts.
 	maxParts = 10_000
 )
 
-// partSize is the size of the parts of a value. It depends on nothing else, so that an interrupted upload fits the next one.
+// partSize returns the part size for a value. It depends only on the value's size, so that a later run can resume the
+// upload.
 func partSize(size int64) int64 {
 	part := int64(minPart)
 	for (size+part-1)/part > maxParts {
@@ -37,10 +38,10 @@ func partSize(size int64) int64 {
 	return part
 }
 
-// digestMetadata is the metadata under which a value in a bucket says its sha256: x-amz-meta-sha256.
+// digestMetadata is the metadata key with the sha256 of a value in a bucket: x-amz-meta-sha256.
 const digestMetadata = "sha256"
 
-// Put implements Store: in one request, or in parts that survive an interruption.
+// Put implements Store. Small values take one request; larger ones are uploaded in parts and can be resumed.
 func (b *bucket) Put(ctx context.Context, key string, v Value) (version string, err error) {
 	if err := checkKey(key); err != nil {
 		return "", err
@@ -74,7 +75,7 @@ func (b *bucket) putWhole(ctx context.Context, in *s3.PutObjectInput, key string
 	return version, err
 }
 
-// send sends a section of a value, as often as it takes.
+// send sends a section of a value, with retries.
 func (b *bucket) send(ctx context.Context, content io.ReaderAt, off, n int64, request func(context.Context, io.Reader) error) error {
 	return b.opener.Retry.do(ctx, func() error {
 		g := newGuard(ctx, b.opener.Stall)
@@ -83,7 +84,7 @@ func (b *bucket) send(ctx context.Context, content io.ReaderAt, off, n int64, re
 	})
 }
 
-// movingSection is the content of a request. While it is read, the connection takes it.
+// movingSection is the content of a request. Each read means that the connection makes progress.
 type movingSection struct {
 	*io.SectionReader
 	guard *guard
@@ -94,7 +95,7 @@ func (m *movingSection) Read(p []byte) (int, error) {
 	return m.SectionReader.Read(p)
 }
 
-// signedWith makes the sha256 of a request's content part of its signature, so that the server refuses other content.
+// signedWith signs the sha256 of the request's content, so that the server refuses other content.
 func signedWith(digest string) func(*s3.Options) {
 	set := middleware.InitializeMiddlewareFunc("SealiftPayloadHash", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 		return next.HandleInitialize(v4.SetPayloadHash(ctx, digest), in)
@@ -106,7 +107,7 @@ func signedWith(digest string) func(*s3.Options) {
 	}
 }
 
-// checksum gives the checksum of content that the server keeps beside it, where the settings ask for one.
+// checksum returns the checksum that the server stores with the content, if the settings ask for it.
 func (b *bucket) checksum(digest string) *string {
 	raw, err := hex.DecodeString(digest)
 	if b.config.Checksum != ChecksumWhenSupported || err != nil {
@@ -115,7 +116,7 @@ func (b *bucket) checksum(digest string) *string {
 	return aws.String(base64.StdEncoding.EncodeToString(raw))
 }
 
-// upload is a value on its way into a bucket in parts.
+// upload is the multipart upload of one value.
 type upload struct {
 	*bucket
 	key     string
@@ -126,7 +127,7 @@ type upload struct {
 	have    map[int32]string // ETags of the parts that the server has, by number from 1
 }
 
-// putParts stores a value in parts, going on where an interrupted upload of the same value ended.
+// putParts uploads a value in parts. It resumes an interrupted upload of the same value.
 func (b *bucket) putParts(ctx context.Context, key string, v Value) (version string, err error) {
 	u := &upload{bucket: b, key: key, value: v, part: partSize(v.Size)}
 	if u.journal, err = openJournal(b.opener.Uploads, b.config.Endpoint+" "+b.config.String(), key); err != nil {
@@ -134,12 +135,12 @@ func (b *bucket) putParts(ctx context.Context, key string, v Value) (version str
 	}
 	defer func() { err = errors.Join(err, u.journal.close()) }()
 	version, err = u.run(ctx)
-	if hasCode(err, "NoSuchUpload") { // someone gave it up for stale
+	if hasCode(err, "NoSuchUpload") { // another process aborted it as stale
 		u.journal.forget()
 		version, err = u.run(ctx)
 	}
 	if err != nil && !u.journal.kept() {
-		u.abort(ctx, u.id) // nobody would go on with it
+		u.abort(ctx, u.id) // no later run could resume it
 	}
 	return version, err
 }
@@ -160,7 +161,7 @@ func (u *upload) run(ctx context.Context) (version string, err error) {
 	return version, u.journal.remove()
 }
 
-// resume finds out what the server has of the value, and starts an upload if there is none.
+// resume asks the server for the parts that it has. If there is no upload to resume, it starts one.
 func (u *upload) resume(ctx context.Context) error {
 	u.id, u.have = "", map[int32]string{}
 	head := journalHead{SHA256: u.value.SHA256, Size: u.value.Size, Part: u.part}
@@ -202,8 +203,8 @@ func (u *upload) resume(ctx context.Context) error {
 	return u.journal.start(head)
 }
 
-// listParts asks which parts the server has. Those that are not as long as they should be, or not those that the journal knows,
-// do not count. A server that does not tell is taken to have what the journal says.
+// listParts asks the server which parts it has. It ignores parts with a wrong length or an ETag other than the journal's.
+// If the server cannot list parts, the journal is believed.
 func (u *upload) listParts(ctx context.Context, id string) (map[int32]string, error) {
 	have := make(map[int32]string)
 	pages := s3.NewListPartsPaginator(u.client, &s3.ListPartsInput{Bucket: &u.config.Bucket, Key: u.bucket.key(u.key), UploadId: &id})
@@ -278,12 +279,12 @@ func (u *upload) sendPart(ctx context.Context, n int32) (etag string, err error)
 		return err
 	})
 	if hasCode(err, "XAmzContentSHA256Mismatch", "BadDigest") {
-		err = fmt.Errorf("the content is not what it was a moment ago: %w", err)
+		err = fmt.Errorf("the content changed during the upload: %w", err)
 	}
 	return etag, err
 }
 
-// complete makes the parts one value.
+// complete joins the parts to one value.
 func (u *upload) complete(ctx context.Context) (version string, err error) {
 	var parts []types.CompletedPart
 	for n, etag := range u.have {
@@ -302,14 +303,14 @@ func (u *upload) complete(ctx context.Context) (version string, err error) {
 	if !hasCode(err, "NoSuchUpload") {
 		return version, err
 	}
-	// It may have been done, and only the answer was lost.
+	// The server may have completed the upload while its response was lost.
 	if head, headErr := u.head(ctx, u.key); headErr == nil && u.matches(head) {
 		return bare(head.ETag), nil
 	}
 	return "", err
 }
 
-// matches says whether the server has the value. Its parts were verified against their sha256 on arrival.
+// matches reports whether the server has the value. The server verified the sha256 of each part on arrival.
 func (u *upload) matches(head *s3.HeadObjectOutput) bool {
 	return aws.ToInt64(head.ContentLength) == u.value.Size && head.Metadata[digestMetadata] == u.value.SHA256
 }
@@ -326,10 +327,10 @@ func (u *upload) verify(ctx context.Context) error {
 	return nil
 }
 
-// abortTime bounds the giving-up of an upload.
+// abortTime is the timeout for aborting an upload.
 const abortTime = 10 * time.Second
 
-// abort gives up an upload, as well as may be: what is left of it costs space, not correctness, and abortStale comes after it.
+// abort aborts an upload. If that fails, the parts only cost space until abortStale removes them.
 func (u *upload) abort(ctx context.Context, id string) {
 	if id == "" {
 		return
@@ -342,7 +343,7 @@ func (u *upload) abort(ctx context.Context, id string) {
 	}
 }
 
-// abortStale gives up the uploads of this key that are so old that nobody will go on with them.
+// abortStale aborts the uploads of this key that are too old to be resumed.
 func (u *upload) abortStale(ctx context.Context) {
 	pages := s3.NewListMultipartUploadsPaginator(u.client, &s3.ListMultipartUploadsInput{Bucket: &u.config.Bucket, Prefix: u.bucket.key(u.key)})
 	for pages.HasMorePages() {

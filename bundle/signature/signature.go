@@ -1,8 +1,8 @@
-// Package signature signs the index of an archive and says whose signature it bears: ECDSA on P-256 over the sha256 of
-// the bytes, in ASN.1 DER, in base64 on one line. That is what `cosign sign-blob` and `cosign verify-blob` use, and
-// what `openssl dgst -sha256` uses once the base64 is taken off.
+// Package signature signs and verifies the index of an archive: ECDSA on P-256 over the sha256 of the bytes, in ASN.1 DER,
+// as base64 on one line. `cosign sign-blob` and `cosign verify-blob` use the same format. `openssl dgst -sha256` uses it
+// after base64 decoding.
 //
-// The package knows keys and bytes. What the bytes mean, and which files lie where, is the caller's.
+// The package knows keys and bytes. The caller knows what the bytes mean and where the files are.
 package signature
 
 import (
@@ -22,10 +22,10 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/encrypted"
 )
 
-// MaxSize bounds what is read as a signature or as a key, in bytes; either has some hundred.
+// MaxSize is the most that is read as a signature or key, in bytes. Real ones have a few hundred.
 const MaxSize = 16 << 10
 
-// The types of PEM blocks that hold keys. The first two are cosign's, now and before.
+// The types of PEM blocks with keys. The first two are cosign's present and former types.
 const (
 	pemEncrypted    = "ENCRYPTED SIGSTORE PRIVATE KEY"
 	pemEncryptedOld = "ENCRYPTED COSIGN PRIVATE KEY"
@@ -34,13 +34,13 @@ const (
 	pemPublic       = "PUBLIC KEY"
 )
 
-// ErrPassphrase says that a private key is encrypted with another passphrase.
-var ErrPassphrase = errors.New("the passphrase is not that of the key")
+// ErrPassphrase says that the passphrase does not decrypt the private key.
+var ErrPassphrase = errors.New("wrong passphrase for the key")
 
 // Key is a private key.
 type Key struct{ key *ecdsa.PrivateKey }
 
-// PublicKey is what others check a signature with.
+// PublicKey verifies signatures.
 type PublicKey struct {
 	key *ecdsa.PublicKey
 	der []byte
@@ -55,8 +55,8 @@ func Generate() (*Key, error) {
 	return &Key{key}, nil
 }
 
-// Marshal gives the private key in cosign's format: PKCS #8, encrypted with a key that scrypt makes of the passphrase.
-// The passphrase may be empty, which protects nothing.
+// Marshal returns the private key in cosign's format: PKCS #8, encrypted with a key that scrypt derives from the
+// passphrase. An empty passphrase protects nothing.
 func (k *Key) Marshal(passphrase []byte) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.key)
 	if err != nil {
@@ -69,14 +69,14 @@ func (k *Key) Marshal(passphrase []byte) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: pemEncrypted, Bytes: sealed}), nil
 }
 
-// IsEncrypted says whether reading a private key takes a passphrase.
+// IsEncrypted reports whether a private key needs a passphrase.
 func IsEncrypted(data []byte) bool {
 	block := find(data, pemEncrypted, pemEncryptedOld)
 	return block != nil
 }
 
-// ParseKey reads a private key: cosign's encrypted form, or what openssl writes, PKCS #8 or SEC 1 without encryption.
-// A wrong passphrase gives ErrPassphrase.
+// ParseKey reads a private key: cosign's encrypted form, or unencrypted PKCS #8 or SEC 1 as openssl writes it. A wrong
+// passphrase returns ErrPassphrase.
 func ParseKey(data, passphrase []byte) (*Key, error) {
 	block := find(data, pemEncrypted, pemEncryptedOld, pemPKCS8, pemSEC1)
 	if block == nil {
@@ -106,7 +106,7 @@ func ParseKey(data, passphrase []byte) (*Key, error) {
 	return &Key{key}, nil
 }
 
-// find gives the first PEM block of one of the types; openssl writes the parameters of a curve before its key.
+// find returns the first PEM block of one of the types. openssl writes the curve's parameters before the key.
 func find(data []byte, types ...string) *pem.Block {
 	for {
 		var block *pem.Block
@@ -121,7 +121,7 @@ func find(data []byte, types ...string) *pem.Block {
 	}
 }
 
-// Public is the public half.
+// Public returns the public key.
 func (k *Key) Public() (PublicKey, error) {
 	der, err := x509.MarshalPKIXPublicKey(&k.key.PublicKey)
 	if err != nil {
@@ -130,8 +130,8 @@ func (k *Key) Public() (PublicKey, error) {
 	return PublicKey{&k.key.PublicKey, der}, nil
 }
 
-// Sign gives the signature of data, with a newline at its end. It is deterministic (RFC 6979): the same key and data give
-// the same signature, so that a signed archive can be made again byte for byte.
+// Sign returns the signature of data, with a newline at its end. It is deterministic (RFC 6979): the same key and data give
+// the same signature, so a signed archive can be rebuilt byte for byte.
 func (k *Key) Sign(data []byte) ([]byte, error) {
 	sum := sha256.Sum256(data)
 	der, err := k.key.Sign(nil, sum[:], crypto.SHA256)
@@ -158,18 +158,18 @@ func ParsePublicKey(data []byte) (PublicKey, error) {
 	return PublicKey{key, block.Bytes}, nil
 }
 
-// Marshal gives the key in PEM.
+// Marshal returns the key in PEM.
 func (p PublicKey) Marshal() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: pemPublic, Bytes: p.der})
 }
 
-// Fingerprint names the key: SHA256: and the sha256 of its DER form, in hex.
+// Fingerprint returns the key's name: "SHA256:" and the sha256 of its DER form in hex.
 func (p PublicKey) Fingerprint() string {
 	sum := sha256.Sum256(p.der)
 	return "SHA256:" + hex.EncodeToString(sum[:])
 }
 
-// Verify says whether signature is one of data with this key.
+// Verify reports whether this key signed data.
 func (p PublicKey) Verify(data, signature []byte) bool {
 	der, err := base64.StdEncoding.DecodeString(string(bytes.TrimSpace(signature)))
 	if err != nil {

@@ -185,7 +185,7 @@ func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
 	for name, row := range map[string]struct {
 		key  *signature.Key
 		want string
-	}{"signed": {keys[0], ""}, "not signed": {nil, "it has no signature"}, "signed by a stranger": {keys[1], "its signature is another's"}} {
+	}{"signed": {keys[0], ""}, "not signed": {nil, "it has no signature"}, "signed by a stranger": {keys[1], "another key signed it"}} {
 		t.Run(name, func(t *testing.T) {
 			r := request(t, "  base: {version: '1.0'}\n")
 			dir := t.TempDir()

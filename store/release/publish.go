@@ -21,24 +21,24 @@ type Candidate struct {
 	Value         store.Value
 }
 
-// Status says what became of a candidate.
+// Status is the outcome of publishing a candidate.
 type Status string
 
-// The fates of a candidate.
+// The outcomes.
 const (
 	Uploaded Status = "uploaded" // its bytes were sent
 	Present  Status = "present"  // the release had these bytes already
 )
 
-// Result tells of one published package.
+// Result is the outcome for one package.
 type Result struct {
 	Package
 	Status Status `json:"status"`
 }
 
-// Publish puts packages into the release, those that it lacks or has with other bytes, and then into its index. When one
-// fails, those before it are published all the same, and the error is about the one. Several may publish at once. The
-// index is written at the end, and on the way no more often than settleEvery, so that a kill hides little.
+// Publish uploads the packages that the release lacks or has with other bytes, and adds them to its index. If one package
+// fails, those before it are published, and the error names the failed one. Several processes may publish at once. The
+// index is written at the end and, during long uploads, at most every settleEvery, so that a kill leaves little unlisted.
 func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result, error) {
 	stored, err := r.stored(ctx)
 	if err != nil {
@@ -77,10 +77,10 @@ func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result,
 	return results, failed
 }
 
-// settleEvery is the time between two writings of the index while packages are uploaded. Each reads what the store has.
+// settleEvery is the time between two index writes during uploads. Each write lists the store first.
 const settleEvery = 30 * time.Second
 
-// put stores one package and its record, as far as they are not there.
+// put uploads one package and its record, unless the store has them.
 func (r Release) put(ctx context.Context, c Candidate, index Index, stored map[string]store.Info) (Package, Status, error) {
 	key, err := store.PackageKey(c.Name, c.Version)
 	if err != nil {
@@ -91,7 +91,7 @@ func (r Release) put(ctx context.Context, c Candidate, index Index, stored map[s
 		return old, Present, nil
 	}
 	status := Uploaded
-	if info, ok := stored[key]; ok && info.Size == p.Size { // put there by one who was killed before the record, or by other means
+	if info, ok := stored[key]; ok && info.Size == p.Size { // uploaded without its record: the publisher was killed, or used another tool
 		digest, version, err := r.digest(ctx, key)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, store.ErrChanged) {
 			return Package{}, "", err
@@ -112,15 +112,15 @@ func (r Release) put(ctx context.Context, c Candidate, index Index, stored map[s
 	return p, status, err
 }
 
-// How often the index is read and written anew because others write it, too, and the longest pause before that. With conditional writes
-// one of all writers gets through each time.
+// The most times that the index is read and written again because other publishers change it, and the longest pause before
+// a retry. With conditional writes, one of all writers succeeds in each round.
 const (
 	maxRounds = 100
 	maxPause  = 500 * time.Millisecond
 )
 
-// settle writes the index until it tells what the store has, and what it tells is in the store still after the writing. The
-// second look makes it right also where a server has no conditional writes: the one who writes last sees all.
+// settle writes the index until it matches the store, checked again after the write. The second check makes it correct on
+// servers without conditional writes: the last writer sees all changes.
 func (r Release) settle(ctx context.Context, own []Package) error {
 	for range maxRounds {
 		last, version, err := r.read(ctx)
@@ -137,7 +137,7 @@ func (r Release) settle(ctx context.Context, own []Package) error {
 		}
 		for _, p := range own {
 			if now, _ := index.Find(p.Name, p.Version); now.SHA256 != p.SHA256 {
-				return fmt.Errorf("another publish replaced %s meanwhile: %w; find out which of the two is wanted, and publish that", p.Key, store.ErrChanged)
+				return fmt.Errorf("another publish replaced %s meanwhile: %w; decide which of the two you want, and publish it again", p.Key, store.ErrChanged)
 			}
 		}
 		if version != "" && reflect.DeepEqual(index, last) {
@@ -154,7 +154,7 @@ func (r Release) settle(ctx context.Context, own []Package) error {
 			return fmt.Errorf("write the index: %w", err)
 		}
 	}
-	return fmt.Errorf("others changed the index %s %d times while it was written; publish again", r.indexKey(), maxRounds)
+	return fmt.Errorf("other publishers changed the index %s %d times during the write; publish again", r.indexKey(), maxRounds)
 }
 
 func pause(ctx context.Context) error {

@@ -1,9 +1,8 @@
 // Package release keeps the packages of one release in a store, and their index.
 //
-// The index is derived: for each package that was published there is a record, and the index tells of those packages whose
-// bytes are those of their record. So whoever publishes can compute all of it at any time, several may do so at once, and what
-// one of them was killed over, the next puts right. Packages are known here by name, version and digest; what is in them is
-// of no concern.
+// The index is derived data. Each published package has a record, and the index lists the packages whose stored bytes match
+// their record. So any publisher can compute the whole index at any time, several can publish at once, and the next run
+// repairs what a killed run left. The package knows names, versions and digests, but not the content of packages.
 package release
 
 import (
@@ -21,10 +20,10 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Format names the layout of the index and of the records.
+// Format is the format of the index and of the records.
 const Format = "sealift.dev/release/v1"
 
-// Index tells which packages a release has.
+// Index lists the packages of a release.
 type Index struct {
 	Format   string    `json:"format"`
 	Packages []Package `json:"packages"` // in the order of their keys
@@ -38,11 +37,11 @@ type Package struct {
 	SHA256  string `json:"sha256"`
 	Size    int64  `json:"size"`  // bytes
 	Digest  string `json:"index"` // sha256 of the package's own index, its identity
-	// Stored is the version of the stored value that these words are about; see store.Info.
+	// Stored is the version of the stored value that this row describes; see store.Info.
 	Stored string `json:"stored"`
 }
 
-// Find gives the package of a name and version.
+// Find returns the package with a name and version.
 func (x Index) Find(name, version string) (Package, bool) {
 	for _, p := range x.Packages {
 		if p.Name == name && p.Version == version {
@@ -61,7 +60,7 @@ type Release struct {
 // recordsDir is the folder with a record for each package.
 const recordsDir = ".sealift"
 
-// maxDocument bounds what is read of an index or a record: about 200,000 packages.
+// maxDocument is the most that is read of an index or a record, in bytes: about 200,000 packages.
 const maxDocument = 64 << 20
 
 // In returns the release in a folder of a store; "" is the store itself.
@@ -72,18 +71,18 @@ func In(s store.Store, folder string) Release {
 	return Release{store: s, prefix: folder}
 }
 
-// KURLFolder is the folder in which kURL has a release: dist/<release> or staging/<release>.
+// KURLFolder returns the folder in which kURL keeps a release: dist/<release> or staging/<release>.
 func KURLFolder(stage, name string) (string, error) {
 	if stage != "dist" && stage != "staging" {
 		return "", fmt.Errorf("%q is neither dist nor staging", stage)
 	}
 	if !fs.ValidPath(name) || name == "." || strings.ContainsAny(name, "/\\") {
-		return "", fmt.Errorf("release %q is not usable as the name of a folder", name)
+		return "", fmt.Errorf("release %q cannot be the name of a folder", name)
 	}
 	return stage + "/" + name, nil
 }
 
-// Index reads the index; that of a release without packages is empty.
+// Index reads the index. A release without packages has an empty one.
 func (r Release) Index(ctx context.Context) (Index, error) {
 	index, _, err := r.read(ctx)
 	return index, err
@@ -93,7 +92,7 @@ func (r Release) indexKey() string { return r.prefix + store.ListingName }
 
 func (r Release) recordKey(key string) string { return r.prefix + path.Join(recordsDir, key+".json") }
 
-// read gives the index and the version that it has in the store, empty when there is none.
+// read returns the index and its version in the store. The version is empty if there is no index.
 func (r Release) read(ctx context.Context) (index Index, version string, err error) {
 	data, version, err := r.readDocument(ctx, r.indexKey())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,7 +118,7 @@ func parseIndex(data []byte) (Index, error) {
 	return index, nil
 }
 
-// readDocument reads a small value, again if it is replaced while it is read.
+// readDocument reads a small value. If the value is replaced meanwhile, it reads it again.
 func (r Release) readDocument(ctx context.Context, key string) (data []byte, version string, err error) {
 	for range maxRounds {
 		if data, version, err = r.readOnce(ctx, key); !errors.Is(err, store.ErrChanged) {
@@ -142,7 +141,7 @@ func (r Release) readOnce(ctx context.Context, key string) (data []byte, version
 	return data, o.Version(), err
 }
 
-// stored lists the packages in the store, by their keys beside the index.
+// stored lists the packages in the store by key. Keys are relative to the index.
 func (r Release) stored(ctx context.Context) (map[string]store.Info, error) {
 	infos, err := r.store.List(ctx, r.prefix)
 	if err != nil {
@@ -158,8 +157,8 @@ func (r Release) stored(ctx context.Context) (map[string]store.Info, error) {
 	return found, nil
 }
 
-// current derives the index from what the store has. Known rows, such as those of the last index, save reading records; a row
-// that is about other bytes than the stored ones does not count.
+// current derives the index from the store. known rows, such as those of the last index, save reading records. A known row
+// counts only if it describes the stored bytes.
 func (r Release) current(ctx context.Context, stored map[string]store.Info, known []Package) (Index, error) {
 	rows := make(map[string]Package)
 	for _, p := range known {
@@ -184,12 +183,12 @@ func (r Release) current(ctx context.Context, stored map[string]store.Info, know
 	return index, nil
 }
 
-// is says whether a row is about the value that is stored.
+// is reports whether a row describes the stored value.
 func (p Package) is(info store.Info) bool { return p.Stored == info.Version && p.Size == info.Size }
 
-// record reads the record of a stored package. There is none while the package is being published, or when it came there by
-// other means. Where the record is of the same size but about another version in the store, the whole may have been copied
-// from another store: then the bytes decide.
+// record reads the record of a stored package. It returns false while the package is being published, or if another tool
+// uploaded it. If the record has the right size but another store version, the store may have been copied: then the bytes
+// are hashed and compared.
 func (r Release) record(ctx context.Context, key string, info store.Info) (Package, bool, error) {
 	data, _, err := r.readDocument(ctx, r.recordKey(key))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -200,7 +199,7 @@ func (r Release) record(ctx context.Context, key string, info store.Info) (Packa
 	}
 	var p Package
 	if json.Unmarshal(data, &p) != nil || p.Key != key {
-		return Package{}, false, nil //nolint:nilerr // publishing the package again writes it anew
+		return Package{}, false, nil //nolint:nilerr // publishing the package again rewrites the record
 	}
 	if p.is(info) {
 		return p, true, nil
@@ -219,7 +218,8 @@ func (r Release) record(ctx context.Context, key string, info store.Info) (Packa
 	return p, digest == p.SHA256 && p.is(info), nil
 }
 
-// digest gives the sha256 of a stored package, if need be by reading it, and the version in the store that has it.
+// digest returns the sha256 of a stored package and its version in the store. It reads the package if the store keeps no
+// digest.
 func (r Release) digest(ctx context.Context, key string) (digest, version string, err error) {
 	o, err := r.store.Get(ctx, r.prefix+key)
 	if err != nil {
