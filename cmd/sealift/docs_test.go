@@ -82,12 +82,18 @@ func TestTourOfChannels(t *testing.T) {
 	tour(t, "../../docs/channels.md", "KUBECONFIG="+kubeconfigFor(t))
 }
 
-func TestTourOfTheInstaller(t *testing.T) {
-	small, err := filepath.Abs("docs_test.go") // in place of the sealift that a bundle carries
+func TestTourOfTheReadme(t *testing.T) { tour(t, "../../README.md", smallSealift(t)) }
+
+func TestTourOfTheInstaller(t *testing.T) { tour(t, "../../docs/installer.md", smallSealift(t)) }
+
+// smallSealift puts a small file in place of the sealift that a bundle carries.
+func smallSealift(t *testing.T) string {
+	t.Helper()
+	small, err := filepath.Abs("docs_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tour(t, "../../docs/installer.md", "SEALIFT_SEALIFT="+small)
+	return "SEALIFT_SEALIFT=" + small
 }
 
 func TestTourOfKurl(t *testing.T) { tour(t, "../../docs/kurl.md") }
