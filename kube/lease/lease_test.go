@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // shared is one control plane for all tests of the package that do not stop it: each has a Lease of its own.
@@ -53,6 +54,7 @@ func configFor(t *testing.T) *rest.Config {
 // quick are options for a Lease of this test, with durations that tests can wait for.
 func quick(t *testing.T) Options {
 	t.Helper()
+	short.Skip(t, "a kube-apiserver")
 	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
 	return Options{Namespace: metav1.NamespaceSystem, Name: name, Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond}
 }
