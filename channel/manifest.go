@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 // maxPackageFile bounds the files of a package that its objects may be made of. Images and the like are not among them.
@@ -78,7 +78,7 @@ func (s Source) plain(ctx context.Context, at *url.URL, e Entry) ([]*unstructure
 			s.log().WarnContext(ctx, "the index and the manifest do not agree; --verify would refuse it", "addon", e.Name, "error", err)
 		}
 	}
-	return kube.Decode(bytes.NewReader(data))
+	return render.Decode(bytes.NewReader(data))
 }
 
 // checkHash holds a manifest against its declared hash: sha256, or sha1 as in old indexes.
@@ -102,7 +102,7 @@ func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstru
 	}
 	dir := strings.TrimSuffix(at.Path, kustomizationFile)
 	if isLocal(at) {
-		return kube.Build(dir)
+		return render.Build(dir)
 	}
 	root, err := os.MkdirTemp("", "sealift-channel-")
 	if err != nil {
@@ -116,7 +116,7 @@ func (s Source) kustomized(ctx context.Context, at *url.URL, e Entry) ([]*unstru
 		return nil, err
 	}
 	s.log().DebugContext(ctx, "copied a kustomization", "addon", e.Name, "files", len(f.seen))
-	return kube.Build(filepath.Join(root, filepath.FromSlash(dir)))
+	return render.Build(filepath.Join(root, filepath.FromSlash(dir)))
 }
 
 func errTooLarge() error {
@@ -140,7 +140,7 @@ func (f *kustomizationFetch) folder(ctx context.Context, at *url.URL) error {
 	if err != nil {
 		return err
 	}
-	names, err := kube.Included(data)
+	names, err := render.Included(data)
 	if err != nil {
 		return fmt.Errorf("%s: %w", redacted(file), err)
 	}
@@ -249,7 +249,7 @@ func buildPackage(ctx context.Context, archive *bundle.Archive) ([]*unstructured
 	if err != nil {
 		return nil, err
 	}
-	objs, err := kube.Build(filepath.Join(tmp, filepath.FromSlash(places[i])))
+	objs, err := render.Build(filepath.Join(tmp, filepath.FromSlash(places[i])))
 	if err != nil {
 		return nil, fmt.Errorf("%w; a package whose install.sh renders files first is installed with 'sealift install'", err)
 	}

@@ -11,13 +11,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestTheManifestsAreAccepted applies them to a real API server, which checks every field, and makes one of the pods, which it
 // holds against the namespace's label.
 func TestTheManifestsAreAccepted(t *testing.T) {
-	objects, err := kube.Build("kustomize")
+	objects, err := render.Build("kustomize")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func overlay(t *testing.T) string {
 }
 
 func TestTheKustomizationOfTheDocsSetsWhatItSays(t *testing.T) {
-	objects, err := kube.Build(overlay(t))
+	objects, err := render.Build(overlay(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,9 @@
-// Package kube renders, applies, prunes and waits for Kubernetes objects: the one engine behind the installer,
-// channels, the operator and the fleet.
+// Package kube applies, prunes and waits for Kubernetes objects: the one engine behind the installer, channels, the operator
+// and the fleet. Package render makes the objects of files.
 //
 // A set of objects travels through it in these calls:
 //
-//	objs, err := kube.Build(dir)                                   // a kustomization directory becomes objects
+//	objs, err := render.Build(dir)                                 // a kustomization directory becomes objects
 //	result, err := engine.Apply(ctx, set, objs, kube.ApplyOptions{}) // the cluster gets them, and loses what left the set
 //	err = engine.Wait(ctx, objs, kube.WaitOptions{})               // until they work, or until the bound
 //	result, err = engine.Delete(ctx, set, kube.DeleteOptions{})    // and all of it goes away again
@@ -17,6 +17,6 @@
 // What the cluster holds already is not sent again: an unchanged set costs one list of each of its kinds. Drift is seen
 // all the same, by the values and by who owns the fields.
 //
-// It fetches nothing from the network but the API server, runs no plugins, and holds no object longer than it needs to:
-// of live objects it keeps the metadata alone.
+// It talks to the API server alone, and holds no object longer than it needs to: of live objects it keeps the metadata
+// alone.
 package kube

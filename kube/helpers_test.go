@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/short"
 )
@@ -51,6 +52,8 @@ func configFor(t testing.TB) *rest.Config {
 	return shared.plane.Config()
 }
 
+const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+
 // cluster is what a test sees of the control plane: an engine, and a client that plays everyone else.
 type cluster struct {
 	*kube.Engine
@@ -82,7 +85,7 @@ func newCluster(t testing.TB) *cluster {
 
 func parse(t testing.TB, text string) []*unstructured.Unstructured {
 	t.Helper()
-	objs, err := kube.Decode(strings.NewReader(text))
+	objs, err := render.Decode(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/sealift/sealift/kube/render"
 )
 
 func TestTransient(t *testing.T) {
@@ -76,7 +78,7 @@ func TestPodProblem(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			objs, err := Decode(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nstatus: " + tt.status))
+			objs, err := render.Decode(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nstatus: " + tt.status))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 // kustomization is one that the add-on has.
@@ -76,7 +76,7 @@ func (c *checker) renderOne(k *kustomization, all map[string]*kustomization) err
 			return err
 		}
 	}
-	objects, err := kube.Build(filepath.Join(c.work, filepath.FromSlash(k.dir)))
+	objects, err := render.Build(filepath.Join(c.work, filepath.FromSlash(k.dir)))
 	if err != nil && c.completedByHook(family) {
 		return nil // its files are read one by one
 	}

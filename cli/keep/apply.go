@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 type applyOptions struct {
@@ -131,9 +132,9 @@ func (a commands) printWaiting() func(kube.ObjectState) {
 func (a commands) readObjects(o applyOptions) ([]*unstructured.Unstructured, error) {
 	switch o.file {
 	case "":
-		return kube.Build(o.directory)
+		return render.Build(o.directory)
 	case "-":
-		objs, err := kube.Decode(a.In)
+		objs, err := render.Decode(a.In)
 		if err != nil {
 			return nil, fmt.Errorf("read objects from standard input: %w", err)
 		}
@@ -144,7 +145,7 @@ func (a commands) readObjects(o applyOptions) ([]*unstructured.Unstructured, err
 		return nil, fmt.Errorf("read objects: %w", err)
 	}
 	defer file.Close()
-	objs, err := kube.Decode(file)
+	objs, err := render.Decode(file)
 	if err != nil {
 		return nil, fmt.Errorf("read objects from %s: %w", o.file, err)
 	}

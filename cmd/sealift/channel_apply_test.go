@@ -17,7 +17,7 @@ import (
 
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
@@ -286,7 +286,7 @@ func checkCA(t testing.TB, secret *unstructured.Unstructured, name string) {
 // testChannelTakeOver begins with what kOps leaves in a cluster, and ends with kOps's own next apply.
 func testChannelTakeOver(c *channelCluster) {
 	kops := func(doc string) error {
-		objs, err := kube.Decode(strings.NewReader(doc))
+		objs, err := render.Decode(strings.NewReader(doc))
 		if err != nil {
 			c.Fatal(err)
 		}

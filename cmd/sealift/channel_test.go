@@ -30,7 +30,7 @@ import (
 
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 // channelCluster is a real control plane, and a folder with channels.
@@ -169,7 +169,7 @@ func (c *channelCluster) get(resource, namespace, name string) *unstructured.Uns
 // create makes an object as somebody else would.
 func (c *channelCluster) create(resource, doc string) *unstructured.Unstructured {
 	c.Helper()
-	objs, err := kube.Decode(strings.NewReader(doc))
+	objs, err := render.Decode(strings.NewReader(doc))
 	if err != nil {
 		c.Fatal(err)
 	}

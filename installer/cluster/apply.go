@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 // Apply makes the cluster hold what a kustomization renders as the set of an add-on, and prunes what the set has no longer.
 // It waits until all of it is well, unless wait is zero.
 func Apply(ctx context.Context, addOn, dir string, wait time.Duration, output io.Writer) error {
-	objects, err := kube.Build(dir)
+	objects, err := render.Build(dir)
 	if err != nil {
 		return err
 	}

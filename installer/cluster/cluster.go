@@ -24,8 +24,8 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
-	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/kubeadm"
+	"github.com/sealift/sealift/kube/render"
 )
 
 // AdminKubeconfig is where kubeadm leaves the administrator's credentials.
@@ -143,7 +143,7 @@ func (k Kubeadm) render(kind string, more map[string]string) ([]*unstructured.Un
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), data, 0o600); err != nil {
 		return nil, err
 	}
-	objects, err := kube.Build(dir)
+	objects, err := render.Build(dir)
 	if err != nil {
 		return nil, err
 	}

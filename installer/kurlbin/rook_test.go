@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -62,7 +63,7 @@ func TestHealthAndVersionOfRook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects, err := kube.Decode(strings.NewReader(rookObjects))
+	objects, err := render.Decode(strings.NewReader(rookObjects))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package kube_test
+package render_test
 
 import (
 	"path/filepath"
@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/tree"
 )
 
@@ -36,7 +36,7 @@ func TestBuildRendersBasesPatchesAndGenerators(t *testing.T) {
 		"top/patch.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\n" +
 			"spec: {template: {spec: {containers: [{name: web, env: [{name: B, value: '2'}]}]}}}\n",
 	})
-	objs, err := kube.Build(filepath.Join(dir, "top"))
+	objs, err := render.Build(filepath.Join(dir, "top"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestBuildRendersBasesPatchesAndGenerators(t *testing.T) {
 	for _, obj := range objs {
 		byKind[obj.GetKind()] = obj
 		if obj.GetNamespace() != "shop" {
-			t.Errorf("%s is not in the namespace of the kustomization", kube.RefOf(obj))
+			t.Errorf("%s is not in the namespace of the kustomization", obj.GetName())
 		}
 	}
 	if name := byKind["ConfigMap"].GetName(); !strings.HasPrefix(name, "settings-") {
@@ -82,7 +82,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := kube.Build(tree.New(t, tt.files))
+			_, err := render.Build(tree.New(t, tt.files))
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error %v does not say %q", err, tt.want)
 			}

@@ -1,4 +1,4 @@
-package kube
+package render
 
 import (
 	"errors"
@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// building guards the one OpenAPI schema that kustomize keeps for the whole process: two builds at once may read each
+// building guards the one OpenAPI schema that kustomize keeps for the whole process. Two builds at once may read each
 // other's.
 var building sync.Mutex
 
@@ -31,11 +31,11 @@ func Build(dir string) ([]*unstructured.Unstructured, error) {
 	if objs, ok := readPlain(dir); ok {
 		return objs, nil
 	}
-	return render(dir)
+	return kustomize(dir)
 }
 
-// render builds a kustomization by kustomize, whatever is in it.
-func render(dir string) ([]*unstructured.Unstructured, error) {
+// kustomize builds a kustomization by kustomize itself, whatever is in it.
+func kustomize(dir string) ([]*unstructured.Unstructured, error) {
 	building.Lock()
 	defer building.Unlock()
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
@@ -175,7 +175,7 @@ func included(k *types.Kustomization) []string {
 	return entries
 }
 
-// Included lists the files and folders that the text of a kustomization names, for who has to bring them together.
+// Included lists the files and folders that the text of a kustomization names.
 func Included(kustomization []byte) ([]string, error) {
 	k := &types.Kustomization{}
 	if err := k.Unmarshal(kustomization); err != nil {

@@ -1,4 +1,4 @@
-package kube_test
+package render_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
 )
 
 const configMap = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
@@ -30,13 +30,13 @@ func TestDecode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			objs, err := kube.Decode(strings.NewReader(tt.in))
+			objs, err := render.Decode(strings.NewReader(tt.in))
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
 			for _, obj := range objs {
-				got = append(got, kube.RefOf(obj).String())
+				got = append(got, strings.ReplaceAll(strings.Join([]string{obj.GetKind(), obj.GetNamespace(), obj.GetName()}, "/"), "//", "/"))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Error(diff)
@@ -60,7 +60,7 @@ func TestDecodeNamesTheDocumentThatIsWrong(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := kube.Decode(strings.NewReader(configMap + "---\n" + tt.doc))
+			_, err := render.Decode(strings.NewReader(configMap + "---\n" + tt.doc))
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -80,7 +80,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, in string) {
-		objs, err := kube.Decode(strings.NewReader(in))
+		objs, err := render.Decode(strings.NewReader(in))
 		if err != nil {
 			return
 		}

@@ -1,4 +1,6 @@
-package kube
+// Package render makes Kubernetes objects of files: of a kustomization directory, or of a stream of YAML documents. It needs
+// no cluster, fetches nothing from the network, and runs no plugins.
+package render
 
 import (
 	"bufio"
@@ -35,7 +37,7 @@ func Decode(r io.Reader) ([]*unstructured.Unstructured, error) {
 }
 
 func decodeDocument(doc []byte) ([]*unstructured.Unstructured, error) {
-	// The strict form refuses a key given twice, of which the server would see only the last.
+	// The strict form refuses a key that is given twice. The server would see the last one only.
 	data, err := yaml.YAMLToJSONStrict(doc)
 	if err != nil {
 		return nil, err
@@ -79,7 +81,7 @@ func takeApart(obj *unstructured.Unstructured) ([]*unstructured.Unstructured, er
 	return objs, nil
 }
 
-// checkShape refuses objects that cannot be named, so that whoever reads them later need not look twice.
+// checkShape refuses objects that cannot be named, so that later readers need not check again.
 func checkShape(obj *unstructured.Unstructured) error {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if err := checkText(obj.Object, field, "", true); err != nil {

@@ -1,4 +1,4 @@
-package kube
+package render
 
 import (
 	"os"
@@ -19,7 +19,7 @@ func sameAsKustomize(t *testing.T, dir string) (plain bool) {
 	if !plain {
 		return false
 	}
-	want, err := render(dir)
+	want, err := kustomize(dir)
 	if err != nil {
 		t.Fatalf("kustomize refuses what was read: %v", err)
 	}
