@@ -4,6 +4,8 @@
 #
 #     cold.sh [demo] [test]        both, when none is named
 #
+# COLD_LAB names a lab cache to begin with, such as ~/.cache/sealift/lab: then only what else a bare machine lacks is seen.
+#
 # It needs root, debootstrap, slirp4netns and about 40 GB below COLD_DIR (default /var/tmp), and removes all that it made. It has
 # a network namespace of its own, so that the lab of this machine may run hosts meanwhile.
 set -euo pipefail
@@ -63,12 +65,16 @@ cp /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" # the way out may b
 cp -a "$(go env GOROOT)" "$root/usr/local/go"
 git clone -q . "$root/root/sealift"
 git -C "$root/root/sealift" log -1 --format='commit %h: %s'
+if [ "${COLD_LAB:-}" ]; then
+    mkdir -p "$root/root/.cache/sealift"
+    cp -a --reflink=auto "$COLD_LAB" "$root/root/.cache/sealift/lab"
+fi
 COLD_INSIDE=$root unshare --net --mount --pid --fork --kill-child "$0" "${commands[@]}" &
-machine=$!
+machine=$! # it ignores SIGTERM; all below it ends with it
 until [ "$(readlink "/proc/$machine/ns/net" 2>/dev/null)" != "$(readlink /proc/self/ns/net)" ]; do
     sleep 0.1
 done
 slirp4netns --configure --mtu=65520 --disable-host-loopback "$machine" tap0 >"$work/network.log" 2>&1 &
 network=$!
-trap 'kill $machine $network 2>/dev/null || true; wait; rm -rf --one-file-system "$work"' EXIT
+trap 'kill -KILL $machine $network 2>/dev/null || true; wait; rm -rf --one-file-system "$work"' EXIT
 wait $machine
