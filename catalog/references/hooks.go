@@ -7,6 +7,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/sealift/sealift/catalog/references/object"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/internal/diag"
 )
@@ -54,7 +55,7 @@ func (c *checker) hereDocument(r *syntax.Redirect) {
 
 // hookImage takes a word that is to be an image. One that only the running hook knows is not looked at.
 func (c *checker) hookImage(w *syntax.Word, where string) {
-	if text, whole := c.hooks.Text(w); whole && looksLikeImage(text) {
+	if text, whole := c.hooks.Text(w); whole && object.LooksLikeImage(text) {
 		c.uses = append(c.uses, use{image: text, pos: c.inHooks(w), where: where})
 	}
 }
@@ -75,7 +76,7 @@ func (c *checker) arguments(call *syntax.CallExpr) {
 		flag, value, joined := strings.Cut(text, "=")
 		switch {
 		case !imageFlag.MatchString(flag):
-		case joined && whole && looksLikeImage(value):
+		case joined && whole && object.LooksLikeImage(value):
 			c.uses = append(c.uses, use{image: value, pos: c.inHooks(arg), where: "option " + flag})
 		case joined:
 			c.foreign(arg, value, "option "+flag)
@@ -94,7 +95,7 @@ func (c *checker) otherTags(w *syntax.Word) {
 	}
 	text, _ := c.hooks.Text(w)
 	for part := range strings.SplitSeq(text, ",") {
-		if !strings.Contains(part, "$") && strings.Contains(part, "/") && looksLikeImage(part) && strings.Contains(part, ":") &&
+		if !strings.Contains(part, "$") && strings.Contains(part, "/") && object.LooksLikeImage(part) && strings.Contains(part, ":") &&
 			slices.ContainsFunc(c.carried, func(i carried) bool { return repository(i.name) == repository(part) }) {
 			c.uses = append(c.uses, use{image: part, pos: c.inHooks(w), where: "a word of a hook"})
 			for other := range strings.SplitSeq(text, ",") {
@@ -125,7 +126,7 @@ var sandboxImage = regexp.MustCompile(`\bsandbox(?:_image)? = ["']([^"'$]+)["']`
 func (c *checker) sandbox(w *syntax.Word) {
 	text, _ := c.hooks.Text(w)
 	for _, found := range sandboxImage.FindAllStringSubmatch(strings.ReplaceAll(text, `\"`, `"`), -1) {
-		if looksLikeImage(found[1]) {
+		if object.LooksLikeImage(found[1]) {
 			c.uses = append(c.uses, use{image: found[1], pos: c.inHooks(w), where: "containerd's sandbox image"})
 		}
 	}

@@ -1,0 +1,222 @@
+// Package object finds the images that an object of Kubernetes refers to: those of its containers, and fields, variables and
+// arguments that look like one.
+package object
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"go.yaml.in/yaml/v3"
+)
+
+// Image is one place that refers to an image.
+type Image struct {
+	Ref          string
+	Where        string // such as: Deployment kube-system/metrics-server, container metrics-server
+	Line, Column int    // in the document; 0 inside of a text
+	// Certain says that a node will pull it. Otherwise it is a field that looks like it.
+	Certain bool
+}
+
+// Scan says how objects are looked at.
+type Scan struct {
+	Nested bool                  // they stand in the text of something else: nothing is certain, and lines say nothing
+	Each   func(node *yaml.Node) // is called with each object that is looked at; may be nil
+}
+
+// Images finds the images of an object, or of the objects of a list. What is no object has none. The node comes from
+// Documents.
+func (o Scan) Images(node *yaml.Node) []Image {
+	apiVersion, kind := Text(node, "apiVersion"), Text(node, "kind")
+	if apiVersion == "" || kind == "" {
+		return nil
+	}
+	if items := Field(node, "items"); strings.HasSuffix(kind, "List") && items != nil && items.Kind == yaml.SequenceNode {
+		var all []Image
+		for _, item := range items.Content {
+			all = append(all, o.Images(item)...)
+		}
+		return all
+	}
+	if kind == "CustomResourceDefinition" {
+		return nil // its schema speaks of images and names none
+	}
+	if o.Each != nil {
+		o.Each(node)
+	}
+	s := &scan{Scan: o, where: name(node), pods: runsPods(apiVersion, kind)}
+	s.walk(node, "")
+	return s.images
+}
+
+// name is the kind, namespace and name of an object.
+func name(node *yaml.Node) string {
+	name := ""
+	if meta := Field(node, "metadata"); meta != nil {
+		name = Text(meta, "name")
+		if namespace := Text(meta, "namespace"); namespace != "" {
+			name = namespace + "/" + name
+		}
+	}
+	return strings.TrimSpace(Text(node, "kind") + " " + name)
+}
+
+// runsPods says whether an object is one of those of Kubernetes itself that have pods.
+func runsPods(apiVersion, kind string) bool {
+	kinds := map[string][]string{
+		"v1": {"Pod", "PodTemplate", "ReplicationController"}, "apps/v1": {"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"},
+		"batch/v1": {"Job", "CronJob"}, "batch/v1beta1": {"CronJob"},
+	}
+	return slices.Contains(kinds[apiVersion], kind)
+}
+
+// scan is the walk through one object.
+type scan struct {
+	Scan
+	images []Image
+	where  string
+	pods   bool // its containers run
+}
+
+func (s *scan) add(image, where string, at *yaml.Node, certain bool) {
+	found := Image{Ref: image, Where: s.where + where, Line: at.Line, Column: at.Column, Certain: certain}
+	if s.Nested {
+		found.Line, found.Column = 0, 0
+	}
+	s.images = append(s.images, found)
+}
+
+// walk goes through the values below a key.
+func (s *scan) walk(node *yaml.Node, key string) {
+	switch node.Kind {
+	case yaml.MappingNode:
+		s.mapping(node, key)
+	case yaml.SequenceNode:
+		for _, item := range node.Content {
+			if slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, key) && s.container(item) {
+				continue
+			}
+			s.walk(item, key)
+		}
+	case yaml.AliasNode:
+		s.walk(node.Alias, key)
+	case yaml.ScalarNode:
+		s.scalar(node, key)
+	case yaml.DocumentNode:
+	}
+}
+
+// container takes the image of an item of a list of containers, and what its variables and arguments name.
+func (s *scan) container(node *yaml.Node) bool {
+	image := Field(node, "image")
+	if image == nil || image.Kind != yaml.ScalarNode {
+		return false
+	}
+	where := ", container " + Text(node, "name")
+	s.add(image.Value, where, image, s.pods && !s.Nested)
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		switch key, value := node.Content[i].Value, node.Content[i+1]; key {
+		case "env":
+			for _, variable := range value.Content {
+				if v := Field(variable, "value"); v != nil && strings.Contains(Text(variable, "name"), "IMAGE") && LooksLikeImage(v.Value) {
+					s.add(v.Value, where+", variable "+Text(variable, "name"), v, false)
+				}
+			}
+		case "args", "command":
+			for _, argument := range value.Content {
+				flag, v, ok := strings.Cut(argument.Value, "=")
+				if ok && strings.Contains(flag, "image") && LooksLikeImage(v) {
+					s.add(v, where+", argument "+flag, argument, false)
+				}
+			}
+		}
+	}
+	return true
+}
+
+func (s *scan) mapping(node *yaml.Node, key string) {
+	if repo, tag := Text(node, "repository"), Text(node, "tag"); repo != "" && tag != "" && strings.HasSuffix(strings.ToLower(key), "image") {
+		if registry := Text(node, "registry"); registry != "" {
+			repo = registry + "/" + repo
+		}
+		s.add(repo+":"+tag, ", field "+key, node, false)
+		return
+	}
+	if ref := Field(node, "reference"); key == "image" && ref != nil && ref.Kind == yaml.ScalarNode { // a volume made of an image
+		s.add(ref.Value, ", volume", ref, s.pods && !s.Nested)
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		s.walk(node.Content[i+1], node.Content[i].Value)
+	}
+}
+
+// scalar takes a field that is named like an image, and looks into text that has YAML of its own, as ConfigMaps do.
+func (s *scan) scalar(node *yaml.Node, key string) {
+	switch {
+	case (key == "image" || strings.HasSuffix(key, "Image")) && LooksLikeImage(node.Value):
+		s.add(node.Value, ", field "+key, node, false)
+	case strings.Contains(node.Value, "image") && strings.Contains(node.Value, "\n") && !s.Nested:
+		s.text(node.Value)
+	}
+}
+
+// LooksLikeImage says whether a value is a reference and not a word: it has a tag, a digest, or a slash.
+func LooksLikeImage(value string) bool {
+	if !strings.ContainsAny(value, ":/@") || strings.ContainsAny(value, " \t\n{") || strings.Contains(value, "://") {
+		return false
+	}
+	_, err := reference.ParseNormalizedNamed(value)
+	return err == nil
+}
+
+// Field gives a value of a mapping, nil when it is not there.
+func Field(node *yaml.Node, key string) *yaml.Node {
+	if node.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
+		}
+	}
+	return nil
+}
+
+// Text gives a scalar of a mapping as it is written.
+func Text(node *yaml.Node, key string) string {
+	if value := Field(node, key); value != nil && value.Kind == yaml.ScalarNode {
+		return value.Value
+	}
+	return ""
+}
+
+// text looks for objects in the text of a field. What is no YAML has none.
+func (s *scan) text(text string) {
+	inner := Scan{Nested: true, Each: s.Each}
+	_ = Documents([]byte(text), func(node *yaml.Node) { s.images = append(s.images, inner.Images(node)...) })
+}
+
+// Documents calls f with the content of each document of a YAML stream, up to the first that is not YAML.
+func Documents(data []byte, f func(*yaml.Node)) error {
+	for documents := yaml.NewDecoder(bytes.NewReader(data)); ; {
+		var document yaml.Node
+		err := documents.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil { // finds aliases that go round or explode, which a walk would follow
+			var whole any
+			err = document.Decode(&whole)
+		}
+		if err != nil {
+			return err
+		}
+		if document.Kind == yaml.DocumentNode && len(document.Content) == 1 {
+			f(document.Content[0])
+		}
+	}
+}
