@@ -219,17 +219,17 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 }
 
 // walls is what the Installer says about firewalls and SELinux.
-func walls(s *spec.Installer) (firewall, selinux preflight.Wall) {
+func walls(s *spec.Installer) (firewall, selinux preflight.Handling) {
 	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
 	switch {
 	case isTrue(firewalld, "hardFailOnFirewalld"), isTrue(ufw, "hardFailOnUFW"):
-		firewall = preflight.WallFails
+		firewall = preflight.HandlingRefused
 	case isTrue(firewalld, "preserveConfig"):
 	default: // step node/firewall opens it, or the Installer says that it is open
-		firewall = preflight.WallHandled
+		firewall = preflight.HandlingDone
 	}
 	if len(s.Section("selinuxConfig").Options) > 0 { // a mode, commands, or that it is to be left alone
-		selinux = preflight.WallHandled
+		selinux = preflight.HandlingDone
 	}
 	return firewall, selinux
 }

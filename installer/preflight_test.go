@@ -30,14 +30,14 @@ func TestWhatTheRoleOfANodeAsksFor(t *testing.T) {
 		node preflight.Node
 		want preflight.Needs
 	}{
-		"the first control plane": {preflight.Node{Primary: true}, preflight.Needs{Role: preflight.ControlPlane, Firewall: preflight.WallHandled, Ports: preflight.ControlPlanePorts()}},
+		"the first control plane": {preflight.Node{Primary: true}, preflight.Needs{Role: preflight.ControlPlane, Firewall: preflight.HandlingDone, Ports: preflight.ControlPlanePorts()}},
 		"a worker that joins reaches the API servers": {hosts(preflight.Node{Join: true}),
-			preflight.Needs{Role: preflight.Worker, Firewall: preflight.WallHandled, Ports: preflight.WorkerPorts(), Reach: []string{"10.0.0.1:6443", "[fd00::1]:6443"}}},
+			preflight.Needs{Role: preflight.Worker, Firewall: preflight.HandlingDone, Ports: preflight.WorkerPorts(), Reach: []string{"10.0.0.1:6443", "[fd00::1]:6443"}}},
 		"a control plane that joins reaches etcd and every kubelet, too": {hosts(preflight.Node{Join: true, Primary: true}),
-			preflight.Needs{Role: preflight.ControlPlane, Firewall: preflight.WallHandled, Ports: preflight.ControlPlanePorts(), Reach: []string{"10.0.0.1:6443", "[fd00::1]:6443",
+			preflight.Needs{Role: preflight.ControlPlane, Firewall: preflight.HandlingDone, Ports: preflight.ControlPlanePorts(), Reach: []string{"10.0.0.1:6443", "[fd00::1]:6443",
 				"10.0.0.1:2379", "10.0.0.1:2380", "10.0.0.1:10250", "[fd00::1]:2379", "[fd00::1]:2380", "[fd00::1]:10250", "10.0.0.9:10250"}}},
 		"an upgrade finds its own ports in use": {preflight.Node{Primary: true, Upgrade: true},
-			preflight.Needs{Role: preflight.ControlPlane, Firewall: preflight.WallHandled, Ports: preflight.ControlPlanePorts(), Resumed: true}},
+			preflight.Needs{Role: preflight.ControlPlane, Firewall: preflight.HandlingDone, Ports: preflight.ControlPlanePorts(), Resumed: true}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestWhatTheRoleOfANodeAsksFor(t *testing.T) {
 	t.Run("without Kubernetes, nothing", func(t *testing.T) {
 		var got preflight.Needs
 		addRole(&got, preflight.Node{Primary: true}, parseSpec(t, ""))
-		if diff := cmp.Diff(preflight.Needs{Firewall: preflight.WallHandled}, got); diff != "" {
+		if diff := cmp.Diff(preflight.Needs{Firewall: preflight.HandlingDone}, got); diff != "" {
 			t.Errorf("(-want +got)\n%s", diff)
 		}
 	})
@@ -63,16 +63,16 @@ func TestWhatTheInstallerSaysOfChecks(t *testing.T) {
 		given             PreflightOptions
 		policy            preflight.Policy
 		exclude           bool
-		firewall, selinux preflight.Wall
+		firewall, selinux preflight.Handling
 	}{
-		"nothing, with which the firewall is opened": {firewall: preflight.WallHandled},
+		"nothing, with which the firewall is opened": {firewall: preflight.HandlingDone},
 		"its options": {text: "  kurl: {hostPreflightIgnore: true, hostPreflightEnforceWarnings: true, excludeBuiltinHostPreflights: true}\n",
-			policy: preflight.Policy{Ignore: true, EnforceWarnings: true}, exclude: true, firewall: preflight.WallHandled},
+			policy: preflight.Policy{Ignore: true, EnforceWarnings: true}, exclude: true, firewall: preflight.HandlingDone},
 		"flags, which an option that is false does not undo": {text: "  kurl: {hostPreflightIgnore: false}\n", given: PreflightOptions{Policy: preflight.Policy{Ignore: true}},
-			policy: preflight.Policy{Ignore: true}, firewall: preflight.WallHandled},
-		"a firewall that nobody may touch":  {text: "  firewalldConfig: {preserveConfig: true}\n", firewall: preflight.WallWarns},
-		"a firewall that must not be there": {text: "  ufwConfig: {bypassUFWWarning: true, hardFailOnUFW: true}\n", firewall: preflight.WallFails},
-		"SELinux that is seen to":           {text: "  selinuxConfig: {disableSelinux: true}\n", selinux: preflight.WallHandled, firewall: preflight.WallHandled},
+			policy: preflight.Policy{Ignore: true}, firewall: preflight.HandlingDone},
+		"a firewall that nobody may touch":  {text: "  firewalldConfig: {preserveConfig: true}\n", firewall: preflight.HandlingWarn},
+		"a firewall that must not be there": {text: "  ufwConfig: {bypassUFWWarning: true, hardFailOnUFW: true}\n", firewall: preflight.HandlingRefused},
+		"SELinux that is seen to":           {text: "  selinuxConfig: {disableSelinux: true}\n", selinux: preflight.HandlingDone, firewall: preflight.HandlingDone},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -8,55 +8,56 @@ import (
 	"time"
 )
 
-// Needs is what an install asks of a host. Its zero value asks for nothing but a sane Linux.
+// Needs lists the requirements of an install on its host. The zero value requires only a working Linux.
 type Needs struct {
-	Platforms []string // that the bundle has images for; empty when it does not matter
-	Targets   []string // that the bundle has host packages for; empty when it has none
+	Platforms []string // the bundle's platforms; empty if any will do
+	Targets   []string // the bundle's targets; empty if it has no host packages
 	Role      Role
 	Ports     []int    // TCP ports that must be free
-	Reach     []string // addresses host:port on other nodes that must answer
+	Reach     []string // host:port addresses on other nodes that must accept connections
 	Space     []Space
-	// The Installer says what to do about the host's own walls (kURL §2.1): firewalldConfig, ufwConfig, selinuxConfig.
-	Firewall Wall
-	SELinux  Wall
-	// Resumed tells that this host carries an unfinished or finished install of the same cluster: then the cluster's
-	// own ports and files are no obstacle.
+	// Firewall and SELinux follow the Installer's firewalldConfig, ufwConfig and selinuxConfig (kURL §2.1).
+	Firewall Handling
+	SELinux  Handling
+	// Resumed says that this host has an unfinished or finished install of the same cluster. The cluster's own ports and
+	// files are then no obstacle.
 	Resumed bool
 }
 
-// Role is what a host becomes.
+// Role is the role of a host in the cluster.
 type Role string
 
-// The roles of a node. A host without one only gets files and images.
+// The roles of a host. NoNode means that it only receives files and images.
 const (
 	NoNode       Role = ""
 	Worker       Role = "worker"
 	ControlPlane Role = "control plane"
 )
 
-// Wall is what the Installer says about a firewall or SELinux.
-type Wall string
+// Handling is how a check reports an active firewall, or SELinux in enforcing mode.
+type Handling string
 
-// A wall is warned of, unless somebody has seen to it, or does not want to install behind it.
+// The ways of handling. HandlingWarn is the default. HandlingDone means that the install, or the Installer's author, takes
+// care of it. HandlingRefused means that the Installer forbids an install behind it.
 const (
-	WallWarns   Wall = ""
-	WallHandled Wall = "handled"
-	WallFails   Wall = "fails"
+	HandlingWarn    Handling = ""
+	HandlingDone    Handling = "handled"
+	HandlingRefused Handling = "fails"
 )
 
-// Space is disk space that will be taken below Path, which need not exist yet.
+// Space is disk space that the install takes below Path. Path need not exist yet.
 type Space struct {
 	Path  string
 	Bytes uint64
 }
 
-// ControlPlanePorts are the TCP ports of a control plane node: the API server, the node's way to it, and what serves hosts
-// that join; etcd's clients, peers and metrics; the kubelet's health and its API; controller manager, scheduler.
+// ControlPlanePorts are the TCP ports of a control plane node: API server, the node's load balancer and the join server;
+// etcd's clients, peers and metrics; the kubelet's health and API; controller manager and scheduler.
 func ControlPlanePorts() []int {
 	return []int{6443, 6444, 6445, 2379, 2380, 2381, 10248, 10250, 10257, 10259}
 }
 
-// WorkerPorts are the TCP ports of a node without a control plane: its way to the API servers, kubelet.
+// WorkerPorts are the TCP ports of a worker: its load balancer for the API servers, and the kubelet.
 func WorkerPorts() []int { return []int{6444, 10248, 10250} }
 
 // Kubernetes' own minima for a control plane (kubeadm's NumCPU and Mem checks).
@@ -68,7 +69,7 @@ const (
 // comfortableMemory is what a control plane with a few add-ons uses in practice, in bytes.
 const comfortableMemory = 3800 << 20
 
-// Builtin returns the checks that every install makes of its host.
+// Builtin returns the checks that every install runs on its host.
 func Builtin(h Host, n Needs) []Check {
 	p := probes{host: h, needs: n}
 	return []Check{
@@ -95,7 +96,7 @@ func Builtin(h Host, n Needs) []Check {
 	}
 }
 
-// Essential returns the checks without which nothing would work at all; they are made whatever is left out.
+// Essential returns the checks that no option can skip, because nothing would work without them.
 func Essential(h Host, n Needs) []Check {
 	p := probes{host: h, needs: n}
 	return []Check{{"root", p.root}, {"architecture", p.architecture}}
@@ -131,7 +132,7 @@ func (p probes) target(_ context.Context, r *Reporter) {
 	r.Passf("%s", p.host.Target)
 }
 
-// label is one part of a name as RFC 1123 has it; Kubernetes wants node names made of these, 253 characters at most.
+// label is one label of a host name (RFC 1123). Kubernetes requires node names of such labels, with at most 253 characters.
 var label = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (p probes) hostname(_ context.Context, r *Reporter) {
@@ -140,9 +141,9 @@ func (p probes) hostname(_ context.Context, r *Reporter) {
 	bad := slices.ContainsFunc(strings.Split(name, "."), func(part string) bool { return !label.MatchString(part) })
 	switch {
 	case bad || len(name) > 253:
-		r.Failf(hint, "hostname %q cannot name a node: it must be letters, digits and '-' (RFC 1123)", p.host.Hostname)
+		r.Failf(hint, "hostname %q cannot be a node name: use letters, digits and '-' (RFC 1123)", p.host.Hostname)
 	case name == "localhost" || strings.HasPrefix(name, "localhost."):
-		r.Failf(hint, "hostname %q is what every host is called; nodes need names of their own", p.host.Hostname)
+		r.Failf(hint, "hostname %q is not unique; each node needs its own name", p.host.Hostname)
 	default:
 		r.Passf("%s", name)
 	}
@@ -150,13 +151,13 @@ func (p probes) hostname(_ context.Context, r *Reporter) {
 
 func (p probes) cpu(_ context.Context, r *Reporter) {
 	if p.needs.Role == ControlPlane && p.host.CPUs < minCPUs {
-		r.Failf("give the host more, or let it be a worker", "%d CPU; a control plane needs %d, and kubeadm refuses less", p.host.CPUs, minCPUs)
+		r.Failf("add CPUs, or make the host a worker", "%d CPU; a control plane needs at least %d", p.host.CPUs, minCPUs)
 		return
 	}
 	r.Passf("%d", p.host.CPUs)
 }
 
-// Clocks outside these years make certificates that no other machine accepts. The first is when this check was written.
+// A clock outside these years makes certificates that no other machine accepts. This check was written in the first year.
 const (
 	firstYear = 2026
 	lastYear  = 2099
@@ -165,7 +166,7 @@ const (
 func (p probes) clock(_ context.Context, r *Reporter) {
 	now := p.host.Now().UTC()
 	if now.Year() < firstYear || now.Year() > lastYear {
-		r.Warnf("set the clock, for instance with timedatectl set-time", "the clock says %s; certificates made now would not be valid elsewhere",
+		r.Warnf("set the clock, for instance with timedatectl set-time", "the clock says %s; other machines would reject certificates made now",
 			now.Format(time.DateOnly))
 		return
 	}

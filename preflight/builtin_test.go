@@ -73,10 +73,10 @@ func TestBuiltin(t *testing.T) {
 	fail := func(check, message, hint string) preflight.Result {
 		return preflight.Result{Check: check, Status: preflight.Fail, Message: message, Hint: hint}
 	}
-	const rename, unreadable = "set another with hostnamectl set-hostname NAME", "see why it cannot be read"
-	const open = "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
-		"then say so with firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
-	const more = "give the host more, or let it be a worker"
+	const rename, unreadable = "set another with hostnamectl set-hostname NAME", "find out why it cannot be read"
+	const open = "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and allow the pod network; " +
+		"then set firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
+	const more = "add CPUs, or make the host a worker"
 	tests := map[string]struct {
 		change change
 		want   []preflight.Result
@@ -101,39 +101,39 @@ func TestBuiltin(t *testing.T) {
 		"a hostname in capitals, which kubeadm lowers": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "Node1" },
 			[]preflight.Result{pass("hostname", "node1")}},
 		"a hostname with an underscore": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "node_1" },
-			[]preflight.Result{fail("hostname", `hostname "node_1" cannot name a node: it must be letters, digits and '-' (RFC 1123)`, rename)}},
+			[]preflight.Result{fail("hostname", `hostname "node_1" cannot be a node name: use letters, digits and '-' (RFC 1123)`, rename)}},
 		"a hostname that ends in a dot": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "node." },
-			[]preflight.Result{fail("hostname", `hostname "node." cannot name a node: it must be letters, digits and '-' (RFC 1123)`, rename)}},
+			[]preflight.Result{fail("hostname", `hostname "node." cannot be a node name: use letters, digits and '-' (RFC 1123)`, rename)}},
 		"localhost": {func(h *preflight.Host, _ *preflight.Needs) { h.Hostname = "localhost.localdomain" },
-			[]preflight.Result{fail("hostname", `hostname "localhost.localdomain" is what every host is called; nodes need names of their own`, rename)}},
+			[]preflight.Result{fail("hostname", `hostname "localhost.localdomain" is not unique; each node needs its own name`, rename)}},
 
 		"cgroup v2": {nil, []preflight.Result{pass("cgroups", "v2")}},
 		"cgroup v2 without memory": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "sys/fs/cgroup/cgroup.controllers", "cpuset cpu\n")
 		},
-			[]preflight.Result{fail("cgroups", "cgroup v2 lacks the controllers memory, pids", "boot a kernel with them switched on (cgroup_enable=…)")}},
+			[]preflight.Result{fail("cgroups", "cgroup v2 lacks the controllers memory, pids", "boot a kernel that enables them (cgroup_enable=…)")}},
 		"cgroup v1": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "sys/fs/cgroup/cgroup.controllers", "")
 			with(h, "proc/cgroups", fmt.Sprintf(v1Cgroups, 1))
-		}, []preflight.Result{warn("cgroups", "cgroup v1; Kubernetes is about to drop it", "boot with systemd.unified_cgroup_hierarchy=1 where that is possible")}},
+		}, []preflight.Result{warn("cgroups", "cgroup v1; Kubernetes is dropping support for it", "boot with systemd.unified_cgroup_hierarchy=1 if you can")}},
 		"cgroup v1 with memory switched off": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "sys/fs/cgroup/cgroup.controllers", "")
 			with(h, "proc/cgroups", fmt.Sprintf(v1Cgroups, 0))
-		}, []preflight.Result{fail("cgroups", "cgroup v1 lacks the controllers memory", "boot a kernel with them switched on (cgroup_enable=…)")}},
+		}, []preflight.Result{fail("cgroups", "cgroup v1 lacks the controllers memory", "boot a kernel that enables them (cgroup_enable=…)")}},
 		"no cgroups to be seen": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "sys/fs/cgroup/cgroup.controllers", "") },
 			[]preflight.Result{warn("cgroups", "cannot tell: open proc/cgroups: file does not exist", unreadable)}},
 
 		"enough CPUs": {nil, []preflight.Result{pass("cpu", "4")}},
 		"one CPU": {func(h *preflight.Host, _ *preflight.Needs) { h.CPUs = 1 },
-			[]preflight.Result{fail("cpu", "1 CPU; a control plane needs 2, and kubeadm refuses less", more)}},
+			[]preflight.Result{fail("cpu", "1 CPU; a control plane needs at least 2", more)}},
 		"one CPU for a worker": {func(h *preflight.Host, n *preflight.Needs) { h.CPUs, n.Role = 1, preflight.Worker },
 			[]preflight.Result{pass("cpu", "1")}},
 
 		"enough memory": {nil, []preflight.Result{pass("memory", "7812 MiB")}},
 		"memory for a control plane and nothing else": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740800 kB\n") },
-			[]preflight.Result{warn("memory", "1700 MiB; a control plane takes most of it", "give the host more before it gets work to do")}},
+			[]preflight.Result{warn("memory", "1700 MiB; a control plane uses most of it", "add memory before you run workloads here")}},
 		"too little memory": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740799 kB\n") },
-			[]preflight.Result{fail("memory", "1699 MiB; a control plane needs 1700, and kubeadm refuses less", more)}},
+			[]preflight.Result{fail("memory", "1699 MiB; a control plane needs at least 1700", more)}},
 		"little memory for a worker": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "proc/meminfo", "MemTotal: 1024000 kB\n")
 			n.Role = preflight.Worker
@@ -145,11 +145,11 @@ func TestBuiltin(t *testing.T) {
 		"a kernel without swap": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/swaps", "") }, []preflight.Result{pass("swap", "off")}},
 		"swap on": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 1 0 -2\n/swap.img file 1 0 -3\n")
-		}, []preflight.Result{warn("swap", "swap is on (/dev/sda2, /swap.img); memory limits of pods will not hold", "switch it off with swapoff -a and take it out of /etc/fstab")}},
+		}, []preflight.Result{warn("swap", "swap is on (/dev/sda2, /swap.img); memory limits of pods will not hold", "turn it off with swapoff -a, and remove it from /etc/fstab")}},
 
 		"a sane clock": {nil, []preflight.Result{pass("clock", "2026-11-20T12:00:00Z")}},
 		"a clock that lost its battery": {func(h *preflight.Host, _ *preflight.Needs) { h.Now = func() time.Time { return time.Unix(0, 0) } },
-			[]preflight.Result{warn("clock", "the clock says 1970-01-01; certificates made now would not be valid elsewhere", "set the clock, for instance with timedatectl set-time")}},
+			[]preflight.Result{warn("clock", "the clock says 1970-01-01; other machines would reject certificates made now", "set the clock, for instance with timedatectl set-time")}},
 
 		"a disk that nobody writes to": {func(h *preflight.Host, n *preflight.Needs) {
 			h.Disk = func(path string) (preflight.Filesystem, error) {
@@ -173,11 +173,11 @@ func TestBuiltin(t *testing.T) {
 			h.Disk = func(string) (preflight.Filesystem, error) { return preflight.Filesystem{}, errors.New("stale handle") }
 		}, []preflight.Result{warn("disk", "cannot tell: stale handle", unreadable)}},
 
-		"a node of no cluster": {nil, []preflight.Result{pass("other cluster", "a node of no cluster")}},
+		"not a node of any cluster": {nil, []preflight.Result{pass("other cluster", "not a node of any cluster")}},
 		"a node of another cluster": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/kubernetes/kubelet.conf", "clusters:\n- cluster:\n    server: https://10.0.0.1:6443\n")
 		}, []preflight.Result{fail("other cluster", "this host is a node of the cluster at https://10.0.0.1:6443 (/etc/kubernetes/kubelet.conf)",
-			"if that is the cluster that sealift made here, its journal is lost: put it back from a backup; to give the cluster up with all that is in it: kubeadm reset, and ip link delete cni0")}},
+			"if sealift made that cluster, the journal is lost: restore it from a backup; to delete the cluster and its data: kubeadm reset, and ip link delete cni0")}},
 		"a node of a cluster of another distribution": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "var/lib/rancher/k3s/agent/x", "x") },
 			[]preflight.Result{fail("other cluster", "another Kubernetes distribution is installed (/var/lib/rancher/k3s/agent)", "uninstall it first")}},
 		"a node of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
@@ -185,21 +185,21 @@ func TestBuiltin(t *testing.T) {
 			n.Resumed = true
 		}, []preflight.Result{pass("other cluster", "a node of this cluster")}},
 
-		"nothing left over": {nil, []preflight.Result{pass("leftovers", "none of an earlier cluster")}},
+		"nothing left over": {nil, []preflight.Result{pass("leftovers", "no files of an earlier cluster")}},
 		"keys left over": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/kubernetes/pki/ca.crt", "x")
 		}, []preflight.Result{fail("leftovers", "an earlier cluster left /etc/kubernetes/pki/ca.crt",
-			"if nothing in them is needed, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes")}},
+			"if you do not need them, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes")}},
 		"leftovers": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/kubernetes/manifests/etcd.yaml", "x")
 			with(h, "etc/kubernetes/manifests/.kubelet-keep", "x")
 			with(h, "var/lib/etcd/member/wal/0.wal", "x")
 		}, []preflight.Result{fail("leftovers", "an earlier cluster left /etc/kubernetes/manifests/etcd.yaml, /var/lib/etcd/member/wal",
-			"if nothing in them is needed, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes")}},
+			"if you do not need them, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes")}},
 		"leftovers of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "etc/kubernetes/manifests/etcd.yaml", "x")
 			n.Resumed = true
-		}, []preflight.Result{pass("leftovers", "not looked at: they are this cluster's")}},
+		}, []preflight.Result{pass("leftovers", "not checked: they belong to this cluster")}},
 
 		"free ports": {nil, []preflight.Result{pass("ports", "free: 6443, 6444, 6445, 2379, 2380, 2381, 10248, 10250, 10257, 10259")}},
 		"ports in use": {func(h *preflight.Host, _ *preflight.Needs) {
@@ -210,8 +210,8 @@ func TestBuiltin(t *testing.T) {
 				return nil
 			}
 		}, []preflight.Result{
-			fail("ports", "port 6443 is in use", "stop what listens there; ss -ltnp 'sport = :6443' names it"),
-			fail("ports", "port 10250 is in use", "stop what listens there; ss -ltnp 'sport = :10250' names it")}},
+			fail("ports", "port 6443 is in use", "stop the program that listens there; ss -ltnp 'sport = :6443' shows it"),
+			fail("ports", "port 10250 is in use", "stop the program that listens there; ss -ltnp 'sport = :10250' shows it")}},
 		"a port that may not be tried": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Ports = []int{10250}
 			h.PortError = func(context.Context, int) error { return fs.ErrPermission }
@@ -220,7 +220,7 @@ func TestBuiltin(t *testing.T) {
 		"ports of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
 			n.Resumed = true
 			h.PortError = func(context.Context, int) error { return syscall.EADDRINUSE }
-		}, []preflight.Result{pass("ports", "not looked at: the cluster on this host may use them")}},
+		}, []preflight.Result{pass("ports", "not checked: the cluster on this host may use them")}},
 
 		"modules that can be loaded, packed or not": {nil, []preflight.Result{pass("kernel modules", "overlay can be loaded"), pass("kernel modules", "br_netfilter can be loaded")}},
 		"modules that are there": {func(h *preflight.Host, _ *preflight.Needs) {
@@ -229,29 +229,29 @@ func TestBuiltin(t *testing.T) {
 		}, []preflight.Result{pass("kernel modules", "overlay is there"), pass("kernel modules", "br_netfilter is there")}},
 		"a kernel without one": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "lib/modules/6.1.0-18-amd64/modules.dep", "kernel/fs/overlayfs/overlay.ko:\n")
-		}, []preflight.Result{pass("kernel modules", "overlay can be loaded"), fail("kernel modules", "the kernel has no module br_netfilter; Services cannot be reached from pods without it",
+		}, []preflight.Result{pass("kernel modules", "overlay can be loaded"), fail("kernel modules", "the kernel has no module br_netfilter; pods cannot reach Services without it",
 			"install the package with the kernel's modules, such as linux-modules-extra or kernel-modules-extra")}},
 		"a container, which does not see the kernel's files": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "lib/modules/6.1.0-18-amd64/modules.dep", "")
 			with(h, "proc/filesystems", "nodev\toverlay\n")
-		}, []preflight.Result{pass("kernel modules", "overlay is there"), warn("kernel modules", "cannot tell whether the kernel has br_netfilter: /lib/modules has nothing of this kernel; Services cannot be reached from pods without it",
-			"see whether modprobe br_netfilter works on the machine")}},
+		}, []preflight.Result{pass("kernel modules", "overlay is there"), warn("kernel modules", "cannot tell whether the kernel has br_netfilter: /lib/modules has no modules of this kernel; pods cannot reach Services without it",
+			"check whether modprobe br_netfilter works on the machine")}},
 
-		"a clock that is kept": {nil, []preflight.Result{pass("time synchronisation", "the clock is kept")}},
+		"a clock that is kept": {nil, []preflight.Result{pass("time synchronisation", "the clock is synchronised")}},
 		"a clock that nothing keeps": {func(h *preflight.Host, _ *preflight.Needs) {
 			h.ClockSynced = func() (bool, error) { return false, nil }
 		},
-			[]preflight.Result{warn("time synchronisation", "nothing keeps the clock; nodes whose clocks differ refuse each other's certificates",
-				"let chrony or systemd-timesyncd follow a clock that all nodes share; one node alone does without")}},
+			[]preflight.Result{warn("time synchronisation", "the clock is not synchronised; nodes with different clocks reject each other's certificates",
+				"synchronise all nodes with one time server, with chrony or systemd-timesyncd; a single node does not need it")}},
 
 		"a name server": {nil, []preflight.Result{pass("name servers", "10.0.0.53")}},
 		"no name server, as behind an air gap": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/resolv.conf", "search example.com\n") },
 			[]preflight.Result{pass("name servers", "none")}},
 		"no resolv.conf": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/resolv.conf", "") },
-			[]preflight.Result{warn("name servers", "there is no /etc/resolv.conf; the kubelet wants it for pods", "make one; it may be empty where there is no name server")}},
+			[]preflight.Result{warn("name servers", "there is no /etc/resolv.conf; the kubelet needs it for pods", "create one; it may be empty if there is no name server")}},
 		"a name server on loopback": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/resolv.conf", "nameserver 127.0.0.1\n") },
-			[]preflight.Result{warn("name servers", "the name server 127.0.0.1 is this host itself; from a pod it is the pod, and CoreDNS would ask itself for ever",
-				"name the servers behind it in /etc/resolv.conf")}},
+			[]preflight.Result{warn("name servers", "the name server 127.0.0.1 is a loopback address; in a pod it means the pod, and CoreDNS would query itself forever",
+				"put the upstream name servers into /etc/resolv.conf")}},
 		"systemd-resolved, whose servers the kubelet knows": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/resolv.conf", "nameserver 127.0.0.53\n")
 			with(h, "run/systemd/resolve/resolv.conf", "nameserver 10.0.0.53\n")
@@ -261,40 +261,40 @@ func TestBuiltin(t *testing.T) {
 		"SELinux that only tells": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "sys/fs/selinux/enforce", "0") },
 			[]preflight.Result{pass("selinux", "permissive")}},
 		"SELinux that enforces": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "sys/fs/selinux/enforce", "1") },
-			[]preflight.Result{warn("selinux", "enforcing; pods that use files of the host may be denied them",
-				"install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' tells what was denied")}},
+			[]preflight.Result{warn("selinux", "enforcing; it may deny pods access to files of the host",
+				"install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' lists what was denied")}},
 		"SELinux that the Installer sees to": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "sys/fs/selinux/enforce", "1")
-			n.SELinux = preflight.WallHandled
-		}, []preflight.Result{pass("selinux", "enforcing; the Installer sees to it")}},
+			n.SELinux = preflight.HandlingDone
+		}, []preflight.Result{pass("selinux", "enforcing; the Installer handles it")}},
 
-		"no firewall": {nil, []preflight.Result{pass("firewall", "none is active")}},
+		"no firewall": {nil, []preflight.Result{pass("firewall", "no firewall is active")}},
 		"ufw that is switched off": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "etc/ufw/ufw.conf", "# ENABLED=yes\nENABLED=no\n")
 		},
-			[]preflight.Result{pass("firewall", "none is active")}},
+			[]preflight.Result{pass("firewall", "no firewall is active")}},
 		"ufw": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/ufw/ufw.conf", "# ufw\nENABLED=yes\n") },
-			[]preflight.Result{warn("firewall", "ufw is active; it may stop what nodes and pods have to say to each other", open)}},
+			[]preflight.Result{warn("firewall", "ufw is active; it may block traffic between nodes and pods", open)}},
 		"firewalld, which the Installer does not want": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "sys/fs/cgroup/system.slice/firewalld.service/cgroup.procs", "1\n")
-			n.Firewall = preflight.WallFails
-		}, []preflight.Result{fail("firewall", "firewalld is active, and the Installer wants none", open)}},
+			n.Firewall = preflight.HandlingRefused
+		}, []preflight.Result{fail("firewall", "firewalld is active, and the Installer requires it to be off", open)}},
 		"firewalld that the Installer sees to, with cgroup v1": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "sys/fs/cgroup/systemd/system.slice/firewalld.service/cgroup.procs", "1\n")
-			n.Firewall = preflight.WallHandled
-		}, []preflight.Result{pass("firewall", "firewalld; the install lets the cluster through, unless the Installer says to leave it")}},
+			n.Firewall = preflight.HandlingDone
+		}, []preflight.Result{pass("firewall", "firewalld; the install allows the cluster's traffic, unless the Installer forbids it")}},
 
-		"no containers of others": {nil, []preflight.Result{pass("container runtime", "none of somebody else's")}},
+		"no containers of others": {nil, []preflight.Result{pass("container runtime", "no other container runtime")}},
 		"Docker": {func(h *preflight.Host, _ *preflight.Needs) {
 			with(h, "sys/fs/cgroup/system.slice/docker.service/cgroup.procs", "1\n")
 		}, []preflight.Result{warn("container runtime", "Docker runs on this host; Kubernetes does not use it",
-			"move what runs in it to the cluster, then uninstall it; until then its rules for the firewall and those of the pod network share one table")}},
+			"move its workloads to the cluster, then uninstall it; until then Docker and the pod network share one table of firewall rules")}},
 		"containerd that somebody else has set up": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "etc/containerd/config.toml", "version = 2\n") },
-			[]preflight.Result{warn("container runtime", "containerd is here already; its /etc/containerd/config.toml will be replaced", "keep a copy of what is yours in it")}},
+			[]preflight.Result{warn("container runtime", "containerd is already installed; the install will replace /etc/containerd/config.toml", "keep a copy of your settings")}},
 		"containerd of this cluster": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "etc/containerd/config.toml", "version = 2\n")
 			n.Resumed = true
-		}, []preflight.Result{pass("container runtime", "not looked at")}},
+		}, []preflight.Result{pass("container runtime", "not checked")}},
 
 		"other nodes that answer": {func(_ *preflight.Host, n *preflight.Needs) { n.Reach = []string{"10.0.0.1:6443"} },
 			[]preflight.Result{pass("other nodes", "10.0.0.1:6443 answers")}},
@@ -306,8 +306,8 @@ func TestBuiltin(t *testing.T) {
 				}
 				return nil
 			}
-		}, []preflight.Result{pass("other nodes", "10.0.0.1:6443 answers"), fail("other nodes", "10.0.0.1:2379 cannot be reached: connection timed out",
-			"see whether that node runs, and whether a firewall on it or between the two lets TCP through")}},
+		}, []preflight.Result{pass("other nodes", "10.0.0.1:6443 answers"), fail("other nodes", "cannot connect to 10.0.0.1:2379: connection timed out",
+			"check that the node runs, and that no firewall blocks TCP between the two")}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

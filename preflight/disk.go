@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// disk adds up what the paths on one file system need together.
+// disk adds up the space that the paths on each file system need.
 func (p probes) disk(_ context.Context, r *Reporter) {
 	type demand struct {
 		Filesystem
@@ -45,7 +45,7 @@ func (p probes) disk(_ context.Context, r *Reporter) {
 	}
 }
 
-// Size is a number of bytes in the decimal units that disks are sold in.
+// Size formats a number of bytes in decimal units, as disks are sold.
 func Size(n uint64) string {
 	units := []string{"B", "kB", "MB", "GB", "TB"}
 	value, unit := float64(n), 0

@@ -16,38 +16,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Host is what the checks look at.
+// Host gives the checks access to a machine. Tests fake it.
 type Host struct {
 	Root     fs.FS // the root of the file system, with /proc and /sys
 	UID      int   // effective user of this process
 	Platform string
-	Target   string // the name that packages for this operating system have: debian-12
+	Target   string // the operating system's name in packages: debian-12
 	Hostname string
 	CPUs     int
 	Now      func() time.Time
-	// Disk tells which file system path is on, or will be on when it is made.
+	// Disk returns the file system of path, or of the directory in which path would be created.
 	Disk func(path string) (Filesystem, error)
-	// PortError says why a TCP port cannot be listened on; nil when it is free.
+	// PortError returns why this process cannot listen on a TCP port, or nil if the port is free.
 	PortError func(ctx context.Context, port int) error
-	// Dial connects to an address host:port and hangs up.
+	// Dial connects to a host:port address and closes the connection.
 	Dial func(ctx context.Context, address string) error
-	// ClockSynced tells whether anything keeps the clock.
+	// ClockSynced reports whether the kernel's clock is synchronised.
 	ClockSynced func() (bool, error)
 }
 
 // Filesystem is one mounted file system.
 type Filesystem struct {
-	ID   uint64 // equal for paths that share the space
-	Free uint64 // bytes that anyone may still write, which is what the kubelet goes by
-	// ReadOnly says that nothing can be written at all.
+	ID   uint64 // equal for paths on the same file system
+	Free uint64 // bytes available to unprivileged users; the kubelet uses the same number
+	// ReadOnly says that the file system is mounted read-only.
 	ReadOnly bool
 }
 
-// ThisHost is the machine that this process runs on. Target is for the caller to say.
+// ThisHost returns the machine that this process runs on. The caller provides target.
 func ThisHost(target string) (Host, error) {
 	hostname, err := os.Hostname()
 	if err != nil {
-		return Host{}, fmt.Errorf("ask for the host's name: %w", err)
+		return Host{}, fmt.Errorf("read the host name: %w", err)
 	}
 	return Host{
 		Root:      os.DirFS("/"),
@@ -63,7 +63,7 @@ func ThisHost(target string) (Host, error) {
 	}, nil
 }
 
-// disk asks about the nearest directory above path that exists.
+// disk returns the file system of the nearest existing directory above path.
 func disk(path string) (Filesystem, error) {
 	for {
 		info, err := os.Stat(path)
@@ -76,17 +76,17 @@ func disk(path string) (Filesystem, error) {
 		}
 		var space unix.Statfs_t
 		if err := unix.Statfs(path, &space); err != nil {
-			return Filesystem{}, fmt.Errorf("ask for the space of %s: %w", path, err)
+			return Filesystem{}, fmt.Errorf("read the free space of %s: %w", path, err)
 		}
 		stat, ok := info.Sys().(*syscall.Stat_t)
 		if !ok {
-			return Filesystem{}, fmt.Errorf("ask for the device of %s: not told by this system", path)
+			return Filesystem{}, fmt.Errorf("read the device of %s: this system does not report it", path)
 		}
 		return Filesystem{ID: stat.Dev, Free: space.Bavail * uint64(space.Bsize), ReadOnly: space.Flags&unix.ST_RDONLY != 0}, nil
 	}
 }
 
-// portError listens on every address for a moment, which fails when anyone listens on any of them.
+// portError listens on all addresses for a moment. That fails if another process listens on any of them.
 func portError(ctx context.Context, port int) error {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(port)))
@@ -96,7 +96,7 @@ func portError(ctx context.Context, port int) error {
 	return listener.Close()
 }
 
-// dialTime is how long another node may take to answer, in a network that is slow.
+// dialTime is the timeout for a connection to another node in a slow network.
 const dialTime = 10 * time.Second
 
 func dial(ctx context.Context, address string) error {
@@ -108,12 +108,12 @@ func dial(ctx context.Context, address string) error {
 	return connection.Close()
 }
 
-// clockSynced asks the kernel, adjtimex(2), which whoever keeps the clock tells.
+// clockSynced asks the kernel with adjtimex(2). The time service reports its state there.
 func clockSynced() (bool, error) {
 	var asked unix.Timex
 	state, err := unix.Adjtimex(&asked)
 	if err != nil {
-		return false, fmt.Errorf("ask the kernel about its clock: %w", err)
+		return false, fmt.Errorf("read the kernel's clock state: %w", err)
 	}
 	const unsynchronised = 5 // TIME_ERROR
 	return state != unsynchronised, nil

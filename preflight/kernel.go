@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// What the kernel tells about itself under /proc and /sys.
+// These checks read the kernel's state from /proc and /sys.
 
 func (p probes) memory(_ context.Context, r *Reporter) {
 	total, err := p.memTotal()
@@ -19,15 +19,15 @@ func (p probes) memory(_ context.Context, r *Reporter) {
 	case err != nil:
 		r.unknown(err)
 	case p.needs.Role == ControlPlane && total < minMemory:
-		r.Failf("give the host more, or let it be a worker", "%d MiB; a control plane needs %d, and kubeadm refuses less", total>>20, minMemory>>20)
+		r.Failf("add memory, or make the host a worker", "%d MiB; a control plane needs at least %d", total>>20, minMemory>>20)
 	case p.needs.Role == ControlPlane && total < comfortableMemory:
-		r.Warnf("give the host more before it gets work to do", "%d MiB; a control plane takes most of it", total>>20)
+		r.Warnf("add memory before you run workloads here", "%d MiB; a control plane uses most of it", total>>20)
 	default:
 		r.Passf("%d MiB", total>>20)
 	}
 }
 
-// memTotal reads MemTotal of proc_meminfo(5), which is in KiB, and returns bytes.
+// memTotal reads MemTotal from proc_meminfo(5), which is in KiB, and returns bytes.
 func (p probes) memTotal() (uint64, error) {
 	text, err := fs.ReadFile(p.host.Root, "proc/meminfo")
 	if err != nil {
@@ -46,7 +46,7 @@ func (p probes) memTotal() (uint64, error) {
 	return 0, errors.New("/proc/meminfo has no MemTotal")
 }
 
-// swap reads proc_swaps(5): a heading, then a line per area in use.
+// swap reads proc_swaps(5): a heading, then one line per active area.
 func (p probes) swap(_ context.Context, r *Reporter) {
 	text, err := fs.ReadFile(p.host.Root, "proc/swaps")
 	if errors.Is(err, fs.ErrNotExist) { // a kernel without swap
@@ -64,14 +64,14 @@ func (p probes) swap(_ context.Context, r *Reporter) {
 		}
 	}
 	if len(areas) > 0 {
-		r.Warnf("switch it off with swapoff -a and take it out of /etc/fstab", "swap is on (%s); memory limits of pods will not hold", strings.Join(areas, ", "))
+		r.Warnf("turn it off with swapoff -a, and remove it from /etc/fstab", "swap is on (%s); memory limits of pods will not hold", strings.Join(areas, ", "))
 		return
 	}
 	r.Passf("off")
 }
 
-// The controllers without which kubelet or runc do not start a pod (kubeadm's SystemVerification). On cgroup v2 devices
-// and freezer are not controllers but always there.
+// requiredControllers are the cgroup controllers that the kubelet and runc need to start a pod (kubeadm's
+// SystemVerification). On cgroup v2, devices and freezer are always present and not listed as controllers.
 func requiredControllers(version int) []string {
 	if version == 2 {
 		return []string{"cpu", "cpuset", "memory", "pids"}
@@ -93,16 +93,16 @@ func (p probes) cgroups(_ context.Context, r *Reporter) {
 	}
 	switch {
 	case len(missing) > 0:
-		r.Failf("boot a kernel with them switched on (cgroup_enable=…)", "cgroup v%d lacks the controllers %s", version, strings.Join(missing, ", "))
+		r.Failf("boot a kernel that enables them (cgroup_enable=…)", "cgroup v%d lacks the controllers %s", version, strings.Join(missing, ", "))
 	case version == 1:
-		r.Warnf("boot with systemd.unified_cgroup_hierarchy=1 where that is possible", "cgroup v1; Kubernetes is about to drop it")
+		r.Warnf("boot with systemd.unified_cgroup_hierarchy=1 if you can", "cgroup v1; Kubernetes is dropping support for it")
 	default:
 		r.Passf("v%d", version)
 	}
 }
 
-// controllers lists the cgroup controllers that are switched on: cgroup.controllers of the unified hierarchy
-// (cgroups(7)), or else the lines of /proc/cgroups that end in 1.
+// controllers lists the enabled cgroup controllers: from cgroup.controllers of the unified hierarchy (cgroups(7)), or else
+// from the lines of /proc/cgroups that end in 1.
 func (p probes) controllers() (version int, names []string, err error) {
 	text, err := fs.ReadFile(p.host.Root, "sys/fs/cgroup/cgroup.controllers")
 	if err == nil {
@@ -123,7 +123,7 @@ func (p probes) controllers() (version int, names []string, err error) {
 	return 1, names, nil
 }
 
-// modules looks for what containers and Services need of the kernel: built in, loaded, or on the disk to be loaded.
+// modules checks that the kernel modules for containers and Services are built in, loaded, or loadable.
 func (p probes) modules(_ context.Context, r *Reporter) {
 	if p.needs.Role == NoNode {
 		r.Passf("none are needed")
@@ -136,15 +136,15 @@ func (p probes) modules(_ context.Context, r *Reporter) {
 	}
 	loadable := p.loadable("lib/modules/" + strings.TrimSpace(string(release)))
 	for _, m := range []struct{ name, sign, without string }{
-		{"overlay", "proc/filesystems", "containers have their file systems from it"},
-		{"br_netfilter", "proc/sys/net/bridge/bridge-nf-call-iptables", "Services cannot be reached from pods without it"},
+		{"overlay", "proc/filesystems", "container file systems need it"},
+		{"br_netfilter", "proc/sys/net/bridge/bridge-nf-call-iptables", "pods cannot reach Services without it"},
 	} {
 		has := p.hasModule(m.name, m.sign)
 		switch {
 		case has:
 			r.Passf("%s is there", m.name)
 		case loadable == nil:
-			r.Warnf("see whether modprobe "+m.name+" works on the machine", "cannot tell whether the kernel has %s: /lib/modules has nothing of this kernel; %s", m.name, m.without)
+			r.Warnf("check whether modprobe "+m.name+" works on the machine", "cannot tell whether the kernel has %s: /lib/modules has no modules of this kernel; %s", m.name, m.without)
 		case loadable(m.name):
 			r.Passf("%s can be loaded", m.name)
 		default:
@@ -153,7 +153,7 @@ func (p probes) modules(_ context.Context, r *Reporter) {
 	}
 }
 
-// hasModule looks in /sys/module and for a sign of what the module does: a file, or a line of one.
+// hasModule looks in /sys/module, and for a sign of a built-in module: a file, or a line of a file.
 func (p probes) hasModule(name, sign string) bool {
 	if _, err := fs.Stat(p.host.Root, "sys/module/"+name); err == nil {
 		return true
@@ -162,8 +162,8 @@ func (p probes) hasModule(name, sign string) bool {
 	return err == nil && (sign != "proc/filesystems" || slices.Contains(strings.Fields(string(text)), name))
 }
 
-// loadable reads the lists of depmod(8) and of what is built in, or gives nil when there are none. A module's file may be
-// compressed.
+// loadable returns a lookup in the lists of depmod(8) and of built-in modules, or nil if there are none. A module file may
+// be compressed.
 func (p probes) loadable(dir string) func(name string) bool {
 	var paths []string
 	for _, list := range []string{"modules.dep", "modules.builtin"} {
@@ -190,15 +190,15 @@ func (p probes) synchronised(_ context.Context, r *Reporter) {
 	case err != nil:
 		r.unknown(err)
 	case !synced:
-		r.Warnf("let chrony or systemd-timesyncd follow a clock that all nodes share; one node alone does without", "nothing keeps the clock; nodes whose clocks differ refuse each other's certificates")
+		r.Warnf("synchronise all nodes with one time server, with chrony or systemd-timesyncd; a single node does not need it", "the clock is not synchronised; nodes with different clocks reject each other's certificates")
 	default:
-		r.Passf("the clock is kept")
+		r.Passf("the clock is synchronised")
 	}
 }
 
 func (p probes) selinux(_ context.Context, r *Reporter) {
 	text, err := fs.ReadFile(p.host.Root, "sys/fs/selinux/enforce")
-	const hint = "install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' tells what was denied"
+	const hint = "install container-selinux, or set selinuxConfig in the Installer; 'ausearch -m avc' lists what was denied"
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		r.Passf("off")
@@ -206,9 +206,9 @@ func (p probes) selinux(_ context.Context, r *Reporter) {
 		r.unknown(err)
 	case strings.TrimSpace(string(text)) != "1":
 		r.Passf("permissive")
-	case p.needs.SELinux == WallHandled:
-		r.Passf("enforcing; the Installer sees to it")
+	case p.needs.SELinux == HandlingDone:
+		r.Passf("enforcing; the Installer handles it")
 	default:
-		r.Warnf(hint, "enforcing; pods that use files of the host may be denied them")
+		r.Warnf(hint, "enforcing; it may deny pods access to files of the host")
 	}
 }

@@ -17,7 +17,7 @@ func (p probes) ports(ctx context.Context, r *Reporter) {
 		return
 	}
 	if p.needs.Resumed {
-		r.Passf("not looked at: the cluster on this host may use them")
+		r.Passf("not checked: the cluster on this host may use them")
 		return
 	}
 	var free []string
@@ -27,7 +27,7 @@ func (p probes) ports(ctx context.Context, r *Reporter) {
 		case err == nil:
 			free = append(free, strconv.Itoa(port))
 		case errors.Is(err, syscall.EADDRINUSE):
-			r.Failf(fmt.Sprintf("stop what listens there; ss -ltnp 'sport = :%d' names it", port), "port %d is in use", port)
+			r.Failf(fmt.Sprintf("stop the program that listens there; ss -ltnp 'sport = :%d' shows it", port), "port %d is in use", port)
 		default:
 			r.unknown(fmt.Errorf("port %d: %w", port, err))
 		}
@@ -37,25 +37,25 @@ func (p probes) ports(ctx context.Context, r *Reporter) {
 	}
 }
 
-// reach connects to what a joining node talks to.
+// reach connects to the addresses that a joining node needs.
 func (p probes) reach(ctx context.Context, r *Reporter) {
 	for _, address := range p.needs.Reach {
 		if err := p.host.Dial(ctx, address); err != nil {
-			r.Failf("see whether that node runs, and whether a firewall on it or between the two lets TCP through", "%s cannot be reached: %v", address, err)
+			r.Failf("check that the node runs, and that no firewall blocks TCP between the two", "cannot connect to %s: %v", address, err)
 			continue
 		}
 		r.Passf("%s answers", address)
 	}
 	if len(p.needs.Reach) == 0 {
-		r.Passf("none to be reached")
+		r.Passf("no other nodes to connect to")
 	}
 }
 
-// nameServers reads resolv.conf(5). The kubelet gives it to pods, and CoreDNS asks the servers in it.
+// nameServers reads resolv.conf(5). The kubelet passes it to pods, and CoreDNS forwards to its servers.
 func (p probes) nameServers(_ context.Context, r *Reporter) {
 	text, err := fs.ReadFile(p.host.Root, "etc/resolv.conf")
 	if errors.Is(err, fs.ErrNotExist) {
-		r.Warnf("make one; it may be empty where there is no name server", "there is no /etc/resolv.conf; the kubelet wants it for pods")
+		r.Warnf("create one; it may be empty if there is no name server", "there is no /etc/resolv.conf; the kubelet needs it for pods")
 		return
 	}
 	if err != nil {
@@ -71,10 +71,10 @@ func (p probes) nameServers(_ context.Context, r *Reporter) {
 			}
 		}
 	}
-	_, resolved := fs.Stat(p.host.Root, "run/systemd/resolve/resolv.conf") // the kubelet is given this one
+	_, resolved := fs.Stat(p.host.Root, "run/systemd/resolve/resolv.conf") // the install configures the kubelet with this file
 	switch {
 	case len(loops) > 0 && resolved != nil:
-		r.Warnf("name the servers behind it in /etc/resolv.conf", "the name server %s is this host itself; from a pod it is the pod, and CoreDNS would ask itself for ever", strings.Join(loops, ", "))
+		r.Warnf("put the upstream name servers into /etc/resolv.conf", "the name server %s is a loopback address; in a pod it means the pod, and CoreDNS would query itself forever", strings.Join(loops, ", "))
 	case len(servers) == 0:
 		r.Passf("none")
 	default:
@@ -82,7 +82,7 @@ func (p probes) nameServers(_ context.Context, r *Reporter) {
 	}
 }
 
-// firewall warns of what would come between the nodes.
+// firewall warns about an active firewall, which may block traffic between nodes.
 func (p probes) firewall(_ context.Context, r *Reporter) {
 	var active []string
 	if p.runs("firewalld") {
@@ -91,22 +91,22 @@ func (p probes) firewall(_ context.Context, r *Reporter) {
 	if text, err := fs.ReadFile(p.host.Root, "etc/ufw/ufw.conf"); err == nil && strings.Contains("\n"+string(text), "\nENABLED=yes") {
 		active = append(active, "ufw")
 	}
-	hint := "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and let the pods' network through; " +
-		"then say so with firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
+	hint := "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and allow the pod network; " +
+		"then set firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
 	names := strings.Join(active, " and ")
 	switch {
 	case len(active) == 0:
-		r.Passf("none is active")
-	case p.needs.Firewall == WallHandled:
-		r.Passf("%s; the install lets the cluster through, unless the Installer says to leave it", names)
-	case p.needs.Firewall == WallFails:
-		r.Failf(hint, "%s is active, and the Installer wants none", names)
+		r.Passf("no firewall is active")
+	case p.needs.Firewall == HandlingDone:
+		r.Passf("%s; the install allows the cluster's traffic, unless the Installer forbids it", names)
+	case p.needs.Firewall == HandlingRefused:
+		r.Failf(hint, "%s is active, and the Installer requires it to be off", names)
 	default:
-		r.Warnf(hint, "%s is active; it may stop what nodes and pods have to say to each other", names)
+		r.Warnf(hint, "%s is active; it may block traffic between nodes and pods", names)
 	}
 }
 
-// runs tells whether systemd has a service running: it has a control group then.
+// runs reports whether systemd runs a service. A running service has a control group.
 func (p probes) runs(service string) bool {
 	for _, hierarchy := range []string{"", "systemd/"} {
 		if _, err := fs.Stat(p.host.Root, "sys/fs/cgroup/"+hierarchy+"system.slice/"+service+".service"); err == nil {

@@ -1,7 +1,7 @@
-// Package preflight looks at a host before anything on it is changed, and says what would go wrong.
+// Package preflight checks a host before an install changes anything, and reports what would fail.
 //
-// A check is a probe that takes a Reporter, as tests take testing.T: it may report any number of results and never
-// changes the host. What to do about a failure (refuse, ask, ignore) is the caller's choice.
+// A check is a probe that takes a Reporter, as tests take testing.T. It may report any number of results and never changes
+// the host. The caller decides what to do about a failure: refuse, ask or ignore.
 package preflight
 
 import (
@@ -11,17 +11,17 @@ import (
 	"text/tabwriter"
 )
 
-// Status is the outcome of a probe.
+// Status is the status of a result.
 type Status string
 
-// The outcomes. A warning is something to know; a failure is something that will break the install.
+// The statuses. A warning is worth knowing. A failure will break the install.
 const (
 	Pass Status = "pass"
 	Warn Status = "warn"
 	Fail Status = "fail"
 )
 
-// Check is one question asked of the host.
+// Check is one named question about the host.
 type Check struct {
 	Name  string
 	Probe func(ctx context.Context, r *Reporter)
@@ -33,47 +33,46 @@ type Result struct {
 	Status  Status `json:"status"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
-	// Final marks a failure that nobody can ignore: with it nothing at all would work.
+	// Final marks a failure that no option can ignore, because nothing would work.
 	Final bool `json:"final,omitempty"`
 }
 
-// Report is every answer, in the order of the checks.
+// Report lists all results in the order of the checks.
 type Report struct {
 	Results []Result `json:"results"`
 }
 
-// Reporter takes the answers of one probe.
+// Reporter collects the results of one probe.
 type Reporter struct {
 	check   string
 	results []Result
 }
 
-// Passf reports that something is as it should be.
+// Passf reports success.
 func (r *Reporter) Passf(format string, args ...any) { r.add(Pass, "", format, args) }
 
-// Warnf reports something to know; hint says what to do about it.
+// Warnf reports a warning. hint says what to do about it.
 func (r *Reporter) Warnf(hint, format string, args ...any) { r.add(Warn, hint, format, args) }
 
-// Failf reports something that will break the install; hint says what to do about it.
+// Failf reports a problem that will break the install. hint says what to do about it.
 func (r *Reporter) Failf(hint, format string, args ...any) { r.add(Fail, hint, format, args) }
 
-// Refusef reports a failure that nobody can ignore.
+// Refusef reports a failure that no option can ignore.
 func (r *Reporter) Refusef(hint, format string, args ...any) {
 	r.add(Fail, hint, format, args)
 	r.results[len(r.results)-1].Final = true
 }
 
-// unknown reports that the question could not be answered. It is a warning: the install may well work.
+// unknown reports that a check could not find its answer. This is a warning, because the install may still work.
 func (r *Reporter) unknown(err error) {
-	r.Warnf("see why it cannot be read", "cannot tell: %v", err)
+	r.Warnf("find out why it cannot be read", "cannot tell: %v", err)
 }
 
 func (r *Reporter) add(status Status, hint, format string, args []any) {
 	r.results = append(r.results, Result{Check: r.check, Status: status, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
-// Run asks every check, one after the other. The error is that of a context which ended meanwhile; the report then has
-// the answers so far.
+// Run runs the checks one after the other. If ctx ends, it returns its error and the results so far.
 func Run(ctx context.Context, checks []Check) (Report, error) {
 	report := Report{Results: []Result{}}
 	for _, c := range checks {
@@ -87,7 +86,7 @@ func Run(ctx context.Context, checks []Check) (Report, error) {
 	return report, nil
 }
 
-// Count returns how many answers have the status.
+// Count returns the number of results with a status.
 func (r Report) Count(s Status) int {
 	n := 0
 	for _, result := range r.Results {
@@ -98,14 +97,14 @@ func (r Report) Count(s Status) int {
 	return n
 }
 
-// Policy is what to do about answers that are not as they should be.
+// Policy decides which results stop the install.
 type Policy struct {
-	Ignore          bool `json:"ignore"`          // go on in spite of failures, except those that are final
-	EnforceWarnings bool `json:"enforceWarnings"` // refuse for warnings too
+	Ignore          bool `json:"ignore"`          // continue despite failures that are not final
+	EnforceWarnings bool `json:"enforceWarnings"` // treat warnings as failures
 }
 
-// Err is nil when the host may be changed; otherwise it names all that is against it and what to do about that, one
-// per line.
+// Err returns nil if the install may change the host. Otherwise the error lists what is wrong and what to do about it, one
+// result per line.
 func (r Report) Err(p Policy) error {
 	var against []Result
 	for _, result := range r.Results {
@@ -133,7 +132,7 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// String is a result in one line.
+// String returns the result on one line.
 func (r Result) String() string {
 	if r.Hint == "" {
 		return r.Check + ": " + r.Message
@@ -141,7 +140,7 @@ func (r Result) String() string {
 	return r.Check + ": " + r.Message + "; " + r.Hint
 }
 
-// WriteTable prints the report for people: a row per answer, and below it what to do about it.
+// WriteTable prints the report for people: one row per result, with its hint below.
 func (r Report) WriteTable(w io.Writer) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RESULT\tCHECK\tFOUND")

@@ -18,28 +18,28 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-// ProgramName is the file name of sealift-preflight, which has Troubleshoot in it.
+// ProgramName is the file name of sealift-preflight, the program that contains Troubleshoot.
 const ProgramName = "sealift-preflight"
 
-// Program is sealift-preflight. It runs as a process of its own, which may not take more time or memory than it is given:
-// what hangs or grows in a collector does not take the install with it.
+// Program runs sealift-preflight as a process with limited time and memory, so that a collector that hangs or leaks does
+// not take the install down.
 type Program struct {
 	Path   string
 	Time   time.Duration // for all specifications together; 0 is 15 minutes
 	Memory uint64        // bytes; 0 is 1 GiB
-	Log    io.Writer     // what the collectors say; nil for nothing
+	Log    io.Writer     // log of the collectors; nil discards it
 }
 
-// maxReport bounds what is read from the program, in bytes.
+// maxReport is the most that is read from the program, in bytes.
 const maxReport = 16 << 20
 
-// Check runs HostPreflight specifications, as Render gives them.
+// Check runs HostPreflight specifications from Render.
 func (p Program) Check(ctx context.Context, specs [][]byte) ([]Result, error) {
 	return p.run(ctx, specs, "check")
 }
 
-// Collect runs SupportBundle specifications: files are left in dir, and every file there is redacted. kubeconfig is for
-// the cluster, if there is one.
+// Collect runs SupportBundle specifications. It leaves redacted files in dir. kubeconfig is the cluster's, or "" if there
+// is no cluster.
 func (p Program) Collect(ctx context.Context, dir, kubeconfig string, specs [][]byte) ([]Result, error) {
 	args := []string{"collect", "--dir", dir}
 	if kubeconfig != "" {
@@ -64,7 +64,7 @@ func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Res
 	}
 	cmd.Env = programEnvironment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // with what its collectors started
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // kills the processes of its collectors too
 	cmd.WaitDelay = 10 * time.Second
 	wait, err := child.Start(cmd)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p Program) run(ctx context.Context, specs [][]byte, args ...string) ([]Res
 	return readReport(out.buffer.Bytes())
 }
 
-// limitMemory bounds what the process may allocate. It has not read its input yet, so it has done nothing.
+// limitMemory limits the memory of the process. The process has not read its input yet, so it has not allocated much.
 func (p Program) limitMemory(pid int) error {
 	limit := p.Memory
 	if limit == 0 {
@@ -98,7 +98,7 @@ func (p Program) limitMemory(pid int) error {
 	return nil
 }
 
-// programEnvironment is what the program inherits: how to find commands, and how to reach what is outside.
+// programEnvironment returns the program's environment: the command path and the proxy settings.
 func programEnvironment() []string {
 	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8"}
 	for _, name := range []string{"TMPDIR", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"} {
@@ -123,7 +123,8 @@ func readReport(text []byte) ([]Result, error) {
 	return report.Results, nil
 }
 
-// limitedBuffer refuses more than it is to hold. It has nothing of the buffer but Write: io.Copy would read past the limit.
+// limitedBuffer fails when it would hold more than limit. Only Write is exported: with ReadFrom, io.Copy would bypass the
+// limit.
 type limitedBuffer struct {
 	buffer bytes.Buffer
 	limit  int

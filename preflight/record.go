@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Record is a report as it is kept: when it was made, for what, and what was decided.
+// Record is a stored report with its time, its host and its decision.
 type Record struct {
 	Time    time.Time `json:"time"`
 	Node    Node      `json:"node"`
@@ -18,15 +18,15 @@ type Record struct {
 	Report
 }
 
-// NewRecord decides on a report.
+// NewRecord decides about a report.
 func NewRecord(n Node, p Policy, r Report) Record {
 	return Record{Time: time.Now().UTC(), Node: n, Policy: p, Refused: r.Err(p) != nil, Report: r}
 }
 
-// Err is nil when the host may be changed.
+// Err returns nil if the install may change the host.
 func (r Record) Err() error { return r.Report.Err(r.Policy) }
 
-// Ignored gives the failures in spite of which the work goes on.
+// Ignored returns the failures that the policy ignores.
 func (r Record) Ignored() (ignored []Result) {
 	for _, result := range r.Results {
 		if result.Status == Fail && r.Policy.Ignore && !result.Final {
@@ -36,17 +36,17 @@ func (r Record) Ignored() (ignored []Result) {
 	return ignored
 }
 
-// Save keeps the record in dir, which is made, under a name with its time.
+// Save writes the record to dir under a name with its time. It creates dir.
 func (r Record) Save(dir string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	if err := atomicfile.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("keep the preflight report: %w", err)
+		return fmt.Errorf("save the preflight report: %w", err)
 	}
 	if err := atomicfile.Write(filepath.Join(dir, r.Time.UTC().Format("20060102T150405.000Z")+".json"), append(text, '\n')); err != nil {
-		return fmt.Errorf("keep the preflight report: %w", err)
+		return fmt.Errorf("save the preflight report: %w", err)
 	}
 	return nil
 }

@@ -16,36 +16,36 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// HostPreflight and SupportBundle are the kinds of Troubleshoot's specifications that an add-on may have.
+// HostPreflight and SupportBundle are the kinds of Troubleshoot specification that an add-on may have.
 const (
 	HostPreflight = "HostPreflight"
 	SupportBundle = "SupportBundle"
 )
 
-// Specification is one of Troubleshoot's, as an add-on or an Installer has it: a text template with the delimiters {{kurl
-// and }} that becomes YAML (kURL §8.2).
+// Specification is a Troubleshoot specification of an add-on or an Installer: a text template with the delimiters {{kurl
+// and }} that renders YAML (kURL §8.2).
 type Specification struct {
-	Name string // whose it is; its checks are called after it
+	Name string // the owner, which names the checks
 	Kind string
 	Text []byte
-	// Values says that only values in the YAML are templates, one by one. Its structure is then what everybody reads in it: no
-	// template adds or renames a field.
+	// Values says that only single values in the YAML are templates. The structure is then fixed: no template can add or
+	// rename a field.
 	Values bool
 }
 
-// Node is what a template may ask about the host (kURL §8.2), besides the Installer.
+// Node describes the host to templates (kURL §8.2).
 type Node struct {
-	Primary        bool     `json:"primary"` // it has, or will have, a control plane
-	Join           bool     `json:"join"`    // it joins a cluster that others made
+	Primary        bool     `json:"primary"` // it is or becomes a control plane node
+	Join           bool     `json:"join"`    // it joins an existing cluster
 	Upgrade        bool     `json:"upgrade"` // it runs an older version
 	PrimaryHosts   []string `json:"primaryHosts,omitempty"`
 	SecondaryHosts []string `json:"secondaryHosts,omitempty"`
 }
 
-// maxRendered bounds what a template becomes, in bytes.
+// maxRendered is the largest rendered specification, in bytes.
 const maxRendered = 4 << 20
 
-// Render fills in the template and returns YAML documents. A value of the Installer is text wherever it stands: it cannot
+// Render renders the template and returns YAML documents. Values of the Installer are always inserted as text: they cannot
 // add a collector, close a quotation or become a comment.
 func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 	text, values := s.Text, values(nil)
@@ -54,7 +54,7 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 		if text, values, err = execute(s.Name, s.Text, templateData(n, i)); err != nil {
 			return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
 		}
-		if len(bytes.TrimSpace(text)) == 0 { // which YAML has no word for
+		if len(bytes.TrimSpace(text)) == 0 { // nothing to parse
 			return nil, nil
 		}
 	}
@@ -85,7 +85,7 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 			return nil, fmt.Errorf("%s of %s: %w", s.Kind, s.Name, err)
 		}
 	}
-	if out.Len() == 0 { // closing what was never written to is an error
+	if out.Len() == 0 { // closing an unused encoder is an error
 		return nil, nil
 	}
 	if err := encoder.Close(); err != nil {
@@ -94,7 +94,8 @@ func (s Specification) Render(n Node, i *spec.Installer) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// fillValues runs the templates in the values of a document. What they print is text. room is how much that may be, in bytes.
+// fillValues renders the templates in the values of a document. Their output is text. room is the number of bytes that they
+// may still print.
 func (s Specification) fillValues(n *yaml.Node, data map[string]any, room *int, depth int) error {
 	if depth > maxDepth {
 		return errors.New("is nested too deeply")
@@ -118,7 +119,7 @@ func (s Specification) fillValues(n *yaml.Node, data map[string]any, room *int, 
 	return nil
 }
 
-// head makes sure of what a document says of itself: its kind, and whose it is.
+// head checks the kind of a document and sets its name.
 func (s Specification) head(root *yaml.Node) error {
 	if root.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s of %s: a specification is a mapping", s.Kind, s.Name)
@@ -129,7 +130,7 @@ func (s Specification) head(root *yaml.Node) error {
 	if kind := field(root, "kind"); kind == nil {
 		put(root, "kind", scalar(s.Kind))
 	} else if kind.Value != s.Kind {
-		return fmt.Errorf("%s of %s: is a %s", s.Kind, s.Name, kind.Value)
+		return fmt.Errorf("%s of %s: its kind is %s", s.Kind, s.Name, kind.Value)
 	}
 	put(root, "metadata", &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{scalar("name"), scalar(s.Name)}})
 	return nil
@@ -158,8 +159,8 @@ func put(mapping *yaml.Node, key string, value *yaml.Node) {
 	mapping.Content = append(mapping.Content, scalar(key), value)
 }
 
-// values are the texts that a template has written, in order. In what it has become, each is a word that means nothing to
-// YAML, so that the text cannot; it is put back where the word stands when the YAML is read.
+// values are the texts that a template has printed, in order. The rendered YAML contains a placeholder word for each, which
+// has no meaning in YAML. The texts replace the words after the YAML is parsed, so they cannot change its structure.
 type values []string
 
 const valueWord = "sealift-value-"
@@ -175,7 +176,7 @@ func (v *values) write(value any) any {
 	return word(len(*v) - 1)
 }
 
-// maxDepth bounds how deep YAML may be nested; the specifications have about ten levels.
+// maxDepth is the deepest nesting of YAML. Specifications have about ten levels.
 const maxDepth = 200
 
 func (v values) fill(n *yaml.Node, depth int) {
@@ -192,7 +193,7 @@ func (v values) fill(n *yaml.Node, depth int) {
 
 func (v values) fillScalar(n *yaml.Node) {
 	for i := len(v) - 1; i >= 0; i-- {
-		if n.Style == 0 && n.Value == word(i) { // nothing but the value: it may be a number or have quotes of its own
+		if n.Style == 0 && n.Value == word(i) { // only the value: it may be a number, or have its own quotes
 			n.Tag, n.Value = "!!str", v[i]
 			var alone yaml.Node
 			if err := yaml.Unmarshal([]byte(v[i]), &alone); err == nil && len(alone.Content) == 1 &&
@@ -205,7 +206,7 @@ func (v values) fillScalar(n *yaml.Node) {
 	n.Value, n.Tag = v.in(n.Value), "!!str"
 }
 
-// in puts the texts back where their words stand.
+// in replaces the placeholder words in text.
 func (v values) in(text string) string {
 	var pairs []string
 	for i := range v {
@@ -214,14 +215,14 @@ func (v values) in(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// leftDelimiter begins an action of a template.
+// leftDelimiter opens a template action.
 const leftDelimiter = "{{kurl"
 
 // execute runs a template.
 func execute(name string, text []byte, data map[string]any) ([]byte, values, error) {
 	var written values
 	functions := sprig.TxtFuncMap()
-	for _, name := range []string{"env", "expandenv", "getHostByName"} { // the environment and the network are not its business
+	for _, name := range []string{"env", "expandenv", "getHostByName"} { // templates must not read the environment or the network
 		delete(functions, name)
 	}
 	const write = "sealiftWrite"
@@ -240,12 +241,12 @@ func execute(name string, text []byte, data map[string]any) ([]byte, values, err
 		return nil, nil, err
 	}
 	if !utf8.Valid(out.buffer.Bytes()) {
-		return nil, nil, errors.New("is no text")
+		return nil, nil, errors.New("the output is not valid UTF-8")
 	}
 	return out.buffer.Bytes(), written, nil
 }
 
-// writeThrough lets every action that prints do so through a function, as html/template does.
+// writeThrough makes every printing action of a template call function, as html/template does.
 func writeThrough(n parse.Node, function string) {
 	switch n := n.(type) {
 	case *parse.ListNode:

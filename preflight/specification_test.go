@@ -121,7 +121,7 @@ func TestSpecificationsThatAreNone(t *testing.T) {
 		"a field that nodes do not have":   {"{{kurl .Nodes.First }}", "nil"},
 		"YAML that does not parse":         {"a: [", "did not find"},
 		"a list":                           {"- a", "is a mapping"},
-		"another kind":                     {"kind: Pod", "is a Pod"},
+		"another kind":                     {"kind: Pod", "its kind is Pod"},
 		"a function that reads the host":   {`{{kurl env "HOME" }}`, `"env" not defined`},
 		"what grows beyond all measure":    {`{{kurl range until 3000000 }}aa{{kurl end}}`, "larger than"},
 		"a template that comes to nothing": {"{{kurl if .IsUpgrade }}kind: Pod{{kurl end}}\n", ""},

@@ -6,7 +6,8 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// templateData is what kURL's templates see: .Installer.Spec.Rook.Version and so on, by the names of kURL's Go types.
+// templateData is the data of kURL's templates, with the field names of kURL's Go types: .Installer.Spec.Rook.Version and
+// so on.
 func templateData(n Node, i *spec.Installer) map[string]any {
 	specification := map[string]any{}
 	for key, options := range i.Values() {
@@ -28,8 +29,8 @@ func templateData(n Node, i *spec.Installer) map[string]any {
 	}
 }
 
-// goNames are the names that a key of the spec may have in kURL's Go types: with a capital, and where the type spells an
-// abbreviation out in capitals, so too.
+// goNames returns the names that a key may have in kURL's Go types: capitalised, and with abbreviations in capitals where
+// the type has them so.
 func goNames(key string) []string {
 	names := []string{strings.ToUpper(key[:1]) + key[1:]}
 	for abbreviation, capitals := range map[string]string{"ui": "UI", "aws": "AWS", "ufw": "UFW", "rke2": "RKE2", "k3s": "K3S", "openebs": "OpenEBS", "ipv6": "IPv6"} {

@@ -64,9 +64,9 @@ func TestPreflightNamesWhatIsWrongWithItsRemedy(t *testing.T) {
 		"for i in $(seq 3000); do ss -ltn | grep -q :6443 && exit 0; sleep 0.1; done; exit 1")
 	before := n.must(inventory)
 	bad := n.answers("taskset -c 0 "+look, 3)
-	wants(t, bad, "cpu", "fail", "1 CPU; a control plane needs 2", "give the host more")
+	wants(t, bad, "cpu", "fail", "1 CPU; a control plane needs at least 2", "add CPUs")
 	wants(t, bad, "disk", "fail", "/var/lib/containerd: ", "mount a larger disk there")
-	wants(t, bad, "ports", "fail", "port 6443 is in use", "ss -ltnp 'sport = :6443' names it")
+	wants(t, bad, "ports", "fail", "port 6443 is in use", "ss -ltnp 'sport = :6443' shows it")
 	wants(t, bad, "swap", "warn", "swap is on", "swapoff -a")
 	wants(t, bad, "containerd: Disk space for images", "fail", "less than 5Gi free", "")
 	if after := n.must(inventory); after != before {

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// What was on the host before.
+// These checks look for what an earlier cluster or another user left on the host.
 
-// server finds the API server in a kubeconfig, whose other content is none of a check's business.
+// server finds the URL of the API server in a kubeconfig. The check needs nothing else from it.
 var server = regexp.MustCompile(`(?m)^\s*server:\s*["']?([^"'\s]+)`)
 
 func (p probes) otherCluster(_ context.Context, r *Reporter) {
@@ -19,8 +19,8 @@ func (p probes) otherCluster(_ context.Context, r *Reporter) {
 		r.Passf("a node of this cluster")
 		return
 	}
-	const hint = "if that is the cluster that sealift made here, its journal is lost: put it back from a backup; " +
-		"to give the cluster up with all that is in it: kubeadm reset, and ip link delete cni0"
+	const hint = "if sealift made that cluster, the journal is lost: restore it from a backup; " +
+		"to delete the cluster and its data: kubeadm reset, and ip link delete cni0"
 	if config, err := fs.ReadFile(p.host.Root, "etc/kubernetes/kubelet.conf"); err == nil {
 		where := "another cluster"
 		if m := server.FindSubmatch(config); m != nil {
@@ -38,12 +38,12 @@ func (p probes) otherCluster(_ context.Context, r *Reporter) {
 			return
 		}
 	}
-	r.Passf("a node of no cluster")
+	r.Passf("not a node of any cluster")
 }
 
 func (p probes) leftovers(_ context.Context, r *Reporter) {
 	if p.needs.Resumed {
-		r.Passf("not looked at: they are this cluster's")
+		r.Passf("not checked: they belong to this cluster")
 		return
 	}
 	var found []string
@@ -65,29 +65,29 @@ func (p probes) leftovers(_ context.Context, r *Reporter) {
 		}
 	}
 	if len(found) > 0 {
-		r.Failf("if nothing in them is needed, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes", "an earlier cluster left %s", strings.Join(found, ", "))
+		r.Failf("if you do not need them, remove them: kubeadm reset, ip link delete cni0, rm -r /etc/kubernetes", "an earlier cluster left %s", strings.Join(found, ", "))
 		return
 	}
-	r.Passf("none of an earlier cluster")
+	r.Passf("no files of an earlier cluster")
 }
 
-// runtime looks for containers that somebody else runs.
+// runtime looks for container runtimes that Sealift did not install.
 func (p probes) runtime(_ context.Context, r *Reporter) {
 	if p.needs.Resumed || p.needs.Role == NoNode {
-		r.Passf("not looked at")
+		r.Passf("not checked")
 		return
 	}
 	found := false
 	if p.runs("docker") {
 		found = true
-		r.Warnf("move what runs in it to the cluster, then uninstall it; until then its rules for the firewall and those of the pod network share one table",
+		r.Warnf("move its workloads to the cluster, then uninstall it; until then Docker and the pod network share one table of firewall rules",
 			"Docker runs on this host; Kubernetes does not use it")
 	}
 	if _, err := fs.Stat(p.host.Root, "etc/containerd/config.toml"); err == nil {
 		found = true
-		r.Warnf("keep a copy of what is yours in it", "containerd is here already; its /etc/containerd/config.toml will be replaced")
+		r.Warnf("keep a copy of your settings", "containerd is already installed; the install will replace /etc/containerd/config.toml")
 	}
 	if !found {
-		r.Passf("none of somebody else's")
+		r.Passf("no other container runtime")
 	}
 }
