@@ -58,7 +58,7 @@ cold: deps ## both README commands on a bare Debian 12 with Go and empty caches:
 	testgrid/demo/cold.sh
 
 .PHONY: lint
-lint: ## static checks, and the floors of the house
+lint: ## static checks; the floors of the house are a test
 	go run $(GOLANGCI_LINT) run
 
 .PHONY: bench
