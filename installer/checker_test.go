@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -36,7 +38,7 @@ func carrying(t *testing.T, root, text string, fetched *int) *Install {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Install{options: Options{Root: root, Binary: filepath.Join(root, ".install-1", "sealift")}, archive: a, log: newRunLog(t.TempDir(), "install", nil)}
+	return &Install{options: Options{Root: root, Binary: filepath.Join(root, ".install-1", "sealift")}, archive: a, log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}
 }
 
 func TestProgramIsTakenOutOfTheBundleOnce(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -28,7 +29,7 @@ func (i *Install) explainFull(err error) error {
 		return errors.Join(err, needsErr)
 	}
 	told := saysFull(err)
-	full := fullDisks([]string{i.options.Root, StateDir(i.options.Root), containerdDir, "/var/lib/etcd", "/var/lib/kubelet", "/usr", filepath.Dir(installedBinary), "/etc", "/var/log", "/tmp", "/"}, needs.Space, told)
+	full := fullDisks([]string{i.options.Root, node.StateDir(i.options.Root), node.ContainerdDir, "/var/lib/etcd", "/var/lib/kubelet", "/usr", filepath.Dir(node.Binary), "/etc", "/var/log", "/tmp", "/"}, needs.Space, told)
 	switch {
 	case len(full) == 0:
 		return err

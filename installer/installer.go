@@ -4,9 +4,9 @@
 // The package knows the order of things. How each thing is done lies below: lifecycle, hook, host, runtime, cluster.
 //
 // Its files: installer, addon and layout read and prepare; preflight, needs, programs, hookpreflight and checker look at the host before
-// anything is changed; plan has the steps and their order; steps, hooks, verbs, variables, networks, surroundings,
-// hostcommands and services carry them out; join and administrator are for clusters of several hosts; record, reset and
-// resetsteps take it all back; status and full tell of it; images loads images without an install.
+// anything is changed; running says what an install may not change; plan has the steps and their order; steps, hooks, verbs, variables,
+// networks, surroundings, hostcommands and services carry them out; join is for clusters of several hosts; full tells of full disks;
+// images loads images without an install. Reset, status and the node's services have packages of their own.
 package installer
 
 import (
@@ -15,30 +15,22 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
-	"sync"
-	"time"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
-	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
-const (
-	// DefaultRoot is the install root, $DIR of the hooks.
-	DefaultRoot = "/var/lib/sealift"
-	// DefaultLogDir is where each run leaves its log.
-	DefaultLogDir = "/var/log/sealift"
-	// installedBinary is the sealift that stays on the node; hooks call it.
-	installedBinary = "/usr/local/bin/sealift"
-	maxSpecSize     = 1 << 20
-)
+// maxSpecSize bounds an Installer.
+const maxSpecSize = 1 << 20
+
+// errResetOpen says that this node is being taken back.
+var errResetOpen = errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
 
 // Options says what is installed where. The zero value of a folder is its default.
 type Options struct {
@@ -83,7 +75,7 @@ type Install struct {
 	journal *lifecycle.Journal
 	plan    lifecycle.Plan
 	hooks   *hooks
-	log     *runLog
+	log     *node.Log
 	socket  string            // of containerd
 	before  map[string]string // the host's packages before the first install, with their versions
 	signer  string            // fingerprint of the trusted key that signed the bundle
@@ -92,10 +84,10 @@ type Install struct {
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
 func Prepare(o Options) (_ *Install, err error) {
-	if err := begin(&o.Root, &o.LogDir); err != nil {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err
 	}
-	i := &Install{options: o, socket: runtime.Socket, log: newRunLog(o.LogDir, "install", o.Output)}
+	i := &Install{options: o, socket: runtime.Socket, log: node.NewLog(o.LogDir, lifecycle.Installing, o.Output)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
@@ -128,10 +120,10 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, fmt.Errorf("bundle %s: the Installer cannot work: %w", o.Bundle, err)
 	}
 	i.setDefaults()
-	if i.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
+	if i.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
 		return nil, err
 	}
-	if i.journal.Began(resetStep) {
+	if i.journal.Began(node.ResetStep) {
 		return nil, errResetOpen
 	}
 	if err := i.checkRunning(); err != nil {
@@ -148,32 +140,6 @@ func Prepare(o Options) (_ *Install, err error) {
 	i.plan, err = i.makePlan()
 	return i, err
 }
-
-// begin gives folders that the options leave open their defaults, and goes no further without root. Hooks have other working
-// folders: the install root is absolute.
-func begin(root, logDir *string) (err error) {
-	if *root == "" {
-		*root = DefaultRoot
-	}
-	if *root, err = filepath.Abs(*root); err != nil {
-		return err
-	}
-	if *logDir == "" {
-		*logDir = DefaultLogDir
-	}
-	if os.Geteuid() != 0 {
-		return errNotRoot
-	}
-	return nil
-}
-
-// StateDir is where the journal of an install root lies.
-func StateDir(root string) string { return filepath.Join(root, "state") }
-
-// errNotRoot is the refusal that comes before everything else: without root, not even the journal can be read.
-var errNotRoot = &preflight.RefusedError{Against: []preflight.Result{{
-	Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: "run the command with sudo",
-}}}
 
 // checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the
 // Installer.
@@ -241,7 +207,7 @@ func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.journal) }
 func (i *Install) Resume() string { return i.options.Resume }
 
 // LogFile is where the output of this run goes; the file is made with the first output.
-func (i *Install) LogFile() string { return i.log.name }
+func (i *Install) LogFile() string { return i.log.Name() }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
@@ -256,7 +222,7 @@ func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran i
 	if i.Joins() {
 		operation = lifecycle.Joining
 	}
-	ran, err = lifecycle.Run(ctx, operation, plan, i.journal, i.log.narrate(observe))
+	ran, err = lifecycle.Run(ctx, operation, plan, i.journal, i.log.Narrate(observe))
 	return ran, i.explainFull(err)
 }
 
@@ -272,59 +238,5 @@ func (i *Install) Close() error {
 	if i.archive != nil {
 		errs = append(errs, i.archive.Close())
 	}
-	return errors.Join(append(errs, i.dropProgram(), i.log.close())...)
-}
-
-// runLog is the log file of one run, made when first written to.
-type runLog struct {
-	name string
-	also io.Writer
-	mu   sync.Mutex
-	file *os.File
-}
-
-func newRunLog(dir, what string, also io.Writer) *runLog {
-	if also == nil {
-		also = io.Discard
-	}
-	return &runLog{name: filepath.Join(dir, what+"-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also}
-}
-
-// Write never fails: a log that cannot be written must not stop the work that it tells of.
-func (l *runLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, _ = l.also.Write(p)
-	if l.file == nil {
-		if err := os.MkdirAll(filepath.Dir(l.name), 0o700); err != nil {
-			return len(p), nil
-		}
-		file, err := os.OpenFile(l.name, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return len(p), nil
-		}
-		l.file = file
-	}
-	_, _ = l.file.Write(p)
-	return len(p), nil
-}
-
-// narrate tells the log what it tells observe.
-func (l *runLog) narrate(observe func(lifecycle.Event)) func(lifecycle.Event) {
-	return func(e lifecycle.Event) {
-		if !e.Skipped {
-			fmt.Fprintf(l, "== %s step %s %s: %s\n", time.Now().UTC().Format(time.RFC3339), e.Step.ID, e.Outcome, e.Step.Title)
-		}
-		if e.Err != nil {
-			fmt.Fprintln(l, e.Err)
-		}
-		observe(e)
-	}
-}
-
-func (l *runLog) close() error {
-	if l.file == nil {
-		return nil
-	}
-	return l.file.Close()
+	return errors.Join(append(errs, i.dropProgram(), i.log.Close())...)
 }

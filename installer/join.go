@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -53,18 +54,13 @@ func (i *Install) ControlPlane() bool {
 	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)
 }
 
-const balancerStep = "node/balancer"
-
-// localEndpoint is the API on every node whose cluster has no load balancer.
-var localEndpoint = fmt.Sprintf("127.0.0.1:%d", balancer.Port)
-
 // endpoint is where nodes reach the API: the load balancer of the Installer, or the balancer on each node.
 func (i *Install) endpoint(loadBalancer string) string {
 	switch {
 	case i.Joins():
 		return i.options.Join.Cluster.Endpoint
 	case loadBalancer == "":
-		return localEndpoint
+		return balancer.Endpoint
 	case hostOf(loadBalancer) == loadBalancer:
 		return netJoin(loadBalancer, 6443)
 	}
@@ -74,7 +70,7 @@ func (i *Install) endpoint(loadBalancer string) string {
 // checkJoin refuses what cannot become a node of the cluster, before anything is changed.
 func (i *Install) checkJoin() error {
 	if !i.Joins() {
-		if i.journal.Began(joinStep) {
+		if i.journal.Began(node.JoinStep) {
 			return errors.New("this host has joined a cluster; to make one of its own, take that back with 'sealift reset'")
 		}
 		return nil
@@ -82,7 +78,7 @@ func (i *Install) checkJoin() error {
 	c := i.options.Join.Cluster
 	k, ok := kubernetes(i.addOns)
 	switch {
-	case i.journal.Began(initStep):
+	case i.journal.Began(node.InitStep):
 		return errors.New("this host has made a cluster; to join another, take that back with 'sealift reset'")
 	case !ok:
 		return errors.New("the control plane was made from a bundle without Kubernetes")
@@ -90,7 +86,7 @@ func (i *Install) checkJoin() error {
 		return fmt.Errorf("the cluster runs Kubernetes %s, and the control plane has files of %s; join from one that has the cluster's", c.KubernetesVersion, k.info.Version)
 	case i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
 		return errors.New("a control plane needs the key of the cluster's certificates too; take the command from 'sealift token create --control-plane'")
-	case i.journal.Began(joinStep):
+	case i.journal.Began(node.JoinStep):
 		return nil
 	}
 	if slices.Contains(c.Ready, i.facts.Hostname) {

@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -220,7 +221,7 @@ func kubectl(t *testing.T) string {
 func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 	t.Helper()
 	i := &Install{options: Options{Root: t.TempDir(), Binary: "kurl_test.go"}, archive: openBundle(t, kurlBundle(t, text, files)), socket: containerd.ForTest(t),
-		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, log: newRunLog(t.TempDir(), "install", t.Output())}
+		facts: host.Facts{Distribution: "ubuntu", Version: "22.04", Hostname: "node"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}
 	t.Cleanup(func() { _ = i.Close() })
 	err := i.readSpec()
 	if err != nil {
@@ -234,7 +235,7 @@ func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 			t.Fatal(err)
 		}
 	}
-	if i.journal, err = lifecycle.OpenJournal(StateDir(i.options.Root)); err != nil {
+	if i.journal, err = lifecycle.OpenJournal(node.StateDir(i.options.Root)); err != nil {
 		t.Fatal(err)
 	}
 	i.hooks = testHooks(t, i, kubeconfig(t), sealift(t))

@@ -16,6 +16,8 @@ import (
 
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/testgrid/cases"
@@ -115,7 +117,7 @@ func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  velero: {version: 1.18.2}\n  kurl-util: {version: v2026.08.07-0}\n"
-	i := &Install{archive: openBundle(t, storeBundle(t, text, dir)), socket: containerd.ForTest(t), facts: host.Facts{Hostname: "node"}, log: newRunLog(t.TempDir(), "install", t.Output())}
+	i := &Install{archive: openBundle(t, storeBundle(t, text, dir)), socket: containerd.ForTest(t), facts: host.Facts{Hostname: "node"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}
 	err := i.readSpec()
 	if err == nil {
 		i.addOns, err = readAddOns(i.archive, i.spec)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
@@ -166,7 +167,7 @@ func (s kurlState) finish(ctx context.Context) error {
 // the times finds that they are over.
 func (s kurlState) config(ctx context.Context) error {
 	endpoint := s.values["KUBERNETES_API_ENDPOINT"]
-	if endpoint == localEndpoint { // no other host reaches that
+	if endpoint == balancer.Endpoint { // no other host reaches that
 		endpoint = netJoin(s.values["PRIVATE_ADDRESS"], 6443)
 	}
 	over := time.Unix(0, 0).UTC().Format(time.RFC3339)

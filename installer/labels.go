@@ -30,7 +30,7 @@ func (p *planner) labels(phase lifecycle.Phase) {
 			if p.ControlPlane() {
 				kubeconfig = cluster.AdminKubeconfig
 			}
-			client, err := clientOf(kubeconfig)
+			client, err := cluster.Client(kubeconfig)
 			if err != nil {
 				return nil, err
 			}

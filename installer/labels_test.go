@@ -8,17 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
 )
 
 func TestNodesAreLabelledAsTheInstallerSays(t *testing.T) {
-	client, err := clientOf(kubeconfig(t))
+	client, err := cluster.Client(kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"disk": "hdd", "kept": "yes"}}}
-	if _, err := client.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+	worker := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1", Labels: map[string]string{"disk": "hdd", "kept": "yes"}}}
+	if _, err := client.CoreV1().Nodes().Create(t.Context(), worker, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	i := asking(t, spec.APIVersion, "  kubernetes: {version: 1.36.3}\n  kurl: {nodeLabels: [disk=ssd, example.com/role=db, empty]}\n")
@@ -45,7 +47,7 @@ func TestNodesAreLabelledAsTheInstallerSays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if at := slices.Index(ids(plan), labelsStep); at < 0 || at < slices.Index(ids(plan), initStep) {
+	if at := slices.Index(ids(plan), labelsStep); at < 0 || at < slices.Index(ids(plan), node.InitStep) {
 		t.Errorf("the node is labelled at %d in %v", at, ids(plan))
 	}
 }

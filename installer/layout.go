@@ -7,18 +7,14 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
-
-// folders of the install root that add-ons of kURL put files into (kURL §1.5).
-func folders() []string {
-	return []string{"addons", "assets", "bin", "packages", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
-}
 
 // layOut makes what add-ons of kURL expect below the install root: folders, and programs that are the sealift of this
 // node.
 func layOut(root, binary string) error {
-	for _, folder := range folders() {
+	for _, folder := range node.Folders() {
 		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
 			return err
 		}

@@ -4,7 +4,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -39,17 +38,5 @@ func TestProgramsOfHooksRunTheirBinaryWhateverItsFolder(t *testing.T) {
 				t.Error("the name was executed")
 			}
 		})
-	}
-}
-
-// TestUnitsNameTheirRootWhateverItIs looks at what systemd would fill in, as systemd.service(5) has it.
-func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
-	for root, want := range map[string]string{
-		"/var/lib/kurl": `--root "/var/lib/kurl"`, "/srv/%h/$HOME": `--root "/srv/%%h/$$HOME"`, `/a "b"\c`: `--root "/a \"b\"\\c"`,
-		"/new\nExecStart=/bin/x": `--root "/new\nExecStart=/bin/x"`,
-	} {
-		if text := shareUnit(root); !strings.Contains(text, want+"\n") || strings.Count(text, "\nExecStart=") != 1 {
-			t.Errorf("for %q:\n%s", root, text)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/preflight"
 )
@@ -57,7 +58,7 @@ func (i *Install) address(_ context.Context, r *preflight.Reporter) {
 
 // needs computes from the index what the pending steps will take.
 func (i *Install) needs() (preflight.Needs, error) {
-	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(initStep) || i.journal.Began(joinStep)}
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(node.InitStep) || i.journal.Began(node.JoinStep)}
 	if _, hasCluster := kubernetes(i.addOns); hasCluster {
 		n.Role = preflight.ControlPlane
 	}
@@ -94,16 +95,14 @@ func (i *Install) needs() (preflight.Needs, error) {
 		return n, err
 	}
 	n.Space = []preflight.Space{
-		{Path: i.options.Root, Bytes: files}, {Path: filepath.Dir(installedBinary), Bytes: programs}, {Path: "/usr", Bytes: packages},
-		{Path: containerdDir, Bytes: i.imageSpace(uint64(images))},
+		{Path: i.options.Root, Bytes: files}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
+		{Path: node.ContainerdDir, Bytes: i.imageSpace(uint64(images))},
 	}
-	if pending[initStep] || pending[joinStep] && i.ControlPlane() {
+	if pending[node.InitStep] || pending[node.JoinStep] && i.ControlPlane() {
 		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
 	}
 	return n, nil
 }
-
-const containerdDir = "/var/lib/containerd"
 
 // imageSpace is what images still need: what an install that was interrupted has loaded is there already. The kubelet wants
 // some of the same disk to stay free.
@@ -112,7 +111,7 @@ func (i *Install) imageSpace(all uint64) uint64 {
 		return 0
 	}
 	var there uint64
-	_ = filepath.WalkDir(containerdDir, func(_ string, entry fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(node.ContainerdDir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return nil //nolint:nilerr // not there yet, or going away: then it takes no space
 		}

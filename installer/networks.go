@@ -2,13 +2,9 @@ package installer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +12,7 @@ import (
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
 // network is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
@@ -33,15 +30,13 @@ type network struct {
 
 func networks() []network {
 	return []network{
-		{"POD_CIDR", []string{"FLANNEL_POD_CIDR", "ANTREA_POD_CIDR", "POD_CIDR"}, []string{"FLANNEL_POD_CIDR_RANGE", "ANTREA_POD_CIDR_RANGE", "POD_CIDR_RANGE"}, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{"SERVICE_CIDR", []string{"SERVICE_CIDR"}, []string{"SERVICE_CIDR_RANGE"}, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+		{node.PodNetwork, []string{"FLANNEL_POD_CIDR", "ANTREA_POD_CIDR", "POD_CIDR"}, []string{"FLANNEL_POD_CIDR_RANGE", "ANTREA_POD_CIDR_RANGE", "POD_CIDR_RANGE"}, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{node.ServiceNetwork, []string{"SERVICE_CIDR"}, []string{"SERVICE_CIDR_RANGE"}, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
 	}
 }
 
 // carrierShared is not private by name, but belongs to nobody either (RFC 6598).
 var carrierShared = netip.MustParsePrefix("100.64.0.0/10")
-
-const networkStep = "node/network"
 
 // networkInputs are the Installer's options, until the cluster is made: from then on its networks are what they are.
 func (i *Install) networkInputs() string {
@@ -59,10 +54,10 @@ func (i *Install) networkInputs() string {
 
 // networksOfCluster is the record of the choice with which the cluster was made, if it was.
 func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
-	if _, made := i.journal.Finished(lifecycle.Step{ID: initStep, Inputs: initInputs}); !made {
+	if _, made := i.journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}); !made {
 		return lifecycle.Record{}, false
 	}
-	return i.journal.Last(networkStep)
+	return i.journal.Last(node.NetworkStep)
 }
 
 // checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
@@ -194,7 +189,7 @@ func (n network) free(given string, used []netip.Prefix) (netip.Prefix, error) {
 // used are the networks that the host uses, but for those that an earlier run of the same install gave it: kubernetes_pre_init
 // makes a route to the services before there is a cluster.
 func (i *Install) used() ([]netip.Prefix, error) {
-	own, err := notedNetworks(i.options.Root, i.journal.Records())
+	own, err := node.Networks(i.options.Root, i.journal.Records())
 	if err != nil {
 		return nil, err
 	}
@@ -204,29 +199,4 @@ func (i *Install) used() ([]netip.Prefix, error) {
 			return err == nil && p.Bits() <= r.Bits() && p.Contains(r.Addr())
 		})
 	}), nil
-}
-
-// notedNetworks are the cluster's, as the journal has them, or on a host that joins the last run.
-func notedNetworks(root string, records []lifecycle.Record) (found []string, err error) {
-	var run lastRun
-	data, err := os.ReadFile(filepath.Join(StateDir(root), runName))
-	if err == nil {
-		err = json.Unmarshal(data, &run)
-	}
-	switch {
-	case err == nil:
-		found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
-	case errors.Is(err, fs.ErrNotExist):
-		err = nil
-	default:
-		err = fmt.Errorf("read which networks the last run was about: %w", err)
-	}
-	for _, rec := range records {
-		for _, n := range networks() {
-			if value := rec.State[n.variable]; value != "" && !slices.Contains(found, value) {
-				found = append(found, value)
-			}
-		}
-	}
-	return found, err
 }

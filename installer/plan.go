@@ -9,6 +9,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
 // hookSilence is how long a hook may print nothing.
@@ -34,9 +35,6 @@ const (
 // The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
 // whatever bundle comes later.
 const (
-	initStep     = "kubernetes/init"
-	joinStep     = "kubernetes/join"
-	readyStep    = "cluster/ready"
 	initInputs   = "once"
 	versionState = "SEALIFT_KUBERNETES_INITIAL_VERSION"
 )
@@ -71,7 +69,7 @@ func (i *Install) makePlan() (lifecycle.Plan, error) {
 func (p *planner) first() {
 	_, hasCluster := kubernetes(p.addOns)
 	if hasCluster {
-		p.add(lifecycle.Step{ID: networkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
+		p.add(lifecycle.Step{ID: node.NetworkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
 			Inputs: p.networkInputs(), Run: p.chooseNetworks, Restore: p.hooks.restore})
 		p.surroundings()
 		p.balancer()
@@ -79,7 +77,7 @@ func (p *planner) first() {
 	p.eachHook(lifecycle.PreInit, preInitStep, "_pre_init")
 	p.runtime(lifecycle.Install)
 	if hasCluster {
-		p.add(lifecycle.Step{ID: initStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
+		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
 			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
 		p.labels(lifecycle.Install)
 		p.share()
@@ -92,7 +90,7 @@ func (p *planner) first() {
 	}
 	if hasCluster {
 		p.kurlApplied()
-		p.add(lifecycle.Step{ID: readyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
+		p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
 			Inputs: p.everything(), Run: p.inCluster(p.waitReady), After: p.beside("")})
 	}
 	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
@@ -114,12 +112,12 @@ func (p *planner) join() {
 			Run: func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, "sealift_trust_registry") }})
 	}
 	p.eachHook(lifecycle.Join, joinHookStep, "_join")
-	p.add(lifecycle.Step{ID: joinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
+	p.add(lifecycle.Step{ID: node.JoinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
 		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
 	if p.options.Join.ControlPlane {
 		p.share()
 	}
-	p.add(lifecycle.Step{ID: readyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
+	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
 		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
 	p.labels(lifecycle.Join)
 }
@@ -192,7 +190,7 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 		return
 	}
 	run := func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) }
-	if slices.ContainsFunc(p.steps, func(s lifecycle.Step) bool { return s.ID == initStep }) {
+	if slices.ContainsFunc(p.steps, func(s lifecycle.Step) bool { return s.ID == node.InitStep }) {
 		run = p.inCluster(run)
 	}
 	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
@@ -227,7 +225,7 @@ func (p *planner) files() error {
 	if err != nil {
 		return fmt.Errorf("read the running sealift: %w", err)
 	}
-	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + installedBinary, Timeout: shortTime,
+	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + node.Binary, Timeout: shortTime,
 		Inputs: lifecycle.Digest(binary.SHA256), Run: p.keepBinary})
 	for _, a := range p.addOns {
 		extract := p.extract(a)

@@ -13,8 +13,10 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/manifest"
@@ -29,7 +31,7 @@ func made(t *testing.T, addOns ...addOn) *Install {
 		t.Fatal(err)
 	}
 	i := &Install{options: Options{Root: "/root-of-install", Binary: "plan_test.go"}, archive: &bundle.Archive{}, spec: s, addOns: addOns,
-		facts: host.Facts{Distribution: "debian", Version: "12"}, log: newRunLog(t.TempDir(), "install", nil)}
+		facts: host.Facts{Distribution: "debian", Version: "12"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}
 	if i.journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,7 @@ func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
 		after  []string
 	}
 	want := map[string]order{
-		"containerd/images": {}, "kubernetes/images": {}, initStep: {}, "kubernetes/install": {},
+		"containerd/images": {}, "kubernetes/images": {}, node.InitStep: {}, "kubernetes/install": {},
 		"flannel/images": {beside: true}, "registry/images": {true, []string{"flannel/images"}}, "node/share": {beside: true},
 		"flannel/install": {after: []string{"flannel/images"}}, "registry/install": {after: []string{"registry/images"}},
 		"cluster/ready": {after: []string{"flannel/images", "registry/images", "node/share"}},
@@ -104,7 +106,7 @@ func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: localEndpoint}}
+	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 	plan, err := i.makePlan()
 	if err != nil {
 		t.Fatal(err)
@@ -124,10 +126,10 @@ func TestJoiningFollowsKurlsOrder(t *testing.T) {
 	}
 	i := made(t, addOns...)
 	for controlPlane, want := range map[bool][]string{
-		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", joinStep, "cluster/ready"},
-		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", joinStep, "node/share", "cluster/ready"},
+		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "cluster/ready"},
+		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/share", "cluster/ready"},
 	} {
-		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: localEndpoint}}
+		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 		plan, err := i.makePlan()
 		if got := ids(plan); err != nil || !slices.Equal(got, want) {
 			t.Errorf("control plane %t: got  %v, %v\nwant %v", controlPlane, got, err, want)
@@ -156,7 +158,7 @@ func TestInputsFollowWhatAStepDependsOn(t *testing.T) {
 	changed.info.Index = "another package"
 	after := inputs(made(t, kubernetes, changed))
 	for id, same := range map[string]bool{
-		"kubernetes/files": true, "kubernetes/pre-init": true, initStep: true, "node/network": true,
+		"kubernetes/files": true, "kubernetes/pre-init": true, node.InitStep: true, "node/network": true,
 		"flannel/files": false, "flannel/install": false, "cluster/ready": false,
 	} {
 		if (before[id] == after[id]) != same {
@@ -230,7 +232,7 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))
 	first.hooks.variables["SERVICE_CIDR"] = "10.96.0.0/22"
-	choose := lifecycle.Step{ID: networkStep, Timeout: time.Minute, Run: first.chooseNetworks}
+	choose := lifecycle.Step{ID: node.NetworkStep, Timeout: time.Minute, Run: first.chooseNetworks}
 	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +254,7 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.96.0.0/22") {
 		t.Errorf("a join to a cluster with the network of this host: %v", err)
 	}
-	if err := os.MkdirAll(StateDir(worker.options.Root), 0o700); err != nil {
+	if err := os.MkdirAll(node.StateDir(worker.options.Root), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	if err := worker.writeRun(); err != nil {
@@ -280,8 +282,8 @@ func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	done(lifecycle.Step{ID: networkStep, Inputs: "then"}, lifecycle.State{"POD_CIDR": "10.99.0.0/16"})
-	done(lifecycle.Step{ID: initStep, Inputs: initInputs}, nil)
+	done(lifecycle.Step{ID: node.NetworkStep, Inputs: "then"}, lifecycle.State{"POD_CIDR": "10.99.0.0/16"})
+	done(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)
 	if got := i.networkInputs(); got != "then" {
 		t.Errorf("networks are chosen again: %s", got)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -57,7 +58,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		return preflight.Record{}, err
 	}
 	addRole(&needs, o.Node, i.spec)
-	if i.hooks.variables["KUBERNETES_API_ENDPOINT"] != localEndpoint || i.journal.Began(balancerStep) {
+	if i.hooks.variables["KUBERNETES_API_ENDPOINT"] != balancer.Endpoint || i.journal.Began(node.BalancerStep) {
 		// nothing of this install will listen there, or does already
 		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
 	}
@@ -97,10 +98,10 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 
 // KeepPreflight writes a record beside the journal.
 func (i *Install) KeepPreflight(r preflight.Record) error {
-	if err := markRoot(i.options.Root); err != nil {
+	if err := node.MarkRoot(i.options.Root); err != nil {
 		return i.explainFull(err)
 	}
-	return i.explainFull(r.Save(filepath.Join(StateDir(i.options.Root), "preflight")))
+	return i.explainFull(r.Save(filepath.Join(node.StateDir(i.options.Root), "preflight")))
 }
 
 // preflights returns the specifications of the add-ons, and what their hooks say against this host.
@@ -266,7 +267,7 @@ func CheckHost(ctx context.Context, s *spec.Installer, beside string, o Prefligh
 		return preflight.Record{}, err
 	}
 	if len(own) > 0 {
-		program, refused := FindProgram(DefaultRoot, filepath.Dir(beside))
+		program, refused := FindProgram(node.DefaultRoot, filepath.Dir(beside))
 		found, err := askTroubleshoot(ctx, program, refused, o.Node, s, own)
 		if err != nil {
 			return preflight.Record{}, err

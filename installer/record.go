@@ -6,33 +6,22 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 
-	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
-
-func recordDir(root string) string { return filepath.Join(StateDir(root), "before") }
-
-// openRecord opens the memory of what the host was like before anything was changed.
-func openRecord(root, logDir string) (*baseline.Record, error) {
-	r, err := baseline.Open(recordDir(root),
-		baseline.Options{Skip: []string{root, logDir}, Folders: append(clusterFolders(), dataFolders()...)})
-	if err != nil {
-		return nil, fmt.Errorf("what is known of the host before the install: %w", err)
-	}
-	return r, nil
-}
 
 // recorded makes each step note what it changed on the host before it counts as finished. Failed steps note it, too: what
 // an administrator then changes by hand is told from it.
 func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
-	if err := markRoot(i.options.Root); err != nil {
+	if err := node.MarkRoot(i.options.Root); err != nil {
 		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)
 	}
 	if err := i.journal.Begin(); err != nil {
 		return nil, err
 	}
-	record, err := openRecord(i.options.Root, i.options.LogDir)
+	record, err := node.OpenBaseline(i.options.Root, i.options.LogDir)
 	if err != nil {
 		return nil, err
 	}
@@ -53,4 +42,19 @@ func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
 		plan[n] = step
 	}
 	return plan, nil
+}
+
+// writeRun notes what this run is about.
+func (i *Install) writeRun() error {
+	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan}
+	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
+		run.Bundle = path
+	}
+	for _, a := range i.addOns {
+		run.AddOns = append(run.AddOns, node.AddOn{Name: a.name(), Version: a.info.Version})
+	}
+	if i.Joins() {
+		run.Networks = []string{i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR}
+	}
+	return run.Write(i.options.Root)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -19,8 +20,8 @@ type running struct {
 // live says whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
 // same install may go on with another bundle.
 func (i *Install) live() bool {
-	_, made := i.journal.Last(initStep)
-	_, joined := i.journal.Last(joinStep)
+	_, made := i.journal.Last(node.InitStep)
+	_, joined := i.journal.Last(node.JoinStep)
 	return made || joined
 }
 
@@ -37,13 +38,13 @@ func (i *Install) runningAddOns() map[string]running {
 	for _, rec := range i.journal.Records() {
 		name, finished := rec.AddOn, rec.Outcome == lifecycle.Finished
 		_, what, _ := strings.Cut(rec.Step, "/")
-		made := rec.Step == initStep || rec.Step == joinStep
+		made := rec.Step == node.InitStep || rec.Step == node.JoinStep
 		if made {
 			name = kubernetes.name()
 		}
 		now := running{files[name], rec.Options}
 		switch {
-		case rec.Step == readyStep:
+		case rec.Step == node.ReadyStep:
 			whole = whole || finished
 		case name == "" || what == imagesStep:
 		case what == filesStep:

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/preflight"
 )
@@ -112,7 +114,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 			again: []string{"containerd/files"}, not: []string{"containerd/install", "containerd/pre-init", "node/packages"}},
 		"on a node that has joined, built again":      {joins: true, change: rebuilt("containerd"), again: []string{"containerd/files"}, not: []string{"containerd/install"}},
 		"of an earlier sealift, built again":          {earlier: true, change: rebuilt("containerd"), not: []string{"containerd/install", "containerd/pre-init"}},
-		"a Kubernetes that was built again":           {change: rebuilt("kubernetes"), again: []string{"kubernetes/install"}, not: []string{"kubernetes/pre-init", initStep}},
+		"a Kubernetes that was built again":           {change: rebuilt("kubernetes"), again: []string{"kubernetes/install"}, not: []string{"kubernetes/pre-init", node.InitStep}},
 		"a pod network that was built again":          {change: rebuilt("flannel"), again: []string{"flannel/install"}, not: []string{"flannel/pre-init"}},
 		"options of a container runtime":              {change: options("containerd"), set: "CONTAINERD_OPTION", want: []string{"containerd: version 1 runs here with other options"}},
 		"options of Kubernetes":                       {change: options("kubernetes"), want: []string{"kubernetes: version 1 runs here with other options"}},
@@ -120,8 +122,8 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 		"options of an add-on":                        {change: options("flannel"), set: "FLANNEL_OPTION", again: []string{"flannel/pre-init", "flannel/install"}},
 		"options of a runtime, of an earlier sealift": {earlier: true, change: options("containerd"), set: "CONTAINERD_OPTION", not: []string{"containerd/install"}},
 
-		"a newer runtime before there is a cluster":       {failing: initStep, change: version("containerd", "2"), again: []string{"containerd/files", "containerd/pre-init", "containerd/install"}},
-		"a runtime built again before there is a cluster": {failing: initStep, change: rebuilt("containerd"), again: []string{"containerd/install"}},
+		"a newer runtime before there is a cluster":       {failing: node.InitStep, change: version("containerd", "2"), again: []string{"containerd/files", "containerd/pre-init", "containerd/install"}},
+		"a runtime built again before there is a cluster": {failing: node.InitStep, change: rebuilt("containerd"), again: []string{"containerd/install"}},
 		"a newer add-on in place of one that failed":      {failing: "flannel/install", change: version("flannel", "2"), again: []string{"flannel/pre-init", "flannel/install"}},
 		"a newer runtime after an add-on that failed": {failing: "flannel/install", change: version("containerd", "2"),
 			want: []string{"containerd: this node runs version 1, the bundle has 2", "the versions that run: containerd 1, kubernetes 1;"}},
@@ -129,7 +131,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			first := made(t, standard(t)...)
 			if row.joins {
-				first.options.Join = &Join{Cluster: share.Cluster{Endpoint: localEndpoint}}
+				first.options.Join = &Join{Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 				first.plan = planned(t, first)
 			}
 			first.finish(t, row.failing, row.earlier)

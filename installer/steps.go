@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -29,10 +30,10 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 		return nil, err
 	}
 	defer src.Close()
-	if err := os.MkdirAll(filepath.Dir(installedBinary), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
 		return nil, err
 	}
-	return nil, atomicfile.Fill(installedBinary, 0o755, func(w *os.File) error {
+	return nil, atomicfile.Fill(node.Binary, 0o755, func(w *os.File) error {
 		_, err := io.Copy(w, src)
 		return err
 	})

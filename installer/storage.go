@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -35,7 +36,7 @@ func storeNamespace(addOn string) string {
 // droppedStorage are the add-ons with volumes or an object store that an earlier install brought, and that the Installer no
 // longer has.
 func (i *Install) droppedStorage() ([]catalog.Meta, error) {
-	if i.Joins() || !i.journal.Began(initStep) {
+	if i.Joins() || !i.journal.Began(node.InitStep) {
 		return nil, nil
 	}
 	known, err := catalog.Scan(os.DirFS(i.options.Root))
@@ -56,7 +57,7 @@ func (i *Install) droppedStorage() ([]catalog.Meta, error) {
 
 // storageKept refuses an Installer that drops add-ons whose storage is in use. Sealift moves no data from one to another.
 func storageKept(ctx context.Context, dropped []catalog.Meta, r *preflight.Reporter) {
-	client, err := clientOf(cluster.AdminKubeconfig)
+	client, err := cluster.Client(cluster.AdminKubeconfig)
 	if err == nil {
 		err = refuseDropped(ctx, client, dropped, r)
 	}

@@ -12,12 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
 
 func TestStorageInUseIsNotDropped(t *testing.T) {
-	client, err := clientOf(kubeconfig(t))
+	client, err := cluster.Client(kubeconfig(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +104,7 @@ func TestDroppedStorageIsFoundInWhatAnEarlierInstallLeft(t *testing.T) {
 		t.Errorf("before there is a cluster: %s", got)
 	}
 	plan := lifecycle.Plan{}
-	for _, id := range []string{"openebs/files", "contour/files", "disk/files", initStep} { // minio's files are another's
+	for _, id := range []string{"openebs/files", "contour/files", "disk/files", node.InitStep} { // minio's files are another's
 		plan = append(plan, lifecycle.Step{ID: id, Run: func(context.Context) (lifecycle.State, error) { return nil, nil }})
 	}
 	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, plan, i.journal, func(lifecycle.Event) {}); err != nil {

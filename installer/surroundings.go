@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -21,7 +22,6 @@ import (
 const (
 	certificatesStep = "node/certificates"
 	proxyStep        = "node/proxy"
-	firewallStep     = "node/firewall"
 )
 
 // surroundings adds those steps, after the networks are known.
@@ -34,8 +34,8 @@ func (p *planner) surroundings() {
 		p.add(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.proxyAddress(), p.hooks.variables["ADDITIONAL_NO_PROXY_ADDRESSES"], p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
 	}
-	if len(p.walls()) > 0 || p.journal.Began(firewallStep) {
-		p.add(lifecycle.Step{ID: firewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
+	if len(p.walls()) > 0 || p.journal.Began(node.FirewallStep) {
+		p.add(lifecycle.Step{ID: node.FirewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
 			Inputs: lifecycle.Digest(p.wallOptions(), p.networkInputs()), Run: p.openFirewall})
 	}
 	p.commands()
@@ -122,13 +122,10 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// proxySettings is the file in the install root with the proxy of containerd and kubelet.
-const proxySettings = "proxy.env"
-
 // setProxy gives containerd and kubelet their settings in a file for root alone, since the address may have a password.
 func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	address, exceptions := i.proxyAddress(), i.noProxy()
-	settings := filepath.Join(i.options.Root, proxySettings)
+	settings := filepath.Join(i.options.Root, node.ProxySettings)
 	var text strings.Builder
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(address))

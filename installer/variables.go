@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -34,7 +35,7 @@ func (i *Install) variables() map[string]string {
 	}
 	major, minor, _ := strings.Cut(i.facts.Version, ".")
 	for name, value := range map[string]string{
-		"DIR": i.options.Root, "SEALIFT_BIN": installedBinary, "KUBECONFIG": cluster.AdminKubeconfig,
+		"DIR": i.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": cluster.AdminKubeconfig,
 		"AIRGAP": flag(!i.options.Online || vars["AIRGAP"] == "1"), "MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
 		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,

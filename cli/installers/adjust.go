@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 )
@@ -128,7 +128,7 @@ func Root(root, folder string) (string, error) {
 	switch {
 	case folder == "":
 		return root, nil
-	case root != installer.DefaultRoot:
+	case root != node.DefaultRoot:
 		return "", app.UsageError("%s and --root both name the install root; leave one out", WordRoot)
 	case !filepath.IsAbs(folder):
 		return "", app.UsageError("%s=%s is no absolute path", WordRoot, folder)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -33,12 +33,12 @@ func TestWordsOfAbsentAddOnsAreNoted(t *testing.T) {
 
 func TestKurlsInstallDirectoryIsTheInstallRoot(t *testing.T) {
 	for name, row := range map[string]struct{ root, word, want string }{
-		"neither":             {installer.DefaultRoot, "", installer.DefaultRoot},
-		"kURL's word":         {installer.DefaultRoot, "/data", "/data/kurl"},
+		"neither":             {node.DefaultRoot, "", node.DefaultRoot},
+		"kURL's word":         {node.DefaultRoot, "/data", "/data/kurl"},
 		"the flag":            {"/srv", "", "/srv"},
 		"both":                {"/srv", "/data", ""},
-		"no path":             {installer.DefaultRoot, "data", ""},
-		"a path with a slash": {installer.DefaultRoot, "/data/", "/data/kurl"},
+		"no path":             {node.DefaultRoot, "data", ""},
+		"a path with a slash": {node.DefaultRoot, "/data/", "/data/kurl"},
 	} {
 		j := Adjustment{}
 		if row.word != "" {

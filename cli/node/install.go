@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -75,7 +76,7 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	}
 	flags := cmd.Flags()
 	o.source.add(cmd)
-	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "let the bundle bring older add-ons than this host has, unless they run")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")

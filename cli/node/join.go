@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
 )
@@ -90,7 +91,7 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
 	flags.StringArrayVar(&o.trusted, "key", nil, "public key with which the bundle of the control plane must be signed; may be repeated")
 	flags.BoolVar(&o.primary, "control-plane", false, "become one more control plane")
-	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	addPreflightFlags(cmd, &o.checks)

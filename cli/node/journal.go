@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
 func (a commands) journalCommand() *cobra.Command {
@@ -22,7 +22,7 @@ oldest first. The values that hooks left behind are not shown, since there may b
 		Example: "  sealift journal\n  sealift journal -o json | jq '.[] | select(.outcome == \"failed\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			records, err := lifecycle.ReadJournal(installer.StateDir(root))
+			records, err := lifecycle.ReadJournal(node.StateDir(root))
 			if err != nil {
 				return forRoot(fmt.Errorf("read the journal: %w", err))
 			}
@@ -36,13 +36,13 @@ oldest first. The values that hooks left behind are not shown, since there may b
 				return a.PrintJSON(records)
 			}
 			if len(records) == 0 {
-				fmt.Fprintf(a.Err, "there is no journal in %s: no install was begun on this host\n", installer.StateDir(root))
+				fmt.Fprintf(a.Err, "there is no journal in %s: no install was begun on this host\n", node.StateDir(root))
 				return nil
 			}
 			return a.printJournal(records)
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "folder for what the node keeps")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/service"
 )
 
 func (a commands) nodeCommand() *cobra.Command {
@@ -24,8 +26,8 @@ func (a commands) nodeCommand() *cobra.Command {
 		use, short string
 		run        func(context.Context, string, *slog.Logger) error
 	}{
-		{"balance", "Give this node an address of the API that works while any control plane does", installer.Balance},
-		{"share", "Serve hosts that join the cluster", installer.Share},
+		{"balance", "Give this node an address of the API that works while any control plane does", service.Balance},
+		{"share", "Serve hosts that join the cluster", service.Share},
 	} {
 		var root string
 		// services of a node run it; people have no use for it
@@ -33,7 +35,7 @@ func (a commands) nodeCommand() *cobra.Command {
 			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
 			return service.run(cmd.Context(), root, log)
 		}}
-		one.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+		one.Flags().StringVar(&root, "root", node.DefaultRoot, "folder for what the node keeps")
 		cmd.AddCommand(one)
 	}
 	return cmd
@@ -70,7 +72,7 @@ that answer would be no majority. Should the host come back, run 'sealift reset 
 }
 
 func (a commands) nodeRemove(ctx context.Context, name string, o nodeRemoveOptions) error {
-	admin, err := installer.AsAdministrator()
+	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
@@ -55,7 +56,7 @@ Exit code 3 says that an install would refuse this host.`,
 	o.source.add(cmd)
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer, without a bundle")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
-	flags.StringVar(&o.root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "folder for what the node keeps")
 	flags.BoolVar(&o.join, "join", false, "look at the host as one that joins a cluster")
 	flags.BoolVar(&o.primary, "control-plane", false, "with --join: as one more control plane")
 	flags.BoolVar(&o.checks.Node.Upgrade, "upgrade", false, "look at the host as a node that gets a newer version")

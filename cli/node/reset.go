@@ -11,13 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/reset"
 )
 
 type resetOptions struct {
-	installer.ResetOptions
+	reset.Options
 	plan    bool
 	yes     bool
 	verbose bool
@@ -48,7 +49,7 @@ it was before, and why. A reset that was interrupted is finished by the same com
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", installer.DefaultRoot, "folder that the install made for what the node keeps")
+	flags.StringVar(&o.Root, "root", node.DefaultRoot, "folder that the install made for what the node keeps")
 	flags.BoolVar(&o.plan, "plan", false, "say what would be done, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the folders in which volumes have their data")
@@ -61,13 +62,13 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 	if o.verbose {
 		o.Output = a.Err
 	}
-	r, err := installer.PrepareReset(o.ResetOptions)
-	if errors.Is(err, installer.ErrNothingInstalled) {
+	r, err := reset.Prepare(o.Options)
+	if errors.Is(err, reset.ErrNothingInstalled) {
 		fmt.Fprintln(a.Err, err)
 		if o.plan {
 			return a.printLeft(nil, o.format)
 		}
-		return errors.Join(installer.Sweep(o.ResetOptions), a.printLeft(nil, o.format))
+		return errors.Join(reset.Sweep(o.Options), a.printLeft(nil, o.format))
 	}
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 	return a.printLeft(left, o.format)
 }
 
-func (a commands) printResetPlan(r *installer.Reset, format string) error {
+func (a commands) printResetPlan(r *reset.Reset, format string) error {
 	if format == "json" {
 		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/status"
 )
 
 func (a commands) statusCommand() *cobra.Command {
@@ -30,13 +31,13 @@ The exit code is 0 when all is well, and 1 otherwise.`,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
 	}
-	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder for what the node keeps")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "folder for what the node keeps")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
 func (a commands) status(ctx context.Context, root, format string) error {
-	s, err := installer.ReadStatus(ctx, root)
+	s, err := status.Read(ctx, root)
 	if err != nil {
 		return forRoot(err)
 	}
@@ -63,7 +64,7 @@ func forRoot(err error) error {
 	return err
 }
 
-// stateText says a state of installer.Status in words.
+// stateText says a state of status.Status in words.
 func stateText(state string) string {
 	if state == "none" {
 		return "not installed"
@@ -71,7 +72,7 @@ func stateText(state string) string {
 	return state
 }
 
-func (a commands) printStatus(s installer.Status) error {
+func (a commands) printStatus(s status.Status) error {
 	fmt.Fprintf(a.Out, "node     %s", stateText(s.State))
 	if s.Steps > 0 {
 		fmt.Fprintf(a.Out, ", %d of %d steps finished", s.Finished, s.Steps)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/support"
 	"github.com/sealift/sealift/preflight"
 )
@@ -33,7 +34,7 @@ from here.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, root, format) },
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
-	cmd.Flags().StringVar(&root, "root", installer.DefaultRoot, "folder of what the node keeps")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "folder of what the node keeps")
 	app.AddOutputFlag(cmd, &format)
 	_ = cmd.MarkFlagFilename("out")
 	return cmd
@@ -59,7 +60,7 @@ func (a commands) supportBundle(ctx context.Context, out, root, format string) e
 		fmt.Fprintln(a.Err, err)
 	}
 	summary, err := support.Write(ctx, out, support.Options{
-		Root: root, StateDir: installer.StateDir(root), LogDir: installer.DefaultLogDir,
+		Root: root, StateDir: node.StateDir(root), LogDir: node.DefaultLogDir,
 		Program: program, Version: app.CurrentVersion().Version, Log: a.Log,
 	})
 	if err != nil {

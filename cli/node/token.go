@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/token"
 	"github.com/sealift/sealift/server/online"
 )
@@ -53,11 +53,11 @@ to be run within two hours. With --from the host takes its files from a server, 
 			if err := checkInstallerURL(from); err != nil {
 				return err
 			}
-			admin, err := installer.AsAdministrator()
+			admin, err := controlplane.AsAdministrator()
 			if err != nil {
 				return err
 			}
-			command, err := admin.JoinCommand(cmd.Context(), installer.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
+			command, err := admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			if err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func (a commands) tokenListCommand() *cobra.Command {
 		Example: "  sealift token list\n  sealift token list -o json | jq '.[] | select(.usable)'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			admin, err := installer.AsAdministrator()
+			admin, err := controlplane.AsAdministrator()
 			if err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (a commands) tokenRevokeCommand() *cobra.Command {
 		Example: "  sealift token revoke abcdef",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			admin, err := installer.AsAdministrator()
+			admin, err := controlplane.AsAdministrator()
 			if err != nil {
 				return err
 			}
@@ -148,7 +148,7 @@ func (a commands) tokenRevokeCommand() *cobra.Command {
 
 // printJoinCommands tells how hosts join the cluster that was just made.
 func (a commands) printJoinCommands(ctx context.Context) error {
-	admin, err := installer.AsAdministrator()
+	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func (a commands) printJoinCommands(ctx context.Context) error {
 		{"to add a node, run as root on the host, within 24 hours", tokenLife, false},
 		{"to add a control plane, within 2 hours", certificateLife, true},
 	} {
-		command, err := admin.JoinCommand(ctx, installer.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
+		command, err := admin.JoinCommand(ctx, controlplane.Invitation{For: kind.life, Description: "made by the install", ControlPlane: kind.controlPlane})
 		if err != nil {
 			return err
 		}

@@ -23,6 +23,9 @@ import (
 // Port is where a node's balancer listens, on loopback.
 const Port = 6444
 
+// Endpoint is the API on every node whose cluster has no load balancer.
+const Endpoint = "127.0.0.1:6444"
+
 // How often an API server is asked for its health, how long it has to answer, and how long a connection may take.
 const (
 	healthInterval = 3 * time.Second

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,5 +191,11 @@ func TestClusterNamesItsAPIServers(t *testing.T) {
 	got, err := Discover(t.Context(), client)
 	if want := []string{"10.0.0.1:6443", "10.0.0.2:6443"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+}
+
+func TestEndpointHasThePort(t *testing.T) {
+	if want := "127.0.0.1:" + strconv.Itoa(Port); Endpoint != want {
+		t.Errorf("got %s, want %s", Endpoint, want)
 	}
 }

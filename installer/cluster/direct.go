@@ -7,7 +7,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -21,6 +23,19 @@ func Config(kubeconfig string) (*rest.Config, error) {
 	}
 	config.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil } //nolint:nilnil // as net/http has it for none
 	return config, nil
+}
+
+// requestTime bounds one request.
+const requestTime = time.Minute
+
+// Client asks the API that a kubeconfig names.
+func Client(kubeconfig string) (kubernetes.Interface, error) {
+	config, err := Config(kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = requestTime
+	return kubernetes.NewForConfig(config)
 }
 
 // environment is that of programs which talk to the cluster alone. kubeadm would also write the proxies that it finds into the

@@ -1,4 +1,6 @@
-package installer
+// Package controlplane is this host as a control plane of its cluster: what it knows of the cluster, and the commands that it makes for
+// hosts that join.
+package controlplane
 
 import (
 	"context"
@@ -22,12 +24,16 @@ import (
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/token"
 )
 
 // advertised finds this control plane's own address in the manifest of its API server.
 var advertised = regexp.MustCompile(`(?m)advertise-address\.endpoint:\s*"?([^\s"]+)`)
+
+// registryNamespace is where kURL's add-on has the registry of the cluster.
+const registryNamespace = "kurl"
 
 // Administrator is this host as a control plane: its address, and the cluster's API with all rights.
 type Administrator struct {
@@ -52,25 +58,17 @@ func AsAdministrator() (Administrator, error) {
 	if err != nil {
 		return Administrator{}, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
 	}
-	client, err := clientOf(cluster.AdminKubeconfig)
+	client, err := cluster.Client(cluster.AdminKubeconfig)
 	return Administrator{Client: client, Address: address}, err
 }
 
-func clientOf(kubeconfig string) (clientset.Interface, error) {
-	config, err := cluster.Config(kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	config.Timeout = time.Minute
-	return clientset.NewForConfig(config)
-}
-
-func (a Administrator) script() (*share.Script, error) {
+// Script is what a host that joins begins with.
+func (a Administrator) Script() (*share.Script, error) {
 	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
 	if err != nil {
 		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}
-	return &share.Script{CA: ca, Address: share.Address(a.Address), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Binary: installedBinary}, nil
+	return &share.Script{CA: ca, Address: share.Address(a.Address), Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Binary: node.Binary}, nil
 }
 
 // Invitation says who may join: for how long, and as what.
@@ -85,7 +83,7 @@ type Invitation struct {
 // JoinCommand makes a token and gives the command by which a host becomes a node. For a control plane it also puts the
 // cluster's certificates, encrypted, where that one finds them; they stay for two hours.
 func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, error) {
-	script, err := a.script()
+	script, err := a.Script()
 	if err != nil {
 		return "", err
 	}
@@ -129,7 +127,7 @@ func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
 	if c.APIServers, err = balancer.Discover(ctx, a.Client); err != nil {
 		return c, err
 	}
-	registry, err := a.Client.CoreV1().Services(kurlNamespace).Get(ctx, "registry", metav1.GetOptions{})
+	registry, err := a.Client.CoreV1().Services(registryNamespace).Get(ctx, "registry", metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return c, fmt.Errorf("the registry in the cluster: %w", err)
 	}

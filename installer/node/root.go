@@ -1,4 +1,4 @@
-package installer
+package node
 
 import (
 	"encoding/json"
@@ -20,8 +20,8 @@ import (
 // removed last. Reset removes nothing from a folder without it.
 const markName = "root.json"
 
-// mark is the content of that file.
-type mark struct {
+// Mark is the content of that file.
+type Mark struct {
 	// Before are the names that the root had before Sealift came. They belong to somebody else.
 	Before []string `json:"before"`
 }
@@ -29,10 +29,10 @@ type mark struct {
 // rootNames are the patterns of what Sealift, install.sh and hooks keep directly below an install root.
 func rootNames() []string {
 	names := []string{
-		"state", "host-packages", "index.json", "index.json.sig", bundle.InstallerName, proxySettings, "resolv.conf", "preflights",
+		"state", "host-packages", "index.json", "index.json.sig", bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
 		".install-*", ".sealift-preflight-*",
 	}
-	for _, folder := range folders() {
+	for _, folder := range Folders() {
 		if path.Dir(folder) == "." {
 			names = append(names, folder)
 		}
@@ -42,19 +42,19 @@ func rootNames() []string {
 
 // stateNames are the patterns of what Sealift keeps in the state folder, but for the journal and its lock.
 func stateNames() []string {
-	return []string{runName, effectiveInstaller, apiServersName, "preflight", "before"}
+	return []string{runName, installerName, apiServersName, preflightName, baselineName}
 }
 
-// markRoot notes that Sealift works below a folder from now on, and what was there before.
-func markRoot(root string) error {
-	if _, err := readMark(root); !errors.Is(err, fs.ErrNotExist) {
+// MarkRoot notes that Sealift works below a folder from now on, and what was there before.
+func MarkRoot(root string) error {
+	if _, err := ReadMark(root); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	m := mark{Before: []string{}}
+	m := Mark{Before: []string{}}
 	for _, e := range entries {
 		if e.Name() != "state" && !matches(e.Name(), ".install-*", ".sealift-preflight-*") {
 			m.Before = append(m.Before, e.Name())
@@ -70,20 +70,20 @@ func markRoot(root string) error {
 	return atomicfile.WriteMode(filepath.Join(StateDir(root), markName), 0o600, text)
 }
 
-// readMark reads the mark of an install root. An earlier Sealift wrote none: there the record of the host is the mark. The
+// ReadMark reads the mark of an install root. An earlier Sealift wrote none: there the record of the host is the mark. The
 // error is fs.ErrNotExist where there is neither.
-func readMark(root string) (mark, error) {
+func ReadMark(root string) (Mark, error) {
 	name := filepath.Join(StateDir(root), markName)
 	text, err := os.ReadFile(name)
-	if errors.Is(err, fs.ErrNotExist) && baseline.Exists(recordDir(root)) {
-		return mark{}, nil
+	if errors.Is(err, fs.ErrNotExist) && baseline.Exists(baselineDir(root)) {
+		return Mark{}, nil
 	}
 	if err != nil {
-		return mark{}, err
+		return Mark{}, err
 	}
-	var m mark
+	var m Mark
 	if err := json.Unmarshal(text, &m); err != nil {
-		return mark{}, fmt.Errorf("%s is damaged: %w; write {\"before\": []} into it if everything in %s came with sealift", name, err, root)
+		return Mark{}, fmt.Errorf("%s is damaged: %w; write {\"before\": []} into it if everything in %s came with sealift", name, err, root)
 	}
 	return m, nil
 }
@@ -95,10 +95,10 @@ func matches(name string, patterns ...string) bool {
 	})
 }
 
-// sweepRoot removes what Sealift keeps below a marked root, except for the journal and the mark, and returns what it left: what
+// SweepRoot removes what Sealift keeps below a marked root, except for the journal and the mark, and returns what it left: what
 // stands there under other names or stood there before, and mount points.
-func sweepRoot(root string) (left []baseline.Left, err error) {
-	m, err := readMark(root)
+func SweepRoot(root string) (left []baseline.Left, err error) {
+	m, err := ReadMark(root)
 	if err != nil {
 		return nil, err
 	}
@@ -118,20 +118,20 @@ func sweepRoot(root string) (left []baseline.Left, err error) {
 				return left, err
 			}
 			for _, mount := range mounted {
-				left = append(left, leftMount(mount))
+				left = append(left, LeftMount(mount))
 			}
 		}
 	}
 	return left, nil
 }
 
-func leftMount(name string) baseline.Left {
+func LeftMount(name string) baseline.Left {
 	return baseline.Left{What: name, Why: "something is mounted there, and is kept with what is in it"}
 }
 
-// sweepState removes what Sealift keeps in the state folder of a marked root, and then the folders themselves where nothing is
+// SweepState removes what Sealift keeps in the state folder of a marked root, and then the folders themselves where nothing is
 // left in them. The mark goes last: a reset that is killed before that finds it again.
-func sweepState(root string, removeJournal func() error) error {
+func SweepState(root string, removeJournal func() error) error {
 	state := StateDir(root)
 	entries, err := os.ReadDir(state)
 	if err != nil {

@@ -1,4 +1,4 @@
-package installer
+package service
 
 import (
 	"crypto/aes"

@@ -1,53 +1,24 @@
-package installer
+// Package status tells what a node is and how far it came: of the journal, the last run, the services and the cluster.
+//
+// It waits for nobody and changes nothing.
+package status
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/installer/node"
 )
 
-// runName is the file in the state folder that says what the last run was about.
-const runName = "run.json"
-
-// lastRun is what outlives a run besides its journal.
-type lastRun struct {
-	Installer string         `json:"installer"`
-	Bundle    string         `json:"bundle"`
-	Log       string         `json:"log"`
-	Resume    string         `json:"resume,omitempty"`
-	Began     time.Time      `json:"began"`
-	AddOns    []AddOnStatus  `json:"addOns"`
-	Plan      lifecycle.Plan `json:"plan"`
-	Networks  []string       `json:"networks,omitempty"` // of the cluster that the host joins, which no step chooses
-}
-
-func (i *Install) writeRun() error {
-	run := lastRun{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.name, Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan}
-	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
-		run.Bundle = path
-	}
-	for _, a := range i.addOns {
-		run.AddOns = append(run.AddOns, AddOnStatus{Name: a.name(), Version: a.info.Version})
-	}
-	if i.Joins() {
-		run.Networks = []string{i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR}
-	}
-	return atomicfile.Fill(filepath.Join(StateDir(i.options.Root), runName), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(run) })
-}
-
-// AddOnStatus is how far an add-on came on this node, and how it is in the cluster.
-type AddOnStatus struct {
+// AddOn is how far an add-on came on this node, and how it is in the cluster.
+type AddOn struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	State   string `json:"state"`            // installed, installing, failed, pending
@@ -75,7 +46,7 @@ type Status struct {
 	Finished  int            `json:"finished"`
 	Open      []string       `json:"open,omitempty"` // the steps that were begun and did not end
 	Failure   *Failure       `json:"failure,omitempty"`
-	AddOns    []AddOnStatus  `json:"addOns"`
+	AddOns    []AddOn        `json:"addOns"`
 	Nodes     []cluster.Node `json:"nodes"`
 	// Stopped are the services that the install made and that do not run. The cluster takes up to a minute to notice.
 	Stopped []string `json:"stopped,omitempty"`
@@ -88,23 +59,19 @@ type Status struct {
 // clusterTime bounds how long a cluster is asked for its state.
 const clusterTime = 8 * time.Second
 
-// ReadStatus looks at this node and its cluster. It waits for nobody and changes nothing; a cluster that does not answer is
+// Read looks at this node and its cluster. It waits for nobody and changes nothing; a cluster that does not answer is
 // part of the status.
-func ReadStatus(ctx context.Context, root string) (Status, error) {
-	s := Status{State: "none", AddOns: []AddOnStatus{}, Nodes: []cluster.Node{}, Cluster: "this node is part of none"}
-	records, err := lifecycle.ReadJournal(StateDir(root))
+func Read(ctx context.Context, root string) (Status, error) {
+	s := Status{State: "none", AddOns: []AddOn{}, Nodes: []cluster.Node{}, Cluster: "this node is part of none"}
+	records, err := lifecycle.ReadJournal(node.StateDir(root))
 	if err != nil {
 		return s, fmt.Errorf("read the journal: %w", err)
 	}
-	var run lastRun
-	data, err := os.ReadFile(filepath.Join(StateDir(root), runName))
-	if err == nil {
-		err = json.Unmarshal(data, &run)
-	}
+	run, err := node.LastRun(root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return s, fmt.Errorf("read what the last run was: %w; move %s away, and the next install writes it anew", err, filepath.Join(StateDir(root), runName))
+		return s, err
 	}
-	s.read(records, run, lifecycle.Busy(StateDir(root)))
+	s.read(records, run, lifecycle.Busy(node.StateDir(root)))
 	asked, cancel := context.WithTimeout(ctx, clusterTime)
 	defer cancel()
 	if s.State == "installed" { // before that, some have nothing to do yet
@@ -122,16 +89,16 @@ func ReadStatus(ctx context.Context, root string) (Status, error) {
 }
 
 func (s *Status) readServices(ctx context.Context, root string) error {
-	record, err := openRecord(root, DefaultLogDir)
+	record, err := node.OpenBaseline(root, node.DefaultLogDir)
 	if err != nil || record.Before() == nil {
 		return err
 	}
-	s.Stopped = host.Stopped(ctx, unitsOf(record))
+	s.Stopped = host.Stopped(ctx, node.Units(record))
 	return nil
 }
 
 // read makes the status of what the journal and the last run say.
-func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
+func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 	s.Installer, s.Bundle, s.Log, s.Steps = run.Installer, run.Bundle, run.Log, len(run.Plan)
 	last := make(map[string]lifecycle.Record)
 	for _, rec := range records {
@@ -146,8 +113,7 @@ func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
 		}
 	}
 	for _, a := range run.AddOns {
-		a.State = addOnState(a.Name, run.Plan, last, done)
-		s.AddOns = append(s.AddOns, a)
+		s.AddOns = append(s.AddOns, AddOn{Name: a.Name, Version: a.Version, State: addOnState(a.Name, run.Plan, last, done)})
 	}
 	s.State = "installed"
 	if len(records) == 0 {
@@ -159,7 +125,7 @@ func (s *Status) read(records []lifecycle.Record, run lastRun, busy bool) {
 	if rec, failed := lifecycle.LastFailure(records); failed {
 		s.Failure = &Failure{rec.Step, rec.Time, rec.Error, run.Log}
 	}
-	_, resetting := last[resetStep]
+	_, resetting := last[node.ResetStep]
 	switch {
 	case resetting:
 		s.State = "resetting"
@@ -261,5 +227,5 @@ func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, erro
 func (s Status) Healthy() bool {
 	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 &&
 		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return !n.Ready }) &&
-		!slices.ContainsFunc(s.AddOns, func(a AddOnStatus) bool { return a.Health == "not ready" })
+		!slices.ContainsFunc(s.AddOns, func(a AddOn) bool { return a.Health == "not ready" })
 }

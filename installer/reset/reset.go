@@ -1,4 +1,6 @@
-package installer
+// Package reset takes an install or a join back: it undoes what the install did to the host, as far as nobody else changed it since,
+// and says what is left.
+package reset
 
 import (
 	"context"
@@ -16,19 +18,20 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
-// resetStep is the first step of a reset. When a journal has it the node is no longer what the journal says.
-const resetStep = "reset/leave"
+// ErrNothingInstalled says that a reset has nothing to take back.
+var ErrNothingInstalled = errors.New("nothing to reset: sealift has not changed this host")
 
-var (
-	errResetOpen = errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
-	// ErrNothingInstalled says that a reset has nothing to take back.
-	ErrNothingInstalled = errors.New("nothing to reset: sealift has not changed this host")
+// How long a step may take before it is stopped: several times what a slow disk needs.
+const (
+	shortTime = 5 * time.Minute
+	longTime  = 6 * time.Hour
 )
 
-// ResetOptions says what is taken back. The zero value of a folder is its default.
-type ResetOptions struct {
+// Options says what is taken back. The zero value of a folder is its default.
+type Options struct {
 	Root   string
 	LogDir string
 	// KeepData leaves the folders in which volumes have their data.
@@ -41,36 +44,36 @@ type ResetOptions struct {
 
 // Reset is an install that is about to be taken back. Nothing is changed before Run.
 type Reset struct {
-	options ResetOptions
+	options Options
 	journal *lifecycle.Journal
 	record  *baseline.Record
-	log     *runLog
+	log     *node.Log
 	node    string
 	member  *cluster.Member
 	left    []baseline.Left
 }
 
-// PrepareReset reads what was installed. Close must be called.
-func PrepareReset(o ResetOptions) (_ *Reset, err error) {
-	if err := begin(&o.Root, &o.LogDir); err != nil {
+// Prepare reads what was installed. Close must be called.
+func Prepare(o Options) (_ *Reset, err error) {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err
 	}
 	facts, err := host.Discover()
 	if err != nil {
 		return nil, fmt.Errorf("look at the host: %w", err)
 	}
-	r := &Reset{options: o, node: facts.Hostname, log: newRunLog(o.LogDir, "reset", o.Output)}
-	if r.journal, err = lifecycle.OpenJournal(StateDir(o.Root)); err != nil {
+	r := &Reset{options: o, node: facts.Hostname, log: node.NewLog(o.LogDir, lifecycle.Resetting, o.Output)}
+	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
 		return nil, err
 	}
-	if r.record, err = openRecord(o.Root, o.LogDir); err != nil {
+	if r.record, err = node.OpenBaseline(o.Root, o.LogDir); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	switch {
 	case r.record.Before() != nil:
 		return r, nil
 	case len(r.journal.Records()) > 0:
-		err = fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back; install the host anew, or put that folder back where there is a copy", StateDir(o.Root))
+		err = fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back; install the host anew, or put that folder back where there is a copy", node.StateDir(o.Root))
 	default:
 		err = ErrNothingInstalled
 	}
@@ -79,31 +82,31 @@ func PrepareReset(o ResetOptions) (_ *Reset, err error) {
 
 // Sweep removes what an install keeps that was killed before it changed the host: the case of ErrNothingInstalled. A folder that
 // no install marked as its own is not touched.
-func Sweep(o ResetOptions) (err error) {
-	if err := begin(&o.Root, &o.LogDir); err != nil {
+func Sweep(o Options) (err error) {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return err
 	}
-	if _, err := readMark(o.Root); errors.Is(err, fs.ErrNotExist) {
+	if _, err := node.ReadMark(o.Root); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
 		return err
 	}
-	journal, err := lifecycle.OpenJournal(StateDir(o.Root))
+	journal, err := lifecycle.OpenJournal(node.StateDir(o.Root))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, journal.Close()) }()
-	if _, err := sweepRoot(o.Root); err != nil {
+	if _, err := node.SweepRoot(o.Root); err != nil {
 		return err
 	}
-	return sweepState(o.Root, journal.Remove)
+	return node.SweepState(o.Root, journal.Remove)
 }
 
 // Close gives the node free.
-func (r *Reset) Close() error { return errors.Join(r.journal.Close(), r.log.close()) }
+func (r *Reset) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
 
 // LogFile is where the output of this run goes.
-func (r *Reset) LogFile() string { return r.log.name }
+func (r *Reset) LogFile() string { return r.log.Name() }
 
 // Plan gives the steps of the reset, all of which run, however far an earlier one came.
 func (r *Reset) Plan() lifecycle.Plan {
@@ -114,14 +117,14 @@ func (r *Reset) Plan() lifecycle.Plan {
 		timeout   time.Duration
 		run       func(context.Context) error
 	}{
-		{resetStep, "move pods to other nodes", shortTime, r.leave},
+		{node.ResetStep, "move pods to other nodes", shortTime, r.leave},
 		{"reset/etcd", "leave the cluster's etcd", shortTime, r.leaveEtcd},
 		{"reset/kubeadm", "undo what kubeadm did", 2 * shortTime, r.kubeadm},
 		{"reset/services", "stop services", shortTime, r.services},
 		{"reset/containers", "end containers", shortTime, r.containers},
 		{"reset/network", "remove pod networks", shortTime, r.network},
-		{"reset/packages", "remove host packages", hookTime, r.packages},
-		{"reset/folders", "remove the cluster's folders", hookTime, r.folders},
+		{"reset/packages", "remove host packages", longTime, r.packages},
+		{"reset/folders", "remove the cluster's folders", longTime, r.folders},
 		{"reset/files", "restore files", shortTime, r.files},
 		{"reset/system", "restore settings of the kernel, swap and services", shortTime, r.system},
 	} {
@@ -153,7 +156,7 @@ func (r *Reset) leaves(what, why string, args ...any) {
 // Run takes the install back. It returns what is not as it was before, with the reasons.
 func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]baseline.Left, error) {
 	// A full disk must not keep anyone from freeing it: what only installs need goes before the first record.
-	mark, err := readMark(r.options.Root)
+	mark, err := node.ReadMark(r.options.Root)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +171,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 	if err := r.record.Begin(ctx, strings.Join(r.journal.Open(), ", ")); err != nil {
 		return nil, err
 	}
-	if _, err := lifecycle.Run(ctx, lifecycle.Resetting, r.Plan(), r.journal, r.log.narrate(observe)); err != nil {
+	if _, err := lifecycle.Run(ctx, lifecycle.Resetting, r.Plan(), r.journal, r.log.Narrate(observe)); err != nil {
 		return nil, err
 	}
 	now, err := baseline.Look(ctx, baseline.Options{Skip: []string{r.options.Root, r.options.LogDir}})
@@ -183,17 +186,17 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 // removeRoot removes the sealift that an install left, and what remembers the install last: until then a reset that was
 // interrupted can be run again.
 func (r *Reset) removeRoot() error {
-	left, err := sweepRoot(r.options.Root)
+	left, err := node.SweepRoot(r.options.Root)
 	r.left = append(r.left, left...)
 	if err != nil {
 		return err
 	}
-	if _, there := r.record.Before().Files[installedBinary]; !there {
-		if err := os.Remove(installedBinary); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if _, there := r.record.Before().Files[node.Binary]; !there {
+		if err := os.Remove(node.Binary); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 	}
-	return sweepState(r.options.Root, r.journal.Remove)
+	return node.SweepState(r.options.Root, r.journal.Remove)
 }
 
 // explain adds differences that no step has explained. What comes and goes by itself is not worth a line.
@@ -205,7 +208,7 @@ func (r *Reset) explain(different []baseline.Left) {
 	for _, d := range different {
 		kind, name, _ := strings.Cut(d.What, " ")
 		switch {
-		case d.What == installedBinary, slices.Contains(explained, d.What), kind == "service", kind == "route" && d.Why == "was there before":
+		case d.What == node.Binary, slices.Contains(explained, d.What), kind == "service", kind == "route" && d.Why == "was there before":
 		case kind == "mount" && strings.HasPrefix(name, "/run/"):
 		case kind == "kernel":
 			r.leaves(d.What, "is still loaded and harmless; it is gone after the next restart")

@@ -1,4 +1,4 @@
-package installer
+package reset
 
 import (
 	"context"
@@ -14,27 +14,9 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
 )
-
-// clusterFolders are those that kubelet, containerd, etcd and pod networks make. They are removed with all that is in them,
-// unless something was there before the install.
-func clusterFolders() []string {
-	return []string{
-		"/etc/kubernetes", "/etc/cni", "/etc/containerd", "/etc/crictl.yaml", "/opt/cni", "/opt/containerd", "/usr/libexec/kubernetes",
-		"/var/lib/kubelet", "/var/lib/etcd", "/var/lib/cni", containerdDir, "/var/lib/calico", "/var/lib/weave", "/var/log/containers",
-		"/var/log/pods", "/var/log/apiserver", "/run/flannel", "/run/containerd", "/run/kubernetes", "/run/calico", "/run/netns", "/run/nri", kubectlFolder + "/cache",
-	}
-}
-
-// kubectlFolder is what kubectl makes for its cache, whoever runs it as root.
-const kubectlFolder = "/root/.kube"
-
-// dataFolders are where volumes have their data.
-func dataFolders() []string {
-	return []string{"/opt/local-path-provisioner", "/var/openebs", "/var/lib/rook", "/var/lib/longhorn", "/opt/replicated"}
-}
 
 // chainPrefixes begin the names of the firewall's chains that kube-proxy, kubelet and pod networks make.
 func chainPrefixes() []string {
@@ -43,7 +25,7 @@ func chainPrefixes() []string {
 
 // DataFolders are the folders with data of volumes that a reset would remove.
 func (r *Reset) DataFolders() (found []string) {
-	for _, folder := range dataFolders() {
+	for _, folder := range node.DataFolders() {
 		if entries, err := os.ReadDir(folder); err == nil && len(entries) > 0 && !r.record.Before().Folders[folder] {
 			found = append(found, folder)
 		}
@@ -51,30 +33,7 @@ func (r *Reset) DataFolders() (found []string) {
 	return found
 }
 
-func (r *Reset) units() []string { return unitsOf(r.record) }
-
-// unitsOf are those whose files the install made, the kubelet first: it would start again what the others end.
-func unitsOf(record *baseline.Record) (names []string) {
-	for path, change := range record.Changes().Files {
-		_, existed := record.Before().Files[path]
-		folder, name := filepath.Split(path)
-		isUnit := slices.Contains([]string{".service", ".socket", ".timer", ".path", ".mount"}, filepath.Ext(name))
-		folder = strings.TrimSuffix(folder, "/")
-		if !existed && change.File != nil && isUnit && slices.Contains([]string{"/etc/systemd/system", "/usr/lib/systemd/system", "/usr/local/lib/systemd/system"}, folder) {
-			names = append(names, name)
-		}
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if first := a == "kubelet.service"; first != (b == "kubelet.service") {
-			if first {
-				return -1
-			}
-			return 1
-		}
-		return strings.Compare(a, b)
-	})
-	return names
-}
+func (r *Reset) units() []string { return node.Units(r.record) }
 
 func (r *Reset) services(ctx context.Context) error {
 	var errs []error
@@ -88,7 +47,7 @@ func (r *Reset) services(ctx context.Context) error {
 }
 
 // ownContainers says whether containerd came with the install.
-func (r *Reset) ownContainers() bool { return !r.record.Before().Folders[containerdDir] }
+func (r *Reset) ownContainers() bool { return !r.record.Before().Folders[node.ContainerdDir] }
 
 func (r *Reset) containers(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, time.Minute)
@@ -96,14 +55,14 @@ func (r *Reset) containers(ctx context.Context) error {
 	err := host.KillContainers(bounded, "k8s.io")
 	folders := []string{"/var/lib/kubelet", "/run/netns"}
 	if r.ownContainers() {
-		folders = append(folders, "/run/containerd", containerdDir)
+		folders = append(folders, "/run/containerd", node.ContainerdDir)
 	}
 	return errors.Join(err, host.Unmount(folders, r.record.Before().System.Mounts))
 }
 
 func (r *Reset) network(ctx context.Context) error {
 	before := r.record.Before().System
-	own, err := notedNetworks(r.options.Root, r.journal.Records())
+	own, err := node.Networks(r.options.Root, r.journal.Records())
 	if err != nil { // what is left of routes is named in the end
 		fmt.Fprintln(r.log, err)
 	}
@@ -138,7 +97,7 @@ func (r *Reset) packages(ctx context.Context) error {
 func (r *Reset) folders(context.Context) error {
 	var errs []error
 	data := r.DataFolders()
-	for _, folder := range append(clusterFolders(), data...) {
+	for _, folder := range append(node.ClusterFolders(), data...) {
 		if _, err := os.Lstat(folder); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -155,8 +114,8 @@ func (r *Reset) folders(context.Context) error {
 			errs = append(errs, r.empty(folder, watched))
 		}
 	}
-	if _, existed := r.record.Before().Files[kubectlFolder]; !existed {
-		if err := os.Remove(kubectlFolder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
+	if _, existed := r.record.Before().Files[node.KubectlFolder]; !existed {
+		if err := os.Remove(node.KubectlFolder); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 			errs = append(errs, err)
 		}
 	}
@@ -178,13 +137,13 @@ func (r *Reset) empty(folder string, keep bool) error {
 	}
 	mounted, err := host.Empty(folder, keep)
 	for _, mount := range mounted {
-		r.left = append(r.left, leftMount(mount))
+		r.left = append(r.left, node.LeftMount(mount))
 	}
 	return err
 }
 
 func (r *Reset) files(ctx context.Context) error {
-	left, err := r.record.UndoFiles(installedBinary)
+	left, err := r.record.UndoFiles(node.Binary)
 	r.left = append(r.left, left...)
 	return errors.Join(err, host.Command(ctx, r.log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
 }
@@ -235,7 +194,7 @@ func (r *Reset) system(ctx context.Context) error {
 
 // firewall makes the host's walls do what their settings say, which have come back with the files.
 func (r *Reset) firewall(ctx context.Context) error {
-	if !r.journal.Began(firewallStep) {
+	if !r.journal.Began(node.FirewallStep) {
 		return nil
 	}
 	var errs []error
@@ -266,7 +225,7 @@ func (r *Reset) Undoes() (lines []string) {
 		lines = append(lines, "services stopped and removed: "+strings.Join(units, " "))
 	}
 	var folders []string
-	for _, folder := range clusterFolders() {
+	for _, folder := range node.ClusterFolders() {
 		if _, err := os.Lstat(folder); err == nil && !r.record.Before().Folders[folder] {
 			folders = append(folders, folder)
 		}

@@ -1,4 +1,4 @@
-package installer
+package status
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ func seen(t *testing.T, config *rest.Config, own bool) (s Status, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = Status{State: "installed", AddOns: []AddOnStatus{{Name: "flannel", State: "installed"}}}
+	s = Status{State: "installed", AddOns: []AddOn{{Name: "flannel", State: "installed"}}}
 	s.askCluster(t.Context(), view)
 	data, err := json.Marshal(s)
 	if err != nil {

@@ -1,4 +1,4 @@
-package installer
+package reset
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/sealift/sealift/installer/node"
 )
 
 // plant makes files below dir: folders where a name ends with a slash.
@@ -78,8 +79,8 @@ func TestResetTouchesNoFolderThatNoInstallMarked(t *testing.T) {
 				}
 			}
 			before := names(t, root)
-			o := ResetOptions{Root: root, LogDir: t.TempDir()}
-			if _, err := PrepareReset(o); !errors.Is(err, ErrNothingInstalled) {
+			o := Options{Root: root, LogDir: t.TempDir()}
+			if _, err := Prepare(o); !errors.Is(err, ErrNothingInstalled) {
 				t.Errorf("prepare: %v", err)
 			}
 			if diff := cmp.Diff(before, names(t, root)); diff != "" {
@@ -99,12 +100,12 @@ func TestResetRemovesOnlyWhatSealiftKeeps(t *testing.T) {
 	needRoot(t)
 	root := t.TempDir()
 	plant(t, root, "bin/theirs")
-	if err := markRoot(root); err != nil {
+	if err := node.MarkRoot(root); err != nil {
 		t.Fatal(err)
 	}
 	plant(t, root, "bin/sealift-preflight", "addons/a/1/install.sh", "kustomize/", "host-packages/x", "index.json", "state/run.json", "state/lock",
 		"state/preflight/1.json", "state/.run.json.123", "notes.txt", "state/theirs", ".install-1-abc/sealift")
-	if err := Sweep(ResetOptions{Root: root, LogDir: t.TempDir()}); err != nil {
+	if err := Sweep(Options{Root: root, LogDir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{".", "bin", "bin/sealift-preflight x\n", "bin/theirs x\n", "notes.txt x\n", "state", "state/theirs x\n"}
@@ -116,14 +117,14 @@ func TestResetRemovesOnlyWhatSealiftKeeps(t *testing.T) {
 func TestResetOfAMarkedFolderLeavesNothing(t *testing.T) {
 	needRoot(t)
 	root := filepath.Join(t.TempDir(), "sealift")
-	if err := markRoot(root); err != nil {
+	if err := node.MarkRoot(root); err != nil {
 		t.Fatal(err)
 	}
 	plant(t, root, "addons/a/1/install.sh", "state/run.json", "state/journal.jsonl", "state/lock")
 	if err := os.Truncate(filepath.Join(root, "state/journal.jsonl"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := Sweep(ResetOptions{Root: root, LogDir: t.TempDir()}); err != nil {
+	if err := Sweep(Options{Root: root, LogDir: t.TempDir()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(root); !errors.Is(err, fs.ErrNotExist) {

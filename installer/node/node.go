@@ -1,0 +1,100 @@
+// Package node knows what Sealift keeps on a node: its folders and files, the mark of its install root, what the last run was
+// about, what the host was like before, and how the steps are called that others look for in the journal.
+//
+// It reads and writes these files. What a step does to the host is the business of install and reset.
+package node
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/preflight"
+)
+
+const (
+	// DefaultRoot is the install root, $DIR of the hooks.
+	DefaultRoot = "/var/lib/sealift"
+	// DefaultLogDir is where each run leaves its log.
+	DefaultLogDir = "/var/log/sealift"
+	// Binary is the sealift that stays on the node; hooks call it.
+	Binary = "/usr/local/bin/sealift"
+	// ContainerdDir is where containerd keeps images and containers.
+	ContainerdDir = "/var/lib/containerd"
+	// ProxySettings is the file in the install root with the proxy of containerd and kubelet.
+	ProxySettings = "proxy.env"
+)
+
+// The files in the state folder besides the journal.
+const (
+	runName        = "run.json"
+	installerName  = "installer.yaml"
+	apiServersName = "api-servers"
+	preflightName  = "preflight"
+	baselineName   = "before"
+)
+
+// StateDir is where the journal of an install root lies.
+func StateDir(root string) string { return filepath.Join(root, "state") }
+
+// InstallerFile has the Installer as it was installed: that of the bundle with what was asked for on the command line.
+func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
+
+// APIServersFile has the addresses of the API servers that the balancer knows.
+func APIServersFile(root string) string { return filepath.Join(StateDir(root), apiServersName) }
+
+// PreflightDir has what each install found before its first change.
+func PreflightDir(root string) string { return filepath.Join(StateDir(root), preflightName) }
+
+// Folders are those of the install root that add-ons of kURL put files into (kURL §1.5).
+func Folders() []string {
+	return []string{"addons", "assets", "bin", "packages", "kustomize", "kustomize/kubeadm/init-patches", "kustomize/kubeadm/join-patches", "manifests", "remotes"}
+}
+
+// The IDs of the steps that others than their own code look for in the journal.
+const (
+	InitStep     = "kubernetes/init" // makes the cluster
+	JoinStep     = "kubernetes/join" // makes the host a node of one
+	ReadyStep    = "cluster/ready"
+	NetworkStep  = "node/network"
+	FirewallStep = "node/firewall"
+	BalancerStep = "node/balancer"
+	// ResetStep is the first step of a reset. When a journal has it the node is no longer what the journal says.
+	ResetStep = "reset/leave"
+)
+
+// errNotRoot is the refusal that comes before everything else: without root, not even the journal can be read.
+var errNotRoot = &preflight.RefusedError{Against: []preflight.Result{{
+	Check: "root", Status: preflight.Fail, Message: "changes of packages and services want root", Hint: "run the command with sudo",
+}}}
+
+// Begin gives folders that the options leave open their defaults, and goes no further without root. Hooks have other working
+// folders: the install root is absolute.
+func Begin(root, logDir *string) (err error) {
+	if *root == "" {
+		*root = DefaultRoot
+	}
+	if *root, err = filepath.Abs(*root); err != nil {
+		return err
+	}
+	if *logDir == "" {
+		*logDir = DefaultLogDir
+	}
+	if os.Geteuid() != 0 {
+		return errNotRoot
+	}
+	return nil
+}
+
+func baselineDir(root string) string { return filepath.Join(StateDir(root), baselineName) }
+
+// OpenBaseline opens the memory of what the host was like before anything was changed.
+func OpenBaseline(root, logDir string) (*baseline.Record, error) {
+	r, err := baseline.Open(baselineDir(root),
+		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...)})
+	if err != nil {
+		return nil, fmt.Errorf("what is known of the host before the install: %w", err)
+	}
+	return r, nil
+}

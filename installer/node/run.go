@@ -1,0 +1,73 @@
+package node
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// Run is what outlives a run besides its journal.
+type Run struct {
+	Installer string         `json:"installer"`
+	Bundle    string         `json:"bundle"`
+	Log       string         `json:"log"`
+	Resume    string         `json:"resume,omitempty"` // the command that goes on with it
+	Began     time.Time      `json:"began"`
+	AddOns    []AddOn        `json:"addOns"`
+	Plan      lifecycle.Plan `json:"plan"`
+	Networks  []string       `json:"networks,omitempty"` // of the cluster that the host joins, which no step chooses
+}
+
+// AddOn is an add-on that a run brings.
+type AddOn struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+}
+
+func runFile(root string) string { return filepath.Join(StateDir(root), runName) }
+
+// Write makes the run the last one of a node.
+func (r Run) Write(root string) error {
+	return atomicfile.Fill(runFile(root), 0o600, func(w *os.File) error { return json.NewEncoder(w).Encode(r) })
+}
+
+// LastRun reads what the last run of a node was about. The error is fs.ErrNotExist where there was none.
+func LastRun(root string) (r Run, err error) {
+	data, err := os.ReadFile(runFile(root))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("read what the last run was: %w; move %s away, and the next install writes it again", err, runFile(root))
+	}
+	return r, nil
+}
+
+// The variables of hooks with the networks of the cluster, which the journal has in the state of the step that chose them.
+const (
+	PodNetwork     = "POD_CIDR"
+	ServiceNetwork = "SERVICE_CIDR"
+)
+
+// Networks are those of the cluster, as the journal has them, or on a host that joins the last run.
+func Networks(root string, records []lifecycle.Record) (found []string, err error) {
+	run, err := LastRun(root)
+	found = slices.DeleteFunc(run.Networks, func(n string) bool { return n == "" })
+	if os.IsNotExist(err) {
+		err = nil
+	}
+	for _, rec := range records {
+		for _, name := range []string{PodNetwork, ServiceNetwork} {
+			if value := rec.State[name]; value != "" && !slices.Contains(found, value) {
+				found = append(found, value)
+			}
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,69 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/token"
+)
+
+// Share serves hosts that join, until ctx ends.
+func Share(ctx context.Context, root string, log *slog.Logger) error {
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	authority, err := share.ReadAuthority(cluster.PKI)
+	if err != nil {
+		return err
+	}
+	script, err := admin.Script()
+	if err != nil {
+		return err
+	}
+	r, err := runtime.Connect(ctx, runtime.Socket)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	s := &share.Server{
+		Root: root, Binary: node.Binary, Script: script.Text, Log: log,
+		Blobs: func(ctx context.Context, sha256 string) (share.Blob, error) { return r.Blob(ctx, sha256) },
+		Authorize: func(ctx context.Context, whole string) error {
+			err := token.Verify(ctx, admin.Client, whole)
+			if errors.Is(err, token.ErrUnknown) {
+				return share.ErrToken
+			}
+			return err
+		},
+		ControlPlane: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
+		Cluster: func(ctx context.Context, controlPlane bool) (share.Cluster, error) {
+			c, err := admin.Cluster(ctx)
+			if err != nil {
+				return c, err
+			}
+			text, err := os.ReadFile(node.InstallerFile(root))
+			if c.Installer = string(text); err == nil && !controlPlane {
+				c.Installer, err = workerInstaller(root, text)
+			}
+			return c, err
+		},
+	}
+	hostname, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", share.Address(admin.Address))
+	if err != nil {
+		return err
+	}
+	return share.Serve(ctx, share.Mixed(l, authority.TLS(admin.Address, hostname)), s.Handler())
+}

@@ -1,0 +1,67 @@
+// Package service has the two services of a node, which are sealift itself: one reaches the cluster's API for it, one gives files to
+// hosts that join. It also knows their units of systemd.
+package service
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// Unit is a service of sealift itself.
+type Unit struct {
+	Name string
+	Text string // of its file
+}
+
+// Balancer reaches the API of the cluster for a node.
+func Balancer(root string) Unit {
+	return Unit{"sealift-api.service", unit("the Kubernetes API of the cluster, on this node", "balance", root)}
+}
+
+// Sharer gives files to hosts that join.
+func Sharer(root string) Unit {
+	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", root)}
+}
+
+// Start installs a service, and starts it with every boot and now. output receives what systemctl prints.
+func (u Unit) Start(ctx context.Context, output io.Writer) error {
+	if err := atomicfile.Write(filepath.Join("/etc/systemd/system", u.Name), []byte(u.Text)); err != nil {
+		return err
+	}
+	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Name}, {"restart", u.Name}} {
+		if err := host.Command(ctx, output, "systemctl", args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func unit(description, command, root string) string {
+	return fmt.Sprintf(`[Unit]
+Description=Sealift: %s
+After=network-online.target containerd.service
+Wants=network-online.target
+
+[Service]
+ExecStart=%s node %s --root %s
+Restart=always
+RestartSec=2
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=multi-user.target
+`, description, node.Binary, command, unitWord(root))
+}
+
+// unitWord quotes text as one word of a command in a unit of systemd, which fills in %h and $HOME otherwise.
+func unitWord(text string) string {
+	return strings.NewReplacer("%", "%%", "$", "$$").Replace(strconv.Quote(text))
+}
