@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +45,7 @@ func TestRecords(t *testing.T) {
 		"interrupted at every request":           testInterrupted,
 		"a stranger's add-on is not handed over": testStranger,
 		"what cannot be read is named":           testUnreadable,
+		"without the namespace it ends":          testNoNamespace,
 	} {
 		t.Run(name, func(t *testing.T) {
 			sub := *c
@@ -94,10 +97,14 @@ func (c *cluster) same(what string, got, want addon.Record) {
 func testColumns(c *cluster) {
 	c.installed("columns")
 	list, err := c.configMaps.List(c.Context(), metav1.ListOptions{LabelSelector: "sealift.dev/record=addon,sealift.dev/owner=installer,sealift.dev/policy=OnChange"})
-	if err != nil || len(list.Items) != 1 {
-		c.Fatalf("%d records, %v", len(list.Items), err)
+	if err != nil {
+		c.Fatal(err)
 	}
-	data, _, _ := unstructured.NestedStringMap(list.Items[0].Object, "data")
+	at := slices.IndexFunc(list.Items, func(obj unstructured.Unstructured) bool { return obj.GetName() == "addon-columns" })
+	if at < 0 {
+		c.Fatalf("%d records, and none of columns", len(list.Items))
+	}
+	data, _, _ := unstructured.NestedStringMap(list.Items[at].Object, "data")
 	want := map[string]string{"apiVersion": "sealift.dev/v1", "name": "columns", "owner": "installer", "policy": "OnChange", "set": "sealift/columns",
 		"version": "1.0.0", "digest": "sha256:one", "options": "o1"}
 	if diff := cmp.Diff(want, data); diff != "" {
@@ -315,6 +322,20 @@ func testUnreadable(c *cluster) {
 		}
 	}
 	if _, err := c.List(c.Context()); err != nil {
+		c.Error(err)
+	}
+}
+
+// noNamespace answers as an API server that has no kube-system.
+type noNamespace struct{ addon.ConfigMaps }
+
+func (n noNamespace) Create(context.Context, *unstructured.Unstructured, metav1.CreateOptions, ...string) (*unstructured.Unstructured, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, addon.Namespace)
+}
+
+func testNoNamespace(c *cluster) {
+	records := addon.Records{ConfigMaps: noNamespace{c.configMaps}}
+	if _, err := records.Claim(c.Context(), "lost", byInstaller("lost")); !apierrors.IsNotFound(err) {
 		c.Error(err)
 	}
 }

@@ -154,7 +154,8 @@ func (r Records) change(ctx context.Context, name string, change func(*Record) e
 			after.version, err = r.write(ctx, after, before.version)
 			return err
 		})
-		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) {
+		// A record that is not found was deleted; one that is created is not found when the namespace is missing.
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err) && found {
 			continue
 		}
 		if err != nil {
