@@ -74,6 +74,7 @@ type Install struct {
 	addOns  []addOn // in the order in which they install
 	journal *lifecycle.Journal
 	plan    lifecycle.Plan
+	kept    []string // what is to be told of add-ons that others own
 	hooks   *hooks
 	log     *node.Log
 	socket  string            // of containerd
@@ -137,8 +138,11 @@ func Prepare(o Options) (_ *Install, err error) {
 	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
-	i.plan, err = i.makePlan()
-	return i, err
+	if i.plan, err = i.makePlan(); err != nil {
+		return nil, err
+	}
+	i.lookAtOwners()
+	return i, nil
 }
 
 // checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the

@@ -36,7 +36,7 @@ func (i *Install) apply(ctx context.Context, args []string, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return cluster.Apply(ctx, args[0], args[1], wait, i.log)
+	return cluster.Apply(ctx, i.applied(args[0]), args[1], wait, i.log)
 }
 
 // loadImagesOf loads the images in a folder: those of an add-on from the bundle, others from the files that are there.

@@ -130,6 +130,9 @@ func (a commands) carryOut(ctx context.Context, in *installer.Install, o install
 	if o.plan {
 		return a.printPlan(ctx, in, o)
 	}
+	for _, line := range in.Kept() {
+		fmt.Fprintln(a.Err, line)
+	}
 	if len(pending) == 0 {
 		fmt.Fprintf(a.Out, "nothing to do: all %d steps are finished\n", len(in.Plan()))
 		return nil
@@ -261,7 +264,7 @@ func (a commands) printPlan(ctx context.Context, in *installer.Install, o instal
 	}
 	if o.format == "json" {
 		all := append([]spec.Execution{}, executions...)
-		if err := a.PrintJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all}); err != nil {
+		if err := a.PrintJSON(map[string]any{"preflight": report.Results, "steps": steps, "executions": all, "kept": append([]string{}, in.Kept()...)}); err != nil {
 			return err
 		}
 		return report.Err()
@@ -281,6 +284,9 @@ func (a commands) printPlan(ctx context.Context, in *installer.Install, o instal
 	}
 	if err := t.Flush(); err != nil {
 		return err
+	}
+	for _, line := range in.Kept() {
+		fmt.Fprintf(a.Out, "\n%s\n", line)
 	}
 	if len(executions) > 0 {
 		fmt.Fprintln(a.Out, "\nbesides the steps, these would run as root on this host; none of them has run:")

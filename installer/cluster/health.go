@@ -164,7 +164,7 @@ func maps(object map[string]any, path ...string) (found []map[string]any) {
 	return found
 }
 
-// AddOnHealth says how the workloads are that an add-on applied under its name.
+// AddOnHealth says how the workloads of an add-on are.
 type AddOnHealth struct {
 	Ready   int
 	Total   int
@@ -173,9 +173,13 @@ type AddOnHealth struct {
 
 // Health looks at the workloads of the named add-ons. A node may not see them with its own credentials.
 func (v *View) Health(ctx context.Context, addOns []string) (map[string]AddOnHealth, error) {
+	records, err := v.Owners(ctx)
+	if err != nil {
+		return nil, err
+	}
 	byID := make(map[string]string)
 	for _, name := range addOns {
-		byID[kube.Set{Name: name}.ID()] = name
+		byID[setOf(name, records).ID()] = name
 	}
 	found := make(map[string]AddOnHealth)
 	for _, kind := range []struct{ group, resource string }{{"apps", "deployments"}, {"apps", "daemonsets"}, {"apps", "statefulsets"}, {"batch", "jobs"}} {

@@ -53,10 +53,10 @@ func (v *View) waitAPI(ctx context.Context, output io.Writer) error {
 	}
 }
 
-// WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and all is well that the named add-ons
-// applied under their names.
+// WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and the objects of the named add-ons
+// are well, whoever owns these.
 func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
-	engine, err := administrator()
+	here, err := administrator()
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,12 @@ func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
 	for _, n := range nodes {
 		all = append(all, named("v1", "Node", "", n.Name))
 	}
+	records, err := here.records.List(ctx)
+	if err != nil {
+		return err
+	}
 	for _, name := range addOns {
-		members, err := engine.Members(ctx, kube.Set{Name: name})
+		members, err := here.engine.Members(ctx, setOf(name, records))
 		if err != nil {
 			return err
 		}
@@ -83,20 +87,11 @@ func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return waitFor(ctx, engine, all, left-explainTime, output)
+	return waitFor(ctx, here.engine, all, left-explainTime, output)
 }
 
 func waitFor(ctx context.Context, engine *kube.Engine, objects []*unstructured.Unstructured, timeout time.Duration, output io.Writer) error {
 	return engine.Wait(ctx, objects, kube.WaitOptions{Timeout: timeout, Progress: func(s kube.ObjectState) { fmt.Fprintln(output, s) }})
-}
-
-// administrator is the engine with the rights that kubeadm leaves on a control plane.
-func administrator() (*kube.Engine, error) {
-	config, err := Config(AdminKubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return kube.New(config, kube.Options{})
 }
 
 func named(apiVersion, kind, namespace, name string) *unstructured.Unstructured {

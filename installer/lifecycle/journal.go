@@ -222,10 +222,10 @@ func (j *Journal) newest(id string) (Record, bool) {
 	return j.records[i], true
 }
 
-// Finished gives the record of a step that was finished with the same inputs.
+// Finished gives the record of a step that was finished with the same inputs, and does not have to run again.
 func (j *Journal) Finished(s Step) (Record, bool) {
 	rec, ok := j.Last(s.ID)
-	if !ok || rec.Inputs != s.Inputs {
+	if !ok || s.Again || rec.Inputs != s.Inputs {
 		return Record{}, false
 	}
 	return rec, true

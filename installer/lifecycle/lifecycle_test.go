@@ -117,6 +117,23 @@ func TestRecordsNameTheirOperation(t *testing.T) {
 	}
 }
 
+func TestStepThatSomebodyUndidRunsAgain(t *testing.T) {
+	j := journal(t, t.TempDir())
+	var ran []string
+	p := plan(&ran, "")
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, j, quiet); err != nil {
+		t.Fatal(err)
+	}
+	ran = nil
+	p[1].Again = true
+	if pending := p.Pending(j); len(pending) != 1 {
+		t.Errorf("%d steps pending", len(pending))
+	}
+	if n, err := lifecycle.Run(t.Context(), lifecycle.Installing, p, j, quiet); err != nil || n != 1 || !slices.Contains(ran, "b") {
+		t.Fatalf("ran %d, %v, error %v", n, ran, err)
+	}
+}
+
 // graph has steps a, b, c and d; b runs beside others and d comes after it. Each is done when its channel is closed, or ends
 // with its context.
 func graph(gates map[string]chan struct{}) lifecycle.Plan {

@@ -42,6 +42,8 @@ type Step struct {
 	// Options is a digest of the add-on's options in the Installer, which Inputs covers too. It tells whether the options
 	// changed or only the package; "" for a step that has no add-on or takes no options.
 	Options string `json:"options,omitempty"`
+	// Again makes the step run although the journal has it as finished: somebody else has changed what it did.
+	Again bool `json:"again,omitempty"`
 	// Beside lets the steps that follow begin before this one is finished; see Run.
 	Beside bool `json:"beside,omitempty"`
 	// After are the earlier steps which Beside lets this one overtake, but which must be finished before it begins.

@@ -1,0 +1,78 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/addon"
+	"github.com/sealift/sealift/kube"
+)
+
+// applier applies add-ons to a cluster as its administrator.
+type applier struct {
+	engine  *kube.Engine
+	records addon.Records
+}
+
+// administrator opens the cluster with the rights that kubeadm leaves on a control plane.
+func administrator() (*applier, error) {
+	config, err := Config(AdminKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return newApplier(config)
+}
+
+func newApplier(config *rest.Config) (*applier, error) {
+	engine, err := kube.New(config, kube.Options{})
+	if err != nil {
+		return nil, err
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	m := &applier{engine: engine, records: recordsOf(client)}
+	m.records.Retry = func(ctx context.Context, request func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
+		defer cancel()
+		return engine.Retry(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
+	}
+	return m, nil
+}
+
+func recordsOf(client dynamic.Interface) addon.Records {
+	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	return addon.Records{ConfigMaps: client.Resource(configMaps).Namespace(addon.Namespace)}
+}
+
+// KeptBy says that an add-on stays with its owner, and how the installer gets it back.
+func KeptBy(r addon.Record) string {
+	line := fmt.Sprintf("add-on %s is kept by %s at version %s: its objects are left alone", r.Name, r.Owner, r.Version)
+	if r.Owner.Kind == addon.ChannelKind {
+		line += fmt.Sprintf("; 'sealift channel release %s' gives it back", r.Owner.Name)
+	}
+	return line
+}
+
+// Owners reads who owns the add-ons of the cluster.
+func (v *View) Owners(ctx context.Context) ([]addon.Record, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthTime)
+	defer cancel()
+	return recordsOf(v.client).List(ctx)
+}
+
+// setOf is the set with the objects of an add-on, whoever owns it.
+func setOf(name string, records []addon.Record) kube.Set {
+	for _, r := range records {
+		if namespace, set, ok := strings.Cut(r.Set, "/"); ok && r.Name == name {
+			return kube.Set{Name: set, Namespace: namespace}
+		}
+	}
+	return kube.Set{Name: name}
+}
