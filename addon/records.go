@@ -20,6 +20,10 @@ import (
 // Namespace is where records are kept. Every cluster has it, and nobody can delete it.
 const Namespace = "kube-system"
 
+// Lease names the Lease in Namespace that a process holds while it applies or hands over add-ons. Without it, the objects of
+// one owner could be left with the record of another.
+const Lease = "sealift-channel"
+
 // The labels of a record: the first one finds all records, the others are for people who list them with kubectl.
 const (
 	labelRecord  = "sealift.dev/record"

@@ -59,7 +59,7 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 
 // update applies the objects of an add-on, prunes, and records it. What is recorded is applied; what was interrupted is not
 // recorded, and is applied again.
-func (p *pass) update(ctx context.Context, a *addon) error {
+func (p *pass) update(ctx context.Context, a *addOn) error {
 	if a.objs == nil {
 		objs, err := p.objects(ctx, a)
 		if err != nil {
@@ -78,7 +78,7 @@ func (p *pass) update(ctx context.Context, a *addon) error {
 	return p.writeRecord(ctx, a.Entry)
 }
 
-func (p *pass) applyAndPrune(ctx context.Context, a *addon) error {
+func (p *pass) applyAndPrune(ctx context.Context, a *addOn) error {
 	e := a.Entry
 	prunes := p.options.Prune || e.Prune != nil
 	if len(a.objs) == 0 && prunes && e.ManifestHash != ManifestHash(nil) {

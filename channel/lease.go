@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/kube/lease"
 )
-
-// leaseName names the Lease in kube-system. Two runs at once would leave the objects of one and the record of the other.
-const leaseName = "sealift-channel"
 
 // leaseTries bounds how often a run that lost the Lease waits for it again.
 const leaseTries = 3
@@ -18,10 +16,10 @@ const leaseTries = 3
 // was away or another run took it, waits for it again, and work starts over. tell may be nil; it is told who is waited for.
 func (c *Cluster) alone(ctx context.Context, tell func(string), work func(context.Context) error) error {
 	o := c.lease
-	o.Namespace, o.Name, o.Identity, o.Log = DefaultNamespace, leaseName, lease.Identity(), c.log
+	o.Namespace, o.Name, o.Identity, o.Log = DefaultNamespace, addon.Lease, lease.Identity(), c.log
 	if tell != nil {
 		o.Waiting = func(holder string) {
-			tell(fmt.Sprintf("another run applies channels to this cluster: waiting for it to end (its lease %s in %s names %s)", leaseName, DefaultNamespace, holder))
+			tell(fmt.Sprintf("another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)", addon.Lease, DefaultNamespace, holder))
 		}
 	}
 	for try := 1; ; try++ {

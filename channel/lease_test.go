@@ -42,7 +42,7 @@ func TestOneRunAtATime(t *testing.T) {
 			return err
 		}
 		spec := held.Object["spec"].(map[string]any)
-		want := "another run applies channels to this cluster: waiting for it to end (its lease sealift-channel in kube-system names " + spec["holderIdentity"].(string) + ")"
+		want := "another run applies add-ons to this cluster: waiting for it to end (its lease sealift-channel in kube-system names " + spec["holderIdentity"].(string) + ")"
 		if line != want {
 			t.Errorf("told %q, want %q", line, want)
 		}

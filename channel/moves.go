@@ -59,13 +59,13 @@ func (c *Cluster) Moves(ctx context.Context, source Source, plan Plan) ([]Move, 
 func newPass(c *Cluster, source Source, plan Plan, o ApplyOptions) *pass {
 	p := &pass{Cluster: c, source: source, options: o, said: map[string]bool{}}
 	for i, d := range plan.Addons {
-		p.addons = append(p.addons, &addon{Decision: d, place: i})
+		p.addons = append(p.addons, &addOn{Decision: d, place: i})
 	}
 	return p
 }
 
 // objects reads what an add-on names. Of an object that its manifest has twice the later one counts, as with kOps.
-func (p *pass) objects(ctx context.Context, a *addon) ([]*unstructured.Unstructured, error) {
+func (p *pass) objects(ctx context.Context, a *addOn) ([]*unstructured.Unstructured, error) {
 	objs, err := p.source.Objects(ctx, a.Entry)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func unversioned(ref kube.Ref) kube.Ref {
 
 // namesObject says whether an add-on's manifest names an object now. A manifest that cannot be read may name it, so that
 // nothing is lost.
-func (p *pass) namesObject(ctx context.Context, a *addon, ref kube.Ref) bool {
+func (p *pass) namesObject(ctx context.Context, a *addOn, ref kube.Ref) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if a.names == nil && !p.deaf {
@@ -122,7 +122,7 @@ func (p *pass) namesObject(ctx context.Context, a *addon, ref kube.Ref) bool {
 }
 
 // holder is the add-on of the plan that has a set, or nil, and its name.
-func (p *pass) holder(set kube.Set) (a *addon, name string) {
+func (p *pass) holder(set kube.Set) (a *addOn, name string) {
 	for _, a := range p.addons {
 		if setOf(a.Entry) == set {
 			return a, a.Entry.Name
@@ -133,7 +133,7 @@ func (p *pass) holder(set kube.Set) (a *addon, name string) {
 
 // contest decides about an object that another add-on has. One that the other no longer names moves, as it does from an
 // add-on that was renamed. What both name belongs to the later one.
-func (p *pass) contest(ctx context.Context, a *addon, ref kube.Ref, set kube.Set) kube.Verdict {
+func (p *pass) contest(ctx context.Context, a *addOn, ref kube.Ref, set kube.Set) kube.Verdict {
 	other, name := p.holder(set)
 	switch {
 	case other == nil:
@@ -152,7 +152,7 @@ func (p *pass) contest(ctx context.Context, a *addon, ref kube.Ref, set kube.Set
 }
 
 // spare keeps an object that an add-on no longer names for another one of the plan that does.
-func (p *pass) spare(ctx context.Context, a *addon, ref kube.Ref) string {
+func (p *pass) spare(ctx context.Context, a *addOn, ref kube.Ref) string {
 	for _, other := range p.addons {
 		if other != a && p.namesObject(ctx, other, ref) {
 			return fmt.Sprintf("add-on %q names it", other.Entry.Name)

@@ -30,15 +30,15 @@ type pass struct {
 	*Cluster
 	source  Source
 	options ApplyOptions
-	addons  []*addon // all of the plan, in its order
+	addons  []*addOn // all of the plan, in its order
 
 	mu   sync.Mutex      // guards what follows, and the names of add-ons
 	said map[string]bool // notes that were told
 	deaf bool            // a manifest could not be read to find out what it names
 }
 
-// addon is one add-on of a pass.
-type addon struct {
+// addOn is one add-on of a pass.
+type addOn struct {
 	Decision
 	place   int                          // in the plan
 	objs    []*unstructured.Unstructured // nil until they are read
@@ -49,7 +49,7 @@ type addon struct {
 }
 
 func (p *pass) run(ctx context.Context) error {
-	todo := slices.DeleteFunc(slices.Clone(p.addons), func(a *addon) bool { return a.Action == Keep })
+	todo := slices.DeleteFunc(slices.Clone(p.addons), func(a *addOn) bool { return a.Action == Keep })
 	var since time.Time // of the last round that brought something
 	pause := firstReturn
 	for {
@@ -78,7 +78,7 @@ func (p *pass) run(ctx context.Context) error {
 }
 
 // patience is how long the pass waits for add-ons of which none gets further.
-func (p *pass) patience(waiting []*addon) time.Duration {
+func (p *pass) patience(waiting []*addOn) time.Duration {
 	bound := cmp.Or(p.options.Patience, webhookPatience)
 	for _, a := range waiting {
 		if !errors.Is(a.err, errNoIssuers) && !kube.NoKind(a.err) {
@@ -89,7 +89,7 @@ func (p *pass) patience(waiting []*addon) time.Duration {
 }
 
 // round tries each add-on once, and gives those that wait for what others bring. Its error ends the pass.
-func (p *pass) round(ctx context.Context, todo []*addon) (waiting []*addon, err error) {
+func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err error) {
 	for i, a := range todo {
 		a.err = p.bring(ctx, a)
 		switch {
@@ -124,7 +124,7 @@ func (p *pass) away(ctx context.Context) error {
 
 // bring brings one add-on up to date, in the order of K-24, except that keys are issued also when the update failed: the
 // pods of an add-on may wait for them, and then it gets healthy only afterwards.
-func (p *pass) bring(ctx context.Context, a *addon) error {
+func (p *pass) bring(ctx context.Context, a *addOn) error {
 	if _, err := nodeSelectors(a.Entry.NeedsRollingUpdate); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (p *pass) tell(format string, args ...any) {
 // failures joins the errors of all add-ons. Those of one outage or of one missing thing are told once, with a count.
 func (p *pass) failures() error {
 	var keys []string
-	byCause := map[string][]*addon{}
+	byCause := map[string][]*addOn{}
 	for _, a := range p.addons {
 		if a.err == nil {
 			continue

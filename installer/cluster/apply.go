@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
@@ -33,30 +35,38 @@ func (m *applier) apply(ctx context.Context, a AddOn, dir string, wait time.Dura
 	if err != nil {
 		return err
 	}
+	kept := false
+	err = m.alone(ctx, output, func(ctx context.Context) (err error) {
+		kept, err = m.applyObjects(ctx, a, objects, output)
+		return err
+	})
+	if err != nil || kept || wait == 0 {
+		return err
+	}
+	return waitFor(ctx, m.engine, objects, wait, output)
+}
+
+// applyObjects applies an add-on if the installer owns it or nobody does.
+func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstructured.Unstructured, output io.Writer) (kept bool, err error) {
 	set := kube.Set{Name: a.Name, Namespace: kube.DefaultNamespace}
 	own := addon.Ownership{Owner: addon.Installer(), Policy: addon.OnChange, Set: set.String()}
 	record, err := m.records.Claim(ctx, a.Name, own)
 	var owned *addon.OwnedError
 	if errors.As(err, &owned) {
 		fmt.Fprintln(output, KeptBy(owned.Record))
-		return nil
+		return true, nil
 	}
 	if err == nil {
 		_, err = m.records.Finish(ctx, record, m.engine.AdoptNamed)
 	}
 	if err != nil {
-		return err
+		return false, err
 	}
 	result, err := m.engine.Apply(ctx, set, objects, kube.ApplyOptions{Progress: func(e kube.Entry) { fmt.Fprintln(output, e) }})
 	if err != nil {
-		return err
+		return false, err
 	}
 	fmt.Fprintln(output, result.Summary())
-	if _, err := m.records.SetApplied(ctx, a.Name, own.Owner, a.Applied); err != nil {
-		return err
-	}
-	if wait == 0 {
-		return nil
-	}
-	return waitFor(ctx, m.engine, objects, wait, output)
+	_, err = m.records.SetApplied(ctx, a.Name, own.Owner, a.Applied)
+	return false, err
 }

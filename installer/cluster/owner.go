@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"io"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -11,10 +12,12 @@ import (
 
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/lease"
 )
 
 // applier applies add-ons to a cluster as its administrator.
 type applier struct {
+	config  *rest.Config
 	engine  *kube.Engine
 	records addon.Records
 }
@@ -37,13 +40,20 @@ func newApplier(config *rest.Config) (*applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &applier{engine: engine, records: recordsOf(client)}
+	m := &applier{config: config, engine: engine, records: recordsOf(client)}
 	m.records.Retry = func(ctx context.Context, request func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
 		defer cancel()
 		return engine.Retry(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
 	}
 	return m, nil
+}
+
+// alone calls work while nobody else applies add-ons to the cluster.
+func (m *applier) alone(ctx context.Context, output io.Writer, work func(context.Context) error) error {
+	return lease.Run(ctx, m.config, lease.Options{Namespace: addon.Namespace, Name: addon.Lease, Identity: lease.Identity(), Waiting: func(holder string) {
+		fmt.Fprintf(output, "another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)\n", addon.Lease, addon.Namespace, holder)
+	}}, work)
 }
 
 func recordsOf(client dynamic.Interface) addon.Records {

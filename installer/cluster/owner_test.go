@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -152,4 +154,37 @@ func TestInstallerFinishesAHandBack(t *testing.T) {
 		t.Fatalf("%s, %v", out, err)
 	}
 	c.want("afterwards", "light-0:1.0.0 installer light-1:1.0.0 installer light-2:1.0.0 installer")
+}
+
+// An installer and a channel that meet end with one owner, who has all objects.
+func TestInstallerAndChannelMeet(t *testing.T) {
+	c := newOwnedCluster(t)
+	if _, err := c.install("1.0.0", 20); err != nil {
+		t.Fatal(err)
+	}
+	for round := range 5 {
+		var wait sync.WaitGroup
+		var out string
+		var errInstall, errAdopt error
+		wait.Go(func() { out, errInstall = c.install(fmt.Sprintf("1.0.%d", round+1), 20+round) })
+		wait.Go(func() {
+			time.Sleep(time.Duration(round) * 30 * time.Millisecond)
+			errAdopt = c.applier.alone(c.Context(), io.Discard, func(ctx context.Context) error {
+				_, err := c.applier.records.Adopt(ctx, "lights", addon.Installer(), keeper, c.channel.AdoptNamed)
+				return err
+			})
+		})
+		wait.Wait()
+		if errInstall != nil || errAdopt != nil {
+			t.Fatalf("round %d: %s, %v, %v", round, out, errInstall, errAdopt)
+		}
+		for name, light := range c.lights() {
+			if !strings.HasSuffix(light, " channel") {
+				t.Errorf("round %d: %s is %s", round, name, light)
+			}
+		}
+		if _, err := c.applier.records.GiveBack(t.Context(), "lights", keeper.Owner, c.applier.engine.AdoptNamed); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
