@@ -15,13 +15,13 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the programs: bin/sealift, bin/sealift-preflight, and bin/sealift-testgrid, which is the lab
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift ./cmd/sealift-testgrid
+build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), and the lab (sealift-testgrid)
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift ./cmd/sealift-node ./cmd/sealift-testgrid
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
 .PHONY: image
 image: build ## make the server's container image, bin/sealift-image.tar
-	go run ./deploy/image -binary bin/sealift -out bin/sealift-image.tar
+	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out bin/sealift-image.tar
 
 .PHONY: deps
 deps: ## install the Debian packages that the lab and the tests need

@@ -26,6 +26,7 @@ func compile(t *testing.T, dir, program string) {
 func TestTheUnitServes(t *testing.T) {
 	usb := t.TempDir()
 	compile(t, usb, "./cmd/sealift")
+	compile(t, usb, "./cmd/sealift-node")
 	unit, err := os.ReadFile("systemd/sealift-server.service")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +43,7 @@ func TestTheUnitServes(t *testing.T) {
 		}
 		return out.String()
 	}
-	must(`cp /media/usb/sealift /usr/local/bin/ && cp /media/usb/sealift-server.service /etc/systemd/system/
+	must(`cp /media/usb/sealift /media/usb/sealift-node /usr/local/bin/ && cp /media/usb/sealift-server.service /etc/systemd/system/
 		mkdir -p /srv/packages /etc/sealift && printf '%s\n' SEALIFT_STORE=/srv/packages SEALIFT_LISTEN=:80 >/etc/sealift/server.env
 		systemctl daemon-reload && systemctl start sealift-server`)
 	// the host has no curl

@@ -195,12 +195,12 @@ func kubeconfig(t *testing.T) string {
 	return name
 }
 
-// sealift builds this program.
+// sealift builds the program of nodes.
 func sealift(t *testing.T) string {
 	t.Helper()
 	short.Skip(t, "a build of sealift")
 	binary := filepath.Join(t.TempDir(), "sealift")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/sealift").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/sealift-node").CombinedOutput(); err != nil {
 		t.Fatalf("build sealift: %v\n%s", err, out)
 	}
 	return binary

@@ -1,3 +1,4 @@
+// Package archive opens packages and bundles for commands, wherever they lie, and has the command that verifies them.
 package archive
 
 import (
@@ -61,4 +62,18 @@ func splitURL(location string) (parent, key string, err error) {
 	}
 	u.Path, u.RawPath = dir, ""
 	return u.String(), key, nil
+}
+
+// Summary is what inspect tells of an archive.
+type Summary struct {
+	Path   string `json:"path"`
+	Digest string `json:"digest"` // of the index
+	Size   int64  `json:"size"`   // bytes of the archive; zero for an unpacked one
+	Signed bool   `json:"signed"` // by whomever
+	bundle.Index
+}
+
+// Summarize tells of an archive at a path, and its size in bytes.
+func Summarize(a *bundle.Archive, path string, size int64) Summary {
+	return Summary{Path: path, Digest: a.Digest, Size: size, Signed: a.Signed(), Index: a.Index}
 }

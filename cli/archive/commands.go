@@ -9,8 +9,5 @@ import (
 // commands makes and runs the commands of this package.
 type commands struct{ *app.App }
 
-// Inspect makes the command inspect.
-func Inspect(a *app.App) *cobra.Command { return commands{a}.inspectCommand() }
-
 // Verify makes the command verify.
 func Verify(a *app.App) *cobra.Command { return commands{a}.verifyCommand() }

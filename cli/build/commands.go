@@ -27,6 +27,9 @@ func Key(a *app.App) *cobra.Command { return commands{a}.keyCommand() }
 // Cache makes the command cache.
 func Cache(a *app.App) *cobra.Command { return commands{a}.cacheCommand() }
 
+// Inspect makes the command inspect.
+func Inspect(a *app.App) *cobra.Command { return commands{a}.inspectCommand() }
+
 // Import makes the command import.
 func Import(a *app.App) *cobra.Command { return commands{a}.importCommand() }
 

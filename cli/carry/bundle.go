@@ -55,7 +55,7 @@ sealift install --bundle NEW --base OLD.`,
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), cmd.Root(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
@@ -74,7 +74,7 @@ sealift install --bundle NEW --base OLD.`,
 	return cmd
 }
 
-func (a commands) bundle(ctx context.Context, root *cobra.Command, o bundleOptions) (err error) {
+func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	for _, flag := range [][2]string{{"-f", o.file}, {"--store", o.store}, {"--out", o.out}} {
 		if flag[1] == "" {
 			return app.UsageError("%s is missing; see 'sealift bundle --help'", flag[0])
@@ -116,7 +116,7 @@ func (a commands) bundle(ctx context.Context, root *cobra.Command, o bundleOptio
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
 	plan, err := airgap.Prepare(ctx, airgap.Request{
-		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: commandNames(root), Preflight: programs.preflight, Since: since, Key: key,
+		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, Since: since, Key: key,
 	})
 	if err != nil {
 		return err

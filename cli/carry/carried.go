@@ -27,8 +27,8 @@ type programFlags struct {
 
 func (p *programFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: this one)")
-	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside sealift)")
+	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: the "+nodeProgram+" beside this program)")
+	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside the sealift for the nodes)")
 	flags.StringVar(&p.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
 	for _, name := range []string{"sealift", "sealift-preflight"} {
 		_ = cmd.MarkFlagFilename(name)
@@ -41,14 +41,31 @@ type programs struct {
 	preflight *bundle.Member // nil when there is none
 }
 
-// carriedPrograms prepares the programs for the nodes, the named ones or those that run here. Their compressed forms are kept in
+// nodeProgram is the file name of the sealift for nodes, which is smaller than the one that runs here.
+const nodeProgram = "sealift-node"
+
+// nodeSealift finds the sealift for the nodes: the one that is named, or else the one beside this program.
+func nodeSealift(named string) (string, error) {
+	if named != "" {
+		return named, nil
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	beside := filepath.Join(filepath.Dir(self), nodeProgram)
+	if _, err := os.Stat(beside); err != nil {
+		return "", fmt.Errorf("the sealift for the nodes: %w; 'make build' makes it beside sealift, or name it with --sealift", err)
+	}
+	return beside, nil
+}
+
+// carriedPrograms prepares the programs for the nodes, the named ones or those beside this program. Their compressed forms are kept in
 // the cache.
 func (a commands) carriedPrograms(ctx context.Context, cached string, o programFlags) (p programs, err error) {
 	spool := filepath.Join(cached, "deflated")
-	if o.sealift == "" {
-		if o.sealift, err = os.Executable(); err != nil {
-			return programs{}, err
-		}
+	if o.sealift, err = nodeSealift(o.sealift); err != nil {
+		return programs{}, err
 	}
 	if p.sealift, err = airgap.Binary(ctx, o.sealift, spool); err != nil {
 		return programs{}, err

@@ -61,7 +61,7 @@ An Installer gets an id that follows from it. To give one a name, a request must
   curl -fsSL http://127.0.0.1:8080/abc1234 | sudo bash
   curl -fLO -C - http://127.0.0.1:8080/bundle/abc1234.tar.gz`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), cmd.Root(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.store, "store", "", "where the packages are, and where Installers are kept: a folder, s3://bucket/prefix, or https://host/path")
@@ -118,7 +118,7 @@ func (o serveOptions) check() error {
 	return nil
 }
 
-func (a commands) serve(ctx context.Context, root *cobra.Command, o serveOptions) (err error) {
+func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	if err := o.check(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a commands) serve(ctx context.Context, root *cobra.Command, o serveOptions
 		return err
 	}
 	s, err := server.New(reads, server.Options{
-		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Commands: commandNames(root),
+		Packages: packages, Binary: programs.sealift, Platform: o.programs.platform, Preflight: programs.preflight, Commands: a.nodes,
 		URL: o.url, Token: token, Closed: o.closed, Redirect: o.redirect, Key: key, Rate: o.rate, BehindProxy: o.behindProxy,
 		MaxPerClient: o.perClient, MaxInstallers: o.installers, Expire: o.expire,
 		Drain: o.drain, Grace: o.grace, Log: log,
@@ -198,15 +198,6 @@ func (a commands) serveMetrics(ctx context.Context, s *server.Server, address st
 	go func() { _ = h.Serve(l) }() // it ends when it is closed
 	fmt.Fprintf(a.Out, "metrics on http://%s/metrics\n", l.Addr())
 	return h.Close, nil
-}
-
-// commandNames are the commands that scripts may start on a node.
-func commandNames(root *cobra.Command) []string {
-	var names []string
-	for _, c := range root.Commands() {
-		names = append(names, c.Name())
-	}
-	return names
 }
 
 // readToken reads the token from its file or the environment; there may be none.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/store"
 )
 

@@ -9,35 +9,14 @@ import (
 // commands makes and runs the commands of this package.
 type commands struct{ *app.App }
 
-// Preflight makes the command preflight.
-func Preflight(a *app.App) *cobra.Command { return commands{a}.preflightCommand() }
+// Commands makes the commands for a node, in the order in which they are used.
+func Commands(a *app.App) []*cobra.Command {
+	c := commands{a}
+	return []*cobra.Command{
+		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.journalCommand(),
+		c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
+	}
+}
 
-// Install makes the command install.
-func Install(a *app.App) *cobra.Command { return commands{a}.installCommand() }
-
-// Token makes the command token.
-func Token(a *app.App) *cobra.Command { return commands{a}.tokenCommand() }
-
-// Join makes the command join.
-func Join(a *app.App) *cobra.Command { return commands{a}.joinCommand() }
-
-// Status makes the command status.
-func Status(a *app.App) *cobra.Command { return commands{a}.statusCommand() }
-
-// Journal makes the command journal.
-func Journal(a *app.App) *cobra.Command { return commands{a}.journalCommand() }
-
-// SupportBundle makes the command support-bundle.
-func SupportBundle(a *app.App) *cobra.Command { return commands{a}.supportBundleCommand() }
-
-// Images makes the command images.
-func Images(a *app.App) *cobra.Command { return commands{a}.imagesCommand() }
-
-// Node makes the command node.
-func Node(a *app.App) *cobra.Command { return commands{a}.nodeCommand() }
-
-// Reset makes the command reset.
-func Reset(a *app.App) *cobra.Command { return commands{a}.resetCommand() }
-
-// Hook makes the command hook.
+// Hook makes the command hook, by which programs of hooks call sealift.
 func Hook(a *app.App) *cobra.Command { return commands{a}.hookCommand() }

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/token"
-	"github.com/sealift/sealift/server/online"
 )
 
 // tokenLife is how long a token is good unless told otherwise: a working day and a night. Certificates are there for two hours.

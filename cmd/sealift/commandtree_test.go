@@ -10,6 +10,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/keep"
+	"github.com/sealift/sealift/cli/node"
 )
 
 // groupsBelow lists the paths of all commands that only hold others, without the name of the root.
@@ -32,6 +33,10 @@ func TestAnUnknownCommandIsWrongUsageEverywhere(t *testing.T) {
 		"sealift": {rootCommand(&app.App{}), func(args ...string) (int, string) {
 			var errOut bytes.Buffer
 			return run(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
+		}},
+		"the sealift of nodes": {node.Root(&app.App{}), func(args ...string) (int, string) {
+			var errOut bytes.Buffer
+			return app.Run(t.Context(), "sealift", node.Root, args, strings.NewReader(""), &bytes.Buffer{}, &errOut), errOut.String()
 		}},
 		"channels": {keep.Channels(&app.App{}), func(args ...string) (int, string) {
 			var errOut bytes.Buffer

@@ -24,11 +24,11 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/server/airgap"
-	"github.com/sealift/sealift/server/online"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/containerd"
 )

@@ -35,13 +35,10 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
 	app.AddGroups(root,
 		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
 			build.Manifest(a), build.AddOn(a), build.Lock(a), build.Build(a), build.Key(a), build.Cache(a),
-			archive.Inspect(a), archive.Verify(a), build.Import(a), build.Publish(a),
+			build.Inspect(a), archive.Verify(a), build.Import(a), build.Publish(a),
 		}},
-		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a), carry.Serve(a)}},
-		app.Group{ID: "install", Title: "Install a node:", Commands: []*cobra.Command{
-			node.Preflight(a), node.Install(a), node.Token(a), node.Join(a), node.Status(a), node.Journal(a),
-			node.SupportBundle(a), node.Images(a), node.Node(a), node.Reset(a),
-		}},
+		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a, node.CommandNames()), carry.Serve(a, node.CommandNames())}},
+		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a)},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a)}},
 		app.Group{Commands: []*cobra.Command{node.Hook(a), a.VersionCommand()}},
 	)

@@ -1,7 +1,7 @@
-// Command image makes the container image of 'sealift serve': the binary, certificates of the public authorities, and a user
-// without rights. It needs no container engine. The same binary gives the same image.
+// Command image makes the container image of 'sealift serve': the server, the sealift that nodes get, certificates of the public
+// authorities, and a user without rights. It needs no container engine. The same programs give the same image.
 //
-//	go run ./deploy/image -binary bin/sealift -out sealift-image.tar
+//	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out sealift-image.tar
 //	skopeo copy oci-archive:sealift-image.tar docker://registry.example/sealift:1.0
 package main
 
@@ -32,7 +32,8 @@ var epoch = time.Unix(0, 0).UTC()
 const user = "65532:65532"
 
 type options struct {
-	binary, out  string
+	binary, node string
+	out          string
 	certificates string
 	arch         string
 }
@@ -40,9 +41,10 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.binary, "binary", "bin/sealift", "the sealift to put into the image; a static one")
+	flag.StringVar(&o.node, "node", "bin/sealift-node", "the sealift for nodes, which the server puts into bundles")
 	flag.StringVar(&o.out, "out", "sealift-image.tar", "the image, as an OCI archive")
 	flag.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "authorities that the server trusts when it reads a store")
-	flag.StringVar(&o.arch, "arch", "amd64", "architecture that the binary was built for")
+	flag.StringVar(&o.arch, "arch", "amd64", "architecture that the programs were built for")
 	flag.Parse()
 	digest, err := o.make()
 	if err != nil {
@@ -85,10 +87,14 @@ func (o options) image() (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the binary: %w; 'make build' makes it", err)
 	}
+	node, err := os.ReadFile(o.node)
+	if err != nil {
+		return nil, fmt.Errorf("the sealift for nodes: %w; 'make build' makes it", err)
+	}
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, files := range [][]file{
 		{{"etc/passwd", 0o644, []byte("sealift:x:65532:65532::/:/sbin/nologin\n")}, {"etc/ssl/certs/ca-certificates.crt", 0o644, certificates}, {"tmp/", 0o1777, nil}},
-		{{"usr/local/bin/sealift", 0o755, binary}},
+		{{"usr/local/bin/sealift", 0o755, binary}, {"usr/local/bin/sealift-node", 0o755, node}},
 	} {
 		layer, err := layerOf(files)
 		if err != nil {

@@ -21,12 +21,12 @@ import (
 func settings(t *testing.T) options {
 	t.Helper()
 	dir := t.TempDir()
-	for name, text := range map[string]string{"sealift": "a program", "authorities": "a certificate"} {
+	for name, text := range map[string]string{"sealift": "a program", "sealift-node": "a node's", "authorities": "a certificate"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return options{binary: filepath.Join(dir, "sealift"), certificates: filepath.Join(dir, "authorities"), out: filepath.Join(dir, "image.tar"), arch: "amd64"}
+	return options{binary: filepath.Join(dir, "sealift"), node: filepath.Join(dir, "sealift-node"), certificates: filepath.Join(dir, "authorities"), out: filepath.Join(dir, "image.tar"), arch: "amd64"}
 }
 
 // read unpacks an image, with tar as people have it, and checks it through and through.
@@ -74,12 +74,12 @@ func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
 		}
 		files[header.Name] = string(text)
 	}
-	for name, want := range map[string]string{"usr/local/bin/sealift": "a program", "etc/ssl/certs/ca-certificates.crt": "a certificate"} {
+	for name, want := range map[string]string{"usr/local/bin/sealift": "a program", "usr/local/bin/sealift-node": "a node's", "etc/ssl/certs/ca-certificates.crt": "a certificate"} {
 		if files[name] != want {
 			t.Errorf("%s is %q", name, files[name])
 		}
 	}
-	if !strings.Contains(files["etc/passwd"], "sealift:x:65532:") || len(files) != 4 {
+	if !strings.Contains(files["etc/passwd"], "sealift:x:65532:") || len(files) != 5 {
 		t.Errorf("files: %v", files)
 	}
 	config, err := image.ConfigFile()

@@ -24,8 +24,9 @@ root=$1 user=$2; shift 2; exec chroot --userspec="$user" "$root" "$@"`
 func TestTheImageServes(t *testing.T) {
 	short.Skip(t, "root for chroot")
 	o := settings(t)
-	o.binary = filepath.Join(t.TempDir(), "sealift")
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", o.binary, "../../cmd/sealift")
+	dir := t.TempDir()
+	o.binary, o.node = filepath.Join(dir, "sealift"), filepath.Join(dir, "sealift-node")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", dir+"/", "../../cmd/sealift", "../../cmd/sealift-node")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

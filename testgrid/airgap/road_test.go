@@ -101,7 +101,7 @@ func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
 			t.Fatal(err)
 		}
 	}
-	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift")
+	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift", "./cmd/sealift-node")
 	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-preflight")
 	fill(r)
 	w.built[name] = r

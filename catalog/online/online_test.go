@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/server/online"
+	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/store"
 )
 

@@ -1,0 +1,118 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+)
+
+type verifyOptions struct {
+	keys     []string
+	packages bool
+	format   string
+}
+
+func (a commands) verifyCommand() *cobra.Command {
+	var o verifyOptions
+	cmd := &cobra.Command{
+		Use:   "verify ARCHIVE|URL",
+		Short: "Check every byte of a package or bundle against its index and signature",
+		Long: `Read every file of a package or bundle, packed, unpacked or in a store, and check it against the digests of the index. All
+files that differ are named. The packages inside a bundle are checked against their own indexes, too.
+
+With --key, an archive must also be signed with the private half of that key, or of one of several keys. Who signed a
+bundle vouches for all that is in it. A bundle that is not signed itself is refused, since its Installer, its
+install.sh and its sealift could be anybody's; with --packages it is enough that all of its packages are signed.
+
+Without --key, compare the digest that is printed with what the publisher says.`,
+		Example: `  sealift verify cluster.tar.gz --key release.pub
+  sealift verify cluster.tar.gz --key vendor.pub --key site.pub -o json
+  sealift verify downloaded.tar.gz --key vendor.pub --packages`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.verify(cmd.Context(), args[0], o) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	flags.BoolVar(&o.packages, "packages", false, "accept a bundle that is not signed itself, if all of its packages are")
+	app.AddOutputFlag(cmd, &o.format)
+	_ = cmd.MarkFlagFilename("key", "pub")
+	return cmd
+}
+
+// verdict is what verify tells of an archive that is good.
+type verdict struct {
+	Path   string `json:"path"`
+	Digest string `json:"digest"` // of the index
+	Files  int    `json:"files"`
+	Signed bool   `json:"signed"` // has a signature, checked or not
+	// Trust is there when keys were given.
+	Trust *bundle.Trust `json:"trust,omitempty"`
+}
+
+func (a commands) verify(ctx context.Context, path string, o verifyOptions) error {
+	if o.packages && len(o.keys) == 0 {
+		return app.UsageError("--packages needs --key; see 'sealift verify --help'")
+	}
+	keys, err := app.PublicKeys(o.keys)
+	if err != nil {
+		return err
+	}
+	archive, _, err := Open(ctx, a.Log, path, keys...)
+	if errors.Is(err, bundle.ErrUntrusted) {
+		return fmt.Errorf("not to be trusted: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	v := verdict{Path: path, Digest: archive.Digest, Files: len(archive.Index.Entries), Signed: archive.Signed()}
+	if len(keys) > 0 {
+		trust, err := archive.VerifySignature(keys...)
+		if err != nil {
+			return fmt.Errorf("%s is not to be trusted: %w", path, err)
+		}
+		if len(trust.Uncovered) > 0 && !o.packages {
+			return fmt.Errorf("%s is not to be trusted: its packages are signed, but not the bundle itself: %s could be anybody's; "+
+				"sign it with 'sealift bundle --key', or accept that with --packages", path, strings.Join(trust.Uncovered, ", "))
+		}
+		v.Trust = &trust
+	}
+	if err := archive.Verify(ctx); err != nil {
+		return fmt.Errorf("%s is damaged; copy or download it again:\n%w", path, err)
+	}
+	if o.format == "json" {
+		return a.PrintJSON(v)
+	}
+	v.print(a.Out)
+	return nil
+}
+
+func (v verdict) print(out io.Writer) {
+	fmt.Fprintf(out, "%s: %d files are as the index says, index sha256:%s\n", v.Path, v.Files, v.Digest)
+	switch {
+	case v.Trust == nil && v.Signed:
+		fmt.Fprintln(out, "signed, which was not checked: give the public key with --key")
+	case v.Trust == nil:
+		fmt.Fprintln(out, "not signed")
+	case v.Trust.Signer != "":
+		fmt.Fprintf(out, "signed by %s\n", v.Trust.Signer)
+	}
+	if v.Trust == nil {
+		return
+	}
+	for _, p := range v.Trust.Packages {
+		if p.Signer != "" {
+			fmt.Fprintf(out, "package %s %s: signed by %s\n", p.Name, p.Version, p.Signer)
+		}
+	}
+	for _, name := range v.Trust.Uncovered {
+		fmt.Fprintf(out, "not covered by a signature: %s\n", name)
+	}
+}

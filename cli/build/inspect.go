@@ -1,0 +1,112 @@
+package build
+
+import (
+	"fmt"
+	"io"
+	"path"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/builder/sbom"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+)
+
+func (a commands) inspectCommand() *cobra.Command {
+	var format string
+	var entries, materials bool
+	cmd := &cobra.Command{
+		Use:   "inspect ARCHIVE|URL",
+		Short: "Show what a package or bundle carries",
+		Long: `Show what a package or bundle carries: images with their digests, host packages and assets with versions, sizes and
+sha256, and with --entries every file. Only the index is read, also of one that lies in a store and is named by its
+URL; 'sealift verify' reads everything.
+
+With --sbom, print the bill of materials instead, SPDX 2.3 in JSON: that of a package, or one made of those of all
+packages of a bundle.`,
+		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
+  sealift inspect s3://packages/stable/flannel-0.26.7.tar.gz
+  sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
+  sealift inspect cluster.tar.gz --entries
+  sealift inspect cluster.tar.gz --sbom >cluster.spdx.json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opened, size, err := archive.Open(cmd.Context(), a.Log, args[0])
+			if err != nil {
+				return err
+			}
+			defer opened.Close()
+			if materials {
+				return a.printMaterials(opened, args[0])
+			}
+			summary := archive.Summarize(opened, args[0], size)
+			if format == "json" {
+				return a.PrintJSON(summary)
+			}
+			return printSummary(a.Out, summary, entries)
+		},
+	}
+	cmd.Flags().BoolVar(&entries, "entries", false, "list every file, too")
+	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+// maxMaterials bounds the bill of materials of one package, in bytes; each line of one has some hundred.
+const maxMaterials = 64 << 20
+
+func (a commands) printMaterials(from *bundle.Archive, name string) error {
+	var documents [][]byte
+	for _, p := range from.Index.Packages {
+		data, err := from.ReadFile(path.Join(p.Dir(), sbom.FileName), maxMaterials)
+		if err != nil {
+			return fmt.Errorf("%s: bill of materials of %s %s: %w; build the package again", name, p.Name, p.Version, err)
+		}
+		documents = append(documents, data)
+	}
+	if from.Index.Kind == bundle.KindPackage {
+		_, err := a.Out.Write(documents[0])
+		return err
+	}
+	merged, err := sbom.Merge(from.Digest, documents...)
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(merged)
+	return err
+}
+
+func printSummary(out io.Writer, s archive.Summary, entries bool) error {
+	signed := "not signed"
+	if s.Signed {
+		signed = "signed ('sealift verify' tells by whom)"
+	}
+	fmt.Fprintf(out, "%s  %s, %s, %d files\nindex sha256:%s\n%s\n", s.Path, s.Kind, app.FormatBytes(s.Size), len(s.Entries), s.Digest, signed)
+	for _, p := range s.Packages {
+		fmt.Fprintf(out, "\n%s %s\n", p.Name, p.Version)
+		t := tabwriter.NewWriter(out, 2, 0, 2, ' ', 0)
+		for _, i := range p.Images {
+			fmt.Fprintf(t, "  image\t%s\t%s\t%s\n", i.Ref, app.FormatBytes(i.Size), i.Digest)
+		}
+		for _, as := range p.Assets {
+			fmt.Fprintf(t, "  asset\t%s\t%s\tsha256:%s\n", as.Name, app.FormatBytes(as.Size), as.SHA256)
+		}
+		for _, h := range p.HostPackages {
+			fmt.Fprintf(t, "  %s\t%s %s\t%s\tsha256:%s\n", h.Target, h.Name, h.Version, app.FormatBytes(h.Size), h.SHA256)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if !entries {
+		return nil
+	}
+	fmt.Fprintln(out)
+	t := tabwriter.NewWriter(out, 2, 0, 2, ' ', 0)
+	for _, e := range s.Entries {
+		fmt.Fprintf(t, "%04o\t%d\t%s\t%s\n", uint32(e.Mode), e.Size, e.Encoding, e.Path)
+	}
+	return t.Flush()
+}

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/cli/installers"
+	"github.com/sealift/sealift/cli/keep"
+)
+
+// Root is the command line of the sealift that nodes get: what runs on a node, and nothing that builds, carries or serves.
+func Root(a *app.App) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "sealift",
+		Short: "Make this host a Kubernetes node, and keep its cluster right",
+		Long: `Sealift makes this host a Kubernetes node out of a bundle, without a route out, and keeps the add-ons of its cluster right.
+
+This is the sealift of nodes. To build packages and to make bundles, use the sealift that made the bundle of this node.
+
+Every flag may also be given as an environment variable: --root is SEALIFT_ROOT.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
+	}
+	app.AddGroups(root,
+		app.Group{ID: "install", Title: "Install a node:", Commands: Commands(a)},
+		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a)}},
+		app.Group{ID: "check", Title: "Check what was carried:", Commands: []*cobra.Command{archive.Verify(a), installers.Spec(a)}},
+		app.Group{Commands: []*cobra.Command{Hook(a), a.VersionCommand()}},
+	)
+	return root
+}
+
+// CommandNames lists the commands that scripts may start on a node.
+func CommandNames() []string {
+	var names []string
+	for _, c := range Root(&app.App{}).Commands() {
+		names = append(names, c.Name())
+	}
+	return names
+}
