@@ -76,7 +76,6 @@ func TestBuiltin(t *testing.T) {
 	const rename, unreadable = "set another with hostnamectl set-hostname NAME", "find out why it cannot be read"
 	const open = "open TCP 6443, 6445, 2379, 2380, 10250, 10257, 10259 and the ports of the pod network (flannel: UDP 8472) between the nodes, and allow the pod network; " +
 		"then set firewalldConfig.bypassFirewalldWarning or ufwConfig.bypassUFWWarning"
-	const more = "add CPUs, or make the host a worker"
 	tests := map[string]struct {
 		change change
 		want   []preflight.Result
@@ -125,7 +124,7 @@ func TestBuiltin(t *testing.T) {
 
 		"enough CPUs": {nil, []preflight.Result{pass("cpu", "4")}},
 		"one CPU": {func(h *preflight.Host, _ *preflight.Needs) { h.CPUs = 1 },
-			[]preflight.Result{fail("cpu", "1 CPU; a control plane needs at least 2", more)}},
+			[]preflight.Result{fail("cpu", "1 CPU; a control plane needs at least 2", "add CPUs, or make the host a worker")}},
 		"one CPU for a worker": {func(h *preflight.Host, n *preflight.Needs) { h.CPUs, n.Role = 1, preflight.Worker },
 			[]preflight.Result{pass("cpu", "1")}},
 
@@ -133,7 +132,7 @@ func TestBuiltin(t *testing.T) {
 		"memory for a control plane and nothing else": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740800 kB\n") },
 			[]preflight.Result{warn("memory", "1700 MiB; a control plane uses most of it", "add memory before you run workloads here")}},
 		"too little memory": {func(h *preflight.Host, _ *preflight.Needs) { with(h, "proc/meminfo", "MemTotal: 1740799 kB\n") },
-			[]preflight.Result{fail("memory", "1699 MiB; a control plane needs at least 1700", more)}},
+			[]preflight.Result{fail("memory", "1699 MiB; a control plane needs at least 1700", "add memory, or make the host a worker")}},
 		"little memory for a worker": {func(h *preflight.Host, n *preflight.Needs) {
 			with(h, "proc/meminfo", "MemTotal: 1024000 kB\n")
 			n.Role = preflight.Worker
