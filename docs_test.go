@@ -105,3 +105,15 @@ func TestLinksBetweenPagesLeadSomewhere(t *testing.T) {
 		}
 	})
 }
+
+func TestContributingNamesEveryRoom(t *testing.T) {
+	page, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files(t, ".go", func(path, _ string) {
+		if room, _, below := strings.Cut(path, "/"); below && !strings.Contains(string(page), " "+room+"/") {
+			t.Errorf("%s lies in a room that CONTRIBUTING.md does not name: %s/", path, room)
+		}
+	})
+}
