@@ -11,6 +11,8 @@
 //
 // An add-on without the file, such as kURL's, takes the place in the order and the capabilities that kURL gives it.
 // The package reads through fs.FS, so that a work tree, a package and a bundle look alike, and changes nothing.
+//
+// Comments cite rules of kURL by section (kURL §3.6): docs/reference/kurl.md has them.
 package catalog
 
 import (

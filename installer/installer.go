@@ -7,6 +7,8 @@
 // anything is changed; running says what an install may not change; plan has the steps and their order; steps, hooks, verbs, variables,
 // networks, surroundings, hostcommands and services carry them out; join is for clusters of several hosts; full tells of full disks;
 // images loads images without an install. Reset, status and the node's services have packages of their own.
+//
+// Comments cite rules of kURL by section (kURL §3.1): docs/reference/kurl.md has them.
 package installer
 
 import (

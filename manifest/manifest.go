@@ -3,6 +3,8 @@
 //
 // It reads, checks and prints Manifests. It never fetches what they name and never changes their meaning: a file read,
 // printed and read again gives the same directives in the same order.
+//
+// Comments cite rules of kURL by section (kURL §1.2): docs/reference/kurl.md has them.
 package manifest
 
 import (

@@ -2,6 +2,8 @@
 //
 // A check is a probe that takes a Reporter, as tests take testing.T. It may report any number of results and never changes
 // the host. The caller decides what to do about a failure: refuse, ask or ignore.
+//
+// Comments cite rules of kURL by section (kURL §8.2): docs/reference/kurl.md has them.
 package preflight
 
 import (

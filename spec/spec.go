@@ -3,6 +3,8 @@
 // It accepts `apiVersion: sealift.dev/v1` and kURL's `cluster.kurl.sh/v1beta1`, which have the same shape. It checks them,
 // prints them canonically, and turns options into the variables that hooks see. It does not know which add-ons exist or in
 // what order they install, and it never evaluates a value.
+//
+// Comments cite rules of kURL by section (kURL §2.1): docs/reference/kurl.md has them.
 package spec
 
 import (

@@ -1,9 +1,10 @@
-// Package kurl takes in what kURL made: packages that its CI built and airgap bundles of its server (kURL §1.5, §6.1), which are
-// plain tars. It makes a package of Sealift's of each add-on in one, with an index, so that everything after it is checked.
+// Package kurl imports packages that kURL's CI built, and airgap bundles of kURL's server. Both are plain tars
+// (docs/reference/kurl.md, kURL §1.5 and §6.1). Each add-on in one becomes a Sealift package with an index, so that everything
+// after the import is verified.
 //
-// The files stay as they are: images are docker-archives, packages of the host lie in folders by kURL's names. kURL keeps more beside
-// add-ons. Its image of programs becomes an add-on; Kubernetes, whose hooks are in kURL's own scripts, and other programs are left
-// out and named.
+// The files stay unchanged: images are docker-archives, host packages are in folders by kURL's names. Of kURL's other content, the
+// image of its programs becomes an add-on. Kubernetes, whose hooks are in kURL's own scripts, and other programs are left out, and
+// the output names them.
 package kurl
 
 import (

@@ -1,8 +1,8 @@
 // Package hook runs the hooks of add-ons: shell functions of their install.sh files, all in one long-lived bash, since
 // add-ons pass globals to one another. Values reach the shell as data over a pipe; none is ever evaluated.
 //
-// The shell has the functions that kURL's core has for add-ons (kURL §4.2), in prelude/. What has structure, such as YAML, they
-// ask Go for: a Verb.
+// The shell has the functions that kURL's core has for add-ons (docs/reference/kurl.md, kURL §4.2), in prelude/. For work on
+// structured text, such as YAML, they call Go: a Verb.
 //
 // The package knows the shell. Which hooks there are and when they run is the caller's.
 package hook

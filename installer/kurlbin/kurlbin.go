@@ -1,5 +1,5 @@
-// Package kurlbin is the programs that add-ons of kURL call by their paths in $DIR/bin: kurl, bcrypt, htpasswd, subnet, toml
-// and yamlutil (kURL §4.3, §5), with the flags and the output that the add-ons rely on.
+// Package kurlbin contains the programs that kURL's add-ons call by their paths in $DIR/bin: kurl, bcrypt, htpasswd, subnet, toml
+// and yamlutil, with the flags and the output that the add-ons rely on (docs/reference/kurl.md, kURL §4.3 and §5).
 //
 // It looks at the host and the cluster and edits the files that it is given; it moves no data between storage systems.
 package kurlbin
