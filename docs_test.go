@@ -117,3 +117,15 @@ func TestContributingNamesEveryRoom(t *testing.T) {
 		}
 	})
 }
+
+func TestReadmeListsEveryPage(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files(t, ".md", func(path, _ string) {
+		if path != "README.md" && !strings.Contains(string(readme), "]("+filepath.ToSlash(path)+")") {
+			t.Errorf("README.md has no link to %s", path)
+		}
+	})
+}
