@@ -1,17 +1,18 @@
 package server
 
 const (
-	// largeBuffer is what a transfer copies at once: much beside the work that each piece costs, little for a slow line to take in
-	// stallTime.
+	// largeBuffer is the size of one copy in a transfer. It is large compared with the cost of each copy, and small enough
+	// for a slow connection to take within stallTime.
 	largeBuffer = 128 << 10
-	// maxLarge is how many transfers have a large buffer. Those beyond it have a small one, so that memory hardly grows with them.
+	// maxLarge is the most transfers with a large buffer. Further transfers have a small one, so that their memory hardly
+	// grows.
 	maxLarge    = 32
 	smallBuffer = 8 << 10
 )
 
-// buffers hands out memory for copies.
+// buffers hands out copy buffers.
 type buffers struct {
-	large chan []byte // nil for one that is not made yet
+	large chan []byte // a nil element is not allocated yet
 }
 
 func newBuffers() *buffers {
@@ -22,7 +23,7 @@ func newBuffers() *buffers {
 	return b
 }
 
-// take gives a buffer for some bytes. Call give when the copy has ended.
+// take returns a buffer for a transfer of size bytes. Call give after the copy.
 func (b *buffers) take(size int64) (buffer []byte, give func()) {
 	if size <= smallBuffer {
 		return make([]byte, max(1, size)), func() {}

@@ -9,14 +9,14 @@ import (
 	"sync"
 )
 
-// certificate is that of two files, as they are when a client connects: whoever renews it replaces them, and restarts nothing.
+// certificate is the server's TLS certificate. It is read again when its files change, so that a renewal needs no restart.
 type certificate struct {
-	names [2]string // of the certificate with its chain, and of its key
+	names [2]string // files of the certificate chain and of its key
 	log   *slog.Logger
 
 	mu     sync.Mutex
 	loaded *tls.Certificate
-	files  [2]fs.FileInfo // as they were when they were loaded, or could not be
+	files  [2]fs.FileInfo // their state at the last attempt to load them
 }
 
 func openCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, error) {
@@ -24,18 +24,18 @@ func openCertificate(certFile, keyFile string, log *slog.Logger) (*certificate, 
 	return c, c.load()
 }
 
-// get is what tls.Config.GetCertificate wants. Files that are not a certificate and its key, as while they are being replaced,
-// leave the server with the one that it has.
+// get implements tls.Config.GetCertificate. If the files do not match, as while they are being replaced, the server keeps
+// the certificate that it has.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.load(); err != nil {
-		c.log.Error("the certificate that was there before is used on", "error", err)
+		c.log.Error("cannot load the new certificate; keeping the old one", "error", err)
 	}
 	return c.loaded, nil
 }
 
-// load reads the files if they are others than before.
+// load reads the files if they have changed.
 func (c *certificate) load() error {
 	var files [2]fs.FileInfo
 	same := true
@@ -57,7 +57,7 @@ func (c *certificate) load() error {
 		return fmt.Errorf("certificate %s and key %s: %w", c.names[0], c.names[1], err)
 	}
 	if c.loaded != nil {
-		c.log.Info("a new certificate is used", "file", c.names[0], "until", loaded.Leaf.NotAfter)
+		c.log.Info("loaded a new certificate", "file", c.names[0], "until", loaded.Leaf.NotAfter)
 	}
 	c.loaded = &loaded
 	return nil

@@ -18,23 +18,23 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// maxDocuments is how many bytes of stored Installers are remembered.
+// maxDocuments is the size of the cache of stored Installers, in bytes.
 const maxDocuments = 8 << 20
 
-// document is an Installer as text, with what the server must know of it to find a plan for it. Reading YAML takes some hundred
-// times the memory of the text, so that the text is read once, and again only to make a plan.
+// document is an Installer as text, with the digests that find its plan. Parsing YAML takes about a hundred times the
+// memory of the text. So the text is parsed once, and again only to make a plan.
 type document struct {
 	name   string // for messages
 	text   []byte // canonical
 	digest string // of the spec alone
 	sum    string // of the text
 	addOns []spec.AddOn
-	// parsed is the Installer while the request that sent it is answered; nil for a stored one.
+	// parsed is the Installer of the request that sent it; nil for a stored one.
 	parsed *spec.Installer
 }
 
-// sentDocument is the document of an Installer that somebody sends. One whose add-ons cannot work together is refused before the
-// store is asked for them.
+// sentDocument returns the document of an Installer that a client sent. It refuses add-ons that cannot work together before
+// the store is asked for them.
 func sentDocument(name string, i *spec.Installer) (*document, error) {
 	if err := diag.Err(catalog.Check(i, nil)); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func newDocument(name string, i *spec.Installer) (*document, error) {
 	return d, nil
 }
 
-// stored is the same document without what only the request that sent it needs.
+// stored returns the document without the parsed Installer.
 func (d *document) stored() *document {
 	s := *d
 	s.parsed = nil
@@ -70,7 +70,7 @@ func (d *document) size() int64 {
 	return int64(len(d.text)+len(d.name)) + 256*int64(len(d.addOns)) + 1<<10
 }
 
-// installer reads the text, where that was not done for the same request.
+// installer returns the Installer. It parses the text unless the same request has done so.
 func (d *document) installer() (*spec.Installer, error) {
 	if d.parsed != nil {
 		return d.parsed, nil
@@ -78,7 +78,7 @@ func (d *document) installer() (*spec.Installer, error) {
 	return spec.Parse(d.name, bytes.NewReader(d.text))
 }
 
-// written gives an Installer as it is stored, which must not be larger than one that is sent.
+// written returns an Installer as it is stored. The stored text has the same size limit as a request.
 func written(i *spec.Installer) ([]byte, error) {
 	text, err := i.Canonical()
 	if err == nil && len(text) > maxBody {
@@ -89,7 +89,8 @@ func written(i *spec.Installer) ([]byte, error) {
 
 func installerKey(id string) string { return installersDir + "/" + id + ".yaml" }
 
-// loadInstaller gives a stored Installer. The store is asked which one it is; it is read if it is not the one of before.
+// loadInstaller returns a stored Installer. It asks the store for the version and reads the object only if it is not in the
+// cache.
 func (s *Server) loadInstaller(ctx context.Context, client, id string) (*document, error) {
 	o, err := s.openInstaller(ctx, id)
 	if err != nil {
@@ -108,11 +109,11 @@ func (s *Server) loadInstaller(ctx context.Context, client, id string) (*documen
 	if known, ok := s.documents.get(key); ok {
 		return known, nil
 	}
-	// each client waits for its own turn only: nobody waits behind what another one has asked for before
+	// each client waits only for its own turn, not for what another client asked for earlier
 	return share(ctx, &s.plans.flight, "document "+key+" "+client, func() (*document, error) { return s.readStored(client, id, key) })
 }
 
-// readStored reads a stored Installer in its turn. The request that began this may end before it does.
+// readStored reads a stored Installer when its turn comes. It may outlive the request that began it.
 func (s *Server) readStored(client, id, key string) (*document, error) {
 	ctx, cancel := context.WithTimeout(s.plans.ctx, planTime)
 	defer cancel()
@@ -132,7 +133,7 @@ func (s *Server) readStored(client, id, key string) (*document, error) {
 	s.metrics.parsed.Inc()
 	i, err := spec.Parse(id+".yaml", io.NewSectionReader(o, 0, o.Size()))
 	if err != nil {
-		return nil, fmt.Errorf("the stored Installer is not readable: %w", err)
+		return nil, fmt.Errorf("cannot read the stored Installer: %w", err)
 	}
 	d, err := newDocument(id+".yaml", i)
 	if err != nil {
@@ -147,9 +148,9 @@ func (s *Server) readStored(client, id, key string) (*document, error) {
 
 func (s *Server) openInstaller(ctx context.Context, id string) (store.Object, error) {
 	if !nameForm.MatchString(id) && !idForm.MatchString(id) {
-		return nil, problem(http.StatusBadRequest, "that is no id of an Installer: it has lower-case letters, digits and dashes only")
+		return nil, problem(http.StatusBadRequest, "not the id of an Installer: ids have lower-case letters, digits and dashes only")
 	}
-	missing := problem(http.StatusNotFound, fmt.Sprintf("there is no Installer %s; make one by sending it to /installer", id))
+	missing := problem(http.StatusNotFound, fmt.Sprintf("there is no Installer %s; create one with POST /installer", id))
 	if slices.Contains(reservedNames(), id) {
 		return nil, missing
 	}

@@ -16,29 +16,29 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// packageSuffix is what the names of packages and bundles end with.
+// packageSuffix is the suffix of package and bundle names.
 const packageSuffix = ".tar.gz"
 
-// maxNames is how many packages may be asked for at once, by their names or by an Installer: each costs requests to the store.
+// maxNames is the most packages that one request may name, directly or in an Installer. Each costs requests to the store.
 const maxNames = 64
 
-// packageForm is the name of a package without its suffix.
+// packageForm matches the name of a package without its suffix.
 var packageForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,254}$`)
 
-// getBundle sends the bundle of an Installer, or what has changed in it since another one.
+// getBundle sends the bundle of an Installer, or what has changed since an earlier bundle.
 func (s *Server) getBundle(w http.ResponseWriter, r *http.Request) error {
 	id, ok := strings.CutSuffix(r.PathValue("file"), packageSuffix)
 	if !ok {
-		return problem(http.StatusNotFound, "a bundle is called <id>.tar.gz")
+		return problem(http.StatusNotFound, "the name of a bundle is <id>.tar.gz")
 	}
 	return s.sendBundle(w, r, id, nil, r.URL.Query().Get("since"))
 }
 
-// getSupplement sends some packages in one archive.
+// getSupplement sends several packages in one archive.
 func (s *Server) getSupplement(w http.ResponseWriter, r *http.Request) error {
 	list, ok := strings.CutSuffix(r.PathValue("file"), packageSuffix)
 	if !ok {
-		return problem(http.StatusNotFound, "packages are asked for as <name>-<version>,<name>-<version>.tar.gz")
+		return problem(http.StatusNotFound, "name the packages as <name>-<version>,<name>-<version>.tar.gz")
 	}
 	wanted, err := names(list)
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, w
 	}
 	defer reader.Close()
 	if r.Method == http.MethodGet && wanted == nil && since == "" {
-		recorded := make(chan struct{}) // beside the transfer: the first byte does not wait for it
+		recorded := make(chan struct{}) // recorded during the transfer, so that the first byte does not wait
 		go func() {
 			defer close(recorded)
 			s.plans.record(plan)
@@ -74,15 +74,15 @@ func (s *Server) sendBundle(w http.ResponseWriter, r *http.Request, id string, w
 	return s.broken(w, r, err)
 }
 
-// getPackage sends a package as it is, or tells where the store itself gives it out.
+// getPackage sends a package unchanged, or redirects to the store.
 func (s *Server) getPackage(w http.ResponseWriter, r *http.Request) error {
 	file := r.PathValue("file")
 	if name, ok := strings.CutSuffix(file, packageSuffix); !ok || !packageForm.MatchString(name) {
-		return problem(http.StatusNotFound, "a package is called <name>-<version>.tar.gz")
+		return problem(http.StatusNotFound, "the name of a package is <name>-<version>.tar.gz")
 	}
 	packages := s.options.Packages
 	packages.Folder = folderOf(r)
-	if s.options.Redirect && r.Method == http.MethodGet { // the URL is signed for one method
+	if s.options.Redirect && r.Method == http.MethodGet { // a presigned URL is valid for one method
 		if at, err := packages.Presign(r.Context(), file, presignedFor); err != nil || at != "" {
 			if err == nil {
 				http.Redirect(w, r, at, http.StatusFound)
@@ -99,19 +99,20 @@ func (s *Server) getPackage(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return fmt.Errorf("package %s: %w", file, err)
 	}
-	// The tag follows from what is in the package: a folder and a bucket with the same packages are one to a client.
+	// The ETag is computed from the package's content, so that a folder and a bucket with the same packages look the same
+	// to a client.
 	index, signature := archive.Raw()
 	tag := fmt.Sprintf("%x", sha256.Sum256(slices.Concat(index, signature)))
 	return s.broken(w, r, s.send(w, r, content{ReaderAt: object, size: object.Size(), tag: tag, name: file}))
 }
 
-// presignedFor is how long a URL of the store may be used.
+// presignedFor is how long a presigned URL of the store is valid.
 const presignedFor = time.Hour
 
-// getBinary sends the sealift for the nodes, in an archive by itself.
+// getBinary sends the sealift for the nodes, in an archive of its own.
 func (s *Server) getBinary(w http.ResponseWriter, r *http.Request) error {
 	if r.PathValue("digest") != s.options.Binary.SHA256() || r.PathValue("file") != binaryFile {
-		return problem(http.StatusNotFound, "the server has another sealift; ask for the script again")
+		return problem(http.StatusNotFound, "the server now has another sealift; download the script again")
 	}
 	data, size := s.options.Binary.Archive()
 	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
@@ -126,37 +127,37 @@ func (s *Server) getPackages(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Cache-Control", "no-cache")
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(c.text) // a client that has gone gets nothing
+	_, _ = w.Write(c.text) // the client may be gone
 	return nil
 }
 
-// content is what is sent: some of it, if that is asked for.
+// content is a response body. Clients may ask for ranges of it.
 type content struct {
 	io.ReaderAt
 	size int64
 	tag  string // the same for the same bytes
-	name string // to keep it under
+	name string // file name for the client
 }
 
-// send answers GET and HEAD with ranges and conditions (RFC 9110 §13, §14). The error is one of reading, after the answer has
-// begun.
+// send answers GET and HEAD with ranges and conditions (RFC 9110 §13, §14). A returned error is a read error after the
+// response has begun.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, c content) error {
 	h := w.Header()
 	h.Set("Content-Type", "application/gzip")
 	h.Set("ETag", `"`+c.tag+`"`)
 	h.Set("Content-Disposition", `attachment; filename="`+c.name+`"`)
 	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "no-cache") // ask whether it is still the same
+		h.Set("Cache-Control", "no-cache") // clients must revalidate
 	}
 	if strings.Contains(r.Header.Get("Range"), ",") {
-		r.Header.Del("Range") // thousands of ranges could be a request to the store each; RFC 9110 §14.2 lets a server ignore them
+		r.Header.Del("Range") // each range could cost a request to the store; RFC 9110 §14.2 allows ignoring them
 	}
 	t := &transfer{SectionReader: io.NewSectionReader(c, 0, c.size)}
 	http.ServeContent(w, r, "", time.Time{}, t)
 	return t.err
 }
 
-// transfer is a content on its way. It remembers why it could not be read.
+// transfer is a content that is being sent. It records the read error.
 type transfer struct {
 	*io.SectionReader
 	err error
@@ -173,10 +174,10 @@ func (t *transfer) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken ends the connection when an answer could not be finished, so that nobody takes it for complete.
+// broken closes the connection of an incomplete response, so that the client does not take it for complete.
 func (s *Server) broken(w http.ResponseWriter, r *http.Request, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-		return nil //nolint:nilerr // the client has gone, and nobody is left to be told
+		return nil //nolint:nilerr // the client is gone
 	}
 	if seen, ok := w.(*observed); ok {
 		seen.aborted = true

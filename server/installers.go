@@ -20,41 +20,41 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// installersDir is the folder of the store that Installers are in.
+// installersDir is the folder of Installers in the store.
 const installersDir = "installers"
 
 var (
-	// nameForm is what an Installer may be called. An id is such a name, too.
+	// nameForm matches the names of Installers. An id is also a name.
 	nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	// idForm is what the ids of Installers without a name look like: the beginning of a digest.
+	// idForm matches the ids of unnamed Installers: the beginning of a digest.
 	idForm = regexp.MustCompile(`^[0-9a-f]{7,64}$`)
 )
 
-// reservedNames are those that lead elsewhere.
+// reservedNames are the names that are paths of the server.
 func reservedNames() []string {
 	return []string{"api", "bin", "bundle", "compose", "dist", "healthz", "installer", "metrics", "packages", "page", "readyz", "validate", "version"}
 }
 
-// created is the answer to a stored Installer.
+// created is the response after storing an Installer.
 type created struct {
 	ID     string `json:"id"`
 	URL    string `json:"url"`
 	Bundle string `json:"bundle"`
-	// Warnings name what is likely to be a mistake, such as options without effect.
+	// Warnings name probable mistakes, such as options without effect.
 	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
 
-// validated is the answer to an Installer that was only looked at.
+// validated is the response for an Installer that was only checked.
 type validated struct {
 	ID        string `json:"id"`
 	Installer string `json:"installer"` // canonical, with versions in place of patterns
 	Size      int64  `json:"size"`      // of the bundle, in bytes
 	Index     string `json:"index"`     // sha256 of the bundle's index
-	// Warnings are those of created.
+	// Warnings are as in created.
 	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
 
-// postInstaller stores an Installer under an id that follows from it.
+// postInstaller stores an Installer under an id that is computed from it.
 func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 	trusted := s.access(r) == accessValid
 	if s.options.Closed && !trusted {
@@ -80,14 +80,14 @@ func (s *Server) postInstaller(w http.ResponseWriter, r *http.Request) error {
 	return s.tellCreated(w, r, status, id, d.parsed)
 }
 
-// keep stores an Installer under an id that follows from it, unless it is there already.
+// keep stores an Installer under an id that is computed from it, unless it is stored already.
 func (s *Server) keep(r *http.Request, d *document) (id string, isNew bool, err error) {
 	id = d.digest[:spec.IDLength]
 	i, err := d.installer()
 	if err != nil {
 		return "", false, err
 	}
-	i.APIVersion, i.Name = spec.APIVersion, id // neither is part of the id
+	i.APIVersion, i.Name = spec.APIVersion, id // neither affects the id
 	text, err := written(i)
 	if err != nil {
 		return "", false, err
@@ -101,14 +101,14 @@ func (s *Server) keep(r *http.Request, d *document) (id string, isNew bool, err 
 		}
 	}
 	_, err = s.store.Swap(r.Context(), installerKey(id), text, "")
-	if errors.Is(err, store.ErrChanged) { // another request was faster
+	if errors.Is(err, store.ErrChanged) { // a concurrent request was faster
 		same, err := s.isStored(r.Context(), id, text)
 		return id, !same, err
 	}
 	return id, true, err
 }
 
-// isStored says whether an Installer is stored under its id already.
+// isStored reports whether an Installer is already stored under its id.
 func (s *Server) isStored(ctx context.Context, id string, text []byte) (bool, error) {
 	o, err := s.store.Get(ctx, installerKey(id))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -120,12 +120,12 @@ func (s *Server) isStored(ctx context.Context, id string, text []byte) (bool, er
 	defer o.Close()
 	stored, err := io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), maxBody+1)))
 	if err == nil && !bytes.Equal(stored, text) {
-		err = problem(http.StatusConflict, "another object has the place of this Installer in the store; give it a name, or tell the operator of this server")
+		err = problem(http.StatusConflict, "another object has this Installer's key in the store; give the Installer a name, or tell the operator of this server")
 	}
 	return err == nil, err
 }
 
-// putInstaller stores an Installer under a name, in place of what had it.
+// putInstaller stores an Installer under a name and replaces the old one.
 func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	if err := s.authorize(r); err != nil {
 		return err
@@ -133,9 +133,9 @@ func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	switch {
 	case !nameForm.MatchString(name):
-		return problem(http.StatusBadRequest, "a name has lower-case letters, digits and dashes, and at most 63 of them")
+		return problem(http.StatusBadRequest, "a name has at most 63 lower-case letters, digits and dashes")
 	case idForm.MatchString(name), slices.Contains(reservedNames(), name):
-		return problem(http.StatusBadRequest, "this name has another meaning; choose one that is not of hexadecimal digits only, nor a word of the server's own")
+		return problem(http.StatusBadRequest, "this name is reserved; choose one that has not only hexadecimal digits and is not a path of the server")
 	}
 	d, err := s.readInstaller(r)
 	if err != nil {
@@ -152,7 +152,7 @@ func (s *Server) putInstaller(w http.ResponseWriter, r *http.Request) error {
 	return s.tellCreated(w, r, http.StatusOK, name, d.parsed)
 }
 
-// tellCreated answers with the URL of an Installer, as kURL does, or with more in JSON.
+// tellCreated answers with the URL of an Installer, as kURL does, or with JSON.
 func (s *Server) tellCreated(w http.ResponseWriter, r *http.Request, status int, id string, i *spec.Installer) error {
 	base, err := s.baseURL(r)
 	if err != nil {
@@ -200,7 +200,7 @@ func (s *Server) getInstaller(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// readInstaller reads the Installer that was sent, and wants the store to have all that it asks for.
+// readInstaller reads the Installer in a request and checks that the store has its packages.
 func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	i, err := spec.Parse("installer.yaml", r.Body)
 	if err != nil {
@@ -214,7 +214,7 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	return d, err
 }
 
-// harmless refuses what nobody may store without the token: whoever looks at an Installer, or installs by it, does so as root.
+// harmless refuses Installers that need the token. Whoever checks or installs by an Installer runs it as root.
 func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 	var lines []string
 	for _, e := range append(i.Executions(), i.Reaches()...) {
@@ -231,18 +231,18 @@ func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 	status := http.StatusForbidden
 	switch {
 	case s.options.Token == "":
-		way = "leave it out; this server has no token by which it could be stored"
+		way = "leave it out; this server has no token, so it cannot store it"
 	case s.access(r) == accessWrong:
 		status = http.StatusUnauthorized
-		way = "leave it out, or send the token of this server: the one that was sent is wrong"
+		way = "leave it out, or send the right token: the one in the request is wrong"
 	}
-	return problem(status, "without the token nobody may store an Installer that runs programs, reads files or sends requests on hosts; "+way+"\n"+strings.Join(lines, "\n"))
+	return problem(status, "an Installer that runs programs, reads files or sends requests on hosts can only be stored with the token; "+way+"\n"+strings.Join(lines, "\n"))
 }
 
-// maxTold is how many lines of an Installer a refusal repeats.
+// maxTold is the most executions that a refusal lists.
 const maxTold = 10
 
-// access says whether a request bears the token.
+// access says whether a request has the token.
 type access string
 
 const (
@@ -264,11 +264,11 @@ func (s *Server) access(r *http.Request) access {
 	return accessValid
 }
 
-// authorize wants a request to bear the token.
+// authorize fails unless the request has the token.
 func (s *Server) authorize(r *http.Request) error {
 	switch {
 	case s.options.Token == "":
-		return problem(http.StatusForbidden, "this server takes no such Installers; its operator has to start it with a token")
+		return problem(http.StatusForbidden, "this server refuses such Installers; its operator must start it with a token")
 	case s.access(r) != accessValid:
 		return problem(http.StatusUnauthorized, "send the token of this server: 'Authorization: Bearer <token>'")
 	}

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// maxClients is how many addresses are remembered. One that is forgotten starts with a full budget.
+	// maxClients is the most addresses that are remembered. A forgotten one starts with a full budget.
 	maxClients = 10_000
-	// burst is how many times the rate a client may make at once.
+	// burst is the short-term limit as a multiple of the rate.
 	burst = 4
-	// requestCost is what a request counts, and rangeCost one for bytes of an archive: a node asks for some hundred ranges, which
-	// cost little here, and many nodes may come from one address.
+	// requestCost is the cost of a request, and rangeCost that of a range of an archive. A node asks for several hundred
+	// ranges, which are cheap, and many nodes may share one address.
 	requestCost, rangeCost = 10, 1
 )
 
-// limits bounds what each client may do.
+// limits is a rate limit per client.
 type limits struct {
-	rate rate.Limit // in a second, in the long run
+	rate rate.Limit // per second, on average
 	most int        // at once
 	mu   sync.Mutex
 	by   map[string]*list.Element // of *bucket
-	used *list.List               // the bucket used last in front
+	used *list.List               // most recently used first
 }
 
 type bucket struct {
@@ -37,7 +37,7 @@ func newLimits(perSecond float64, most int) *limits {
 	return &limits{rate: rate.Limit(perSecond), most: most, by: make(map[string]*list.Element), used: list.New()}
 }
 
-// requestLimits bounds requests. Each costs what cost says.
+// requestLimits limits requests by their cost.
 func requestLimits(perSecond float64) *limits {
 	perSecond *= requestCost
 	return newLimits(perSecond, max(requestCost, int(burst*perSecond)))
@@ -53,7 +53,7 @@ func rateKey(client string) string {
 	return network.String()
 }
 
-// allow counts something of some cost, unless it is too much.
+// allow spends cost from a client's budget. It returns false if the budget is too small.
 func (l *limits) allow(client string, cost int) bool {
 	client = rateKey(client)
 	l.mu.Lock()

@@ -12,16 +12,16 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// maxListings is how many bytes of listings are remembered.
+// maxListings is the size of the cache of listings, in bytes.
 const maxListings = 8 << 20
 
-// listings is a store whose listings are remembered for a moment: however many ask what the newest version of a package is,
-// the store lists it once.
+// listings is a store that caches its listings for a moment. However many clients ask for the newest version of a package,
+// the store is listed once.
 type listings struct {
 	store.Store
-	ctx    context.Context // for requests to the store: several clients may wait for the same one
+	ctx    context.Context // for requests to the store, which several clients may wait for
 	flight singleflight.Group
-	known  *memory[*listing]
+	known  *lru[*listing]
 }
 
 type listing struct {
@@ -30,7 +30,7 @@ type listing struct {
 }
 
 func newListings(ctx context.Context, s store.Store) *listings {
-	return &listings{Store: s, ctx: ctx, known: newMemory[*listing](maxListings, nil)}
+	return &listings{Store: s, ctx: ctx, known: newLRU[*listing](maxListings, nil)}
 }
 
 // List implements store.Store.
@@ -68,7 +68,7 @@ func (l *listings) Presign(ctx context.Context, key string, valid time.Duration)
 	return p.Presign(ctx, key, valid)
 }
 
-// share makes a value once for all who ask for it at the same time. Each waits until its own context ends.
+// share computes a value once for all callers that ask at the same time. Each caller waits until its own context ends.
 func share[V any](ctx context.Context, flight *singleflight.Group, key string, make func() (V, error)) (none V, err error) {
 	found := flight.DoChan(key, func() (any, error) { return make() })
 	select {
@@ -82,17 +82,17 @@ func share[V any](ctx context.Context, flight *singleflight.Group, key string, m
 	}
 }
 
-// maxCatalogues is how many bytes of the indexes of releases are remembered.
+// maxCatalogues is the size of the cache of release indexes, in bytes.
 const maxCatalogues = 8 << 20
 
-// catalogue is what a release has, as the pages and /api/packages show it.
+// catalogue is the content of a release, as the pages and /api/packages show it.
 type catalogue struct {
 	index release.Index
 	text  []byte // in JSON
 	made  time.Time
 }
 
-// catalogue gives what the release in a folder has, read once for all who ask within a moment.
+// catalogue returns the content of the release in a folder. It reads the store once for all requests within a moment.
 func (s *Server) catalogue(ctx context.Context, folder string) (*catalogue, error) {
 	return share(ctx, &s.plans.flight, "catalogue "+folder, func() (*catalogue, error) {
 		if known, ok := s.catalogues.get(folder); ok && time.Since(known.made) < freshFor {
@@ -108,7 +108,7 @@ func (s *Server) catalogue(ctx context.Context, folder string) (*catalogue, erro
 		}
 		text, err := encodeJSON(index)
 		if err != nil {
-			return nil, errors.New("the index of the release cannot be written as JSON: " + err.Error())
+			return nil, errors.New("encode the index of the release: " + err.Error())
 		}
 		made := &catalogue{index, text, time.Now()}
 		s.catalogues.put(folder, made, 3*int64(len(text))+1<<10)

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics is what the server counts, in a registry of its own.
+// metrics are the server's counters, in a registry of their own.
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
@@ -26,22 +26,22 @@ type metrics struct {
 func newMetrics() *metrics {
 	m := &metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sealift_http_requests_total", Help: "Requests that were answered."}, []string{"route", "method", "code"}),
+			Name: "sealift_http_requests_total", Help: "Answered requests."}, []string{"route", "method", "code"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "sealift_http_request_duration_seconds", Help: "Time until a request was answered whole.",
+			Name: "sealift_http_request_duration_seconds", Help: "Time until the response was complete.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10)}, []string{"route"}),
 		sent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sealift_http_sent_bytes_total", Help: "Bytes of answers."}, []string{"route"}),
+			Name: "sealift_http_sent_bytes_total", Help: "Bytes of responses."}, []string{"route"}),
 		aborted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sealift_transfers_aborted_total", Help: "Answers that were broken off because the store failed."}, []string{"route"}),
+			Name: "sealift_transfers_aborted_total", Help: "Responses aborted because the store failed."}, []string{"route"}),
 		busy: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "sealift_http_requests_in_flight", Help: "Requests that are being answered."}),
+			Name: "sealift_http_requests_in_flight", Help: "Requests in progress."}),
 		refused: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sealift_http_requests_refused_total", Help: "Requests beyond the rate of a client."}),
+			Name: "sealift_http_requests_refused_total", Help: "Requests refused by the rate limit of a client."}),
 		planned: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "sealift_bundle_plans_total", Help: "Plans of bundles that were needed, by whether one was remembered."}, []string{"remembered"}),
+			Name: "sealift_bundle_plans_total", Help: "Requested bundle plans, by whether the plan was cached."}, []string{"remembered"}),
 		parsed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "sealift_installers_parsed_total", Help: "Stored Installers that were read as YAML."}),
+			Name: "sealift_installers_parsed_total", Help: "Stored Installers parsed from YAML."}),
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.requests, m.duration, m.sent, m.aborted, m.busy, m.refused, m.planned, m.parsed,

@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// pages is what the pages for people tell of.
+// pages implements page.Source.
 type pages struct{ *Server }
 
 // List implements page.Source.
@@ -30,7 +30,7 @@ func (p pages) Open(ctx context.Context, r *http.Request, name, version string) 
 	packages := p.options.Packages
 	packages.Folder = folderOf(r)
 	if !packageForm.MatchString(name + "-" + version) {
-		return page.Package{}, problem(http.StatusNotFound, "a package is called <name>-<version>")
+		return page.Package{}, problem(http.StatusNotFound, "the name of a package is <name>-<version>")
 	}
 	file := name + "-" + version + packageSuffix
 	object, err := packages.Get(ctx, file)
@@ -64,10 +64,10 @@ func (p pages) Plan(r *http.Request, i *spec.Installer) (page.Plan, error) {
 	return page.Plan{Installer: resolved, Size: plan.Size()}, err
 }
 
-// Create implements page.Source. A page has no token to send.
+// Create implements page.Source. Pages cannot send a token.
 func (p pages) Create(r *http.Request, i *spec.Installer) (string, error) {
 	if p.options.Closed {
-		return "", problem(http.StatusForbidden, "this server stores Installers for those who have its token; send the YAML to /installer with it")
+		return "", problem(http.StatusForbidden, "this server stores Installers only with its token; send the YAML and the token to /installer")
 	}
 	if err := p.harmless(r, i); err != nil {
 		return "", err

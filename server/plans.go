@@ -22,65 +22,64 @@ import (
 )
 
 const (
-	// maxPlans is how many bytes of plans are remembered, and minPlan what the smallest of them counts.
+	// maxPlans is the size of the cache of plans, and minPlan the least that a plan counts, in bytes.
 	maxPlans = 32 << 20
 	minPlan  = 1 << 20
-	// planTime bounds the making of a plan: some requests to the store for each package.
+	// planTime is the timeout for making a plan: a few requests to the store for each package.
 	planTime = time.Minute
-	// freshFor is how long the packages of a plan are taken to be still there. One that is replaced meanwhile is noticed
-	// when it is read.
+	// freshFor is how long a plan is used without asking the store for its packages. A replaced package is detected when it
+	// is read.
 	freshFor = 5 * time.Second
-	// indexesDir is the folder of the store with the indexes of bundles that were given out, for those who ask for what
-	// has changed since.
+	// indexesDir is the folder with the indexes of sent bundles, which later requests with since refer to.
 	indexesDir = "bundles"
-	// recordEvery is how old the index of a bundle that is given out may get.
+	// recordEvery is how often the index of a bundle that is still in use is stored again.
 	recordEvery = 24 * time.Hour
-	// maxIndex is the most that is read of one.
+	// maxIndex is the largest index that is read, in bytes.
 	maxIndex = 64 << 20
 )
 
-// question is what bundle is wanted.
+// question describes a requested bundle.
 type question struct {
 	document *document
-	client   string   // who asks
-	folder   string   // of the release
+	client   string   // the client that asks
+	folder   string   // folder of the release
 	names    []string // only these packages, and nothing else
 	since    string   // digest of the index of an earlier bundle
 }
 
-// plan is a bundle that was planned before.
+// plan is a cached plan of a bundle.
 type plan struct {
 	*airgap.Plan
 	installer []byte // canonical, with versions in place of patterns
 	key       string
 
 	mu       sync.Mutex
-	checked  time.Time // when its packages were last seen
-	recorded time.Time // when its index was last stored
+	checked  time.Time // last check of its packages
+	recorded time.Time // last store of its index
 }
 
-// size is about what a plan takes in memory: its index is there as text and as values.
+// size estimates the memory of a plan, which holds its index as text and as values.
 func (p *plan) size() int64 {
 	return max(minPlan, 4*int64(len(p.IndexData))+int64(len(p.installer)))
 }
 
-// plans remembers plans. It is a cache of what follows from the store: every replica has its own.
+// plans is a cache of plans. It is derived from the store, so every replica has its own.
 type plans struct {
 	server *Server
-	ctx    context.Context // for reads of remembered packages
+	ctx    context.Context // for reads of cached plans
 	flight singleflight.Group
-	known  *memory[*plan]
+	known  *lru[*plan]
 }
 
 func newPlans(ctx context.Context, s *Server) *plans {
-	forget := func(p *plan) { _ = p.Close() } // opened for reading only; those who read by it go on
-	return &plans{server: s, ctx: ctx, known: newMemory(maxPlans, forget)}
+	forget := func(p *plan) { _ = p.Close() } // opened for reading only; open readers are not affected
+	return &plans{server: s, ctx: ctx, known: newLRU(maxPlans, forget)}
 }
 
-// get gives the plan of a bundle, and makes it if need be.
+// get returns the plan of a bundle. It makes the plan if it is not in the cache.
 func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 	if n := len(q.document.addOns); n > maxNames {
-		return nil, problem(http.StatusUnprocessableEntity, fmt.Sprintf("the Installer has %d add-ons; at most %d are possible", n, maxNames))
+		return nil, problem(http.StatusUnprocessableEntity, fmt.Sprintf("the Installer has %d add-ons; the limit is %d", n, maxNames))
 	}
 	packages := p.server.options.Packages
 	packages.Folder = q.folder
@@ -97,7 +96,7 @@ func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 		p.server.metrics.planned.WithLabelValues("yes").Inc()
 		return known, nil
 	}
-	// Each client waits for its own turn only. A request that has sent its Installer has its turn, and waits for none.
+	// Each client waits only for its own turn. A request that has sent its Installer already has a turn.
 	sent := q.document.parsed != nil
 	return share(ctx, &p.flight, fmt.Sprintf("plan %s %s %t", key, q.client, sent), func() (*plan, error) {
 		ctx, cancel := context.WithTimeout(p.ctx, planTime)
@@ -124,7 +123,7 @@ func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 	})
 }
 
-// open gives a bundle to read, with its plan.
+// open opens a bundle for reading and returns it with its plan.
 func (p *plans) open(ctx context.Context, q question) (*plan, *airgap.Reader, error) {
 	for {
 		planned, err := p.get(ctx, q)
@@ -135,7 +134,7 @@ func (p *plans) open(ctx context.Context, q question) (*plan, *airgap.Reader, er
 		if !errors.Is(err, fs.ErrClosed) {
 			return planned, reader, err
 		}
-		// it had to make room for another one between these two, and is made anew
+		// the plan was evicted between the two calls; make it again
 	}
 }
 
@@ -176,12 +175,12 @@ var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 func indexKey(digest string) string { return indexesDir + "/" + digest + ".json" }
 
-// since reads the index of a bundle that was given out before.
+// since reads the index of an earlier bundle.
 func (p *plans) since(ctx context.Context, digest string) (*bundle.Since, error) {
 	if !digestForm.MatchString(digest) {
-		return nil, problem(http.StatusBadRequest, "since is the sha256 of the index of a bundle, which 'sealift inspect' tells")
+		return nil, problem(http.StatusBadRequest, "since must be the sha256 of a bundle's index, which 'sealift inspect' shows")
 	}
-	unknown := problem(http.StatusNotFound, "no bundle with that index was given out here; download the whole bundle")
+	unknown := problem(http.StatusNotFound, "this server has sent no bundle with that index; download the whole bundle")
 	o, err := p.server.options.Packages.Store.Get(ctx, indexKey(digest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, unknown
@@ -200,9 +199,8 @@ func (p *plans) since(ctx context.Context, digest string) (*bundle.Since, error)
 	return bundle.NewSince(data)
 }
 
-// record keeps the index of a bundle that is given out in the store. It is written anew though it is there already: its age
-// says since when nobody was given that bundle, and by that whoever runs the store drops old ones. A store that takes nothing
-// is no reason to refuse the bundle.
+// record stores the index of a sent bundle. It stores it again even if it exists, because its age tells the operator when
+// the bundle was last sent, and which old indexes can be deleted. A read-only store is no reason to refuse the bundle.
 func (p *plans) record(given *plan) {
 	given.mu.Lock()
 	due := time.Since(given.recorded) > recordEvery
@@ -217,11 +215,11 @@ func (p *plans) record(given *plan) {
 	defer cancel()
 	_, err := p.server.options.Packages.Store.Put(ctx, indexKey(given.Digest), store.Bytes(given.IndexData))
 	if err != nil {
-		p.server.log.Warn("what changes after this bundle cannot be asked for: its index was not stored", "index", given.Digest, "error", err)
+		p.server.log.Warn("the index of a bundle was not stored; clients cannot request changes since this bundle", "index", given.Digest, "error", err)
 	}
 }
 
-// remembered gives a plan whose packages are still those of the store.
+// remembered returns a cached plan if the store still has its packages.
 func (p *plans) remembered(ctx context.Context, key string) *plan {
 	known, ok := p.known.get(key)
 	if !ok {
@@ -250,10 +248,10 @@ func (p *plans) remembered(ctx context.Context, key string) *plan {
 	return known
 }
 
-// forget drops a plan. Those who read by it go on: what they read was opened for them.
+// forget removes a plan from the cache. Open readers are not affected, because they have their own objects.
 func (p *plans) forget(known *plan) { p.known.drop(known.key, known) }
 
-// names splits a list of packages, each <name>-<version>.
+// names parses a list of packages, each <name>-<version>.
 func names(list string) ([]string, error) {
 	all := strings.Split(list, ",")
 	if len(all) > maxNames {

@@ -13,27 +13,27 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Problem is an error as a client gets it (RFC 9457), with what to change.
+// Problem is the error response for a client (RFC 9457). It says what to change.
 type Problem struct {
-	Type   string `json:"type"` // always about:blank: the title says what kind it is
+	Type   string `json:"type"` // always about:blank: the title is that of the status
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Detail string `json:"detail,omitempty"`
-	// Findings are the mistakes in a document that was sent, with their places.
+	// Findings are the mistakes in the sent document, with their positions.
 	Findings []diag.Finding `json:"findings,omitempty"`
 }
 
 // problemType is the media type of a Problem.
 const problemType = "application/problem+json"
 
-// Error is the detail, as errors are told.
+// Error returns the detail.
 func (p *Problem) Error() string { return p.Detail }
 
 func problem(status int, detail string) *Problem {
 	return &Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail}
 }
 
-// asProblem tells a client what of an error is its business: what it can change. The rest is for the log.
+// asProblem returns the part of an error that the client can act on. The rest goes only to the log.
 func asProblem(err error) *Problem {
 	var p *Problem
 	var findings diag.Errors
@@ -43,7 +43,7 @@ func asProblem(err error) *Problem {
 	case errors.As(err, &p):
 		return p
 	case errors.As(err, &large):
-		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("more than %d KiB are not read here; send less", large.Limit>>10))
+		return problem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the request body is larger than %d KiB; send less", large.Limit>>10))
 	case errors.As(err, &findings):
 		p = problem(http.StatusUnprocessableEntity, "the Installer has mistakes: "+findings.Error())
 		p.Findings = findings
@@ -51,18 +51,18 @@ func asProblem(err error) *Problem {
 	case isUnknown(err):
 		return problem(http.StatusUnprocessableEntity, err.Error())
 	case errors.As(err, &unusable):
-		return problem(http.StatusBadGateway, "whoever runs this server has to replace a package: "+unusable.Message)
+		return problem(http.StatusBadGateway, "the operator of this server must replace a package: "+unusable.Message)
 	case errors.Is(err, store.ErrReadOnly):
-		return problem(http.StatusForbidden, "the store of this server takes no Installers; put it there by other means")
+		return problem(http.StatusForbidden, "the store of this server is read-only; put the Installer there by other means")
 	case errors.Is(err, fs.ErrNotExist):
-		return problem(http.StatusNotFound, "there is nothing of that name; check the id, the name or the version")
+		return problem(http.StatusNotFound, "there is nothing with that name; check the id, the name or the version")
 	case errors.Is(err, store.ErrChanged):
-		return problem(http.StatusServiceUnavailable, "a package was replaced at this moment; ask again")
+		return problem(http.StatusServiceUnavailable, "a package was replaced during the request; send it again")
 	}
-	return problem(http.StatusBadGateway, "the store does not answer as it should; ask again later, and see the server's log")
+	return problem(http.StatusBadGateway, "the store failed; try again later, and see the server's log")
 }
 
-// isUnknown says whether all that went wrong is that the Installer asks for what is not there.
+// isUnknown reports whether every part of an error is an UnknownError.
 func isUnknown(err error) bool {
 	var unknown *airgap.UnknownError
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
@@ -79,7 +79,7 @@ func isUnknown(err error) bool {
 // writeProblem answers with an error.
 func writeProblem(w http.ResponseWriter, p *Problem) {
 	h := w.Header()
-	for _, name := range []string{"ETag", "Content-Disposition", "Content-Length", "Last-Modified"} { // of what would have come
+	for _, name := range []string{"ETag", "Content-Disposition", "Content-Length", "Last-Modified"} { // headers of the replaced response
 		h.Del(name)
 	}
 	h.Set("Cache-Control", "no-store")
@@ -88,12 +88,12 @@ func writeProblem(w http.ResponseWriter, p *Problem) {
 
 func writeJSON(w http.ResponseWriter, status int, contentType string, v any) {
 	text, err := encodeJSON(v)
-	if err != nil { // what is encoded here always can be
+	if err != nil { // a Problem can always be encoded
 		status, contentType = http.StatusInternalServerError, "text/plain"
 	}
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_, _ = w.Write(text) // a client that has gone gets nothing
+	_, _ = w.Write(text) // the client may be gone
 }
 
 func encodeJSON(v any) ([]byte, error) {

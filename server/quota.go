@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	// countFor is how long the number of stored Installers is taken to be the same, but for those that this server has stored.
+	// countFor is how long a count of the stored Installers is used. Installers that this server stores are added to it.
 	countFor = time.Minute
-	// sweepEvery is how often Installers that nobody uses are looked for.
+	// sweepEvery is the time between two sweeps of unused Installers.
 	sweepEvery = time.Hour
-	// refreshEvery is how old a used Installer gets in the store before it is stored again. Its age says when it was last used.
+	// refreshEvery is the age at which an Installer in use is stored again. The age of the object tells when the Installer
+	// was last used.
 	refreshEvery = 24 * time.Hour
-	// maxUsed is how many bytes the server takes to remember which Installers are in use.
+	// maxUsed is the size of the cache of Installers in use, in bytes.
 	maxUsed = 1 << 20
-	// sinceKey is an object that says since when the age of an Installer tells of its use.
+	// sinceKey is an object with the time since when the age of an Installer tells its last use.
 	sinceKey = installersDir + "/.since"
 )
 
-// quota bounds the Installers that are stored without the token.
+// quota limits the Installers that are stored without the token.
 type quota struct {
-	most    int // in all
+	most    int // in total
 	perDay  int // by one client
 	clients *limits
 
@@ -42,7 +43,7 @@ func newQuota(o Options) *quota {
 	return &quota{most: o.MaxInstallers, perDay: o.MaxPerClient, clients: newLimits(float64(o.MaxPerClient)/(24*60*60), o.MaxPerClient)}
 }
 
-// room wants there to be room for one more Installer of a client.
+// room fails if a client may not store one more Installer.
 func (s *Server) room(ctx context.Context, client string) error {
 	q := s.quota
 	q.mu.Lock()
@@ -60,23 +61,23 @@ func (s *Server) room(ctx context.Context, client string) error {
 		}
 	}
 	if q.number >= q.most {
-		return problem(http.StatusInsufficientStorage, fmt.Sprintf("this server has %d Installers and takes no more without its token; its operator can raise --max-installers", q.number))
+		return problem(http.StatusInsufficientStorage, fmt.Sprintf("this server has %d Installers and stores no more without its token; its operator can raise --max-installers", q.number))
 	}
 	if !q.clients.allow(client, 1) {
-		return problem(http.StatusTooManyRequests, fmt.Sprintf("this address has stored %d new Installers within a day, as many as the server takes without its token; use one of them, or come back later", q.perDay))
+		return problem(http.StatusTooManyRequests, fmt.Sprintf("this address has stored %d new Installers within a day, the limit without a token; use one of them, or try again later", q.perDay))
 	}
 	q.number++
 	return nil
 }
 
-// withoutName says whether a file in the folder of Installers is that of one without a name.
+// withoutName reports whether a file in the folder of Installers belongs to an unnamed one.
 func withoutName(file string) bool {
 	id, ok := strings.CutSuffix(file, ".yaml")
 	return ok && idForm.MatchString(id)
 }
 
-// refresh stores a used Installer again once a day, so that it does not expire, and says whether it did. A store that takes
-// nothing loses nothing.
+// refresh stores an Installer in use again once a day, so that it does not expire. It returns whether it did. On a
+// read-only store it does nothing.
 func (s *Server) refresh(ctx context.Context, id string, o store.Object) bool {
 	if s.options.Expire <= 0 || !idForm.MatchString(id) {
 		return false
@@ -90,22 +91,22 @@ func (s *Server) refresh(ctx context.Context, id string, o store.Object) bool {
 	s.used.put(id, time.Now(), 256)
 	text, err := io.ReadAll(io.NewSectionReader(o, 0, min(o.Size(), maxBody+1)))
 	if err == nil && len(text) > maxBody {
-		return false // not one that a server stored
+		return false // a server did not store it
 	}
 	if err == nil {
 		_, err = s.store.Put(ctx, installerKey(id), store.Bytes(text))
 	}
 	if err != nil {
-		s.log.Warn("that an Installer is used was not noted in the store", "installer", id, "error", err)
+		s.log.Warn("the use of an Installer was not recorded in the store", "installer", id, "error", err)
 	}
 	return err == nil
 }
 
-// sweeps removes Installers that nobody uses, until ctx ends.
+// sweeps removes unused Installers until ctx ends.
 func (s *Server) sweeps(ctx context.Context) {
 	for {
 		if err := s.sweep(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			s.log.Warn("Installers that nobody uses were not removed", "error", err)
+			s.log.Warn("unused Installers were not removed", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -115,8 +116,8 @@ func (s *Server) sweeps(ctx context.Context) {
 	}
 }
 
-// sweep removes Installers without a name that were neither stored nor used for the time that Expire says. In a store that an
-// earlier server has used, ages tell nothing at first: nothing is removed before that time has passed.
+// sweep removes unnamed Installers that were neither stored nor used for the time of Expire. In a store of an older server
+// the ages mean nothing, so nothing is removed until Expire has passed since the first start.
 func (s *Server) sweep(ctx context.Context, now time.Time) error {
 	expirer, ok := s.store.(store.Expirer)
 	if !ok || s.options.Expire <= 0 {
@@ -128,12 +129,12 @@ func (s *Server) sweep(ctx context.Context, now time.Time) error {
 	}
 	removed, err := expirer.Expire(ctx, installersDir, now.Add(-s.options.Expire), withoutName)
 	for _, name := range removed {
-		s.log.Info("removed an Installer that nobody used", "installer", strings.TrimSuffix(name, ".yaml"), "for", s.options.Expire)
+		s.log.Info("removed an unused Installer", "installer", strings.TrimSuffix(name, ".yaml"), "for", s.options.Expire)
 	}
 	return err
 }
 
-// noteSince gives the time since when servers note in the store which Installers are used.
+// noteSince returns the time since when servers record the use of Installers in the store.
 func (s *Server) noteSince(ctx context.Context, now time.Time) (time.Time, error) {
 	_, err := s.store.Swap(ctx, sinceKey, []byte(now.UTC().Format(time.RFC3339)), "")
 	if err == nil || errors.Is(err, store.ErrReadOnly) {
@@ -156,7 +157,7 @@ func (s *Server) noteSince(ctx context.Context, now time.Time) (time.Time, error
 	}
 	began, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return now, fmt.Errorf("%s in the store is no time; remove it: %w", sinceKey, err)
+		return now, fmt.Errorf("%s in the store is not a time; remove it: %w", sinceKey, err)
 	}
 	return began, nil
 }

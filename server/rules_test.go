@@ -256,11 +256,11 @@ func TestPackagesThatCannotBeUsedAreNamed(t *testing.T) {
 	front := serve(t, s, func(o *server.Options) { o.Platform = "plan9/mips" })
 	put(t, s, "foreign-1.0.tar.gz", pack(t, "foreign", "1.0", map[string]string{"Manifest": "", "install.sh": ""}))
 	for name, want := range map[string]string{
-		"junk":    "junk-1.0.tar.gz: not an archive made by sealift; if kURL made it, 'sealift import'",
+		"junk":    "junk-1.0.tar.gz: not an archive made by sealift; if kURL made it, convert it with 'sealift import'",
 		"foreign": "foreign-1.0.tar.gz is for " + platform + ", not for plan9/mips",
 	} {
 		a := ask(t, "POST", front.URL+"/installer", installer("  "+name+": {version: '1.0'}\n"))
-		if a.StatusCode != http.StatusBadGateway || !strings.Contains(string(a.body), want) || !strings.Contains(string(a.body), "whoever runs this server") {
+		if a.StatusCode != http.StatusBadGateway || !strings.Contains(string(a.body), want) || !strings.Contains(string(a.body), "the operator of this server") {
 			t.Errorf("%s: %s %s", name, a.Status, a.body)
 		}
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/sealift/sealift/server/airgap"
 )
 
-// binaryFile is the name of the archive with the sealift for the nodes.
+// binaryFile is the name of the archive with the nodes' sealift.
 const binaryFile = "sealift.tar.gz"
 
 var (
-	// plainHost and plainPath are what may stand in a script: nothing that a shell would take for more than text.
+	// plainHost and plainPath match text that is safe in a script: a shell takes it literally.
 	plainHost = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 	plainPath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*/?$`)
 )
 
-// getScript sends the script that makes a node by the Installer of an id: install.sh, also under the id alone, join.sh,
-// upgrade.sh, and tasks.sh, which is told by its first word what to do.
+// getScript sends a script for the nodes of an Installer: install.sh (also under the id alone), join.sh, upgrade.sh, or
+// tasks.sh, whose first argument is a task.
 func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 	id, name := r.PathValue("id"), r.PathValue("script")
 	if name == "" {
@@ -28,7 +28,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 	}
 	command, ok := strings.CutSuffix(name, ".sh")
 	if !ok || !slices.Contains(airgap.ScriptNames(), command) {
-		return problem(http.StatusNotFound, "there are install.sh, join.sh, upgrade.sh and tasks.sh")
+		return problem(http.StatusNotFound, "the scripts are install.sh, join.sh, upgrade.sh and tasks.sh")
 	}
 	if _, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), id); err != nil {
 		return err
@@ -43,11 +43,11 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Command: command, Commands: s.options.Commands,
 		URL: base + releasePath(r) + "/" + id, BinaryURL: base + "/bin/" + s.options.Binary.SHA256() + "/" + binaryFile,
 	}
-	_, _ = w.Write(script.Text()) // a client that has gone gets nothing
+	_, _ = w.Write(script.Text()) // the client may be gone
 	return nil
 }
 
-// baseURL is how clients reach the server.
+// baseURL returns the URL by which clients reach the server.
 func (s *Server) baseURL(r *http.Request) (string, error) {
 	if s.options.URL != "" {
 		return s.options.URL, nil
@@ -61,7 +61,7 @@ func (s *Server) baseURL(r *http.Request) (string, error) {
 	return "http://" + r.Host, nil
 }
 
-// releasePath is the beginning of paths that are about a release.
+// releasePath returns the path prefix of the request's release.
 func releasePath(r *http.Request) string {
 	if folder := folderOf(r); folder != "" {
 		return "/version/" + path.Base(folder)

@@ -1,9 +1,9 @@
-// Package server gives Installers, scripts and bundles to whoever asks by HTTP. It keeps nothing: Installers are objects in the
-// store beside the packages, bundles are made of ranges of packages while they are sent, and every replica in front of the
-// same store gives the same bytes.
+// Package server serves Installers, scripts and bundles over HTTP. It keeps no state: Installers are objects in the store
+// beside the packages, and bundles are assembled from ranges of packages while they are sent. Every replica on the same
+// store serves the same bytes.
 //
-// The package never builds a package, never runs anything, and sends no request to an address that an Installer names, unless
-// its operator allows that address.
+// The package never builds a package and never runs anything. It sends requests only to its store and to addresses that its
+// operator allows, never to an address just because an Installer names it.
 package server
 
 import (
@@ -27,46 +27,47 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Options says what is served. Packages, Binary and Platform are needed.
+// Options configures a server. Packages, Binary and Platform are required.
 type Options struct {
-	Packages airgap.Packages // also where Installers are kept
-	// Binary is the sealift for the nodes, and Platform the platform it was built for, such as linux/amd64.
+	Packages airgap.Packages // also the store of Installers
+	// Binary is the sealift for the nodes. Platform is its platform, such as linux/amd64.
 	Binary   *bundle.Member
 	Platform string
-	// Preflight is the sealift-preflight that bundles carry; nil leaves it out, and with it the checks of add-ons.
+	// Preflight is the sealift-preflight in bundles. nil leaves it out, and with it the checks of add-ons.
 	Preflight *bundle.Member
-	// Commands are those of that sealift which scripts may start: install, join, upgrade.
+	// Commands are the commands of Binary that scripts may run: install, join, upgrade.
 	Commands []string
-	// URL is how clients reach the server, such as https://sealift.example.com; empty: as the request says.
+	// URL is the URL by which clients reach the server, such as https://sealift.example.com. If empty, the request's Host
+	// is used.
 	URL string
-	// Token is what a request must bear to give an Installer a name; empty: nobody can.
+	// Token is the secret that a request needs to name an Installer. If empty, nobody can.
 	Token string
-	// Closed says that the token is needed for every Installer, not only for those with a name.
+	// Closed requires the token for every Installer, not only for named ones.
 	Closed bool
-	// Redirect lets clients fetch single packages from the store itself, where it can give out URLs for that.
+	// Redirect redirects downloads of single packages to the store, if the store can presign URLs.
 	Redirect bool
-	// Key signs the indexes of bundles, if it is not nil.
+	// Key signs the indexes of bundles. nil means no signature.
 	Key *signature.Key
-	// Rate is how many requests a client may make in a second, in the long run; 0 means 50. For a short time it may be four
-	// times as many. A range of a bundle counts a tenth.
+	// Rate is the number of requests per second that a client may send on average; 0 means 50. For a short time it may send
+	// four times as many. A range of a bundle counts a tenth.
 	Rate float64
-	// MaxPerClient is how many Installers without a name a client may store in a day without the token; 0 means 100.
+	// MaxPerClient is the most unnamed Installers that a client may store per day without the token; 0 means 100.
 	MaxPerClient int
-	// MaxInstallers is how many Installers without a name the store may have before the token is needed; 0 means 10,000.
+	// MaxInstallers is the most unnamed Installers that can be stored without the token; 0 means 10,000.
 	MaxInstallers int
-	// Expire is after what time Installers without a name are removed that nobody has used; 0 keeps them.
+	// Expire is the time after which unused, unnamed Installers are removed; 0 keeps them.
 	Expire time.Duration
-	// BehindProxy says that the last address of X-Forwarded-For is the client's.
+	// BehindProxy takes the last address of X-Forwarded-For as the client's.
 	BehindProxy bool
-	// Drain is how long connections are still taken when the server is told to end. Meanwhile /readyz says that it is not
-	// ready, so that a load balancer sends clients elsewhere.
+	// Drain is how long the server still accepts connections after it is told to stop. Meanwhile /readyz fails, so that a
+	// load balancer sends clients elsewhere.
 	Drain time.Duration
-	// Grace is how long transfers may go on after that; 0 means 30 seconds.
+	// Grace is how long transfers may continue after that; 0 means 30 seconds.
 	Grace time.Duration
-	Log   *slog.Logger // nil means to log nothing
+	Log   *slog.Logger // nil logs nothing
 }
 
-// Server answers requests.
+// Server is an http.Handler for all routes.
 type Server struct {
 	options Options
 	mux     *http.ServeMux
@@ -74,29 +75,29 @@ type Server struct {
 	limits  *limits
 	metrics *metrics
 	buffers *buffers
-	turns   *turns // of clients to have their Installers and forms worked on
+	turns   *turns // limits the parsing of Installers and forms
 	log     *slog.Logger
 
-	store      store.Store // without what is remembered of it
+	store      store.Store // without the cache of listings
 	quota      *quota
-	used       *memory[time.Time] // when Installers were last noted as used, by id
-	documents  *memory[*document]
-	catalogues *memory[*catalogue]
+	used       *lru[time.Time] // last recorded use of Installers, by id
+	documents  *lru[*document]
+	catalogues *lru[*catalogue]
 
 	crossOrigin *http.CrossOriginProtection
 	ending      atomic.Bool
 }
 
-// The patience with clients.
+// Timeouts and limits for clients.
 const (
-	headerTime = 10 * time.Second // for the header of a request
-	bodyTime   = 30 * time.Second // for its body
-	stallTime  = time.Minute      // for the next piece of an answer to be taken
-	idleTime   = 2 * time.Minute  // for the next request
+	headerTime = 10 * time.Second // to receive the header of a request
+	bodyTime   = 30 * time.Second // to receive its body
+	stallTime  = time.Minute      // to send the next piece of a response
+	idleTime   = 2 * time.Minute  // to wait for the next request
 	maxHeader  = 32 << 10         // bytes
 )
 
-// New makes a server. Plans of bundles that it remembers read the store until ctx ends.
+// New makes a server. Its cached plans read the store until ctx ends.
 func New(ctx context.Context, o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -123,11 +124,11 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	inner := o.Packages.Store
 	o.Packages.Store = newListings(ctx, inner)
 	s := &Server{
-		store: inner, quota: newQuota(o), used: newMemory[time.Time](maxUsed, nil),
+		store: inner, quota: newQuota(o), used: newLRU[time.Time](maxUsed, nil),
 		options: o, log: o.Log, limits: requestLimits(o.Rate), metrics: newMetrics(), turns: newTurns(maxTexts), buffers: newBuffers(), crossOrigin: http.NewCrossOriginProtection(),
-		documents: newMemory[*document](maxDocuments, nil), catalogues: newMemory[*catalogue](maxCatalogues, nil),
+		documents: newLRU[*document](maxDocuments, nil), catalogues: newLRU[*catalogue](maxCatalogues, nil),
 	}
-	if o.URL != "" { // a proxy in front may change the Host that an Origin is compared with
+	if o.URL != "" { // a reverse proxy may change the Host, which is compared with the Origin
 		u, _ := url.Parse(o.URL)
 		if err := s.crossOrigin.AddTrustedOrigin(u.Scheme + "://" + u.Host); err != nil {
 			return nil, fmt.Errorf("%q is not the URL of a server: %w", o.URL, err)
@@ -149,13 +150,13 @@ func New(ctx context.Context, o Options) (*Server, error) {
 	return s, nil
 }
 
-// route is one thing that can be asked for. Every handler returns what went wrong before it has answered anything.
+// route is one path and method. Its handler returns errors before it has written anything.
 type route struct {
-	method  string // GET stands for HEAD, too
+	method  string // GET includes HEAD
 	pattern string
 	handle  func(w http.ResponseWriter, r *http.Request) error
 	audited bool // whether it may change something
-	page    bool // whether it makes a page, which takes a turn
+	page    bool // whether it renders a page, which needs a turn
 }
 
 func (s *Server) routes() []route {
@@ -177,8 +178,8 @@ func (s *Server) routes() []route {
 	}
 }
 
-// Serve answers the connections of l until ctx ends, and then goes on as Drain and Grace say. With files for a certificate it
-// speaks TLS.
+// Serve serves the connections of l until ctx ends. Then it stops as Drain and Grace say. With certificate files it serves
+// TLS.
 func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile string) error {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeader,
@@ -225,13 +226,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, certFile, keyFile st
 	return s.shutDown(context.WithoutCancel(ctx), h, ended)
 }
 
-// shutDown takes no more connections, and ends when the transfers that run have, or have had their time.
+// shutDown closes the listener and returns when the running transfers are done or their time is up.
 func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Grace)
 	defer cancel()
 	err := h.Shutdown(ctx)
 	if errors.Is(err, context.DeadlineExceeded) {
-		s.log.Warn("transfers were cut off", "after", s.options.Grace)
+		s.log.Warn("transfers were aborted", "after", s.options.Grace)
 		err = h.Close()
 	}
 	if last := <-ended; !errors.Is(last, http.ErrServerClosed) {
@@ -240,14 +241,14 @@ func (s *Server) shutDown(ctx context.Context, h *http.Server, ended <-chan erro
 	return err
 }
 
-// Metrics answers /metrics, for those who run the server. Clients have no business with it: it tells what others do.
+// Metrics serves /metrics for the operator. It is not for clients, because it shows the activity of others.
 func (s *Server) Metrics() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.handler)
 	return mux
 }
 
-// Close closes what remembered plans hold open.
+// Close closes what the cached plans hold open.
 func (s *Server) Close() error {
 	s.plans.known.clear()
 	return nil
@@ -258,16 +259,16 @@ func (s *Server) getHealth(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// getReady asks the store for something small.
+// getReady asks the store for a small value.
 func (s *Server) getReady(w http.ResponseWriter, r *http.Request) error {
 	if s.ending.Load() {
-		return problem(http.StatusServiceUnavailable, "this server is about to end; ask another one")
+		return problem(http.StatusServiceUnavailable, "this server is shutting down; use another one")
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), headerTime)
 	defer cancel()
 	if err := s.options.Packages.Reachable(ctx); err != nil {
 		s.log.Warn("not ready", "error", err)
-		return problem(http.StatusServiceUnavailable, "the store does not answer")
+		return problem(http.StatusServiceUnavailable, "the store does not respond")
 	}
 	return s.getHealth(w, r)
 }
@@ -277,6 +278,6 @@ var openAPI []byte
 
 func (s *Server) getOpenAPI(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(openAPI) // a client that has gone gets nothing
+	_, _ = w.Write(openAPI) // the client may be gone
 	return nil
 }

@@ -227,28 +227,28 @@ func TestWhatIsWrongIsToldWithWhatToChange(t *testing.T) {
 		"two pod networks":       {"POST", "/installer", installer(both + "  flannel: {version: latest}\n  weave: {version: 2.8.1}\n"), 422, "flannel and weave: a cluster has one pod network (remove one of them)"},
 		"the same, only checked": {"POST", "/installer/validate", installer(both + "  docker: {version: 20.10.17}\n  kubernetes: {version: 1.30.0}\n"), 422, "use Kubernetes 1.31 or later"},
 		"address of its own":     {"POST", "/installer", installer("  flannel: {version: '1.0', s3Override: 'http://169.254.169.254/x-1.0.tar.gz'}\n"), 422, "--allow-override"},
-		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "more than 128 KiB"},
-		"little that grows":      {"POST", "/installer", installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 60_000) + "a]\n"), 413, "more than 128 KiB"},
+		"ten megabytes":          {"POST", "/installer", strings.Repeat("#", 10<<20), 413, "larger than 128 KiB"},
+		"little that grows":      {"POST", "/installer", installer(both + "  kurl:\n    additionalNoProxyAddresses: [" + strings.Repeat("a,", 60_000) + "a]\n"), 413, "larger than 128 KiB"},
 		"mistakes without end":   {"POST", "/installer", "a:\n" + strings.Repeat("- &a\n", 20_000), 422, "anchors"},
-		"add-ons without end":    {"POST", "/installer/validate", installer(endless("  a%d: {version: latest}\n")), 422, "at most 64"},
+		"add-ons without end":    {"POST", "/installer/validate", installer(endless("  a%d: {version: latest}\n")), 422, "the limit is 64"},
 		"name without a token":   {"PUT", "/installer/demo", installer(both), 401, "Bearer"},
 		"name that is an id":     {"PUT", "/installer/abcdef1", installer(both), 400, "hexadecimal"},
-		"name of the server":     {"PUT", "/installer/bundle", installer(both), 400, "another meaning"},
-		"out of the folder":      {"GET", "/installer/..%2f..%2fetc%2fpasswd", "", 400, "leave them out"},
-		"dots":                   {"GET", "/bundle/../../x", "", 400, "leave them out"},
-		"dots in a release":      {"GET", "/version/../" + id, "", 400, "leave them out"},
+		"name of the server":     {"PUT", "/installer/bundle", installer(both), 400, "is reserved"},
+		"out of the folder":      {"GET", "/installer/..%2f..%2fetc%2fpasswd", "", 400, "remove them"},
+		"dots":                   {"GET", "/bundle/../../x", "", 400, "remove them"},
+		"dots in a release":      {"GET", "/version/../" + id, "", 400, "remove them"},
 		"unknown release":        {"GET", "/bundle/version/v1/" + id + ".tar.gz", "", 422, "no package"},
 		"unknown Installer":      {"GET", "/abc1234", "", 404, "no Installer abc1234"},
 		"unknown bundle":         {"GET", "/bundle/abc1234.tar.gz", "", 404, "no Installer abc1234"},
-		"odd id":                 {"GET", "/bundle/A_b.tar.gz", "", 400, "no id"},
+		"odd id":                 {"GET", "/bundle/A_b.tar.gz", "", 400, "not the id"},
 		"unknown script":         {"GET", "/" + id + "/rm.sh", "", 404, "install.sh"},
-		"unknown package":        {"GET", "/dist/none-1.tar.gz", "", 404, "nothing of that name"},
+		"unknown package":        {"GET", "/dist/none-1.tar.gz", "", 404, "nothing with that name"},
 		"Installer as package":   {"GET", "/dist/index.json", "", 404, "<name>-<version>.tar.gz"},
 		"unknown binary":         {"GET", "/bin/00/sealift.tar.gz", "", 404, "another sealift"},
 		"since what":             {"GET", "/bundle/" + id + ".tar.gz?since=x", "", 400, "sha256"},
 		"since an unknown one":   {"GET", "/bundle/" + id + ".tar.gz?since=" + strings.Repeat("0", 64), "", 404, "whole bundle"},
 		"packages without names": {"GET", "/bundle/" + id + "/packages/,.tar.gz", "", 400, "<name>-<version>"},
-		"no method":              {"DELETE", "/installer/" + id, "", 405, "possible: GET, PUT"},
+		"no method":              {"DELETE", "/installer/" + id, "", 405, "allowed: GET, PUT"},
 		"nothing":                {"GET", "/a/b/c/d", "", 404, "openapi.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +392,7 @@ func TestAPageStoresAnInstaller(t *testing.T) {
 	if a := ask(t, "POST", s.URL+"/compose", "version.base=1.1", append(form, "Sec-Fetch-Site", "cross-site")...); a.StatusCode != http.StatusForbidden || !strings.Contains(string(a.body), "another site") {
 		t.Errorf("from another site: %s\n%s", a.Status, a.body)
 	}
-	if a := ask(t, "POST", s.URL+"/compose", "further="+strings.Repeat("x", 1<<20), form...); a.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(a.body), "more than 128 KiB") {
+	if a := ask(t, "POST", s.URL+"/compose", "further="+strings.Repeat("x", 1<<20), form...); a.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(a.body), "larger than 128 KiB") {
 		t.Errorf("too large a form: %s\n%s", a.Status, a.body)
 	}
 	closed := serve(t, filled(t), func(o *server.Options) { o.Closed = true })

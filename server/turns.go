@@ -9,34 +9,34 @@ import (
 )
 
 const (
-	// maxTexts is how many bytes of Installers and forms the server works on at a time: one of the largest, or many of the
-	// usual size. Memory may grow to some hundred times that.
+	// maxTexts is the most bytes of Installers and forms that are processed at a time: one of the largest, or many of the
+	// usual size. Processing takes up to about a hundred times as much memory.
 	maxTexts = maxBody
-	// minText is what the smallest of them counts: it may still lead to a plan, or to a page of many packages.
+	// minText is the least that a text counts, because a small text can still lead to a plan or a page with many packages.
 	minText = 8 << 10
-	// maxWaiting is how many requests of one client may wait for their turn. Each holds what it has sent.
+	// maxWaiting is the most requests of one client that wait for a turn. Each holds its body in memory.
 	maxWaiting = 100
 )
 
-// turns hands out room for work on texts. When the room is full, clients wait; then each client gets one turn after the other
-// clients had theirs, however many requests it has sent.
+// turns limits the texts that are processed at once. When the limit is reached, clients wait in round-robin order: each
+// client gets one turn after every other client, however many requests it has sent.
 type turns struct {
 	mu      sync.Mutex
 	free    int64
-	waiting map[string]*list.List // by client, of *turn, the first to be served in front
+	waiting map[string]*list.List // *turn by client, the next one first
 	order   []string              // clients with waiting requests, the next one first
 }
 
 type turn struct {
 	size    int64
-	granted chan struct{} // closed when the turn has come
+	granted chan struct{} // closed when the turn is granted
 }
 
 func newTurns(room int64) *turns {
 	return &turns{free: room, waiting: make(map[string]*list.List)}
 }
 
-// take waits for room for a text of some size. The turn ends when the caller calls done.
+// take waits until a text of size bytes may be processed. Call done to end the turn.
 func (t *turns) take(ctx context.Context, client string, size int64) (done func(), err error) {
 	own := &turn{size: min(max(size, minText), maxTexts), granted: make(chan struct{})}
 	e, err := t.enqueue(client, own)
@@ -62,15 +62,15 @@ func (t *turns) enqueue(client string, own *turn) (*list.Element, error) {
 		t.order = append(t.order, client)
 	}
 	if queue.Len() >= maxWaiting {
-		return nil, problem(http.StatusTooManyRequests, fmt.Sprintf("%d requests from this address wait for their turn; wait until they are answered", maxWaiting))
+		return nil, problem(http.StatusTooManyRequests, fmt.Sprintf("%d requests from this address are already waiting; wait until they are answered", maxWaiting))
 	}
 	e := queue.PushBack(own)
 	t.grant()
 	return e, nil
 }
 
-// grant serves clients in turn while there is room. The next client is waited for, even if another one needs less room: large
-// texts would wait for ever otherwise.
+// grant starts waiting turns while there is room. It never skips the next client in favour of a smaller text, because large
+// texts would then wait forever.
 func (t *turns) grant() {
 	for len(t.order) > 0 {
 		client := t.order[0]
@@ -98,7 +98,7 @@ func (t *turns) end(own *turn) {
 	t.grant()
 }
 
-// leave gives up waiting. The turn may have come at the same moment; then it ends.
+// leave stops waiting. If the turn was granted at the same moment, it ends the turn.
 func (t *turns) leave(client string, own *turn, e *list.Element) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

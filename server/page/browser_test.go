@@ -51,7 +51,7 @@ func TestAPersonComposesAnInstaller(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(problem, "option mirrors: this is no array") {
+	if !strings.Contains(problem, "option mirrors: not a valid array") {
 		t.Errorf("problem %q", problem)
 	}
 	if !strings.Contains(yaml, "near.example") {

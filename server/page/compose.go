@@ -11,27 +11,27 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// composed is the form and what comes of it.
+// composed is the form with its result.
 type composed struct {
 	Choices []choice
 	Further string
 	Result  result
 }
 
-// result is what comes of a form.
+// result is what the chosen add-ons give.
 type result struct {
-	Empty    bool // nothing is chosen yet
+	Empty    bool // no add-on is chosen yet
 	Wrong    []string
 	YAML     string
 	Size     int64 // of the bundle
 	Resolved []string
-	Warnings []string // options without effect, and names that are nearly those of kURL
-	// ID, Script and Bundle are there once the Installer is stored.
+	Warnings []string // options without effect, and probable typing mistakes
+	// ID, Script and Bundle are set once the Installer is stored.
 	ID, Script, Bundle string
 }
 
-// compose shows the form; what was chosen is in the query, so that a link to it can be sent to somebody. With a header of
-// the script it answers with the result alone.
+// compose shows the form. The choices are in the query, so that people can share a link. For a request of the page's script
+// it answers with the result alone.
 func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.read(r, r.URL.Query())
 	if err != nil {
@@ -45,9 +45,9 @@ func (s *Site) compose(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, "compose.html", http.StatusOK, "Compose an Installer", c)
 }
 
-// create stores what was chosen and shows the commands for it.
+// create stores the Installer of the form and shows the commands for it.
 func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
-	_ = r.ParseForm() // what is not well-formed is not there, as in a query
+	_ = r.ParseForm() // malformed pairs are ignored, as in a query
 	c, err := s.read(r, r.PostForm)
 	if err != nil {
 		return err
@@ -64,7 +64,7 @@ func (s *Site) create(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, "compose.html", status, "Compose an Installer", c)
 }
 
-// read makes the form as it was sent.
+// read fills the form with the sent values.
 func (s *Site) read(r *http.Request, sent url.Values) (composed, error) {
 	index, err := s.source.List(r)
 	if err != nil {
@@ -85,7 +85,7 @@ func (s *Site) read(r *http.Request, sent url.Values) (composed, error) {
 	return c, nil
 }
 
-// patterns are the versions of an add-on, and what stands for the newest of a line, where there is a line.
+// patterns lists the versions of an add-on, and the patterns of its release lines.
 func patterns(a addOn) []string {
 	all := []string{"latest"}
 	seen := map[string]int{}
@@ -110,7 +110,7 @@ func line(version string) string {
 	return parts[0] + "." + parts[1] + ".x"
 }
 
-// meant is the package that a version or pattern stands for, as far as the form needs to know.
+// meant returns the package that a version or pattern resolves to, as far as the form needs it.
 func meant(a addOn, version string) release.Package {
 	prefix, isLine := strings.CutSuffix(version, ".x")
 	for _, p := range a.Versions {
@@ -121,7 +121,7 @@ func meant(a addOn, version string) release.Package {
 	return a.Versions[0]
 }
 
-// preview fills in what comes of the form, and gives the Installer if it makes a cluster.
+// preview fills in the result, and returns the Installer if it makes a cluster.
 func (s *Site) preview(r *http.Request, c *composed) *spec.Installer {
 	c.Result.Empty = c.Further == "" && !slices.ContainsFunc(c.Choices, func(one choice) bool { return one.Version != "" })
 	if c.Result.Empty {
@@ -159,7 +159,7 @@ func (s *Site) preview(r *http.Request, c *composed) *spec.Installer {
 	return i
 }
 
-// store stores an Installer that has been looked at.
+// store stores a checked Installer.
 func (s *Site) store(r *http.Request, i *spec.Installer, out *result) error {
 	id, err := s.source.Create(r, i)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// The fields of the form: version.<add-on> and option.<add-on>.<option>, and one for whatever else a spec may have.
+// Names of the form's fields: version.<add-on>, option.<add-on>.<option>, and one for further settings.
 const (
 	versionField = "version."
 	optionField  = "option."
@@ -28,8 +28,8 @@ const (
 type choice struct {
 	Name        string
 	Description string
-	Versions    []string // to choose from; the first is for people who don't mind
-	Version     string   // chosen; empty for none
+	Versions    []string // the first is the default
+	Version     string   // the chosen one, or empty
 	Options     []field
 	Provides    []string
 	Requires    []string
@@ -37,13 +37,13 @@ type choice struct {
 
 // field is an option in the form.
 type field struct {
-	Name   string // of the form's field
+	Name   string // name of the HTML field
 	Key    string
 	Help   string
 	Type   catalog.OptionType
 	Enum   []string
-	Value  string // as it was sent
-	Unset  string // what the option is if nothing is sent
+	Value  string // the sent value
+	Unset  string // the option's default
 	Wrong  string // what is wrong with the value
 	parsed any
 }
@@ -51,7 +51,7 @@ type field struct {
 // Is compares the type with a name, for the template.
 func (f field) Is(kind string) bool { return string(f.Type) == kind }
 
-// fields makes the fields of an add-on's options, with the values that were sent.
+// fields returns the fields of an add-on's options, with the sent values.
 func fields(meta catalog.Meta, sent url.Values) []field {
 	var all []field
 	for _, key := range slices.Sorted(maps.Keys(meta.Options)) {
@@ -75,7 +75,7 @@ func fields(meta catalog.Meta, sent url.Values) []field {
 	return all
 }
 
-// parse reads the value as the option's type. Text stays text: it is never read as YAML.
+// parse parses the value as the option's type. Text is never parsed as YAML.
 func (f *field) parse() {
 	var err error
 	value := strings.TrimSpace(f.Value)
@@ -96,11 +96,11 @@ func (f *field) parse() {
 		err = r.Err()
 	}
 	if err != nil {
-		f.Wrong = fmt.Sprintf("this is no %s", f.Type)
+		f.Wrong = fmt.Sprintf("not a valid %s", f.Type)
 	}
 }
 
-// installer makes the Installer that the form asks for.
+// installer returns the Installer that the form describes.
 func installer(choices []choice, further string) (*spec.Installer, error) {
 	var errs []error
 	body := map[string]any{}
@@ -131,7 +131,7 @@ func installer(choices []choice, further string) (*spec.Installer, error) {
 	return spec.Parse("the Installer", bytes.NewReader(text))
 }
 
-// merge puts further settings beside what was chosen: other keys of the spec, and other options of a chosen add-on.
+// merge adds the further settings: other keys of the spec, and other options of a chosen add-on.
 func merge(body, more map[string]any) error {
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(more)) {
@@ -155,7 +155,7 @@ func merge(body, more map[string]any) error {
 	return errors.Join(errs...)
 }
 
-// parseFurther reads the YAML that is to stand under spec beside what was chosen.
+// parseFurther parses the further settings, which are YAML below spec.
 func parseFurther(text string) (map[string]any, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil

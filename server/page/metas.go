@@ -8,10 +8,10 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// maxMetas is how many packages' addon.yaml are remembered; each has a few hundred bytes.
+// maxMetas is the most addon.yaml files in the cache. Each has a few hundred bytes.
 const maxMetas = 4096
 
-// metas remembers what packages say of themselves. A package that is replaced is another stored value.
+// metas caches the addon.yaml of packages. A replaced package is another stored value, and so another key.
 type metas struct {
 	mu sync.Mutex
 	by map[string]catalog.Meta
@@ -35,7 +35,7 @@ func (m *metas) put(key string, meta catalog.Meta) {
 	m.by[key] = meta
 }
 
-// meta gives what a package's addon.yaml says.
+// meta returns the addon.yaml of a package.
 func (s *Site) meta(r *http.Request, p release.Package) (catalog.Meta, error) {
 	key := p.Name + " " + p.Version + " " + p.Stored
 	if p.Stored != "" {

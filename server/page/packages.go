@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// addOn is one add-on with its versions, the newest first.
+// addOn is one add-on with its versions, newest first.
 type addOn struct {
 	Name        string
 	Description string // of the newest version
@@ -39,7 +39,7 @@ func byName(index release.Index) []addOn {
 	return all
 }
 
-// packages lists what the store has.
+// packages lists the packages of the store.
 func (s *Site) packages(w http.ResponseWriter, r *http.Request) error {
 	index, err := s.source.List(r)
 	if err != nil {
@@ -57,19 +57,19 @@ func (s *Site) packages(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, "packages.html", http.StatusOK, "Packages", all)
 }
 
-// opened is a package as its page tells of it.
+// opened is the data of a package's page.
 type opened struct {
 	Meta      catalog.Meta
 	Index     bundle.Index
 	Info      bundle.PackageInfo
 	Digest    string
 	Signed    bool
-	Bytes     int64 // of the images, host packages and assets
+	Bytes     int64 // size of images, host packages and assets
 	Targets   []target
 	Materials bool // whether there is a bill of materials
 }
 
-// target is an operating system with the packages for it.
+// target is an operating system with its packages.
 type target struct {
 	Name     string
 	Packages []bundle.HostPackage
@@ -101,7 +101,7 @@ func (s *Site) onePackage(w http.ResponseWriter, r *http.Request) error {
 	return s.show(w, r, "package.html", http.StatusOK, info.Name+" "+info.Version, view)
 }
 
-// open opens the package that the path names.
+// open opens the package in the path.
 func (s *Site) open(r *http.Request) (Package, error) {
 	name, version := r.PathValue("name"), r.PathValue("version")
 	p, err := s.source.Open(r.Context(), r, name, version)
@@ -114,7 +114,7 @@ func (s *Site) open(r *http.Request) (Package, error) {
 	return p, nil
 }
 
-// absent answers that a package is not there, if that is what the error says.
+// absent answers 404 if err says that the package does not exist.
 func (s *Site) absent(w http.ResponseWriter, r *http.Request, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -122,10 +122,10 @@ func (s *Site) absent(w http.ResponseWriter, r *http.Request, err error) error {
 	return s.show(w, r, "absent.html", http.StatusNotFound, "Not here", nil)
 }
 
-// materialsName is what a bill of materials is called in the folder of its add-on, SPDX 2.3 in JSON.
+// materialsName is the name of the bill of materials in the folder of an add-on, SPDX 2.3 in JSON.
 const materialsName = "sbom.spdx.json"
 
-// maxMaterials bounds a bill of materials; that of Kubernetes has a tenth of a MiB.
+// maxMaterials is the largest bill of materials that is read, in bytes. That of Kubernetes has a tenth of a MiB.
 const maxMaterials = 32 << 20
 
 func (s *Site) materials(w http.ResponseWriter, r *http.Request) error {

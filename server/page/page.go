@@ -1,7 +1,7 @@
-// Package page shows a store to people: which packages it has, what is in them, and a form that composes an Installer out of
-// them. Every page is whole without JavaScript; a little of it keeps the form's result up to date while one types.
+// Package page shows a store to people: its packages, their content, and a form that composes an Installer. Every page
+// works without JavaScript. A small script updates the form's result while people type.
 //
-// The package reads packages and asks its owner for plans. It stores nothing and knows nothing of HTTP's other routes.
+// The package reads packages and asks its Source for plans. It stores nothing and does not know the server's other routes.
 package page
 
 import (
@@ -22,35 +22,35 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// Source is what the pages tell of. Its errors are shown to whoever asked, so that they must hold nothing secret.
+// Source provides the data of the pages. Its errors are shown to clients, so they must contain no secrets.
 type Source interface {
-	// List gives the packages of the release that a request is about.
+	// List returns the packages of the request's release.
 	List(r *http.Request) (release.Index, error)
-	// Open opens one of them; an error that wraps fs.ErrNotExist says that it is not there.
+	// Open opens a package. If it does not exist, the error wraps fs.ErrNotExist.
 	Open(ctx context.Context, r *http.Request, name, version string) (Package, error)
-	// Plan gives the bundle that an Installer makes, or says why it makes none.
+	// Plan returns the bundle of an Installer, or an error that says why there is none.
 	Plan(r *http.Request, i *spec.Installer) (Plan, error)
-	// Create stores an Installer and gives its id.
+	// Create stores an Installer and returns its id.
 	Create(r *http.Request, i *spec.Installer) (id string, err error)
-	// Base is the beginning of the paths of a request's release; empty for the store's own.
+	// Base returns the path prefix of the request's release, or "" for the store itself.
 	Base(r *http.Request) string
-	// Links gives the URLs of an Installer: its script and its bundle.
+	// Links returns the URLs of an Installer's script and bundle.
 	Links(r *http.Request, id string) (script, bundle string, err error)
 }
 
-// Package is an open package. Close must be called.
+// Package is an open package. Call Close after use.
 type Package struct {
 	*bundle.Archive
 	Close func() error
 }
 
-// Plan is a bundle as it would be.
+// Plan describes the bundle of an Installer.
 type Plan struct {
 	Installer *spec.Installer // with versions in place of patterns
 	Size      int64           // of the bundle, bytes
 }
 
-// Site makes pages.
+// Site renders the pages.
 type Site struct {
 	source    Source
 	metas     *metas
@@ -58,7 +58,7 @@ type Site struct {
 	assets    map[string]asset
 }
 
-// asset is a file that pages refer to, under a name that changes with its bytes.
+// asset is a file that pages refer to. Its name contains a digest of its bytes.
 type asset struct {
 	kind string // media type
 	data []byte
@@ -91,14 +91,14 @@ func New(source Source) (*Site, error) {
 	return s, err
 }
 
-// Route is a page. Its handler tells of what went wrong before it has answered anything.
+// Route is a page. Its handler returns errors before it has written anything.
 type Route struct {
 	Method, Pattern string
 	Handle          func(http.ResponseWriter, *http.Request) error
 	Creates         bool // whether it may store an Installer
 }
 
-// Routes are all pages.
+// Routes returns all pages.
 func (s *Site) Routes() []Route {
 	return []Route{
 		{"GET", "/{$}", s.packages, false},
@@ -110,16 +110,16 @@ func (s *Site) Routes() []Route {
 	}
 }
 
-// policy lets a page load what is its own, and nothing else.
+// policy lets a page load only this site's own files.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// view is what a template shows.
+// view is the data of a template.
 type view struct {
 	Base, Title string
 	Data        any
 }
 
-// show answers with a page that has been made whole before.
+// show sends a page that has been rendered completely.
 func (s *Site) show(w http.ResponseWriter, r *http.Request, name string, status int, title string, data any) error {
 	var buf bytes.Buffer
 	if err := s.templates.ExecuteTemplate(&buf, name, view{Base: s.source.Base(r), Title: title, Data: data}); err != nil {
@@ -132,11 +132,11 @@ func (s *Site) show(w http.ResponseWriter, r *http.Request, name string, status 
 	h.Set("Cache-Control", "no-cache")
 	h.Set("Content-Length", strconv.Itoa(buf.Len()))
 	w.WriteHeader(status)
-	_, _ = w.Write(buf.Bytes()) // a reader who has gone gets nothing
+	_, _ = w.Write(buf.Bytes()) // the client may be gone
 	return nil
 }
 
-// file answers with a style or a script; its name changes with it, so that it may be kept for ever.
+// file sends a style sheet or a script. Clients may cache it forever, because its name changes with its content.
 func (s *Site) file(w http.ResponseWriter, r *http.Request) error {
 	a, ok := s.assets[r.PathValue("file")]
 	if !ok {
@@ -149,7 +149,7 @@ func (s *Site) file(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Size is a number of bytes as people read it: 1.5 GB, by powers of ten, as disks are sold.
+// Size formats a number of bytes in decimal units, such as 1.5 GB.
 func Size(bytes int64) string {
 	units := []string{"kB", "MB", "GB", "TB"}
 	value, unit := float64(bytes), "B"

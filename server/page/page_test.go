@@ -173,7 +173,7 @@ func TestTheFormMakesAnInstaller(t *testing.T) {
 		"options by their types": {"version.engine=2.2.1&option.engine.preserve=true&option.engine.workers=7&option.engine.mirrors=[a,+b]",
 			[]string{"preserve: true", "workers: 7", "mirrors:\n      - a\n      - b"}, []string{"problem"}},
 		"text that looks like something else":     {"version.engine=2.2.1&option.engine.note=true", []string{"note: &#34;true&#34;"}, []string{"problem"}},
-		"a number that is none":                   {"version.engine=2.2.1&option.engine.workers=many", []string{"engine: option workers: this is no integer", `role="alert"`}, []string{"bundle-size"}},
+		"a number that is none":                   {"version.engine=2.2.1&option.engine.workers=many", []string{"engine: option workers: not a valid integer", `role="alert"`}, []string{"bundle-size"}},
 		"further settings":                        {"version.engine=2.2.1&further=kurl:+{proxyAddress:+http://proxy:3128}", []string{"proxyAddress: http://proxy:3128"}, []string{"problem"}},
 		"a setting without effect":                {"version.engine=2.2.1&further=kurl:+{licenseURL:+x}", []string{"kurl.licenseURL has no effect (show the license"}, []string{"problem"}},
 		"further settings that are no YAML":       {"further=[", []string{"no YAML mapping"}, []string{"bundle-size"}},
@@ -182,7 +182,7 @@ func TestTheFormMakesAnInstaller(t *testing.T) {
 		"an option of kURL that is misspelt":      {"version.kubernetes=1.36.3&further=kurl:+{proxyAdress:+x}", []string{"did you mean &#34;proxyAddress&#34;"}, []string{"bundle-size"}},
 		"what the store does not have":            {"further=unknown:+{version:+1}", []string{"<li>the store has no package unknown</li>\n<li>nor anything like it</li>"}, []string{"bundle-size"}},
 		"a short text that stands for a long one": {"further=a:+%26x+{version:+1}%0Ab:+*x", []string{"anchors and aliases are not read"}, []string{"bundle-size"}},
-		"the same in an option":                   {"version.engine=2.2.1&option.engine.mirrors=[%26x+a,+*x]", []string{"engine: option mirrors: this is no array"}, []string{"bundle-size"}},
+		"the same in an option":                   {"version.engine=2.2.1&option.engine.mirrors=[%26x+a,+*x]", []string{"engine: option mirrors: not a valid array"}, []string{"bundle-size"}},
 		"markup is text":                          {"version.engine=2.2.1&option.engine.note=%3Cscript%3Ealert(1)%3C/script%3E", []string{"&lt;script&gt;alert(1)"}, []string{"<script>alert"}},
 	} {
 		t.Run(name, func(t *testing.T) {

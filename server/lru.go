@@ -5,16 +5,15 @@ import (
 	"sync"
 )
 
-// memory keeps values that were made before, up to some number of bytes. The value that was not used for the longest time
-// leaves first.
-type memory[V comparable] struct {
+// lru is a cache that holds a number of bytes. It evicts the least recently used value first.
+type lru[V comparable] struct {
 	most   int64
-	forget func(V) // called without a lock for each value that has left; nil for nothing to do
+	forget func(V) // called without the lock for each evicted value; may be nil
 
 	mu   sync.Mutex
 	size int64
 	by   map[string]*list.Element // of *kept[V]
-	used *list.List               // the value used last in front
+	used *list.List               // most recently used first
 }
 
 type kept[V comparable] struct {
@@ -23,11 +22,11 @@ type kept[V comparable] struct {
 	size  int64
 }
 
-func newMemory[V comparable](most int64, forget func(V)) *memory[V] {
-	return &memory[V]{most: most, forget: forget, by: make(map[string]*list.Element), used: list.New()}
+func newLRU[V comparable](most int64, forget func(V)) *lru[V] {
+	return &lru[V]{most: most, forget: forget, by: make(map[string]*list.Element), used: list.New()}
 }
 
-func (m *memory[V]) get(key string) (value V, ok bool) {
+func (m *lru[V]) get(key string) (value V, ok bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.by[key]
@@ -38,8 +37,8 @@ func (m *memory[V]) get(key string) (value V, ok bool) {
 	return e.Value.(*kept[V]).value, true
 }
 
-// put keeps a value of some size, in bytes. The last one that was put always stays.
-func (m *memory[V]) put(key string, value V, size int64) {
+// put adds a value of a size in bytes. The value that was put last is never evicted.
+func (m *lru[V]) put(key string, value V, size int64) {
 	m.mu.Lock()
 	var left []V
 	if old, ok := m.by[key]; ok {
@@ -54,8 +53,8 @@ func (m *memory[V]) put(key string, value V, size int64) {
 	m.tell(left)
 }
 
-// drop forgets a value, unless another one has taken its place.
-func (m *memory[V]) drop(key string, value V) {
+// drop removes a value, unless another value has replaced it.
+func (m *lru[V]) drop(key string, value V) {
 	m.mu.Lock()
 	var left []V
 	if e, ok := m.by[key]; ok && e.Value.(*kept[V]).value == value {
@@ -65,8 +64,8 @@ func (m *memory[V]) drop(key string, value V) {
 	m.tell(left)
 }
 
-// clear forgets everything.
-func (m *memory[V]) clear() {
+// clear removes all values.
+func (m *lru[V]) clear() {
 	m.mu.Lock()
 	var left []V
 	for m.used.Len() > 0 {
@@ -76,14 +75,14 @@ func (m *memory[V]) clear() {
 	m.tell(left)
 }
 
-func (m *memory[V]) take(e *list.Element) V {
+func (m *lru[V]) take(e *list.Element) V {
 	one := m.used.Remove(e).(*kept[V])
 	delete(m.by, one.key)
 	m.size -= one.size
 	return one.value
 }
 
-func (m *memory[V]) tell(left []V) {
+func (m *lru[V]) tell(left []V) {
 	for _, v := range left {
 		if m.forget != nil {
 			m.forget(v)

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// ServeHTTP implements http.Handler: what every request goes through before it is looked at.
+// ServeHTTP implements http.Handler. It checks every request before routing it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -25,7 +25,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Strict-Transport-Security", "max-age=31536000")
 	}
 	if r.ContentLength != 0 {
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for what nobody reads
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for bodies that no handler reads
 	}
 	if r.URL.Path != "/healthz" && !s.limits.allow(s.client(r), cost(r)) {
 		h.Set("Retry-After", "1")
@@ -35,7 +35,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	clean := path.Clean(r.URL.Path)
 	if r.URL.Path != clean && r.URL.Path != clean+"/" || strings.ContainsAny(r.URL.Path, "\\\x00") {
-		writeProblem(w, problem(http.StatusBadRequest, "the path has empty parts, '.', '..' or characters that no name has; leave them out"))
+		writeProblem(w, problem(http.StatusBadRequest, "the path has empty parts, '.', '..' or characters that names cannot have; remove them"))
 		return
 	}
 	r, err := withRelease(r, clean)
@@ -46,10 +46,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mux.ServeHTTP(w, r)
 }
 
-// cost is what a request counts against the limit of its client: more with a large body, and little for a range of a bundle.
+// cost is the cost of a request against the client's rate limit: more for a large body, little for a range of a bundle.
 func cost(r *http.Request) int {
 	if size := r.ContentLength; size != 0 {
-		if size < 0 || size > maxBody { // not told, or not read to its end
+		if size < 0 || size > maxBody { // unknown, or refused after maxBody
 			size = maxBody
 		}
 		return requestCost * (1 + int(size/bodyShare))
@@ -62,7 +62,8 @@ func cost(r *http.Request) int {
 
 type releaseKey struct{}
 
-// withRelease takes the release out of /version/<release>/… and /bundle/version/<release>/…, which are asked for as without.
+// withRelease removes the release from /version/<release>/… and /bundle/version/<release>/…, and keeps it in the request's
+// context.
 func withRelease(r *http.Request, clean string) (*http.Request, error) {
 	prefix, rest := "/", ""
 	switch {
@@ -75,7 +76,7 @@ func withRelease(r *http.Request, clean string) (*http.Request, error) {
 	if rest != "" {
 		name, below, ok := strings.Cut(rest, "/")
 		if !ok && prefix != "/" {
-			return nil, problem(http.StatusNotFound, "after the release comes the id of an Installer")
+			return nil, problem(http.StatusNotFound, "the path needs the id of an Installer after the release")
 		}
 		var err error
 		if folder, err = release.KURLFolder("dist", name); err != nil {
@@ -90,13 +91,13 @@ func withRelease(r *http.Request, clean string) (*http.Request, error) {
 	return r, nil
 }
 
-// folderOf is the folder of the release that is asked for; empty for that of the store itself.
+// folderOf returns the folder of the requested release, or "" for the store itself.
 func folderOf(r *http.Request) string {
 	folder, _ := r.Context().Value(releaseKey{}).(string)
 	return folder
 }
 
-// client is the address that a request comes from.
+// client returns the address of the client.
 func (s *Server) client(r *http.Request) string {
 	if s.options.BehindProxy {
 		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
@@ -111,7 +112,7 @@ func (s *Server) client(r *http.Request) string {
 	return host
 }
 
-// handler measures and logs a route, and tells a client of its errors.
+// handler measures and logs a route, and answers with its errors.
 func (s *Server) handler(route route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		begin := time.Now()
@@ -132,7 +133,7 @@ func (s *Server) handler(route route) http.Handler {
 			if !seen.begun {
 				seen.status = statusGone
 			}
-			panic(http.ErrAbortHandler) // the client has gone; or it only sends no more, and would take no answer for an empty one
+			panic(http.ErrAbortHandler) // the client is gone, or must not take the missing response for an empty one
 		}
 		p := asProblem(err)
 		if p.Status >= http.StatusInternalServerError {
@@ -142,13 +143,13 @@ func (s *Server) handler(route route) http.Handler {
 	})
 }
 
-// handle lets a route answer. What was sent arrives before that; work on it, or on a page, waits for its turn, which ends when
-// the answer begins: a client that takes its answer slowly holds up nobody.
+// handle calls the route's handler. The body is received before that. Parsing and pages wait for a turn, which ends when
+// the response begins, so that a slow client blocks nobody.
 func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	size := int64(len(r.URL.RawQuery))
 	if route.method != http.MethodGet {
 		if err := s.crossOrigin.Check(r); err != nil {
-			return problem(http.StatusForbidden, "a page of another site sent this; send it from here, or without a browser")
+			return problem(http.StatusForbidden, "another site's page sent this request; send it from this site, or without a browser")
 		}
 		sent, err := s.receive(seen, r)
 		if err != nil {
@@ -167,19 +168,19 @@ func (s *Server) handle(route route, seen *observed, r *http.Request) error {
 	return route.handle(seen, r)
 }
 
-// statusGone is logged for a client that has gone before it was answered, as nginx does.
+// statusGone is logged if the client disconnects before the response, as in nginx.
 const statusGone = 499
 
 type seenKey struct{}
 
-// note remembers which Installer a request has stored.
+// note records the Installer that a request has stored, for the log.
 func note(r *http.Request, id string) {
 	if seen, ok := r.Context().Value(seenKey{}).(*observed); ok {
 		seen.id = id
 	}
 }
 
-// tell logs a request: those that may change something as audit lines.
+// tell logs a request. Requests that may change something become audit lines.
 func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Duration) {
 	words := []any{"method", r.Method, "path", r.URL.Path, "status", seen.status, "client", s.client(r), "bytes", seen.bytes, "took", took.Round(time.Millisecond)}
 	if folder := folderOf(r); folder != "" {
@@ -192,18 +193,18 @@ func (s *Server) tell(route route, r *http.Request, seen *observed, took time.Du
 	s.log.Debug("request", words...)
 }
 
-// observed is an answer of which status and size are remembered.
+// observed is a ResponseWriter that records status and size.
 type observed struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	buffers *buffers
 	status  int
 	bytes   int64
-	begun   bool // the header is written
-	silent  bool // a problem was written in place of the answer
+	begun   bool // the header has been written
+	silent  bool // a problem replaced the response
 	aborted bool
-	id      string // of the Installer that was stored
-	begins  func() // called when the answer begins; nil for nothing to do
+	id      string // id of the stored Installer
+	begins  func() // called when the response begins; may be nil
 }
 
 func (o *observed) WriteHeader(status int) {
@@ -222,32 +223,32 @@ func (o *observed) WriteHeader(status int) {
 	o.ResponseWriter.WriteHeader(status)
 }
 
-// conditionDetail is what to tell where net/http answers a range or a condition by itself.
+// conditionDetail explains the statuses that net/http itself sends for ranges and conditions.
 func conditionDetail(status int) string {
 	switch status {
 	case http.StatusRequestedRangeNotSatisfiable:
-		return "there are no such bytes; ask with HEAD how many there are"
+		return "the range is outside the content; HEAD returns the length"
 	case http.StatusPreconditionFailed:
-		return "it is not the one that the condition names any more; download it from its beginning"
+		return "the content has changed since the version in the condition; download it from the beginning"
 	}
 	return ""
 }
 
-// Write sends a piece, which has its time to be taken.
+// Write sends a piece of the response. Each piece has its own deadline.
 func (o *observed) Write(p []byte) (int, error) {
 	if !o.begun && !o.silent {
 		o.WriteHeader(http.StatusOK)
 	}
-	if o.silent { // the rest of an answer that a problem has taken the place of
+	if o.silent { // the rest of a replaced response
 		return len(p), nil
 	}
-	_ = o.control.SetWriteDeadline(time.Now().Add(stallTime)) // not possible in tests without a connection
+	_ = o.control.SetWriteDeadline(time.Now().Add(stallTime)) // fails without a connection, in tests
 	n, err := o.ResponseWriter.Write(p)
 	o.bytes += int64(n)
 	return n, err
 }
 
-// ReadFrom lets io.Copy take larger pieces than its own.
+// ReadFrom lets io.Copy use larger pieces.
 func (o *observed) ReadFrom(r io.Reader) (int64, error) {
 	size := int64(largeBuffer)
 	if limited, ok := r.(*io.LimitedReader); ok {
@@ -258,10 +259,10 @@ func (o *observed) ReadFrom(r io.Reader) (int64, error) {
 	return io.CopyBuffer(struct{ io.Writer }{o}, r, buffer)
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap gives http.ResponseController access to the connection.
 func (o *observed) Unwrap() http.ResponseWriter { return o.ResponseWriter }
 
-// notFound answers what no route is for: another method of the same path, or nothing.
+// notFound answers requests without a route: the path does not exist, or has another method.
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
 	for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut} {
@@ -272,9 +273,9 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(allowed) == 0 || slices.Contains(allowed, r.Method) {
-		writeProblem(w, problem(http.StatusNotFound, "there is nothing at this path; /openapi.json tells what is"))
+		writeProblem(w, problem(http.StatusNotFound, "there is nothing at this path; /openapi.json lists the paths"))
 		return
 	}
 	w.Header().Set("Allow", strings.Join(allowed, ", "))
-	writeProblem(w, problem(http.StatusMethodNotAllowed, fmt.Sprintf("%s is not possible here; possible: %s", r.Method, strings.Join(allowed, ", "))))
+	writeProblem(w, problem(http.StatusMethodNotAllowed, fmt.Sprintf("method %s is not allowed here; allowed: %s", r.Method, strings.Join(allowed, ", "))))
 }

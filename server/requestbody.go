@@ -1,0 +1,42 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"time"
+)
+
+const (
+	// maxBody is the most that is read of a request body, in bytes. Installers have a few KiB.
+	maxBody = 128 << 10
+	// bodyShare is the number of body bytes that count as one more request.
+	bodyShare = 8 << 10
+)
+
+// errLate says that a request body did not arrive within bodyTime.
+var errLate = problem(http.StatusRequestTimeout, fmt.Sprintf("the request body did not arrive within %s; send it again", bodyTime))
+
+// receive reads the whole request body before the handler parses it.
+func (s *Server) receive(w http.ResponseWriter, r *http.Request) (size int64, err error) {
+	if r.ContentLength > maxBody {
+		w.Header().Set("Connection", "close") // the rest of the body is not read
+		return 0, &http.MaxBytesError{Limit: maxBody}
+	}
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return 0, err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return 0, errLate
+	case err != nil:
+		return 0, problem(http.StatusBadRequest, "the request body was incomplete; send it again")
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // the body is complete; waiting for a turn takes no time from it
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	return int64(len(data)), nil
+}
