@@ -1,9 +1,8 @@
-// Package asset brings single files into a package as they are: from a URL, through mirrors, or from the file system.
-// Nothing is unpacked, renamed by its server, or made executable.
+// Package asset brings single files into a package unchanged: from a URL, through mirrors, or from the file system. It
+// never unpacks a file, makes it executable, or lets a server rename it.
 //
-// Unless it is locked to its content, an asset from a URL is asked for again in every build, since a URL promises nothing
-// about tomorrow; what the server said of its version (ETag, Last-Modified) is remembered, so that an unchanged file is
-// not transferred again.
+// Every build asks for an unlocked URL again, because its content may change. The package remembers the version that the
+// server reported (ETag, Last-Modified), so that an unchanged file is not transferred again.
 package asset
 
 import (
@@ -26,31 +25,31 @@ import (
 	"github.com/sealift/sealift/manifest/repository"
 )
 
-// maxSize bounds an asset from a URL whose size nobody knows beforehand, in bytes. It keeps a server that never ends from
+// maxSize is the largest asset, in bytes, from a URL whose size is not known in advance. It keeps an endless response from
 // filling the disk.
 const maxSize = 64 << 30
 
-// Resolved is an asset whose content is known.
+// Resolved is an asset with known content.
 type Resolved struct {
 	Name   string `json:"name"`
-	Source string `json:"source"` // the URL that upstream has it at, or a path as the Manifest has it
+	Source string `json:"source"` // the upstream URL, or the path in the Manifest
 	SHA256 string `json:"sha256"`
 	Size   int64  `json:"size"` // bytes
-	// Fetched is how many bytes were transferred to find out.
+	// Fetched is the number of bytes transferred to resolve it.
 	Fetched int64 `json:"-"`
 
-	open Opener // of a source on the file system; nil for a URL, whose content is in the cache
+	open Opener // opens a file; nil for a URL, whose content is in the cache
 }
 
-// Opener opens a regular file of an add-on's repository by its path from the directory of the Manifest.
+// Opener opens a regular file of an add-on's repository. The path is relative to the Manifest.
 type Opener func(name string) (*os.File, error)
 
-// Describe is the asset as the index of a package lists it; dir is the folder of assets.
+// Describe returns the asset as the index of a package lists it. dir is the folder of assets.
 func (r Resolved) Describe(dir string) bundle.Asset {
 	return bundle.Asset{Name: r.Name, Path: path.Join(dir, r.Name), Source: r.Source, SHA256: r.SHA256, Size: r.Size}
 }
 
-// Pack is the asset as a file of a package.
+// Pack returns the asset as a file of a package.
 func (r Resolved) Pack(dir string, c *cache.Cache) bundle.File {
 	f := packfile.Cached(path.Join(dir, r.Name), c, r.SHA256, r.Size)
 	if r.open != nil {
@@ -59,7 +58,7 @@ func (r Resolved) Pack(dir string, c *cache.Cache) bundle.File {
 	return f
 }
 
-// Options says how assets are fetched.
+// Options configures a Source.
 type Options struct {
 	Cache   *cache.Cache
 	Fetcher fetch.Fetcher // brings blobs into Cache
@@ -73,10 +72,10 @@ type Source struct{ options Options }
 // NewSource returns a source of assets.
 func NewSource(o Options) *Source { return &Source{options: o} }
 
-// Error says that an asset could not be had.
+// Error says that an asset could not be fetched or read.
 type Error struct {
-	Source string // as the Manifest has it
-	Asked  string // the URL that a mirror put in its place, if any
+	Source string // as in the Manifest
+	Asked  string // the URL of the mirror, if there is one
 	Err    error
 }
 
@@ -87,7 +86,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("asset %s: %v", shown(e.Source), e.Err)
 }
 
-// shown leaves out the password of a URL: that of a mirror is known to sealift.yaml alone, and errors go into logs of CI.
+// shown returns a source without the password in its URL. Only sealift.yaml has the mirror's password, and errors appear in
+// the logs of CI.
 func shown(source string) string {
 	if u, err := url.Parse(source); err == nil && u.User != nil {
 		return u.Redacted()
@@ -97,12 +97,12 @@ func shown(source string) string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Hint says what to do next, or is empty.
+// Hint returns what to do next, or "".
 func (e *Error) Hint() string {
 	var status *fetch.StatusError
 	switch {
 	case errors.Is(e.Err, repository.ErrOutside):
-		return "a Manifest takes files of its repository and of URLs, nothing else of the machine that builds"
+		return "a Manifest can name only files of its own repository and URLs"
 	case errors.Is(e.Err, os.ErrNotExist):
 		return "a path is relative to the directory of the Manifest; a URL starts with https://"
 	case errors.As(e.Err, &status) && status.Code < 500 && e.Asked != "":
@@ -110,20 +110,20 @@ func (e *Error) Hint() string {
 	case errors.As(e.Err, &status) && status.Code < 500:
 		return "check the URL"
 	case errors.Is(e.Err, cache.ErrMismatch):
-		return "the URL no longer has what it was locked to: use a mirror that keeps it, or lock the add-on anew with sealift lock --update"
+		return "the URL no longer has the locked content: use a mirror that keeps it, or lock the add-on again with sealift lock --update"
 	case fetch.Transient(e.Err):
 		return "check the network, or name a mirror in sealift.yaml"
 	}
 	return ""
 }
 
-// IsURL tells a source on the web from one on the file system.
+// IsURL reports whether a source is a URL and not a path.
 func IsURL(source string) bool {
 	return strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://")
 }
 
-// Resolve makes the content of an asset known: that of a URL is then in the cache, that of a file, which open opens, is
-// hashed in place. Failures are *Error.
+// Resolve determines the content of an asset. The content of a URL is in the cache afterwards; a file is opened with open
+// and hashed in place. Failures are *Error.
 func (s *Source) Resolve(ctx context.Context, open Opener, name, source string) (Resolved, error) {
 	r := Resolved{Name: name, Source: source}
 	if !IsURL(source) {
@@ -138,8 +138,8 @@ func (s *Source) Resolve(ctx context.Context, open Opener, name, source string) 
 	return r, nil
 }
 
-// Fetch brings the content of an asset into the cache that a URL had when it was locked. Failures are *Error; when the URL
-// has other content by now, the error wraps cache.ErrMismatch.
+// Fetch brings the locked content of a URL into the cache. Failures are *Error. If the URL has other content now, the error
+// wraps cache.ErrMismatch.
 func (s *Source) Fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
 	if r.open != nil {
 		return fetch.Stored{SHA256: r.SHA256, Size: r.Size, Cached: true}, nil
@@ -179,7 +179,7 @@ func (r *Resolved) fromFile(open Opener) error {
 	return nil
 }
 
-// known is what is remembered of a URL: what the server called the content, and which content that was.
+// known is the last known version of a URL and the digest of its content.
 type known struct {
 	fetch.Version
 	SHA256 string `json:"sha256"`
@@ -188,7 +188,7 @@ type known struct {
 
 const urls = "urls"
 
-// known returns what is known of a URL and in the cache, or nothing.
+// known returns the last known version of a URL if its content is in the cache.
 func (s *Source) known(address string) known {
 	var k known
 	if !s.options.Cache.Recall(urls, address, &k) {

@@ -1,10 +1,10 @@
-// Package cache keeps what builds have fetched, addressed by the sha256 of the content, so that the same bytes are
-// fetched once whoever asks for them. It also remembers small facts about mutable names, such as a URL's ETag.
+// Package cache keeps the files that builds fetch, by the sha256 of their content, so that the same bytes are fetched once.
+// It also remembers small facts about mutable names, such as a URL's ETag.
 //
-// A file appears under its final name only when it is complete, verified and synced: concurrent builds may share a cache,
-// and a killed build leaves nothing that looks finished. What it has of a blob stays as a partial, which the next build
-// continues. Prune keeps the cache within a size, the least recently used first and nothing that a running build uses.
-// The cache never fetches.
+// A file gets its final name only when it is complete and verified, so that concurrent builds can share a cache and a
+// killed build leaves nothing that looks complete. The received part of a blob stays as a partial, which the next build
+// resumes. Prune keeps the cache within a size: it removes the least recently used items first, and nothing that a running
+// build uses. The cache never fetches.
 package cache
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// ErrMismatch says that content is not what its digest or size promised.
+// ErrMismatch says that content does not match its digest or size.
 var ErrMismatch = errors.New("content does not match")
 
 // Cache is a directory of content-addressed files:
@@ -35,11 +35,11 @@ var ErrMismatch = errors.New("content does not match")
 type Cache struct {
 	dir   string
 	lease *atomicfile.File
-	taken sync.Map // digest to fs.FileInfo: blobs that this process hashed as they came in
+	taken sync.Map // digest to fs.FileInfo: blobs that this process hashed while writing
 }
 
-// DefaultDir is where the cache lies unless the user says otherwise: sealift below the user's cache directory, which
-// follows the XDG base directory specification.
+// DefaultDir returns the default cache directory: sealift below the user's cache directory (XDG base directory
+// specification).
 func DefaultDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -48,8 +48,8 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "sealift"), nil
 }
 
-// Open makes the directories that a cache needs below dir, removes what killed processes left there and nobody can
-// continue, and returns the cache. What the caller uses from then on is safe from Prune until Close.
+// Open opens the cache in dir. It creates missing directories and removes files of killed processes that cannot be resumed.
+// Prune leaves alone everything that the caller uses until Close.
 func Open(dir string) (*Cache, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -73,13 +73,14 @@ func Open(dir string) (*Cache, error) {
 	return c, nil
 }
 
-// tag is the file that marks a directory as a cache (https://bford.info/cachedir/). Backup programs leave it out.
+// The file tag marks a directory as a cache (https://bford.info/cachedir/), so that backup programs skip it.
 const (
 	tag     = "CACHEDIR.TAG"
-	tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# Written by sealift. What killed runs left in tmp and running is removed.\n"
+	tagText = "Signature: 8a477f597d28d172789f06886806bc55\n# Written by sealift. Files of killed runs in tmp and running are removed.\n"
 )
 
-// mark makes the directory, and marks it as a cache unless it had a folder tmp before: that of --cache / is everybody's.
+// mark creates the directory and marks it as a cache. It does not mark a directory that already has a folder tmp, because
+// with --cache / that would be the system's.
 func (c *Cache) mark() error {
 	if _, err := os.Lstat(c.temp()); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -90,7 +91,7 @@ func (c *Cache) mark() error {
 	return atomicfile.Write(filepath.Join(c.dir, tag), []byte(tagText))
 }
 
-// sweep removes what killed processes left, in a directory that Sealift marked.
+// sweep removes files of killed processes from a directory that Sealift marked.
 func (c *Cache) sweep() error {
 	if _, err := os.Lstat(filepath.Join(c.dir, tag)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -100,10 +101,10 @@ func (c *Cache) sweep() error {
 	return errors.Join(atomicfile.Sweep(c.temp(), unfinished), atomicfile.Sweep(c.running(), leases))
 }
 
-// Close says that nothing of the cache is in use any more. The end of the process says the same.
+// Close releases everything that the caller used. The end of the process does the same.
 func (c *Cache) Close() { c.lease.Discard() }
 
-// Patterns of the names of blobs that are being written, and of the files that stand for running processes.
+// Name patterns of blobs that are being written, and of the files of running processes.
 const (
 	unfinished = "blob-*"
 	leases     = "process-*"
@@ -119,10 +120,10 @@ func (c *Cache) derived() string  { return filepath.Join(c.dir, "deflated") }
 func (c *Cache) facts() string    { return filepath.Join(c.dir, "facts") }
 func (c *Cache) running() string  { return filepath.Join(c.dir, "running") }
 
-// Path is where the blob with this digest lies if the cache has it.
+// Path returns the path of a blob in the cache.
 func (c *Cache) Path(digest string) string { return filepath.Join(c.blobs(), digest) }
 
-// Sub returns a directory below the cache for a tool that keeps its own files, and makes it.
+// Sub creates and returns a directory in the cache for a tool's own files.
 func (c *Cache) Sub(elements ...string) (string, error) {
 	dir := filepath.Join(append([]string{c.dir}, elements...)...)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -131,8 +132,8 @@ func (c *Cache) Sub(elements ...string) (string, error) {
 	return dir, nil
 }
 
-// Stat returns the size of a blob in bytes, and whether the cache has it. The content is not read, and nothing keeps it
-// from being pruned: see Use.
+// Stat returns the size of a blob in bytes and whether the cache has it. It does not read the content or protect the blob
+// from Prune; see Use.
 func (c *Cache) Stat(digest string) (int64, bool) {
 	info, err := os.Stat(c.Path(digest))
 	if err != nil || !info.Mode().IsRegular() {
@@ -141,7 +142,7 @@ func (c *Cache) Stat(digest string) (int64, bool) {
 	return info.Size(), true
 }
 
-// Fresh says whether this cache took in the blob itself, hashing it, and nobody has touched its file since.
+// Fresh reports whether this cache hashed the blob when it was written, and the file has not changed since.
 func (c *Cache) Fresh(digest string) bool {
 	value, ok := c.taken.Load(digest)
 	if !ok {
@@ -155,7 +156,7 @@ func (c *Cache) Fresh(digest string) bool {
 	return err == nil && os.SameFile(was, is) && is.Size() == was.Size() && is.ModTime().Equal(was.ModTime())
 }
 
-// Open opens a blob for reading. The caller verifies what it reads.
+// Open opens a blob. The caller must verify the content.
 func (c *Cache) Open(digest string) (*os.File, error) {
 	f, err := os.Open(c.Path(digest))
 	if err != nil {
@@ -164,9 +165,9 @@ func (c *Cache) Open(digest string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns a whole small blob of at most limit bytes after verifying it. A blob that fails is forgotten, so that the
-// next fetch brings it anew; the error then wraps ErrMismatch. A blob that the cache lacks gives fs.ErrNotExist. Reading
-// counts as a use.
+// Read returns a small blob of at most limit bytes after verifying it. It removes a damaged blob, so that the next build
+// fetches it again, and returns an error that wraps ErrMismatch. If the cache lacks the blob, the error wraps
+// fs.ErrNotExist. Reading counts as a use.
 func (c *Cache) Read(digest string, limit int64) ([]byte, error) {
 	c.Use(digest)
 	f, err := c.Open(digest)
@@ -187,7 +188,7 @@ func (c *Cache) Read(digest string, limit int64) ([]byte, error) {
 	return data, nil
 }
 
-// Verify reads a blob and says whether it is what its name says. A damaged blob is forgotten and gives ErrMismatch.
+// Verify reads a blob and compares it with its digest. It removes a damaged blob and returns ErrMismatch.
 func (c *Cache) Verify(digest string) error {
 	f, err := c.Open(digest)
 	if err != nil {

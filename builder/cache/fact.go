@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Remember keeps a fact about a mutable name. Kind is a folder name, key may be any text, fact is encoded as JSON.
+// Remember stores a fact about a mutable name. kind is a folder name, key may be any text, and fact is encoded as JSON.
 func (c *Cache) Remember(kind, key string, fact any) error {
 	data, err := json.Marshal(record{Key: digestOf(key), Fact: fact})
 	if err != nil {
@@ -27,7 +27,7 @@ func (c *Cache) Remember(kind, key string, fact any) error {
 	return nil
 }
 
-// Recall fills fact with what was remembered and says whether there was anything that can be read.
+// Recall reads a remembered fact and reports whether there was a readable one.
 func (c *Cache) Recall(kind, key string, fact any) bool {
 	data, err := os.ReadFile(c.recordPath(kind, key))
 	if err != nil {
@@ -37,8 +37,8 @@ func (c *Cache) Recall(kind, key string, fact any) bool {
 	return json.Unmarshal(data, &r) == nil && r.Key == digestOf(key)
 }
 
-// record has the digest of its key, and not the key itself: that may be the URL of a mirror with its password, and CI
-// keeps caches where others read them.
+// record contains the digest of its key instead of the key. The key may be a mirror's URL with its password, and CI shares
+// caches.
 type record struct {
 	Key  string `json:"key"`
 	Fact any    `json:"fact"`

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kind says what an item of the cache is.
+// Kind is the kind of an item.
 type Kind string
 
 // The kinds of items.
@@ -22,34 +22,34 @@ const (
 	Blob     Kind = "blob"     // complete
 	Partial  Kind = "partial"  // arrived in part
 	Deflated Kind = "deflated" // a compressed form of a blob or of a file of an add-on
-	Fact     Kind = "fact"     // what a mutable name stood for
+	Fact     Kind = "fact"     // a remembered fact about a mutable name
 )
 
 // Item is one file of the cache.
 type Item struct {
 	Kind Kind      `json:"kind"`
-	Name string    `json:"name"` // of a blob its sha256
+	Name string    `json:"name"` // the sha256 of a blob
 	Size int64     `json:"size"` // bytes
 	Used time.Time `json:"used"` // last
 
 	path string
 }
 
-// Use marks a blob as used and returns its size in bytes and whether the cache has it. From then on Prune leaves it until
-// this cache is closed.
+// Use marks a blob as used. It returns the size in bytes and whether the cache has it. Prune then leaves the blob alone
+// until this cache is closed.
 func (c *Cache) Use(digest string) (size int64, ok bool) {
 	err := c.sharing(func() error {
 		now := time.Now()
 		return os.Chtimes(c.Path(digest), now, now)
 	})
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // a cache of somebody else's is only read
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // another user's cache is read-only
 		return 0, false
 	}
 	return c.Stat(digest)
 }
 
-// Derived is the directory for compressed forms, which bundle.WriteOptions.Spool takes, and makes it. The forms of the
-// files with these digests, if there are any, are marked as used; their names start with the digest.
+// Derived creates and returns the directory of compressed forms, for bundle.WriteOptions.Spool. It marks the forms of files
+// with these digests as used. A form's name begins with the digest.
 func (c *Cache) Derived(digests map[string]bool) (string, error) {
 	dir, err := c.Sub(filepath.Base(c.derived()))
 	if err != nil {
@@ -74,7 +74,7 @@ func (c *Cache) Derived(digests map[string]bool) (string, error) {
 	return dir, nil
 }
 
-// sharing calls mark while nobody removes anything.
+// sharing calls mark under a shared lock, while nothing is being removed.
 func (c *Cache) sharing(mark func() error) error { return c.locked(unix.LOCK_SH, mark) }
 
 func (c *Cache) locked(how int, f func() error) error {
@@ -92,8 +92,7 @@ func (c *Cache) locked(how int, f func() error) error {
 	return f()
 }
 
-// List returns every item of the cache, the least recently used first. What tools keep in directories of their own (Sub)
-// is not among them.
+// List returns every item, least recently used first. It does not list the tools' own directories (Sub).
 func (c *Cache) List() ([]Item, error) {
 	var items []Item
 	for _, place := range []struct {
@@ -120,7 +119,7 @@ func listDir(kind Kind, dir string) ([]Item, error) {
 				items = append(items, Item{Kind: kind, Name: name, Size: info.Size(), Used: info.ModTime(), path: path})
 			}
 		}
-		if errors.Is(err, fs.ErrNotExist) { // gone in the meantime, or never made
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile, or never created
 			return nil
 		}
 		return err
@@ -128,16 +127,15 @@ func listDir(kind Kind, dir string) ([]Item, error) {
 	return items, err
 }
 
-// PruneOptions says what to remove.
+// PruneOptions configures Prune.
 type PruneOptions struct {
-	MaxSize int64     // bytes that the cache may have afterwards; negative means any
-	Unused  time.Time // what was last used before is removed in any case
-	DryRun  bool      // say what would be removed, and leave it
+	MaxSize int64     // size of the cache afterwards, in bytes; negative means no limit
+	Unused  time.Time // always removes items last used before this time
+	DryRun  bool      // only return what would be removed
 }
 
-// Prune removes items, the least recently used first, until the cache is within its bound, and returns them. Left alone
-// are what other processes that have the cache open have used since they opened it, and what is being fetched; so the
-// cache may stay above its bound.
+// Prune removes items, least recently used first, until the cache is within MaxSize, and returns them. It keeps what other
+// processes have used since they opened the cache, and what is being fetched, so the cache may stay larger.
 func (c *Cache) Prune(o PruneOptions) ([]Item, error) {
 	var removed []Item
 	err := c.locked(unix.LOCK_EX, func() error {
@@ -175,7 +173,8 @@ func (c *Cache) Prune(o PruneOptions) ([]Item, error) {
 	return removed, nil
 }
 
-// oldestRun is when the longest running of the other processes opened the cache. What was used since then may be in use.
+// oldestRun returns the time when the oldest of the other running processes opened the cache. Items used since then may be
+// in use.
 func (c *Cache) oldestRun() (time.Time, error) {
 	oldest := time.Now()
 	entries, err := os.ReadDir(c.running())
@@ -205,7 +204,7 @@ func (c *Cache) oldestRun() (time.Time, error) {
 	return oldest, nil
 }
 
-// isLocked says whether some process has a file locked. A file that is gone is not locked.
+// isLocked reports whether a process has locked the file. A missing file is not locked.
 func isLocked(path string) (bool, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -222,7 +221,7 @@ func isLocked(path string) (bool, error) {
 	return false, err
 }
 
-// remove removes an item unless it is being fetched, and says whether it did, or would in a dry run.
+// remove removes an item unless it is being fetched. It returns whether it did, or would in a dry run.
 func (i Item) remove(dryRun bool) (bool, error) {
 	if i.Kind == Partial {
 		if busy, err := isLocked(i.path); busy || err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Writer takes in one blob, hashing it as it comes. Commit, Discard or, for a partial, Suspend must follow.
+// Writer writes one blob and hashes it. End it with Commit, Discard or, for a partial, Suspend.
 type Writer struct {
 	cache *Cache
 	file  *atomicfile.File
@@ -26,7 +26,7 @@ type Writer struct {
 	ended bool // by Commit, Suspend or Discard
 }
 
-// Create starts a blob that cannot be continued when this process is killed.
+// Create starts a blob that cannot be resumed after a kill.
 func (c *Cache) Create() (*Writer, error) {
 	f, err := atomicfile.Create(c.temp(), unfinished)
 	if err != nil {
@@ -35,12 +35,12 @@ func (c *Cache) Create() (*Writer, error) {
 	return &Writer{cache: c, file: f, hash: sha256.New()}, nil
 }
 
-// lockPoll is how often a partial that another process is fetching is looked at.
+// lockPoll is the time between two tries to lock a partial that another process is fetching.
 const lockPoll = 100 * time.Millisecond
 
-// Continue opens the partial with a key, a file name that stands for what is being fetched. It holds what has arrived so
-// far, in this process or in one that was killed; Size says how much. While another one is fetching it, Continue waits,
-// until ctx ends; after that the cache may have the whole blob.
+// Continue opens the partial with a key, a file name for the fetched content. It contains what this or a killed process has
+// received; Size returns how much. If another process is fetching it, Continue waits until that ends or ctx ends. The cache
+// may then already have the complete blob.
 func (c *Cache) Continue(ctx context.Context, key string) (*Writer, error) {
 	path := filepath.Join(c.partials(), key)
 	f, err := openLocked(ctx, path)
@@ -49,12 +49,12 @@ func (c *Cache) Continue(ctx context.Context, key string) (*Writer, error) {
 	}
 	w := &Writer{cache: c, file: &atomicfile.File{File: f}, hash: sha256.New()}
 	if w.size, err = io.Copy(w.hash, f); err != nil {
-		return nil, errors.Join(fmt.Errorf("read what arrived before: %w", err), w.Suspend())
+		return nil, errors.Join(fmt.Errorf("read the partial: %w", err), w.Suspend())
 	}
 	return w, nil
 }
 
-// openLocked opens or makes a file that this open file alone has locked.
+// openLocked opens or creates a file and locks it exclusively.
 func openLocked(ctx context.Context, path string) (*os.File, error) {
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
@@ -67,7 +67,7 @@ func openLocked(ctx context.Context, path string) (*os.File, error) {
 		}
 		_ = f.Close()
 		switch {
-		case err == nil: // whoever had it has moved it into its place, or pruned it
+		case err == nil: // the process that held the lock moved or pruned the file
 			continue
 		case !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR):
 			return nil, fmt.Errorf("lock %s: %w", path, err)
@@ -100,10 +100,10 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Size is the number of bytes that the writer has, with those that a partial had already.
+// Size returns the number of bytes written, including those of the partial.
 func (w *Writer) Size() int64 { return w.size }
 
-// Restart drops the content and begins anew.
+// Restart drops the content and starts again at the first byte.
 func (w *Writer) Restart() error {
 	w.hash.Reset()
 	w.size = 0
@@ -114,8 +114,8 @@ func (w *Writer) Restart() error {
 	return nil
 }
 
-// Commit keeps the blob under its digest and returns that. If want is not empty and another digest came out, nothing is
-// kept and the error wraps ErrMismatch.
+// Commit stores the blob and returns its digest. If want is not empty and differs from the digest, Commit stores nothing
+// and the error wraps ErrMismatch.
 func (w *Writer) Commit(want string) (string, error) {
 	defer w.Discard()
 	got := hex.EncodeToString(w.hash.Sum(nil))
@@ -130,8 +130,7 @@ func (w *Writer) Commit(want string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
 	}
-	// Not synced: another process hashes a blob again when it packs it, and one that a loss of power has damaged is fetched
-	// anew.
+	// No sync: other processes hash a blob again when they pack it. A blob damaged by a power failure is fetched again.
 	if err := w.file.Place(w.cache.Path(got), 0o644); err != nil {
 		return "", fmt.Errorf("keep blob %s in the cache: %w", got, err)
 	}
@@ -140,7 +139,7 @@ func (w *Writer) Commit(want string) (string, error) {
 	return got, nil
 }
 
-// Suspend leaves a partial as it is, to be continued. After Commit or Discard it does nothing.
+// Suspend keeps a partial to be resumed. After Commit or Discard it does nothing.
 func (w *Writer) Suspend() error {
 	if w.ended {
 		return nil
@@ -152,13 +151,13 @@ func (w *Writer) Suspend() error {
 	return nil
 }
 
-// Discard drops what was written; after Commit or Suspend it does nothing.
+// Discard drops the content. After Commit or Suspend it does nothing.
 func (w *Writer) Discard() {
 	if w.ended {
 		return
 	}
 	w.ended = true
-	// Removed while it is locked: from then on somebody else may be writing a file of the same name.
+	// Remove the file while it is locked. Later, another process may be writing a file of the same name.
 	_ = os.Remove(w.file.Name())
 	_ = w.file.Close()
 }

@@ -45,22 +45,22 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// FileName is the name of the configuration in the working directory.
+// FileName is the configuration in the working directory.
 const FileName = "sealift.yaml"
 
-// maxSize bounds the file, in bytes.
+// maxSize is the largest configuration, in bytes.
 const maxSize = 1 << 20
 
-// Config says how packages are built.
+// Config holds the mirrors and targets of builds.
 type Config struct {
 	Mirrors mirror.Set
 	Targets []hostpkg.Target // in order of their names
-	// DefaultTargets names those that are built for when nobody says.
+	// DefaultTargets names the targets that are built if --target is not given.
 	DefaultTargets []string
 }
 
-// Default is the configuration without a file: no mirrors, the built-in targets, and of these Debian's are built for: what
-// the others need is not on every machine that builds.
+// Default returns the configuration without a file: no mirrors, and the built-in targets. Only Debian's are built by
+// default, because the others need tools that many build machines lack.
 func Default() Config {
 	return Config{Targets: builtinTargets(), DefaultTargets: []string{"debian-12", "debian-13"}}
 }
@@ -78,7 +78,7 @@ func (c Config) Target(name string) (hostpkg.Target, error) {
 		name, diag.DidYouMean(name, known, "there are "), FileName)
 }
 
-// Load reads the file at path, or with an empty path sealift.yaml of the working directory if there is one.
+// Load reads the file at path. If path is empty, it reads sealift.yaml in the working directory, if there is one.
 func Load(path string) (Config, error) {
 	name := path
 	if name == "" {
@@ -95,7 +95,7 @@ func Load(path string) (Config, error) {
 	return Parse(name, f)
 }
 
-// Parse reads a configuration; name stands for it in positions. What is wrong with it is a diag.Errors with every fault.
+// Parse reads a configuration. name stands for it in positions. Mistakes are a diag.Errors with all of them.
 func Parse(name string, r io.Reader) (Config, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -125,14 +125,14 @@ func Parse(name string, r io.Reader) (Config, error) {
 	return c, nil
 }
 
-// parser turns the nodes of a checked document into a configuration.
+// parser converts a checked document to a configuration.
 type parser struct{ strictyaml.Reader }
 
 func (p *parser) mirrors(n *yaml.Node) mirror.Set {
 	rules := make(map[string]string)
 	for key, value := range p.pairs(n, "mirrors") {
 		from, to := key.Value, p.Text(value, "the mirror of "+key.Value)
-		// Each rule is checked alone, so that its fault has its place.
+		// Each rule is checked alone, so that its error has its position.
 		if _, err := mirror.New(map[string]string{from: to}); err != nil {
 			p.Errorf(p.Pos(key), "", "%v", err)
 			continue
@@ -146,7 +146,7 @@ func (p *parser) mirrors(n *yaml.Node) mirror.Set {
 	return set
 }
 
-// pairs goes through the keys and values of a mapping in their order.
+// pairs iterates over the keys and values of a mapping in order.
 func (p *parser) pairs(n *yaml.Node, what string) iter.Seq2[*yaml.Node, *yaml.Node] {
 	return func(yield func(key, value *yaml.Node) bool) {
 		if !p.IsMapping(n, what) {
@@ -196,7 +196,7 @@ func (p *parser) target(name, what string, n *yaml.Node) hostpkg.Target {
 	}
 	var ok bool
 	if t.Manager, ok = managerOf(t.Directives); !ok {
-		p.Errorf(p.Pos(n), "make two targets of it", "%s has directives of both %s and %s", what, manifest.ManagerApt, manifest.ManagerYum)
+		p.Errorf(p.Pos(n), "split it into two targets", "%s has directives of both %s and %s", what, manifest.ManagerApt, manifest.ManagerYum)
 	}
 	t.Base = mergedServer()
 	if t.Manager == manifest.ManagerYum {
@@ -222,7 +222,7 @@ func (p *parser) directives(n *yaml.Node) []string {
 	list := p.texts(n, "directives")
 	for i, word := range list {
 		if !slices.Contains(known, word) {
-			p.Errorf(p.Pos(n.Content[i]), diag.DidYouMean(word, known, "known: "), "%q is not a directive that names packages", word)
+			p.Errorf(p.Pos(n.Content[i]), diag.DidYouMean(word, known, "known: "), "%q is not a directive for host packages", word)
 		}
 	}
 	return list
@@ -257,7 +257,7 @@ func (p *parser) sources(n *yaml.Node) []hostpkg.Archive {
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// truth reads what YAML 1.2 takes for a boolean.
+// truth reads a YAML 1.2 boolean.
 func (p *parser) truth(n *yaml.Node, what string) bool {
 	if n.Kind != yaml.ScalarNode || n.Tag != "!!bool" {
 		p.Errorf(p.Pos(n), "", "%s must be true or false", what)

@@ -8,26 +8,26 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// Keyrings on the machine that builds. The packages debian-archive-keyring and ubuntu-keyring install theirs; Amazon's key
-// is in distribution-gpg-keys, and on every Amazon Linux.
+// Keyrings on the build machine. The packages debian-archive-keyring and ubuntu-keyring install theirs. Amazon's key is in
+// distribution-gpg-keys, and on every Amazon Linux.
 const (
 	debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	ubuntuKeyring = "/usr/share/keyrings/ubuntu-archive-keyring.gpg"
 	amazonKey     = "/usr/share/distribution-gpg-keys/amazon-linux/RPM-GPG-KEY-amazon-linux-2023"
 )
 
-// minimalServer is what the smallest Debian that boots has beyond its required packages. More than that is not counted
-// on: a package that a host has already costs a few bytes, one that it lacks costs the installation.
+// minimalServer lists what the smallest bootable Debian has in addition to required packages. Nothing more is assumed:
+// carrying a package that the host has costs a few bytes, and lacking one breaks the install.
 func minimalServer() []string { return []string{"apt", "systemd", "systemd-sysv"} }
 
-// mergedServer is that of releases which have usr-is-merged, as debootstrap has it. It is named before apt takes its
-// alternative usrmerge, which would bring all of perl.
+// mergedServer is minimalServer for releases with usr-is-merged, as debootstrap installs them. It is listed so that apt
+// does not choose the alternative usrmerge, which needs all of perl.
 func mergedServer() []string { return append(minimalServer(), "usr-is-merged") }
 
-// minimalYumServer is what the smallest installation of the family that boots and installs packages has.
+// minimalYumServer lists what the smallest installation has that boots and can install packages.
 func minimalYumServer() []string { return []string{"bash", "dnf", "rpm", "systemd"} }
 
-// builtinTargets are in order of their names.
+// builtinTargets returns the built-in targets, sorted by name.
 func builtinTargets() []hostpkg.Target {
 	return []hostpkg.Target{
 		amazon2023(),
@@ -47,8 +47,8 @@ func debian(name, codename string) hostpkg.Target {
 	}
 }
 
-// ubuntu takes the component universe, too, as every Ubuntu does. Architectures other than Intel's have an archive of
-// their own.
+// ubuntu returns a target for Ubuntu with the component universe, as Ubuntu enables it by default. Architectures other than
+// amd64 have another archive.
 func ubuntu(name, codename string, base []string) hostpkg.Target {
 	suites := []string{codename, codename + "-updates", codename + "-security"}
 	components := []string{"main", "universe"}
@@ -93,7 +93,7 @@ func amazon2023() hostpkg.Target {
 	}
 }
 
-// directivesFor lists the directives that reach a target by its name, unless the configuration says otherwise.
+// directivesFor returns the default directives of a target.
 func directivesFor(target string) []string {
 	var list []string
 	for _, kind := range manifest.HostPackageKinds() {
@@ -104,7 +104,7 @@ func directivesFor(target string) []string {
 	return list
 }
 
-// directives lists those whose packages a manager resolves, or all.
+// directives returns the directives of a package manager, or all.
 func directives(manager string) []string {
 	var list []string
 	for _, kind := range manifest.HostPackageKinds() {
@@ -115,8 +115,7 @@ func directives(manager string) []string {
 	return list
 }
 
-// managerOf is the manager that resolves the packages of directives: apt when there are none, and none when they are of
-// both.
+// managerOf returns the package manager of some directives: apt if there are none. It returns false if they belong to both.
 func managerOf(keywords []string) (string, bool) {
 	manager := manifest.ManagerApt
 	for i, keyword := range keywords {

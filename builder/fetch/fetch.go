@@ -1,8 +1,8 @@
-// Package fetch brings bytes from outside into the cache: verified while they arrive, continued where they were cut off,
-// retried when the network was to blame, each digest once, with someone watching. The kinds of things a Manifest names differ in how their bytes are
-// found; from then on all of them are a Blob and go through the same Fetcher.
+// Package fetch brings bytes into the cache: verified on arrival, resumed after interruptions, retried after transient
+// failures, once per digest, and with progress. The kinds of things in a Manifest differ in how they are located. After
+// that, each is a Blob and uses the same Fetcher.
 //
-// A Fetcher is built from decorators of one interface; New puts them together in the order that a build needs.
+// A Fetcher is built from decorators of one interface. New composes them in the order that a build needs.
 package fetch
 
 import (
@@ -15,18 +15,18 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 )
 
-// Blob is something to bring into the cache, by way of either From or Open.
+// Blob is something to fetch, with either From or Open.
 type Blob struct {
-	Name   string // what a person calls it; it stands in errors and beside progress bars
-	SHA256 string // lower-case hex; empty when the content is not known beforehand
-	Size   int64  // bytes; 0 when not known beforehand
-	Limit  int64  // the most bytes accepted when Size is 0; 0 means no limit
-	// From finds out where the blob lies. A transfer that was cut, even by the end of its process, is continued.
+	Name   string // name in errors and progress bars
+	SHA256 string // lower-case hex; empty if not known in advance
+	Size   int64  // bytes; 0 if not known in advance
+	Limit  int64  // most bytes accepted if Size is 0; 0 means no limit
+	// From returns the location of the blob. Its transfers can be resumed, even after the process ends.
 	From func(ctx context.Context) (Location, error)
-	// Open starts a transfer from elsewhere, which is never continued. Size is what the source announces, or -1.
+	// Open starts a transfer from another source. It cannot be resumed. size is the announced size, or -1.
 	Open func(ctx context.Context) (body io.ReadCloser, size int64, err error)
 
-	// watch is told of every attempt: how many bytes are still to come, or -1.
+	// watch observes every attempt. left is the number of remaining bytes, or -1.
 	watch func(body io.Reader, left int64) io.Reader
 }
 
@@ -34,12 +34,12 @@ type Blob struct {
 type Stored struct {
 	SHA256      string
 	Size        int64
-	Transferred int64   // bytes; less than Size when a transfer was continued
-	Cached      bool    // nothing was transferred for this caller
-	Version     Version // what its server called it; empty when Cached
+	Transferred int64   // bytes; less than Size if a transfer was resumed
+	Cached      bool    // this caller transferred nothing
+	Version     Version // the server's version; empty if Cached
 }
 
-// Fetcher brings a blob into the cache. It may be called from several goroutines.
+// Fetcher fetches a blob into the cache. It may be called from several goroutines.
 type Fetcher interface {
 	Fetch(ctx context.Context, b Blob) (Stored, error)
 }
@@ -48,13 +48,13 @@ type fetcherFunc func(ctx context.Context, b Blob) (Stored, error)
 
 func (f fetcherFunc) Fetch(ctx context.Context, b Blob) (Stored, error) { return f(ctx, b) }
 
-// New returns the fetcher of a build: what the cache has is not transferred, what two ask for is transferred once, and
-// transient failures are tried again.
+// New returns the fetcher of a build. It does not transfer what the cache has, transfers each digest once, and retries
+// transient failures.
 func New(c *cache.Cache, retry Retry, progress Progress) Fetcher {
 	return Once(Cached(Retrying(Reporting(Into(c), progress), retry), c))
 }
 
-// Into returns the fetcher at the bottom: it transfers, verifies and stores, in one pass over the bytes.
+// Into returns the innermost fetcher. It transfers, verifies and stores in one pass over the bytes.
 func Into(c *cache.Cache) Fetcher {
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
 		if b.From != nil {
@@ -64,7 +64,7 @@ func Into(c *cache.Cache) Fetcher {
 	})
 }
 
-// whole fetches a blob by its Open.
+// whole fetches a blob with Open.
 func whole(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	body, announced, err := b.Open(ctx)
 	if err != nil {
@@ -86,7 +86,7 @@ func whole(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	return Stored{SHA256: digest, Size: w.Size(), Transferred: w.Size()}, nil
 }
 
-// take writes what comes of a blob behind what w has of it. Announced is the size of the whole blob, or -1.
+// take appends the body to w. announced is the size of the whole blob, or -1.
 func take(b Blob, w *cache.Writer, body io.Reader, announced int64) error {
 	limit, err := sizeLimit(b, announced)
 	if err != nil {
@@ -98,7 +98,7 @@ func take(b Blob, w *cache.Writer, body io.Reader, announced int64) error {
 	if b.watch != nil {
 		body = b.watch(body, max(announced-w.Size(), -1))
 	}
-	// One byte beyond the limit is enough to know that there is more.
+	// One byte beyond the limit shows that the body is too large.
 	if _, err := io.Copy(w, io.LimitReader(body, limit+1-w.Size())); err != nil {
 		return fmt.Errorf("after %d bytes: %w", w.Size(), err)
 	}
@@ -111,7 +111,7 @@ func take(b Blob, w *cache.Writer, body io.Reader, announced int64) error {
 	return nil
 }
 
-// unlimited stands for no limit and leaves room for the one byte that is read beyond a limit.
+// unlimited stands for no limit. It leaves room for the one byte that is read beyond a limit.
 const unlimited = 1<<63 - 2
 
 func sizeLimit(b Blob, announced int64) (int64, error) {
@@ -124,15 +124,15 @@ func sizeLimit(b Blob, announced int64) (int64, error) {
 	}
 	switch {
 	case b.Size > 0 && announced >= 0 && announced != b.Size:
-		return 0, fmt.Errorf("%d bytes are offered, %d expected: %w", announced, b.Size, cache.ErrMismatch)
+		return 0, fmt.Errorf("the server offers %d bytes, want %d: %w", announced, b.Size, cache.ErrMismatch)
 	case announced > limit:
-		return 0, fmt.Errorf("%d bytes are offered, at most %d expected: %w", announced, limit, cache.ErrMismatch)
+		return 0, fmt.Errorf("the server offers %d bytes, want at most %d: %w", announced, limit, cache.ErrMismatch)
 	}
 	return limit, nil
 }
 
-// Cached returns a fetcher that asks f only for what the cache lacks. A file of another size than expected counts as
-// lacking; its content is verified when it is packed.
+// Cached returns a fetcher that calls f only for blobs that the cache lacks. A file of the wrong size counts as missing.
+// The content is verified when it is packed.
 func Cached(f Fetcher, c *cache.Cache) Fetcher {
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
 		if b.SHA256 != "" {
@@ -149,8 +149,8 @@ func cached(c *cache.Cache, b Blob) (Stored, bool) {
 	return Stored{SHA256: b.SHA256, Size: size, Cached: true}, ok && (b.Size == 0 || size == b.Size)
 }
 
-// Once returns a fetcher that passes each digest to f once at a time: who asks for a digest that is on its way waits for
-// it. Blobs without a digest are passed on.
+// Once returns a fetcher that calls f once at a time for each digest. Other callers for that digest wait. Blobs without a
+// digest go straight to f.
 func Once(f Fetcher) Fetcher {
 	return &once{next: f, flights: make(map[string]*flight)}
 }
@@ -192,7 +192,7 @@ func (o *once) Fetch(ctx context.Context, b Blob) (Stored, error) {
 			return Stored{}, context.Cause(ctx)
 		case <-f.done:
 		}
-		// The one who flew may have given up for reasons of its own; then this caller tries itself.
+		// The other caller may have been cancelled. Then this caller fetches the blob itself.
 		if !errors.Is(f.err, context.Canceled) && !errors.Is(f.err, context.DeadlineExceeded) {
 			stored := f.stored
 			stored.Cached, stored.Transferred = f.err == nil, 0

@@ -15,7 +15,7 @@ import (
 // ErrStalled says that a transfer made no progress for too long.
 var ErrStalled = errors.New("no data arrived for too long")
 
-// StatusError is an HTTP answer that carries no content.
+// StatusError is an HTTP error status.
 type StatusError struct {
 	URL  string // without a password
 	Code int
@@ -25,8 +25,8 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s answered %d %s", e.URL, e.Code, http.StatusText(e.Code))
 }
 
-// NewTransport returns the transport of a build. Every phase of a request has a bound but the body, whose bound is that
-// of Client.Stall. Proxies come from the environment. Content is never decompressed behind the caller's back.
+// NewTransport returns the transport of a build. It limits every phase of a request except the body, which Client.Stall
+// limits. It uses the proxy settings of the environment and never decompresses content.
 func NewTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:                 http.ProxyFromEnvironment,
@@ -40,17 +40,16 @@ func NewTransport() *http.Transport {
 	}
 }
 
-// Client gets URLs.
+// Client sends GET requests.
 type Client struct {
-	// Transport carries the requests; nil means http.DefaultTransport.
+	// Transport sends the requests; nil means http.DefaultTransport.
 	Transport http.RoundTripper
-	// Stall is how long a body may send nothing; 0 means one minute.
+	// Stall is the longest time without data in a body; 0 means one minute.
 	Stall time.Duration
 }
 
-// Get asks for a URL and returns its answer when that has content: status 200, 206 when the request had a range, or 304
-// when it had a condition.
-// Up to ten redirects are followed. Any other status is a *StatusError. The caller closes the body.
+// Get requests a URL. It returns responses with status 200, 206 (if the request has a range) and 304 (if it has a
+// condition). It follows up to ten redirects. Any other status is a *StatusError. The caller must close the body.
 func (c Client) Get(ctx context.Context, address string, header http.Header) (*http.Response, error) {
 	stall := c.Stall
 	if stall <= 0 {
@@ -69,7 +68,7 @@ func (c Client) Get(ctx context.Context, address string, header http.Header) (*h
 	resp, err := (&http.Client{Transport: c.Transport}).Do(req)
 	if err != nil {
 		cancel(nil)
-		var wrapped *url.Error // repeats the whole URL, which may be that of a redirect, with what is secret in it
+		var wrapped *url.Error // contains the whole URL, which may be a redirect with secrets
 		if errors.As(err, &wrapped) {
 			return nil, fmt.Errorf("get %s: %w", redacted(req.URL), wrapped.Err)
 		}
@@ -101,15 +100,14 @@ func wanted(status int, asked http.Header) bool {
 	return false
 }
 
-// redacted leaves out what may be secret in a URL: the password, and the query, which holds the signature of a redirect
-// to an object store.
+// redacted returns a URL without its secrets: the password, and the query, which may sign a redirect to an object store.
 func redacted(u *url.URL) string {
 	shown := *u
 	shown.RawQuery = ""
 	return shown.Redacted()
 }
 
-// guardedBody ends a request whose body stays silent.
+// guardedBody aborts a request if its body stalls.
 type guardedBody struct {
 	body    io.ReadCloser
 	cancel  context.CancelCauseFunc

@@ -6,19 +6,19 @@ import (
 	"io"
 )
 
-// Progress watches transfers. It is called from several goroutines.
+// Progress observes transfers. It is called from several goroutines.
 type Progress interface {
-	// Start announces a transfer of size bytes, or -1 when the size is not known; what arrived before does not count.
+	// Start announces a transfer of size bytes, or -1 if not known. Bytes of an earlier attempt do not count.
 	Start(name string, size int64) Transfer
 }
 
-// Transfer watches one attempt to transfer one blob.
+// Transfer observes one attempt to transfer one blob.
 type Transfer interface {
 	Add(bytes int)    // more bytes have arrived
 	Finish(err error) // nothing follows; err is nil when the blob is stored
 }
 
-// Reporting returns a fetcher that shows progress every attempt of f. A nil progress watches nothing.
+// Reporting returns a fetcher that reports every attempt of f to progress, which may be nil.
 func Reporting(f Fetcher, progress Progress) Fetcher {
 	if progress == nil {
 		return f
@@ -26,7 +26,7 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 	return fetcherFunc(func(ctx context.Context, b Blob) (Stored, error) {
 		var transfer Transfer
 		b.watch = func(body io.Reader, left int64) io.Reader {
-			if transfer != nil { // a continued transfer was of no use and has begun anew
+			if transfer != nil { // a resumed transfer had to restart
 				transfer.Finish(errRestarted)
 			}
 			transfer = progress.Start(b.Name, left)
@@ -40,7 +40,7 @@ func Reporting(f Fetcher, progress Progress) Fetcher {
 	})
 }
 
-var errRestarted = errors.New("what had arrived before was of no use")
+var errRestarted = errors.New("restarted: the partial did not fit")
 
 type watchedBody struct {
 	body     io.Reader

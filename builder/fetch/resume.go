@@ -14,38 +14,37 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 )
 
-// ErrUnchanged says that a server had nothing newer than what is known.
+// ErrUnchanged says that the server has the version that is already known.
 var ErrUnchanged = errors.New("not modified")
 
-// errRange says that a server answered a request for the rest of a blob with something else.
-var errRange = errors.New("the server did not continue where it was asked to")
+// errRange says that a server's response to a range request has other bytes.
+var errRange = errors.New("the server sent another range than requested")
 
-// Location is where a blob lies on the web.
+// Location is the address of a blob on a web server.
 type Location struct {
 	Client Client
 	URL    string
-	// Known is asked, just before the request, which version is had already: the content is only wanted when it is
-	// another, and else the transfer ends with ErrUnchanged. Nil means none.
+	// Known returns the version that the cache has. It is called just before the request. If the server still has this
+	// version, the fetch ends with ErrUnchanged. nil means that no version is known.
 	Known func() Version
 }
 
-// Version is what a server calls the content that a URL has (RFC 9110 §8.8).
+// Version identifies the content of a URL (RFC 9110 §8.8).
 type Version struct {
 	ETag         string `json:"etag,omitempty"`
-	LastModified string `json:"lastModified,omitempty"` // empty while it is too recent to be relied on
+	LastModified string `json:"lastModified,omitempty"` // empty if it is too recent to be reliable
 }
 
-// cutError is a transfer that broke off.
+// cutError is an interrupted transfer.
 type cutError struct {
-	gained int64 // bytes by which the cache has more of the blob than before
+	gained int64 // bytes that this attempt added to the partial
 	err    error
 }
 
 func (e *cutError) Error() string { return e.err.Error() }
 func (e *cutError) Unwrap() error { return e.err }
 
-// continued fetches a blob by its From. What arrived of it in an earlier attempt, or in another process that was killed,
-// is asked for no more.
+// continued fetches a blob with From. It does not request the bytes of the partial again.
 func continued(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	from, err := b.From(ctx)
 	if err != nil {
@@ -54,20 +53,20 @@ func continued(ctx context.Context, c *cache.Cache, b Blob) (Stored, error) {
 	for {
 		t := transfer{cache: c, blob: b, from: from}
 		stored, err := t.run(ctx)
-		// Content that came in two parts and does not fit may be due to the first. That is gone now.
+		// If the content came in two parts and does not match, the first part may be wrong. It is removed now.
 		if t.offset == 0 || !errors.Is(err, cache.ErrMismatch) {
 			return stored, err
 		}
 	}
 }
 
-// transfer is one attempt to fetch a blob from its location.
+// transfer is one attempt to fetch a blob.
 type transfer struct {
 	cache  *cache.Cache
 	blob   Blob
 	from   Location
 	writer *cache.Writer
-	offset int64 // bytes that arrived before
+	offset int64 // size of the partial before this attempt
 }
 
 func (t *transfer) run(ctx context.Context) (stored Stored, err error) {
@@ -75,7 +74,7 @@ func (t *transfer) run(ctx context.Context) (stored Stored, err error) {
 		return Stored{}, err
 	}
 	defer func() { err = errors.Join(err, t.writer.Suspend()) }()
-	if t.blob.SHA256 != "" { // whoever was fetching it a moment ago may have finished
+	if t.blob.SHA256 != "" { // another process may have just finished it
 		if stored, ok := cached(t.cache, t.blob); ok {
 			t.writer.Discard()
 			return stored, nil
@@ -116,20 +115,19 @@ func (t *transfer) key() string {
 	return "url-" + hex.EncodeToString(sum[:])
 }
 
-// begun is what is remembered of a transfer whose digest nobody knows: with it the rest can be asked for, of exactly the
-// content that the first part is of.
+// begun describes a partial without a known digest. With it, the rest of exactly the same content can be requested.
 type begun struct {
 	Validator string `json:"validator"` // for If-Range
 	Total     int64  `json:"total"`     // bytes
-	// Boot is the run of the operating system. After a crash of that, what a file seems to have may never have reached the
-	// disk, and here no digest would tell.
+	// Boot identifies the boot of the operating system. After a crash, the partial may have bytes that never reached the
+	// disk, and no digest would reveal it.
 	Boot string `json:"boot"`
 }
 
 const transfers = "transfers"
 
-// known returns the size of the whole blob, and by what the server is to recognise the content that the partial is of.
-// Without a size nothing can be continued. With a digest no validator is needed: it tells in the end.
+// known returns the size of the whole blob and the validator of the partial's content. A transfer without a known size
+// cannot be resumed. A blob with a digest needs no validator, because the digest is verified at the end.
 func (t *transfer) known() (total int64, validator string) {
 	if t.blob.SHA256 != "" {
 		return t.blob.Size, ""
@@ -149,7 +147,7 @@ func bootID() string {
 	return strings.TrimSpace(string(id))
 }
 
-// transfer asks for what is missing and writes it.
+// transfer requests the missing bytes and writes them.
 func (t *transfer) transfer(ctx context.Context, total int64, validator string) (Version, error) {
 	resp, err := t.ask(ctx, total, validator)
 	if err != nil {
@@ -171,14 +169,14 @@ func (t *transfer) transfer(ctx context.Context, total int64, validator string) 
 	return version, take(t.blob, t.writer, resp.Body, announced)
 }
 
-// ask sends the request. Its answer is what was asked for, or the whole content.
+// ask sends the request. The response has the requested range or the whole content.
 func (t *transfer) ask(ctx context.Context, total int64, validator string) (*http.Response, error) {
 	header := make(http.Header)
 	if t.from.Known != nil {
 		t.from.Known().condition(header)
 	}
 	if t.offset > 0 {
-		// Closed, since the answer to an open range may grow while it is sent.
+		// A closed range, because the content of an open one may grow during the transfer.
 		header.Set("Range", fmt.Sprintf("bytes=%d-%d", t.offset, total-1))
 		if validator != "" {
 			header.Set("If-Range", validator)
@@ -202,7 +200,7 @@ func (t *transfer) ask(ctx context.Context, total int64, validator string) (*htt
 	return resp, nil
 }
 
-// begin notes what a transfer that starts at the first byte is of.
+// begin records the content of a transfer that starts at the first byte.
 func (t *transfer) begin(resp *http.Response, version Version) error {
 	if err := t.writer.Restart(); err != nil {
 		return err
@@ -216,8 +214,8 @@ func (t *transfer) begin(resp *http.Response, version Version) error {
 	})
 }
 
-// versionOf is what an answer says of its version. A date of modification counts only if it lies so far back that no
-// later modification can have the same (RFC 9110 §8.8.2.2): dates have no fractions of a second, and clocks differ.
+// versionOf returns the version in a response. It uses the modification time only if it is old enough that no later change
+// can have the same time (RFC 9110 §8.8.2.2), because HTTP dates have whole seconds and clocks differ.
 func versionOf(header http.Header) Version {
 	v := Version{ETag: header.Get("ETag"), LastModified: header.Get("Last-Modified")}
 	modified, err := http.ParseTime(v.LastModified)
@@ -231,7 +229,7 @@ func versionOf(header http.Header) Version {
 	return v
 }
 
-// strong is what identifies the content to the last byte: an ETag that is not weak, or the date, or nothing.
+// strong returns a validator for byte-identical content: a strong ETag, the date, or "".
 func (v Version) strong() string {
 	if v.ETag != "" && !strings.HasPrefix(v.ETag, "W/") {
 		return v.ETag
@@ -239,7 +237,7 @@ func (v Version) strong() string {
 	return v.LastModified
 }
 
-// condition asks the server to send content only if it differs from what is known.
+// condition makes the request conditional on a change since this version.
 func (v Version) condition(header http.Header) {
 	if v.ETag != "" {
 		header.Set("If-None-Match", v.ETag)

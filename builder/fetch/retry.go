@@ -11,21 +11,20 @@ import (
 	"github.com/sealift/sealift/internal/outage"
 )
 
-// Retry says how often and how patiently a transient failure is tried again. It is the only place that retries, so that
-// attempts never multiply.
+// Retry configures the retries of transient failures. Retries happen only here, so that attempts do not multiply.
 type Retry struct {
-	Attempts int           // in all; 0 means 4
+	Attempts int           // in total; 0 means 4
 	Wait     time.Duration // before the second attempt, doubled before each further one; 0 means 500 ms
 }
 
-// advance is how many more bytes an attempt must have brought, for good, to count as the first one again.
+// advance is the number of bytes after which a failed attempt resets the count of attempts.
 const advance = 1 << 20
 
-// maxWait bounds the pause between two attempts.
+// maxWait is the longest pause between two attempts.
 const maxWait = 15 * time.Second
 
-// Do calls f until it succeeds, fails for good, has been called Attempts times, or ctx ends. Attempts that brought a
-// transfer forward do not count, so that a large blob arrives also over a line that never holds for long.
+// Do calls f until it succeeds, fails permanently, has been called Attempts times, or ctx ends. Attempts that advance a
+// transfer do not count, so that a large blob arrives even over an unstable connection.
 func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	attempts, wait := r.Attempts, r.Wait
 	if attempts <= 0 {
@@ -59,7 +58,7 @@ func (r Retry) Do(ctx context.Context, f func(context.Context) error) error {
 	}
 }
 
-// Retrying returns a fetcher that tries f again on transient failures.
+// Retrying returns a fetcher that retries f after transient failures.
 func Retrying(f Fetcher, r Retry) Fetcher {
 	return fetcherFunc(func(ctx context.Context, b Blob) (stored Stored, err error) {
 		err = r.Do(ctx, func(ctx context.Context) error {
@@ -70,8 +69,8 @@ func Retrying(f Fetcher, r Retry) Fetcher {
 	})
 }
 
-// Transient says whether the same request may well succeed later: the connection broke or timed out, or the server said
-// that it is busy or broken. Wrong content, an absent name and a refusal are not transient.
+// Transient reports whether a retry of the same request may succeed: the connection broke or timed out, or the server is
+// busy or broken. Wrong content, an unknown name and a refusal are permanent.
 func Transient(err error) bool {
 	var status *StatusError
 	if errors.As(err, &status) {

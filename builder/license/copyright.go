@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// copyright gives the short names of the licenses of a machine-readable copyright file: the first lines of the License
-// fields of its header and of its Files paragraphs. Paragraphs with a License alone only explain a name.
+// copyright returns the license names in a machine-readable copyright file: the first lines of the License fields in the
+// header and in Files paragraphs. Stand-alone License paragraphs only explain a name.
 func copyright(text string) []string {
 	var names []string
 	for i, paragraph := range paragraphs(text) {
@@ -24,7 +24,7 @@ func copyright(text string) []string {
 	return slices.Compact(names)
 }
 
-// paragraphs splits a file into its paragraphs, each a map of lower-case field names to first lines.
+// paragraphs splits a file into paragraphs. Each maps lower-case field names to their first lines.
 func paragraphs(text string) []map[string]string {
 	var all []map[string]string
 	var current map[string]string
@@ -35,7 +35,7 @@ func paragraphs(text string) []map[string]string {
 			continue
 		}
 		if strings.HasPrefix(line, " ") || strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "#") {
-			continue // more of a field, or a comment
+			continue // a continuation line, or a comment
 		}
 		name, value, ok := strings.Cut(line, ":")
 		if !ok {

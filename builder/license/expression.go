@@ -8,14 +8,13 @@ import (
 	"strings"
 )
 
-// NoAssertion is what SPDX says where nothing is known.
+// NoAssertion is SPDX's term for no information.
 const NoAssertion = "NOASSERTION"
 
 // refPrefix begins the identifier of a license that is not on SPDX's list.
 const refPrefix = "LicenseRef-"
 
-// known are names that packages use, with what SPDX calls them. Names that are on SPDX's list themselves lead to
-// themselves.
+// known maps the names that packages use to SPDX identifiers. Names on SPDX's list map to themselves.
 func known() map[string]string {
 	names := map[string]string{
 		"Expat": "MIT", "ASL 2.0": "Apache-2.0", "Artistic": "Artistic-1.0", "PSF-2": "PSF-2.0", "Python": "Python-2.0",
@@ -47,9 +46,8 @@ func known() map[string]string {
 	return names
 }
 
-// Expression turns what a package says of its licenses into one SPDX license expression (SPDX 2.3, annex D), in which all
-// of them hold. Names that SPDX does not know become LicenseRef identifiers; refs gives for each the name as it was. Nothing
-// said gives NOASSERTION.
+// Expression converts a package's license statements to one SPDX expression that joins them with AND (SPDX 2.3, annex D).
+// Unknown names become LicenseRef identifiers, and refs maps these to the original names. No statements give NOASSERTION.
 func Expression(statements []string) (expression string, refs map[string]string) {
 	p := &parser{known: known(), refs: make(map[string]string)}
 	var parts []string
@@ -72,15 +70,15 @@ func Expression(statements []string) (expression string, refs map[string]string)
 	return strings.Join(parts, " AND "), p.refs
 }
 
-// parser turns statements into expressions. Words stand for licenses; and, or and parentheses join them.
+// parser parses statements. Words are licenses; and, or and parentheses join them.
 type parser struct {
 	known map[string]string
 	refs  map[string]string // identifier to name
 	words []string
 }
 
-// statement parses one statement. What is no such expression, for instance "GPL-2+ with OpenSSL exception", is one
-// license by that name.
+// statement parses one statement. If it is not an expression, such as "GPL-2+ with OpenSSL exception", it is one license
+// with that name.
 func (p *parser) statement(s string) string {
 	p.words = strings.Fields(strings.NewReplacer("(", " ( ", ")", " ) ").Replace(s))
 	if len(p.words) == 0 {
@@ -97,7 +95,7 @@ func (p *parser) statement(s string) string {
 	return p.name(strings.Join(strings.Fields(s), " "))
 }
 
-// maxNesting bounds parentheses inside each other.
+// maxNesting is the deepest nesting of parentheses.
 const maxNesting = 8
 
 func (p *parser) either(depth int) (string, bool) {
@@ -141,8 +139,8 @@ func (p *parser) one(depth int) (string, bool) {
 	return p.name(word), true
 }
 
-// name gives the identifier of a license. The same name gives the same one everywhere, and another name another: one that
-// has characters which SPDX does not allow there ends with a part of its digest.
+// name returns the identifier of a license. The same name always gives the same identifier. A name with characters that
+// SPDX does not allow gets a part of its digest, so that different names have different identifiers.
 func (p *parser) name(name string) string {
 	if id := p.known[name]; id != "" {
 		return id

@@ -1,6 +1,6 @@
-// Package license finds out what packages of an operating system say of their licenses: an rpm in its header, a Debian
-// package in its copyright file where that is written for machines (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/).
-// What they say is turned into an SPDX license expression. The package judges nothing: it repeats.
+// Package license reads the license statements of operating system packages: from the header of an rpm, and from the
+// machine-readable copyright file of a Debian package (https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/).
+// It converts them to SPDX license expressions. It repeats what a package says and does not judge it.
 package license
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/sealift/sealift/builder/hostpkg/repodata"
 )
 
-// maxCopyright bounds a copyright file, in bytes; the largest in Debian has some hundred thousand.
+// maxCopyright is the largest copyright file, in bytes. The largest in Debian has a few hundred thousand.
 const maxCopyright = 1 << 20
 
-// OfRPM reads what the header of an rpm says; empty when it says nothing.
+// OfRPM returns the license statement of an rpm's header. It is empty if there is none.
 func OfRPM(r io.Reader) ([]string, error) {
 	p, err := repodata.Read(r)
 	if err != nil {
@@ -30,8 +30,8 @@ func OfRPM(r io.Reader) ([]string, error) {
 	return []string{p.License}, nil
 }
 
-// OfDeb reads the names of licenses in the copyright file of a Debian package, each once and in order. It is empty when
-// the package has none, has only a link to another's, or has one that is written for people.
+// OfDeb returns the license names in the copyright file of a Debian package, sorted and without repetitions. It is empty if
+// the package has no copyright file, a link to another package's, or one that is not machine-readable.
 func OfDeb(ctx context.Context, r io.ReaderAt) ([]string, error) {
 	files, closer, err := debfile.Open(r, debfile.Data)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// Diff says what changed from one lock to another, in order of what it is about: images, assets, then packages.
+// Diff returns the changes from one lock to another: images, assets, then packages.
 func Diff(was, now Lock) []manifest.Change {
 	return slices.Concat(
 		changes(was.images(), now.images()),
@@ -18,7 +18,7 @@ func Diff(was, now Lock) []manifest.Change {
 	)
 }
 
-// changes compares what two locks say of the same kind of thing.
+// changes compares the entries of one kind in two locks.
 func changes(was, now map[string]string) []manifest.Change {
 	var list []manifest.Change
 	names := slices.Compact(slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(was)), slices.Collect(maps.Keys(now))...))))
@@ -30,7 +30,7 @@ func changes(was, now map[string]string) []manifest.Change {
 	return list
 }
 
-// images maps the name of each image, and of each of its platforms, to its digest.
+// images maps each image, and each of its platforms, to its digest.
 func (l Lock) images() map[string]string {
 	m := make(map[string]string)
 	for _, i := range l.Images {
@@ -52,8 +52,8 @@ func (l Lock) assets() map[string]string {
 	return m
 }
 
-// packages maps each package to its versions, of which there may be several, and to the content of its file where the
-// version alone would not show a change. That of a target to what was asked for.
+// packages maps each package to its versions, and to its content if the version alone would not show a change. It maps each
+// target to the requested names.
 func (l Lock) packages() map[string]string {
 	m := make(map[string]string)
 	for _, t := range l.Targets {

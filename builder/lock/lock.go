@@ -1,7 +1,7 @@
-// Package lock is Manifest.lock: what the names in a Manifest stood for at a time. A tag is locked to a digest, a URL to
-// a sha256, the packages of an operating system to exact files. A build that follows a lock asks nothing mutable.
+// Package lock reads and writes Manifest.lock, which records what the names in a Manifest resolved to: a tag to a digest, a
+// URL to a sha256, operating system packages to exact files. A build that follows a lock resolves no mutable name.
 //
-// The package reads, writes and compares locks. It resolves nothing, and does not know what a Manifest asks for.
+// The package reads, writes and compares locks. It does not resolve names, and does not read the Manifest.
 package lock
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// FileName is the name of the lock, which lies beside the Manifest.
+// FileName is the name of the lock, in the folder of the Manifest.
 const FileName = manifest.FileName + ".lock"
 
 // Format is the version of the format.
@@ -32,52 +32,52 @@ type Lock struct {
 	Targets []Target // in order of Name and Platform
 }
 
-// Image is what a reference pointed to.
+// Image is what a reference resolved to.
 type Image struct {
 	Ref       string            `yaml:"ref"`       // the full name, with its tag or digest
 	Digest    string            `yaml:"digest"`    // sha256:<hex>, of an index or of the only manifest
-	MediaType string            `yaml:"mediaType"` // of what has that digest
-	Size      int64             `yaml:"size"`      // of the same, in bytes
-	Platforms map[string]string `yaml:"platforms"` // to the digest of the manifest for it
+	MediaType string            `yaml:"mediaType"` // media type of the content with that digest
+	Size      int64             `yaml:"size"`      // size of the same content, in bytes
+	Platforms map[string]string `yaml:"platforms"` // platform to manifest digest
 }
 
 // Asset is what a URL served.
 type Asset struct {
-	URL    string `yaml:"url"` // upstream's, whatever mirror stood in for it
+	URL    string `yaml:"url"` // the upstream URL, even if a mirror served it
 	SHA256 string `yaml:"sha256"`
 	Size   int64  `yaml:"size"` // bytes
 }
 
-// Target is what an operating system's solver answered.
+// Target is what the package solver of an operating system returned.
 type Target struct {
 	Name     string    `yaml:"target"`   // such as debian-12
 	Platform string    `yaml:"platform"` // such as linux/amd64
-	Names    []string  `yaml:"names"`    // what was asked for, all in one transaction; in order
-	Packages []Package `yaml:"packages"` // what is needed for it; in order of Name and Arch
+	Names    []string  `yaml:"names"`    // the requested packages, resolved in one transaction; sorted
+	Packages []Package `yaml:"packages"` // the resolved packages, sorted by Name and Arch
 }
 
 // Package is one package file.
 type Package struct {
 	Name    string `yaml:"name"`
 	Version string `yaml:"version"`
-	Arch    string `yaml:"arch"` // as the distribution spells it
-	URL     string `yaml:"url"`  // upstream's, whatever mirror stood in for it
+	Arch    string `yaml:"arch"` // in the distribution's spelling
+	URL     string `yaml:"url"`  // the upstream URL, even if a mirror served it
 	SHA256  string `yaml:"sha256"`
 	Size    int64  `yaml:"size"`          // bytes
-	Key     string `yaml:"key,omitempty"` // sha256 of the keys that the signature of the file was checked with
+	Key     string `yaml:"key,omitempty"` // sha256 of the keys that verified the file's signature
 }
 
-// Image returns what is locked for a reference.
+// Image returns the locked image of a reference.
 func (l *Lock) Image(ref string) (Image, bool) {
 	return find(l.Images, func(i Image) bool { return i.Ref == ref })
 }
 
-// Asset returns what is locked for a URL.
+// Asset returns the locked asset of a URL.
 func (l *Lock) Asset(url string) (Asset, bool) {
 	return find(l.Assets, func(a Asset) bool { return a.URL == url })
 }
 
-// Target returns what is locked for an operating system on a platform.
+// Target returns the locked packages of an operating system on a platform.
 func (l *Lock) Target(name, platform string) (Target, bool) {
 	return find(l.Targets, func(t Target) bool { return t.Name == name && t.Platform == platform })
 }
@@ -89,11 +89,11 @@ func find[T any](list []T, is func(T) bool) (found T, ok bool) {
 	return found, false
 }
 
-// header tells who opens a lock what it is.
+// header explains the file to people who open it.
 const header = "# What the Manifest beside this file stood for when it was locked. Written by sealift lock: keep it with the\n" +
 	"# Manifest, do not edit it, and build with --locked to get the same package again.\n"
 
-// document is the file. Lists that are empty are left out.
+// document is the file's structure. Empty lists are omitted.
 type document struct {
 	Format  string   `yaml:"format"`
 	Images  []Image  `yaml:"images,omitempty"`
@@ -101,7 +101,7 @@ type document struct {
 	Targets []Target `yaml:"hostPackages,omitempty"`
 }
 
-// Encode writes the lock in its one form: the same lock gives the same bytes.
+// Encode writes the lock in canonical form: the same lock gives the same bytes.
 func (l Lock) Encode(w io.Writer) error {
 	l.sort()
 	if _, err := io.WriteString(w, header); err != nil {
@@ -113,7 +113,7 @@ func (l Lock) Encode(w io.Writer) error {
 	return errors.Join(enc.Encode(document{Format: Format, Images: l.Images, Assets: l.Assets, Targets: l.Targets}), enc.Close())
 }
 
-// sort puts everything in order, in copies of the lists.
+// sort sorts copies of all lists.
 func (l *Lock) sort() {
 	l.Images = slices.SortedFunc(slices.Values(l.Images), func(a, b Image) int { return cmp.Compare(a.Ref, b.Ref) })
 	l.Assets = slices.SortedFunc(slices.Values(l.Assets), func(a, b Asset) int { return cmp.Compare(a.URL, b.URL) })
@@ -129,7 +129,7 @@ func (l *Lock) sort() {
 	}
 }
 
-// Save writes the lock to path if that changes anything, and says whether it did. The file is replaced as a whole.
+// Save writes the lock to path if it differs, and returns whether it did. It replaces the file atomically.
 func (l Lock) Save(path string) (changed bool, err error) {
 	var data bytes.Buffer
 	if err := l.Encode(&data); err != nil {

@@ -126,7 +126,7 @@ func TestMistakesHavePlaces(t *testing.T) {
 		"a digest of another kind": {replace("    linux/arm64: sha256:", "    linux/arm64: sha512:"), ":17:18: error: the digest for linux/arm64"},
 		"a size that is none":      {replace("size: 12", "size: many"), `:21:9: error: size of an asset is "many"`},
 		"a negative size":          {replace("size: 12", "size: -12"), `:21:9: error: size of an asset is "-12"`},
-		"the same image twice":     {replace("/b:1", "/a:1"), ":11:3: error: an image registry.example.io/a:1 is there twice"},
+		"the same image twice":     {replace("/b:1", "/a:1"), ":11:3: error: an image registry.example.io/a:1 is listed twice"},
 		"a list that is none":      {replace("  names:\n  - kmod\n  - socat\n", "  names: kmod\n"), ":25:10: error: names of a target must be a list"},
 		"an empty version":         {replace(`"1.10"`, `""`), ":37:14: error: version of a package is empty"},
 		"an anchor":                {replace("size: 12", "size: &a 12"), "anchors and aliases are not read"},

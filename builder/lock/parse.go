@@ -12,10 +12,10 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-// maxSize bounds a lock, in bytes. One that pins thousands of packages has a few hundred thousand.
+// maxSize is the largest lock, in bytes. A lock of thousands of packages has a few hundred thousand.
 const maxSize = 16 << 20
 
-// Parse reads a lock; name stands for it in positions. What is wrong with it is a diag.Errors with every fault.
+// Parse reads a lock. name stands for it in positions. Mistakes are a diag.Errors with all of them.
 func Parse(name string, r io.Reader) (Lock, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxSize+1))
 	if err != nil {
@@ -39,7 +39,7 @@ func Parse(name string, r io.Reader) (Lock, error) {
 
 type parser struct {
 	strictyaml.Reader
-	seen map[string]bool // what is locked already
+	seen map[string]bool // the records read so far
 }
 
 func (p *parser) lock(n *yaml.Node) Lock {
@@ -95,7 +95,7 @@ func (p *parser) target(n *yaml.Node) Target {
 	return t
 }
 
-// record is a mapping whose fields are read.
+// record is a mapping that is being read.
 type record struct {
 	p      *parser
 	what   string
@@ -103,7 +103,7 @@ type record struct {
 	fields map[string]*yaml.Node
 }
 
-// record checks that n is a mapping with all needed fields, and no others than those and optional.
+// record checks that n is a mapping with all needed fields, and that it has no others except the optional ones.
 func (p *parser) record(n *yaml.Node, what string, needed []string, optional ...string) record {
 	r := record{p: p, what: what, node: n}
 	if !p.IsMapping(n, what) {
@@ -120,7 +120,7 @@ func (p *parser) record(n *yaml.Node, what string, needed []string, optional ...
 
 func (r record) has(key string) bool { return r.fields[key] != nil }
 
-// text is a field that is not empty.
+// text returns a field that must not be empty.
 func (r record) text(key string) string {
 	n := r.fields[key]
 	if n == nil {
@@ -180,7 +180,7 @@ func (p *parser) checkDigest(n *yaml.Node, what string) string {
 
 func isSHA256(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
-// once refuses a second record with the same values of some fields.
+// once refuses a second record with the same values in the given fields.
 func (r record) once(keys ...string) {
 	name := r.what
 	for _, key := range keys {
@@ -191,7 +191,7 @@ func (r record) once(keys ...string) {
 		name += " " + n.Value
 	}
 	if r.p.seen[name] {
-		r.p.Errorf(r.p.Pos(r.node), "keep one of them, or lock the add-on again with sealift lock", "%s is there twice", name)
+		r.p.Errorf(r.p.Pos(r.node), "keep one of them, or lock the add-on again with sealift lock", "%s is listed twice", name)
 	}
 	r.p.seen[name] = true
 }

@@ -1,5 +1,5 @@
-// Package mirror says where an upstream name is really fetched from. Names in Manifests stay upstream's own; a company's
-// proxy or a lab is put in between by rules in sealift.yaml. The package only rewrites names and never fetches.
+// Package mirror rewrites upstream names to the mirrors that serve them. Manifests always have upstream names. Rules in
+// sealift.yaml send the requests to a company's proxy or to a lab. The package only rewrites names and never fetches.
 package mirror
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Set is a set of rules; the zero value changes nothing.
+// Set is a set of rules. The zero value changes nothing.
 type Set struct {
 	urls         []rule
 	repositories []rule
@@ -18,9 +18,9 @@ type Set struct {
 
 type rule struct{ from, to string }
 
-// New checks rules and returns them as a set. A key that starts with http:// or https:// is a prefix of URLs, any other
-// key a prefix of image repositories, such as registry.k8s.io or docker.io/library. Prefixes end at a slash: example.com
-// does not match example.com.evil. All faults are reported at once.
+// New checks rules and returns them as a set. A key that starts with http:// or https:// is a prefix of URLs. Any other key
+// is a prefix of image repositories, such as registry.k8s.io or docker.io/library. A prefix ends at a slash: example.com
+// does not match example.com.evil. The error names all mistakes.
 func New(rules map[string]string) (Set, error) {
 	var s Set
 	var errs []error
@@ -79,7 +79,7 @@ func checkRepository(s string) error {
 	return nil
 }
 
-// URL returns the URL to ask instead of an upstream one. Percent-escapes stay as they are written.
+// URL returns the URL to request instead of an upstream one. Percent-escapes are kept.
 func (s Set) URL(upstream string) string {
 	to, rest, ok := match(s.urls, upstream)
 	if !ok {
@@ -88,8 +88,8 @@ func (s Set) URL(upstream string) string {
 	return join(to, rest)
 }
 
-// Repository returns the repository to ask instead of an upstream one, such as registry.k8s.io/pause, and whether it is
-// asked over plain HTTP.
+// Repository returns the repository to use instead of an upstream one, such as registry.k8s.io/pause, and whether it uses
+// plain HTTP.
 func (s Set) Repository(upstream string) (repository string, plainHTTP bool) {
 	to, rest, ok := match(s.repositories, upstream)
 	if !ok {
@@ -99,7 +99,7 @@ func (s Set) Repository(upstream string) (repository string, plainHTTP bool) {
 	return join(to, rest), plainHTTP
 }
 
-// match finds the first rule, and so the longest, that holds for a name, and what of the name follows its prefix.
+// match returns the longest rule for a name, and the part of the name after its prefix.
 func match(rules []rule, name string) (to, rest string, ok bool) {
 	for _, r := range rules {
 		rest, found := strings.CutPrefix(name, r.from)
@@ -116,7 +116,7 @@ func match(rules []rule, name string) (to, rest string, ok bool) {
 	return "", "", false
 }
 
-// join puts exactly one slash between a replacement and what follows the prefix, which starts with one or is empty.
+// join puts exactly one slash between a replacement and the rest of the name. The rest starts with a slash or is empty.
 func join(to, rest string) string {
 	if rest == "" {
 		return to

@@ -7,8 +7,8 @@ import (
 	"github.com/spdx/tools-golang/spdx/v2/v2_3"
 )
 
-// Merge makes one document by the given name of the documents of several packages. What they share, such as a layer, is
-// there once.
+// Merge joins the documents of several packages to one document with the given name. Shared elements, such as layers, are
+// listed once.
 func Merge(name string, documents ...[]byte) ([]byte, error) {
 	w := newWriter()
 	for i, data := range documents {

@@ -1,8 +1,8 @@
-// Package sbom writes the bill of materials of a package: an SPDX 2.3 document in JSON that names the images with the
-// digests of their layers, the packages of operating systems with their licenses, and the assets.
+// Package sbom writes the bill of materials of a package: an SPDX 2.3 document in JSON. It lists the images with their
+// layer digests, the operating system packages with their licenses, and the assets.
 //
-// The same package gives the same document: it has no time of its making and no random name. The package only puts down
-// what is known of digests and names; it looks into nothing.
+// The same package gives the same document, because it has no creation time and no random name. The package records known
+// digests and names; it does not inspect content.
 package sbom
 
 import (
@@ -26,14 +26,14 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// FileName is what the document is called in an add-on's directory.
+// FileName is the name of the document in an add-on's folder.
 const FileName = "sbom.spdx.json"
 
 const (
 	noAssertion = license.NoAssertion
-	// created is the time that SPDX asks for, the one that every file of an archive has.
+	// created is the creation time that SPDX requires: the time of every file in an archive.
 	created = "1980-01-01T00:00:00Z"
-	// namespace is below what documents are named; the digest of the content makes the name unique (SPDX 2.3 §6.5).
+	// namespace is the prefix of document names. The digest of the content makes a name unique (SPDX 2.3 §6.5).
 	namespace = "https://sealift.dev/spdx/"
 )
 
@@ -43,22 +43,22 @@ const (
 	contains  = "CONTAINS"
 )
 
-// Subject is a package whose document is written.
+// Subject is the package to describe.
 type Subject struct {
 	Name, Version string
 	Images        []image.Resolved
 	Assets        []bundle.Asset
 	HostPackages  []HostPackage
-	Files         []bundle.File // of which nothing is known but the content, such as those that a Dockerfile wrote
+	Files         []bundle.File // files of unknown origin, such as the output of a Dockerfile
 }
 
-// HostPackage is an operating system's package with what it says of its licenses.
+// HostPackage is an operating system package with its license statements.
 type HostPackage struct {
 	bundle.HostPackage
 	Licenses []string
 }
 
-// Document writes the document of a package.
+// Document returns the document of a package.
 func Document(s Subject) ([]byte, error) {
 	w := newWriter()
 	root := w.add(&v2_3.Package{
@@ -84,7 +84,7 @@ func Document(s Subject) ([]byte, error) {
 	return w.document(s.Name + "-" + s.Version)
 }
 
-// writer collects the parts of a document, each once.
+// writer collects the parts of a document without repetitions.
 type writer struct {
 	packages      map[common.ElementID]*v2_3.Package
 	relationships map[[3]string]*v2_3.Relationship
@@ -96,7 +96,7 @@ func newWriter() *writer {
 		licenses: make(map[string]string)}
 }
 
-// add takes a package in and fills in what SPDX wants and nobody knows.
+// add adds a package with SPDX's values for unknown fields.
 func (w *writer) add(p *v2_3.Package) common.ElementID {
 	if p.PackageDownloadLocation == "" {
 		p.PackageDownloadLocation = noAssertion
@@ -115,7 +115,7 @@ func (w *writer) relate(from common.ElementID, how string, to common.ElementID) 
 	}
 }
 
-// image adds what a reference pointed to, its manifest for each platform, and their layers.
+// image adds an image, its manifest for each platform, and their layers.
 func (w *writer) image(root common.ElementID, r image.Resolved) {
 	top := w.add(&v2_3.Package{
 		PackageName: r.Ref, PackageVersion: r.Root.Digest, PackageSPDXIdentifier: id("Image", r.Ref+"@"+r.Root.Digest),
@@ -162,7 +162,7 @@ func (w *writer) hostPackage(root common.ElementID, p HostPackage) {
 	}))
 }
 
-// id makes an identifier of SPDX (letters, digits, dots and dashes) that stands for one thing in all documents.
+// id returns an SPDX identifier (letters, digits, dots and dashes) that means the same thing in all documents.
 func id(kind, name string) common.ElementID {
 	if kind == "Layer" || kind == "AddOn" {
 		if clean := strings.TrimPrefix(name, "sha256:"); strings.Trim(clean, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-") == "" {
@@ -172,7 +172,7 @@ func id(kind, name string) common.ElementID {
 	return common.ElementID(kind + "-" + short(name))
 }
 
-// short is the first half of the sha256 of a text: enough to tell it from all others.
+// short returns the first half of the sha256 of a text, which is enough to be unique.
 func short(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
@@ -182,7 +182,7 @@ func checksum(digest string) []common.Checksum {
 	return []common.Checksum{{Algorithm: common.SHA256, Value: strings.TrimPrefix(digest, "sha256:")}}
 }
 
-// purl is a reference to a package URL (https://github.com/package-url/purl-spec).
+// purl returns a reference to a package URL (https://github.com/package-url/purl-spec).
 func purl(locator string) []*v2_3.PackageExternalReference {
 	return []*v2_3.PackageExternalReference{{Category: "PACKAGE-MANAGER", RefType: "purl", Locator: locator}}
 }
@@ -210,7 +210,7 @@ func hostPackageURL(p bundle.HostPackage) string {
 	return "pkg:" + kind + "/" + vendor + "/" + url.QueryEscape(p.Name) + "@" + url.QueryEscape(p.Version) + "?" + query.Encode()
 }
 
-// document puts everything in order.
+// document sorts everything and returns the document.
 func (w *writer) document(name string) ([]byte, error) {
 	d := v2_3.Document{
 		SPDXVersion: v2_3.Version, DataLicense: v2_3.DataLicense, SPDXIdentifier: "DOCUMENT", DocumentName: name,

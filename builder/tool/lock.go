@@ -10,7 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lock takes a directory for this process through a file in it; others that ask wait until it is released, or ctx ends.
+// Lock locks a file, so that one process at a time uses its directory. It waits until the lock is free or ctx ends. Call
+// release to unlock.
 func Lock(ctx context.Context, path string) (release func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

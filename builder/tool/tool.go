@@ -1,5 +1,5 @@
-// Package tool runs programs of the machine that builds, such as a package manager or a container engine: bounded, never
-// outliving the build, and with what they said when they fail. It knows nothing of what the programs do.
+// Package tool runs programs of the build machine, such as a package manager or a container engine. They have limits, end
+// with the build, and their error output appears in errors. The package knows nothing about what the programs do.
 package tool
 
 import (
@@ -19,8 +19,8 @@ import (
 
 // Error says that a program failed.
 type Error struct {
-	Command string // the program and what it was asked to do, without options
-	Said    []byte // the end of what it wrote to standard error
+	Command string // the program and its arguments, without options
+	Said    []byte // the end of its standard error
 	Err     error
 }
 
@@ -34,14 +34,14 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// grace is how long a program has to end by itself when it is told to.
+// grace is the time between the request to end and the kill.
 const grace = 10 * time.Second
 
-// kept is how much of standard error is kept, in bytes.
+// kept is the number of bytes of standard error that errors keep.
 const kept = 64 << 10
 
 // Run runs a program made by exec.CommandContext with the same ctx, and passes its output to read, which may stop before
-// the end. Failures of the program are *Error. Processes that it starts end with it.
+// the end. If the program fails, the error is *Error. The program ends with this process.
 func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
@@ -52,7 +52,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	if err != nil {
 		return err
 	}
-	wait, err := child.Start(cmd) // or it would keep its locks when we are killed, and the next build would fail
+	wait, err := child.Start(cmd) // otherwise it would keep its locks after this process is killed
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -71,7 +71,7 @@ func Run(ctx context.Context, cmd *exec.Cmd, read func(io.Reader) error) error {
 	return errors.Join(readErr, drainErr)
 }
 
-// command is what a program was asked to do, without its options.
+// command returns the program and its arguments without options.
 func command(args []string) string {
 	words := []string{filepath.Base(args[0])}
 	if len(args) > 1 && !strings.HasPrefix(args[1], "-") {
