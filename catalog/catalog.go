@@ -29,7 +29,7 @@ import (
 // MetaFile is the file in which an add-on describes itself.
 const MetaFile = "addon.yaml"
 
-// Meta is what is known of one version of an add-on.
+// Meta describes one version of an add-on.
 type Meta struct {
 	Name        string            `json:"name"`
 	Version     string            `json:"version"`
@@ -38,16 +38,16 @@ type Meta struct {
 	Requires    []string          `json:"requires,omitempty"` // names or capabilities
 	After       []string          `json:"after,omitempty"`    // names or capabilities
 	Options     map[string]Option `json:"options,omitempty"`
-	// Declared tells that the add-on has an addon.yaml; kURL's defaults are not applied to it.
+	// Declared says that the add-on has an addon.yaml. kURL's defaults do not apply to it then.
 	Declared bool `json:"declared"`
 }
 
-// Dir is the add-on's directory below the root of a work tree, package or bundle.
+// Dir returns the add-on's folder below the root of a work tree, package or bundle.
 func (m Meta) Dir() string { return path.Join("addons", m.Name, m.Version) }
 
-// Scan lists every add-on below addons, by name and then by version, oldest first. A directory is an add-on when it has
-// a Manifest, which leaves out kURL's template and build-images folders. Mistakes in all addon.yaml files come in one
-// error, together with the add-ons that could be read.
+// Scan lists every add-on below addons, sorted by name and then by version, oldest first. A folder with a Manifest is an
+// add-on, so kURL's template and build-images folders are not. Scan returns all add-ons that it could read, and one error
+// with the mistakes in all addon.yaml files.
 func Scan(fsys fs.FS) ([]Meta, error) {
 	manifests, err := fs.Glob(fsys, "addons/*/*/Manifest")
 	if err != nil {
@@ -70,7 +70,7 @@ func Scan(fsys fs.FS) ([]Meta, error) {
 	return all, errors.Join(errs...)
 }
 
-// Read returns what the add-on says of itself. Mistakes in its addon.yaml are diag.Errors.
+// Read returns the description of an add-on. Mistakes in its addon.yaml are diag.Errors.
 func Read(fsys fs.FS, name, version string) (Meta, error) {
 	m := Meta{Name: name, Version: version}
 	file := path.Join(m.Dir(), MetaFile)
@@ -92,8 +92,8 @@ func Read(fsys fs.FS, name, version string) (Meta, error) {
 	return m, nil
 }
 
-// CompareVersions orders versions as people do: runs of digits by their number, everything else by its letters. It is
-// negative when a is older than b.
+// CompareVersions compares versions as people do: runs of digits as numbers, everything else as text. It is negative if a
+// is older than b.
 func CompareVersions(a, b string) int {
 	for a != "" && b != "" {
 		runA, restA := run(a)
@@ -111,7 +111,7 @@ func CompareVersions(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// run cuts off the longest beginning that is all digits or has none.
+// run splits off the longest prefix that is all digits or has none.
 func run(s string) (first, rest string) {
 	end := strings.IndexFunc(s, func(r rune) bool { return isDigit(r) != isDigit(rune(s[0])) })
 	if end < 0 {

@@ -10,9 +10,9 @@ import (
 	"github.com/sealift/sealift/spec"
 )
 
-// Check returns the reasons why the add-ons of an Installer cannot work together. Versions may be patterns: then Check reports
-// only what is wrong with every version that the pattern could stand for. Metas are what the add-ons say of themselves;
-// without them Check knows the capabilities of kURL's add-ons alone.
+// Check returns the reasons why the add-ons of an Installer cannot work together. Versions may be patterns; then Check
+// reports only what is wrong with every version that matches. metas describe the add-ons. Without them, Check knows only
+// the capabilities of kURL's add-ons.
 func Check(i *spec.Installer, metas []Meta) []diag.Finding {
 	c := checker{installer: i, metas: metas}
 	for _, r := range rules() {
@@ -33,7 +33,7 @@ type checker struct {
 	metas     []Meta
 }
 
-// entry is what the Installer has under one key.
+// entry is an add-on or section of the Installer.
 type entry struct {
 	version string // empty for a section
 	options spec.Options
@@ -110,7 +110,7 @@ func (c *checker) provides(name string) []string {
 	return kurlProvides(name)
 }
 
-// hold says whether the versions are sure to have v. A word such as nightly is no version that could be compared.
+// hold reports whether v is certainly in the range. A word such as nightly cannot be compared and is not.
 func (s versions) hold(v string) bool {
 	if s == (versions{}) {
 		return true
@@ -129,8 +129,8 @@ func (s versions) hold(v string) bool {
 	return (s.from == "" || CompareVersions(oldest, s.from) >= 0) && (s.below == "" || CompareVersions(newest, s.below) < 0)
 }
 
-// Latest is the version that stands for the newest that a store has.
+// Latest is the pattern for the newest version in a store.
 const Latest = "latest"
 
-// newestOfAll is a part of a version that is above every other.
+// newestOfAll is a version part that is greater than any other.
 const newestOfAll = "999999999"

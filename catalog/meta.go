@@ -41,8 +41,8 @@ type Option struct {
 	Enum        []any      `json:"enum,omitempty"` // the values allowed; empty allows every value of the type
 }
 
-// CheckOptions holds an Installer's options for this add-on against what it declares. Every mistake is in the error. An
-// add-on that declares no options takes any. s3Override belongs to the Installer and is let pass.
+// CheckOptions checks an Installer's options against the add-on's declaration. The error names every mistake. An add-on
+// that declares no options accepts all. s3Override is always allowed, because the Installer handles it.
 func (m Meta) CheckOptions(options map[string]any) error {
 	if len(m.Options) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (m Meta) CheckOptions(options map[string]any) error {
 	return fmt.Errorf("add-on %s %s: %s", m.Name, m.Version, strings.Join(mistakes, "; "))
 }
 
-// WithDefaults gives an Installer's options for this add-on with the declared defaults of those that it does not set.
+// WithDefaults returns an Installer's options, with the declared defaults for those that it does not set.
 func (m Meta) WithDefaults(options map[string]any) map[string]any {
 	all := maps.Clone(options)
 	for key, option := range m.Options {
@@ -81,8 +81,8 @@ func (m Meta) WithDefaults(options map[string]any) map[string]any {
 	return all
 }
 
-// holds tells whether a value is of the type. Text is what versions and numbers are often given as, so a number is no
-// string, but every integer is a number.
+// holds reports whether a value has the type. A number is not a string, because versions and numbers must be written as
+// text. Every integer is a number.
 func (t OptionType) holds(v any) bool {
 	switch v.(type) {
 	case string:
@@ -105,7 +105,7 @@ func (o Option) allows(v any) bool {
 	return len(o.Enum) == 0 || slices.ContainsFunc(o.Enum, func(allowed any) bool { return reflect.DeepEqual(allowed, v) })
 }
 
-// relation is what an add-on or a capability may be called.
+// relation matches the names of add-ons and capabilities.
 var relation = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 // parse reads addon.yaml into m.

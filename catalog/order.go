@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// kurlOrder is the order in which kURL runs its add-ons (kURL §3.6), with kubernetes, which it handles apart, where its
-// installer has it: after the container runtime. kURL runs aws a second time after longhorn; once is enough.
+// kurlOrder is the order in which kURL installs its add-ons (kURL §3.6). kURL handles kubernetes separately; here it comes
+// after the container runtime. kURL runs aws again after longhorn; Sealift runs it once.
 func kurlOrder() []string {
 	return []string{"containerd", "kubernetes", "aws", "nodeless", "calico", "weave", "flannel", "antrea", "rook", "ekco",
 		"openebs", "longhorn", "minio", "contour", "registry", "prometheus", "kotsadm", "velero", "fluentd", "collectd",
 		"cert-manager", "metrics-server", "sonobuoy", "goldpinger"}
 }
 
-// The capabilities of kURL's add-ons, so that others can require them without naming one.
+// The capabilities of kURL's add-ons. Other add-ons can require a capability instead of a certain add-on.
 const (
 	ContainerRuntime = "container-runtime"
 	PodNetwork       = "pod-network"
@@ -25,7 +25,7 @@ const (
 	Ingress          = "ingress"
 )
 
-// Capabilities are what the add-on provides besides its name: what it declares, or what kURL's add-on of that name has.
+// Capabilities returns the declared capabilities, or those of kURL's add-on with this name.
 func (m Meta) Capabilities() []string {
 	if m.Declared {
 		return m.Provides
@@ -33,7 +33,7 @@ func (m Meta) Capabilities() []string {
 	return kurlProvides(m.Name)
 }
 
-// kurlProvides are the capabilities of an add-on that does not declare its own.
+// kurlProvides returns the capabilities of an add-on that does not declare its own.
 func kurlProvides(name string) []string {
 	switch name {
 	case "containerd", "docker":
@@ -52,12 +52,12 @@ func kurlProvides(name string) []string {
 	return nil
 }
 
-// Order returns the names of addons in the order in which they install. What they declare is kept: everything required
-// or named in after comes first. Where that leaves a choice kURL's order decides, then the name, so that the answer
-// does not depend on the order of addons. An add-on that declares nothing comes after all that precede it in kURL's
-// order, unless those declare that they need it; one that kURL does not know comes last.
+// Order returns the names of addons in install order. Everything in requires or after comes first. Otherwise kURL's order
+// decides, then the name, so the result does not depend on the order of addons. An add-on without a declaration comes after
+// all that precede it in kURL's order, unless those declare that they need it. An add-on that kURL does not know comes
+// last.
 //
-// The error names every requirement that nothing provides, or else the add-ons that wait for each other in a circle.
+// The error names every missing requirement, or a cycle.
 func Order(addons []Meta) ([]string, error) {
 	g, err := newGraph(addons)
 	if err != nil {
@@ -66,8 +66,7 @@ func Order(addons []Meta) ([]string, error) {
 	return g.sorted(), nil
 }
 
-// Needed returns the names of those addons that another of them requires or comes after, and finds ready. Its errors are
-// those of Order.
+// Needed returns the names of the add-ons that another add-on requires or comes after. Its errors are those of Order.
 func Needed(addons []Meta) (map[string]bool, error) {
 	g, err := newGraph(addons)
 	if err != nil {
@@ -82,19 +81,19 @@ func Needed(addons []Meta) (map[string]bool, error) {
 	return needed, nil
 }
 
-// graph has an edge for everything that must come before something else.
+// graph has an edge for each pair in which one add-on must precede the other.
 type graph struct {
 	addons    []Meta              // by rank
-	providers map[string][]string // name or capability to names
-	before    map[string][]edge   // name to what must precede it
+	providers map[string][]string // names of the providers of a name or capability
+	before    map[string][]edge   // edges to the add-ons that must precede a name
 }
 
 type edge struct {
 	name string
-	why  string // "requires pod-network", for the explanation of a circle
+	why  string // such as "requires pod-network", for the description of a cycle
 }
 
-// newGraph has all edges, and no circle.
+// newGraph returns the graph with all edges. It fails if there is a cycle.
 func newGraph(addons []Meta) (*graph, error) {
 	g, err := newNodes(addons)
 	if err != nil {
@@ -110,7 +109,7 @@ func newGraph(addons []Meta) (*graph, error) {
 	return g, nil
 }
 
-// newNodes notes who provides what.
+// newNodes records the providers of each name and capability.
 func newNodes(addons []Meta) (*graph, error) {
 	g := &graph{addons: slices.Clone(addons), providers: map[string][]string{}, before: map[string][]edge{}}
 	slices.SortFunc(g.addons, func(a, b Meta) int {
@@ -118,7 +117,7 @@ func newNodes(addons []Meta) (*graph, error) {
 	})
 	for i, a := range g.addons {
 		if i > 0 && g.addons[i-1].Name == a.Name {
-			return nil, fmt.Errorf("add-on %s is there in two versions, %s and %s; keep one", a.Name, g.addons[i-1].Version, a.Version)
+			return nil, fmt.Errorf("add-on %s is listed in two versions, %s and %s; keep one", a.Name, g.addons[i-1].Version, a.Version)
 		}
 		for _, capability := range append([]string{a.Name}, a.Capabilities()...) {
 			if !slices.Contains(g.providers[capability], a.Name) {
@@ -143,7 +142,7 @@ func (g *graph) declared() error {
 	for _, a := range g.addons {
 		for _, need := range a.Requires {
 			if len(g.providers[need]) == 0 {
-				missing = append(missing, fmt.Errorf("add-on %s requires %s, which no add-on here is or provides; add one to the Installer", a.Name, need))
+				missing = append(missing, fmt.Errorf("add-on %s requires %s, but no add-on here has that name or provides it; add one to the Installer", a.Name, need))
 			}
 			g.edges(a.Name, need, "requires "+need)
 		}
@@ -162,8 +161,8 @@ func (g *graph) edges(name, need, why string) {
 	}
 }
 
-// defaults puts each add-on that declares nothing after those that precede it in kURL's order, where no declaration
-// says otherwise.
+// defaults puts each add-on without a declaration after those that precede it in kURL's order, unless a declaration says
+// otherwise.
 func (g *graph) defaults() {
 	for i, a := range g.addons {
 		if a.Declared {
@@ -177,7 +176,7 @@ func (g *graph) defaults() {
 	}
 }
 
-// needs tells whether name comes after other, however many steps away.
+// needs reports whether name comes after other, directly or not.
 func (g *graph) needs(name, other string, seen map[string]bool) bool {
 	if seen[name] {
 		return false
@@ -188,7 +187,7 @@ func (g *graph) needs(name, other string, seen map[string]bool) bool {
 	})
 }
 
-// circle explains one circle, or is empty when there is none: "a requires b, b comes after a".
+// circle describes one cycle, such as "a requires b, b comes after a", or returns "" if there is none.
 func (g *graph) circle() string {
 	done := map[string]bool{}
 	for _, a := range g.addons {
@@ -199,7 +198,7 @@ func (g *graph) circle() string {
 	return ""
 }
 
-// step is one edge of the path that walk is on.
+// step is one edge of the current path.
 type step struct{ from, why, to string }
 
 func (g *graph) walk(name string, path []step, done map[string]bool) string {
@@ -226,7 +225,7 @@ func (g *graph) walk(name string, path []step, done map[string]bool) string {
 	return ""
 }
 
-// sorted returns the names, each after everything it needs; of several that could be next the first by rank.
+// sorted returns the names in dependency order. If several could be next, the one with the lowest rank is.
 func (g *graph) sorted() []string {
 	names := make([]string, 0, len(g.addons))
 	for len(names) < len(g.addons) {

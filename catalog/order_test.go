@@ -88,16 +88,16 @@ func TestOrderExplains(t *testing.T) {
 	}{
 		"every missing provider": {
 			[]catalog.Meta{declared("a", []string{"disk", "net"}, nil, nil), declared("b", []string{"gone"}, nil, nil)},
-			"add-on a requires disk, which no add-on here is or provides; add one to the Installer\n" +
-				"add-on a requires net, which no add-on here is or provides; add one to the Installer\n" +
-				"add-on b requires gone, which no add-on here is or provides; add one to the Installer"},
+			"add-on a requires disk, but no add-on here has that name or provides it; add one to the Installer\n" +
+				"add-on a requires net, but no add-on here has that name or provides it; add one to the Installer\n" +
+				"add-on b requires gone, but no add-on here has that name or provides it; add one to the Installer"},
 		"a circle": {
 			[]catalog.Meta{declared("a", []string{"disk"}, nil, nil), declared("b", nil, []string{"c"}, []string{"disk"}), declared("c", []string{"a"}, nil, nil), declared("outside", []string{"a"}, nil, nil)},
 			"add-ons wait for each other in a circle: a requires disk (provided by b), b comes after c, c requires a; " +
 				"remove one of these relations from its addon.yaml"},
 		"one add-on twice": {
 			[]catalog.Meta{{Name: "a", Version: "1"}, {Name: "a", Version: "2"}},
-			"add-on a is there in two versions, 1 and 2; keep one"},
+			"add-on a is listed in two versions, 1 and 2; keep one"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -1,23 +1,23 @@
 package catalog
 
-// rule is one reason why an Installer cannot work. It holds when every condition that it names holds.
+// rule is one reason why an Installer cannot work. It applies if all of its conditions hold.
 type rule struct {
-	key string // of the spec: the rule is about this add-on, or about this section
+	key string // key of the add-on or section
 	versions
-	option string // the rule holds only where this option is set
-	// allowed are the values that the option may have; empty means that it may not be set.
+	option string // the rule applies only if this option is set
+	// allowed are the values that the option may have. If empty, the option must not be set.
 	allowed []string
 
-	with     string // the rule holds only beside this add-on
+	with     string // the rule applies only with this add-on
 	inWith   versions
 	why, fix string
 }
 
-// versions are those from one version, up to and without another; an empty bound leaves that side open.
+// versions is a range of versions from from up to, but not including, below. An empty bound is open.
 type versions struct{ from, below string }
 
-// rules are what kURL's API and its linter refuse, and what Sealift itself cannot do. Bounds of Kubernetes that lie below its
-// own minimum stay here, because an Installer gets all of its mistakes at once.
+// rules are the combinations that kURL's API and linter refuse, and those that Sealift cannot install. Bounds below
+// Sealift's own minimum Kubernetes version are included, because an Installer gets all of its mistakes at once.
 func rules() []rule {
 	removed := func(key, below, kubernetes, fix string) rule {
 		return rule{key: key, versions: versions{below: below}, with: "kubernetes", inWith: versions{from: kubernetes},
@@ -63,16 +63,16 @@ func rules() []rule {
 	}
 }
 
-// onlyOne are the capabilities that a cluster can have only once, with how people call them.
+// onlyOne are the capabilities that a cluster can have only once, with their names for people.
 func onlyOne() map[string]string {
 	return map[string]string{ContainerRuntime: "container runtime", PodNetwork: "pod network"}
 }
 
-// need is a capability that an add-on of kURL cannot do without.
+// need is a capability that an add-on of kURL requires.
 type need struct {
 	key        string
 	capability string
-	unless     string // with this option the add-on does without
+	unless     string // the add-on does not need it with this option
 	why, fix   string
 }
 

@@ -1,5 +1,5 @@
-// Package commands finds the commands that the hooks of an add-on call, without running anything, and knows which of them every
-// node has.
+// Package commands finds the commands that the hooks of an add-on call, without running anything. It knows which commands
+// every node has.
 package commands
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// Facts are what is known of the script before it runs. The zero value is that nothing is known.
+// Facts are known before the script runs. The zero value means that nothing is known.
 type Facts struct {
 	Assets []manifest.Asset // of the add-on's Manifest
 	Empty  []string         // variables that are always empty
@@ -24,7 +24,7 @@ type Calls struct {
 	functions []string
 	made      []made
 	words     map[string]map[string]bool // of commands and their arguments, by the function that they stand in
-	looked    map[string]bool            // commands that the script looks for before it calls them
+	looked    map[string]bool            // commands that the script checks for before calling them
 }
 
 // made is one command in the script.
@@ -36,13 +36,13 @@ type made struct {
 // Call is a command that hooks call.
 type Call struct {
 	Name string
-	Bin  bool       // it lies in $DIR/bin
-	At   syntax.Pos // where it is called first
-	// Optional says that the script goes on without it: all its calls are conditions, or followed by || true.
+	Bin  bool       // in $DIR/bin
+	At   syntax.Pos // of the first call
+	// Optional says that the script continues without the command: every call is a condition or is followed by || true.
 	Optional bool
 }
 
-// Of collects what a script calls, and from where.
+// Of collects the commands that a script calls.
 func Of(s *script.Script, facts Facts) Calls {
 	c := Calls{words: make(map[string]map[string]bool), looked: make(map[string]bool)}
 	collect := func(from string, node syntax.Node) {
@@ -50,7 +50,7 @@ func Of(s *script.Script, facts Facts) Calls {
 		syntax.Walk(node, func(n syntax.Node) bool {
 			switch n := n.(type) {
 			case *syntax.FuncDecl:
-				return false // collected for itself
+				return false // collected separately
 			case *syntax.IfClause:
 				if facts.neverTrue(n) {
 					return false
@@ -78,14 +78,14 @@ func Of(s *script.Script, facts Facts) Calls {
 	return c
 }
 
-// bundledAsset is a condition that is never true for an asset of the Manifest: that it is missing.
+// bundledAsset matches the condition that an asset of the Manifest is missing, which is never true.
 var bundledAsset = regexp.MustCompile(`! -f \S*/assets/([A-Za-z0-9._-]+)`)
 
-// switchedOn is a condition that is never true for a variable that is always empty.
+// switchedOn matches a condition on a variable that is always empty, which is never true.
 var switchedOn = regexp.MustCompile(`^\[ "\$\{?(\w+)\}?" = "1" \]$`)
 
-// neverTrue says whether a condition, and with it what it guards, never holds: it only serves an add-on whose assets were not
-// packed, or asks for an option that is always off.
+// neverTrue reports whether the condition of an if clause never holds: it is for an add-on whose assets were not packed, or
+// for an option that is always off.
 func (f Facts) neverTrue(n *syntax.IfClause) bool {
 	var text strings.Builder
 	for _, stmt := range n.Cond {
@@ -103,7 +103,8 @@ func (f Facts) neverTrue(n *syntax.IfClause) bool {
 	return asset != nil && slices.ContainsFunc(f.Assets, func(a manifest.Asset) bool { return a.Name == asset[1] })
 }
 
-// markOptional marks the commands of a condition: it does not hold where they are missing. A condition that is negated holds then.
+// markOptional marks the commands of a condition. If such a command is missing, the condition is false, or true if it is
+// negated.
 func markOptional(stmt *syntax.Stmt, optional map[*syntax.CallExpr]bool) {
 	syntax.Walk(stmt, func(n syntax.Node) bool {
 		switch n := n.(type) {
@@ -118,13 +119,13 @@ func markOptional(stmt *syntax.Stmt, optional map[*syntax.CallExpr]bool) {
 	})
 }
 
-// succeeds says whether a statement is true or :.
+// succeeds reports whether a statement is true or :.
 func succeeds(stmt *syntax.Stmt) bool {
 	call, ok := stmt.Cmd.(*syntax.CallExpr)
 	return ok && len(call.Args) == 1 && slices.Contains([]string{"true", ":"}, call.Args[0].Lit())
 }
 
-// call notes one command, and the ones that its arguments are.
+// call records a command, and the commands among its arguments.
 func (c *Calls) call(s *script.Script, from string, n *syntax.CallExpr, optional bool) {
 	var words []string
 	for _, arg := range n.Args {
@@ -151,7 +152,7 @@ func (c *Calls) call(s *script.Script, from string, n *syntax.CallExpr, optional
 // Functions lists the functions that the script declares.
 func (c Calls) Functions() []string { return c.functions }
 
-// Name says whether a word stands anywhere in a command.
+// Name reports whether a word appears in any command.
 func (c Calls) Name(word string) bool {
 	for _, words := range c.words {
 		if words[word] {
@@ -161,7 +162,8 @@ func (c Calls) Name(word string) bool {
 	return false
 }
 
-// From lists the commands that hooks reach, each once, without the script's own functions and what it looks for before it calls it.
+// From lists the commands that hooks reach, without repetitions. It leaves out the script's own functions and the commands
+// that the script looks for before it calls them.
 func (c Calls) From(isHook func(function string) bool) []Call {
 	var list []Call
 	reached := c.reached(isHook)
@@ -179,8 +181,8 @@ func (c Calls) From(isHook func(function string) bool) []Call {
 	return list
 }
 
-// reached lists the functions that hooks call, by way of others too. Any word that is a function's name counts as a call: it may
-// be the argument of one that calls it.
+// reached lists the functions that hooks call, directly or not. Any word with the name of a function counts as a call,
+// because it may be the argument of a function that calls it.
 func (c Calls) reached(isHook func(function string) bool) map[string]bool {
 	reached := map[string]bool{"": true}
 	next := []string{""}
@@ -202,7 +204,7 @@ func (c Calls) reached(isHook func(function string) bool) map[string]bool {
 	return reached
 }
 
-// unwrapped takes away programs and functions that run the command in their arguments. looked says that what is left are commands
+// unwrapped removes programs and functions that run the command in their arguments. looked says that the rest are commands
 // that are looked for and not run.
 func unwrapped(words []string) (_ []string, looked bool) {
 	for len(words) > 1 {
@@ -220,20 +222,20 @@ func unwrapped(words []string) (_ []string, looked bool) {
 		}
 		words = withoutOptions(words[1:], valued(name))
 		if slices.Contains([]string{"timeout", "spinner_until", "cmd_retry"}, name) && len(words) > 0 {
-			words = words[1:] // how long, or how often
+			words = words[1:] // a duration or a count
 		}
 	}
 	return words, false
 }
 
-// valued are the options of a program whose value is a word of its own.
+// valued returns a program's options that take the next word as their value.
 func valued(program string) []string {
 	return map[string][]string{
 		"xargs": {"-I", "-n", "-L", "-P", "-d", "-a", "-s"}, "timeout": {"-k", "-s"}, "nice": {"-n"}, "sudo": {"-u", "-g"}, "env": {"-u", "-C"},
 	}[program]
 }
 
-// withoutOptions drops what stands before a command: options, but not -1, and variables.
+// withoutOptions removes options (but not -1) and variable assignments before a command.
 func withoutOptions(words, valued []string) []string {
 	for len(words) > 0 && (strings.HasPrefix(words[0], "-") && words[0] != "-1" || strings.Contains(words[0], "=")) {
 		skip := 1
@@ -245,5 +247,5 @@ func withoutOptions(words, valued []string) []string {
 	return words
 }
 
-// plainName is one of a program or function: no path, and nothing that only the running script knows.
+// plainName matches the name of a program or function without a path and without expansions.
 var plainName = regexp.MustCompile(`^[A-Za-z_.][A-Za-z0-9_.+-]*$`)

@@ -7,7 +7,7 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// basePrograms are those of a bare host of every system that an install supports, and what bash has built in.
+// basePrograms are the programs of a bare host on every supported system, and bash's builtins.
 const basePrograms = `
 	. : [ alias bg bind break builtin caller cd command compgen complete continue declare dirs disown echo enable eval exec exit export
 	false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return set
@@ -32,18 +32,18 @@ const basePrograms = `
 	timedatectl udevadm
 `
 
-// packageManagers are there on systems of their family, and hooks ask which one it is. So are those of the container engine that
-// kURL's add-ons move away from.
+// packageManagers exist on the systems of their family. Hooks use them to tell the families apart. docker is here because
+// kURL's add-ons migrate away from it.
 const packageManagers = `apt apt-cache apt-get apt-mark dpkg dpkg-query dnf rpm yum yum-config-manager docker`
 
-// clusterPrograms are those that Kubernetes and its container runtime bring, and the packages that they need on every node.
+// clusterPrograms come with Kubernetes and its container runtime, and with the packages that they need on every node.
 const clusterPrograms = `
 	containerd ctr kubeadm kubectl kubelet runc
 	conntrack ethtool ip bridge ss tc ip6tables ip6tables-restore ip6tables-save iptables iptables-restore iptables-save
 	depmod insmod lsmod modinfo modprobe rmmod socat
 `
 
-// Package is a package of operating systems whose programs have other names than it has.
+// Package is an operating system package whose programs have other names.
 type Package struct {
 	Apt, Dnf string // its name in each family, "" for a program that its project gives out as a file
 	programs string
@@ -64,7 +64,7 @@ func packages() []Package {
 	}
 }
 
-// PackageOf returns the package that brings a program. Most packages have the name of their program.
+// PackageOf returns the package with a program. Most packages have the name of their program.
 func PackageOf(program string) Package {
 	for _, p := range packages() {
 		if slices.Contains(strings.Fields(p.programs), program) {
@@ -74,7 +74,7 @@ func PackageOf(program string) Package {
 	return Package{Apt: program, Dnf: program, programs: program}
 }
 
-// Brought says whether packages of the host bring a program, or assets of an add-on.
+// Brought reports whether a host package or an asset of the add-on brings a program.
 func Brought(program string, packages []manifest.HostPackage, assets []manifest.Asset) bool {
 	from := PackageOf(program)
 	return slices.ContainsFunc(packages, func(p manifest.HostPackage) bool {
@@ -85,7 +85,7 @@ func Brought(program string, packages []manifest.HostPackage, assets []manifest.
 	})
 }
 
-// Known returns the programs and built-in commands that hooks find on every node, whatever its add-ons bring.
+// Known returns the programs and builtins that hooks find on every node without help from add-ons.
 func Known() []string {
 	return strings.Fields(basePrograms + " " + packageManagers + " " + clusterPrograms)
 }

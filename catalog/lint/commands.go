@@ -7,13 +7,13 @@ import (
 	"github.com/sealift/sealift/catalog/commands"
 )
 
-// Core is what hooks find beyond their own files, on every node.
+// Core lists what hooks find on every node besides their own files.
 type Core struct {
 	Functions []string // of the shell that runs hooks
 	Programs  []string // in $DIR/bin
 }
 
-// commands tells each command that a hook may reach and that nothing brings, where it is first called.
+// commands reports each command that a hook may call and nothing brings, at its first call.
 func (c *checker) commands(calls commands.Calls) {
 	for _, call := range calls.From(c.isHook) {
 		switch {

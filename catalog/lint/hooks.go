@@ -13,12 +13,12 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// hookSuffixes are what follows the name of an add-on in the names of its hooks. The add-on's name alone is a hook, too.
+// hookSuffixes are the suffixes of hook names after the add-on's name. The name alone is a hook too.
 func hookSuffixes() []string {
 	return []string{"_pre_init", "_init", "_install", "_join", "_post_init", "_outro", "_already_applied", "_preflights"}
 }
 
-// ownHooks are the hooks that kURL's core calls of single add-ons, beside those that every add-on may have (kURL §3.6).
+// ownHooks are the hooks that kURL's core calls only for certain add-ons (kURL §3.6).
 func ownHooks(addOn string) []string {
 	if addOn != "ekco" {
 		return nil
@@ -29,7 +29,7 @@ func ownHooks(addOn string) []string {
 	}
 }
 
-// readHooks reads install.sh. What is no bash becomes a finding.
+// readHooks reads install.sh. A script that is not valid bash becomes a finding.
 func (c *checker) readHooks() (err error) {
 	c.script, err = script.Load(c.dir)
 	var wrong syntax.ParseError
@@ -47,8 +47,8 @@ func (c *checker) readHooks() (err error) {
 	return nil
 }
 
-// hooks checks that the functions of install.sh carry the add-on's name, since all add-ons share one shell, that one of them
-// is a hook, and that there is what they call.
+// hooks checks three things in install.sh: every function has the add-on's name, because all add-ons share one shell; at
+// least one is a hook; and the commands that they call exist.
 func (c *checker) hooks() error {
 	if c.script == nil {
 		return nil
@@ -65,12 +65,12 @@ func (c *checker) hooks() error {
 	return nil
 }
 
-// at is a place in install.sh.
+// at returns a position in install.sh.
 func (c *checker) at(p syntax.Pos) diag.Pos {
 	return diag.Pos{File: c.path(script.Name), Line: int(p.Line()), Col: int(p.Col())}
 }
 
-// isHook says whether a function is one that an install calls.
+// isHook reports whether an install calls the function.
 func (c *checker) isHook(function string) bool {
 	suffix, own := strings.CutPrefix(function, c.name)
 	return own && (suffix == "" || slices.Contains(hookSuffixes(), suffix)) || slices.Contains(ownHooks(c.name), function)
@@ -91,7 +91,7 @@ func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls co
 	case !own || suffix != "" && suffix[0] != '_' && suffix[0] != '-':
 		c.rule(pos, "all add-ons share one shell; name it "+underscored+"_"+strings.TrimLeft(name, "_"),
 			"function %s does not begin with the add-on's name", name)
-	case calls.Name(name): // by this script, so it is no hook by another name
+	case calls.Name(name): // this script calls it, so it is not a misspelled hook
 	case suffix == "" || slices.Contains(hookSuffixes(), suffix):
 		if hook := c.name + suffix; !slices.ContainsFunc(all, func(f *syntax.FuncDecl) bool { return f.Name.Value == hook }) {
 			c.rule(pos, "name it "+hook, "hook %s is never called", name)

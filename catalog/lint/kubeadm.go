@@ -11,10 +11,10 @@ import (
 	"github.com/sealift/sealift/kube/kubeadm"
 )
 
-// kubeadmVersion is the line that makes a document one of kubeadm's.
+// kubeadmVersion matches the apiVersion line of kubeadm's documents.
 var kubeadmVersion = regexp.MustCompile(`(?m)^apiVersion:[ \t]*["']?(kubeadm\.k8s\.io/[A-Za-z0-9]+)`)
 
-// kubeadm checks that the configurations and patches of kubeadm that an add-on has can be raised to what kubeadm reads.
+// kubeadm checks that the add-on's kubeadm configurations and patches can be converted to the version that kubeadm reads.
 func (c *checker) kubeadm() error {
 	for _, name := range c.files {
 		if !slices.Contains([]string{".yaml", ".yml"}, filepath.Ext(name)) {

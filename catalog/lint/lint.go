@@ -1,9 +1,9 @@
-// Package lint says what an add-on lacks that a production add-on has: a Manifest and hooks without mistakes, a
-// description, checks of the host, a support bundle, one copy of what its versions share, and every image that it needs.
+// Package lint reports what an add-on lacks for production: a Manifest and hooks without mistakes, a description, host
+// checks, a support bundle, links instead of copies between its versions, and every image that it needs.
 //
-// It reads add-ons as they lie in a work tree. It runs nothing of them, fetches nothing and changes nothing. An add-on
-// without addon.yaml, such as kURL's, was written before these rules: checks of the host and a support bundle may be missing
-// there, and what else it lacks is a warning, unless no install could succeed.
+// It reads add-ons in a work tree. It never runs, fetches or changes anything. Add-ons without addon.yaml, such as kURL's,
+// are older than these rules. They may lack host checks and a support bundle, and other findings are warnings unless no
+// install could succeed.
 package lint
 
 import (
@@ -29,12 +29,12 @@ import (
 const (
 	preflightFile   = "host-preflight.yaml"
 	supportFile     = "troubleshoot.yaml"
-	maxFileSize     = 4 << 20  // bytes, of what is parsed; the largest install.sh of kURL has 60 KB
-	maxComparedSize = 16 << 20 // bytes, of files that are looked for in other versions
+	maxFileSize     = 4 << 20  // bytes of a parsed file; the largest install.sh of kURL has 60 KB
+	maxComparedSize = 16 << 20 // bytes of a file that is compared between versions
 )
 
-// Find returns the add-on directories that paths stand for: one with a Manifest is itself, any other is every directory
-// in its tree with a Manifest that sealift manifest lint would take. The error says that there is none.
+// Find returns the add-on folders below paths. A folder with a Manifest is an add-on; in any other folder, Find searches
+// the tree for Manifests that sealift manifest lint would accept. If there are none, it returns an error.
 func Find(paths ...string) ([]string, error) {
 	var dirs []string
 	for _, path := range paths {
@@ -56,15 +56,15 @@ func Find(paths ...string) ([]string, error) {
 	return slices.Compact(dirs), nil
 }
 
-// Linter reads add-ons. It remembers the digests of files, by which the versions of an add-on are compared. Its methods are not
-// for use from several goroutines at once.
+// Linter reads add-ons. It caches the digests of files to compare versions. It must not be used from several goroutines at
+// once.
 type Linter struct {
 	core    Core
-	known   map[string]bool              // the programs and functions that hooks find on every node
+	known   map[string]bool              // programs and functions on every node
 	digests map[string][sha256.Size]byte // by path
 }
 
-// New makes a Linter for add-ons whose hooks find what is in core.
+// New returns a Linter for hooks that find core on every node.
 func New(core Core) *Linter {
 	l := &Linter{core: core, known: make(map[string]bool), digests: make(map[string][sha256.Size]byte)}
 	for _, name := range slices.Concat(commands.Known(), core.Functions) {
@@ -73,7 +73,7 @@ func New(core Core) *Linter {
 	return l
 }
 
-// AddOn says what is wrong with the add-on in dir, addons/<name>/<version>, file by file. The error is one of reading.
+// AddOn returns the findings in the add-on folder dir, addons/<name>/<version>, file by file. The error is a read error.
 func (l *Linter) AddOn(dir string) ([]diag.Finding, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -81,7 +81,7 @@ func (l *Linter) AddOn(dir string) ([]diag.Finding, error) {
 	}
 	c := &checker{Linter: l, dir: dir, name: filepath.Base(filepath.Dir(abs)), version: filepath.Base(abs)}
 	if err := c.links(); err != nil || len(c.findings) > 0 {
-		return c.findings, err // what lies elsewhere is not read
+		return c.findings, err // files outside the add-on are not read
 	}
 	_, err = os.Stat(filepath.Join(dir, catalog.MetaFile))
 	c.declared = err == nil
@@ -99,20 +99,20 @@ func (l *Linter) AddOn(dir string) ([]diag.Finding, error) {
 	return c.findings, nil
 }
 
-// checker is one add-on under review.
+// checker checks one add-on.
 type checker struct {
 	*Linter
 	dir           string // as the user named it
 	name, version string
 	declared      bool           // has an addon.yaml
 	files         []string       // below dir
-	script        *script.Script // nil when there is none, or it is no bash
+	script        *script.Script // nil if missing or not valid bash
 	packages      []manifest.HostPackage
 	assets        []manifest.Asset
 	findings      []diag.Finding
 }
 
-// files lists the regular files below a directory, but for those in hidden folders.
+// files lists the regular files below a folder. It skips hidden folders.
 func files(dir string) (names []string, err error) {
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -130,16 +130,17 @@ func files(dir string) (names []string, err error) {
 	return names, err
 }
 
-// path is a file of the add-on, as the user would name it.
+// path returns a file of the add-on as the user would name it.
 func (c *checker) path(name string) string { return filepath.Join(c.dir, name) }
 
-// pos is a file of the add-on as a whole.
+// pos returns the position of a whole file.
 func (c *checker) pos(name string) diag.Pos { return diag.Pos{File: c.path(name)} }
 
-// take keeps what list has collected.
+// take adds the findings of list.
 func (c *checker) take(list *diag.List) { c.findings = append(c.findings, list.Findings()...) }
 
-// rule keeps a finding about what production add-ons have: an error, or a warning where the rules did not exist yet.
+// rule adds a finding about a rule for production add-ons: an error, or a warning for an add-on that is older than the
+// rules.
 func (c *checker) rule(pos diag.Pos, hint, format string, args ...any) {
 	var list diag.List
 	if c.declared {
@@ -150,14 +151,14 @@ func (c *checker) rule(pos diag.Pos, hint, format string, args ...any) {
 	c.take(&list)
 }
 
-// errorf keeps a finding that is an error in every add-on.
+// errorf adds a finding that is an error in every add-on.
 func (c *checker) errorf(pos diag.Pos, hint, format string, args ...any) {
 	var list diag.List
 	list.Errorf(pos, hint, format, args...)
 	c.take(&list)
 }
 
-// mistakes keeps what err names, if it names findings; any other error comes back.
+// mistakes adds the findings in err. It returns any other error.
 func (c *checker) mistakes(err error) error {
 	var found diag.Errors
 	if errors.As(err, &found) {
@@ -167,7 +168,7 @@ func (c *checker) mistakes(err error) error {
 	return err
 }
 
-// links finds symbolic links that lead out of the add-on, addons/<name>. No package can be built of them.
+// links reports symbolic links that lead out of addons/<name>. The add-on cannot be packaged with them.
 func (c *checker) links() error {
 	r, err := repository.Of(c.dir)
 	if err != nil {
@@ -209,7 +210,7 @@ func (c *checker) links() error {
 	return err
 }
 
-// manifest checks the Manifest, and then that it has every image which the add-on refers to.
+// manifest checks the Manifest, and that it has every image that the add-on refers to.
 func (c *checker) manifest() error {
 	file := c.path(manifest.FileName)
 	findings, err := manifest.LintFile(file)
@@ -231,7 +232,7 @@ func (c *checker) manifest() error {
 	}
 	for _, f := range missing {
 		if name := filepath.Base(f.Pos.File); f.Pos.Line == 0 && (name == preflightFile || name == supportFile) {
-			continue // they are templates, and looked at for themselves
+			continue // templates are checked separately
 		}
 		if !c.declared {
 			f.Severity = diag.Warning
@@ -277,7 +278,7 @@ func (c *checker) absolute() string {
 	return abs
 }
 
-// inAddOns shows the directory of one add-on where the catalogue has it, below addons/<name>.
+// inAddOns shows one add-on folder at the path addons/<name>.
 type inAddOns struct {
 	fs.FS
 	name string
@@ -292,7 +293,8 @@ func (f inAddOns) Open(name string) (fs.File, error) {
 	return f.FS.Open(filepath.ToSlash(below))
 }
 
-// template holds the files that have parameters against the template, which would write them otherwise next time.
+// template compares the generated files with the template. The next version would differ from a file that was edited by
+// hand.
 func (c *checker) template() error {
 	addOn := filepath.Dir(c.dir)
 	if c.dir == "." || filepath.Base(c.dir) != c.version {
@@ -310,9 +312,9 @@ func (c *checker) template() error {
 		return err
 	}
 	filled, err := t.Fill(values)
-	const hint = "change the template, or write the version anew with sealift addon new-version"
+	const hint = "change the template, or write the version again with sealift addon new-version"
 	if err != nil {
-		c.rule(c.pos(manifest.FileName), hint, "is not what the template gives: %v", err)
+		c.rule(c.pos(manifest.FileName), hint, "differs from the template's output: %v", err)
 		return nil
 	}
 	for name, want := range filled {
@@ -321,13 +323,13 @@ func (c *checker) template() error {
 			return err
 		}
 		if line := firstDifference(string(have), want); line > 0 {
-			c.rule(diag.Pos{File: c.path(name), Line: line, Col: 1}, hint, "is not what the template gives")
+			c.rule(diag.Pos{File: c.path(name), Line: line, Col: 1}, hint, "differs from the template's output")
 		}
 	}
 	return nil
 }
 
-// generated asks for what writes new versions, where there has been more than one or a template.
+// generated asks for a template if the add-on has more than one version.
 func (c *checker) generated(addOn string) error {
 	others, err := filepath.Glob(filepath.Join(addOn, "*", manifest.FileName))
 	if err != nil {
@@ -339,7 +341,7 @@ func (c *checker) generated(addOn string) error {
 		return nil
 	}
 	if scripts, err := filepath.Glob(filepath.Join(templateDir, "*.sh")); err != nil || len(scripts) > 0 {
-		return err // in kURL's add-ons a script such as generate.sh writes versions
+		return err // kURL's add-ons have scripts such as generate.sh instead
 	}
 	c.rule(c.pos(manifest.FileName), "write "+filepath.Join(templateDir, template.ManifestFile)+" with parameters such as ${VERSION}",
 		"nothing writes new versions of the add-on")

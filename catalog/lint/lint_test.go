@@ -133,7 +133,7 @@ func TestAddOn(t *testing.T) {
 		"a copy of a file of another version": {with(map[string]string{v2 + "addon.yaml": good()[v1+"addon.yaml"]}),
 			[]string{v2 + "addon.yaml: error: is a copy of the one in cert-manager/1.0 (keep it in cert-manager/template"}},
 		"a Manifest that the template does not give": {with(map[string]string{v2 + "Manifest": "image app example.org/app:2\napt socat\n"}),
-			[]string{v2 + "Manifest:2:1: error: is not what the template gives"}},
+			[]string{v2 + "Manifest:2:1: error: differs from the template's output"}},
 		"a Manifest that is a link to elsewhere":    {map[string]string{v1 + "Manifest": "-> /proc/self/environ"}, []string{v1 + "Manifest: error: "}},
 		"a support bundle that is a link elsewhere": {map[string]string{v1 + "troubleshoot.yaml": "-> ../../../../etc/passwd"}, []string{v1 + "troubleshoot.yaml: error: "}},
 		"an asset that lies elsewhere":              {map[string]string{v1 + "Manifest": "image app example.org/app:1\nasset a ../../../../../x\n"}, []string{v1 + "Manifest:2:9: error: "}},

@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// shared finds files of which an older version, or the template, has a copy that could be a link. The copy in the newer
-// version is what is told, so that each is told once. kURL's generators copy whole versions, which is no mistake there.
+// shared reports files that are copies of a file in an older version or in the template and could be links. It reports only
+// the newer copy. kURL's generators copy whole versions on purpose, so their add-ons are skipped.
 func (c *checker) shared() error {
 	if !c.declared {
 		return nil
@@ -50,7 +50,7 @@ func (c *checker) shared() error {
 	return nil
 }
 
-// olderVersions lists the template, and the versions before one, newest first.
+// olderVersions lists the template and the versions before version, newest first.
 func olderVersions(addOn, version string) ([]string, error) {
 	entries, err := os.ReadDir(addOn)
 	if err != nil {
@@ -66,7 +66,7 @@ func olderVersions(addOn, version string) ([]string, error) {
 	return older, nil
 }
 
-// sameFile tells whether other is a copy of a file. It is none when it is not there, or itself a link.
+// sameFile reports whether other is a copy of a file. A missing file and a link are not copies.
 func (l *Linter) sameFile(path string, info fs.FileInfo, other string) (bool, error) {
 	there, err := os.Lstat(other)
 	switch {
@@ -85,7 +85,7 @@ func (l *Linter) sameFile(path string, info fs.FileInfo, other string) (bool, er
 	return a == b, err
 }
 
-// digest reads a file once.
+// digest returns the sha256 of a file and caches it.
 func (l *Linter) digest(path string) ([sha256.Size]byte, error) {
 	if sum, known := l.digests[path]; known {
 		return sum, nil

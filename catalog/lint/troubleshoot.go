@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/strictyaml"
 )
 
-// apiVersions are those by which Troubleshoot knows its kinds.
+// apiVersions are the API versions of Troubleshoot's kinds.
 func apiVersions() []string {
 	return []string{"troubleshoot.sh/v1beta2", "troubleshoot.sh/v1beta3", "troubleshoot.replicated.com/v1beta1"}
 }
@@ -30,8 +30,8 @@ func (c *checker) support() error {
 		[]string{"collectors", "hostCollectors"}, []string{"analyzers", "hostAnalyzers"})
 }
 
-// spec checks one of Troubleshoot's specifications: that it is one, that it collects something and that every item has a
-// kind of its own. Which kinds and fields there are, Troubleshoot knows.
+// spec checks the structure of a Troubleshoot specification: it collects something, and every item has one kind. It does
+// not check the kinds and their fields, which only Troubleshoot knows.
 func (c *checker) spec(file, kind, hint string, collect, analyze []string) error {
 	data, err := os.ReadFile(c.path(file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,8 +66,8 @@ func (c *checker) spec(file, kind, hint string, collect, analyze []string) error
 	return nil
 }
 
-// wrappedSpec gives the text of a specification that lies in a Secret or ConfigMap, where Troubleshoot looks for those of a
-// cluster, or nil.
+// wrappedSpec returns the specification inside a Secret or ConfigMap, where Troubleshoot looks for cluster specifications,
+// or nil.
 func wrappedSpec(root *yaml.Node) *yaml.Node {
 	kind := value(root, "kind")
 	if kind == nil || kind.Value != "Secret" && kind.Value != "ConfigMap" {
@@ -123,7 +123,8 @@ func checkSpec(r *strictyaml.Reader, root *yaml.Node, kind string, collect, anal
 	}
 }
 
-// inBlock is a place in the text of a block of data, as a place in data. The text begins in the line below its key.
+// inBlock converts a position in a block scalar's text to a position in the file. The text begins on the line after its
+// key.
 func inBlock(pos diag.Pos, block *yaml.Node, data []byte) diag.Pos {
 	inner := strings.Split(block.Value, "\n")
 	outer := strings.Split(string(data), "\n")
@@ -134,7 +135,7 @@ func inBlock(pos diag.Pos, block *yaml.Node, data []byte) diag.Pos {
 	return pos
 }
 
-// value is what a mapping has under a key, or nil.
+// value returns the value of a key in a mapping, or nil.
 func value(mapping *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(mapping.Content); i += 2 {
 		if mapping.Content[i].Value == key {
@@ -157,8 +158,8 @@ var (
 	action     = regexp.MustCompile(`\{\{kurl[^}]*\}\}`)
 )
 
-// withoutActions lets the text of a specification be read as YAML: a line of nothing but an action becomes empty, any
-// other action a word of the same length, so that places stay.
+// withoutActions replaces template actions, so that the text can be parsed as YAML: a line with nothing else becomes empty,
+// and any other action becomes a word of the same length, so that positions stay correct.
 func withoutActions(data []byte) []byte {
 	lines := bytes.Split(data, []byte("\n"))
 	for i, line := range lines {
@@ -171,7 +172,7 @@ func withoutActions(data []byte) []byte {
 	return bytes.Join(lines, []byte("\n"))
 }
 
-// firstDifference is the number of the first line in which two texts differ, or 0.
+// firstDifference returns the number of the first line in which two texts differ, or 0.
 func firstDifference(a, b string) int {
 	if a == b {
 		return 0

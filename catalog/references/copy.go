@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// maxFile is the size, in bytes, up to which files are looked at. Larger ones are data.
+	// maxFile is the largest file that is scanned, in bytes. Larger files are data.
 	maxFile = 4 << 20
-	// maxDepth bounds folders inside each other; only a link to a folder above it gets there.
+	// maxDepth is the deepest nesting of folders. Only a link to a parent folder exceeds it.
 	maxDepth = 32
-	// variableToken begins what stands for a template's variable: a name that is valid wherever Kubernetes wants one.
+	// variableToken is the prefix of placeholders for template variables. It is valid wherever Kubernetes requires a name.
 	variableToken = "sealift-variable-"
 )
 
-// variable is what kURL's and Sealift's templates have in place of a value: ${NAME}, and $NAME in capitals.
+// variable matches the variables in kURL's and Sealift's templates: ${NAME}, and $NAME in capitals.
 var variable = regexp.MustCompile(`\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Z_][A-Z0-9_]*))`)
 
-// copy copies the add-on as a package has it, links as what they lead to within addons/<name>, and fills in templates.
+// copy copies the add-on as a package has it: links within addons/<name> are resolved, and templates are filled in.
 func (c *checker) copy() error {
 	abs, err := filepath.Abs(c.dir)
 	if err != nil {
@@ -102,8 +102,8 @@ func (c *checker) write(name string, data []byte) error {
 	return os.WriteFile(target, data, 0o600)
 }
 
-// fillIn writes each template under the name that hooks give to what is made of it: deployment.yaml for
-// deployment.tmpl.yaml, and for tmpl-deployment.yaml, which is how kURL names them.
+// fillIn writes each template under the name that hooks write it to: deployment.yaml for deployment.tmpl.yaml, and for
+// kURL's spelling tmpl-deployment.yaml.
 func (c *checker) fillIn() error {
 	c.origin = make(map[string]string)
 	for _, name := range c.files {

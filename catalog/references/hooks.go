@@ -12,11 +12,11 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// imageFlag is an option of a program whose value is an image.
+// imageFlag matches command-line options whose value is an image.
 var imageFlag = regexp.MustCompile(`^--?([a-z-]+-)?image$`)
 
-// scanHooks looks for images in install.sh: objects in here-documents, variables and options that are named like an image,
-// and words that are an image of the Manifest but for the tag.
+// scanHooks looks for images in install.sh: in objects in here-documents, in variables and options named like an image, and
+// in words that differ from an image of the Manifest only by the tag.
 func (c *checker) scanHooks() {
 	if c.hooks == nil {
 		return
@@ -43,7 +43,7 @@ func (c *checker) scanHooks() {
 	})
 }
 
-// hereDocument scans what a hook writes into a file, if it is an object.
+// hereDocument scans a here-document that is a Kubernetes object.
 func (c *checker) hereDocument(r *syntax.Redirect) {
 	text, _ := c.hooks.Text(r.Hdoc)
 	before := len(c.uses)
@@ -53,19 +53,19 @@ func (c *checker) hereDocument(r *syntax.Redirect) {
 	}
 }
 
-// hookImage takes a word that is to be an image. One that only the running hook knows is not looked at.
+// hookImage records a word that names an image. It skips words that only the running hook knows.
 func (c *checker) hookImage(w *syntax.Word, where string) {
 	if text, whole := c.hooks.Text(w); whole && object.LooksLikeImage(text) {
 		c.uses = append(c.uses, use{image: text, pos: c.inHooks(w), where: where})
 	}
 }
 
-// comparing are commands whose arguments are looked at or shown, and run nothing.
+// comparing are commands that compare or print their arguments and run nothing.
 func comparing() []string {
 	return []string{"[", "test", "grep", "echo", "printf", "log", "logStep", "logSubstep", "logSuccess", "logWarn", "logFail", "bail"}
 }
 
-// arguments takes the values of options that are named like an image.
+// arguments records the values of options that are named like an image.
 func (c *checker) arguments(call *syntax.CallExpr) {
 	if len(call.Args) == 0 || slices.Contains(comparing(), call.Args[0].Lit()) {
 		return
@@ -88,7 +88,7 @@ func (c *checker) arguments(call *syntax.CallExpr) {
 	}
 }
 
-// otherTags takes words, and parts of lists, that name a repository of the Manifest.
+// otherTags records words, and items of lists, that name a repository of the Manifest.
 func (c *checker) otherTags(w *syntax.Word) {
 	if w == nil {
 		return
@@ -108,8 +108,8 @@ func (c *checker) otherTags(w *syntax.Word) {
 // onlyVariable is a text that is nothing but a variable in capitals.
 var onlyVariable = regexp.MustCompile(`^\$([A-Z][A-Z0-9_]*)$`)
 
-// foreign tells an image that is a variable of somebody else's: the Manifest cannot have it, and where nothing sets it, it is
-// empty.
+// foreign reports an image that comes from another add-on's variable. The Manifest cannot contain it, and if nothing sets
+// the variable, it is empty.
 func (c *checker) foreign(w *syntax.Word, text, where string) {
 	found := onlyVariable.FindStringSubmatch(text)
 	if found == nil || c.hooks.Set[found[1]] || c.foreigners[found[1]] {
@@ -119,10 +119,10 @@ func (c *checker) foreign(w *syntax.Word, text, where string) {
 	c.list.Warnf(c.inHooks(w), "name an image of the Manifest", "%s is %s, which the add-on does not set: it is empty, or an image that the Manifest does not have", where, text)
 }
 
-// sandboxImage is the setting of containerd for the image that holds the network of a pod, in its two spellings.
+// sandboxImage matches containerd's setting for the pod sandbox image, in its two spellings.
 var sandboxImage = regexp.MustCompile(`\bsandbox(?:_image)? = ["']([^"'$]+)["']`)
 
-// sandbox takes the image that a hook sets up containerd with.
+// sandbox records the sandbox image that a hook configures in containerd.
 func (c *checker) sandbox(w *syntax.Word) {
 	text, _ := c.hooks.Text(w)
 	for _, found := range sandboxImage.FindAllStringSubmatch(strings.ReplaceAll(text, `\"`, `"`), -1) {
@@ -132,7 +132,7 @@ func (c *checker) sandbox(w *syntax.Word) {
 	}
 }
 
-// inHooks is a place in install.sh.
+// inHooks returns a position in install.sh.
 func (c *checker) inHooks(n syntax.Node) diag.Pos {
 	return c.position(script.Name, int(n.Pos().Line()), int(n.Pos().Col()))
 }

@@ -1,10 +1,9 @@
-// Package references finds the images that an add-on's YAML refers to, and holds them against those that its Manifest
-// carries: an image that is referred to and not carried is found behind the air gap otherwise, by a pod that never starts.
+// Package references compares the images that an add-on's YAML refers to with those in its Manifest. Without this check, a
+// missing image is found only behind the air gap, by a pod that never starts.
 //
-// Kustomizations are rendered, other YAML is read as it is, and so is what install.sh has in here-documents, in variables
-// named like an image and in arguments of --image. Nothing of an add-on is run: a variable that has one value wherever it is
-// read is filled in, others are left open, and an image that depends on one is told as such. The package fetches and changes
-// nothing.
+// Kustomizations are rendered. Other YAML is read as it is, and so are here-documents, variables named like an image and
+// --image arguments in install.sh. Nothing of an add-on is run. A variable that always has the same value is filled in; an
+// image that depends on another variable is reported as such. The package fetches and changes nothing.
 package references
 
 import (
@@ -21,21 +20,20 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// use is one place that refers to an image.
+// use is one reference to an image.
 type use struct {
 	image string
 	pos   diag.Pos
 	where string // such as: Deployment kube-system/metrics-server, container metrics-server
-	// certain says that a node will pull it. Otherwise it is a field that looks like it.
+	// certain says that a node will pull the image. Otherwise the field only looks like an image.
 	certain bool
 }
 
-// Check compares the images that the YAML of the add-on in dir, addons/<name>/<version>, refers to with its Manifest.
+// Check compares the images that the YAML of an add-on refers to with its Manifest. dir is addons/<name>/<version>.
 //
-// An error among the findings is an image that a pod needs and the Manifest lacks. A warning is what may be one: a field
-// of a custom resource, a variable, a kustomization that needs a hook; and an image of the Manifest that nothing names.
-// The error result is about reading the add-on. A Manifest with mistakes is a diag.Errors. An install.sh that is no bash is
-// left alone.
+// An error finding is an image that a pod needs and the Manifest lacks. A warning is a possible image (a field of a custom
+// resource, a variable, a kustomization that needs a hook), or an image of the Manifest that nothing refers to. The error
+// result is a read error; mistakes in the Manifest are diag.Errors. Check ignores an install.sh that is not valid bash.
 func Check(dir string) ([]diag.Finding, error) {
 	hooks, err := script.Load(dir)
 	if err != nil {
@@ -44,7 +42,7 @@ func Check(dir string) ([]diag.Finding, error) {
 	return CheckWith(dir, hooks)
 }
 
-// CheckWith is Check for an add-on whose install.sh was read before; nil stands for none.
+// CheckWith is Check with a parsed install.sh; nil means none.
 func CheckWith(dir string, hooks *script.Script) ([]diag.Finding, error) {
 	file, err := manifest.Load(filepath.Join(dir, manifest.FileName))
 	if err != nil {
@@ -68,7 +66,7 @@ func CheckWith(dir string, hooks *script.Script) ([]diag.Finding, error) {
 	return c.list.Findings(), nil
 }
 
-// mustAbs is the absolute path, or the path as it is where the working directory is gone.
+// mustAbs returns the absolute path, or dir itself if the working directory no longer exists.
 func mustAbs(dir string) string {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
@@ -77,7 +75,7 @@ func mustAbs(dir string) string {
 	return abs
 }
 
-// checker is one check under way.
+// checker is one check in progress.
 type checker struct {
 	dir     string // of the add-on, as the user named it
 	work    string // a copy without links, its templates filled in
@@ -86,10 +84,10 @@ type checker struct {
 	hooks   *script.Script // nil without an install.sh
 
 	files    []string          // slash-separated, below work
-	origin   map[string]string // of files that were made of a template: the template
-	consumed map[string]bool   // files that a kustomization which was rendered takes in
+	origin   map[string]string // the template of a generated file
+	consumed map[string]bool   // files that a rendered kustomization includes
 	uses     []use
-	// foreigners are the variables of others in install.sh that were told.
+	// foreigners are the foreign variables in install.sh that were reported.
 	foreigners map[string]bool
 	list       diag.List
 }
@@ -113,7 +111,7 @@ func carriedBy(file *manifest.File) []carried {
 	return list
 }
 
-// normalize spells a reference out: with its registry, and with a tag or digest.
+// normalize returns a complete reference, with registry and with tag or digest.
 func normalize(ref string) (string, error) {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
@@ -122,7 +120,7 @@ func normalize(ref string) (string, error) {
 	return reference.TagNameOnly(named).String(), nil
 }
 
-// repository is a reference without tag and digest.
+// repository returns a reference without tag and digest.
 func repository(ref string) string {
 	named, err := reference.ParseNormalizedNamed(ref)
 	if err != nil {
@@ -131,7 +129,7 @@ func repository(ref string) string {
 	return named.Name()
 }
 
-// position is where a file of the copy lies for the user.
+// position converts a position in the copy to one in the user's files.
 func (c *checker) position(name string, line, column int) diag.Pos {
 	if template, ok := c.origin[name]; ok {
 		name = template
@@ -184,7 +182,7 @@ func (c *checker) judgeOne(u use) {
 	}
 }
 
-// use marks an image as used and says whether it is carried.
+// use marks an image as used and reports whether the Manifest has it.
 func (c *checker) use(name string) bool {
 	found := false
 	for i := range c.carried {
@@ -195,8 +193,8 @@ func (c *checker) use(name string) bool {
 	return found
 }
 
-// mentioned looks for an image in the add-on's other files: by its reference or repository anywhere, or by its id as a
-// quoted word of install.sh, which may look it up in the Manifest.
+// mentioned looks for an image in the add-on's other files: its reference or repository anywhere, or its id as a quoted
+// word in install.sh, which may look it up in the Manifest.
 func (c *checker) mentioned(image carried) bool {
 	for _, name := range c.files {
 		if name == manifest.FileName || strings.HasPrefix(name, manifest.FileName+".") {

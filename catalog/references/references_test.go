@@ -149,7 +149,7 @@ configMapGenerator:
 resources: [pod.yaml, made.yaml]
 -- pod.yaml --
 ` + pod + "example.org/app:1",
-			`kustomization.yaml: warning: cannot be rendered before its hook runs, and its files were read one by one: build kustomization: kustomization.yaml: "made.yaml" is not on disk, and nothing is fetched while building: put it beside the kustomization
+			`kustomization.yaml: warning: cannot be rendered before its hook runs, so its files were read one by one: build kustomization: kustomization.yaml: "made.yaml" is not on disk, and nothing is fetched while building: put it beside the kustomization
 pod.yaml:9:12: error: Pod web/app, container main: image example.org/app:1 is not in the Manifest (add to the Manifest: image <id> example.org/app:1)`,
 		},
 		"fields of custom resources only warn": {`
@@ -205,7 +205,7 @@ apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 metadata: {name: c}
 kubernetesVersion: v${KUBERNETES_VERSION}
-`, `kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: no image registry.k8s.io/etcd is in the Manifest ('kubeadm config images list' says which)
+`, `kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: no image registry.k8s.io/etcd is in the Manifest ('kubeadm config images list' prints it)
 kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: image registry.k8s.io/kube-scheduler:v1.0 is not in the Manifest (the Manifest has registry.k8s.io/kube-scheduler:v0.9)
 kubeadm/kustomization.yaml: error: kubeadm's ClusterConfiguration: image registry.k8s.io/kube-proxy:v1.0 is not in the Manifest (add to the Manifest: image <id> registry.k8s.io/kube-proxy:v1.0)
 Manifest:3:1: warning: nothing in the add-on refers to image registry.k8s.io/kube-scheduler:v0.9, neither by its reference nor by its id kube-scheduler (remove it, or name it in the file that uses it)`,

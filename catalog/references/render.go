@@ -18,14 +18,14 @@ import (
 	"github.com/sealift/sealift/kube/render"
 )
 
-// kustomization is one that the add-on has.
+// kustomization is a kustomization of the add-on.
 type kustomization struct {
 	file string // below work
 	dir  string
 	types.Kustomization
 }
 
-// render renders every kustomization that no other takes in, and scans what comes out.
+// render renders every kustomization that no other includes, and scans the output.
 func (c *checker) render() error {
 	c.consumed = make(map[string]bool)
 	all := make(map[string]*kustomization) // by folder
@@ -62,7 +62,7 @@ func (c *checker) readKustomization(name string) *kustomization {
 		err = k.Unmarshal(data)
 	}
 	if err != nil {
-		c.list.Warnf(c.position(name, 0, 0), "", "cannot be read, and its files were read one by one: %v", err)
+		c.list.Warnf(c.position(name, 0, 0), "", "cannot be read, so its files were read one by one: %v", err)
 		return nil
 	}
 	k.FixKustomization()
@@ -81,7 +81,7 @@ func (c *checker) renderOne(k *kustomization, all map[string]*kustomization) err
 		return nil // its files are read one by one
 	}
 	if err != nil {
-		c.list.Warnf(c.position(k.file, 0, 0), "", "cannot be rendered before its hook runs, and its files were read one by one: %s",
+		c.list.Warnf(c.position(k.file, 0, 0), "", "cannot be rendered before its hook runs, so its files were read one by one: %s",
 			strings.ReplaceAll(err.Error(), c.work+string(filepath.Separator), ""))
 		return nil
 	}
@@ -100,7 +100,7 @@ func (c *checker) renderOne(k *kustomization, all map[string]*kustomization) err
 	return nil
 }
 
-// completedByHook says whether a hook makes or moves what the kustomizations name and do not have, or fills in an empty one.
+// completedByHook reports whether a hook creates, moves or fills a file that the kustomizations name.
 func (c *checker) completedByHook(family []*kustomization) bool {
 	if c.hooks == nil {
 		return false
@@ -128,7 +128,7 @@ func (c *checker) completedByHook(family []*kustomization) bool {
 	return incomplete
 }
 
-// family is a kustomization with all that it takes in.
+// family returns a kustomization and everything that it includes.
 func (c *checker) family(k *kustomization, all map[string]*kustomization) []*kustomization {
 	family := []*kustomization{k}
 	for i := 0; i < len(family); i++ {
@@ -141,8 +141,8 @@ func (c *checker) family(k *kustomization, all map[string]*kustomization) []*kus
 	return family
 }
 
-// standIn puts an empty file in the place of one that a generator wants and a hook makes: it becomes data of a ConfigMap
-// or Secret, which runs nothing.
+// standIn creates an empty file in place of one that a hook creates for a generator. It becomes data of a ConfigMap or
+// Secret, which runs nothing.
 func (c *checker) standIn(k *kustomization) error {
 	var wanted []string
 	for i := range k.ConfigMapGenerator {
@@ -172,7 +172,7 @@ func (c *checker) standIn(k *kustomization) error {
 	return nil
 }
 
-// takes lists the files whose objects a kustomization renders; those of generators are data and are not among them.
+// takes lists the files whose objects a kustomization renders. The files of generators are data and are left out.
 func (k *kustomization) takes() []string {
 	names := append(slices.Clone(k.Resources), k.Components...)
 	for _, p := range k.Patches {

@@ -10,14 +10,14 @@ import (
 	"github.com/sealift/sealift/catalog/references/object"
 )
 
-// source is where scanned YAML comes from.
+// source says where scanned YAML comes from.
 type source struct {
 	name     string // file below work
-	rendered bool   // lines are those of what was rendered, and say nothing
-	nested   bool   // text inside of another document
+	rendered bool   // lines are those of rendered output and mean nothing to the user
+	nested   bool   // text inside another document
 }
 
-// scanFiles scans the YAML files that no kustomization renders.
+// scanFiles scans the YAML files that no kustomization includes.
 func (c *checker) scanFiles() {
 	for _, name := range c.files {
 		if _, filled := c.origin[name]; filled || !isYAML(name) || c.consumed[name] || c.consumedAs(name) {
@@ -32,7 +32,7 @@ func (c *checker) scanFiles() {
 	}
 }
 
-// consumedAs says whether a template was rendered under the name that it is filled in by.
+// consumedAs reports whether a template was rendered under the name of its output.
 func (c *checker) consumedAs(template string) bool {
 	for filled, from := range c.origin {
 		if from == template && c.consumed[filled] {
@@ -42,7 +42,7 @@ func (c *checker) consumedAs(template string) bool {
 	return false
 }
 
-// scan looks for images in the documents of a YAML stream. What is not a Kubernetes object is left alone.
+// scan looks for images in a YAML stream. It ignores documents that are not Kubernetes objects.
 func (c *checker) scan(data []byte, from source) {
 	objects := object.Scan{Nested: from.nested, Each: func(node *yaml.Node) { c.kubeadm(node, from) }}
 	err := object.Documents(data, func(node *yaml.Node) {
@@ -59,9 +59,9 @@ func (c *checker) scan(data []byte, from source) {
 	}
 }
 
-// kubeadm takes the images that kubeadm pulls for the cluster that a configuration describes. No YAML names them: those of
-// Kubernetes have its version; for the others, `kubeadm config images list` knows the tag, and any is accepted here. A
-// configuration without a version of Kubernetes is a patch of one, and pulls nothing.
+// kubeadm records the images that kubeadm pulls for a cluster configuration, which no YAML names. Kubernetes' own images
+// have its version. The others accept any tag here; `kubeadm config images list` prints the right one. A configuration
+// without a Kubernetes version is a patch, which pulls nothing.
 func (c *checker) kubeadm(node *yaml.Node, from source) {
 	if !strings.HasPrefix(object.Text(node, "apiVersion"), "kubeadm.k8s.io/") || object.Text(node, "kind") != "ClusterConfiguration" || object.Field(node, "kubernetesVersion") == nil {
 		return
@@ -86,7 +86,7 @@ func (c *checker) kubeadm(node *yaml.Node, from source) {
 			}
 		}
 		if !found {
-			c.list.Errorf(pos, "'kubeadm config images list' says which", "kubeadm's ClusterConfiguration: no image %s/%s is in the Manifest", registry, name)
+			c.list.Errorf(pos, "'kubeadm config images list' prints it", "kubeadm's ClusterConfiguration: no image %s/%s is in the Manifest", registry, name)
 		}
 	}
 }

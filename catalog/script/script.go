@@ -1,5 +1,5 @@
-// Package script reads the install.sh of an add-on without running it: its functions, what they call, and the text of its
-// words as far as it stands there.
+// Package script parses the install.sh of an add-on without running it: its functions, the commands that they call, and the
+// text of words as far as it is constant.
 package script
 
 import (
@@ -11,22 +11,22 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// Name is the file of an add-on that has its hooks.
+// Name is the file with the hooks of an add-on.
 const Name = "install.sh"
 
-// maxSize bounds what is read, in bytes. The largest install.sh of kURL has 60 KB.
+// maxSize is the largest script, in bytes. The largest install.sh of kURL has 60 KB.
 const maxSize = 4 << 20
 
 // Script is an install.sh.
 type Script struct {
 	File *syntax.File
-	// Values are the variables that have one value wherever they are read: the add-on's own version, and constants.
+	// Values are the variables with one constant value: the add-on's own version, and constants.
 	Values map[string]string
-	// Set are the variables that the script sets somewhere, to whatever.
+	// Set are the variables that the script sets anywhere, to any value.
 	Set map[string]bool
 }
 
-// Load reads the install.sh in dir, addons/<name>/<version>. The error of one that is no bash is a syntax.ParseError or a
+// Load reads the install.sh in dir, addons/<name>/<version>. If it is not valid bash, the error is a syntax.ParseError or a
 // syntax.LangError.
 func Load(dir string) (*Script, error) {
 	abs, err := filepath.Abs(dir)
@@ -41,7 +41,7 @@ func Load(dir string) (*Script, error) {
 	return Parse(f, filepath.Join(dir, Name), filepath.Base(filepath.Dir(abs)), filepath.Base(abs))
 }
 
-// Parse reads the install.sh of version of an add-on. path stands for it in errors.
+// Parse parses the install.sh of an add-on. path names it in errors.
 func Parse(r io.Reader, path, addOn, version string) (*Script, error) {
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(io.LimitReader(r, maxSize), path)
 	if err != nil {
@@ -49,13 +49,13 @@ func Parse(r io.Reader, path, addOn, version string) (*Script, error) {
 	}
 	s := &Script{File: file, Set: make(map[string]bool), Values: map[string]string{
 		strings.ToUpper(strings.ReplaceAll(addOn, "-", "_")) + "_VERSION": version,
-		"K8S_DISTRO": "kubeadm", // kURL's core sets no other
+		"K8S_DISTRO": "kubeadm", // kURL's core always sets this value
 	}}
 	s.constants()
 	return s, nil
 }
 
-// constants takes up the variables that are set at the top level, once, to what can be read.
+// constants records the variables that are set once, at the top level, to constant text.
 func (s *Script) constants() {
 	set := make(map[string]int)
 	syntax.Walk(s.File, func(n syntax.Node) bool {
@@ -94,7 +94,7 @@ func (s *Script) constants() {
 	}
 }
 
-// Functions lists the functions that the script declares, nested ones too.
+// Functions lists the functions that the script declares, including nested ones.
 func (s *Script) Functions() []*syntax.FuncDecl {
 	functions := []*syntax.FuncDecl{}
 	syntax.Walk(s.File, func(n syntax.Node) bool {
@@ -106,7 +106,7 @@ func (s *Script) Functions() []*syntax.FuncDecl {
 	return functions
 }
 
-// Text gives the text of a word. What only the running script knows stands there as $NAME or $(), and the text is not whole.
+// Text returns the text of a word. Parts that only the running script knows appear as $NAME or $(), and whole is false.
 func (s *Script) Text(w *syntax.Word) (text string, whole bool) {
 	if w == nil {
 		return "", true

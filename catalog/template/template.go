@@ -1,10 +1,10 @@
-// Package template writes a new version of an add-on from what its versions share.
+// Package template writes a new version of an add-on from the parts that its versions share.
 //
-// The directory addons/<name>/template has the files of a version. A file that ends in .tmpl is written without that
-// ending and with every ${NAME} replaced by a parameter; all others are symbolic links in each version. ${VERSION} is
-// the version itself; the value of any other parameter is given, or is the one that an earlier version has.
+// The folder addons/<name>/template has the files of a version. For a file that ends in .tmpl, the version gets a file
+// without that ending, with a parameter's value for every ${NAME}. For every other file, the version gets a symbolic link.
+// ${VERSION} is the version itself. Other parameters are given, or have the value of an earlier version.
 //
-// Nothing is run, no shell and no script of the add-on, and nothing is fetched.
+// The package runs no shell and no script of the add-on, and fetches nothing.
 package template
 
 import (
@@ -23,13 +23,13 @@ import (
 )
 
 const (
-	// DirName is what the directory is called in that of the add-on.
+	// DirName is the name of the template folder in an add-on's folder.
 	DirName = "template"
-	// Suffix ends the names of files that have parameters.
+	// Suffix is the suffix of files with parameters.
 	Suffix = ".tmpl"
-	// ManifestFile is the Manifest with parameters, which makes the directory a template that versions can be written from.
+	// ManifestFile is the Manifest with parameters. A folder with this file is a template.
 	ManifestFile = manifest.FileName + Suffix
-	// VersionParameter is the parameter that every template has.
+	// VersionParameter is a parameter of every template.
 	VersionParameter = "VERSION"
 )
 
@@ -43,8 +43,7 @@ type Template struct {
 	texts map[string]string // files with parameters, by path below the template
 }
 
-// Open reads the template of the add-on in dir, addons/<name>. An error is fs.ErrNotExist when it has none with a
-// Manifest to fill in.
+// Open reads the template of the add-on in dir, addons/<name>. If there is no template, the error is fs.ErrNotExist.
 func Open(dir string) (*Template, error) {
 	t := &Template{addOn: dir, texts: make(map[string]string)}
 	root := filepath.Join(dir, DirName)
@@ -76,7 +75,7 @@ func Open(dir string) (*Template, error) {
 	return t, nil
 }
 
-// readText reads a file of text, which patterns can be made of.
+// readText reads a file that must be valid UTF-8.
 func readText(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err == nil && !utf8.Valid(text) {
@@ -85,7 +84,7 @@ func readText(path string) (string, error) {
 	return string(text), err
 }
 
-// Parameters lists the parameters of the template in order of their names.
+// Parameters lists the parameters of the template, sorted by name.
 func (t *Template) Parameters() []string {
 	names := map[string]bool{VersionParameter: true}
 	for _, text := range t.texts {
@@ -96,8 +95,8 @@ func (t *Template) Parameters() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// Values returns the parameters that a version was written with, read back from its files. Those that its files do not
-// tell are missing.
+// Values returns the parameters of an existing version, read back from its files. Parameters that the files do not reveal
+// are missing.
 func (t *Template) Values(version string) (map[string]string, error) {
 	values := map[string]string{VersionParameter: version}
 	for _, below := range slices.Sorted(maps.Keys(t.texts)) {
@@ -113,7 +112,7 @@ func (t *Template) Values(version string) (map[string]string, error) {
 	return values, nil
 }
 
-// readBack adds to values the parameters by which the lines of text became lines of filled.
+// readBack adds the parameters to values that turn the lines of text into the lines of filled.
 func readBack(text, filled string, values map[string]string) {
 	lines := strings.Split(filled, "\n")
 	for line := range strings.Lines(text) {
@@ -129,7 +128,7 @@ func readBack(text, filled string, values map[string]string) {
 	}
 }
 
-// linePattern matches what a line of a template may become, with a group for each parameter that has no value yet.
+// linePattern matches the output of a template line, with a group for each parameter that has no value yet.
 func linePattern(line string, values map[string]string) (*regexp.Regexp, []string) {
 	var pattern strings.Builder
 	var names []string
@@ -149,7 +148,7 @@ func linePattern(line string, values map[string]string) (*regexp.Regexp, []strin
 	return regexp.MustCompile("^" + pattern.String() + "$"), names
 }
 
-// take keeps what was found, unless one parameter was found with two values.
+// take records the found parameters, unless one parameter has two values.
 func take(names, found []string, values map[string]string) bool {
 	taken := make(map[string]string)
 	for i, name := range names {
@@ -162,8 +161,8 @@ func take(names, found []string, values map[string]string) bool {
 	return true
 }
 
-// Fill returns the files that have parameters, by path below a version, with those filled in. The error names every
-// parameter that has no value.
+// Fill returns the files with parameters, filled in, by path below a version. The error names every parameter without a
+// value.
 func (t *Template) Fill(values map[string]string) (map[string]string, error) {
 	filled := make(map[string]string)
 	missing := make(map[string]bool)
@@ -183,7 +182,7 @@ func (t *Template) Fill(values map[string]string) (map[string]string, error) {
 	return filled, nil
 }
 
-// MissingError names the parameters that have no value.
+// MissingError names the parameters without a value.
 type MissingError struct {
 	Parameters []string
 }

@@ -17,24 +17,24 @@ import (
 	"github.com/sealift/sealift/manifest"
 )
 
-// Options says how a version is written.
+// Options configures Write.
 type Options struct {
-	// From is the version whose parameters are taken where Set has none; empty means the newest.
+	// From is the version that provides the parameters missing in Set; empty means the newest.
 	From string
-	// Set gives parameters, named as in the template or in lower case with dashes: ETCD_IMAGE, etcd-image.
+	// Set are parameters, named as in the template or in lower case with dashes: ETCD_IMAGE, etcd-image.
 	Set map[string]string
 }
 
-// Version tells of a version that was written.
+// Version describes a written version.
 type Version struct {
 	Name       string            `json:"name"`
 	Version    string            `json:"version"`
 	Dir        string            `json:"dir"`
-	From       string            `json:"from,omitempty"` // empty when the add-on had no version
+	From       string            `json:"from,omitempty"` // empty if the add-on had no version
 	Parameters map[string]string `json:"parameters"`
-	Kept       []string          `json:"kept,omitempty"`       // those that are as in From
-	ComparedTo string            `json:"comparedTo,omitempty"` // the newest version that was there
-	Changes    []manifest.Change `json:"changes"`              // of the Manifest, compared to that
+	Kept       []string          `json:"kept,omitempty"`       // parameters taken from From
+	ComparedTo string            `json:"comparedTo,omitempty"` // the newest version before
+	Changes    []manifest.Change `json:"changes"`              // changes of the Manifest since that version
 }
 
 var (
@@ -42,8 +42,8 @@ var (
 	oneWord     = regexp.MustCompile(`^[!-~]+$`)
 )
 
-// Write writes a version. Its directory appears when all of it is on the disk; one that is there is never changed. A
-// Manifest that does not pass its checks is a diag.Errors, and nothing is written.
+// Write writes a version. Its folder appears only when it is complete on the disk, and an existing folder is never changed.
+// If the Manifest has mistakes, the error is a diag.Errors and nothing is written.
 func (t *Template) Write(version string, o Options) (Version, error) {
 	if !versionName.MatchString(version) || version == DirName {
 		return Version{}, fmt.Errorf("%q is not the name of a version", version)
@@ -54,7 +54,7 @@ func (t *Template) Write(version string, o Options) (Version, error) {
 	}
 	v := Version{Name: filepath.Base(abs), Version: version, Dir: filepath.Join(t.addOn, version), From: o.From, Changes: []manifest.Change{}}
 	if _, err := os.Lstat(v.Dir); !errors.Is(err, fs.ErrNotExist) {
-		return Version{}, errors.Join(fmt.Errorf("%s is there already; remove it first to write it anew", v.Dir), err)
+		return Version{}, errors.Join(fmt.Errorf("%s already exists; remove it first to write it again", v.Dir), err)
 	}
 	if v.ComparedTo, err = newest(t.addOn); err != nil {
 		return Version{}, err
@@ -87,7 +87,7 @@ func (t *Template) Write(version string, o Options) (Version, error) {
 	return v, nil
 }
 
-// newest is the newest version of an add-on, or empty.
+// newest returns the newest version of an add-on, or "".
 func newest(addOn string) (string, error) {
 	manifests, err := filepath.Glob(filepath.Join(escapeGlob(addOn), "*", manifest.FileName))
 	if err != nil {
@@ -105,12 +105,12 @@ func newest(addOn string) (string, error) {
 	return slices.MaxFunc(versions, catalog.CompareVersions), nil
 }
 
-// escapeGlob lets a path stand for itself in a pattern.
+// escapeGlob escapes a path for use in a pattern.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
-// choose puts together the parameters of a version.
+// choose collects the parameters of a version.
 func (t *Template) choose(version, from string, set map[string]string) (map[string]string, error) {
 	values := make(map[string]string)
 	if from != "" {
@@ -139,10 +139,10 @@ func (t *Template) choose(version, from string, set map[string]string) (map[stri
 	return values, nil
 }
 
-// parameterName is the name in the template of a parameter that was given.
+// parameterName returns the template's name of a given parameter.
 func parameterName(given string) string { return strings.ToUpper(strings.ReplaceAll(given, "-", "_")) }
 
-// kept lists the parameters that set does not give.
+// kept lists the parameters that set does not contain.
 func (t *Template) kept(set map[string]string) []string {
 	given := map[string]bool{VersionParameter: true}
 	for name := range set {
@@ -151,7 +151,7 @@ func (t *Template) kept(set map[string]string) []string {
 	return slices.DeleteFunc(t.Parameters(), func(name string) bool { return given[name] })
 }
 
-// check reads a Manifest that was filled in. Its lines are those of the template, by whose name mistakes are told.
+// check parses a filled-in Manifest. Mistakes are reported under the template's name, whose lines are the same.
 func (t *Template) check(text string) (*manifest.File, error) {
 	name := filepath.Join(t.addOn, DirName, ManifestFile)
 	file, err := manifest.Parse(name, strings.NewReader(text))
@@ -161,7 +161,7 @@ func (t *Template) check(text string) (*manifest.File, error) {
 	return file, diag.Err(manifest.Check(file))
 }
 
-// compare says what changed from one Manifest to another, in the order of the new one; what is needed no more comes last.
+// compare returns the changes from one Manifest to another, in the order of the new one. Removed entries come last.
 func compare(was, now *manifest.File) []manifest.Change {
 	before, order := contents(was)
 	after, names := contents(now)
@@ -179,7 +179,7 @@ func compare(was, now *manifest.File) []manifest.Change {
 	return changes
 }
 
-// contents maps what a Manifest names to where it comes from.
+// contents maps the entries of a Manifest to their sources.
 func contents(m *manifest.File) (from map[string]string, order []string) {
 	from = make(map[string]string)
 	for _, d := range m.Directives() {
@@ -191,7 +191,7 @@ func contents(m *manifest.File) (from map[string]string, order []string) {
 	return from, order
 }
 
-// write makes the directory under a hidden name and renames it when it is complete.
+// write creates the folder under a hidden name and renames it when it is complete.
 func (t *Template) write(dir string, filled map[string]string) error {
 	work, err := os.MkdirTemp(t.addOn, "."+filepath.Base(dir)+".*")
 	if err != nil {
@@ -207,8 +207,7 @@ func (t *Template) write(dir string, filled map[string]string) error {
 	return os.Rename(work, dir)
 }
 
-// fill writes the files of one directory, below being its path in the template. A directory in which nothing has
-// parameters is one link.
+// fill writes the files of one folder. below is its path in the template. A folder without parameters becomes one link.
 func (t *Template) fill(work, below string, filled map[string]string) error {
 	entries, err := os.ReadDir(filepath.Join(t.addOn, DirName, below))
 	if err != nil {
@@ -238,10 +237,10 @@ func (t *Template) fill(work, below string, filled map[string]string) error {
 	return nil
 }
 
-// generator is the script by which kURL's templates write versions. It is no part of one.
+// generator is the script with which kURL's templates write versions. It is not part of a version.
 const generator = "generate.sh"
 
-// hasParameters tells whether a file below a directory of the template has parameters.
+// hasParameters reports whether a folder of the template has files with parameters.
 func (t *Template) hasParameters(dir string) bool {
 	for path := range t.texts {
 		if strings.HasPrefix(path, dir+string(filepath.Separator)) {

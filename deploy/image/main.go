@@ -25,10 +25,10 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// epoch is the time of everything in the image.
+// epoch is the time of all files in the image.
 var epoch = time.Unix(0, 0).UTC()
 
-// user is the one that the server runs as, by number, since the kubelet checks runAsNonRoot by number.
+// user is the user of the server. It is a number, because the kubelet checks runAsNonRoot by number.
 const user = "65532:65532"
 
 type options struct {
@@ -43,7 +43,7 @@ func main() {
 	flag.StringVar(&o.binary, "binary", "bin/sealift", "the sealift to put into the image; a static one")
 	flag.StringVar(&o.node, "node", "bin/sealift-node", "the sealift for nodes, which the server puts into bundles")
 	flag.StringVar(&o.out, "out", "sealift-image.tar", "the image, as an OCI archive")
-	flag.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "authorities that the server trusts when it reads a store")
+	flag.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "CA certificates that the server trusts when it reads a store")
 	flag.StringVar(&o.arch, "arch", "amd64", "architecture that the programs were built for")
 	flag.Parse()
 	digest, err := o.make()
@@ -112,7 +112,7 @@ func (o options) image() (v1.Image, error) {
 	config.OS, config.Architecture, config.Created = "linux", o.arch, v1.Time{Time: epoch}
 	config.Config = v1.Config{
 		Entrypoint: []string{"/usr/local/bin/sealift"}, Cmd: []string{"serve"}, User: user, WorkingDir: "/",
-		Env:          []string{"PATH=/usr/local/bin", "SEALIFT_CACHE=/tmp/sealift"}, // the only folder that the user may write to
+		Env:          []string{"PATH=/usr/local/bin", "SEALIFT_CACHE=/tmp/sealift"}, // the only writable folder
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Labels:       map[string]string{"org.opencontainers.image.title": "sealift", "org.opencontainers.image.licenses": "Apache-2.0"},
 	}
@@ -120,7 +120,7 @@ func (o options) image() (v1.Image, error) {
 }
 
 type file struct {
-	name string // a folder when it ends with a slash
+	name string // a folder if it ends with a slash
 	mode int64
 	data []byte
 }
@@ -147,7 +147,7 @@ func layerOf(files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(open, tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// pack writes a folder as a tar whose bytes depend on nothing but its files.
+// pack writes a folder as a tar that depends only on its files.
 func pack(w io.Writer, dir string) error {
 	t := tar.NewWriter(w)
 	err := filepath.WalkDir(dir, func(name string, entry os.DirEntry, err error) error {
