@@ -103,7 +103,7 @@ func TestWrite(t *testing.T) {
 	})
 	t.Run("a version that is there is refused and stays", func(t *testing.T) {
 		_, err := write(t, root, "demo", "1.11", template.Options{Set: map[string]string{"db-tag": "99"}})
-		if err == nil || !strings.Contains(err.Error(), "is already exists") || strings.Contains(content("Manifest"), "99") {
+		if err == nil || !strings.Contains(err.Error(), "already exists") || strings.Contains(content("Manifest"), "99") {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Image is one place that refers to an image.
+// Image is one reference to an image.
 type Image struct {
 	Ref          string
 	Where        string // such as: Deployment kube-system/metrics-server, container metrics-server
@@ -22,14 +22,14 @@ type Image struct {
 	Certain bool
 }
 
-// Scan says how objects are looked at.
+// Scan configures how objects are scanned.
 type Scan struct {
 	Nested bool                  // they stand in the text of something else: nothing is certain, and lines say nothing
 	Each   func(node *yaml.Node) // is called with each object that is looked at; may be nil
 }
 
-// Images finds the images of an object, or of the objects of a list. What is no object has none. The node comes from
-// Documents.
+// Images returns the images of an object, or of the objects of a list. For anything else it returns none. The node comes
+// from Documents.
 func (o Scan) Images(node *yaml.Node) []Image {
 	apiVersion, kind := Text(node, "apiVersion"), Text(node, "kind")
 	if apiVersion == "" || kind == "" {
@@ -53,7 +53,7 @@ func (o Scan) Images(node *yaml.Node) []Image {
 	return s.images
 }
 
-// name is the kind, namespace and name of an object.
+// name returns the kind, namespace and name of an object.
 func name(node *yaml.Node) string {
 	name := ""
 	if meta := Field(node, "metadata"); meta != nil {
@@ -65,7 +65,7 @@ func name(node *yaml.Node) string {
 	return strings.TrimSpace(Text(node, "kind") + " " + name)
 }
 
-// runsPods says whether an object is one of those of Kubernetes itself that have pods.
+// runsPods reports whether an object is a built-in Kubernetes kind with pods.
 func runsPods(apiVersion, kind string) bool {
 	kinds := map[string][]string{
 		"v1": {"Pod", "PodTemplate", "ReplicationController"}, "apps/v1": {"Deployment", "DaemonSet", "StatefulSet", "ReplicaSet"},
@@ -74,7 +74,7 @@ func runsPods(apiVersion, kind string) bool {
 	return slices.Contains(kinds[apiVersion], kind)
 }
 
-// scan is the walk through one object.
+// scan walks through one object.
 type scan struct {
 	Scan
 	images []Image
@@ -90,7 +90,7 @@ func (s *scan) add(image, where string, at *yaml.Node, certain bool) {
 	s.images = append(s.images, found)
 }
 
-// walk goes through the values below a key.
+// walk visits the values below a key.
 func (s *scan) walk(node *yaml.Node, key string) {
 	switch node.Kind {
 	case yaml.MappingNode:
@@ -110,7 +110,7 @@ func (s *scan) walk(node *yaml.Node, key string) {
 	}
 }
 
-// container takes the image of an item of a list of containers, and what its variables and arguments name.
+// container records the image of a container, and the images in its variables and arguments.
 func (s *scan) container(node *yaml.Node) bool {
 	image := Field(node, "image")
 	if image == nil || image.Kind != yaml.ScalarNode {
@@ -154,7 +154,7 @@ func (s *scan) mapping(node *yaml.Node, key string) {
 	}
 }
 
-// scalar takes a field that is named like an image, and looks into text that has YAML of its own, as ConfigMaps do.
+// scalar records a field that is named like an image. It also scans text that contains YAML, as in ConfigMaps.
 func (s *scan) scalar(node *yaml.Node, key string) {
 	switch {
 	case (key == "image" || strings.HasSuffix(key, "Image")) && LooksLikeImage(node.Value):
@@ -164,7 +164,7 @@ func (s *scan) scalar(node *yaml.Node, key string) {
 	}
 }
 
-// LooksLikeImage says whether a value is a reference and not a word: it has a tag, a digest, or a slash.
+// LooksLikeImage reports whether a value is an image reference and not just a word: it has a tag, a digest or a slash.
 func LooksLikeImage(value string) bool {
 	if !strings.ContainsAny(value, ":/@") || strings.ContainsAny(value, " \t\n{") || strings.Contains(value, "://") {
 		return false
@@ -173,7 +173,7 @@ func LooksLikeImage(value string) bool {
 	return err == nil
 }
 
-// Field gives a value of a mapping, nil when it is not there.
+// Field returns the value of a key in a mapping, or nil.
 func Field(node *yaml.Node, key string) *yaml.Node {
 	if node.Kind != yaml.MappingNode {
 		return nil
@@ -186,7 +186,7 @@ func Field(node *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// Text gives a scalar of a mapping as it is written.
+// Text returns a scalar of a mapping as written.
 func Text(node *yaml.Node, key string) string {
 	if value := Field(node, key); value != nil && value.Kind == yaml.ScalarNode {
 		return value.Value
@@ -194,13 +194,13 @@ func Text(node *yaml.Node, key string) string {
 	return ""
 }
 
-// text looks for objects in the text of a field. What is no YAML has none.
+// text scans the objects in the text of a field. Text that is not YAML has none.
 func (s *scan) text(text string) {
 	inner := Scan{Nested: true, Each: s.Each}
 	_ = Documents([]byte(text), func(node *yaml.Node) { s.images = append(s.images, inner.Images(node)...) })
 }
 
-// Documents calls f with the content of each document of a YAML stream, up to the first that is not YAML.
+// Documents calls f for each document of a YAML stream. It stops at the first that is not YAML.
 func Documents(data []byte, f func(*yaml.Node)) error {
 	for documents := yaml.NewDecoder(bytes.NewReader(data)); ; {
 		var document yaml.Node
