@@ -121,8 +121,8 @@ func (c *Cluster) checkNamespace(ctx context.Context, name string, objs []*unstr
 		return nil
 	}
 	var there bool
-	err := c.insist(ctx, namespaceRef(name), func(ctx context.Context) (err error) {
-		there, err = c.exists(ctx, namespaceResource, "", name)
+	err := c.insist(ctx, named(namespaces, name), func(ctx context.Context) (err error) {
+		there, err = c.exists(ctx, named(namespaces, name))
 		return err
 	})
 	if err != nil {

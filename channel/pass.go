@@ -117,7 +117,7 @@ func (p *pass) round(ctx context.Context, todo []*addOn) (waiting []*addOn, err 
 // away says whether the API server is gone, so that no other add-on needs to find out.
 func (p *pass) away(ctx context.Context) error {
 	return p.insist(ctx, kube.Ref{Kind: "version"}, func(ctx context.Context) error {
-		_, err := p.gitVersion(ctx)
+		_, err := p.engine.Version(ctx)
 		return err
 	})
 }

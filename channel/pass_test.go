@@ -21,10 +21,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -108,12 +109,21 @@ func configMap(name, value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: kube-system, labels: {gate: '%s'}}\ndata: {value: '%[2]s'}\n", name, value)
 }
 
+// objects are those of a kind in kube-system.
+func (p *playground) objects(kind kube.Ref) dynamic.ResourceInterface {
+	p.Helper()
+	kind.Namespace = DefaultNamespace
+	objects, err := p.cluster.engine.Objects(p.Context(), kind)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return objects
+}
+
 // value is what configMap put into the cluster.
 func (p *playground) value(name string) string {
 	p.Helper()
-	resource := namespaceResource
-	resource.Resource = "configmaps"
-	obj, err := p.cluster.full.Resource(resource).Namespace(DefaultNamespace).Get(p.Context(), name, metav1.GetOptions{})
+	obj, err := p.objects(kube.Ref{Version: "v1", Kind: "ConfigMap"}).Get(p.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return ""
 	}
@@ -240,9 +250,8 @@ func testKeysOfUnhealthy(p *playground) {
 	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: before", deployment})); err != nil {
 		p.Fatal(err)
 	}
-	deployments := schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	status := `{"status":{"conditions":[{"type":"Available","status":"False","reason":"MinimumReplicasUnavailable"}]}}`
-	if _, err := p.cluster.full.Resource(deployments).Namespace(DefaultNamespace).Patch(p.Context(), "keyed", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+	if _, err := p.objects(kube.Ref{Group: "apps", Version: "v1", Kind: "Deployment"}).Patch(p.Context(), "keyed", types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
 		p.Fatal(err)
 	}
 	entries := p.entries(add{"name: before, id: x, needsPKI: true", deployment}, add{"name: cert-manager", issuers})
@@ -303,13 +312,11 @@ func testEmptyManifest(p *playground) {
 // uid tells whether an object is still the one that it was.
 func (p *playground) uid(name string) types.UID {
 	p.Helper()
-	resource := namespaceResource
-	resource.Resource = "configmaps"
-	obj, err := p.cluster.meta.Resource(resource).Namespace(DefaultNamespace).Get(p.Context(), name, metav1.GetOptions{})
+	obj, err := p.objects(kube.Ref{Version: "v1", Kind: "ConfigMap"}).Get(p.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		p.Fatal(err)
 	}
-	return obj.UID
+	return obj.GetUID()
 }
 
 // testMoves moves an object up and down the file, between add-ons that prune what they no longer name.

@@ -14,7 +14,7 @@ import (
 	"math/big"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // caLifetime is that of the CAs that kOps issues.
@@ -24,11 +24,11 @@ func caName(addon string) string { return addon + "-ca" }
 
 // lacksKeys says whether the CA of an add-on, or the Issuer that hands it to cert-manager, is missing (K-28).
 func (c *Cluster) lacksKeys(ctx context.Context, addon string) (bool, error) {
-	secret, err := c.exists(ctx, secretResource, DefaultNamespace, caName(addon))
+	secret, err := c.exists(ctx, named(secrets, caName(addon)))
 	if err != nil {
 		return false, fmt.Errorf("look for the CA of add-on %s: %w", addon, err)
 	}
-	issuer, err := c.exists(ctx, issuerResource, DefaultNamespace, addon)
+	issuer, err := c.exists(ctx, named(issuers, addon))
 	if err != nil {
 		return false, fmt.Errorf("look for the Issuer of add-on %s: %w", addon, err)
 	}
@@ -41,7 +41,7 @@ func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 	if err != nil {
 		return fmt.Errorf("make a CA for add-on %s: %w", addon, err)
 	}
-	err = c.create(ctx, secretResource, map[string]any{
+	err = c.create(ctx, map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls",
 		"metadata": map[string]any{"name": caName(addon), "namespace": DefaultNamespace},
 		"data": map[string]any{
@@ -52,12 +52,12 @@ func (c *Cluster) issueKeys(ctx context.Context, addon string) error {
 	if err != nil {
 		return err
 	}
-	err = c.create(ctx, issuerResource, map[string]any{
+	err = c.create(ctx, map[string]any{
 		"apiVersion": "cert-manager.io/v1", "kind": "Issuer",
 		"metadata": map[string]any{"name": addon, "namespace": DefaultNamespace},
 		"spec":     map[string]any{"ca": map[string]any{"secretName": caName(addon)}},
 	})
-	if apierrors.IsNotFound(err) {
+	if meta.IsNoMatchError(err) {
 		return fmt.Errorf("%w: %w", errNoIssuers, err)
 	}
 	return err

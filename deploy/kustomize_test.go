@@ -22,10 +22,11 @@ func TestTheManifestsAreAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := kube.New(controlplane.ForTest(t), kube.Options{})
+	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	engine := kube.New(cluster, kube.Options{})
 	if _, err := engine.Apply(t.Context(), kube.Set{Name: "server", Namespace: "default"}, objects, kube.ApplyOptions{}); err != nil {
 		t.Fatal(err)
 	}

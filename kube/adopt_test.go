@@ -24,10 +24,7 @@ const setLabel = "applyset.kubernetes.io/part-of"
 // otherOwner is an engine that applies under another manager, as channels do.
 func otherOwner(t *testing.T, cfg *rest.Config) *kube.Engine {
 	t.Helper()
-	engine, err := kube.New(cfg, kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := kube.New(connect(t, cfg), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
 	return engine
 }
 

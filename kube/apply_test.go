@@ -365,10 +365,7 @@ func TestApplyEndsAtOnceWhenTheCallerCancels(t *testing.T) {
 			accepted <- conn
 		}
 	}()
-	engine, err := kube.New(&rest.Config{Host: "http://" + listener.Addr().String()}, kube.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := kube.New(connect(t, &rest.Config{Host: "http://" + listener.Addr().String()}), kube.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()

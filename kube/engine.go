@@ -1,15 +1,6 @@
 package kube
 
-import (
-	"cmp"
-	"context"
-	"fmt"
-	"log/slog"
-
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-)
+import "cmp"
 
 // Manager is the field manager under which an engine owns what it applies, unless its Options name another.
 const Manager = "sealift"
@@ -26,8 +17,6 @@ func defaultTakeOver() []string {
 
 // Options says how an Engine works. The zero value is what the installer uses.
 type Options struct {
-	// Log gets a line for each retry and for each warning of the API server. Nil is silence.
-	Log *slog.Logger
 	// Manager is the field manager to apply under, for records that another tool shall find as it would have written them.
 	// Empty is the constant Manager.
 	Manager string
@@ -36,40 +25,16 @@ type Options struct {
 	TakeOver []string
 }
 
-// Engine applies, prunes and waits against one cluster. It may be used by several goroutines at once.
+// Engine applies, prunes and waits against its cluster. It may be used by several goroutines at once.
 type Engine struct {
-	log      *slog.Logger
+	*Cluster
 	manager  string
 	takeOver map[string]bool
-
-	meta  metadata.Interface
-	full  dynamic.Interface
-	kinds *kinds
 }
 
-// New makes an Engine for the cluster that cfg reaches. It sends nothing yet: a cluster that is not up costs time only
-// when it is used.
-func New(cfg *rest.Config, o Options) (*Engine, error) {
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	cfg = rest.CopyConfig(cfg)
-	// The server has its own fairness; a client's limit of 5 requests a second would make 2,000 objects take minutes.
-	cfg.QPS, cfg.RateLimiter = -1, nil
-	if cfg.Timeout == 0 {
-		cfg.Timeout = requestTimeout
-	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = Manager
-	}
-	cfg.WarningHandler, cfg.WarningHandlerWithContext = nil, warningLog{log}
-
-	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
-	}
-	e := &Engine{log: log, manager: cmp.Or(o.Manager, Manager), takeOver: map[string]bool{}}
+// New makes an Engine for a cluster.
+func New(c *Cluster, o Options) *Engine {
+	e := &Engine{Cluster: c, manager: cmp.Or(o.Manager, Manager), takeOver: map[string]bool{}}
 	managers := o.TakeOver
 	if managers == nil {
 		managers = defaultTakeOver()
@@ -77,42 +42,5 @@ func New(cfg *rest.Config, o Options) (*Engine, error) {
 	for _, manager := range managers {
 		e.takeOver[manager] = manager != e.manager
 	}
-	if e.meta, err = metadata.NewForConfigAndClient(metadata.ConfigFor(cfg), client); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
-	}
-	if e.full, err = dynamic.NewForConfigAndClient(cfg, client); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
-	}
-	if e.kinds, err = newKinds(cfg, client); err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", cfg.Host, err)
-	}
-	return e, nil
+	return e
 }
-
-// metaFor is where the objects of a resource in a namespace are read and patched by their metadata alone: the answer to
-// a patch of a large definition is then a kilobyte, not a copy of it.
-func (e *Engine) metaFor(r resource, namespace string) metadata.ResourceInterface {
-	if r.namespaced {
-		return e.meta.Resource(r.gvr).Namespace(namespace)
-	}
-	return e.meta.Resource(r.gvr)
-}
-
-func (e *Engine) fullFor(r resource, namespace string) dynamic.ResourceInterface {
-	if r.namespaced {
-		return e.full.Resource(r.gvr).Namespace(namespace)
-	}
-	return e.full.Resource(r.gvr)
-}
-
-// warningLog passes on what an API server says in Warning headers, such as that a version is deprecated.
-type warningLog struct{ log *slog.Logger }
-
-func (w warningLog) HandleWarningHeaderWithContext(ctx context.Context, code int, _ string, text string) {
-	// 299 is the one code that Kubernetes uses (RFC 7234, section 5.5.7).
-	if code == 299 && text != "" {
-		w.log.WarnContext(ctx, "warning from the API server", "warning", text)
-	}
-}
-
-var _ rest.WarningHandlerWithContext = warningLog{}

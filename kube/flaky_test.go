@@ -67,10 +67,7 @@ func flaky(t *testing.T) *rest.Config {
 
 func TestEngineOutlastsAControlPlaneThatComesUp(t *testing.T) {
 	c := newCluster(t)
-	engine, err := kube.New(flaky(t), kube.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := kube.New(connect(t, flaky(t)), kube.Options{})
 	objs := c.objects(configMapOf("a", "1"), configMapOf("b", "1"))
 	result, err := engine.Apply(t.Context(), c.set, objs, kube.ApplyOptions{Timeout: time.Minute})
 	if err != nil {
@@ -89,11 +86,8 @@ func TestApplyGivesUpWithWhatTheServerSaidLast(t *testing.T) {
 		http.Error(w, "still starting", http.StatusServiceUnavailable)
 	}))
 	defer server.Close()
-	engine, err := kube.New(&rest.Config{Host: server.URL}, kube.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = engine.Apply(t.Context(), kube.Set{Name: "a"}, parse(t, configMap), kube.ApplyOptions{Timeout: time.Second})
+	engine := kube.New(connect(t, &rest.Config{Host: server.URL}), kube.Options{})
+	_, err := engine.Apply(t.Context(), kube.Set{Name: "a"}, parse(t, configMap), kube.ApplyOptions{Timeout: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "gave up after ") || !strings.Contains(err.Error(), "currently unable to handle the request") {
 		t.Errorf("error is %v", err)
 	}

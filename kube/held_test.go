@@ -28,15 +28,12 @@ type recorder struct {
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
 	rec := &recorder{}
-	engine, err := kube.New(behind(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	engine := kube.New(connect(t, behind(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		rec.mu.Lock()
 		rec.requests = append(rec.requests, r.Method+" "+r.URL.Path)
 		rec.mu.Unlock()
 		pass.ServeHTTP(w, r)
-	}), kube.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})), kube.Options{})
 	rec.Engine = engine
 	return rec
 }

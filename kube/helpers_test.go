@@ -66,10 +66,7 @@ type cluster struct {
 func newCluster(t testing.TB) *cluster {
 	t.Helper()
 	cfg := configFor(t)
-	engine, err := kube.New(cfg, kube.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := kube.New(connect(t, cfg), kube.Options{})
 	cfg.WarningHandler = rest.NoWarnings{}
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {
@@ -80,6 +77,15 @@ func newCluster(t testing.TB) *cluster {
 	name = fmt.Sprintf("%s-%d", name[:min(len(name), 50)], shared.tests.Add(1))
 	c := &cluster{Engine: engine, t: t, client: client, ns: name, set: kube.Set{Name: name}}
 	c.create(fmt.Sprintf("apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}", name))
+	return c
+}
+
+func connect(t testing.TB, cfg *rest.Config) *kube.Cluster {
+	t.Helper()
+	c, err := kube.Connect(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 

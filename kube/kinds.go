@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,6 +30,11 @@ func (e *noKindError) Error() string {
 		at = schema.GroupVersion{Group: e.kind.Group, Version: e.version}.String()
 	}
 	return fmt.Sprintf("the cluster does not serve kind %s in %q: is its CustomResourceDefinition missing?", e.kind.Kind, at)
+}
+
+// Unwrap makes meta.IsNoMatchError recognise the error.
+func (e *noKindError) Unwrap() error {
+	return &meta.NoKindMatchError{GroupKind: e.kind, SearchedVersions: []string{e.version}}
 }
 
 // resource is where the objects of a kind are found.

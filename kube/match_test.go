@@ -64,10 +64,7 @@ func (c *cluster) applyAs(manager, doc string) {
 func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 	c := newCluster(t)
 	cfg := configFor(t)
-	engine, err := kube.New(cfg, kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := kube.New(connect(t, cfg), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}})
 	own := map[string]string{"addon": "a"}
 	docs := c.objects(labelledMap("stays", "addon: a"), labelledMap("left", "app: x"))
 	if _, err := engine.Apply(t.Context(), c.set, docs, kube.ApplyOptions{NoPrune: true}); err != nil {
@@ -119,10 +116,7 @@ func TestPruneMatchingTakesOnlyWhatIsOfTheSet(t *testing.T) {
 
 func TestAnotherManagerIsWhatTheServerRecords(t *testing.T) {
 	c := newCluster(t)
-	engine, err := kube.New(configFor(t), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	engine := kube.New(connect(t, configFor(t)), kube.Options{Manager: "kops", TakeOver: []string{kube.Manager, "kubectl-edit"}})
 	c.apply(kube.ApplyOptions{}, labelledMap("a", "old: '1'"))
 	if _, err := engine.Apply(t.Context(), c.set, c.objects(labelledMap("a", "new: '2'")), kube.ApplyOptions{}); err != nil {
 		t.Fatal(err)

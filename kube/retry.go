@@ -33,7 +33,7 @@ type retryable func(err error, since time.Duration) bool
 
 // retry calls try until it succeeds, fails for good, or ctx ends. When the bound is reached the error is the last one
 // that try gave, with how long it was tried; when the caller cancels, it is the cancellation, at once.
-func (e *Engine) retry(ctx context.Context, what Ref, passing retryable, try func(context.Context) error) error {
+func (c *Cluster) retry(ctx context.Context, what Ref, passing retryable, try func(context.Context) error) error {
 	start := time.Now()
 	pause := retryFirst
 	var last error
@@ -47,7 +47,7 @@ func (e *Engine) retry(ctx context.Context, what Ref, passing retryable, try fun
 				return err
 			}
 			last = err
-			e.log.DebugContext(ctx, "trying again", "object", what.String(), "error", err)
+			c.log.DebugContext(ctx, "trying again", "object", what.String(), "error", err)
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -64,8 +64,8 @@ func (e *Engine) retry(ctx context.Context, what Ref, passing retryable, try fun
 
 // Retry calls try until it succeeds or fails for good. Tried again, until ctx ends, is what a control plane answers that
 // starts, restarts or is busy; what awaits others (Awaits) fails at once.
-func (e *Engine) Retry(ctx context.Context, what Ref, try func(context.Context) error) error {
-	return e.retry(ctx, what, passes(nil, nil, true), try)
+func (c *Cluster) Retry(ctx context.Context, what Ref, try func(context.Context) error) error {
+	return c.retry(ctx, what, passes(nil, nil, true), try)
 }
 
 // NoKind says whether an error is for want of a kind alone, and not of a webhook or a server as well.

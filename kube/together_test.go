@@ -87,7 +87,7 @@ func TestApplySaysCreatedWhenTheAnswerWasLost(t *testing.T) {
 	c := newCluster(t)
 	var mu sync.Mutex
 	seen := map[string]bool{}
-	engine, err := kube.New(behind(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	engine := kube.New(connect(t, behind(t, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		mu.Lock()
 		first := r.Method == http.MethodPatch && !seen[r.URL.Path]
 		seen[r.URL.Path] = seen[r.URL.Path] || r.Method == http.MethodPatch
@@ -97,10 +97,7 @@ func TestApplySaysCreatedWhenTheAnswerWasLost(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 		pass.ServeHTTP(w, r)
-	}), kube.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	})), kube.Options{})
 	c.create(configMapOf("theirs", "1"))
 	result, err := engine.Apply(t.Context(), c.set, c.objects(configMapOf("a", "1"), webDeployment, configMapOf("theirs", "1")), kube.ApplyOptions{Timeout: time.Minute})
 	if err != nil {

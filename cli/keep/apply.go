@@ -158,7 +158,11 @@ func (a commands) newEngine(kubeconfig string) (*kube.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	return kube.New(cfg, kube.Options{Log: a.Log})
+	cluster, err := kube.Connect(cfg, a.Log)
+	if err != nil {
+		return nil, err
+	}
+	return kube.New(cluster, kube.Options{}), nil
 }
 
 func (a commands) printResult(result kube.Result, format string) error {

@@ -9,9 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
@@ -35,7 +32,7 @@ type View struct {
 	// Own says that they are the node's own, with which it sees itself, and neither other nodes nor what add-ons run.
 	Own      bool
 	endpoint string
-	client   dynamic.Interface
+	cluster  *kube.Cluster
 	api      rest.Interface
 }
 
@@ -60,15 +57,15 @@ func NewView() (*View, error) {
 func ViewOf(config *rest.Config, own bool) (*View, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = askTimeout
-	client, err := dynamic.NewForConfig(config)
+	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		return nil, err
 	}
-	all, err := kubernetes.NewForConfig(config)
+	typed, err := typedClient(cluster)
 	if err != nil {
 		return nil, err
 	}
-	return &View{Own: own, endpoint: config.Host, client: client, api: all.Discovery().RESTClient()}, nil
+	return &View{Own: own, endpoint: config.Host, cluster: cluster, api: typed.Discovery().RESTClient()}, nil
 }
 
 // API is how the Kubernetes API answers a node.
@@ -105,7 +102,11 @@ func (v *View) API(ctx context.Context) API {
 
 // OwnNode gives the node of that name, which is all that a node's own credentials show.
 func (v *View) OwnNode(ctx context.Context, name string) (Node, error) {
-	object, err := v.client.Resource(nodesResource).Get(ctx, name, metav1.GetOptions{})
+	nodes, err := v.cluster.Objects(ctx, nodeKind)
+	if err != nil {
+		return Node{}, fmt.Errorf("look for node %s: %w", name, err)
+	}
+	object, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return Node{}, fmt.Errorf("look for node %s: %w", name, err)
 	}
@@ -114,7 +115,11 @@ func (v *View) OwnNode(ctx context.Context, name string) (Node, error) {
 
 // Nodes lists the cluster's nodes by name.
 func (v *View) Nodes(ctx context.Context) ([]Node, error) {
-	list, err := v.client.Resource(nodesResource).List(ctx, metav1.ListOptions{})
+	objects, err := v.cluster.Objects(ctx, nodeKind)
+	if err != nil {
+		return nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	list, err := objects.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
 	}
@@ -182,11 +187,14 @@ func (v *View) Health(ctx context.Context, addOns []string) (map[string]AddOnHea
 		byID[setOf(name, records).ID()] = name
 	}
 	found := make(map[string]AddOnHealth)
-	for _, kind := range []struct{ group, resource string }{{"apps", "deployments"}, {"apps", "daemonsets"}, {"apps", "statefulsets"}, {"batch", "jobs"}} {
-		resource := schema.GroupVersionResource{Group: kind.group, Version: "v1", Resource: kind.resource}
-		list, err := v.client.Resource(resource).List(ctx, metav1.ListOptions{LabelSelector: partOf})
+	for _, kind := range []struct{ group, kind string }{{"apps", "Deployment"}, {"apps", "DaemonSet"}, {"apps", "StatefulSet"}, {"batch", "Job"}} {
+		objects, err := v.cluster.Objects(ctx, kube.Ref{Group: kind.group, Version: "v1", Kind: kind.kind})
 		if err != nil {
-			return nil, fmt.Errorf("list the %s: %w", kind.resource, err)
+			return nil, fmt.Errorf("list the %ss: %w", kind.kind, err)
+		}
+		list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: partOf})
+		if err != nil {
+			return nil, fmt.Errorf("list the %ss: %w", kind.kind, err)
 		}
 		for i := range list.Items {
 			object := &list.Items[i]

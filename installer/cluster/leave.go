@@ -16,13 +16,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/kube"
 )
 
 // KubeletKubeconfig is where a node keeps its own credentials.
@@ -36,9 +35,14 @@ const (
 )
 
 var (
-	nodesResource = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	podsResource  = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodeKind = kube.Ref{Version: "v1", Kind: "Node"}
+	podKind  = kube.Ref{Version: "v1", Kind: "Pod"}
 )
+
+// typedClient is a client of Kubernetes' own kinds that shares the connections of a cluster.
+func typedClient(c *kube.Cluster) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfigAndClient(c.Config())
+}
 
 // Member is this node as a part of a cluster that it is about to leave.
 type Member struct {
@@ -48,7 +52,8 @@ type Member struct {
 	known   bool // by the cluster: someone may have taken it off the list already
 	worker  bool // it has no more than its own credentials, so that the control plane is elsewhere
 	address string
-	config  *rest.Config
+	cluster *kube.Cluster
+	typed   kubernetes.Interface
 	servers []string // host:port of the API on each control plane
 	output  io.Writer
 }
@@ -68,7 +73,13 @@ func Membership(ctx context.Context, node string, output io.Writer) (*Member, er
 			return nil, fmt.Errorf("read %s: %w", file, err)
 		}
 		config.Timeout = askTimeout
-		m := &Member{Node: node, worker: file == KubeletKubeconfig, config: config, output: output}
+		m := &Member{Node: node, worker: file == KubeletKubeconfig, output: output}
+		if m.cluster, err = kube.Connect(config, nil); err != nil {
+			return nil, err
+		}
+		if m.typed, err = typedClient(m.cluster); err != nil {
+			return nil, err
+		}
 		return m, m.look(ctx)
 	}
 	return nil, nil
@@ -79,29 +90,25 @@ func (m *Member) Alone() bool { return !m.worker && len(m.Others) == 0 }
 
 // look asks for the other nodes, and for where else the API is served. A worker may not know the former.
 func (m *Member) look(ctx context.Context) error {
-	client, err := dynamic.NewForConfig(m.config)
+	nodes, err := m.cluster.Objects(ctx, nodeKind)
 	if err != nil {
-		return err
+		return fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	switch own, err := client.Resource(nodesResource).Get(ctx, m.Node, metav1.GetOptions{}); {
+	switch own, err := nodes.Get(ctx, m.Node, metav1.GetOptions{}); {
 	case err == nil:
 		m.known, m.address = true, node(*own).Address
 	case !apierrors.IsNotFound(err):
 		return fmt.Errorf("the cluster does not answer: %w", err)
 	}
-	nodes, err := client.Resource(nodesResource).List(ctx, metav1.ListOptions{})
+	list, err := nodes.List(ctx, metav1.ListOptions{})
 	if err == nil {
-		for _, n := range nodes.Items {
+		for _, n := range list.Items {
 			if n.GetName() != m.Node {
 				m.Others = append(m.Others, n.GetName())
 			}
 		}
 	}
-	all, err := kubernetes.NewForConfig(m.config)
-	if err != nil {
-		return err
-	}
-	if m.servers, err = balancer.Discover(ctx, all); err != nil {
+	if m.servers, err = balancer.Discover(ctx, m.typed); err != nil {
 		fmt.Fprintln(m.output, err)
 	}
 	return nil
@@ -113,18 +120,22 @@ func (m *Member) Drain(ctx context.Context) error {
 	if !m.known {
 		return nil
 	}
-	client, err := dynamic.NewForConfig(m.config)
+	nodes, err := m.cluster.Objects(ctx, nodeKind)
 	if err != nil {
 		return err
 	}
-	_, err = client.Resource(nodesResource).Patch(ctx, m.Node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	_, err = nodes.Patch(ctx, m.Node, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 	if err != nil {
 		fmt.Fprintf(m.output, "node %s cannot be marked as unschedulable: %v\n", m.Node, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
 	defer cancel()
+	all, err := m.cluster.Objects(ctx, podKind)
+	if err != nil {
+		return fmt.Errorf("list the pods of node %s: %w", m.Node, err)
+	}
 	for {
-		pods, err := client.Resource(podsResource).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.Node})
+		pods, err := all.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + m.Node})
 		if err != nil {
 			return fmt.Errorf("list the pods of node %s: %w", m.Node, err)
 		}
@@ -137,7 +148,7 @@ func (m *Member) Drain(ctx context.Context) error {
 			waiting = append(waiting, name)
 			if pod.GetDeletionTimestamp() == nil {
 				fmt.Fprintf(m.output, "evicting pod %s\n", name)
-				if err := evict(ctx, client, pod); err != nil {
+				if err := m.evict(ctx, pod); err != nil {
 					fmt.Fprintf(m.output, "pod %s: %v\n", name, err)
 				}
 			}
@@ -163,10 +174,13 @@ func movable(pod unstructured.Unstructured) bool {
 		!slices.ContainsFunc(pod.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Kind == "DaemonSet" })
 }
 
-func evict(ctx context.Context, client dynamic.Interface, pod unstructured.Unstructured) error {
+func (m *Member) evict(ctx context.Context, pod unstructured.Unstructured) error {
 	eviction := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
 		"metadata": map[string]any{"name": pod.GetName(), "namespace": pod.GetNamespace()}}}
-	_, err := client.Resource(podsResource).Namespace(pod.GetNamespace()).Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
+	pods, err := m.cluster.Objects(ctx, kube.RefOf(&pod))
+	if err == nil {
+		_, err = pods.Create(ctx, eviction, metav1.CreateOptions{}, "eviction")
+	}
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -179,14 +193,10 @@ func (m *Member) Forget(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	for _, host := range append([]string{m.config.Host}, m.servers...) {
-		config := rest.CopyConfig(m.config)
+	config, _ := m.cluster.Config()
+	for _, host := range append([]string{config.Host}, m.servers...) {
 		config.Host = host
-		client, err := dynamic.NewForConfig(config)
-		if err != nil {
-			return err
-		}
-		err = client.Resource(nodesResource).Delete(ctx, m.Node, metav1.DeleteOptions{})
+		err := forget(ctx, config, m.Node)
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -198,16 +208,24 @@ func (m *Member) Forget(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+func forget(ctx context.Context, config *rest.Config, node string) error {
+	cluster, err := kube.Connect(config, nil)
+	if err != nil {
+		return err
+	}
+	nodes, err := cluster.Objects(ctx, nodeKind)
+	if err != nil {
+		return err
+	}
+	return nodes.Delete(ctx, node, metav1.DeleteOptions{})
+}
+
 // AwaitUnlisted waits until this node's API server is off the list of those that there are: hosts that join try all of them.
 func (m *Member) AwaitUnlisted(ctx context.Context) error {
 	if m.worker || !m.known {
 		return nil
 	}
-	client, err := kubernetes.NewForConfig(m.config)
-	if err != nil {
-		return err
-	}
-	return awaitUnlisted(ctx, client, m.address)
+	return awaitUnlisted(ctx, m.typed, m.address)
 }
 
 // CheckLeave says whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/addon"
@@ -17,7 +16,6 @@ import (
 
 // applier applies add-ons to a cluster as its administrator.
 type applier struct {
-	config  *rest.Config
 	engine  *kube.Engine
 	records addon.Records
 }
@@ -32,15 +30,12 @@ func administrator() (*applier, error) {
 }
 
 func newApplier(config *rest.Config) (*applier, error) {
-	engine, err := kube.New(config, kube.Options{})
+	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		return nil, err
 	}
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	m := &applier{config: config, engine: engine, records: recordsOf(client)}
+	engine := kube.New(cluster, kube.Options{})
+	m := &applier{engine: engine, records: recordsOf(cluster)}
 	m.records.Retry = func(ctx context.Context, request func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
 		defer cancel()
@@ -51,14 +46,14 @@ func newApplier(config *rest.Config) (*applier, error) {
 
 // alone calls work while nobody else applies add-ons to the cluster.
 func (m *applier) alone(ctx context.Context, output io.Writer, work func(context.Context) error) error {
-	return lease.Run(ctx, m.config, lease.Options{Namespace: addon.Namespace, Name: addon.Lease, Identity: lease.Identity(), Waiting: func(holder string) {
+	return lease.Run(ctx, m.engine.Cluster, lease.Options{Namespace: addon.Namespace, Name: addon.Lease, Waiting: func(holder string) {
 		fmt.Fprintf(output, "another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)\n", addon.Lease, addon.Namespace, holder)
-	}}, work)
+	}, Lost: func(err error) { fmt.Fprintf(output, "starting over: %v\n", err) }}, work)
 }
 
-func recordsOf(client dynamic.Interface) addon.Records {
+func recordsOf(c *kube.Cluster) addon.Records {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	return addon.Records{ConfigMaps: client.Resource(configMaps).Namespace(addon.Namespace)}
+	return addon.Records{ConfigMaps: c.Dynamic().Resource(configMaps).Namespace(addon.Namespace)}
 }
 
 // KeptBy says that an add-on stays with its owner, and how the installer gets it back.
@@ -74,7 +69,7 @@ func KeptBy(r addon.Record) string {
 func (v *View) Owners(ctx context.Context) ([]addon.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
-	return recordsOf(v.client).List(ctx)
+	return recordsOf(v.cluster).List(ctx)
 }
 
 // setOf is the set with the objects of an add-on, whoever owns it.

@@ -47,9 +47,7 @@ func newOwnedCluster(t *testing.T) *ownedCluster {
 	if c.client, err = dynamic.NewForConfig(c.config); err != nil {
 		t.Fatal(err)
 	}
-	if c.channel, err = kube.New(c.config, kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}}); err != nil {
-		t.Fatal(err)
-	}
+	c.channel = kube.New(c.applier.engine.Cluster, kube.Options{Manager: "kops", TakeOver: []string{kube.Manager}})
 	return c
 }
 

@@ -59,10 +59,11 @@ func useCluster(t *testing.T, c *rest.Config) {
 func TestHealthAndVersionOfRook(t *testing.T) {
 	config := controlplane.ForTest(t)
 	useCluster(t, config)
-	engine, err := kube.New(config, kube.Options{})
+	cluster, err := kube.Connect(config, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
+	engine := kube.New(cluster, kube.Options{})
 	objects, err := render.Decode(strings.NewReader(rookObjects))
 	if err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 )
 
-// Identity makes a name for a holder in this process: the host, the space of the process number, the number, the start of
+// identity makes a name for a holder in this process: the host, the space of the process number, the number, the start of
 // the process, and a random word.
-func Identity() string {
+func identity() string {
 	host, _ := os.Hostname()
 	return strings.Join([]string{host, processSpace(), strconv.Itoa(os.Getpid()), startOf(os.Getpid()), rand.String(8)}, "_")
 }

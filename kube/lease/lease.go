@@ -16,10 +16,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
+
+	"github.com/sealift/sealift/kube"
 )
 
 // ErrLost ends work whose Lease was taken by another process, or could not be renewed in time.
@@ -29,9 +30,6 @@ var ErrLost = errors.New("the lease was lost")
 type Options struct {
 	Namespace string
 	Name      string
-	// Identity names the holder. Default a new Identity; give the same one again to take back a Lease that was lost.
-	Identity string
-
 	// Duration is how long others wait for a holder that is silent: whole seconds, because the Lease stores seconds.
 	// Default 15 s.
 	Duration time.Duration
@@ -46,22 +44,29 @@ type Options struct {
 	Patience time.Duration
 	// Outage bounds how long the API server may be away while we wait. Default 30 s.
 	Outage time.Duration
+	// Tries bounds how often work is started when the Lease is lost. Default 3.
+	Tries int
+	// Lost is told why, before work starts over.
+	Lost func(error)
 	// Waiting is told the holder once, when another process holds the Lease.
 	Waiting func(holder string)
 	// Log gets a line for each renewal that fails. Nil is silence.
 	Log *slog.Logger
+
+	identity string // the same in each try: a Lease that we lost is ours to take back
 }
 
 // requests is how many requests in a row may hang before the renew deadline.
 const requests = 4
 
 func (o Options) withDefaults() (Options, error) {
-	o.Identity = cmp.Or(o.Identity, Identity())
+	o.identity = identity()
 	o.Duration = cmp.Or(o.Duration, 15*time.Second)
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.Duration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, time.Second)
 	o.Patience = cmp.Or(o.Patience, 30*time.Minute)
 	o.Outage = cmp.Or(o.Outage, 30*time.Second)
+	o.Tries = cmp.Or(o.Tries, 3)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Duration%time.Second != 0 {
 		return o, fmt.Errorf("lease %s: its duration %s has to be whole seconds", o, o.Duration)
@@ -73,17 +78,32 @@ func (o Options) withDefaults() (Options, error) {
 func (o Options) String() string { return o.Namespace + "/" + o.Name }
 
 // Run waits until no other process holds the Lease, and then calls work. The context of work ends, with a cause that is
-// ErrLost, when the Lease is lost: work has to stop then, because another process begins soon. Run returns the error of
-// work, and releases the Lease.
-func Run(ctx context.Context, cfg *rest.Config, o Options, work func(context.Context) error) error {
+// ErrLost, when the Lease is lost: work has to stop then, because another process begins soon. Run waits for the Lease again
+// then, and work starts over. Run returns the error of work, and releases the Lease.
+func Run(ctx context.Context, cluster *kube.Cluster, o Options, work func(context.Context) error) error {
 	o, err := o.withDefaults()
 	if err != nil {
 		return err
 	}
-	client, err := coordinationv1client.NewForConfig(cfg)
+	client, err := coordinationv1client.NewForConfigAndClient(cluster.Config())
 	if err != nil {
-		return fmt.Errorf("connect to %s: %w", cfg.Host, err)
+		return fmt.Errorf("lease %s: %w", o, err)
 	}
+	for try := 1; ; try++ {
+		err := hold(ctx, client, o, work)
+		switch {
+		case !errors.Is(err, ErrLost) || ctx.Err() != nil:
+			return err
+		case try == o.Tries:
+			return fmt.Errorf("%w; run the command again", err)
+		case o.Lost != nil:
+			o.Lost(err)
+		}
+	}
+}
+
+// hold runs work once.
+func hold(ctx context.Context, client coordinationv1client.LeasesGetter, o Options, work func(context.Context) error) error {
 	working, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	g := newGuard(o, end, lockOf(client, o))
@@ -117,7 +137,7 @@ func lockOf(client coordinationv1client.LeasesGetter, o Options) *resourcelock.L
 	return &resourcelock.LeaseLock{
 		Client:     client,
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.identity},
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/short"
 )
@@ -51,12 +52,21 @@ func configFor(t *testing.T) *rest.Config {
 	return shared.plane.Config()
 }
 
+func connect(t *testing.T, cfg *rest.Config) *kube.Cluster {
+	t.Helper()
+	cluster, err := kube.Connect(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cluster
+}
+
 // quick are options for a Lease of this test, with durations that tests can wait for.
 func quick(t *testing.T) Options {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")
 	name := strings.ToLower(strings.ReplaceAll(t.Name(), "/", "-"))
-	return Options{Namespace: metav1.NamespaceSystem, Name: name, Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond}
+	return Options{Namespace: metav1.NamespaceSystem, Name: name, Duration: 3 * time.Second, RenewDeadline: 2 * time.Second, RetryPeriod: 100 * time.Millisecond, Tries: 1}
 }
 
 // leases reads and writes the Lease of some options as somebody else would.
@@ -133,7 +143,7 @@ func TestOneAtATimeAndEachInTurn(t *testing.T) {
 	var all sync.WaitGroup
 	for range runs {
 		all.Go(func() {
-			if err := Run(t.Context(), configFor(t), o, s.work(100*time.Millisecond)); err != nil {
+			if err := Run(t.Context(), connect(t, configFor(t)), o, s.work(100*time.Millisecond)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -151,7 +161,7 @@ func TestWhoWaitsIsToldTheHolderOnce(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	var told []string
-	err := Run(t.Context(), configFor(t), o, func(ctx context.Context) error {
+	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
 		holder := leasesOf(t, o).holder()
 		if holder == "" || gone(holder) {
 			t.Errorf("the holder is %q", holder)
@@ -159,7 +169,7 @@ func TestWhoWaitsIsToldTheHolderOnce(t *testing.T) {
 		waiting := o
 		waiting.Patience = time.Second
 		waiting.Waiting = func(holder string) { told = append(told, holder) }
-		err := Run(ctx, configFor(t), waiting, func(context.Context) error { t.Error("two are at work"); return nil })
+		err := Run(ctx, connect(t, configFor(t)), waiting, func(context.Context) error { t.Error("two are at work"); return nil })
 		if want := fmt.Sprintf("%s has held the lease %s for 1s", holder, o); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("error is %v, want %s", err, want)
 		}
@@ -176,7 +186,7 @@ func TestWhoWaitsIsToldTheHolderOnce(t *testing.T) {
 func TestTheErrorOfWorkIsTheErrorOfRun(t *testing.T) {
 	t.Parallel()
 	want := errors.New("out of bricks")
-	if err := Run(t.Context(), configFor(t), quick(t), func(context.Context) error { return want }); err != want { //nolint:errorlint // the very same
+	if err := Run(t.Context(), connect(t, configFor(t)), quick(t), func(context.Context) error { return want }); err != want { //nolint:errorlint // the very same
 		t.Errorf("error is %v", err)
 	}
 }
@@ -186,7 +196,7 @@ func TestWorkEndsWhenAnotherTakesTheLease(t *testing.T) {
 	o := quick(t)
 	o.Duration, o.RenewDeadline = 30*time.Second, 20*time.Second // far longer than the next look at the Lease
 	l := leasesOf(t, o)
-	err := Run(t.Context(), configFor(t), o, func(ctx context.Context) error {
+	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
 		lease := l.get()
 		elsewhere := "elsewhere"
 		for lease.Spec.HolderIdentity = &elsewhere; ; lease = l.get() {
@@ -214,7 +224,7 @@ func TestALeaseThatIsDeletedIsMadeAgain(t *testing.T) {
 	t.Parallel()
 	o := quick(t)
 	l := leasesOf(t, o)
-	err := Run(t.Context(), configFor(t), o, func(ctx context.Context) error {
+	err := Run(t.Context(), connect(t, configFor(t)), o, func(ctx context.Context) error {
 		before := l.holder()
 		if err := l.client.Delete(ctx, l.name, metav1.DeleteOptions{}); err != nil {
 			return err
@@ -242,7 +252,7 @@ func TestASilentHolderOfAnotherMachineIsOvertakenAfterItsDuration(t *testing.T) 
 	o := quick(t)
 	leasesOf(t, o).create("elsewhere", int32(o.Duration/time.Second))
 	start := time.Now()
-	if err := Run(t.Context(), configFor(t), o, func(context.Context) error { return nil }); err != nil {
+	if err := Run(t.Context(), connect(t, configFor(t)), o, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 	if waited := time.Since(start); waited < o.Duration {
@@ -256,7 +266,7 @@ func TestADeadHolderOfThisMachineIsOvertakenAtOnce(t *testing.T) {
 	leasesOf(t, o).create(deadHolder(t), 3600)
 	o.Patience = 30 * time.Second
 	o.Waiting = func(holder string) { t.Errorf("it waits for %s", holder) }
-	if err := Run(t.Context(), configFor(t), o, func(context.Context) error { return nil }); err != nil {
+	if err := Run(t.Context(), connect(t, configFor(t)), o, func(context.Context) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -268,14 +278,14 @@ func deadHolder(t *testing.T) string {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.Split(Identity(), "_")
+	parts := strings.Split(identity(), "_")
 	parts[2] = strconv.Itoa(cmd.Process.Pid)
 	return strings.Join(parts, "_")
 }
 
 func TestDeadHoldersAreKnownOnTheirMachineOnly(t *testing.T) {
 	t.Parallel()
-	if gone(Identity()) {
+	if gone(identity()) {
 		t.Error("this process counts as gone")
 	}
 	dead := deadHolder(t)
@@ -298,7 +308,7 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	want := errors.New("no time")
 	o.Waiting = func(string) { cancel(want) }
-	if err := Run(ctx, configFor(t), o, func(context.Context) error { return nil }); !errors.Is(err, want) {
+	if err := Run(ctx, connect(t, configFor(t)), o, func(context.Context) error { return nil }); !errors.Is(err, want) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -322,7 +332,7 @@ func TestWaitingEndsWithAnErrorThatStays(t *testing.T) {
 			o, cfg := o, configFor(t)
 			o.Outage = time.Second
 			test.change(&o, cfg)
-			if err := Run(t.Context(), cfg, o, never); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := Run(t.Context(), connect(t, cfg), o, never); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error is %v, want %q", err, test.want)
 			}
 		})

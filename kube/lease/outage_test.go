@@ -39,7 +39,7 @@ func TestAPIServerIsStoppedFor20Seconds(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	o := Options{Namespace: "kube-system", Name: "stopped"}
+	o := Options{Namespace: "kube-system", Name: "stopped", Tries: 1}
 	s := &site{t: t}
 	var lost atomic.Int32
 	shift := func(ctx context.Context) error {
@@ -53,7 +53,7 @@ func TestAPIServerIsStoppedFor20Seconds(t *testing.T) {
 	for range 2 {
 		all.Go(func() {
 			for running := true; running; {
-				err := Run(t.Context(), plane.Config(), o, shift)
+				err := Run(t.Context(), connect(t, plane.Config()), o, shift)
 				switch {
 				case errors.Is(err, ErrLost):
 					lost.Add(1)
@@ -147,7 +147,7 @@ func TestAnswersOfWritesAreLost(t *testing.T) {
 	o := quick(t)
 	o.Duration, o.RenewDeadline = 6*time.Second, 4*time.Second
 	s := &site{t: t}
-	if err := Run(t.Context(), cfg, o, s.work(2*o.Duration)); err != nil {
+	if err := Run(t.Context(), connect(t, cfg), o, s.work(2*o.Duration)); err != nil {
 		t.Error(err)
 	}
 	if n := dropped.Load(); n < 4 {
@@ -197,7 +197,7 @@ func TestAHolderThatIsCutOffStopsBeforeTheNextBegins(t *testing.T) {
 	begun := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		err := Run(t.Context(), cfg, o, func(ctx context.Context) error {
+		err := Run(t.Context(), connect(t, cfg), o, func(ctx context.Context) error {
 			close(begun)
 			return s.work(time.Minute)(ctx)
 		})
@@ -207,7 +207,7 @@ func TestAHolderThatIsCutOffStopsBeforeTheNextBegins(t *testing.T) {
 	})
 	<-begun
 	l.set(true)
-	if err := Run(t.Context(), configFor(t), o, s.work(time.Second)); err != nil {
+	if err := Run(t.Context(), connect(t, configFor(t)), o, s.work(time.Second)); err != nil {
 		t.Error(err)
 	}
 	all.Wait()
@@ -240,7 +240,7 @@ func TestALostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
 	begun := make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		err := Run(t.Context(), cfg, o, func(ctx context.Context) error {
+		err := Run(t.Context(), connect(t, cfg), o, func(ctx context.Context) error {
 			close(begun)
 			s.atWork.Add(1)
 			defer s.atWork.Add(-1)
@@ -254,7 +254,7 @@ func TestALostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
 	})
 	<-begun
 	failing.Store(true)
-	if err := Run(t.Context(), configFor(t), o, s.work(0)); err != nil {
+	if err := Run(t.Context(), connect(t, configFor(t)), o, s.work(0)); err != nil {
 		t.Error(err)
 	}
 	all.Wait()
