@@ -172,15 +172,12 @@ func (r *addonRun) apply(ctx context.Context) error {
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("not all objects were applied: %w", err)
 	}
-	states, err := r.engine.Unhealthy(ctx, objs)
+	ill, err := r.unhealthy(ctx, objs)
 	if err != nil {
 		return err
 	}
-	for _, s := range states {
-		errs = append(errs, fmt.Errorf("%s: %s", s.Object, s.Reason))
-	}
-	if len(errs) > 0 {
-		return fmt.Errorf("not all objects were healthy: %w", errors.Join(errs...))
+	if len(ill) > 0 {
+		return fmt.Errorf("not all objects were healthy: %w", errors.Join(ill...))
 	}
 	return nil
 }

@@ -137,6 +137,7 @@ func TestPass(t *testing.T) {
 	p.in("an add-on whose kind comes later is done within the pass", testLateKind)
 	p.in("keys are issued also when the update failed", testKeysOfUnhealthy)
 	p.in("a short outage fails no add-on", testShortOutage)
+	p.in("objects are looked at once", testUnhealthyLooksOnce)
 	p.in("a run that loses the lease starts over", testLostLease)
 	p.in("an object that moves to another add-on is handed over", testMoves)
 	p.in("a renamed add-on takes over", testRename)

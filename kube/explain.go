@@ -2,14 +2,17 @@ package kube
 
 import (
 	"context"
-	"fmt"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sealift/sealift/kube/health"
 )
+
+var podKind = schema.GroupKind{Kind: "Pod"}
 
 // explainLimit is how many pods and events are read to find a reason; of a thousand pods that do not start, the first
 // few tell why.
@@ -29,9 +32,9 @@ func (e *Engine) explain(ctx context.Context, obj *unstructured.Unstructured) st
 	if reason := e.explainPods(ctx, obj); reason != "" {
 		return reason
 	}
-	for _, c := range conditions(obj) {
-		if c.kind == "ReplicaFailure" && c.status == "True" {
-			return c.reasonAndMessage()
+	for _, c := range health.Conditions(obj) {
+		if c.Type == "ReplicaFailure" && c.Status == "True" {
+			return c.Why()
 		}
 	}
 	return e.lastWarning(ctx, obj)
@@ -65,8 +68,8 @@ func (e *Engine) explainPods(ctx context.Context, workload *unstructured.Unstruc
 
 // explainPod adds what the node says to what the pod says: why a sandbox or a volume is not made is in events alone.
 func (e *Engine) explainPod(ctx context.Context, pod *unstructured.Unstructured) string {
-	problem := podProblem(pod.Object)
-	if problem == creating {
+	problem := health.Pod(pod)
+	if problem == health.Creating {
 		if warning := e.lastWarning(ctx, pod); warning != "" {
 			return warning
 		}
@@ -94,82 +97,8 @@ func (e *Engine) lastWarning(ctx context.Context, obj *unstructured.Unstructured
 		// RFC 3339 in UTC sorts as text.
 		at := max(text(event, "lastTimestamp"), text(event, "eventTime"), text(event, "metadata", "creationTimestamp"))
 		if at >= newest {
-			newest, reason = at, joinReason(text(event, "reason"), strings.TrimSpace(text(event, "message")))
+			newest, reason = at, health.Why(text(event, "reason"), strings.TrimSpace(text(event, "message")))
 		}
 	}
 	return reason
-}
-
-// creating is the problem of a pod of which nothing is wrong yet.
-const creating = "its containers are being created"
-
-// podProblem says what keeps a pod from being ready, or "" when it is ready or done.
-func podProblem(pod map[string]any) string {
-	if reason := text(pod, "status", "reason"); text(pod, "status", "phase") == "Failed" && reason != "" {
-		return joinReason(reason, text(pod, "status", "message"))
-	}
-	for _, c := range conditions(&unstructured.Unstructured{Object: pod}) {
-		if c.kind == "PodScheduled" && c.status == "False" {
-			return c.reasonAndMessage()
-		}
-	}
-	problem := ""
-	for _, list := range []string{"initContainerStatuses", "containerStatuses"} {
-		statuses, _, _ := unstructured.NestedSlice(pod, "status", list)
-		for _, item := range statuses {
-			container, ok := item.(map[string]any)
-			if !ok {
-				continue
-			}
-			found := containerProblem(container, list == "initContainerStatuses")
-			if found != "" && found != creating {
-				return found
-			}
-			if problem == "" {
-				problem = found
-			}
-		}
-	}
-	return problem
-}
-
-func containerProblem(status map[string]any, isInit bool) string {
-	name := text(status, "name")
-	waiting, _, _ := unstructured.NestedMap(status, "state", "waiting")
-	terminated, _, _ := unstructured.NestedMap(status, "state", "terminated")
-	ready, _, _ := unstructured.NestedBool(status, "ready")
-	switch {
-	case waiting != nil:
-		reason := text(waiting, "reason")
-		if reason == "" || reason == "ContainerCreating" || reason == "PodInitializing" {
-			return creating
-		}
-		problem := "container " + name + ": " + joinReason(reason, text(waiting, "message"))
-		if last, _, _ := unstructured.NestedMap(status, "lastState", "terminated"); last != nil {
-			problem += " (last time: " + exitText(last) + ")"
-		}
-		return problem
-	case terminated != nil:
-		if code, _, _ := unstructured.NestedInt64(terminated, "exitCode"); code == 0 {
-			return ""
-		}
-		return "container " + name + ": " + exitText(terminated)
-	case !ready && isInit:
-		return "init container " + name + " is running"
-	case !ready:
-		return "container " + name + " is running but not ready"
-	}
-	return ""
-}
-
-func exitText(terminated map[string]any) string {
-	code, _, _ := unstructured.NestedInt64(terminated, "exitCode")
-	out := fmt.Sprintf("exit code %d", code)
-	if reason := text(terminated, "reason"); reason != "" {
-		out += ", " + reason
-	}
-	if message := strings.TrimSpace(text(terminated, "message")); message != "" {
-		out += ": " + message
-	}
-	return out
 }

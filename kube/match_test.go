@@ -1,51 +1,15 @@
 package kube_test
 
 import (
-	"encoding/json"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/sealift/sealift/kube"
 )
-
-func TestHealthyIsTheRuleOfKOps(t *testing.T) {
-	data, err := os.ReadFile("testdata/kops-health.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var table struct {
-		Cases []struct {
-			Name    string
-			Object  map[string]any
-			Healthy bool
-		}
-	}
-	if err := json.Unmarshal(data, &table); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range table.Cases {
-		t.Run(tt.Name, func(t *testing.T) {
-			if got, why := kube.Healthy(&unstructured.Unstructured{Object: tt.Object}); got != tt.Healthy {
-				t.Errorf("healthy is %v (%s), want %v", got, why, tt.Healthy)
-			}
-		})
-	}
-	t.Run("an object that is being deleted", func(t *testing.T) {
-		obj := parse(t, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, deletionTimestamp: '2026-01-01T00:00:00Z'}")[0]
-		if ok, _ := kube.Healthy(obj); ok {
-			t.Error("it counts as healthy")
-		}
-	})
-}
 
 func labelledMap(name, labels string) string {
 	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: NS, labels: {" + labels + "}}\n"
@@ -151,33 +115,6 @@ func TestUnplacedNamesWhatLacksANamespace(t *testing.T) {
 		names = append(names, ref.String())
 	}
 	if diff := cmp.Diff([]string{"ConfigMap/a", "Near/d"}, names); diff != "" {
-		t.Error(diff)
-	}
-}
-
-func TestUnhealthyLooksOnce(t *testing.T) {
-	c := newCluster(t)
-	c.apply(kube.ApplyOptions{}, labelledMap("a", ""))
-	c.create("apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: NS}\nspec: {containers: [{name: c, image: i}]}")
-	client, err := dynamic.NewForConfig(configFor(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Namespace(c.ns).Patch(t.Context(), "p", types.MergePatchType,
-		[]byte(`{"status":{"conditions":[{"type":"Ready","status":"False","reason":"Crashed"}]}}`), metav1.PatchOptions{}, "status")
-	if err != nil {
-		t.Fatal(err)
-	}
-	objs := c.objects(labelledMap("a", ""), labelledMap("gone", ""), "apiVersion: v1\nkind: Pod\nmetadata: {name: p, namespace: NS}")
-	states, err := c.Unhealthy(t.Context(), objs)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, s := range states {
-		got = append(got, s.Object.Name+": "+s.Reason)
-	}
-	if diff := cmp.Diff([]string{"gone: it does not exist", "p: condition Ready is False: Crashed"}, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -147,3 +147,9 @@ func parseGroupKind(s string) schema.GroupKind {
 	kind, group, _ := strings.Cut(s, ".")
 	return schema.GroupKind{Group: group, Kind: kind}
 }
+
+// text reads a string that may not be there.
+func text(content map[string]any, path ...string) string {
+	s, _, _ := unstructured.NestedString(content, path...)
+	return s
+}

@@ -18,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-
-	"github.com/sealift/sealift/kube/render"
 )
 
 func TestTransient(t *testing.T) {
@@ -53,37 +51,6 @@ func TestTransient(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := Transient(tt.err); got != tt.want {
 				t.Errorf("Transient(%v) = %v", tt.err, got)
-			}
-		})
-	}
-}
-
-func TestPodProblem(t *testing.T) {
-	tests := []struct{ name, status, want string }{
-		{"ready", "{phase: Running, containerStatuses: [{name: c, ready: true, state: {running: {}}}]}", ""},
-		{"done", "{phase: Succeeded, containerStatuses: [{name: c, state: {terminated: {exitCode: 0}}}]}", ""},
-		{"nothing reported", "{}", ""},
-		{"no node takes it", "{conditions: [{type: PodScheduled, status: 'False', reason: Unschedulable, message: 0/1 nodes are available}]}",
-			"Unschedulable: 0/1 nodes are available"},
-		{"image missing", "{containerStatuses: [{name: c, state: {waiting: {reason: ErrImageNeverPull, message: not present}}}]}",
-			"container c: ErrImageNeverPull: not present"},
-		{"crash loop tells how it ended", "{containerStatuses: [{name: c, state: {waiting: {reason: CrashLoopBackOff, message: back-off}}, lastState: {terminated: {exitCode: 1, reason: Error, message: no config}}}]}",
-			"container c: CrashLoopBackOff: back-off (last time: exit code 1, Error: no config)"},
-		{"one container of two not ready", "{containerStatuses: [{name: a, ready: true, state: {running: {}}}, {name: b, ready: false, state: {running: {}}}]}",
-			"container b is running but not ready"},
-		{"init container fails before the others are made", "{initContainerStatuses: [{name: i, state: {terminated: {exitCode: 2}}}], containerStatuses: [{name: c, state: {waiting: {reason: PodInitializing}}}]}",
-			"container i: exit code 2"},
-		{"being created", "{containerStatuses: [{name: c, state: {waiting: {reason: ContainerCreating}}}]}", creating},
-		{"evicted", "{phase: Failed, reason: Evicted, message: low on disk}", "Evicted: low on disk"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			objs, err := render.Decode(strings.NewReader("apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nstatus: " + tt.status))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := podProblem(objs[0].Object); got != tt.want {
-				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}

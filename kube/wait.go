@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sealift/sealift/kube/health"
 )
 
 const (
@@ -37,9 +39,9 @@ type WaitOptions struct {
 
 // ObjectState is what is known of one object while it is waited for.
 type ObjectState struct {
-	Object Ref    `json:"object"`
-	State  State  `json:"state"`
-	Reason string `json:"reason,omitempty"`
+	Object Ref          `json:"object"`
+	State  health.State `json:"state"`
+	Reason string       `json:"reason,omitempty"`
 	// Waited is for how long the object was waited for.
 	Waited time.Duration `json:"waitedNanoseconds"`
 }
@@ -47,9 +49,9 @@ type ObjectState struct {
 // String is one line: object, state, for how long and why.
 func (s ObjectState) String() string {
 	switch s.State {
-	case Ready:
+	case health.Ready:
 		return fmt.Sprintf("%s is ready after %s", s.Object, roundTime(s.Waited))
-	case Broken:
+	case health.Broken:
 		return fmt.Sprintf("%s is broken: %s", s.Object, s.Reason)
 	}
 	return fmt.Sprintf("%s is not ready after %s: %s", s.Object, roundTime(s.Waited), s.Reason)
@@ -72,7 +74,7 @@ func (e *WaitError) Error() string {
 	return fmt.Sprintf("%d of %d objects are not ready:\n%s", len(e.Objects), e.Total, strings.Join(lines, "\n"))
 }
 
-// Wait returns nil when every object is ready as Health defines it. It ends with a *WaitError at once when an object is
+// Wait returns nil when every object is ready as health.Of defines it. It ends with a *WaitError at once when an object is
 // broken, and when the bound is reached. A server that does not answer is waited for like an object.
 func (e *Engine) Wait(ctx context.Context, objs []*unstructured.Unstructured, o WaitOptions) error {
 	start := time.Now()
@@ -137,7 +139,7 @@ func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, r
 	_ = group.Wait() // the waiters hold their reasons
 	var pending []*waiter
 	for _, w := range waiters {
-		if w.state != Ready {
+		if w.state != health.Ready {
 			pending = append(pending, w)
 		}
 	}
@@ -146,7 +148,7 @@ func (e *Engine) lookAll(ctx context.Context, waiters []*waiter, explain bool, r
 
 func broken(waiters []*waiter) bool {
 	for _, w := range waiters {
-		if w.state == Broken {
+		if w.state == health.Broken {
 			return true
 		}
 	}
@@ -186,7 +188,7 @@ type waiter struct {
 	ref Ref
 
 	seen      *unstructured.Unstructured
-	state     State
+	state     health.State
 	reason    string // what the object says
 	why       string // what lies behind it
 	reported  string
@@ -201,7 +203,7 @@ func (w *waiter) live() *unstructured.Unstructured {
 }
 
 func (w *waiter) fullReason() string {
-	if w.why == "" || w.state == Ready || strings.Contains(w.reason, w.why) {
+	if w.why == "" || w.state == health.Ready || strings.Contains(w.reason, w.why) {
 		return w.reason
 	}
 	return w.reason + "; " + w.why
@@ -216,29 +218,29 @@ func (w *waiter) objectState(start time.Time) ObjectState {
 func (w *waiter) ready(ctx context.Context) error {
 	res, err := w.kinds.find(ctx, w.ref.gvk())
 	if err != nil {
-		w.state, w.reason = Waiting, err.Error()
+		w.state, w.reason = health.Waiting, err.Error()
 		return err
 	}
 	w.ref.Namespace = placeOf(w.obj, res)
 	seen, err := w.fullFor(res, w.ref.Namespace).Get(ctx, w.ref.Name, metav1.GetOptions{})
 	if err != nil {
-		w.state, w.reason = Waiting, err.Error()
+		w.state, w.reason = health.Waiting, err.Error()
 		if apierrors.IsNotFound(err) {
 			w.reason = "it does not exist"
 			return fmt.Errorf("%w: %s", errNotReady, w.reason)
 		}
 		return err
 	}
-	w.state, w.reason = Health(seen)
-	if w.state == Waiting && w.ref.groupKind() == claimKind && w.bindsLater(ctx, seen) {
-		w.state, w.reason = Ready, ""
+	w.state, w.reason = health.Of(seen)
+	if w.state == health.Waiting && w.ref.groupKind() == claimKind && w.bindsLater(ctx, seen) {
+		w.state, w.reason = health.Ready, ""
 	}
-	if w.state == Ready {
+	if w.state == health.Ready {
 		w.seen = nil
 		return nil
 	}
 	w.seen = seen
-	if w.state == Broken {
+	if w.state == health.Broken {
 		return errors.New(w.reason)
 	}
 	return fmt.Errorf("%w: %s", errNotReady, w.reason)

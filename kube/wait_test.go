@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/health"
 )
 
 // soon is a bound for waits that shall fail, and often the pause of those that shall not.
@@ -33,7 +34,7 @@ func TestWaitEndsWhenEverythingIsReady(t *testing.T) {
 		if len(seen) == 0 || seen[len(seen)-1] != s.Object.Kind+" "+string(s.State) {
 			seen = append(seen, s.Object.Kind+" "+string(s.State))
 		}
-		if s.Object.Kind == "Deployment" && s.State == kube.Waiting { // the controller comes to it while it is waited for
+		if s.Object.Kind == "Deployment" && s.State == health.Waiting { // the controller comes to it while it is waited for
 			c.update("apps/v1/deployments", "web", "kube-controller-manager", rolledOut, "status")
 		}
 	}})

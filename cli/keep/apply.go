@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/health"
 	"github.com/sealift/sealift/kube/render"
 )
 
@@ -114,7 +115,7 @@ const waitingEvery = 15 * time.Second
 // printWaiting writes what is waited for: each object at once when its state changes, and from time to time in between.
 func (a commands) printWaiting() func(kube.ObjectState) {
 	type shown struct {
-		state kube.State
+		state health.State
 		after time.Duration
 	}
 	last := map[kube.Ref]shown{}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/health"
 )
 
 // Node is one node as the cluster sees it.
@@ -202,14 +203,14 @@ func (v *View) Health(ctx context.Context, addOns []string) (map[string]AddOnHea
 			if !ok {
 				continue
 			}
-			health := found[name]
-			health.Total++
-			if state, why := kube.Health(object); state == kube.Ready {
-				health.Ready++
-			} else if health.Trouble == "" {
-				health.Trouble = fmt.Sprintf("%s %s/%s: %s", object.GetKind(), object.GetNamespace(), object.GetName(), why)
+			h := found[name]
+			h.Total++
+			if state, why := health.Of(object); state == health.Ready {
+				h.Ready++
+			} else if h.Trouble == "" {
+				h.Trouble = fmt.Sprintf("%s %s/%s: %s", object.GetKind(), object.GetNamespace(), object.GetName(), why)
 			}
-			found[name] = health
+			found[name] = h
 		}
 	}
 	return found, nil

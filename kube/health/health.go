@@ -1,4 +1,5 @@
-package kube
+// Package health judges Kubernetes objects by what they say of themselves. It needs no cluster.
+package health
 
 import (
 	"fmt"
@@ -20,25 +21,33 @@ const (
 )
 
 var (
-	jobKind = schema.GroupKind{Group: "batch", Kind: "Job"}
-	podKind = schema.GroupKind{Kind: "Pod"}
+	jobKind        = schema.GroupKind{Group: "batch", Kind: "Job"}
+	podKind        = schema.GroupKind{Kind: "Pod"}
+	namespaceKind  = schema.GroupKind{Kind: "Namespace"}
+	definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+	serviceAPIKind = schema.GroupKind{Group: "apiregistration.k8s.io", Kind: "APIService"}
 )
 
-// unhealthyWhenFalse lists the conditions whose value False makes an object of any kind unhealthy (K-23). Unknown ones
-// and missing ones do not.
-func unhealthyWhenFalse(gk schema.GroupKind) []string {
-	types := []string{"Available", "ContainersReady", "Established", "Healthy", "Initialized", "NamesAccepted", "PodScheduled", "Ready"}
-	if gk.Group == "gateway.networking.k8s.io" {
+// Failing returns the first condition that makes an object of any kind unhealthy, by the rule K-23: its value is False, and its
+// type is one that counts, or one of more. Conditions that are Unknown or missing do not count.
+func Failing(obj *unstructured.Unstructured, more ...string) (Condition, bool) {
+	types := append(more, "Available", "ContainersReady", "Established", "Healthy", "Initialized", "NamesAccepted", "PodScheduled", "Ready")
+	if obj.GroupVersionKind().Group == "gateway.networking.k8s.io" {
 		types = append(types, "Accepted", "Programmed")
 	}
-	return types
+	for _, c := range Conditions(obj) {
+		if c.Status == "False" && slices.Contains(types, c.Type) {
+			return c, true
+		}
+	}
+	return Condition{}, false
 }
 
-// Health judges a live object by what it says of itself, and says why it is not ready. Workloads are ready when they are
+// Of judges a live object by what it says of itself, and says why it is not ready. Workloads are ready when they are
 // rolled out, Jobs when complete, definitions when established, extensions of the API when available; other kinds by the
 // rules of kstatus and K-23. A Deployment past its progress deadline or a pod in a crash loop is still Waiting, since
 // both may recover.
-func Health(obj *unstructured.Unstructured) (State, string) {
+func Of(obj *unstructured.Unstructured) (State, string) {
 	if obj.GetDeletionTimestamp() != nil {
 		return Waiting, "it is being deleted"
 	}
@@ -54,7 +63,7 @@ func Health(obj *unstructured.Unstructured) (State, string) {
 		return Ready, ""
 	case podKind:
 		if text(obj.Object, "status", "phase") == "Failed" {
-			return Broken, "it has failed: " + podProblem(obj.Object)
+			return Broken, "it has failed: " + Pod(obj)
 		}
 	}
 	return generalHealth(obj)
@@ -74,26 +83,23 @@ func generalHealth(obj *unstructured.Unstructured) (State, string) {
 	case status.GetLegacyConditionsFn(obj) != nil:
 		return Ready, "" // kinds that kstatus knows by name; some of their conditions may be False in health
 	}
-	types := unhealthyWhenFalse(gk)
-	for _, c := range conditions(obj) {
-		if c.status == "False" && slices.Contains(types, c.kind) {
-			return Waiting, c.String()
-		}
+	if c, failing := Failing(obj); failing {
+		return Waiting, c.String()
 	}
 	return Ready, ""
 }
 
 // jobHealth differs from kstatus, to which a Job that has started is as good as done.
 func jobHealth(obj *unstructured.Unstructured) (State, string) {
-	for _, c := range conditions(obj) {
-		if c.status != "True" {
+	for _, c := range Conditions(obj) {
+		if c.Status != "True" {
 			continue
 		}
-		switch c.kind {
+		switch c.Type {
 		case "Complete", "SuccessCriteriaMet":
 			return Ready, ""
 		case "Failed", "FailureTarget":
-			return Broken, "it has failed: " + c.reasonAndMessage()
+			return Broken, "it has failed: " + c.Why()
 		case "Suspended":
 			return Ready, ""
 		}
@@ -105,9 +111,9 @@ func jobHealth(obj *unstructured.Unstructured) (State, string) {
 
 // conditionHealth is for kinds that are of no use until one condition is True.
 func conditionHealth(obj *unstructured.Unstructured, kind string) (State, string) {
-	for _, c := range conditions(obj) {
-		if c.kind == kind {
-			if c.status == "True" {
+	for _, c := range Conditions(obj) {
+		if c.Type == kind {
+			if c.Status == "True" {
 				return Ready, ""
 			}
 			return Waiting, c.String()
@@ -116,20 +122,24 @@ func conditionHealth(obj *unstructured.Unstructured, kind string) (State, string
 	return Waiting, "condition " + kind + " is not reported yet"
 }
 
-type condition struct{ kind, status, reason, message string }
+// Condition is one of the conditions in the status of an object.
+type Condition struct{ Type, Status, Reason, Message string }
 
-func (c condition) String() string {
-	return fmt.Sprintf("condition %s is %s: %s", c.kind, c.status, c.reasonAndMessage())
+// String is one line: type, status and why.
+func (c Condition) String() string {
+	return fmt.Sprintf("condition %s is %s: %s", c.Type, c.Status, c.Why())
 }
 
-func (c condition) reasonAndMessage() string { return joinReason(c.reason, c.message) }
+// Why joins reason and message.
+func (c Condition) Why() string { return Why(c.Reason, c.Message) }
 
-func conditions(obj *unstructured.Unstructured) []condition {
+// Conditions reads the conditions of an object.
+func Conditions(obj *unstructured.Unstructured) []Condition {
 	raw, _, _ := unstructured.NestedSlice(obj.Object, "status", "conditions")
-	out := make([]condition, 0, len(raw))
+	out := make([]Condition, 0, len(raw))
 	for _, item := range raw {
 		if c, ok := item.(map[string]any); ok {
-			out = append(out, condition{text(c, "type"), text(c, "status"), text(c, "reason"), text(c, "message")})
+			out = append(out, Condition{text(c, "type"), text(c, "status"), text(c, "reason"), text(c, "message")})
 		}
 	}
 	return out
@@ -141,7 +151,8 @@ func text(content map[string]any, path ...string) string {
 	return s
 }
 
-func joinReason(reason, message string) string {
+// Why joins a reason in one word and a message, either of which may be missing.
+func Why(reason, message string) string {
 	switch {
 	case message == "" && reason == "":
 		return "no reason given"
