@@ -43,6 +43,7 @@ var fences = []struct{ from, what, why string }{
 	{"bundle", "k8s.io/", "reading an archive needs no cluster"},
 	{"kube/render", "k8s.io/client-go", "rendering needs no cluster"},
 	{"kube/health", "k8s.io/client-go", "judging objects needs no cluster"},
+	{"kube", "sigs.k8s.io/controller-runtime", "the node links kube; client-go watches and queues"},
 	{"catalog", "k8s.io/client-go", "reading a catalogue needs no cluster"},
 	{"builder", "k8s.io/client-go", "building needs no cluster"},
 	{"builder", "github.com/containerd/containerd/v2/client", "building needs no container runtime"},

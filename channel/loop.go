@@ -3,12 +3,11 @@ package channel
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
-	"sync/atomic"
 	"time"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/reconcile"
 )
 
 const (
@@ -25,55 +24,26 @@ type Loop struct {
 	// Listening is told the URL of /readyz once it is served.
 	Listening func(url string)
 	Log       *slog.Logger // gets each failure; nil is silence
+
+	firstRetry time.Duration // tests shorten it
 }
 
-// Run serves /readyz, which is 200 after a pass that succeeded and 503 before the first and after one that failed, and
+// Run serves /readyz, which is 200 after a pass that succeeded and 503 before the first and after one that failed. It
 // returns nil when ctx ends.
 func (l Loop) Run(ctx context.Context, pass func(context.Context) error) error {
 	log := cmp.Or(l.Log, slog.New(slog.DiscardHandler))
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cmp.Or(l.Listen, DefaultListen))
-	if err != nil {
-		return fmt.Errorf("serve /readyz: %w; does another loop run on this machine?", err)
-	}
-	var ready atomic.Bool
-	mux := http.NewServeMux()
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !ready.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: firstRetry}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
-	defer server.Close()
-	if l.Listening != nil {
-		l.Listening("http://" + listener.Addr().String() + "/readyz")
-	}
-
 	succeeded := false
-	for {
-		err := pass(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		ready.Store(err == nil)
-		succeeded = succeeded || err == nil
-		wait := l.Interval
-		if !succeeded {
-			wait = firstRetry
-		}
-		if err != nil {
-			log.ErrorContext(ctx, "the pass failed", "error", err, "again", wait)
-		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case err := <-served:
-			timer.Stop()
-			return fmt.Errorf("serve /readyz: %w", err)
-		case <-timer.C:
-		}
-	}
+	return reconcile.Loop{
+		Keys: []kube.Ref{{Kind: "Channel"}}, Listen: cmp.Or(l.Listen, DefaultListen), Listening: l.Listening,
+		Reconcile: func(ctx context.Context, _ kube.Ref) (again time.Duration, err error) {
+			err = pass(ctx)
+			if succeeded = succeeded || err == nil; !succeeded {
+				return cmp.Or(l.firstRetry, firstRetry), err
+			}
+			return l.Interval, err
+		},
+		Failed: func(ctx context.Context, _ kube.Ref, again time.Duration, err error) {
+			log.ErrorContext(ctx, "the pass failed", "error", err, "again", again)
+		},
+	}.Run(ctx)
 }
