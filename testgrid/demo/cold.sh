@@ -23,6 +23,7 @@ done
 # inside: what happens on the bare machine. Its mounts and processes end with it.
 inside() {
     local root=$1 began=0
+    mount --bind "$root" "$root" # hosts of the lab need a root that is a mount point
     mount -t proc proc "$root/proc"
     mount -t sysfs sysfs "$root/sys"
     mount --rbind /sys/fs/cgroup "$root/sys/fs/cgroup"

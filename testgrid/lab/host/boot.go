@@ -223,7 +223,9 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 		UseCgroupFD:  true, // it is in the group that can be killed from its first moment
 		CgroupFD:     int(group.Fd()),
 	}
-	if err := cmd.Start(); err != nil {
+	if err := cmd.Start(); errors.Is(err, syscall.EINVAL) {
+		return nil, fmt.Errorf("%w; is this a chroot? Its root must be a mount point: mount --bind DIR DIR, before chroot DIR", err)
+	} else if err != nil {
 		return nil, err
 	}
 	ended := make(chan struct{})
