@@ -118,8 +118,8 @@ func finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (
 		}
 		return trust(caCertificates)
 	}
-	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log what is being done, step by step")
-	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with certificates of CAs to trust besides the system's; nodes that are made trust them, too")
+	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log every step")
+	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with CA certificates to trust in addition to the system's; new nodes trust them too")
 	_ = root.MarkPersistentFlagFilename(caFlag, "pem", "crt")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return UsageError("%v; see '%s --help'", err, cmd.CommandPath())

@@ -54,7 +54,7 @@ func PublicKeys(names []string) ([]signature.PublicKey, error) {
 
 // AddSignersFlag adds the flag for keys that must have signed the packages of a store.
 func AddSignersFlag(cmd *cobra.Command, names *[]string) {
-	cmd.Flags().StringArrayVar(names, "require-signed", nil, "public key that each package must be signed with; may be repeated, then one of them is enough")
+	cmd.Flags().StringArrayVar(names, "require-signed", nil, "public key that each package must be signed with; may be repeated, and one match is enough")
 	_ = cmd.MarkFlagFilename("require-signed", "pub")
 }
 

@@ -23,15 +23,17 @@ func (a commands) verifyCommand() *cobra.Command {
 	var o verifyOptions
 	cmd := &cobra.Command{
 		Use:   "verify ARCHIVE|URL",
-		Short: "Check every byte of a package or bundle against its index and signature",
-		Long: `Read every file of a package or bundle, packed, unpacked or in a store, and check it against the digests of the index. All
-files that differ are named. The packages inside a bundle are checked against their own indexes, too.
+		Short: "Verify every byte of a package or bundle",
+		Long: `Read every file of a package or bundle and compare it with the digests in the index. The archive may be packed,
+unpacked or in a store. The command names every file that differs. It also compares the packages in a bundle with
+their own indexes.
 
-With --key, an archive must also be signed with the private half of that key, or of one of several keys. Who signed a
-bundle vouches for all that is in it. A bundle that is not signed itself is refused, since its Installer, its
-install.sh and its sealift could be anybody's; with --packages it is enough that all of its packages are signed.
+With --key, the archive must also be signed with the private key that belongs to this public key, or to one of
+several. The signature of a bundle covers everything in it. A bundle that is not signed is refused, because anybody
+could have changed its Installer, its install.sh and its sealift. With --packages, it is enough that all of its
+packages are signed.
 
-Without --key, compare the digest that is printed with what the publisher says.`,
+Without --key, compare the printed digest with the one that the publisher announces.`,
 		Example: `  sealift verify cluster.tar.gz --key release.pub
   sealift verify cluster.tar.gz --key vendor.pub --key site.pub -o json
   sealift verify downloaded.tar.gz --key vendor.pub --packages`,
@@ -40,7 +42,7 @@ Without --key, compare the digest that is printed with what the publisher says.`
 	}
 	flags := cmd.Flags()
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the archive must be signed with; may be repeated")
-	flags.BoolVar(&o.packages, "packages", false, "accept a bundle that is not signed itself, if all of its packages are")
+	flags.BoolVar(&o.packages, "packages", false, "accept an unsigned bundle if all of its packages are signed")
 	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagFilename("key", "pub")
 	return cmd

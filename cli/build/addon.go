@@ -26,7 +26,7 @@ func (a commands) addonCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "addon",
 		Short:   "Check add-ons and write new versions of them",
-		Long:    "Check that add-ons have what a production add-on has, and write new versions of them from their templates.",
+		Long:    "Check add-ons against the rules for production, and write new versions from their templates.",
 		Example: "  sealift addon lint addons\n  sealift addon new-version kubernetes 1.36.4",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -39,21 +39,24 @@ func (a commands) addonLintCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "lint [ADDON_DIR|TREE...]",
-		Short: "Name what add-ons lack that a production add-on has",
-		Long: `Name what add-ons lack that a production add-on has, as file:line:col, all of it in one go. Without arguments the
-tree is addons.
+		Short: "List what add-ons lack for production",
+		Long: `List what add-ons lack for production, as file:line:col, with all findings at once. Without arguments, the tree
+addons is checked.
 
-An add-on has a Manifest without mistakes that names every image which its YAML and its hooks need; an install.sh in bash
-whose functions begin with the add-on's name, and which calls only what is there: programs of a bare host, of the cluster
-or of a package in its Manifest, its own functions, and those that hooks are given; patches of kubeadm that can be raised to
-the version that today's kubeadm reads; an addon.yaml; a host-preflight.yaml (Troubleshoot's HostPreflight) and a
-troubleshoot.yaml (its SupportBundle, also in a Secret); and where it has several versions, a template that they follow and
-link to.
+An add-on needs:
+- a Manifest without mistakes, with every image that its YAML and its hooks need;
+- an install.sh in bash. Its functions begin with the add-on's name, and call only programs of a bare host, of the
+  cluster or of a package in the Manifest, their own functions, and the functions that hooks are given;
+- kubeadm patches that can be converted to the version that today's kubeadm reads;
+- an addon.yaml;
+- a host-preflight.yaml (Troubleshoot's HostPreflight) and a troubleshoot.yaml (its SupportBundle, also in a
+  Secret);
+- if it has several versions, a template that they follow and link to.
 
-Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml, their versions may be
-copies, and most findings are warnings there.
+Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml. Their versions may
+be copies, and most findings are only warnings.
 
-Exit codes: 0 without errors, 1 with errors, 2 for a mistake in the command line.`,
+Exit codes: 0 no errors, 1 errors, 2 wrong usage.`,
 		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
 		RunE: func(_ *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
@@ -107,13 +110,13 @@ func (a commands) addonNewVersionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new-version NAME VERSION",
 		Short: "Write a new version of an add-on from its template",
-		Long: `Write addons/NAME/VERSION from addons/NAME/template, lock it, and tell what has changed since the newest version.
+		Long: `Write addons/NAME/VERSION from addons/NAME/template, lock it, and show what has changed since the newest version.
 
-A file of the template that ends in .tmpl, such as Manifest.tmpl, is written with its parameters filled in; all others
-are links. ${VERSION} is the version. Other parameters are given with --set; those that are not are as in --from. A
-version that is there is never changed.
+A template file that ends in .tmpl, such as Manifest.tmpl, is written with its parameters filled in. All other files
+become links. ${VERSION} is the version. Other parameters come from --set, and otherwise from the version in --from.
+An existing version is never changed.
 
-The new version is locked when the network answers, or left unlocked when it does not; --lock and --no-lock choose. When
+The new version is locked if the network is available, and left unlocked otherwise; --lock and --no-lock decide. If
 something cannot be resolved, no version is left behind.`,
 		Example: `  sealift addon new-version kubernetes 1.36.4
   sealift addon new-version kubernetes 1.37.0 --set etcd=3.6.9-0 --set coredns=v1.14.3 --lock
@@ -123,9 +126,9 @@ something cannot be resolved, no version is left behind.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.addons, "addons", "addons", "directory of the add-ons")
-	flags.StringVar(&o.from, "from", "", "version that has the parameters which are not given (default: the newest)")
+	flags.StringVar(&o.from, "from", "", "version that provides the other parameters (default: the newest)")
 	flags.StringToStringVar(&o.set, "set", nil, "parameters of the template, such as etcd=3.6.9-0 for ${ETCD}")
-	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail when the network does not answer")
+	flags.BoolVar(&o.lock, "lock", false, "lock the version, and fail if the network is not available")
 	flags.BoolVar(&o.noLock, "no-lock", false, "do not lock the version")
 	o.sources.add(flags)
 	app.AddOutputFlag(cmd, &o.format)

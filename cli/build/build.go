@@ -37,15 +37,15 @@ func (a commands) buildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build ADDON_DIR...",
 		Short: "Build packages from add-on directories",
-		Long: `Build the package <name>-<version>.tar.gz of each add-on directory <name>/<version>: everything that its
-Manifest names, fetched and verified, with the add-on's own files.
+		Long: `Build the package <name>-<version>.tar.gz of each add-on directory <name>/<version>. It contains everything that the
+Manifest names, fetched and verified, and the add-on's own files.
 
-What Manifest.lock has is taken as it was locked, and the rest as it is now; with --locked there must be no rest. What
-was fetched before is taken from the cache, and a package that is up to date is left as it is. Mirrors and targets
-are read from sealift.yaml. The same input gives the same bytes, however many jobs there are.
+What Manifest.lock lists is taken exactly as locked, and the rest is resolved now. With --locked, there must be no
+rest. Files that were fetched before come from the cache. A package that is up to date is not built again.
+sealift.yaml configures mirrors and targets. The same input gives the same bytes, with any number of jobs.
 
-No root is needed. The machine that builds needs apt-get for targets of Debian's family, dnf and rpm for those of Red
-Hat's, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
+The command needs no root. The build machine needs apt-get for Debian-based targets, dnf and rpm for Red Hat-based
+targets, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
 		Example: `  sealift build addons/kubernetes/1.36.3 --out dist
   sealift build addons/*/* --out dist --target debian-12 --jobs 8
   sealift build addons/*/* --out dist --locked --platform linux/amd64,linux/arm64 --per-platform
@@ -59,18 +59,18 @@ Hat's, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.out, "out", ".", "directory that takes the packages")
-	flags.BoolVar(&o.locked, "locked", false, "take everything from Manifest.lock, and refuse to build what it lacks")
-	flags.BoolVar(&o.perPlatform, "per-platform", false, "build a package for each platform, in a directory of its own, such as linux-amd64")
+	flags.StringVar(&o.out, "out", ".", "directory for the packages")
+	flags.BoolVar(&o.locked, "locked", false, "build only from Manifest.lock, and fail if something is not locked")
+	flags.BoolVar(&o.perPlatform, "per-platform", false, "build one package per platform, each in its own directory, such as linux-amd64")
 	o.sources.add(flags)
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages' indexes")
-	flags.BoolVar(&o.references, "check-images", false, "refuse add-ons whose YAML needs an image that their Manifest lacks")
+	flags.BoolVar(&o.references, "check-images", false, "fail if an add-on's YAML needs an image that its Manifest lacks")
 	o.imageFormat = string(builder.OCILayout)
 	flags.Var(app.NewChoice(&o.imageFormat, []string{string(builder.OCILayout), string(builder.DockerArchive)}), "image-format",
 		"how images lie in the package: oci, or docker-archive for kURL's readers")
 	flags.Var(app.NewChoice(&o.engine, dockerfile.Engines()), "engine",
 		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
-	flags.StringVar(&o.since, "changed-since", "", "build only what differs from its package in this store")
+	flags.StringVar(&o.since, "changed-since", "", "build only add-ons that differ from their package in this store")
 	flags.BoolVar(&o.list, "list-changed", false, "with --changed-since: list the add-ons, and build nothing")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd

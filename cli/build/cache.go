@@ -17,12 +17,12 @@ import (
 func (a commands) cacheCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cache",
-		Short: "Look after what builds have fetched",
-		Long: `Builds keep what they fetch by its sha256, in a directory that any number of them share. What is half fetched when a
-build ends is continued by the next one.
+		Short: "Manage the cache of builds",
+		Long: `Builds keep downloaded files by sha256 in a directory that any number of builds can share. If a build ends in the
+middle of a download, the next build resumes it.
 
-After each build the cache is pruned to --cache-size, the least recently used first. What a running build has used is
-never removed.`,
+After each build, the cache is pruned to --cache-size. The least recently used items are removed first. Items that a
+running build has used are never removed.`,
 		Example: "  sealift cache ls\n  sealift cache prune --max-size 10GiB\n  sealift cache verify",
 	}
 	cmd.AddCommand(a.cacheListCommand(), a.cachePruneCommand(), a.cacheVerifyCommand())
@@ -34,9 +34,9 @@ func (a commands) cacheListCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "ls",
-		Short: "List what the cache has, the least recently used first",
-		Long: `List what the cache has, the least recently used first: blobs by their sha256, parts of blobs that are still to be
-fetched, compressed forms, and facts about tags and URLs.`,
+		Short: "List the items of the cache, least recently used first",
+		Long: `List the items of the cache, least recently used first: blobs by sha256, incomplete downloads, compressed forms, and
+facts about tags and URLs.`,
 		Example: "  sealift cache ls\n  sealift cache ls -o json | jq '[.[].size] | add'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -65,9 +65,9 @@ func (a commands) cachePruneCommand() *cobra.Command {
 	size := byteSize(-1)
 	cmd := &cobra.Command{
 		Use:   "prune",
-		Short: "Remove what was not used for the longest time",
-		Long: `Remove items, the least recently used first, until the cache is within --max-size, and all that were not used for
---unused. What a running build has used is not removed.`,
+		Short: "Remove the least recently used items",
+		Long: `Remove the least recently used items until the cache is within --max-size, and all items that were not used for the
+time in --unused. Items that a running build has used are kept.`,
 		Example: "  sealift cache prune --max-size 10GiB\n  sealift cache prune --unused 720h --dry-run\n  sealift cache prune --max-size 0",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -93,9 +93,9 @@ func (a commands) cachePruneCommand() *cobra.Command {
 			return a.printItems(removed, format, "removed")
 		},
 	}
-	cmd.Flags().Var(&size, "max-size", "size that the cache may have afterwards, such as 10GiB")
-	cmd.Flags().DurationVar(&unused, "unused", 0, "remove what was not used for so long, such as 720h")
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be removed, and leave it")
+	cmd.Flags().Var(&size, "max-size", "size of the cache afterwards, such as 10GiB")
+	cmd.Flags().DurationVar(&unused, "unused", 0, "remove items not used for this time, such as 720h")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show what would be removed, and remove nothing")
 	flags.add(cmd.Flags())
 	app.AddOutputFlag(cmd, &format)
 	return cmd
@@ -133,9 +133,9 @@ func (a commands) cacheVerifyCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "verify",
-		Short: "Read every blob of the cache and remove those that are damaged",
-		Long: `Read every blob of the cache and check it against its sha256. Damaged ones are removed and named, and the command
-fails; the next build fetches them again.`,
+		Short: "Verify every blob of the cache and remove damaged ones",
+		Long: `Read every blob of the cache and compare it with its sha256. The command removes and names damaged blobs, and then
+fails. The next build fetches them again.`,
 		Example: "  sealift cache verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

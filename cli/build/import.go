@@ -24,15 +24,16 @@ func (a commands) importCommand() *cobra.Command {
 	o := importOptions{size: kurl.DefaultMaxSize}
 	cmd := &cobra.Command{
 		Use:   "import ARCHIVE… --out DIR",
-		Short: "Make packages of what kURL built",
-		Long: `Read packages that kURL's CI built, or airgap bundles of kURL's server, and write a package of each add-on in
-them: with an index, so that every byte is checked from then on, and with a signature if there is a key.
+		Short: "Convert kURL's packages and bundles",
+		Long: `Read packages that kURL's CI built, or airgap bundles from kURL's server, and write a package for each add-on in
+them. The package has an index, so that every byte can be verified from then on. With --key, it is also signed.
 
-The files stay as they are. Kubernetes itself and kURL's own programs are left out: Sealift has its own. The image
-that kURL keeps in shared/kurl-util.tar becomes a package kurl-util. Name it in the Installer for velero, which needs it.
+The files are not changed. Kubernetes itself and kURL's own programs are left out, because Sealift has its own. The
+image in kURL's shared/kurl-util.tar becomes a package kurl-util. Add it to the Installer for velero, which needs
+it.
 
-An archive without an index may unpack to anything: one that passes --max-size or --max-files is refused, and nothing
-is left of it.`,
+The size of an archive without an index is not known in advance. An archive that exceeds --max-size or --max-files
+is refused, and everything unpacked from it is removed.`,
 		Example: `  sealift import minio-2025-10-15T17-29-55Z.tar.gz registry-3.1.1.tar.gz --out packages
   sealift import kurl-bundle.tar.gz --out packages --key site.key -o json
   sealift import everything.tar.gz --out packages --max-size 200GiB`,
@@ -42,8 +43,8 @@ is left of it.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.out, "out", "", "folder for the packages")
 	flags.StringVar(&o.key, "key", "", "private key that signs the packages")
-	flags.Var(&o.size, "max-size", "what each archive may unpack to, such as 200GiB; none for no bound")
-	flags.Int64Var(&o.files, "max-files", kurl.DefaultMaxFiles, "how many files each archive may have")
+	flags.Var(&o.size, "max-size", "largest unpacked size of an archive, such as 200GiB, or none for no limit")
+	flags.Int64Var(&o.files, "max-files", kurl.DefaultMaxFiles, "most files in an archive")
 	app.AddOutputFlag(cmd, &o.format)
 	_ = cmd.MarkFlagDirname("out")
 	_ = cmd.MarkFlagFilename("key")

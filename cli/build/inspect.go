@@ -19,13 +19,13 @@ func (a commands) inspectCommand() *cobra.Command {
 	var entries, materials bool
 	cmd := &cobra.Command{
 		Use:   "inspect ARCHIVE|URL",
-		Short: "Show what a package or bundle carries",
-		Long: `Show what a package or bundle carries: images with their digests, host packages and assets with versions, sizes and
-sha256, and with --entries every file. Only the index is read, also of one that lies in a store and is named by its
-URL; 'sealift verify' reads everything.
+		Short: "Show the content of a package or bundle",
+		Long: `Show the content of a package or bundle: images with their digests, host packages and assets with version, size and
+sha256, and with --entries every file. The command reads only the index, also from the URL of an archive in a store.
+'sealift verify' reads everything.
 
-With --sbom, print the bill of materials instead, SPDX 2.3 in JSON: that of a package, or one made of those of all
-packages of a bundle.`,
+With --sbom, print the bill of materials instead, SPDX 2.3 in JSON. For a bundle, the documents of its packages are
+merged.`,
 		Example: `  sealift inspect dist/flannel-0.26.7.tar.gz
   sealift inspect s3://packages/stable/flannel-0.26.7.tar.gz
   sealift inspect cluster.tar.gz -o json | jq '.packages[].images[].digest'
@@ -48,7 +48,7 @@ packages of a bundle.`,
 			return printSummary(a.Out, summary, entries)
 		},
 	}
-	cmd.Flags().BoolVar(&entries, "entries", false, "list every file, too")
+	cmd.Flags().BoolVar(&entries, "entries", false, "also list every file")
 	cmd.Flags().BoolVar(&materials, "sbom", false, "print the bill of materials, SPDX 2.3 in JSON")
 	app.AddOutputFlag(cmd, &format)
 	return cmd

@@ -14,7 +14,7 @@ import (
 func (a commands) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
-		Short: "Make keys that sign packages and bundles",
+		Short: "Create keys for signing packages and bundles",
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(a.keyGenerateCommand())
@@ -25,19 +25,19 @@ func (a commands) keyGenerateCommand() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:   "generate",
-		Short: "Make a pair of keys",
-		Long: `Make a private key that signs packages and bundles, and a public key that verifies them: ECDSA on the curve P-256,
-in cosign's formats, so that cosign can use either.
+		Short: "Create a key pair",
+		Long: `Create a private key that signs packages and bundles, and a public key that verifies them: ECDSA on the curve P-256,
+in cosign's formats, so that cosign can use both.
 
-The private key is encrypted with a passphrase. It is taken from ` + app.PassphraseVariable + ` if that is set, also to nothing,
-which protects nothing; otherwise it is asked for. Files that exist are not replaced.`,
+The private key is encrypted with a passphrase from ` + app.PassphraseVariable + `, or from the terminal if that is not set.
+An empty passphrase protects nothing. Existing files are not replaced.`,
 		Example: `  sealift key generate --out release
   sealift build addons/flannel/0.26.7 --key release.key
   sealift verify flannel-0.26.7.tar.gz --key release.pub`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return a.generateKey(out) },
 	}
-	cmd.Flags().StringVar(&out, "out", "sealift", "the files are named so, with .key and .pub at their ends")
+	cmd.Flags().StringVar(&out, "out", "sealift", "file name without the endings .key and .pub")
 	return cmd
 }
 

@@ -21,14 +21,14 @@ func (a commands) lockCommand() *cobra.Command {
 	var o lockOptions
 	cmd := &cobra.Command{
 		Use:   "lock ADDON_DIR...",
-		Short: "Write down what Manifests stand for, so that they can be built again",
-		Long: `Find out what the Manifest of each add-on directory stands for, and write it to the Manifest.lock beside it: the
-digests of images, the sha256 of what URLs have, and for every target the exact packages of the operating system.
+		Short: "Record what Manifests resolve to, for repeatable builds",
+		Long: `Resolve everything in the Manifest of each add-on directory, and write the result to the Manifest.lock beside it:
+the digests of images, the sha256 of the content of URLs, and for every target the exact operating system packages.
 
-What is locked stays locked, and what is not yet is added; --update locks everything anew. --check writes nothing and
-fails when locking anew would change something: it tells what was published upstream since.
+What is already locked stays as it is, and what is missing is added. --update resolves everything again. --check
+writes nothing, and fails if --update would change something: it shows what was published upstream since.
 
-A build takes what a lock has from there, and 'sealift build --locked' takes nothing from elsewhere.`,
+A build takes locked items from the lock. 'sealift build --locked' accepts nothing else.`,
 		Example: `  sealift lock addons/kubernetes/1.36.3
   sealift lock addons/*/* --check
   sealift lock addons/flannel/0.26.7 --update --platform linux/amd64,linux/arm64 -o json`,
@@ -36,8 +36,8 @@ A build takes what a lock has from there, and 'sealift build --locked' takes not
 		RunE: func(cmd *cobra.Command, dirs []string) error { return a.lock(cmd.Context(), withoutTemplates(dirs), o) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.check, "check", false, "change nothing; fail if a lock differs from what its Manifest stands for now")
-	flags.BoolVar(&o.update, "update", false, "lock anew what is locked already")
+	flags.BoolVar(&o.check, "check", false, "change nothing; fail if a lock differs from what its Manifest resolves to now")
+	flags.BoolVar(&o.update, "update", false, "resolve everything again, also what is locked")
 	o.sources.add(flags)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd

@@ -20,10 +20,10 @@ func (a commands) manifestCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "manifest",
 		Short: "Check, format and show Manifests",
-		Long: `Check, format and show Manifests, the lists of what add-ons need from outside.
+		Long: `Check, format and show Manifests, which list what add-ons need from outside.
 
-Each PATH is a Manifest, an add-on's directory, or a tree. In a tree every file called Manifest or *.manifest is taken,
-except below folders called template and in scripts.`,
+Each PATH is a Manifest, an add-on's directory, or a tree. In a tree, every file called Manifest or *.manifest is
+read, except in scripts and below folders called template.`,
 		Example: "  sealift manifest lint addons\n  sealift manifest fmt --diff addons/flannel/0.26.7",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -36,10 +36,10 @@ func (a commands) manifestLintCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:   "lint PATH...",
-		Short: "Name every mistake in Manifests",
-		Long: `Name every mistake in Manifests as file:line:col, all of them in one go.
+		Short: "List every mistake in Manifests",
+		Long: `List every mistake in Manifests as file:line:col, all at once.
 
-Errors are what no package can be built of, and end with exit code 1; warnings are what will probably disappoint.`,
+An error means that no package can be built. Errors give exit code 1. A warning is a probable mistake.`,
 		Example: "  sealift manifest lint addons\n  sealift manifest lint addons/flannel/0.26.7/Manifest -o json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, paths []string) error { return a.lintManifests(paths, format) },
@@ -100,13 +100,13 @@ func (a commands) manifestFmtCommand() *cobra.Command {
 		Short: "Rewrite Manifests in their canonical form",
 		Long: `Rewrite Manifests in their canonical form and print the names of those that changed.
 
-Order, comments and blank lines stay; words are parted by one space, lines end without blanks, the last in a newline.
-A Manifest whose lines cannot be read is left alone.`,
+Order, comments and blank lines are kept. Words are separated by one space, trailing spaces are removed, and the
+last line ends with a newline. A Manifest with unreadable lines is not changed.`,
 		Example: "  sealift manifest fmt addons\n  sealift manifest fmt --check addons",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, paths []string) error { return a.formatManifests(paths, o) },
 	}
-	cmd.Flags().BoolVar(&o.check, "check", false, "change nothing; exit with 1 when a file would change")
+	cmd.Flags().BoolVar(&o.check, "check", false, "change nothing; exit with 1 if a file would change")
 	cmd.Flags().BoolVar(&o.diff, "diff", false, "change nothing; print what would change")
 	return cmd
 }
@@ -176,8 +176,8 @@ func (a commands) manifestShowCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "show PATH...",
-		Short:   "Print what Manifests name",
-		Long:    "Print what Manifests name: a row per directive, and for host packages the systems that they reach.",
+		Short:   "Print the directives of Manifests",
+		Long:    "Print the directives of Manifests, one per row, and the target systems of host packages.",
 		Example: "  sealift manifest show addons/kubernetes/1.36.3\n  sealift manifest show addons -o json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, paths []string) error { return a.showManifests(paths, format) },

@@ -46,14 +46,15 @@ func (a commands) publishCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "publish ARCHIVE... --store URL",
 		Short: "Upload packages that a store lacks",
-		Long: `Upload packages to a store, those of which the store has not the same bytes, and list them in the index.json of the
-release. A package is listed when all of its bytes are there. Several may publish to one release at once.
+		Long: `Upload packages to a store, and list them in the index.json of the release. Packages that the store already has with
+the same bytes are not uploaded. A package is listed only after all of its bytes are in the store. Several processes
+can publish to one release at once.
 
-A store is a folder, or s3://bucket/prefix with settings such as ?endpoint=https://minio.example.com:9000; credentials
-come from where the AWS tools find them. Large packages are sent in parts: what is interrupted goes on with the same
-command.
+A store is a folder, or s3://bucket/prefix with settings such as ?endpoint=https://minio.example.com:9000.
+Credentials come from where the AWS tools find them. Large packages are uploaded in parts: after an interruption,
+the same command resumes the upload.
 
-With --layout kurl the keys are (dist|staging)/<release>/<name>-<version>.tar.gz.`,
+With --layout kurl, the keys are (dist|staging)/<release>/<name>-<version>.tar.gz.`,
 		Example: `  sealift publish dist/*.tar.gz --store /srv/packages
   sealift publish dist/*.tar.gz --store 's3://packages/stable?region=eu-central-1'
   sealift publish dist/*.tar.gz --store s3://kurl-sh --layout kurl --stage staging --release v2026.11.21-0
@@ -62,11 +63,11 @@ With --layout kurl the keys are (dist|staging)/<release>/<name>-<version>.tar.gz
 		RunE: func(cmd *cobra.Command, archives []string) error { return a.publish(cmd.Context(), archives, o) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.store, "store", "", "where the packages go: a folder, its file:// URL, or s3://bucket/prefix")
+	flags.StringVar(&o.store, "store", "", "store for the packages: a folder, its file:// URL, or s3://bucket/prefix")
 	flags.Var(app.NewChoice(&o.layout, []string{layoutSealift, layoutKURL}), "layout", "layout of the keys: sealift or kurl")
 	flags.StringVar(&o.release, "release", "", "name of the release, for --layout kurl")
 	flags.Var(app.NewChoice(&o.stage, []string{"dist", "staging"}), "stage", "dist or staging, for --layout kurl")
-	flags.StringVar(&o.cacheDir, "cache", "", "directory that remembers uploads under way (default: sealift in the user's cache directory)")
+	flags.StringVar(&o.cacheDir, "cache", "", "directory for the state of uploads (default: sealift in the user's cache directory)")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }

@@ -23,7 +23,7 @@ type sources struct {
 }
 
 func (s *sources) add(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&s.targets, "target", nil, "operating systems to carry packages for (default: those of defaultTargets in sealift.yaml, or all)")
+	flags.StringSliceVar(&s.targets, "target", nil, "operating systems to carry packages for (default: defaultTargets in sealift.yaml, or all)")
 	flags.StringSliceVar(&s.platforms, "platform", []string{builder.DefaultPlatform}, "platforms to carry images and assets for")
 	flags.IntVar(&s.jobs, "jobs", 0, "transfers at once (default: one for each CPU, at least 4)")
 	flags.StringVar(&s.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
@@ -51,12 +51,12 @@ type cacheFlags struct {
 const defaultBound = 50 << 30
 
 func (c *cacheFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&c.dir, "cache", "", "directory that keeps what was fetched or made (default: sealift in the user's cache directory)")
+	flags.StringVar(&c.dir, "cache", "", "cache directory (default: sealift in the user's cache directory)")
 }
 
 func (c *cacheFlags) addBound(flags *pflag.FlagSet) {
 	c.bound = defaultBound
-	flags.Var(&c.bound, "cache-size", "size that the cache is pruned to afterwards, the least recently used first; none for no bound")
+	flags.Var(&c.bound, "cache-size", "prune the cache to this size afterwards, least recently used first; none for no limit")
 }
 
 func (c *cacheFlags) open() (*cache.Cache, error) {

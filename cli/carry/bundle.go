@@ -39,17 +39,18 @@ func (a commands) bundleCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle -f INSTALLER --store URL --out FILE",
 		Short: "Assemble the airgap archive of one Installer",
-		Long: `Assemble everything that an Installer needs into one archive: the packages of its add-ons, each byte once, the
-Installer itself, this sealift, and the scripts that start it: install.sh, join.sh, upgrade.sh and tasks.sh.
+		Long: `Assemble everything that an Installer needs in one archive: the packages of its add-ons with shared bytes only once,
+the Installer, a sealift for the nodes, and the scripts that start it (install.sh, join.sh, upgrade.sh and
+tasks.sh).
 
-The packages are copied as they are, nothing is compressed again. Packages that kURL built are taken in first, as
-'sealift import' does it. The same Installer, packages and sealift give the same bytes. A version may be latest, or
-1.36.x for the newest of a line.
+The packages are copied without compressing them again. Packages that kURL built are imported first, as by 'sealift
+import'. The same Installer, packages and sealift give the same bytes. A version can be latest, or 1.36.x for the
+newest of a line.
 
-With --require-signed, each package must be signed with the private half of a given key: of the vendor, of the site.
-Whoever puts packages into the store then does not decide what --key signs.
+With --require-signed, each package must be signed with the private key that belongs to one of the given public
+keys. People who can write to the store then cannot decide what --key signs.
 
-With --since, files that an earlier bundle has are left out. Such a bundle is installed with both:
+With --since, files of an earlier bundle are left out. Installing such a bundle needs both:
 sealift install --bundle NEW --base OLD.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
@@ -59,13 +60,13 @@ sealift install --bundle NEW --base OLD.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVarP(&o.file, "file", "f", "", "the Installer")
-	flags.StringVar(&o.store, "store", "", "where the packages are: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.out, "out", "", "the archive to write")
 	o.programs.add(cmd)
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	app.AddSignersFlag(cmd, &o.signers)
-	flags.StringVar(&o.since, "since", "", "an earlier bundle, whose files are left out")
-	flags.BoolVar(&o.verify, "verify", true, "check every byte of the bundle against its index; the install checks again what it uses")
+	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
+	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	addCacheFlag(flags, &o.cache)
 	app.AddOutputFlag(cmd, &o.format)
 	for _, name := range []string{"file", "store", "out", "key", "since"} {

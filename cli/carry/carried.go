@@ -104,7 +104,7 @@ func packagesOf(s store.Store, cached string) airgap.Packages {
 
 // addCacheFlag adds the flag for the folder that keeps what was made for bundles.
 func addCacheFlag(flags *pflag.FlagSet, dir *string) {
-	flags.StringVar(dir, "cache", "", "directory that keeps what was fetched or made (default: sealift in the user's cache directory)")
+	flags.StringVar(dir, "cache", "", "cache directory (default: sealift in the user's cache directory)")
 }
 
 func cacheFolder(dir string) (string, error) {

@@ -47,12 +47,12 @@ func (a commands) serveCommand() *cobra.Command {
 	var o serveOptions
 	cmd := &cobra.Command{
 		Use:   "serve --store URL --listen ADDRESS",
-		Short: "Give out Installers, scripts and bundles by HTTP",
-		Long: `Serve what a store has: Installers that are sent to /installer, a script for each of them by which a host installs
-itself, and its bundle, which is made of ranges of packages while it is sent. Nothing is kept here; any number of
-servers may stand before one store, and give the same bytes.
+		Short: "Serve Installers, scripts and bundles over HTTP",
+		Long: `Serve a store over HTTP: Installers that clients send to /installer, a script for each Installer with which a host
+installs itself, and its bundle, which is assembled while it is sent. The server keeps no state. Any number of
+servers can use one store and serve the same bytes.
 
-An Installer gets an id that follows from it. To give one a name, a request must bear the token, which is read from
+An Installer gets an id that is computed from it. To name an Installer, a request needs the token, which is read from
 --token-file or the environment variable ` + serveTokenVariable + `.`,
 		Example: `  sealift serve --store /srv/packages --listen :8080
   sealift serve --store 's3://packages/stable?region=eu-central-1' --listen :443 --tls-cert tls.crt --tls-key tls.key \
@@ -64,26 +64,26 @@ An Installer gets an id that follows from it. To give one a name, a request must
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd.Context(), o) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.store, "store", "", "where the packages are, and where Installers are kept: a folder, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.store, "store", "", "store of the packages and Installers: a folder, s3://bucket/prefix, or https://host/path")
 	flags.StringVar(&o.listen, "listen", "", "address to listen on, such as :8080 or 127.0.0.1:8080")
 	o.programs.add(cmd)
-	flags.StringVar(&o.url, "url", "", "how clients reach the server, such as https://sealift.example.com (default: as each request says)")
-	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that requests must bear to give an Installer a name")
+	flags.StringVar(&o.url, "url", "", "URL by which clients reach the server, such as https://sealift.example.com (default: from each request)")
+	flags.StringVar(&o.tokenFile, "token-file", "", "file with the token that a request needs to name an Installer")
 	flags.StringVar(&o.key, "key", "", "private key that signs the indexes of bundles")
 	app.AddSignersFlag(cmd, &o.signers)
-	flags.StringVar(&o.cert, "tls-cert", "", "certificate, PEM, with its chain")
-	flags.StringVar(&o.certKey, "tls-key", "", "its private key, PEM")
-	flags.StringArrayVar(&o.overrides, "allow-override", nil, "beginning of URLs from which an Installer may take packages by s3Override; may be repeated")
-	flags.BoolVar(&o.closed, "closed", false, "take Installers only with the token, also those without a name")
-	flags.BoolVar(&o.redirect, "redirect", false, "send clients that ask for a single package to the bucket, by a URL that is valid for an hour")
-	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "believe the last address of X-Forwarded-For to be the client's")
-	flags.Float64Var(&o.rate, "rate", 50, "requests that a client may make in a second, a range of a bundle counting a tenth, and 8 KiB of what is sent as one more; four times as many for a moment")
-	flags.IntVar(&o.perClient, "max-per-client", 100, "new Installers without a name that a client may store in a day without the token")
-	flags.IntVar(&o.installers, "max-installers", 10_000, "Installers without a name that the store may have before storing one needs the token")
-	flags.DurationVar(&o.expire, "expire", 90*24*time.Hour, "remove Installers without a name that nobody has used for this time; 0 keeps them")
-	flags.StringVar(&o.metrics, "metrics-listen", "", "address to serve /metrics on, such as 127.0.0.1:9090 (default: nowhere)")
-	flags.DurationVar(&o.drain, "drain", 0, "how long connections are still taken when the server is told to end: the time in which a load balancer notices /readyz")
-	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may go on after that")
+	flags.StringVar(&o.cert, "tls-cert", "", "certificate chain, PEM")
+	flags.StringVar(&o.certKey, "tls-key", "", "private key of the certificate, PEM")
+	flags.StringArrayVar(&o.overrides, "allow-override", nil, "URL prefix that an Installer's s3Override may name; may be repeated")
+	flags.BoolVar(&o.closed, "closed", false, "require the token for every Installer, also unnamed ones")
+	flags.BoolVar(&o.redirect, "redirect", false, "redirect downloads of single packages to the bucket, with a URL that is valid for an hour")
+	flags.BoolVar(&o.behindProxy, "behind-proxy", false, "take the last address of X-Forwarded-For as the client's")
+	flags.Float64Var(&o.rate, "rate", 50, "requests per second of a client; four times as many for a short time. A range of a bundle counts a tenth, and each 8 KiB of a request body counts one")
+	flags.IntVar(&o.perClient, "max-per-client", 100, "unnamed Installers that a client may store per day without the token")
+	flags.IntVar(&o.installers, "max-installers", 10_000, "unnamed Installers in the store from which on a new one needs the token")
+	flags.DurationVar(&o.expire, "expire", 90*24*time.Hour, "remove unnamed Installers that were not used for this time; 0 keeps them")
+	flags.StringVar(&o.metrics, "metrics-listen", "", "address for /metrics, such as 127.0.0.1:9090 (default: off)")
+	flags.DurationVar(&o.drain, "drain", 0, "how long the stopping server still accepts connections, so that a load balancer notices /readyz")
+	flags.DurationVar(&o.grace, "grace", 30*time.Second, "how long transfers may continue after that")
 	addCacheFlag(flags, &o.cache)
 	for _, name := range []string{"token-file", "key", "tls-cert", "tls-key"} {
 		_ = cmd.MarkFlagFilename(name)

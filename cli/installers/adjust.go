@@ -38,7 +38,7 @@ func IdleWords() []string { return []string{"auto-upgrades-enabled", "force-reap
 func (j *Adjustment) Add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	j.notes = cmd.ErrOrStderr()
-	flags.StringArrayVar(&j.patches, "patch", nil, "a part of an Installer that goes over that of the bundle; may be repeated")
+	flags.StringArrayVar(&j.patches, "patch", nil, "file with a part of an Installer that overrides the bundle's; may be repeated")
 	_ = cmd.MarkFlagFilename("patch", "yaml", "yml")
 	for _, f := range spec.Flags() {
 		AddWord(flags, &j.flags, f.Name, f.Value == "")

@@ -23,9 +23,9 @@ func (a commands) specCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "spec",
 		Short: "Check and show Installers",
-		Long: `Check and show Installers, the YAML that says which add-ons at which versions with which options make a cluster.
+		Long: `Check and show Installers: the YAML that lists the add-ons, versions and options of a cluster.
 
-Both apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1 are read. FILE may be - for standard input.`,
+The commands read apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1. FILE can be - for standard input.`,
 		Example: "  sealift spec validate installer.yaml\n  sealift spec show installer.yaml --variables\n  sealift spec schema >installer.schema.json",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -65,11 +65,12 @@ func (a commands) specValidateCommand() *cobra.Command {
 	var changes Adjustment
 	cmd := &cobra.Command{
 		Use:   "validate FILE [NAME=VALUE...]",
-		Short: "Name every mistake in an Installer",
-		Long: `Name every mistake in an Installer as file:line:col, all of them in one go: keys and values, add-ons and versions that do
-not work together, and, as warnings, options that have no effect. When there is no mistake, say what it installs.
+		Short: "List every mistake in an Installer",
+		Long: `List every mistake in an Installer as file:line:col, all at once: wrong keys and values, add-ons and versions that
+do not work together, and, as warnings, options without effect. If there is no mistake, print what the Installer
+installs.
 
-With --patch and with NAME=VALUE it is the Installer as an install with the same would have it.`,
+--patch and NAME=VALUE are applied first, as in an install.`,
 		Example: "  sealift spec validate installer.yaml\n  sealift spec validate installer.yaml --patch site.yaml",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -123,10 +124,10 @@ func (a commands) specShowCommand() *cobra.Command {
 		Short: "Print an Installer in its canonical form",
 		Long: `Print an Installer in its canonical form, or as JSON with its id.
 
-With --variables print what add-ons' hooks see of it. Every variable is printed, also empty ones; values with anything
-but plain characters are quoted.
+With --variables, print the variables that add-ons' hooks see, including empty ones. Values with special characters
+are quoted.
 
-With --patch, and with NAME=VALUE as kURL's flags are written, show what an install with the same would take.`,
+--patch and NAME=VALUE are applied first, as in an install.`,
 		Example: `  sealift spec show installer.yaml
   sealift spec show installer.yaml --variables
   sealift spec show installer.yaml --patch site.yaml load-balancer-address=10.0.0.9:6443 flannel.podCIDR=10.1.0.0/16
@@ -153,7 +154,7 @@ func (a commands) specSchemaCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "schema",
 		Short:   "Print the JSON schema of an Installer",
-		Long:    "Print the JSON schema (2020-12) of an Installer, with which editors complete and check one while it is written.",
+		Long:    "Print the JSON schema (2020-12) of an Installer, for completion and checks in editors.",
 		Example: "  sealift spec schema >installer.schema.json",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -172,8 +173,8 @@ func (a commands) specFlagsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "flags",
 		Short: "List the flags of an install that set an option of the Installer",
-		Long: `List the flags by which an install sets an option of the Installer: NAME or NAME=VALUE, as kURL has them, or --NAME VALUE.
-Every other option is set by KEY.OPTION=VALUE, as in flannel.podCIDR=10.1.0.0/16.`,
+		Long: `List the flags of an install that set an option of the Installer. Write them as NAME or NAME=VALUE, as for kURL, or
+as --NAME VALUE. Every other option is set with KEY.OPTION=VALUE, such as flannel.podCIDR=10.1.0.0/16.`,
 		Example: "  sealift spec flags",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

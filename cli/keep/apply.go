@@ -35,18 +35,19 @@ func (a commands) applyCommand() *cobra.Command {
 		Use:    "apply (-k DIR | -f FILE) --set NAME",
 		Short:  "Apply objects to a cluster as one set, and prune what left it",
 		Hidden: true,
-		Long: `Render a kustomization, or read a file of YAML documents, and make the cluster hold those objects as
-the set NAME: what is missing is created, what differs is changed, what the set held before and holds no
-longer is deleted. Hooks of add-ons do the same; run it by hand to see what they would do.
+		Long: `Render a kustomization, or read a file of YAML documents, and apply the objects to the cluster as the set NAME.
+Missing objects are created, different ones are changed, and objects that have left the set are deleted. Hooks of
+add-ons do the same. Run the command by hand to see what they would do.
 
-Namespaces and CustomResourceDefinitions come first and are waited for. Namespaces, definitions and
-volume claims that leave the set stay in the cluster unless --prune-protected is given. Objects that fail
-do not stop the others; nothing is pruned then.
+Namespaces and CustomResourceDefinitions are applied first, and the command waits for them. Namespaces, definitions
+and volume claims that leave the set stay in the cluster unless --prune-protected is given. If some objects fail,
+the others are still applied, but nothing is pruned.
 
-Fields that kubectl edit or client-side kubectl apply have set are taken over. A field that any other
-manager holds with another value is reported by field and manager, and left alone unless --force-conflicts.
+The command takes over fields that kubectl edit or client-side kubectl apply have set. If another manager holds a
+field with another value, the command reports the field and the manager, and does not change it unless
+--force-conflicts is given.
 
-The set is recorded in a Secret of its name (an ApplySet, KEP-3659).`,
+A Secret with the name of the set records its members (ApplySet, KEP-3659).`,
 		Example: `  sealift apply -k ./kustomize/flannel --set flannel --wait 5m
   sealift apply -f crds.yaml --set cert-manager-crds
   render | sealift apply -f - --set metrics-server -o json
@@ -57,15 +58,15 @@ The set is recorded in a Secret of its name (an ApplySet, KEP-3659).`,
 	flags := cmd.Flags()
 	flags.StringVarP(&o.directory, "kustomize", "k", "", "kustomization directory to render and apply")
 	flags.StringVarP(&o.file, "filename", "f", "", "file of YAML or JSON documents to apply, - for standard input")
-	flags.StringVar(&o.set.Name, "set", "", "name of the set that the objects make up, such as the add-on's")
-	flags.StringVar(&o.set.Namespace, "namespace", kube.DefaultNamespace, "namespace that holds the record of the set; created when missing")
-	flags.DurationVar(&o.wait, "wait", 0, "wait so long for every object to be ready, such as 5m; 0 does not wait")
-	flags.DurationVar(&o.timeout, "timeout", kube.DefaultApplyTimeout, "end applying after so long, retries included")
+	flags.StringVar(&o.set.Name, "set", "", "name of the set, such as the add-on's")
+	flags.StringVar(&o.set.Namespace, "namespace", kube.DefaultNamespace, "namespace for the record of the set; created if missing")
+	flags.DurationVar(&o.wait, "wait", 0, "how long to wait for every object to be ready, such as 5m; 0 does not wait")
+	flags.DurationVar(&o.timeout, "timeout", kube.DefaultApplyTimeout, "time limit for applying, including retries")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default $KUBECONFIG, then ~/.kube/config")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "say what would change, field by field, and change nothing")
-	flags.BoolVar(&o.engine.Force, "force-conflicts", false, "take over fields that other managers hold")
-	flags.BoolVar(&o.engine.Recreate, "recreate", false, "delete and make again objects whose changed fields are immutable, such as Jobs")
-	flags.BoolVar(&o.engine.NoPrune, "no-prune", false, "keep what left the set")
+	flags.BoolVar(&o.dryRun, "dry-run", false, "show what would change, field by field, and change nothing")
+	flags.BoolVar(&o.engine.Force, "force-conflicts", false, "take over fields of other managers")
+	flags.BoolVar(&o.engine.Recreate, "recreate", false, "recreate objects whose immutable fields changed, such as Jobs")
+	flags.BoolVar(&o.engine.NoPrune, "no-prune", false, "do not delete objects that left the set")
 	flags.BoolVar(&o.engine.PruneProtected, "prune-protected", false, "prune Namespaces, CustomResourceDefinitions and volume claims too")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd

@@ -23,12 +23,11 @@ func (a commands) channelCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "channel",
 		Short: "Keep the add-ons of a cluster at the versions of a channel",
-		Long: `A channel is an index of add-on versions, a file of kind Addons as kOps has it. Which version a cluster gets depends on
-its Kubernetes version and on what is recorded as installed. An add-on is touched when its entry is new, and left alone in
-between.
+		Long: `A channel is an index of add-on versions, a file of kind Addons in kOps's format. The version for a cluster depends
+on its Kubernetes version and on what is recorded as installed. An add-on is changed only when its entry is new.
 
-Called by the name of channels, this program is kOps's tool of that name: 'channels get addons',
-'channels apply channel s3://bucket/addons.yaml --yes'.`,
+If this program is called by the name channels, it is a replacement for kOps's tool of that name: 'channels get
+addons', 'channels apply channel s3://bucket/addons.yaml --yes'.`,
 		Example: `  sealift channel plan -f addons.yaml
   sealift channel apply s3://clusters/prod/addons.yaml --yes
   sealift channel get`,
@@ -46,7 +45,7 @@ type channelFlags struct {
 
 func (f *channelFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVarP(&f.files, "filename", "f", nil, "index, or manifest of one add-on, at a path or a URL; may be given more than once")
-	flags.BoolVar(&f.bootstrap, "bootstrap", false, "the indexes were written for one cluster by its installer: refuse entries with a kubernetesVersion")
+	flags.BoolVar(&f.bootstrap, "bootstrap", false, "the indexes are for one cluster only: refuse entries with a kubernetesVersion")
 }
 
 func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
@@ -105,8 +104,8 @@ func (a commands) channelGetCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get [addons]",
 		Short: "List the add-ons that are recorded as installed",
-		Long: `List what is recorded of every add-on: in annotations addons.k8s.io/NAME of namespaces, which kOps reads and writes as
-well. VERSION and HASH are - where the channel gave none.`,
+		Long: `List the recorded add-ons. The records are annotations addons.k8s.io/NAME of namespaces, which kOps also reads and
+writes. VERSION and HASH are - if the channel gave none.`,
 		Example: `  sealift channel get
   sealift channel get -o json > records.json`,
 		Args: onlyWord("addons", "addon"),
@@ -196,7 +195,7 @@ func (a commands) channelApplyCommand() *cobra.Command {
 	var o channelApplyOptions
 	cmd := &cobra.Command{
 		Use:   "apply [channel] CHANNEL... [-f FILE]... --yes",
-		Short: "Bring the add-ons of a cluster to the versions of channels",
+		Short: "Update the add-ons of a cluster to the versions of channels",
 		Long: `Read channels, decide which add-ons are to be installed or updated, and with --yes do it. Later channels override earlier
 ones where their entries are newer. An add-on that fails does not stop the others. Several runs may meet on one cluster:
 one works, the others wait.
@@ -218,12 +217,12 @@ With --interval the command stays, and says at http://127.0.0.1:3986/readyz whet
 	}
 	flags := cmd.Flags()
 	o.add(flags)
-	flags.BoolVar(&o.yes, "yes", false, "apply the updates; without it they are only shown")
-	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest that has not the manifestHash of its index")
+	flags.BoolVar(&o.yes, "yes", false, "apply the updates; without this flag they are only shown")
+	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest whose hash differs from the index's manifestHash")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that every package must be signed with; nothing but packages is applied then; may be repeated")
-	flags.BoolVar(&o.prune, "prune", false, "delete what left an add-on without prune rules, too: by its set and its selector")
-	flags.DurationVar(&o.interval, "interval", 0, "apply again and again with this pause, until told to end, such as 1m")
-	flags.StringVar(&o.listen, "listen", channel.DefaultListen, "where /readyz is served with --interval")
+	flags.BoolVar(&o.prune, "prune", false, "also prune add-ons without prune rules, by their set and selector")
+	flags.DurationVar(&o.interval, "interval", 0, "apply repeatedly with this pause, such as 1m, until the process is stopped")
+	flags.StringVar(&o.listen, "listen", channel.DefaultListen, "address for /readyz with --interval")
 	addKubeconfig(flags, &o.kubeconfig)
 	return cmd
 }

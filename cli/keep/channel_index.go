@@ -26,13 +26,14 @@ func (a commands) channelIndexCommand() *cobra.Command {
 	var o channelIndexOptions
 	cmd := &cobra.Command{
 		Use:   "index --store URL",
-		Short: "Write an index of the packages that a store has",
-		Long: `Write an Addons index of the packages that were published to a store, so that one store serves installers and channels.
-Put it beside the packages, for it names them relative to itself; with --absolute it may lie anywhere.
+		Short: "Write an index of the packages in a store",
+		Long: `Write an Addons index of the packages that were published to a store, so that one store can serve both installers
+and channels. Put the index beside the packages, because it names them by relative paths. With --absolute, it can be
+anywhere.
 
-An entry's manifestHash is the digest of the package's own index, so that every file is verified when it is used. What a
-channel applies of a package is the kustomization in it. A package whose install.sh does more than that is left out, and
-named on standard error.`,
+The manifestHash of an entry is the digest of the package's own index, so that every file is verified when it is
+used. A channel applies the kustomization of a package. If a package's install.sh does more than that, the package
+is left out and named on standard error.`,
 		Example: `  sealift channel index --store /srv/packages --out /srv/packages/addons.yaml
   sealift channel index --store s3://packages/stable --absolute > addons.yaml`,
 		Args: cobra.NoArgs,
@@ -42,7 +43,7 @@ named on standard error.`,
 	flags.StringVar(&o.store, "store", "", "the store: a folder, its file:// URL, s3://bucket/prefix or https://host/path")
 	flags.StringVar(&o.name, "name", "packages", "name of the index")
 	flags.StringVar(&o.out, "out", "-", "file to write, - for standard output")
-	flags.BoolVar(&o.absolute, "absolute", false, "name packages by their whole URL")
+	flags.BoolVar(&o.absolute, "absolute", false, "name packages by their full URL")
 	return cmd
 }
 
@@ -88,9 +89,9 @@ func (a commands) channelBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build -f FILE --out DIR",
 		Short: "Label and hash the manifests of an index for serving",
-		Long: `Read an index and write it anew with its manifests, as kOps does for the add-ons of its clusters: every object gets the
-labels of its add-on, every entry the hash of its manifest and rules that prune by these labels, unless it has its own.
-With that a new version deletes what it no longer contains.`,
+		Long: `Read an index, and write it again with its manifests, as kOps does for the add-ons of its clusters. Every object
+gets the labels of its add-on. Every entry gets the hash of its manifest, and rules that prune by these labels
+unless it has its own. A new version then deletes the objects that it no longer contains.`,
 		Example: `  sealift channel build -f addons.yaml --out channel
   sealift channel plan -f channel/addons.yaml --kubernetes-version v1.36.3`,
 		Args: cobra.NoArgs,

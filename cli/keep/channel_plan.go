@@ -23,12 +23,12 @@ func (a commands) channelPlanCommand() *cobra.Command {
 	var o channelPlanOptions
 	cmd := &cobra.Command{
 		Use:   "plan CHANNEL... [-f FILE]...",
-		Short: "Say what channels mean for a cluster, and why",
-		Long: `Read channels and say of every entry what becomes of it, with the reason: installed, updated, kept, or skipped for
-another. Objects that move from one add-on to another are named, too. Nothing is changed.
+		Short: "Show what channels would change in a cluster, and why",
+		Long: `Read channels and print the outcome of every entry with its reason: installed, updated, kept, or skipped because of
+another entry. Objects that move from one add-on to another are listed too. The command changes nothing.
 
-With --kubernetes-version no cluster is asked: the plan is that of a new cluster of this version, or of one whose records
-were saved by 'sealift channel get -o json'.`,
+With --kubernetes-version, no cluster is needed: the plan is for a new cluster of this version, or for the cluster
+whose records are in --records, a file of 'sealift channel get -o json'.`,
 		Example: `  sealift channel plan -f addons.yaml
   sealift channel plan -f addons.yaml -o json | jq -r '.addons[] | select(.action != "keep") | .entry.name + ": " + .reason'
   sealift channel plan -f addons.yaml --kubernetes-version v1.36.3 --records records.json`,
@@ -36,8 +36,8 @@ were saved by 'sealift channel get -o json'.`,
 	}
 	flags := cmd.Flags()
 	o.add(flags)
-	flags.StringVar(&o.kubernetesVersion, "kubernetes-version", "", "plan for a cluster of this version without asking one, such as v1.36.3")
-	flags.StringVar(&o.records, "records", "", "with --kubernetes-version, what the cluster has: a file of 'sealift channel get -o json'")
+	flags.StringVar(&o.kubernetesVersion, "kubernetes-version", "", "plan for a cluster of this version without connecting to one, such as v1.36.3")
+	flags.StringVar(&o.records, "records", "", "with --kubernetes-version, the cluster's records: a file of 'sealift channel get -o json'")
 	addKubeconfig(flags, &o.kubeconfig)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd

@@ -1,4 +1,4 @@
-// Package lab is the command line of the lab: a mirror of the outside world, and hosts without a route out.
+// Package lab is the command line of the lab: a mirror of the outside world, and hosts without other networks.
 package lab
 
 import (
@@ -37,7 +37,7 @@ func Root(a *app.App) *cobra.Command {
 func (a commands) labCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lab",
-		Short: "A mirror of the outside world, and hosts without a route out",
+		Short: "A mirror of the outside world, and hosts without other networks",
 		Long: `The lab makes what add-ons fetch from the world (Kubernetes, containerd, images, …) out of Go modules and Debian
 packages, serves it under its real names, and boots Linux hosts that have no route out.
 
@@ -57,7 +57,7 @@ func (a commands) labBuildCommand() *cobra.Command {
 	var kubernetes []string
 	cmd := &cobra.Command{
 		Use:   "build [COMPONENT...]",
-		Short: "Make what the lab serves and hosts run on",
+		Short: "Build the images and files that the lab serves",
 		Long: `Make everything that the lab serves and that hosts run on, or only the named components, unless the cache has it.
 With --kubernetes only what these releases and the add-ons need is made, and the default system of hosts.
 Downloads overlap with compiles; one component is compiled at a time. While it works, the lab says which components are under
@@ -280,8 +280,8 @@ func (a commands) labRemoveCommand() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:     "remove NAME... | --all",
-		Short:   "End hosts and remove everything they were made of",
-		Long:    "End hosts and remove everything they were made of. With --all, every host of the lab goes, and its network with them.",
+		Short:   "Stop hosts and remove everything of them",
+		Long:    "Stop hosts and remove everything of them. With --all, every host of the lab goes, and its network with them.",
 		Example: "  sealift-testgrid lab remove node-1\n  sealift-testgrid lab remove --all",
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if all == (len(names) > 0) {

@@ -14,7 +14,7 @@ import (
 func (a commands) hookCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "hook PROGRAM [ARG…]",
-		Short:  "Do what a program of kURL does for hooks",
+		Short:  "Run Sealift's replacement for a kURL program that hooks call",
 		Hidden: true,
 		Long: `Do what a program does that add-ons of kURL call by its path in $DIR/bin, with its flags and its output.
 There are ` + strings.Join(kurlbin.Names(), ", ") + `.`,

@@ -13,7 +13,7 @@ import (
 func (a commands) imagesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "images",
-		Short: "Bring images into this node's containerd",
+		Short: "Manage the images in this node's containerd",
 	}
 	cmd.AddCommand(a.imagesLoadCommand())
 	return cmd
@@ -26,10 +26,10 @@ func (a commands) imagesLoadCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load ARCHIVE",
 		Short: "Load the images of a bundle or package",
-		Long: `Load all images of a bundle or package into this node's containerd and pin them, so that the kubelet does not collect
-them. Each blob is checked while it goes from the archive into containerd; what is there already is not read.
+		Long: `Load all images of a bundle or package into this node's containerd, and pin them so that the kubelet does not delete
+them. Each blob is verified while it is copied. Blobs that containerd already has are not read.
 
-An install does this itself. The command is for a node that lost images, and for trying a package.`,
+An install does this by itself. Use the command for a node that has lost images, or to try out a package.`,
 		Example: `  sealift images load /media/usb/cluster.tar.gz
   sealift images load flannel-0.26.7.tar.gz --key vendor.pub`,
 		Args: cobra.ExactArgs(1),

@@ -39,20 +39,23 @@ func (a commands) installCommand() *cobra.Command {
 	var o installOptions
 	cmd := &cobra.Command{
 		Use:   "install --bundle FILE | --from URL [NAME=VALUE...]",
-		Short: "Make this host a Kubernetes node out of a bundle",
-		Long: `Make this host a Kubernetes node with the add-ons of a bundle. The bundle is read in place; nothing is asked of a
-network, unless it is on a server: with --from, only what the host lacks is fetched. First the host is looked at, and
-what would go wrong is reported before anything is changed. The commands of the Installer and the checks of add-ons that
-run something are shown before they run. --plan shows them and makes sealift's own checks alone.
+		Short: "Install a Kubernetes node from a bundle",
+		Long: `Make this host a Kubernetes node with the add-ons of a bundle. A local bundle is read in place and needs no network.
+With --from, the install downloads only the files that the host lacks.
 
-Every step is recorded when it is done. If the install is interrupted in any way, the same command goes on where
-it stopped; a second run does nothing.
+The install first checks the host and reports problems before it changes anything. It shows the Installer's
+commands, and the add-on checks that run programs, before it runs them. --plan shows them and runs only Sealift's
+own checks.
 
-A bundle may bring a node new add-ons, and other options for those that run in the cluster. One that would change the
-version of what runs is refused before anything is changed, with exit code 3.
+Every finished step is recorded. If the install is interrupted, run the same command again to resume it. After a
+complete install, the same command does nothing.
 
-The Installer of the bundle says what is installed. --patch FILE goes over it, and then NAME=VALUE, which is one of kURL's
-flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lists the former.`,
+A newer bundle may add add-ons, and may change options of add-ons that run in the cluster. If it would change the
+version of something that runs, the install refuses it before it changes anything, with exit code 3.
+
+The bundle's Installer says what to install. --patch FILE overrides the Installer, and NAME=VALUE overrides both.
+NAME=VALUE is one of kURL's flags ('sealift spec flags' lists them) or an option such as
+flannel.podCIDR=10.1.0.0/16.`,
 		Example: `  sealift install --bundle /media/usb/cluster.tar.gz --plan
   sealift install --bundle /media/usb/cluster.tar.gz --yes
   sealift install --bundle /media/usb/update.tar.gz --base /media/usb/cluster.tar.gz
@@ -76,9 +79,9 @@ flags or an option such as flannel.podCIDR=10.1.0.0/16; 'sealift spec flags' lis
 	}
 	flags := cmd.Flags()
 	o.source.add(cmd)
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "folder for what the node keeps")
-	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
-	flags.BoolVar(&o.older, "allow-downgrade", false, "let the bundle bring older add-ons than this host has, unless they run")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
+	flags.BoolVar(&o.older, "allow-downgrade", false, "accept a bundle with older add-ons than this host has, unless they run")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addPreflightFlags(cmd, &o.checks)

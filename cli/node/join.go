@@ -47,19 +47,20 @@ func (a commands) joinCommand() *cobra.Command {
 	var o joinOptions
 	cmd := &cobra.Command{
 		Use:   "join --server ADDRESS --ca-hash HASH [NAME=VALUE...]",
-		Short: "Make this host a node of a cluster that others made",
-		Long: `Make this host a node of a cluster. What it lacks it takes from a control plane of the cluster, over TLS that is pinned
-to the cluster's CA: no bundle is carried. With --from it takes files from the server whose Installer made the cluster.
-Most people run the command that 'sealift token create' prints on a control plane, which ends here.
+		Short: "Join this host to an existing cluster",
+		Long: `Join this host to a cluster. The host downloads what it lacks from a control plane over TLS, and verifies the server
+with the cluster's CA. It needs no bundle. With --from, it downloads files from the server whose Installer made the
+cluster. 'sealift token create' on a control plane prints the complete command.
 
-The token, and for a control plane the key of the certificates behind it, are read from stdin unless they are given.
-SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY keep them from other users' eyes; flags do not.
+The token is read from stdin unless it is given. To join a control plane, the key of the certificates follows the
+token. Other users can see flags; use SEALIFT_TOKEN and SEALIFT_CERTIFICATE_KEY to keep the secrets from them.
 
-kURL's flags for joining mean what they mean there: kubernetes-master-address, kubeadm-token, kubeadm-token-ca-hash,
-cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host, secondary-host, kurl-install-directory,
-airgap, yes, and those about one host, such as private-address, labels and host-preflight-ignore. They are written as kURL has them, or as flags.
+kURL's flags for joining have the same meaning here: kubernetes-master-address, kubeadm-token,
+kubeadm-token-ca-hash, cert-key, kubernetes-version, control-plane, load-balancer-address, primary-host,
+secondary-host, kurl-install-directory, airgap, yes, and the flags for one host, such as private-address, labels and
+host-preflight-ignore. Write them as for kURL, or as flags.
 
-Every step is recorded when it is done. If the join is interrupted in any way, the same command goes on where it stopped.`,
+Every finished step is recorded. If the join is interrupted, run the same command again to resume it.`,
 		Example: `  echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123…
   echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --from https://sealift.example.com/abc1234
   echo "$TOKEN" | sealift join --server 10.0.0.1 --ca-hash sha256:0123… --key vendor.pub
@@ -84,15 +85,15 @@ Every step is recorded when it is done. If the join is interrupted in any way, t
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.server, "server", "", "control plane to take files from: an address, with a port if it is not the usual one")
-	flags.StringVar(&o.from, "from", "", "take files from a server instead: the URL of the Installer that made the cluster")
+	flags.StringVar(&o.server, "server", "", "control plane to download files from: an address, with a port if it is not the default")
+	flags.StringVar(&o.from, "from", "", "download files from a server instead: the URL of the cluster's Installer")
 	flags.StringVar(&o.caHash, "ca-hash", "", "hash of the cluster's CA, sha256: and hexadecimal digits")
-	flags.StringVar(&o.token, "token", "", "token of the cluster; default is to read it from stdin")
+	flags.StringVar(&o.token, "token", "", "join token; read from stdin if not given")
 	flags.StringVar(&o.key, "certificate-key", "", "key of the cluster's certificates, for a control plane")
-	flags.StringArrayVar(&o.trusted, "key", nil, "public key with which the bundle of the control plane must be signed; may be repeated")
-	flags.BoolVar(&o.primary, "control-plane", false, "become one more control plane")
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "folder for what the node keeps")
-	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and what would run on it; change and run nothing")
+	flags.StringArrayVar(&o.trusted, "key", nil, "public key that the control plane's bundle must be signed with; may be repeated")
+	flags.BoolVar(&o.primary, "control-plane", false, "join as an additional control plane")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	addPreflightFlags(cmd, &o.checks)
 	app.AddOutputFlag(cmd, &o.format)

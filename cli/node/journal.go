@@ -16,9 +16,9 @@ func (a commands) journalCommand() *cobra.Command {
 	var root, format string
 	cmd := &cobra.Command{
 		Use:   "journal",
-		Short: "Show what was done on this node, step by step",
-		Long: `Show the journal of this node: every step that was started, finished, failed or was stopped since another failed,
-oldest first. The values that hooks left behind are not shown, since there may be secrets among them.`,
+		Short: "Show the history of steps on this node",
+		Long: `Show the journal of this node, oldest entry first: each step that started, finished, failed, or stopped because
+another step failed. The command hides the values that hooks have left, because they may contain secrets.`,
 		Example: "  sealift journal\n  sealift journal -o json | jq '.[] | select(.outcome == \"failed\")'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -42,7 +42,7 @@ oldest first. The values that hooks left behind are not shown, since there may b
 			return a.printJournal(records)
 		},
 	}
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "folder for what the node keeps")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

@@ -18,8 +18,8 @@ import (
 func (a commands) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Take a node whose host is gone out of the cluster",
-		Long:  "Take a node whose host is gone for good out of the cluster. A host that still works leaves with 'sealift reset'.",
+		Short: "Remove a node whose host is gone",
+		Long:  "Remove a node whose host is permanently gone from the cluster. Run 'sealift reset' on a host that still works.",
 	}
 	cmd.AddCommand(a.nodeRemoveCommand())
 	for _, service := range []struct {
@@ -35,7 +35,7 @@ func (a commands) nodeCommand() *cobra.Command {
 			log := slog.New(slog.NewTextHandler(a.Err, nil)) // the journal of systemd keeps all of it
 			return service.run(cmd.Context(), root, log)
 		}}
-		one.Flags().StringVar(&root, "root", node.DefaultRoot, "folder for what the node keeps")
+		one.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
 		cmd.AddCommand(one)
 	}
 	return cmd
@@ -52,21 +52,22 @@ func (a commands) nodeRemoveCommand() *cobra.Command {
 	var o nodeRemoveOptions
 	cmd := &cobra.Command{
 		Use:   "remove NAME",
-		Short: "Take a node whose host is gone for good out of the cluster",
-		Long: `Take a node whose host is gone for good out of the cluster: its member of etcd, which counts for the majority as long
-as it is one, the node, its pods, and its place on the list of API servers. It runs on a control plane, as root.
+		Short: "Remove a node whose host is permanently gone from the cluster",
+		Long: `Remove a node whose host is permanently gone from the cluster: its etcd member (which otherwise still counts towards
+the majority), the node, its pods, and its entry in the list of API servers. Run the command as root on a control
+plane.
 
-A node that is alive is refused: 'sealift reset' on its host lets it leave. So is one without which the members of etcd
-that answer would be no majority. Should the host come back, run 'sealift reset --yes' there.`,
+The command refuses to remove a node that is alive: run 'sealift reset' on that host instead. It also refuses if the
+remaining etcd members would not have a majority. If the host comes back later, run 'sealift reset --yes' on it.`,
 		Example: `  sealift node remove host-2 --plan
   sealift node remove host-2 --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.nodeRemove(cmd.Context(), args[0], o) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.plan, "plan", false, "say what the cluster has of the node, and change nothing")
+	flags.BoolVar(&o.plan, "plan", false, "show what would be removed, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.BoolVar(&o.force, "force", false, "remove a node that is alive, too")
+	flags.BoolVar(&o.force, "force", false, "remove the node even if it is alive")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }

@@ -33,18 +33,19 @@ func (a commands) preflightCommand() *cobra.Command {
 	var o preflightOptions
 	cmd := &cobra.Command{
 		Use:   "preflight --bundle FILE | --from URL | -f INSTALLER",
-		Short: "Look at this host and say what would go wrong, and what to do about it",
-		Long: `Look at this host as an install does before it changes anything, and say what would go wrong: sealift's own checks,
-those of the bundle's add-ons (host-preflight.yaml), and those of the Installer (kurl.hostPreflights). Nothing is
-changed, and nothing is kept.
+		Short: "Check this host for problems before an install",
+		Long: `Run the checks of an install and report what would fail, with what to do about it. The checks are Sealift's own,
+those of the bundle's add-ons (host-preflight.yaml), and those of the Installer (kurl.hostPreflights). The command
+changes nothing and keeps nothing.
 
-Checks of the Installer may run commands as root. Those of a file or a bundle on a disk are shown and run. Those of a server
-are shown, and run with --yes or when you agree on a terminal; otherwise they are left out, with a warning.
+Checks of the Installer may run commands as root. Checks from a local file or bundle are shown and run. Checks from
+a server are shown, and run only with --yes or after you agree on a terminal. Otherwise they are skipped with a
+warning.
 
-With a bundle, on a disk or on a server, the room on the disks is computed from what is in it. With only an Installer,
-add-ons are not asked.
+With a bundle, the required disk space is computed from its content. With only an Installer, the checks of add-ons
+are not available.
 
-Exit code 3 says that an install would refuse this host.`,
+Exit code 3 means that an install would refuse this host.`,
 		Example: `  sealift preflight --bundle /media/usb/cluster.tar.gz
   sealift preflight --from https://sealift.example.com/abc1234
   sealift preflight -f installer.yaml -o json | jq '.results[] | select(.status != "pass")'
@@ -54,13 +55,13 @@ Exit code 3 says that an install would refuse this host.`,
 	}
 	flags := cmd.Flags()
 	o.source.add(cmd)
-	flags.StringVarP(&o.file, "file", "f", "", "the Installer, without a bundle")
+	flags.StringVarP(&o.file, "file", "f", "", "an Installer to check without a bundle")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "folder for what the node keeps")
-	flags.BoolVar(&o.join, "join", false, "look at the host as one that joins a cluster")
-	flags.BoolVar(&o.primary, "control-plane", false, "with --join: as one more control plane")
-	flags.BoolVar(&o.checks.Node.Upgrade, "upgrade", false, "look at the host as a node that gets a newer version")
-	flags.StringArrayVar(&o.checks.Node.PrimaryHosts, "primary-host", nil, "address of a control plane that the host must reach; may be repeated")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.join, "join", false, "check the host for joining a cluster")
+	flags.BoolVar(&o.primary, "control-plane", false, "with --join: check for an additional control plane")
+	flags.BoolVar(&o.checks.Node.Upgrade, "upgrade", false, "check the host for an upgrade")
+	flags.StringArrayVar(&o.checks.Node.PrimaryHosts, "primary-host", nil, "address of a control plane that the host must be able to reach; may be repeated")
 	flags.StringArrayVar(&o.checks.Node.SecondaryHosts, "secondary-host", nil, "address of a worker; may be repeated")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "with --from: run the commands of the Installer without asking")
 	addPreflightFlags(cmd, &o.checks)
@@ -75,9 +76,9 @@ Exit code 3 says that an install would refuse this host.`,
 // (kURL §2.3) mean the same.
 func addPreflightFlags(cmd *cobra.Command, o *installer.PreflightOptions) {
 	flags := cmd.Flags()
-	flags.BoolVar(&o.Policy.Ignore, "ignore", false, "go on in spite of failed checks; they are still reported, and kept with the node")
-	flags.BoolVar(&o.Policy.EnforceWarnings, "enforce-warnings", false, "refuse the host for warnings too")
-	flags.BoolVar(&o.ExcludeBuiltin, "exclude-builtin", false, "make no checks but those of the Installer")
+	flags.BoolVar(&o.Policy.Ignore, "ignore", false, "continue despite failed checks; they are still reported and recorded")
+	flags.BoolVar(&o.Policy.EnforceWarnings, "enforce-warnings", false, "treat warnings as failures")
+	flags.BoolVar(&o.ExcludeBuiltin, "exclude-builtin", false, "run only the Installer's checks")
 	flags.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		switch name {
 		case "host-preflight-ignore", "preflight-ignore":

@@ -29,16 +29,16 @@ func (a commands) resetCommand() *cobra.Command {
 	var o resetOptions
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Take an install back: make this host what it was before",
-		Long: `Take an install or a join back, however far it came. Pods move to other nodes if there are any, the node leaves
-the cluster, and what the install changed on the host becomes what it was: packages, services, files, networks,
-firewall rules, settings of the kernel, swap. A file that someone else changed since is kept.
+		Short: "Undo an install and restore this host",
+		Long: `Undo an install or a join, complete or not. Pods move to other nodes if there are any, and the node leaves the
+cluster. Then everything that the install changed on the host is restored: packages, services, files, networks,
+firewall rules, kernel settings and swap. Files that somebody else has changed since are kept.
 
-Of several control planes one can be reset while the others, without it, still have a majority in etcd. --force resets it
-in any case, and does not wait for pods to move.
+A control plane can be reset only if the other etcd members have a majority without it. --force resets it in any
+case, and does not wait for pods to move.
 
-The data of volumes on this host are removed, too, unless --keep-data is given. At the end stands what is not as
-it was before, and why. A reset that was interrupted is finished by the same command.`,
+The data of volumes on this host is deleted unless --keep-data is given. At the end, the command lists everything
+that could not be restored, and why. If a reset is interrupted, run the same command again to finish it.`,
 		Example: `  sealift reset --plan
   sealift reset --yes --keep-data
   sealift reset --yes --force`,
@@ -49,11 +49,11 @@ it was before, and why. A reset that was interrupted is finished by the same com
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", node.DefaultRoot, "folder that the install made for what the node keeps")
-	flags.BoolVar(&o.plan, "plan", false, "say what would be done, and change nothing")
+	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the folders in which volumes have their data")
-	flags.BoolVar(&o.Force, "force", false, "do not move pods, and reset a control plane without which the cluster stops")
+	flags.BoolVar(&o.KeepData, "keep-data", false, "keep the data of volumes")
+	flags.BoolVar(&o.Force, "force", false, "do not move pods, and reset even a control plane that the cluster needs")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }

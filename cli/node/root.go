@@ -13,14 +13,15 @@ import (
 func Root(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sealift",
-		Short: "Make this host a Kubernetes node, and keep its cluster right",
-		Long: `Sealift makes this host a Kubernetes node out of a bundle, without a route out, and keeps the add-ons of its cluster right.
+		Short: "Install this host as a Kubernetes node and maintain its cluster",
+		Long: `Sealift makes this host a Kubernetes node from a bundle, without access to other networks, and maintains the add-ons
+of its cluster.
 
-This is the sealift of nodes. To build packages and to make bundles, use the sealift that made the bundle of this node.
+This is the sealift for nodes. To build packages and bundles, use the sealift that made this node's bundle.
 
-Every flag may also be given as an environment variable: --root is SEALIFT_ROOT.
+Every flag can also be set with an environment variable: SEALIFT_ROOT for --root.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`,
 	}
 	app.AddGroups(root,
 		app.Group{ID: "install", Title: "Install a node:", Commands: Commands(a)},

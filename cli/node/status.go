@@ -20,18 +20,19 @@ func (a commands) statusCommand() *cobra.Command {
 	var root, format string
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show how far this node came, its add-ons, and the nodes of its cluster",
-		Long: `Show how far the install of this node came, with the last failure and its log; the add-ons with their versions and
-their health; services of the node that do not run; how the API answers; and the nodes of the cluster. It works before there is a cluster, too, and when it
-does not answer. A worker may see no other node than itself, and not the health of add-ons; 'sealift status' on a control
-plane shows those.
+		Short: "Show the state of this node, its add-ons and its cluster",
+		Long: `Show the state of this node: how far its install came, with the last failure and its log; the add-ons with their
+versions and health; services that do not run; the API server; and the nodes of the cluster. The command also works
+before there is a cluster, and while the API server does not respond.
 
-The exit code is 0 when all is well, and 1 otherwise.`,
+A worker sees no other nodes and no health of add-ons. Run 'sealift status' on a control plane for those.
+
+The exit code is 0 if everything is healthy, and 1 otherwise.`,
 		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
 	}
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "folder for what the node keeps")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }

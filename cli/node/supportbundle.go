@@ -21,20 +21,19 @@ func (a commands) supportBundleCommand() *cobra.Command {
 	var out, root, format string
 	cmd := &cobra.Command{
 		Use:   "support-bundle [--out FILE]",
-		Short: "Put what tells why this node does not work into one archive",
-		Long: `Put what tells why this node does not work into one archive, to be sent to somebody who knows: the journal and the logs
-of installs, the state of the host and its services, the logs of pods, and what the add-ons' troubleshoot.yaml name.
+		Short: "Collect diagnostic data of this node in an archive",
+		Long: `Collect diagnostic data about this node in one archive for a support engineer: the journal and the logs of installs,
+the state of the host and its services, the logs of pods, and what the add-ons' troubleshoot.yaml request.
 
-It works on a node that is half installed, and without an API server. Keys, tokens and passwords are masked; the
-archive is for its owner's eyes alone all the same, and should be looked through before it is sent. Nothing is sent
-from here.`,
+The command works on a half-installed node and without an API server. It masks keys, tokens and passwords. Even so,
+review the archive before you send it. The command sends nothing itself.`,
 		Example: `  sealift support-bundle --out /tmp/support.tar.gz
   sealift support-bundle -o json | jq '.results[] | select(.status == "fail")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, root, format) },
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
-	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "folder of what the node keeps")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
 	app.AddOutputFlag(cmd, &format)
 	_ = cmd.MarkFlagFilename("out")
 	return cmd

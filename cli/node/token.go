@@ -24,8 +24,8 @@ const (
 func (a commands) tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
-		Short: "Make, list and revoke the tokens by which hosts join",
-		Long:  "Make, list and revoke the tokens by which hosts join the cluster. The commands run on a control plane, as root.",
+		Short: "Create, list and revoke join tokens",
+		Long:  "Create, list and revoke the tokens with which hosts join the cluster. Run the commands as root on a control plane.",
 	}
 	cmd.AddCommand(a.tokenCreateCommand(), a.tokenListCommand(), a.tokenRevokeCommand())
 	return cmd
@@ -37,10 +37,12 @@ func (a commands) tokenCreateCommand() *cobra.Command {
 	var description, from string
 	cmd := &cobra.Command{
 		Use:   "create",
-		Short: "Make a token, and print the command that makes a host a node",
-		Long: `Make a token that expires, and print the command that makes a host a node of this cluster. The command is run as root on
-the host, and is all that the host needs. With --control-plane it makes the host one more control plane; it then has
-to be run within two hours. With --from the host takes its files from a server, not from this control plane.`,
+		Short: "Create a token, and print the command that joins a host",
+		Long: `Make a token that expires, and print the command that joins a host to this cluster. Run that command as root on the
+host. The host needs nothing else.
+
+With --control-plane, the host becomes an additional control plane node. Run the command within two hours then. With
+--from, the host downloads its files from a server instead of this control plane.`,
 		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -65,10 +67,10 @@ to be run within two hours. With --from the host takes its files from a server, 
 			return nil
 		},
 	}
-	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "for one more control plane")
-	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "how long the token is good; 2h for a control plane")
-	cmd.Flags().StringVar(&from, "from", "", "the URL of the Installer that made the cluster, on a server that the host reaches")
-	cmd.Flags().StringVar(&description, "description", "", "what the token is for, in the list of tokens")
+	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "create a token for an additional control plane")
+	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "lifetime of the token; default 2h for a control plane")
+	cmd.Flags().StringVar(&from, "from", "", "URL of the cluster's Installer on a server that the host can reach")
+	cmd.Flags().StringVar(&description, "description", "", "description for the list of tokens")
 	return cmd
 }
 
@@ -127,8 +129,8 @@ func (a commands) tokenListCommand() *cobra.Command {
 func (a commands) tokenRevokeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke TOKEN...",
-		Short:   "Make tokens worthless, at once",
-		Long:    "Make tokens worthless, given whole or by their first six characters. Nodes that have joined stay.",
+		Short:   "Revoke tokens immediately",
+		Long:    "Revoke tokens, given in full or by their first six characters. Nodes that have already joined are not affected.",
 		Example: "  sealift token revoke abcdef",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

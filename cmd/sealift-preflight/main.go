@@ -48,8 +48,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 	switch args[0] {
 	case "check":
 	case "collect":
-		flags.StringVar(&dir, "dir", "", "folder for what is collected; all files in it are redacted")
-		flags.StringVar(&kubeconfig, "kubeconfig", "", "the cluster to ask, if there is one")
+		flags.StringVar(&dir, "dir", "", "folder for the collected files; all of them are redacted")
+		flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, if there is one")
 	default:
 		return fmt.Errorf("unknown command %q; say check or collect", args[0])
 	}

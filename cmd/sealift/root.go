@@ -25,12 +25,12 @@ func rootCommand(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sealift",
 		Short: "Carry Kubernetes and its add-ons across an air gap",
-		Long: `Sealift turns add-on directories with a Manifest into sealed packages, packages into one bundle,
-and a bundle into a running Kubernetes cluster on hosts that have no route out.
+		Long: `Sealift builds packages from add-on directories with a Manifest, assembles packages into a bundle, and installs a
+Kubernetes cluster from the bundle on hosts without access to other networks.
 
-Every flag may also be given as an environment variable: --out is SEALIFT_OUT, --cache is SEALIFT_CACHE.
+Every flag can also be set with an environment variable: SEALIFT_OUT for --out, SEALIFT_CACHE for --cache.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused by preflight checks.`,
+Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`,
 	}
 	app.AddGroups(root,
 		app.Group{ID: "build", Title: "Build packages:", Commands: []*cobra.Command{
