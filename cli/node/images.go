@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/runtime"
 )
 
@@ -20,7 +20,7 @@ func (a commands) imagesCommand() *cobra.Command {
 }
 
 func (a commands) imagesLoadCommand() *cobra.Command {
-	var o installer.ImageOptions
+	var o install.ImageOptions
 	var keys []string
 	var format string
 	cmd := &cobra.Command{
@@ -39,7 +39,7 @@ An install does this by itself. Use the command for a node that has lost images,
 				return err
 			}
 			o.Progress = func(ref string) { fmt.Fprintf(a.Err, "loading %s\n", ref) }
-			result, err := installer.LoadImages(cmd.Context(), o)
+			result, err := install.LoadImages(cmd.Context(), o)
 			if err != nil {
 				return err
 			}

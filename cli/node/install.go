@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
@@ -31,7 +31,7 @@ type installOptions struct {
 	older   bool
 	verbose bool
 	format  string
-	checks  installer.PreflightOptions
+	checks  install.PreflightOptions
 	changes installers.Adjustment
 }
 
@@ -111,14 +111,14 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes, AllowDowngrade: o.older}
+	options := install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes, AllowDowngrade: o.older}
 	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
 	if o.verbose {
 		options.Output = a.Err
 	}
 	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
 	options.Adjust = o.changes.Apply
-	in, err := installer.Prepare(options)
+	in, err := install.Prepare(options)
 	if err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 }
 
 // carryOut shows or runs what was prepared.
-func (a commands) carryOut(ctx context.Context, in *installer.Install, o installOptions) error {
+func (a commands) carryOut(ctx context.Context, in *install.Install, o installOptions) error {
 	pending := in.Pending()
 	if o.plan {
 		return a.printPlan(ctx, in, o)
@@ -158,7 +158,7 @@ func (a commands) carryOut(ctx context.Context, in *installer.Install, o install
 
 // showExecutions prints what runs on the host besides the steps, before any of it runs. Where that comes from a server, somebody
 // at a terminal is asked.
-func (a commands) showExecutions(in *installer.Install, o installOptions) error {
+func (a commands) showExecutions(in *install.Install, o installOptions) error {
 	all, err := in.Executions(o.checks)
 	if err != nil || len(all) == 0 {
 		return err
@@ -170,7 +170,7 @@ func (a commands) showExecutions(in *installer.Install, o installOptions) error 
 	return nil
 }
 
-func (a commands) runInstall(ctx context.Context, in *installer.Install) error {
+func (a commands) runInstall(ctx context.Context, in *install.Install) error {
 	defer a.tellOfInterruption(ctx)()
 	begin := time.Now()
 	phases := newPhaseTimes()
@@ -247,12 +247,12 @@ type plannedStep struct {
 	Done bool `json:"done"`
 }
 
-func (a commands) printPlan(ctx context.Context, in *installer.Install, o installOptions) error {
+func (a commands) printPlan(ctx context.Context, in *install.Install, o installOptions) error {
 	executions, err := in.Executions(o.checks)
 	if err != nil {
 		return err
 	}
-	o.checks.Runs = installer.RunNothing
+	o.checks.Runs = install.RunNothing
 	report, err := in.Preflight(ctx, o.checks)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/installers"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
@@ -40,7 +40,7 @@ type joinOptions struct {
 	yes      bool
 	verbose  bool
 	format   string
-	checks   installer.PreflightOptions
+	checks   install.PreflightOptions
 }
 
 func (a commands) joinCommand() *cobra.Command {
@@ -154,13 +154,13 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if err := o.checkEndpoint(cluster.Endpoint); err != nil {
 		return err
 	}
-	options := installer.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.yes,
+	options := install.Options{Bundle: "of " + server, Root: o.root, Binary: binary, Trusted: trusted, Remote: true, Online: o.from != "", Yes: o.yes,
 		Open:   func() (*bundle.Archive, error) { return client.Archive(ctx) },
 		Resume: resumeCommand(hideSecrets(os.Args), os.Getenv(resumeVariable)),
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return o.installer(cluster)
 		},
-		Join: &installer.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+		Join: &install.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
 	}
 	if o.from != "" {
 		options.Bundle = o.from
@@ -171,7 +171,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	if o.verbose {
 		options.Output = a.Err
 	}
-	in, err := installer.Prepare(options)
+	in, err := install.Prepare(options)
 	if err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (o *joinOptions) checkEndpoint(endpoint string) error {
 
 // installer is the cluster's, with what is this host's own.
 func (o *joinOptions) installer(c share.Cluster) (*spec.Installer, error) {
-	shared, err := installer.SharedInstaller(c)
+	shared, err := install.SharedInstaller(c)
 	if err != nil {
 		return nil, err
 	}

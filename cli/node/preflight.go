@@ -11,7 +11,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
@@ -26,7 +26,7 @@ type preflightOptions struct {
 	primary bool
 	yes     bool
 	format  string
-	checks  installer.PreflightOptions
+	checks  install.PreflightOptions
 }
 
 func (a commands) preflightCommand() *cobra.Command {
@@ -74,7 +74,7 @@ Exit code 3 means that an install would refuse this host.`,
 
 // addPreflightFlags gives a command that looks at a host the flags for what to make of the answers. kURL's names for them
 // (kURL §2.3) mean the same.
-func addPreflightFlags(cmd *cobra.Command, o *installer.PreflightOptions) {
+func addPreflightFlags(cmd *cobra.Command, o *install.PreflightOptions) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Policy.Ignore, "ignore", false, "continue despite failed checks; they are still reported and recorded")
 	flags.BoolVar(&o.Policy.EnforceWarnings, "enforce-warnings", false, "treat warnings as failures")
@@ -111,7 +111,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 			return err
 		}
 		a.printExecutions(s.CheckExecutions())
-		if record, err = installer.CheckHost(ctx, s, binary, o.checks); err != nil {
+		if record, err = install.CheckHost(ctx, s, binary, o.checks); err != nil {
 			return err
 		}
 		return a.printRecord(record, o.format)
@@ -123,7 +123,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	if err != nil {
 		return err
 	}
-	in, err := installer.Prepare(installer.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: o.checks.Node.Upgrade,
+	in, err := install.Prepare(install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: o.checks.Node.Upgrade,
 		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }})
 	if err != nil {
 		return err
@@ -139,16 +139,16 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 }
 
 // allowed shows what the checks of a bundle run, and says how much of that may run.
-func (a commands) allowed(in *installer.Install, o preflightOptions) (installer.Running, error) {
+func (a commands) allowed(in *install.Install, o preflightOptions) (install.Running, error) {
 	all, err := in.CheckExecutions(o.checks)
 	if err != nil {
-		return installer.RunNothing, err
+		return install.RunNothing, err
 	}
 	a.printExecutions(all)
 	if len(all) == 0 || o.source.from == "" || o.yes || a.CanAsk() && a.Confirm("Run them?") {
-		return installer.RunAll, nil
+		return install.RunAll, nil
 	}
-	return installer.RunAddOns, nil
+	return install.RunAddOns, nil
 }
 
 // printExecutions tells people what runs on this host before it does.
@@ -176,7 +176,7 @@ func (a commands) printRecord(r preflight.Record, format string) error {
 }
 
 // checkHost looks at the host before the first change to it. A host that is refused is left as it is, without a trace.
-func (a commands) checkHost(ctx context.Context, in *installer.Install, o installer.PreflightOptions) (preflight.Record, error) {
+func (a commands) checkHost(ctx context.Context, in *install.Install, o install.PreflightOptions) (preflight.Record, error) {
 	record, err := in.Preflight(ctx, o)
 	if err != nil {
 		return record, err

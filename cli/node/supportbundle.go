@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/installer"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/support"
 	"github.com/sealift/sealift/preflight"
@@ -54,7 +54,7 @@ func (a commands) supportBundle(ctx context.Context, out, root, format string) e
 		}
 		out = fmt.Sprintf("support-bundle-%s-%s.tar.gz", host, time.Now().UTC().Format("20060102T150405Z"))
 	}
-	program, err := installer.FindProgram(root, filepath.Dir(binary))
+	program, err := install.FindProgram(root, filepath.Dir(binary))
 	if err != nil {
 		fmt.Fprintln(a.Err, err)
 	}

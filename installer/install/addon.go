@@ -1,0 +1,212 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/catalog/commands"
+	"github.com/sealift/sealift/catalog/script"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/spec"
+)
+
+// kubernetesCapability is what the add-on provides around whose hooks kubeadm runs.
+const kubernetesCapability = "kubernetes"
+
+// maxScriptSize bounds install.sh and Manifest; the longest of kURL's has 80 KiB.
+const maxScriptSize = 4 << 20
+
+// maxTextSize bounds what is looked through for the names of variables; a larger file is data.
+const maxTextSize = 256 << 10
+
+// addOn is one package of the bundle with all that the plan needs of it.
+type addOn struct {
+	info     bundle.PackageInfo
+	meta     catalog.Meta
+	manifest *manifest.File
+	layout   *runtime.Layout
+	options  string         // digest of what the Installer says of it
+	needed   bool           // by an add-on that installs later
+	kurls    bool           // may be one of kURL's: it has no addon.yaml
+	hooks    []string       // the functions that its install.sh declares
+	calls    commands.Calls // of its install.sh
+	texts    [][]byte       // its scripts and templates
+}
+
+func (a addOn) name() string { return a.info.Name }
+
+// provides says whether the add-on is, or declares to be, a capability. kURL's containerd declares nothing.
+func (a addOn) provides(capability string) bool {
+	return a.name() == capability || slices.Contains(a.meta.Provides, capability) ||
+		capability == catalog.ContainerRuntime && a.name() == "containerd"
+}
+
+// reads gives those of the variables whose names stand in the add-on's scripts and templates. Others cannot change what its
+// hooks do.
+func (a addOn) reads(variables map[string]string) map[string]string {
+	read := make(map[string]string)
+	for name, value := range variables {
+		if slices.ContainsFunc(a.texts, func(text []byte) bool { return bytes.Contains(text, []byte(name)) }) {
+			read[name] = value
+		}
+	}
+	return read
+}
+
+func (a addOn) hasHook(function string) bool { return slices.Contains(a.hooks, function) }
+
+// kubernetes gives the add-on that the cluster is made with.
+func kubernetes(addOns []addOn) (addOn, bool) {
+	for _, a := range addOns {
+		if a.provides(kubernetesCapability) {
+			return a, true
+		}
+	}
+	return addOn{}, false
+}
+
+// readAddOns reads what the bundle's packages say of themselves, in the order in which they install.
+func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
+	var errs []error
+	byName := make(map[string]addOn)
+	var metas []catalog.Meta
+	for _, wanted := range s.AddOns {
+		one, err := readAddOn(a, wanted)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		byName[wanted.Name] = one
+		metas = append(metas, one.meta)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	names, err := catalog.Order(metas)
+	if err != nil {
+		return nil, err
+	}
+	needed, err := catalog.Needed(metas)
+	if err != nil {
+		return nil, err
+	}
+	var ordered []addOn
+	for _, name := range names {
+		one := byName[name]
+		one.needed = needed[name]
+		ordered = append(ordered, one)
+	}
+	return ordered, nil
+}
+
+func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
+	info, ok := a.Package(wanted.Name)
+	if !ok || info.Version != wanted.Version {
+		return addOn{}, fmt.Errorf("%s: the Installer asks for %s %s, which the bundle does not have; make the bundle again", wanted.Pos, wanted.Name, wanted.Version)
+	}
+	one := addOn{info: info, options: optionsDigest(wanted.Options)}
+	_, declared := a.Entry(path.Join(info.Dir(), "addon.yaml"))
+	one.kurls = !declared
+	var err error
+	if one.meta, err = catalog.Read(a.FS(), info.Name, info.Version); err != nil {
+		return addOn{}, err
+	}
+	if err := one.meta.CheckOptions(wanted.Options); err != nil {
+		return addOn{}, fmt.Errorf("%s: %w", wanted.Pos, err)
+	}
+	text, err := a.ReadFile(path.Join(info.Dir(), "Manifest"), maxScriptSize)
+	if err != nil {
+		return addOn{}, err
+	}
+	if one.manifest, err = manifest.Parse(path.Join(info.Dir(), "Manifest"), bytes.NewReader(text)); err != nil {
+		return addOn{}, err
+	}
+	if one.layout, err = runtime.OpenLayout(a, path.Join(info.Dir(), "images")); err != nil {
+		return addOn{}, err
+	}
+	if err := one.readScript(a); err != nil {
+		return addOn{}, err
+	}
+	one.texts, err = readTexts(a, one)
+	return one, err
+}
+
+// optionsDigest tells whether the Installer says the same of an add-on as before.
+func optionsDigest(o spec.Options) string {
+	if len(o) == 0 {
+		o = nil
+	}
+	return lifecycle.Digest(o)
+}
+
+// readScript reads the functions of install.sh, and what they call.
+func (a *addOn) readScript(archive *bundle.Archive) error {
+	file := path.Join(a.info.Dir(), script.Name)
+	text, err := archive.ReadFile(file, maxScriptSize)
+	if err != nil {
+		return err
+	}
+	if a.hooks, err = hook.Functions(file, bytes.NewReader(text)); err != nil {
+		return err
+	}
+	parsed, err := script.Parse(bytes.NewReader(text), file, a.name(), a.info.Version)
+	if err != nil {
+		return err
+	}
+	a.calls = commands.Of(parsed, commands.Facts{Assets: a.manifest.Assets(), Empty: []string{internalBalancer}})
+	return nil
+}
+
+// readTexts reads what hooks may read variables in.
+func readTexts(a *bundle.Archive, one addOn) (texts [][]byte, err error) {
+	for _, e := range a.Below(one.info.Dir()) {
+		if !one.isText(e) {
+			continue
+		}
+		text, err := a.ReadFile(e.Path, maxTextSize)
+		if err != nil {
+			return nil, err
+		}
+		texts = append(texts, text)
+	}
+	return texts, nil
+}
+
+// isText says whether an entry is one of the small files that come from the add-on's directory.
+func (a addOn) isText(e bundle.Entry) bool {
+	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
+	folder, _, inside := strings.Cut(below, "/")
+	fetched := inside && slices.Contains([]string{"images", "assets", "packages"}, folder)
+	return ok && !fetched && e.Size <= maxTextSize
+}
+
+// carriesHostPackages says whether the package has repositories for what its Manifest names. One that kURL built has not: its hooks
+// install them from files, where it has those.
+func (a addOn) carriesHostPackages() bool {
+	return len(a.manifest.HostPackages()) > 0 && len(a.info.Targets) > 0
+}
+
+// hostPackages are the packages that the Manifests name for a target, each once.
+func hostPackages(addOns []addOn, target string) []string {
+	var names []string
+	for _, a := range addOns {
+		if !a.carriesHostPackages() {
+			continue
+		}
+		for _, p := range a.manifest.HostPackages() {
+			if p.Kind.Reaches(target) && !slices.Contains(names, p.Name) {
+				names = append(names, p.Name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,46 @@
+package install
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// certificates are those of CAs that this host is to trust, as PEM: of a company's proxy, of a registry or a server of one's own.
+func (i *Install) certificates() string {
+	text, _ := i.spec.Section("kurl").Options["caCertificates"].(string)
+	return text
+}
+
+// parseCertificates takes them apart; there may be none.
+func (i *Install) parseCertificates() ([][]byte, error) {
+	if i.certificates() == "" {
+		return nil, nil
+	}
+	certificates, err := host.ParseCertificates([]byte(i.certificates()))
+	if err != nil {
+		return nil, fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
+	}
+	return certificates, nil
+}
+
+// checkCertificates refuses what are no certificates, before anything is changed.
+func (i *Install) checkCertificates() error {
+	_, err := i.parseCertificates()
+	return err
+}
+
+// trustCertificates puts them into the host's store, or takes out those of an earlier Installer. A containerd that runs reads the
+// store again when it is started again.
+func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error) {
+	certificates, err := i.parseCertificates()
+	if err != nil {
+		return nil, err
+	}
+	if err := host.Trust(ctx, i.log, certificates); err != nil {
+		return nil, err
+	}
+	return nil, host.Command(ctx, i.log, "systemctl", "try-restart", "containerd")
+}

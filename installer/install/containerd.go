@@ -1,0 +1,209 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/kurlbin"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// containerdConfig is how the container runtime of this host is set up, which any add-on may have installed.
+type containerdConfig struct {
+	program string
+	dir     string // with config.toml and conf.d
+}
+
+// systemContainerd is the one that the kubelet talks to.
+func systemContainerd() containerdConfig { return containerdConfig{"containerd", "/etc/containerd"} }
+
+func (c containerdConfig) config() string { return filepath.Join(c.dir, "config.toml") }
+
+// dropIn comes after what add-ons write (kURL's is 50-replicated.toml), and before what the Installer says.
+func (c containerdConfig) dropIn() string { return filepath.Join(c.dir, "conf.d", "60-sealift.toml") }
+
+// withdraw removes what settle wrote, before an add-on configures containerd again: kURL's looks whether its own settings hold.
+func (c containerdConfig) withdraw() error {
+	if err := os.Remove(c.dropIn()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// wishes are settings that Kubernetes and this host need of containerd, whoever installed it.
+type wishes struct {
+	sandbox           string // image of pods' sandboxes
+	systemdCgroup     bool
+	restrictOOMScores bool // the host cannot lower them
+}
+
+// tables has the wishes as a config file of a version has them, containerd's docs/cri/config.md.
+func (w wishes) tables(version int64) map[string]any {
+	runtime := map[string]any{"containerd": map[string]any{"runtimes": map[string]any{"runc": map[string]any{
+		"options": map[string]any{"SystemdCgroup": w.systemdCgroup}}}}}
+	if w.restrictOOMScores {
+		runtime["restrict_oom_score_adj"] = true
+	}
+	plugins := map[string]any{"io.containerd.cri.v1.runtime": runtime,
+		"io.containerd.cri.v1.images": map[string]any{"pinned_images": map[string]any{"sandbox": w.sandbox}}}
+	if version < 3 {
+		runtime["sandbox_image"] = w.sandbox
+		plugins = map[string]any{"io.containerd.grpc.v1.cri": runtime}
+	}
+	return map[string]any{"version": version, "plugins": plugins}
+}
+
+// effective is the whole configuration, as containerd reads it with all that it imports.
+func (c containerdConfig) effective(ctx context.Context) (map[string]any, error) {
+	out, err := exec.CommandContext(ctx, c.program, "--config", c.config(), "config", "dump").Output()
+	if err != nil {
+		said := ""
+		if failed := new(exec.ExitError); errors.As(err, &failed) {
+			said = string(failed.Stderr)
+		}
+		return nil, fmt.Errorf("containerd does not take its configuration in %s: %w\n%s", c.dir, err, said)
+	}
+	config := map[string]any{}
+	return config, toml.Unmarshal(out, &config)
+}
+
+// has says whether all of these settings hold.
+func has(config, settings map[string]any) bool {
+	for key, want := range settings {
+		switch want := want.(type) {
+		case map[string]any:
+			inner, ok := config[key].(map[string]any)
+			if !ok || !has(inner, want) {
+				return false
+			}
+		default:
+			if config[key] != want {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// settle gives containerd the settings that it lacks, and says whether any were missing, and whether they hold now: what the
+// Installer says of containerd goes over them.
+func (c containerdConfig) settle(ctx context.Context, w wishes) (changed, hold bool, err error) {
+	config, err := c.effective(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	if version, _ := config["version"].(int64); has(config, w.tables(version)) {
+		return false, true, nil
+	}
+	own, err := readConfig(c.config(), config)
+	if err != nil {
+		return false, false, err
+	}
+	if version, _ := own["version"].(int64); version < 3 {
+		kurlbin.MergeTables(own, w.tables(version))
+		err = writeConfig(c.config(), own)
+	} else {
+		err = c.writeDropIn(own, w.tables(version))
+	}
+	if err != nil {
+		return false, false, err
+	}
+	if config, err = c.effective(ctx); err != nil {
+		return true, false, err
+	}
+	version, _ := config["version"].(int64)
+	return true, has(config, w.tables(version)), nil
+}
+
+// writeDropIn writes settings into a file that config.toml imports.
+func (c containerdConfig) writeDropIn(own, settings map[string]any) error {
+	if err := os.MkdirAll(filepath.Dir(c.dropIn()), 0o755); err != nil {
+		return err
+	}
+	imports, _ := own["imports"].([]any)
+	if pattern := filepath.Join(c.dir, "conf.d", "*.toml"); !slices.Contains(imports, any(pattern)) {
+		own["imports"] = append(imports, pattern)
+		if err := writeConfig(c.config(), own); err != nil {
+			return err
+		}
+	}
+	return writeConfig(c.dropIn(), settings)
+}
+
+// readConfig reads a config file. One that is not there is of the version that containerd has.
+func readConfig(name string, effective map[string]any) (map[string]any, error) {
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return map[string]any{"version": effective["version"]}, nil
+	}
+	own := map[string]any{}
+	if err == nil {
+		err = toml.Unmarshal(text, &own)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return own, nil
+}
+
+func writeConfig(name string, config map[string]any) error {
+	text, err := toml.Marshal(config)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return atomicfile.WriteMode(name, 0o600, text) // it may have passwords of registries
+}
+
+// settled runs the hook that installs containerd, and sees to the settings that Kubernetes needs of it.
+func (i *Install) settled(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
+	c := systemContainerd()
+	return func(ctx context.Context) (lifecycle.State, error) {
+		if err := c.withdraw(); err != nil {
+			return nil, err
+		}
+		state, err := run(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return state, i.settleContainerd(ctx, c)
+	}
+}
+
+func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) error {
+	k, ok := kubernetes(i.addOns)
+	w := wishes{k.sandboxImage(), i.facts.CgroupDriver == "systemd", !i.facts.CanLowerOOMScore}
+	if !ok || w.sandbox == "" {
+		return nil
+	}
+	if i.hooks.variables["CONTAINERD_PRESERVE_CONFIG"] != "" {
+		config, err := c.effective(ctx)
+		if err != nil {
+			return err
+		}
+		if version, _ := config["version"].(int64); !has(config, w.tables(version)) {
+			fmt.Fprintf(i.log, "note: containerd's configuration is kept, as the Installer says; Kubernetes wants the sandbox image %s there\n", w.sandbox)
+		}
+		return nil
+	}
+	changed, hold, err := c.settle(ctx, w)
+	if err != nil {
+		return err
+	}
+	if !hold {
+		fmt.Fprintf(i.log, "note: containerd.tomlConfig of the Installer goes over what Kubernetes wants: the sandbox image %s, SystemdCgroup %t\n", w.sandbox, w.systemdCgroup)
+	}
+	if changed {
+		return host.Command(ctx, i.log, "systemctl", "restart", "containerd")
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package install
+
+import (
+	"fmt"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/preflight"
+)
+
+// addOnVersion is the version of an add-on in the record of the step that brings its files.
+const addOnVersion = "SEALIFT_ADDON_VERSION"
+
+// checkDowngrade refuses a bundle with an add-on older than the one that this node has. A signature says who made a
+// bundle, and not when: an attacker may replay an old one, whose faults are known by now.
+func (i *Install) checkDowngrade() error {
+	if i.options.AllowDowngrade {
+		return nil
+	}
+	var older []preflight.Result
+	for _, a := range i.addOns {
+		rec, _ := i.journal.Last(a.name() + "/" + filesStep)
+		if has := rec.State[addOnVersion]; has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
+			older = append(older, preflight.Result{Check: "downgrade", Status: preflight.Fail,
+				Message: fmt.Sprintf("this node has %s %s, the bundle brings %s", a.name(), has, a.info.Version),
+				Hint:    "take a newer bundle, or go back on purpose with --allow-downgrade"})
+		}
+	}
+	if len(older) > 0 {
+		return &preflight.RefusedError{Against: older}
+	}
+	return nil
+}

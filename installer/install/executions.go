@@ -1,0 +1,82 @@
+package install
+
+import (
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// Running says which programs of a bundle may run while a host is looked at.
+type Running int
+
+// The zero value runs all checks.
+const (
+	// RunAll runs the checks of add-ons and of the Installer.
+	RunAll Running = iota
+	// RunAddOns leaves out the checks of the Installer if one of them runs something.
+	RunAddOns
+	// RunNothing makes sealift's own checks alone.
+	RunNothing
+)
+
+// Executions lists what runs on this host besides the steps of the plan: hooks and collectors of add-ons that check the host, and
+// everything that the Installer runs by itself.
+func (i *Install) Executions(o PreflightOptions) ([]spec.Execution, error) {
+	all, err := i.addOnExecutions(o)
+	return append(all, i.spec.Executions()...), err
+}
+
+// CheckExecutions lists those that run while the host is looked at.
+func (i *Install) CheckExecutions(o PreflightOptions) ([]spec.Execution, error) {
+	all, err := i.addOnExecutions(o)
+	return append(all, i.spec.CheckExecutions()...), err
+}
+
+func (i *Install) addOnExecutions(o PreflightOptions) (all []spec.Execution, err error) {
+	if o = o.with(i.spec); o.ExcludeBuiltin {
+		return nil, nil
+	}
+	specs, err := i.addOnChecks()
+	for _, s := range specs {
+		all = append(all, s.executions(o.Node, i.spec)...)
+	}
+	for _, a := range i.askedAddOns() {
+		all = append(all, spec.Execution{Field: a.name(), Runs: "the hook " + a.name() + preflightsHook + ", which may name more checks"})
+	}
+	return all, err
+}
+
+// checks is a specification of an add-on.
+type checks struct{ preflight.Specification }
+
+// executions lists what the specification runs. One that cannot be read runs nothing.
+func (c checks) executions(n preflight.Node, s *spec.Installer) []spec.Execution {
+	text, err := c.Render(n, s)
+	if err != nil {
+		return nil
+	}
+	var all []spec.Execution
+	for decoder := yaml.NewDecoder(strings.NewReader(string(text))); ; {
+		var document any
+		if decoder.Decode(&document) != nil {
+			return all
+		}
+		all = append(all, spec.Collectors(c.Name, document)...)
+	}
+}
+
+// ownChecks returns the specification of the Installer if it may be used, and otherwise says that it was left out.
+func (o PreflightOptions) ownChecks(s *spec.Installer) ([]preflight.Specification, []preflight.Result, error) {
+	own, err := installerPreflight(s)
+	if err != nil || o.Runs != RunAddOns {
+		return own, nil, err
+	}
+	if len(s.CheckExecutions()) == 0 {
+		return own, nil, nil
+	}
+	return nil, []preflight.Result{{Check: "installer: checks", Status: preflight.Warn, Message: "not made: they run commands of the Installer",
+		Hint: "look at the commands, and give --yes to run them"}}, nil
+}

@@ -1,0 +1,107 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/preflight"
+)
+
+// preflightsHook ends the name of the hook that an add-on has for checks which need more than a file: it prints the paths of
+// specifications that it wrote or chose, one a line, and fails on a host that it can do nothing with.
+const preflightsHook = "_preflights"
+
+// askedAddOns returns the add-ons with such a hook.
+func (i *Install) askedAddOns() []addOn {
+	return slices.DeleteFunc(slices.Clone(i.addOns), func(a addOn) bool { return !a.hasHook(a.name() + preflightsHook) })
+}
+
+// askHooks runs those hooks. Nothing is on the host yet, and nothing may come there: they find the small files of their add-on
+// in a folder that is removed, no images, and no host packages. A hook that fails is a failed check.
+func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification, failed []preflight.Result, err error) {
+	asked := i.askedAddOns()
+	if len(asked) == 0 {
+		return nil, nil, nil
+	}
+	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
+	if err != nil {
+		return nil, nil, fmt.Errorf("make room for the checks of add-ons: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := i.extractTexts(ctx, dir, asked); err != nil {
+		return nil, nil, fmt.Errorf("take the checks of add-ons out of the bundle: %w", err)
+	}
+	there := *i
+	there.options.Root = dir
+	variables := there.variables()
+	variables["SEALIFT_BIN"] = i.options.Binary
+	h := newHooks(dir, asked, variables, io.Discard) // a log would be a change; what a hook says is in its error
+	defer func() { err = errors.Join(err, h.close()) }()
+	for _, a := range asked {
+		found, err := h.preflights(ctx, a)
+		if ctx.Err() != nil {
+			return nil, nil, ctx.Err()
+		}
+		if err != nil {
+			failed = append(failed, preflight.Result{Check: a.name() + ": " + a.name() + preflightsHook, Status: preflight.Fail, Message: refusal(err),
+				Hint: "see what the add-on wants; --exclude-builtin-host-preflights goes on without the checks of add-ons"})
+		}
+		specs = append(specs, found...)
+	}
+	return specs, failed, nil
+}
+
+// refusal is what a hook said that ended itself, and all that is known of one that broke.
+func refusal(err error) string {
+	var failed *hook.Error
+	if errors.As(err, &failed) && failed.Place == "" && failed.Output != "" {
+		return strings.TrimPrefix(strings.TrimSpace(failed.Output), "failed: ")
+	}
+	return err.Error()
+}
+
+func (i *Install) extractTexts(ctx context.Context, dir string, addOns []addOn) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool {
+		return slices.ContainsFunc(addOns, func(a addOn) bool { return a.isText(e) })
+	}), root.Close())
+}
+
+// preflights calls the hook of an add-on and reads the specifications whose paths it prints.
+func (h *hooks) preflights(ctx context.Context, a addOn) (specs []preflight.Specification, err error) {
+	ctx, cancel := context.WithTimeout(ctx, shortTime)
+	defer cancel()
+	if err := h.start(ctx); err != nil {
+		return nil, err
+	}
+	if err := h.shell.Call(ctx, "sealift_preflights", a.name()); err != nil {
+		h.shell = nil // it ended with the failure
+		return nil, err
+	}
+	printed, err := os.ReadFile(filepath.Join(h.root, "preflights"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range strings.Fields(string(printed)) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(h.root, name)
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("%s%s is to print the paths of specifications alone: %w", a.name(), preflightsHook, err)
+		}
+		specs = append(specs, preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text})
+	}
+	return specs, nil
+}

@@ -1,0 +1,86 @@
+package install
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/sealift/sealift/preflight"
+)
+
+const askingAddOns = `
+-- contour/1.0.0/Manifest --
+-- contour/1.0.0/install.sh --
+contour_preflights() {
+    echo "$DIR/addons/contour/1.0.0/extra.yaml"
+    render_yaml_file_2 "$DIR/addons/contour/1.0.0/tmpl.yaml" >kustomize/ports.yaml
+    logWarn "this is no path"
+    echo kustomize/ports.yaml
+}
+-- contour/1.0.0/extra.yaml --
+spec: {collectors: [{cpu: {}}]}
+-- contour/1.0.0/tmpl.yaml --
+spec: {collectors: [{tcpPortStatus: {port: $CONTOUR_HTTP_PORT}}]}
+-- minio/1.0.0/Manifest --
+-- minio/1.0.0/install.sh --
+minio_preflights() {
+    [ -d /no/such/folder ] || bail "/no/such/folder is wanted for $MINIO_HOSTPATH"
+}
+-- openebs/1.0.0/Manifest --
+-- openebs/1.0.0/install.sh --
+openebs_preflights() {
+    load_images "$DIR/addons/openebs/1.0.0/images"
+}
+-- velero/1.0.0/Manifest --
+-- velero/1.0.0/install.sh --
+velero_preflights() { echo all is well; }
+-- goldpinger/1.0.0/Manifest --
+-- goldpinger/1.0.0/install.sh --
+goldpinger() { :; }
+`
+
+func TestHooksForChecksAreAskedBeforeTheFirstChange(t *testing.T) {
+	text := writeSpec(t, map[string]map[string]any{
+		"contour": {"version": "1.0.0", "httpPort": 8080}, "minio": {"version": "1.0.0", "hostPath": "/data"}, "openebs": {"version": "1.0.0"},
+		"velero": {"version": "1.0.0"}, "goldpinger": {"version": "1.0.0"},
+	})
+	i, err := prepare(t, kurlBundle(t, text, txtar.Parse([]byte(askingAddOns)).Files), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	specs, failed, err := i.askHooks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(specs) != 2 || !strings.Contains(string(specs[0].Text), "cpu") || !strings.Contains(string(specs[1].Text), "port: 8080") || specs[1].Name != "contour" {
+		t.Errorf("the specifications are %+v", specs)
+	}
+	wants := map[string]string{
+		"minio: minio_preflights":     "/no/such/folder is wanted for /data",
+		"openebs: openebs_preflights": "hooks cannot ask for load-images",
+		"velero: velero_preflights":   "is to print the paths of specifications alone",
+	}
+	for _, r := range failed {
+		if want := wants[r.Check]; want == "" || r.Status != preflight.Fail || !strings.Contains(r.Message, want) {
+			t.Errorf("%+v, want %q", r, want)
+		}
+		delete(wants, r.Check)
+	}
+	if len(wants) > 0 {
+		t.Errorf("not among the answers: %v", wants)
+	}
+	if left, err := os.ReadDir(i.options.Root); err != nil || len(left) > 0 {
+		t.Errorf("the checks left %v, %v", left, err)
+	}
+	r, err := i.Preflight(t.Context(), PreflightOptions{})
+	if err != nil || !strings.Contains(r.Report.Err(r.Policy).Error(), "minio: minio_preflights: /no/such/folder is wanted for /data; ") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	r, err = i.Preflight(t.Context(), PreflightOptions{ExcludeBuiltin: true})
+	if err != nil || r.Report.Err(r.Policy) != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+}

@@ -1,0 +1,170 @@
+package install
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// hooks is the shell of all hooks, started with the first call. What finished steps left in it before is put back.
+type hooks struct {
+	root      string
+	addOns    []addOn
+	variables map[string]string // from the spec and the host
+	state     hook.Variables    // from earlier steps
+	verbs     map[string]hook.Verb
+	yes       bool // to questions; no variable, since a step is the same whatever the answer
+	output    io.Writer
+	shell     *hook.Shell
+}
+
+func newHooks(root string, addOns []addOn, variables map[string]string, output io.Writer) *hooks {
+	return &hooks{root: root, addOns: addOns, variables: variables, state: hook.Variables{}, output: output}
+}
+
+// restore puts back what an earlier step left in the shell.
+func (h *hooks) restore(ctx context.Context, state lifecycle.State) error {
+	h.state.Add(hook.Variables(state))
+	if h.shell == nil {
+		return nil
+	}
+	return h.shell.Restore(ctx, hook.Variables(state))
+}
+
+// values are the variables as the hooks see them.
+func (h *hooks) values() map[string]string {
+	all := maps.Clone(h.variables)
+	maps.Copy(all, h.state.Scalars())
+	return all
+}
+
+// call calls one function and returns what it changed in the shell.
+func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, error) {
+	if err := h.start(ctx); err != nil {
+		return nil, err
+	}
+	command := h.command(function)
+	before, err := h.shell.Variables(ctx)
+	if err == nil {
+		err = h.shell.Call(ctx, command[0], command[1:]...)
+	}
+	var after hook.Variables
+	if err == nil {
+		after, err = h.shell.Variables(ctx)
+	}
+	if err == nil {
+		chosen := emptied(before, after)
+		maps.Copy(after, chosen)
+		err = h.shell.Restore(ctx, chosen)
+	}
+	if err != nil {
+		h.shell = nil // it ended with the failure
+		if failed := new(hook.Error); errors.As(err, &failed) {
+			failed.Hook = function // and not what prepares its call
+		}
+		return nil, err
+	}
+	changed := after.Since(before)
+	h.state.Add(changed)
+	return lifecycle.State(changed), nil
+}
+
+// command is what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the same
+// preparations. What no other add-on needs is waited for later, all at once.
+func (h *hooks) command(function string) []string {
+	for _, a := range h.addOns {
+		if function == a.name() || function == a.name()+"_install" && !a.hasHook(a.name()) {
+			command := []string{"sealift_install", a.name(), a.info.Version}
+			if !a.needed {
+				command = append(command, "later")
+			}
+			return command
+		}
+	}
+	return []string{function}
+}
+
+func (h *hooks) start(ctx context.Context) (err error) {
+	if h.shell != nil {
+		return nil
+	}
+	if err := layOut(h.root, h.variables["SEALIFT_BIN"]); err != nil {
+		return err
+	}
+	if h.shell, err = hook.Start(hook.Options{Dir: h.root, Env: environment(), Log: h.output, Verbs: h.verbs, Silence: hookSilence}); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err, h.shell = errors.Join(err, h.shell.Close()), nil
+		}
+	}()
+	given := hook.Variables{}
+	given.Add(h.variables)
+	given["ASSUME_YES"] = flag(h.yes)
+	given["KOTSADM_APPLICATION_NAMESPACES_ARRAY[]"] = words(h.variables["KOTSADM_APPLICATION_NAMESPACES"])
+	for _, a := range h.addOns {
+		given[optionsVariable(a.name())] = lifecycle.Digest(a.info.Index, a.reads(h.variables))
+	}
+	if err := h.shell.Restore(ctx, given); err != nil {
+		return err
+	}
+	for _, a := range h.addOns {
+		if err := h.shell.Source(ctx, filepath.Join(h.root, a.info.Dir(), "install.sh")); err != nil {
+			return err
+		}
+	}
+	return h.shell.Restore(ctx, h.state)
+}
+
+// words are the elements of an array of the shell, from a text that has them parted by blanks or commas.
+func words(text string) string {
+	elements := map[string]string{}
+	for i, word := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		elements[strconv.Itoa(i)] = word
+	}
+	data, _ := json.Marshal(elements) // of strings: cannot fail
+	return string(data)
+}
+
+var notInNames = regexp.MustCompile(`[^A-Za-z0-9_]`)
+
+// optionsVariable tells the shell what an add-on is applied with: addon_install does not apply the same twice.
+func optionsVariable(addOn string) string {
+	return "SEALIFT_OPTIONS_" + notInNames.ReplaceAllString(addOn, "_")
+}
+
+// hooksPath is where hooks find programs.
+const hooksPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// environment is all that hooks inherit: nothing of what the caller's shell had set may change an install.
+func environment() []string {
+	return []string{
+		"PATH=" + hooksPath, "HOME=/root", "LANG=C.UTF-8",
+		"HOSTNAME=" + hostname(), "KUBECONFIG=" + cluster.AdminKubeconfig, "DEBIAN_FRONTEND=noninteractive",
+	}
+}
+
+// hostname is the name that the node has in the cluster, which is lower-case.
+func hostname() string {
+	name, _ := os.Hostname()
+	return strings.ToLower(name)
+}
+
+func (h *hooks) close() error {
+	if h.shell == nil {
+		return nil
+	}
+	return h.shell.Close()
+}

@@ -1,0 +1,100 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// hostCommandsStep runs what an Installer has for programs of the host.
+const hostCommandsStep = "node/commands"
+
+// selinux returns the requested mode of SELinux, or "" to leave it unchanged.
+func (i *Install) selinux() string {
+	options := i.spec.Section("selinuxConfig").Options
+	mode, _ := options["selinux"].(string)
+	switch {
+	case isTrue(options, "preserveConfig"):
+		return ""
+	case isTrue(options, "disableSelinux"):
+		return "permissive"
+	}
+	return mode
+}
+
+// commands adds the step, when there is something for it.
+func (p *planner) commands() {
+	mode := p.selinux()
+	var calls [][]string
+	for _, c := range p.spec.HostCommands() {
+		calls = append(calls, c.Words)
+	}
+	if len(calls) == 0 && mode == "" {
+		return
+	}
+	p.add(lifecycle.Step{ID: hostCommandsStep, Phase: lifecycle.PreInit, Title: "run the commands that the Installer has for the firewall and SELinux",
+		Timeout: shortTime, Inputs: lifecycle.Digest(calls, mode), Run: p.runCommands})
+}
+
+func (i *Install) runCommands(ctx context.Context) (lifecycle.State, error) {
+	if err := i.setSELinux(ctx); err != nil {
+		return nil, err
+	}
+	for _, call := range i.spec.HostCommands() {
+		if err := host.Command(ctx, i.log, call.Words[0], call.Words[1:]...); err != nil {
+			return nil, fmt.Errorf("%s: %w", call.Field, err)
+		}
+	}
+	return nil, nil
+}
+
+const selinuxConfig = "/etc/selinux/config"
+
+var selinuxMode = regexp.MustCompile(`(?m)^SELINUX=.*$`)
+
+// checkSELinux refuses a mode that there is not, before anything is changed.
+func (i *Install) checkSELinux() error {
+	modes := []string{"enforcing", "permissive", "disabled"}
+	if mode := i.selinux(); mode != "" && !slices.Contains(modes, mode) {
+		return fmt.Errorf("the Installer's selinuxConfig.selinux is %q; it can be %s", mode, strings.Join(modes, ", "))
+	}
+	return nil
+}
+
+// setSELinux sets the mode now and for the next start. It cannot be switched off before that: until then it only warns.
+func (i *Install) setSELinux(ctx context.Context) error {
+	mode := i.selinux()
+	if mode == "" {
+		return nil
+	}
+	text, err := os.ReadFile(selinuxConfig)
+	if errors.Is(err, fs.ErrNotExist) { // a host without SELinux
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.Write(selinuxConfig, selinuxMode.ReplaceAll(text, []byte("SELINUX="+mode))); err != nil {
+		return err
+	}
+	_, err = os.Stat("/sys/fs/selinux/enforce")
+	if errors.Is(err, fs.ErrNotExist) { // it is switched off, until the host boots again
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if mode == "enforcing" {
+		return host.Command(ctx, i.log, "setenforce", "1")
+	}
+	return host.Command(ctx, i.log, "setenforce", "0")
+}

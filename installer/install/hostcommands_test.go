@@ -1,0 +1,76 @@
+package install
+
+import (
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/spec"
+)
+
+const commandsSpec = `apiVersion: cluster.kurl.sh/v1beta1
+kind: Installer
+spec:
+  kubernetes: {version: 1.36.3}
+  iptablesConfig:
+    iptablesCmds:
+    - [--new-chain, MINE]
+    - [--append, MINE, --protocol, tcp, --dport, 7777, --jump, ACCEPT, -m, comment, --comment, "$(touch OWNED); \"mine\""]
+`
+
+func TestCommandsOfAnInstallerAreRunAsWords(t *testing.T) {
+	runtime.LockOSThread() // the thread has a network of its own, and ends with the test
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		t.Fatal(err)
+	}
+	i := made(t, with(t, "kubernetes", ""))
+	if slices.Contains(ids(i.plan), hostCommandsStep) {
+		t.Error("there is a step for nothing")
+	}
+	var err error
+	if i.spec, err = spec.Parse("installer.yaml", strings.NewReader(commandsSpec)); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := i.makePlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := slices.Index(ids(plan), hostCommandsStep)
+	if at < 0 {
+		t.Fatal(ids(plan))
+	}
+	if _, err := plan[at].Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "iptables-save").Output()
+	if err != nil || !strings.Contains(string(out), `-A MINE -p tcp -m tcp --dport 7777 -m comment --comment "$(touch OWNED); \"mine\"" -j ACCEPT`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if _, err := os.Stat("OWNED"); err == nil {
+		t.Error("a word was run as code")
+	}
+	if _, err := plan[at].Run(t.Context()); err == nil || !strings.Contains(err.Error(), "iptablesConfig.iptablesCmds: iptables --new-chain MINE: ") {
+		t.Errorf("a command that fails: %v", err)
+	}
+}
+
+func TestModesOfSELinux(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "disableSelinux: true": "permissive", "selinux: enforcing": "enforcing", "disableSelinux: true, preserveConfig: true": "",
+		"selinux: $(id)": "$(id)",
+	} {
+		i := made(t)
+		i.spec = parseSpec(t, "  selinuxConfig: {"+text+"}\n")
+		if got := i.selinux(); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+		if err := i.checkSELinux(); (err != nil) != (want == "$(id)") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}

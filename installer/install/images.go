@@ -1,0 +1,63 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/installer/runtime"
+)
+
+// ImageOptions says which images are loaded where.
+type ImageOptions struct {
+	Archive string // a bundle, a package, or the folder into which one was unpacked
+	Socket  string // of containerd; "" for the node's
+	// Trusted are the keys of which one must have signed the archive or each of its packages; none means not to look.
+	Trusted []signature.PublicKey
+	// Progress is told the name of each image before it is loaded, one at a time.
+	Progress func(ref string)
+}
+
+// LoadImages brings all images of an archive into a node's containerd, outside of any install: after a disk was cleaned by
+// hand, or before an add-on is tried. Images that are there are left alone.
+func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
+	if o.Socket == "" {
+		o.Socket = runtime.Socket
+	}
+	a, err := bundle.Open(o.Archive, o.Trusted...)
+	if err != nil {
+		return runtime.Result{}, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if len(o.Trusted) > 0 {
+		if _, err := a.VerifySignature(o.Trusted...); err != nil {
+			return runtime.Result{}, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
+		}
+	}
+	var layouts []*runtime.Layout
+	for _, p := range a.Index.Packages {
+		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))
+		if err != nil {
+			return runtime.Result{}, fmt.Errorf("%s: %w", o.Archive, err)
+		}
+		layouts = append(layouts, layout)
+	}
+	r, err := runtime.Connect(ctx, o.Socket)
+	if err != nil {
+		return runtime.Result{}, err
+	}
+	defer r.Close()
+	var total runtime.Result
+	for _, layout := range layouts {
+		loaded, err := r.Load(ctx, layout, o.Progress)
+		if err != nil {
+			return total, err
+		}
+		total.Loaded += loaded.Loaded
+		total.Present += loaded.Present
+	}
+	return total, nil
+}

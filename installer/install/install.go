@@ -1,0 +1,243 @@
+// Package install turns a bundle and a host into a running cluster: it reads both, makes a plan of steps, and runs the
+// steps that the host's journal does not have as finished.
+//
+// The package knows the order of things. How each thing is done lies below: lifecycle, hook, host, runtime, cluster.
+//
+// Comments cite rules of kURL by section (kURL §3.1): docs/reference/kurl.md has them.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/spec"
+)
+
+// maxSpecSize bounds an Installer.
+const maxSpecSize = 1 << 20
+
+// errResetOpen says that this node is being taken back.
+var errResetOpen = errors.New("a reset of this node was begun and did not end; run 'sealift reset' first")
+
+// Options says what is installed where. The zero value of a folder is its default.
+type Options struct {
+	Bundle string // an archive, or the folder into which it was unpacked
+	// Open opens the bundle, in place of Bundle, which then is only its name. Nil means to open that file or folder.
+	Open func() (*bundle.Archive, error)
+	// Adjust changes the Installer of the bundle as whoever installs wants it; nil changes nothing.
+	Adjust func(*spec.Installer) (*spec.Installer, error)
+	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
+	// used, and what the host has is not fetched.
+	Remote bool
+	// Online says that the bundle comes from a server that serves many hosts. Add-ons are told that this host is behind an air gap
+	// in other cases, and where the Installer says so.
+	Online bool
+	// Join makes the host a node of a cluster; nil means to make a cluster.
+	Join   *Join
+	Root   string
+	LogDir string
+	// Binary is the sealift to leave on the node: the running one.
+	Binary string
+	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
+	Trusted []signature.PublicKey
+	// AllowDowngrade lets a bundle bring older add-ons than the node has. It does not reach what runs.
+	AllowDowngrade bool
+	// Upgrade looks at the host as a node that is to get newer versions. Run refuses such a plan.
+	Upgrade bool
+	// Resume is the command that goes on with this install, for people who look at the status of the node later.
+	Resume string
+	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
+	Yes bool
+	// Output receives what hooks and tools print, besides the log file; nil for nothing.
+	Output io.Writer
+}
+
+// Install is one bundle about to be installed on this host. Nothing is changed before Run.
+type Install struct {
+	options Options
+	archive *bundle.Archive
+	spec    *spec.Installer
+	facts   host.Facts
+	addOns  []addOn // in the order in which they install
+	journal *lifecycle.Journal
+	plan    lifecycle.Plan
+	kept    []string // what is to be told of add-ons that others own
+	hooks   *hooks
+	log     *node.Log
+	socket  string            // of containerd
+	before  map[string]string // the host's packages before the first install, with their versions
+	signer  string            // fingerprint of the trusted key that signed the bundle
+	taken   string            // a folder with sealift-preflight, once that was taken out of the bundle
+}
+
+// Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
+func Prepare(o Options) (_ *Install, err error) {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
+	}
+	i := &Install{options: o, socket: runtime.Socket, log: node.NewLog(o.LogDir, lifecycle.Installing, o.Output)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.Close())
+		}
+	}()
+	if o.Open == nil {
+		o.Open = func() (*bundle.Archive, error) { return bundle.Open(o.Bundle, o.Trusted...) }
+	}
+	if i.archive, err = o.Open(); err != nil {
+		return nil, fmt.Errorf("bundle: %w", err)
+	}
+	if err := i.checkTrust(); err != nil {
+		return nil, fmt.Errorf("bundle %s is not to be trusted: %w", o.Bundle, err)
+	}
+	if err := i.readSpec(); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
+	}
+	if i.facts, err = host.Discover(); err != nil {
+		return nil, fmt.Errorf("look at the host: %w", err)
+	}
+	if i.Joins() {
+		if address := host.AddressTowards(o.Join.Server); address.IsValid() {
+			i.facts.Address = address
+		}
+	}
+	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
+	}
+	if err := i.checkTogether(); err != nil {
+		return nil, fmt.Errorf("bundle %s: the Installer cannot work: %w", o.Bundle, err)
+	}
+	i.setDefaults()
+	if i.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	if i.journal.Began(node.ResetStep) {
+		return nil, errResetOpen
+	}
+	if err := i.checkRunning(); err != nil {
+		return nil, err
+	}
+	if err := i.checkDowngrade(); err != nil {
+		return nil, err
+	}
+	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
+	i.hooks.verbs, i.hooks.yes = i.verbs(), o.Yes
+	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {
+		return nil, err
+	}
+	if i.plan, err = i.makePlan(); err != nil {
+		return nil, err
+	}
+	i.lookAtOwners()
+	return i, nil
+}
+
+// checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the
+// Installer.
+func (i *Install) checkTrust() error {
+	if len(i.options.Trusted) == 0 {
+		return nil
+	}
+	trust, err := i.archive.VerifySignature(i.options.Trusted...)
+	i.signer = trust.Signer
+	if err == nil && trust.Signer == "" {
+		err = fmt.Errorf("its packages are signed, but the bundle itself is %w; sign it with 'sealift bundle --key'", bundle.ErrUntrusted)
+	}
+	return err
+}
+
+// Trust says in words who signed the bundle, as far as that was looked at.
+func (i *Install) Trust() string {
+	switch {
+	case i.signer != "":
+		return "signed by " + i.signer
+	case i.archive.Signed():
+		return "has a signature that was not checked, and may be anybody's: name the public key with --key"
+	}
+	return "not signed: nothing says who made it"
+}
+
+func (i *Install) readSpec() error {
+	if i.archive.Index.Kind != bundle.KindBundle {
+		return errors.New("is a package; make a bundle of it with 'sealift bundle'")
+	}
+	if i.Joins() && i.options.Adjust != nil { // by the Installer of the cluster, as far as this host may know it
+		var err error
+		i.spec, err = i.options.Adjust(nil)
+		return err
+	}
+	data, err := i.archive.ReadFile(bundle.InstallerName, maxSpecSize)
+	if err != nil {
+		return err
+	}
+	if i.spec, err = spec.Parse(bundle.InstallerName, bytes.NewReader(data)); err != nil || i.options.Adjust == nil {
+		return err
+	}
+	i.spec, err = i.options.Adjust(i.spec)
+	return err
+}
+
+// setDefaults gives add-ons the options that they declare with a default and that the Installer does not set.
+func (i *Install) setDefaults() {
+	for n, wanted := range i.spec.AddOns {
+		for _, a := range i.addOns {
+			if a.name() == wanted.Name {
+				i.spec.AddOns[n].Options = a.meta.WithDefaults(wanted.Options)
+			}
+		}
+	}
+}
+
+// Plan gives all steps, finished ones too.
+func (i *Install) Plan() lifecycle.Plan { return i.plan }
+
+// Pending gives the steps that Run would run.
+func (i *Install) Pending() lifecycle.Plan { return i.plan.Pending(i.journal) }
+
+// Resume is the command that goes on with this install.
+func (i *Install) Resume() string { return i.options.Resume }
+
+// LogFile is where the output of this run goes; the file is made with the first output.
+func (i *Install) LogFile() string { return i.log.Name() }
+
+// Run runs what is pending.
+func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
+	if i.options.Upgrade {
+		return 0, errors.New("an install does not upgrade a node")
+	}
+	plan, err := i.recorded(ctx)
+	if err != nil {
+		return 0, i.explainDiskFull(err)
+	}
+	operation := lifecycle.Installing
+	if i.Joins() {
+		operation = lifecycle.Joining
+	}
+	ran, err = lifecycle.Run(ctx, operation, plan, i.journal, i.log.Narrate(observe))
+	return ran, i.explainDiskFull(err)
+}
+
+// Close ends the hooks' shell and gives the node free.
+func (i *Install) Close() error {
+	var errs []error
+	if i.hooks != nil {
+		errs = append(errs, i.hooks.close())
+	}
+	if i.journal != nil {
+		errs = append(errs, i.journal.Close())
+	}
+	if i.archive != nil {
+		errs = append(errs, i.archive.Close())
+	}
+	return errors.Join(append(errs, i.dropProgram(), i.log.Close())...)
+}

@@ -1,0 +1,64 @@
+package install
+
+import (
+	"context"
+	"strings"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/preflight"
+)
+
+// checkTogether refuses add-ons that do not work together: whoever installs may have changed the Installer of the bundle. The
+// add-ons of a cluster that is there were checked when it was made.
+func (i *Install) checkTogether() error {
+	if i.Joins() {
+		return nil
+	}
+	var metas []catalog.Meta
+	for _, a := range i.addOns {
+		metas = append(metas, a.meta)
+	}
+	return diag.Err(catalog.Check(i.spec, metas))
+}
+
+// installerCheck looks at what the Installer asks for that an install does not do, or does not do on this host.
+func (i *Install) installerCheck(_ context.Context, r *preflight.Reporter) {
+	wanted := i.hooks.variables["HOSTNAME_CHECK"]
+	if wanted != "" && !strings.EqualFold(wanted, i.facts.Hostname) {
+		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, i.facts.Hostname)
+		return
+	}
+	if lacking := i.needUtilityImage(); len(lacking) > 0 {
+		r.Refusef("take in kURL's bundle or its common.tar.gz with 'sealift import', which makes a package kurl-util, and name that in the Installer",
+			"asks for %s, which needs the image kurl-util of kURL, and the bundle does not have it", strings.Join(lacking, ", "))
+		return
+	}
+	idle := i.spec.Idle()
+	for _, o := range idle {
+		r.Warnf(o.Hint, "%s has no effect", o.Name)
+	}
+	if len(idle) == 0 {
+		r.Passf("all of its options have an effect")
+	}
+}
+
+// skipsPackages says whether the Installer wants no package of the host installed (kURL §2.1).
+func (i *Install) skipsPackages() bool {
+	return i.hooks.variables["SKIP_SYSTEM_PACKAGE_INSTALL"] == "1"
+}
+
+// lackedPackages wants those that the add-ons need to be there, when none is installed.
+func (i *Install) lackedPackages(ctx context.Context, r *preflight.Reporter) {
+	missing, err := host.LackedPackages(ctx, hostPackages(i.addOns, i.facts.Target()))
+	if err != nil {
+		r.Failf("see why they cannot be listed", "%v", err)
+		return
+	}
+	if len(missing) > 0 {
+		r.Failf("install them, or leave out kurl.skipSystemPackageInstall", "the Installer says not to install any, and these are not there: %s", strings.Join(missing, ", "))
+		return
+	}
+	r.Passf("those that the add-ons need are there")
+}

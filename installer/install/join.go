@@ -1,0 +1,161 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// Join says which cluster the host becomes a node of, and as what.
+type Join struct {
+	Cluster      share.Cluster // as a control plane of it tells
+	Server       string        // host:port of that control plane: the others reach this host where it does
+	Token        string
+	CAHash       string
+	ControlPlane bool
+	// Missing gives those of the digests that the control plane does not have.
+	Missing func(ctx context.Context, digests []string) ([]string, error)
+	// CertificateKey opens the certificates that a control plane needs from the others.
+	CertificateKey string
+}
+
+// SharedInstaller is the Installer that the cluster was made with, without what is about the host that made it.
+func SharedInstaller(c share.Cluster) (*spec.Installer, error) {
+	s, err := spec.Parse("Installer of the cluster", strings.NewReader(c.Installer))
+	if err != nil {
+		return nil, err
+	}
+	own := s.Section("kurl").Options
+	delete(own, "privateAddress")
+	delete(own, "publicAddress")
+	delete(own, "hostnameCheck")
+	delete(own, "nodeLabels")
+	return s, nil
+}
+
+// Joins says whether the host becomes a node of a cluster that others made.
+func (i *Install) Joins() bool { return i.options.Join != nil }
+
+// ControlPlane says whether the host has a control plane once all is done. Then it also keeps what hosts that join need.
+func (i *Install) ControlPlane() bool {
+	_, hasCluster := kubernetes(i.addOns)
+	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)
+}
+
+// endpoint is where nodes reach the API: the load balancer of the Installer, or the balancer on each node.
+func (i *Install) endpoint(loadBalancer string) string {
+	switch {
+	case i.Joins():
+		return i.options.Join.Cluster.Endpoint
+	case loadBalancer == "":
+		return balancer.Endpoint
+	case hostOf(loadBalancer) == loadBalancer:
+		return netJoin(loadBalancer, 6443)
+	}
+	return loadBalancer
+}
+
+// checkJoin refuses what cannot become a node of the cluster, before anything is changed.
+func (i *Install) checkJoin() error {
+	if !i.Joins() {
+		if i.journal.Began(node.JoinStep) {
+			return errors.New("this host has joined a cluster; to make one of its own, take that back with 'sealift reset'")
+		}
+		return nil
+	}
+	c := i.options.Join.Cluster
+	k, ok := kubernetes(i.addOns)
+	switch {
+	case i.journal.Began(node.InitStep):
+		return errors.New("this host has made a cluster; to join another, take that back with 'sealift reset'")
+	case !ok:
+		return errors.New("the control plane was made from a bundle without Kubernetes")
+	case k.info.Version != c.KubernetesVersion:
+		return fmt.Errorf("the cluster runs Kubernetes %s, and the control plane has files of %s; join from one that has the cluster's", c.KubernetesVersion, k.info.Version)
+	case i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
+		return errors.New("a control plane needs the key of the cluster's certificates too; take the command from 'sealift token create --control-plane'")
+	case i.journal.Began(node.JoinStep):
+		return nil
+	}
+	if slices.Contains(c.Ready, i.facts.Hostname) {
+		return fmt.Errorf("the cluster has a node %s already, which is Ready; give this host a name of its own with 'hostnamectl set-hostname NAME'", i.facts.Hostname)
+	}
+	used, err := i.used()
+	if err != nil {
+		return err
+	}
+	for _, text := range []string{c.PodCIDR, c.ServiceCIDR} {
+		p, err := netip.ParsePrefix(text)
+		if err == nil {
+			err = clash(p, used)
+		}
+		if err != nil {
+			return fmt.Errorf("the cluster's network %s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// shared asks the control plane whether it still has what this host will take from it.
+func (i *Install) shared(ctx context.Context, r *preflight.Reporter) {
+	needed := make(map[string]string)
+	for _, a := range i.addOns {
+		for _, e := range i.archive.Below(a.info.Dir()) {
+			// a node has the blobs of its own platform alone
+			blob := strings.HasPrefix(e.Path, a.info.Dir()+"/images/") && len(i.archive.Index.Platforms) == 1
+			if blob || i.onNode(a, e) {
+				needed[e.SHA256] = e.Path
+			}
+		}
+	}
+	missing, err := i.options.Join.Missing(ctx, slices.Collect(maps.Keys(needed)))
+	switch {
+	case err != nil:
+		r.Refusef("run the command again", "the control plane cannot tell what it has: %v", err)
+	case len(missing) > 0:
+		r.Refusef("join from another control plane, or run 'sealift install' with the bundle on that one again",
+			"the control plane lacks %s, one of %s", needed[missing[0]], count(len(missing), "file"))
+	default:
+		r.Passf("%d files on the control plane, each checked while it is used", len(needed))
+	}
+}
+
+// joinVariables are what a node knows of a cluster that others made.
+func (i *Install) joinVariables() map[string]string {
+	if !i.Joins() {
+		return nil
+	}
+	c := i.options.Join.Cluster
+	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "KUBERNETES_CLUSTER_NAME": c.Name, "MASTER": flag(i.options.Join.ControlPlane),
+		"DOCKER_REGISTRY_IP": c.Registry}
+}
+
+func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
+	k, _ := kubernetes(i.addOns)
+	kubeadm := i.kubeadm(k)
+	// not for hooks, which leave what they know in the journal
+	maps.Copy(kubeadm.Variables, map[string]string{
+		"KUBEADM_TOKEN": i.options.Join.Token, "KUBEADM_TOKEN_CA_HASH": i.options.Join.CAHash, "CERT_KEY": i.options.Join.CertificateKey,
+	})
+	kubeadm.APIServers = i.options.Join.Cluster.APIServers
+	if err := kubeadm.Join(ctx, i.facts.Hostname, i.options.Join.ControlPlane); err != nil {
+		return nil, err
+	}
+	return lifecycle.State{versionState: k.info.Version}, nil
+}
+
+func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {
+	return nil, cluster.WaitNode(ctx, i.facts.Hostname, i.log)
+}

@@ -1,0 +1,30 @@
+package install
+
+import (
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// The steps that set up a host for the network that it is in. They are planned when there is something to do, and when there once was:
+// what an Installer no longer asks for is taken out.
+const (
+	certificatesStep = "node/certificates"
+	proxyStep        = "node/proxy"
+)
+
+// networkSettings adds those steps, after the networks are known.
+func (p *planner) networkSettings() {
+	if p.certificates() != "" || p.journal.Began(certificatesStep) {
+		p.add(lifecycle.Step{ID: certificatesStep, Phase: lifecycle.PreInit, Title: "trust the CAs that the Installer names", Timeout: shortTime,
+			Inputs: lifecycle.Digest(p.certificates()), Run: p.trustCertificates})
+	}
+	if p.proxyAddress() != "" || p.journal.Began(proxyStep) {
+		p.add(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
+			Inputs: lifecycle.Digest(p.proxyAddress(), p.hooks.variables["ADDITIONAL_NO_PROXY_ADDRESSES"], p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
+	}
+	if len(p.walls()) > 0 || p.journal.Began(node.FirewallStep) {
+		p.add(lifecycle.Step{ID: node.FirewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
+			Inputs: lifecycle.Digest(p.wallOptions(), p.networkInputs()), Run: p.openFirewall})
+	}
+	p.commands()
+}

@@ -1,0 +1,202 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// network is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
+// step 29).
+type network struct {
+	variable     string   // that hooks see
+	given, sizes []string // variables of the Installer's options for the network and for its size, of each add-on that has them
+	option       string   // of the Installer for the network
+	size         int      // that is looked for
+	// The prefix lengths that Kubernetes works with: every node needs a /24 for its pods, and the API server keeps note of each
+	// address for services.
+	largest, smallest int
+	ranges            []string
+}
+
+func networks() []network {
+	return []network{
+		{node.PodNetwork, []string{"FLANNEL_POD_CIDR", "ANTREA_POD_CIDR", "POD_CIDR"}, []string{"FLANNEL_POD_CIDR_RANGE", "ANTREA_POD_CIDR_RANGE", "POD_CIDR_RANGE"}, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{node.ServiceNetwork, []string{"SERVICE_CIDR"}, []string{"SERVICE_CIDR_RANGE"}, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+	}
+}
+
+// carrierShared is not private by name, but belongs to nobody either (RFC 6598).
+var carrierShared = netip.MustParsePrefix("100.64.0.0/10")
+
+// networkInputs are the Installer's options, until the cluster is made: from then on its networks are what they are.
+func (i *Install) networkInputs() string {
+	if rec, made := i.networksOfCluster(); made {
+		return rec.Inputs
+	}
+	options := map[string]string{}
+	for _, n := range networks() {
+		for _, name := range slices.Concat(n.given, n.sizes) {
+			options[name] = i.hooks.variables[name]
+		}
+	}
+	return lifecycle.Digest(options)
+}
+
+// networksOfCluster is the record of the choice with which the cluster was made, if it was.
+func (i *Install) networksOfCluster() (lifecycle.Record, bool) {
+	if _, made := i.journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}); !made {
+		return lifecycle.Record{}, false
+	}
+	return i.journal.Last(node.NetworkStep)
+}
+
+// checkNetworks refuses what the Installer cannot ask for, and a host on which no network is free, before anything is changed.
+func (i *Install) checkNetworks() error {
+	if _, makes := kubernetes(i.addOns); !makes || i.Joins() {
+		return nil // checkJoin looks at those of the cluster
+	}
+	rec, made := i.networksOfCluster()
+	if !made {
+		_, err := i.settleNetworks()
+		return err
+	}
+	for _, n := range networks() {
+		if given, has := firstOf(i.hooks.variables, n.given), rec.State[n.variable]; given != "" && has != given {
+			return fmt.Errorf("the cluster's %s is %s, the Installer asks for %s; a cluster keeps its networks", n.variable, has, given)
+		}
+	}
+	return nil
+}
+
+// firstOf is the first of these variables that has a value.
+func firstOf(variables map[string]string, names []string) string {
+	for _, name := range names {
+		if variables[name] != "" {
+			return variables[name]
+		}
+	}
+	return ""
+}
+
+// emptied are the networks that a hook has emptied, with what they were. kURL chooses its networks after the pre-init hooks, so
+// that some of them begin by setting POD_CIDR to an option that the Installer does not have (kURL §3.1, step 29).
+func emptied(before, after hook.Variables) hook.Variables {
+	chosen := hook.Variables{}
+	for _, n := range networks() {
+		if before[n.variable] != "" && after[n.variable] == "" {
+			chosen[n.variable] = before[n.variable]
+		}
+	}
+	return chosen
+}
+
+func (n network) parse(given string) (netip.Prefix, error) {
+	p, err := netip.ParsePrefix(given)
+	switch {
+	case err != nil:
+		return netip.Prefix{}, errors.New("not a network such as 10.32.0.0/20")
+	case !p.Addr().Is4() || !p.Addr().IsPrivate() && !carrierShared.Contains(p.Addr()):
+		return netip.Prefix{}, errors.New("not a private IPv4 network such as 10.32.0.0/20")
+	case p != p.Masked():
+		return netip.Prefix{}, fmt.Errorf("has bits behind its length; write %s", p.Masked())
+	case p.Bits() < n.largest:
+		return netip.Prefix{}, fmt.Errorf("too large; give it a length of at least /%d", n.largest)
+	case p.Bits() > n.smallest:
+		return netip.Prefix{}, fmt.Errorf("too small; give it a length of at most /%d", n.smallest)
+	}
+	return p, nil
+}
+
+func clash(p netip.Prefix, used []netip.Prefix) error {
+	for _, u := range used {
+		if p.Overlaps(u) {
+			return fmt.Errorf("overlaps %s, which is in use on this host", u)
+		}
+	}
+	return nil
+}
+
+// chooseNetworks settles the pod and service networks. The choice is made once, since the cluster's own routes would look
+// taken later.
+func (i *Install) chooseNetworks(ctx context.Context) (lifecycle.State, error) {
+	state, err := i.settleNetworks()
+	if err != nil {
+		return nil, err
+	}
+	return state, i.hooks.restore(ctx, state)
+}
+
+// settleNetworks gives the networks that the Installer names, and free ones beside them.
+func (i *Install) settleNetworks() (lifecycle.State, error) {
+	used, err := i.used()
+	if err != nil {
+		return nil, err
+	}
+	state := lifecycle.State{}
+	for _, n := range networks() {
+		given := firstOf(i.hooks.variables, n.given)
+		if given == "" {
+			continue
+		}
+		p, err := n.parse(given)
+		if err == nil {
+			err = clash(p, used)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("the Installer's %s is %q: %w", n.option, given, err)
+		}
+		used, state[n.variable] = append(used, p), p.String()
+	}
+	for _, n := range networks() {
+		if state[n.variable] != "" {
+			continue
+		}
+		free, err := n.free(firstOf(i.hooks.variables, n.sizes), used)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w; name one as %s in the Installer", n.variable, err, n.option)
+		}
+		used, state[n.variable] = append(used, free), free.String()
+	}
+	return state, nil
+}
+
+// free looks for a network of a size such as /20; empty for the usual one.
+func (n network) free(given string, used []netip.Prefix) (netip.Prefix, error) {
+	size := n.size
+	if given != "" {
+		var err error
+		if size, err = strconv.Atoi(strings.TrimPrefix(given, "/")); err != nil || size < n.largest || size > n.smallest {
+			return netip.Prefix{}, fmt.Errorf("the Installer's %s is %q, which is no size from /%d to /%d", n.sizes[0], given, n.largest, n.smallest)
+		}
+	}
+	var ranges []netip.Prefix
+	for _, r := range n.ranges {
+		ranges = append(ranges, netip.MustParsePrefix(r))
+	}
+	return host.FreeSubnet(size, ranges, used)
+}
+
+// used are the networks that the host uses, but for those that an earlier run of the same install gave it: kubernetes_pre_init
+// makes a route to the services before there is a cluster.
+func (i *Install) used() ([]netip.Prefix, error) {
+	own, err := node.Networks(i.options.Root, i.journal.Records())
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(i.facts.Used), func(r netip.Prefix) bool {
+		return slices.ContainsFunc(own, func(text string) bool {
+			p, err := netip.ParsePrefix(text)
+			return err == nil && p.Bits() <= r.Bits() && p.Contains(r.Addr())
+		})
+	}), nil
+}

@@ -1,0 +1,69 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/sealift/sealift/addon"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// applied is what the record of its owner says of an add-on that a hook applies. A hook may apply under a name that is no
+// add-on's of the bundle: that has no version.
+func (i *Install) applied(name string) cluster.AddOn {
+	for _, a := range i.addOns {
+		if a.name() == name {
+			return cluster.AddOn{Name: name, Applied: addon.Applied{
+				Version: a.info.Version, Digest: a.info.Index, Options: lifecycle.Digest(a.info.Index, a.reads(i.hooks.variables)),
+			}}
+		}
+	}
+	return cluster.AddOn{Name: name}
+}
+
+// lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is
+// applied again, since its owner may have changed it. A cluster that does not answer is no obstacle: each add-on is looked
+// at again before it is applied.
+func (i *Install) lookAtOwners() {
+	if _, err := os.Stat(cluster.AdminKubeconfig); err != nil || i.Joins() {
+		return
+	}
+	view, err := cluster.NewView()
+	if err != nil || view == nil {
+		return
+	}
+	records, err := view.Owners(context.Background())
+	if err != nil {
+		i.kept = append(i.kept, fmt.Sprintf("who owns the add-ons of the cluster is not known: %v", err))
+	}
+	i.respect(records)
+}
+
+// respect notes the add-ons that others keep, and plans to apply those that were given back.
+func (i *Install) respect(records []addon.Record) {
+	for _, r := range records {
+		wanted := i.applied(r.Name).Applied
+		switch {
+		case wanted.Digest == "":
+		case r.Owner != addon.Installer():
+			i.kept = append(i.kept, cluster.KeptBy(r))
+		case r.Released != nil && r.Applied != wanted:
+			i.again(r)
+		}
+	}
+}
+
+// again makes the step that applies an add-on run once more.
+func (i *Install) again(r addon.Record) {
+	for n, step := range i.plan {
+		if step.ID == r.Name+"/"+installStep {
+			i.plan[n].Again = true
+			i.plan[n].Title += fmt.Sprintf(" again, since %s gave it back", r.Released)
+		}
+	}
+}
+
+// Kept names the add-ons that another owner keeps, one line each.
+func (i *Install) Kept() []string { return i.kept }

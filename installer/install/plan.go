@@ -1,0 +1,259 @@
+package install
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// hookSilence is how long a hook may print nothing.
+const hookSilence = 30 * time.Minute
+
+// How long a step may take before it is stopped: several times what a slow disk needs.
+const (
+	shortTime = 5 * time.Minute
+	hookTime  = 6 * time.Hour // such as Rook's own upgrade, disk by disk
+	kubeTime  = 20 * time.Minute
+	copyTime  = time.Hour
+)
+
+// What the steps of an add-on are called, behind its name.
+const (
+	filesStep    = "files"
+	imagesStep   = "images"
+	preInitStep  = "pre-init"
+	installStep  = "install"
+	joinHookStep = "join"
+)
+
+// The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
+// whatever bundle comes later.
+const (
+	initInputs   = "once"
+	versionState = "SEALIFT_KUBERNETES_INITIAL_VERSION"
+)
+
+// planner collects steps.
+type planner struct {
+	*Install
+	running map[string]running // add-ons whose steps on the host stay as they are
+	steps   lifecycle.Plan
+}
+
+// makePlan lists every step. The host that makes the cluster follows kURL's install (kURL §3.1): files and packages, the
+// pre-init hooks of all add-ons, the container runtime, images, kubeadm, then the hooks of the add-ons that run in the
+// cluster. A host that joins follows kURL's join (kURL §3.2): of the add-ons' hooks only those for joining.
+func (i *Install) makePlan() (lifecycle.Plan, error) {
+	p := &planner{Install: i}
+	if !i.options.Upgrade {
+		p.running = i.runningAddOns()
+	}
+	if err := p.files(); err != nil {
+		return nil, err
+	}
+	if i.Joins() {
+		p.join()
+	} else {
+		p.first()
+	}
+	return p.steps, nil
+}
+
+// first adds the steps of the host that makes the cluster.
+func (p *planner) first() {
+	_, hasCluster := kubernetes(p.addOns)
+	if hasCluster {
+		p.add(lifecycle.Step{ID: node.NetworkStep, Phase: lifecycle.PreInit, Title: "choose pod and service networks", Timeout: shortTime,
+			Inputs: p.networkInputs(), Run: p.chooseNetworks, Restore: p.hooks.restore})
+		p.networkSettings()
+		p.balancer()
+	}
+	p.eachHook(lifecycle.PreInit, preInitStep, "_pre_init")
+	p.runtime(lifecycle.Install)
+	if hasCluster {
+		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
+			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+		p.labels(lifecycle.Install)
+		p.share()
+		p.kurlState()
+	}
+	for _, a := range p.addOns {
+		if !a.provides(catalog.ContainerRuntime) {
+			p.hook(a, lifecycle.Install, installStep, a.name())
+		}
+	}
+	if hasCluster {
+		p.kurlApplied()
+		p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Install, Title: "wait until nodes and add-ons are ready", Timeout: 2 * shortTime,
+			Inputs: p.everything(), Run: p.inCluster(p.waitReady), After: p.beside("")})
+	}
+	p.eachHook(lifecycle.PostInit, "post-init", "_post_init")
+	p.eachHook(lifecycle.Outro, "outro", "_outro")
+}
+
+// join adds the steps of a host that becomes a node of a cluster.
+func (p *planner) join() {
+	p.networkSettings()
+	p.balancer()
+	for _, a := range p.addOns {
+		if a.provides(kubernetesCapability) {
+			p.hook(a, lifecycle.PreInit, preInitStep, a.name()+"_pre_init")
+		}
+	}
+	p.runtime(lifecycle.Join)
+	if registry := p.options.Join.Cluster.Registry; registry != "" {
+		p.add(lifecycle.Step{ID: "node/registry", Phase: lifecycle.Join, Title: "trust the registry in the cluster", Timeout: shortTime, Inputs: lifecycle.Digest(registry),
+			Run: func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, "sealift_trust_registry") }})
+	}
+	p.eachHook(lifecycle.Join, joinHookStep, "_join")
+	p.add(lifecycle.Step{ID: node.JoinStep, Phase: lifecycle.Join, AddOn: kubernetesCapability, Title: "join the cluster with kubeadm",
+		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
+	if p.options.Join.ControlPlane {
+		p.share()
+	}
+	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
+		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
+	p.labels(lifecycle.Join)
+}
+
+// runtime adds the container runtime and the images in it.
+func (p *planner) runtime(phase lifecycle.Phase) {
+	for _, a := range p.addOns {
+		if a.provides(catalog.ContainerRuntime) && a.hasHook(a.name()+"_install") {
+			p.hook(a, phase, installStep, a.name()+"_install")
+			installed := &p.steps[len(p.steps)-1]
+			installed.Run = p.settled(installed.Run)
+		}
+	}
+	p.images(phase)
+}
+
+// images adds the steps that load images, one after the other. On the host that makes the cluster, where nothing asks for an
+// add-on's images before its hook does, those that kubeadm does not wait for are loaded beside it.
+func (p *planner) images(phase lifecycle.Phase) {
+	var before []string
+	for _, beside := range []bool{false, true} {
+		for _, a := range p.addOns {
+			if len(a.layout.Images) == 0 || beside != p.imagesLater(a) {
+				continue
+			}
+			step := p.stepOf(a, phase, imagesStep, "load "+count(len(a.layout.Images), "image")+" into containerd", copyTime, p.loadImages(a))
+			if beside {
+				step.Beside, step.After = true, before
+				before = []string{step.ID}
+			}
+			p.add(step)
+		}
+	}
+}
+
+// imagesLater says whether the images of an add-on are loaded beside what comes after the container runtime.
+func (p *planner) imagesLater(a addOn) bool {
+	return !p.Joins() && !a.provides(catalog.ContainerRuntime) && !a.provides(kubernetesCapability)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+func (p *planner) add(s lifecycle.Step) { p.steps = append(p.steps, s) }
+
+// stepOf makes a step that depends on nothing but its package and the host's kind.
+func (p *planner) stepOf(a addOn, phase lifecycle.Phase, what, title string, timeout time.Duration, run func(context.Context) (lifecycle.State, error)) lifecycle.Step {
+	return lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: title, Timeout: timeout,
+		Inputs: lifecycle.Digest(a.info.Index, p.facts.Target()), Run: run}
+}
+
+// beside gives the steps that may not be finished yet when the next one is reached: those of one add-on, or all.
+func (p *planner) beside(addOn string) (steps []string) {
+	for _, step := range p.steps {
+		if step.Beside && (addOn == "" || step.AddOn == addOn) {
+			steps = append(steps, step.ID)
+		}
+	}
+	return steps
+}
+
+// hook adds the call of a function, if the add-on has it. It depends on the package and on the variables that it reads, and
+// the add-on's images are there.
+func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
+	if !a.hasHook(function) {
+		return
+	}
+	run := func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) }
+	if slices.ContainsFunc(p.steps, func(s lifecycle.Step) bool { return s.ID == node.InitStep }) {
+		run = p.inCluster(run)
+	}
+	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
+		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)), Options: a.options, Run: run,
+		Restore: p.hooks.restore, After: p.beside(a.name())}
+	if what == preInitStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {
+		p.keep(a, &step)
+	}
+	p.add(step)
+}
+
+// eachHook adds one hook of every add-on that has it.
+func (p *planner) eachHook(phase lifecycle.Phase, what, suffix string) {
+	for _, a := range p.addOns {
+		p.hook(a, phase, what, a.name()+suffix)
+	}
+}
+
+// everything is the inputs of steps that depend on all add-ons.
+func (p *planner) everything() string {
+	var indexes []string
+	for _, a := range p.addOns {
+		indexes = append(indexes, a.info.Index)
+	}
+	slices.Sort(indexes)
+	return lifecycle.Digest(indexes, p.hooks.variables)
+}
+
+// files adds the steps that bring the sealift binary, the add-ons' files and the host packages to the node.
+func (p *planner) files() error {
+	binary, err := bundle.DiskFile(bundle.BinaryName, 0o755, p.options.Binary)
+	if err != nil {
+		return fmt.Errorf("read the running sealift: %w", err)
+	}
+	p.add(lifecycle.Step{ID: "node/sealift", Phase: lifecycle.PreInit, Title: "keep sealift at " + node.Binary, Timeout: shortTime,
+		Inputs: lifecycle.Digest(binary.SHA256), Run: p.keepBinary})
+	for _, a := range p.addOns {
+		extract := p.extract(a)
+		if a.provides(kubernetesCapability) {
+			extract = p.extractKubernetes(a)
+		}
+		p.add(p.stepOf(a, lifecycle.PreInit, filesStep, "extract its files", copyTime, extract))
+	}
+	p.packages()
+	return nil
+}
+
+// packages adds the step that installs host packages. On a node of a cluster those of add-ons that run stay as they are.
+func (p *planner) packages() {
+	const id = "node/packages"
+	names := hostPackages(p.addOns, p.facts.Target())
+	if len(names) == 0 || p.skipsPackages() {
+		return
+	}
+	rec, finished := p.journal.Last(id)
+	more := hostPackages(p.arriving(), p.facts.Target())
+	if finished && len(more) > 0 {
+		names = more
+	}
+	step := lifecycle.Step{ID: id, Phase: lifecycle.PreInit, Title: "install " + count(len(names), "host package") + " with apt-get",
+		Timeout: kubeTime, Inputs: lifecycle.Digest(names, p.hostRepositories()), Run: p.installPackages(names)}
+	if finished && len(more) == 0 {
+		step.Inputs = rec.Inputs
+	}
+	p.add(step)
+}

@@ -1,0 +1,293 @@
+package install
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/manifest"
+	"github.com/sealift/sealift/spec"
+)
+
+// made is an install of add-ons that exist in memory alone. Its binary is this test's own source, which is a file.
+func made(t *testing.T, addOns ...addOn) *Install {
+	t.Helper()
+	s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3}\n  flannel: {version: '1', podCIDR: 10.99.0.0/16}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := &Install{options: Options{Root: "/root-of-install", Binary: "plan_test.go"}, archive: &bundle.Archive{}, spec: s, addOns: addOns,
+		facts: host.Facts{Distribution: "debian", Version: "12"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}
+	if i.journal, err = lifecycle.OpenJournal(t.TempDir()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = i.journal.Close() })
+	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.log)
+	if i.plan, err = i.makePlan(); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func with(t *testing.T, name, text string, hooks ...string) addOn {
+	t.Helper()
+	m, err := manifest.Parse("Manifest", strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addOn{info: bundle.PackageInfo{Name: name, Version: "1", Index: name, Targets: []string{"debian-12"}}, meta: catalog.Meta{Name: name, Version: "1"},
+		manifest: m, layout: &runtime.Layout{}, hooks: hooks}
+}
+
+func ids(p lifecycle.Plan) (ids []string) {
+	for _, s := range p {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+func TestStepsComeInKurlsOrder(t *testing.T) {
+	i := made(t,
+		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
+		with(t, "kubernetes", "apt socat\nyum nothing-here\n", "kubernetes_pre_init"),
+		with(t, "flannel", "apt socat\napt kmod\n", "flannel", "flannel_post_init", "flannel_outro", "flannel_join", "someone_else"),
+	)
+	want := []string{
+		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network", "node/balancer",
+		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "node/share", "flannel/install",
+		"cluster/ready", "flannel/post-init", "flannel/outro",
+	}
+	if got := ids(i.plan); !slices.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if names := hostPackages(i.addOns, "debian-12"); !slices.Equal(names, []string{"socat", "kmod"}) {
+		t.Errorf("host packages %v", names)
+	}
+}
+
+func TestImagesThatNothingWaitsForAreLoadedBesideTheCluster(t *testing.T) {
+	var addOns []addOn
+	for _, name := range []string{"containerd", "kubernetes", "flannel", "registry"} {
+		a := with(t, name, "", name, name+"_post_init")
+		a.layout = &runtime.Layout{Images: make([]runtime.Image, 1)}
+		addOns = append(addOns, a)
+	}
+	i := made(t, addOns...)
+	type order struct {
+		beside bool
+		after  []string
+	}
+	want := map[string]order{
+		"containerd/images": {}, "kubernetes/images": {}, node.InitStep: {}, "kubernetes/install": {},
+		"flannel/images": {beside: true}, "registry/images": {true, []string{"flannel/images"}}, "node/share": {beside: true},
+		"flannel/install": {after: []string{"flannel/images"}}, "registry/install": {after: []string{"registry/images"}},
+		"cluster/ready": {after: []string{"flannel/images", "registry/images", "node/share"}},
+	}
+	got := map[string]order{}
+	for _, s := range i.plan {
+		if _, asked := want[s.ID]; asked {
+			got[s.ID] = order{s.Beside, s.After}
+		}
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	i.options.Join = &Join{ControlPlane: true, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
+	plan, err := i.makePlan()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range plan { // the cluster starts pods on a node as soon as it is one
+		if strings.HasSuffix(s.ID, "/images") && s.Beside {
+			t.Errorf("%s is not waited for before the host joins", s.ID)
+		}
+	}
+}
+
+func TestJoiningFollowsKurlsOrder(t *testing.T) {
+	addOns := []addOn{
+		with(t, "containerd", "", "containerd_install", "containerd_pre_init"),
+		with(t, "kubernetes", "", "kubernetes_pre_init", "kubernetes"),
+		with(t, "flannel", "", "flannel", "flannel_pre_init", "flannel_post_init", "flannel_outro", "flannel_join"),
+	}
+	i := made(t, addOns...)
+	for controlPlane, want := range map[bool][]string{
+		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "cluster/ready"},
+		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/share", "cluster/ready"},
+	} {
+		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
+		plan, err := i.makePlan()
+		if got := ids(plan); err != nil || !slices.Equal(got, want) {
+			t.Errorf("control plane %t: got  %v, %v\nwant %v", controlPlane, got, err, want)
+		}
+	}
+}
+
+func TestBundleWithoutKubernetesMakesNoCluster(t *testing.T) {
+	want := []string{"node/sealift", "tool/files", "tool/install"}
+	if got := ids(made(t, with(t, "tool", "", "tool")).plan); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestInputsFollowWhatAStepDependsOn(t *testing.T) {
+	inputs := func(i *Install) map[string]string {
+		m := map[string]string{}
+		for _, s := range i.plan {
+			m[s.ID] = s.Inputs
+		}
+		return m
+	}
+	kubernetes := with(t, "kubernetes", "", "kubernetes_pre_init")
+	before := inputs(made(t, kubernetes, with(t, "flannel", "", "flannel")))
+	changed := with(t, "flannel", "", "flannel")
+	changed.info.Index = "another package"
+	after := inputs(made(t, kubernetes, changed))
+	for id, same := range map[string]bool{
+		"kubernetes/files": true, "kubernetes/pre-init": true, node.InitStep: true, "node/network": true,
+		"flannel/files": false, "flannel/install": false, "cluster/ready": false,
+	} {
+		if (before[id] == after[id]) != same {
+			t.Errorf("%s: inputs equal %t after flannel's package changed, want %t", id, before[id] == after[id], same)
+		}
+	}
+}
+
+func TestHooksDependOnTheVariablesThatTheyRead(t *testing.T) {
+	a := with(t, "kubernetes", "")
+	a.texts = [][]byte{[]byte("echo $POD_CIDR"), []byte("name: ${NODE_NAME}")}
+	got := a.reads(map[string]string{"POD_CIDR": "1", "NODE_NAME": "2", "METRICS_SERVER_VERSION": "3"})
+	if want := map[string]string{"POD_CIDR": "1", "NODE_NAME": "2"}; !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+func TestSpecDecidesNetworks(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	state, err := i.chooseNetworks(t.Context())
+	if err != nil || state["POD_CIDR"] != "10.99.0.0/16" || state["SERVICE_CIDR"] != "10.96.0.0/22" {
+		t.Errorf("%v, %v", state, err)
+	}
+	i.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.90.0.0/16")}
+	for given, want := range map[string]string{
+		"10.99.0.0/16": "", "everything": "not a network", "$(touch /tmp/x)": "not a network", "fd00::/48": "private IPv4", "0.0.0.0/0": "private IPv4",
+		"10.32.0.0/30": "too small", "10.0.0.0/7": "too large", "100.64.0.0/16": "", "10.32.0.1/20": "write 10.32.0.0/20", "10.90.4.0/24": "overlaps 10.90.0.0/16",
+	} {
+		i.hooks.variables["FLANNEL_POD_CIDR"] = given
+		if err := i.checkNetworks(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: got %v, want %q", given, err, want)
+		}
+	}
+}
+
+func TestNetworksDoNotOverlap(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	for name, row := range map[string]struct{ pods, services, sizes, used, wantPods, wantServices, refused string }{
+		"beside each other":              {"", "", "", "", "10.32.0.0/20", "10.96.0.0/22", ""},
+		"beside services that are given": {"", "10.32.0.0/22", "", "", "10.32.16.0/20", "10.32.0.0/22", ""},
+		"beside pods that are given":     {"10.96.0.0/16", "", "", "", "10.96.0.0/16", "10.0.0.0/22", ""},
+		"both given, one in the other":   {"10.96.0.0/16", "10.96.4.0/22", "", "", "", "", "overlaps 10.96.0.0/16"},
+		"services for too many":          {"", "10.0.0.0/8", "", "", "", "", "too large; give it a length of at least /12"},
+		"a size":                         {"", "", "/16", "", "10.32.0.0/16", "10.96.0.0/22", ""},
+		"a size beyond the first range":  {"", "", "/14", "", "10.0.0.0/14", "10.96.0.0/22", ""},
+		"too small a size":               {"", "", "/28", "", "", "", "no size from /8 to /24"},
+		"no size":                        {"", "", "large", "", "", "", "no size from /8 to /24"},
+		"nothing is free":                {"", "", "", "10.0.0.0/8", "", "", "name one as flannel.podCIDR in the Installer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i.hooks.variables["FLANNEL_POD_CIDR"], i.hooks.variables["SERVICE_CIDR"], i.hooks.variables["FLANNEL_POD_CIDR_RANGE"] = row.pods, row.services, row.sizes
+			i.facts.Used = nil
+			if row.used != "" {
+				i.facts.Used = []netip.Prefix{netip.MustParsePrefix(row.used)}
+			}
+			if err := i.checkNetworks(); (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+				t.Fatalf("got %v, want %q", err, row.refused)
+			}
+			if row.refused != "" {
+				return
+			}
+			if got, err := i.settleNetworks(); err != nil || got["POD_CIDR"] != row.wantPods || got["SERVICE_CIDR"] != row.wantServices {
+				t.Errorf("got %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestAnInstallGoesOnBesideItsOwnRoutes is of a host without a default route, on which a route to the services comes before the
+// cluster does.
+func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
+	first := made(t, with(t, "kubernetes", ""))
+	first.hooks.variables["SERVICE_CIDR"] = "10.96.0.0/22"
+	choose := lifecycle.Step{ID: node.NetworkStep, Timeout: time.Minute, Run: first.chooseNetworks}
+	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
+		t.Fatal(err)
+	}
+	first.facts.Used = []netip.Prefix{netip.MustParsePrefix("10.96.0.0/22")}
+	if err := first.checkNetworks(); err != nil {
+		t.Errorf("an install: %v", err)
+	}
+
+	worker := made(t, with(t, "kubernetes", ""))
+	worker.options.Root = t.TempDir()
+	worker.options.Join = &Join{Cluster: share.Cluster{KubernetesVersion: "1", PodCIDR: "10.32.0.0/20", ServiceCIDR: "10.96.0.0/22"}}
+	worker.facts.Hostname = "node-1"
+	worker.options.Join.Cluster.Ready = []string{"node-1"}
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "has a node node-1 already") {
+		t.Errorf("a join under the name of another node: %v", err)
+	}
+	worker.options.Join.Cluster.Ready = []string{"node-2"}
+	worker.facts.Used = first.facts.Used
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.96.0.0/22") {
+		t.Errorf("a join to a cluster with the network of this host: %v", err)
+	}
+	if err := os.MkdirAll(node.StateDir(worker.options.Root), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.writeRun(); err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.checkJoin(); err != nil {
+		t.Errorf("a join that began: %v", err)
+	}
+	worker.facts.Used = append(worker.facts.Used, netip.MustParsePrefix("10.32.0.0/12"))
+	if err := worker.checkJoin(); err == nil || !strings.Contains(err.Error(), "overlaps 10.32.0.0/12") {
+		t.Errorf("beside a larger network: %v", err)
+	}
+}
+
+func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
+	i := made(t, with(t, "kubernetes", ""))
+	before := i.networkInputs()
+	i.hooks.variables["FLANNEL_POD_CIDR"] = "10.98.0.0/16"
+	if i.networkInputs() == before {
+		t.Error("a corrected network is ignored")
+	}
+	done := func(s lifecycle.Step, state lifecycle.State) {
+		s.Timeout, s.Run = time.Minute, func(context.Context) (lifecycle.State, error) { return state, nil }
+		if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{s}, i.journal, func(lifecycle.Event) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	done(lifecycle.Step{ID: node.NetworkStep, Inputs: "then"}, lifecycle.State{"POD_CIDR": "10.99.0.0/16"})
+	done(lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)
+	if got := i.networkInputs(); got != "then" {
+		t.Errorf("networks are chosen again: %s", got)
+	}
+	if err := i.checkNetworks(); err == nil || !strings.Contains(err.Error(), "keeps its networks") {
+		t.Errorf("got %v", err)
+	}
+}

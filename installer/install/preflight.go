@@ -1,0 +1,278 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// preflightFile is what an add-on has for Troubleshoot to check on a host.
+const preflightFile = "host-preflight.yaml"
+
+// PreflightOptions says which checks are made, and what becomes of their answers. The zero value is for the host that
+// makes a cluster.
+type PreflightOptions struct {
+	Node           preflight.Node // as what the host is looked at; a node that joins nothing has a control plane
+	Policy         preflight.Policy
+	ExcludeBuiltin bool // as in kURL, this leaves out the checks of add-ons too
+	Runs           Running
+}
+
+// with adds what the Installer says (kURL §2.1): a flag and an option mean the same.
+func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
+	kurl := s.Section("kurl").Options
+	o.Policy.Ignore = o.Policy.Ignore || isTrue(kurl, "hostPreflightIgnore")
+	o.Policy.EnforceWarnings = o.Policy.EnforceWarnings || isTrue(kurl, "hostPreflightEnforceWarnings")
+	o.ExcludeBuiltin = o.ExcludeBuiltin || isTrue(kurl, "excludeBuiltinHostPreflights")
+	o.Node.Primary = o.Node.Primary || !o.Node.Join
+	return o
+}
+
+func isTrue(options spec.Options, key string) bool {
+	value, _ := options[key].(bool)
+	return value
+}
+
+// Preflight looks at the host and changes nothing.
+func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.Record, error) {
+	o = o.with(i.spec)
+	h, err := preflight.ThisHost(i.facts.Target())
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	needs, err := i.needs()
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	addRole(&needs, o.Node, i.spec)
+	if i.hooks.variables["KUBERNETES_API_ENDPOINT"] != balancer.Endpoint || i.journal.Began(node.BalancerStep) {
+		// nothing of this install will listen there, or does already
+		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
+	}
+	checks := preflight.Essential(h, needs)
+	if dropped, err := i.droppedStorage(); err != nil {
+		return preflight.Record{}, err
+	} else if len(dropped) > 0 {
+		checks = append(checks, preflight.Check{Name: "storage", Probe: func(ctx context.Context, r *preflight.Reporter) { storageKept(ctx, dropped, r) }})
+	}
+	var specs []preflight.Specification
+	var failed []preflight.Result
+	if !o.ExcludeBuiltin {
+		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hooksPath))
+		if i.skipsPackages() {
+			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
+		}
+		if specs, failed, err = i.preflights(ctx, o.Runs); err != nil {
+			return preflight.Record{}, err
+		}
+	}
+	own, left, err := o.ownChecks(i.spec)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	checks = append(checks, preflight.Check{Name: "bundle", Probe: i.whole})
+	report, err := preflight.Run(ctx, checks)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	// An install that is resumed finds what it has started itself, as an upgrade does.
+	node := o.Node
+	node.Upgrade = node.Upgrade || needs.Resumed
+	asked, err := i.external(ctx, node, append(specs, own...), o.Runs)
+	report.Results = slices.Concat(report.Results, asked, failed, left)
+	return preflight.NewRecord(o.Node, o.Policy, report), err
+}
+
+// KeepPreflight writes a record beside the journal.
+func (i *Install) KeepPreflight(r preflight.Record) error {
+	if err := node.MarkRoot(i.options.Root); err != nil {
+		return i.explainDiskFull(err)
+	}
+	return i.explainDiskFull(r.Save(filepath.Join(node.StateDir(i.options.Root), "preflight")))
+}
+
+// preflights returns the specifications of the add-ons, and what their hooks say against this host.
+func (i *Install) preflights(ctx context.Context, runs Running) (specs []preflight.Specification, failed []preflight.Result, err error) {
+	files, err := i.addOnChecks()
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, one := range files {
+		specs = append(specs, one.Specification)
+	}
+	if runs == RunNothing {
+		return specs, nil, nil
+	}
+	hooked, failed, err := i.askHooks(ctx)
+	return append(specs, hooked...), failed, err
+}
+
+// addOnChecks reads the specifications that add-ons have as files.
+func (i *Install) addOnChecks() (all []checks, err error) {
+	for _, a := range i.addOns {
+		text, err := i.archive.ReadFile(path.Join(a.info.Dir(), preflightFile), maxTextSize)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, checks{preflight.Specification{Name: a.name(), Kind: preflight.HostPreflight, Text: text}})
+	}
+	return all, nil
+}
+
+// installerPreflight returns the specification that an Installer may have in itself, spec.kurl.hostPreflights.
+func installerPreflight(s *spec.Installer) ([]preflight.Specification, error) {
+	own, ok := s.Section("kurl").Options["hostPreflights"]
+	if !ok {
+		return nil, nil
+	}
+	text, err := yaml.Marshal(own)
+	if err != nil {
+		return nil, fmt.Errorf("kurl.hostPreflights: %w", err)
+	}
+	return []preflight.Specification{{Name: "installer", Kind: preflight.HostPreflight, Text: text, Values: true}}, nil
+}
+
+// external asks Troubleshoot. Without its program the built-in checks are all there is, and the report says so.
+func (i *Install) external(ctx context.Context, n preflight.Node, specs []preflight.Specification, runs Running) ([]preflight.Result, error) {
+	if len(specs) == 0 {
+		return nil, nil
+	}
+	if runs == RunNothing {
+		return i.unasked(), nil
+	}
+	program, err := i.program(ctx)
+	if err != nil && !errors.Is(err, errUnsafeProgram) {
+		return nil, err
+	}
+	return askTroubleshoot(ctx, program, err, n, i.spec, specs)
+}
+
+// askTroubleshoot makes the checks of specifications. refused says why there is no program, where one was found.
+func askTroubleshoot(ctx context.Context, program string, refused error, n preflight.Node, s *spec.Installer, specs []preflight.Specification) ([]preflight.Result, error) {
+	var results []preflight.Result
+	var texts [][]byte
+	for _, one := range specs {
+		text, err := one.Render(n, s)
+		if err != nil {
+			results = append(results, preflight.Result{Check: one.Name + ": specification", Status: preflight.Fail,
+				Message: "cannot be read: " + err.Error(), Hint: "mend it, and build the add-on again"})
+			continue
+		}
+		texts = append(texts, text)
+	}
+	if program == "" {
+		return append(results, noProgram(refused)), nil
+	}
+	found, err := preflight.Program{Path: program}.Check(ctx, texts)
+	if ctx.Err() != nil {
+		return results, ctx.Err()
+	}
+	if err != nil {
+		return append(results, preflight.Result{Check: "add-ons", Status: preflight.Fail, Message: "their checks could not be made: " + err.Error(), //nolint:nilerr // it is in the report
+			Hint: "see why; --exclude-builtin-host-preflights goes on without them"}), nil
+	}
+	return append(results, found...), nil
+}
+
+// addRole adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control
+// plane the other members of etcd and every kubelet.
+func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
+	n.Firewall, n.SELinux = walls(s)
+	if n.Role == preflight.NoNode {
+		return
+	}
+	n.Role, n.Ports = preflight.ControlPlane, preflight.ControlPlanePorts()
+	if !node.Primary {
+		n.Role, n.Ports = preflight.Worker, preflight.WorkerPorts()
+	}
+	n.Resumed = n.Resumed || node.Upgrade
+	if !node.Join {
+		return
+	}
+	reach := func(hosts []string, ports ...string) {
+		for _, host := range hosts {
+			for _, port := range ports {
+				n.Reach = append(n.Reach, net.JoinHostPort(host, port))
+			}
+		}
+	}
+	reach(node.PrimaryHosts, "6443")
+	if node.Primary {
+		reach(node.PrimaryHosts, "2379", "2380", "10250")
+		reach(node.SecondaryHosts, "10250")
+	}
+}
+
+// walls is what the Installer says about firewalls and SELinux.
+func walls(s *spec.Installer) (firewall, selinux preflight.Handling) {
+	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
+	switch {
+	case isTrue(firewalld, "hardFailOnFirewalld"), isTrue(ufw, "hardFailOnUFW"):
+		firewall = preflight.HandlingRefused
+	case isTrue(firewalld, "preserveConfig"):
+	default: // step node/firewall opens it, or the Installer says that it is open
+		firewall = preflight.HandlingDone
+	}
+	if len(s.Section("selinuxConfig").Options) > 0 { // a mode, commands, or that it is to be left alone
+		selinux = preflight.HandlingDone
+	}
+	return firewall, selinux
+}
+
+// CheckHost looks at this host for an Installer without its bundle: for room and for what add-ons need, the bundle is
+// wanted. beside is the running sealift.
+func CheckHost(ctx context.Context, s *spec.Installer, beside string, o PreflightOptions) (preflight.Record, error) {
+	o = o.with(s)
+	facts, err := host.Discover()
+	if err != nil {
+		return preflight.Record{}, fmt.Errorf("look at the host: %w", err)
+	}
+	h, err := preflight.ThisHost(facts.Target())
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	var needs preflight.Needs
+	for _, a := range s.AddOns {
+		if a.Name == kubernetesCapability {
+			needs.Role = preflight.ControlPlane
+		}
+	}
+	addRole(&needs, o.Node, s)
+	checks := preflight.Builtin(h, needs)
+	if o.ExcludeBuiltin {
+		checks = preflight.Essential(h, needs)
+	}
+	report, err := preflight.Run(ctx, checks)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	own, err := installerPreflight(s)
+	if err != nil {
+		return preflight.Record{}, err
+	}
+	if len(own) > 0 {
+		program, refused := FindProgram(node.DefaultRoot, filepath.Dir(beside))
+		found, err := askTroubleshoot(ctx, program, refused, o.Node, s, own)
+		if err != nil {
+			return preflight.Record{}, err
+		}
+		report.Results = append(report.Results, found...)
+	}
+	return preflight.NewRecord(o.Node, o.Policy, report), nil
+}

@@ -1,0 +1,183 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/preflight"
+)
+
+// program returns the sealift-preflight to run. It runs as root, so it is the bundle's by digest: a copy that an install has kept or
+// that lies beside sealift, or one taken out of the bundle, which goes with Close. For a bundle without one it is what FindProgram
+// returns.
+func (i *Install) program(ctx context.Context) (string, error) {
+	beside := filepath.Dir(i.options.Binary)
+	carried, ok := i.archive.Entry(bundle.PreflightName)
+	if !ok {
+		return FindProgram(i.options.Root, beside)
+	}
+	if i.taken != "" {
+		return filepath.Join(i.taken, bundle.PreflightName), nil
+	}
+	for _, name := range programNames(i.options.Root, beside) {
+		if safe, err := rootsOwn(name); err == nil && isCopy(safe, carried) {
+			return safe, nil
+		}
+	}
+	dir, err := os.MkdirTemp(i.temporary(), ".sealift-preflight-")
+	if err != nil {
+		return "", fmt.Errorf("make room for %s: %w", preflight.ProgramName, err)
+	}
+	if err := i.extractProgram(ctx, dir); err != nil {
+		return "", errors.Join(fmt.Errorf("take %s out of the bundle: %w", preflight.ProgramName, err), os.RemoveAll(dir))
+	}
+	i.taken = dir
+	return filepath.Join(dir, bundle.PreflightName), nil
+}
+
+// unasked says that there is no program to ask, without looking into the bundle's.
+func (i *Install) unasked() []preflight.Result {
+	if _, carried := i.archive.Entry(bundle.PreflightName); carried {
+		return nil
+	}
+	name, err := FindProgram(i.options.Root, filepath.Dir(i.options.Binary))
+	if name != "" {
+		return nil
+	}
+	return []preflight.Result{noProgram(err)}
+}
+
+// noProgram is the result for checks without a program to make them. refused says why one that is there is not run.
+func noProgram(refused error) preflight.Result {
+	r := preflight.Result{Check: "add-ons", Status: preflight.Warn, Message: "not asked for what they need: there is no " + preflight.ProgramName,
+		Hint: "make the bundle with it beside sealift, or with --sealift-preflight"}
+	if refused != nil {
+		r.Message = "not asked for what they need: " + refused.Error()
+		r.Hint = "make the bundle with it, or move sealift and it into a folder that root alone may write"
+	}
+	return r
+}
+
+func (i *Install) extractProgram(ctx context.Context, dir string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.PreflightName }), root.Close())
+}
+
+// dropProgram removes what program has taken out of the bundle.
+func (i *Install) dropProgram() error {
+	if i.taken == "" {
+		return nil
+	}
+	return os.RemoveAll(i.taken)
+}
+
+// keepProgram leaves sealift-preflight on the node, for support bundles and for hosts that join.
+func (i *Install) keepProgram(ctx context.Context) error {
+	kept := filepath.Join(i.options.Root, bundle.PreflightName)
+	if carried, ok := i.archive.Entry(bundle.PreflightName); !ok || isCopy(kept, carried) {
+		return nil
+	}
+	if i.taken == "" {
+		return i.extractProgram(ctx, i.options.Root)
+	}
+	taken, err := os.Open(filepath.Join(i.taken, bundle.PreflightName))
+	if err != nil {
+		return err
+	}
+	defer taken.Close()
+	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
+		return err
+	}
+	return atomicfile.Fill(kept, 0o755, func(w *os.File) error {
+		_, err := io.Copy(w, taken)
+		return err
+	})
+}
+
+// programNames are where a sealift-preflight may lie that is not in a bundle.
+func programNames(root, beside string) []string {
+	return []string{filepath.Join(beside, preflight.ProgramName), filepath.Join(root, bundle.PreflightName)}
+}
+
+// FindProgram returns the sealift-preflight that lies beside sealift, or else the one that an install has kept, or "". The error
+// says why one that is there must not be run.
+func FindProgram(root, beside string) (string, error) {
+	var refused []error
+	for _, name := range programNames(root, beside) {
+		if !isProgram(name) {
+			continue
+		}
+		safe, err := rootsOwn(name)
+		if err == nil {
+			return safe, nil
+		}
+		refused = append(refused, fmt.Errorf("%s %w: %w", name, errUnsafeProgram, err))
+	}
+	return "", errors.Join(refused...)
+}
+
+var errUnsafeProgram = errors.New("is not run")
+
+// rootsOwn resolves a file that nobody but root, or the user who runs sealift, can have put there or can replace.
+func rootsOwn(name string) (resolved string, err error) {
+	if resolved, err = filepath.Abs(name); err != nil {
+		return "", err
+	}
+	if resolved, err = filepath.EvalSymlinks(resolved); err != nil {
+		return "", err
+	}
+	for at := resolved; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		if err != nil {
+			return "", err
+		}
+		owner := -1
+		if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+			owner = int(stat.Uid)
+		}
+		// In a folder such as /tmp nobody can replace a folder of root's.
+		sticky := info.Mode()&os.ModeSticky != 0 && at != filepath.Dir(resolved)
+		switch {
+		case owner != 0 && owner != os.Geteuid():
+			return "", fmt.Errorf("%s belongs to user %d", at, owner)
+		case info.Mode().Perm()&0o022 != 0 && !sticky:
+			return "", fmt.Errorf("others may write %s", at)
+		case at == filepath.Dir(at):
+			return resolved, nil
+		}
+	}
+}
+
+// temporary is where a program can be run from: beside sealift when install.sh has put it into the install root, otherwise
+// where temporary files are.
+func (i *Install) temporary() string {
+	if dir := filepath.Dir(i.options.Binary); strings.HasPrefix(dir, i.options.Root+string(filepath.Separator)) {
+		return dir
+	}
+	return os.TempDir()
+}
+
+func isProgram(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+}
+
+// isCopy says whether a program on the disk is that of the bundle.
+func isCopy(name string, carried bundle.Entry) bool {
+	if info, err := os.Stat(name); err != nil || info.Size() != carried.Size || !isProgram(name) {
+		return false
+	}
+	file, err := bundle.DiskFile(carried.Path, 0o755, name)
+	return err == nil && file.SHA256 == carried.SHA256
+}

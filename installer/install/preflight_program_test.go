@@ -1,0 +1,177 @@
+package install
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
+)
+
+// carrying is an install of a bundle whose sealift-preflight has this text. It counts how often that is fetched.
+func carrying(t *testing.T, root, text string, fetched *int) *Install {
+	t.Helper()
+	var packed bytes.Buffer
+	members, err := bundle.Render(t.Context(), []bundle.File{bundle.BytesFile(bundle.PreflightName, 0o755, []byte(text))}, bundle.WriteOptions{})
+	if err == nil {
+		_, err = bundle.WriteBundle(t.Context(), &packed, bundle.Bundle{Members: members})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := bundle.NewArchive(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, _ := a.Raw()
+	a, err = bundle.NewUnpacked(index, nil, func(bundle.Entry) (io.ReadCloser, error) {
+		*fetched++
+		return io.NopCloser(strings.NewReader(text)), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Install{options: Options{Root: root, Binary: filepath.Join(root, ".install-1", "sealift")}, archive: a, log: node.NewLog(t.TempDir(), lifecycle.Installing, nil)}
+}
+
+func TestProgramIsTakenOutOfTheBundleOnce(t *testing.T) {
+	root := t.TempDir()
+	if err := os.Mkdir(filepath.Join(root, ".install-1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	var fetched int
+	run := func(text string, asks int, keeps bool) {
+		t.Helper()
+		i := carrying(t, root, text, &fetched)
+		for range asks {
+			name, err := i.program(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := os.ReadFile(name); err != nil || string(got) != text || !isProgram(name) {
+				t.Errorf("%s is %q, %v", name, got, err)
+			}
+		}
+		if keeps {
+			if err := i.keepProgram(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := i.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if left, _ := filepath.Glob(filepath.Join(root, ".install-1", "*")); len(left) > 0 {
+			t.Errorf("left %v", left)
+		}
+	}
+	for _, row := range []struct {
+		name, text string
+		asks       int
+		keeps      bool
+		want       int // times that it was fetched so far
+	}{
+		{"an install that is not confirmed keeps nothing", "one", 2, false, 1},
+		{"the next one keeps what it took for its checks", "one", 2, true, 2},
+		{"a run that goes on uses what was kept", "one", 1, true, 2},
+		{"another bundle has another one", "two", 1, true, 3},
+		{"without checks it is taken for the node alone", "three", 0, true, 4},
+	} {
+		run(row.text, row.asks, row.keeps)
+		if fetched != row.want {
+			t.Errorf("%s: fetched %d times, want %d", row.name, fetched, row.want)
+		}
+		if got, err := os.ReadFile(filepath.Join(root, bundle.PreflightName)); row.keeps && (err != nil || string(got) != row.text) {
+			t.Errorf("%s: kept %q, %v", row.name, got, err)
+		}
+	}
+}
+
+func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
+	root, beside := t.TempDir(), t.TempDir()
+	if got, err := FindProgram(root, beside); got != "" || err != nil {
+		t.Errorf("found %q, %v", got, err)
+	}
+	for _, name := range []string{filepath.Join(root, bundle.PreflightName), filepath.Join(beside, preflight.ProgramName)} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := FindProgram(root, beside); got == name {
+			t.Errorf("%s cannot be run", name)
+		}
+		if err := os.Chmod(name, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := FindProgram(root, beside); got != name || err != nil {
+			t.Errorf("found %q, not %q: %v", got, name, err)
+		}
+	}
+}
+
+// TestProgramOfAStrangerIsNotRun has a sealift-preflight where other users could have put or could change it.
+func TestProgramOfAStrangerIsNotRun(t *testing.T) {
+	const stranger = 65534
+	for name, change := range map[string]func(dir, program string) error{
+		"it belongs to another user":           func(_, program string) error { return os.Chown(program, stranger, 0) },
+		"its folder belongs to another user":   func(dir, _ string) error { return os.Chown(dir, stranger, 0) },
+		"others may write it":                  func(_, program string) error { return os.Chmod(program, 0o777) },
+		"a group may write it":                 func(_, program string) error { return os.Chmod(program, 0o775) },
+		"others may write its folder":          func(dir, _ string) error { return os.Chmod(dir, 0o777) },
+		"its folder is like /tmp":              func(dir, _ string) error { return os.Chmod(dir, 0o777|os.ModeSticky) },
+		"others may write a folder further up": func(dir, _ string) error { return os.Chmod(filepath.Dir(dir), 0o777) },
+		"it is a link to what others may write": func(dir, program string) error {
+			target := filepath.Join(filepath.Dir(dir), "other")
+			return errors.Join(os.Rename(program, target), os.Chmod(target, 0o777), os.Symlink(target, program))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root, beside := t.TempDir(), filepath.Join(t.TempDir(), "bin")
+			program, ran := filepath.Join(beside, preflight.ProgramName), filepath.Join(root, "ran")
+			if err := errors.Join(os.Mkdir(beside, 0o755), os.WriteFile(program, []byte("#!/bin/sh\ntouch "+ran+"\n"), 0o755), change(beside, program)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := FindProgram(root, beside); got != "" || !errors.Is(err, errUnsafeProgram) {
+				t.Errorf("found %q, %v", got, err)
+			}
+			i := &Install{options: Options{Root: root, Binary: filepath.Join(beside, "sealift")}, archive: &bundle.Archive{}, spec: parseSpec(t, "")}
+			s := []preflight.Specification{{Name: "x", Kind: preflight.HostPreflight, Text: []byte("spec: {}")}}
+			got, err := i.external(t.Context(), preflight.Node{}, s, RunAll)
+			if err != nil || len(got) != 1 || got[0].Status != preflight.Warn || !strings.Contains(got[0].Message, program+" is not run: ") {
+				t.Errorf("%+v, %v", got, err)
+			}
+			if _, err := os.Stat(ran); err == nil {
+				t.Error("it ran as root")
+			}
+		})
+	}
+}
+
+// TestProgramIsTheBundles has another program beside sealift, in a folder of root's: that of the bundle runs.
+func TestProgramIsTheBundles(t *testing.T) {
+	root := t.TempDir()
+	var fetched int
+	i := carrying(t, root, "of the bundle", &fetched)
+	beside := filepath.Join(filepath.Dir(i.options.Binary), preflight.ProgramName)
+	if err := errors.Join(os.Mkdir(filepath.Dir(beside), 0o755), os.WriteFile(beside, []byte("of somebody"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	name, err := i.program(t.Context())
+	if text, _ := os.ReadFile(name); err != nil || string(text) != "of the bundle" {
+		t.Errorf("%s is %q, %v", name, text, err)
+	}
+	again := carrying(t, root, "of somebody", &fetched)
+	defer func() { _ = again.Close() }()
+	if name, err := again.program(t.Context()); err != nil || name != beside || fetched != 1 {
+		t.Errorf("one with the same digest is fetched all the same: %s, %v", name, err)
+	}
+}

@@ -1,0 +1,105 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// proxyAddress is by which containerd and the kubelet reach the outside; "" when they need no proxy.
+func (i *Install) proxyAddress() string {
+	if i.hooks.variables["NO_PROXY"] == "1" {
+		return ""
+	}
+	return i.hooks.variables["PROXY_ADDRESS"]
+}
+
+// checkProxy refuses an address that no program would understand, before anything is changed.
+func (i *Install) checkProxy() error {
+	address := i.proxyAddress()
+	if address == "" {
+		return nil
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.ContainsFunc(address, func(r rune) bool { return r < ' ' }) {
+		return errors.New("the Installer's kurl.proxyAddress is no address such as http://proxy.example.com:3128")
+	}
+	return nil
+}
+
+// noProxy lists what is reached without the proxy: the node itself, the cluster's networks and names, and what the Installer
+// adds (kURL §3.1, step 29).
+func (i *Install) noProxy() string {
+	values := i.hooks.values()
+	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", values["NODE_NAME"], values["PRIVATE_ADDRESS"], values["PUBLIC_ADDRESS"],
+		values["POD_CIDR"], values["SERVICE_CIDR"], hostOf(values["LOAD_BALANCER_ADDRESS"])}
+	var unique []string
+	for _, one := range append(list, strings.Split(values["ADDITIONAL_NO_PROXY_ADDRESSES"], ",")...) {
+		if one = strings.TrimSpace(one); one != "" && !slices.Contains(unique, one) {
+			unique = append(unique, one)
+		}
+	}
+	return strings.Join(unique, ",")
+}
+
+// hostOf cuts the port off an address, if it has one.
+func hostOf(address string) string {
+	if at := strings.LastIndexByte(address, ':'); at >= 0 && strings.Count(address, ":") == 1 {
+		return address[:at]
+	}
+	return strings.Trim(address, "[]")
+}
+
+// setProxy gives containerd and kubelet their settings in a file for root alone, since the address may have a password.
+func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
+	address, exceptions := i.proxyAddress(), i.noProxy()
+	settings := filepath.Join(i.options.Root, node.ProxySettings)
+	var text strings.Builder
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
+		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(address))
+	}
+	for _, name := range []string{"NO_PROXY", "no_proxy"} {
+		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(exceptions))
+	}
+	if err := atomicfile.WriteMode(settings, 0o600, []byte(text.String())); err != nil {
+		return nil, err
+	}
+	for _, unit := range []string{"containerd", "kubelet"} {
+		name := filepath.Join("/etc/systemd/system", unit+".service.d", "sealift-proxy.conf")
+		if address == "" {
+			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
+			}
+			continue
+		}
+		if err := atomicfile.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return nil, err
+		}
+		if err := atomicfile.Write(name, []byte("[Service]\nEnvironmentFile=-"+strings.ReplaceAll(settings, "%", "%%")+"\n")); err != nil {
+			return nil, err
+		}
+	}
+	state := lifecycle.State{"NO_PROXY_ADDRESSES": exceptions}
+	for _, args := range [][]string{{"daemon-reload"}, {"try-restart", "containerd", "kubelet"}} {
+		if err := host.Command(ctx, i.log, "systemctl", args...); err != nil && args[0] == "daemon-reload" {
+			return nil, err
+		}
+	}
+	return state, i.hooks.restore(ctx, state)
+}
+
+// environmentValue writes a value as systemd reads it in an EnvironmentFile, systemd.exec(5).
+func environmentValue(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(s) + `"`
+}

@@ -1,0 +1,60 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// recorded makes each step note what it changed on the host before it counts as finished. Failed steps note it, too: what
+// an administrator then changes by hand is told from it.
+func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
+	if err := node.MarkRoot(i.options.Root); err != nil {
+		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)
+	}
+	if err := i.journal.Begin(); err != nil {
+		return nil, err
+	}
+	record, err := node.OpenBaseline(i.options.Root, i.options.LogDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := record.Begin(ctx, strings.Join(i.journal.Open(), ", ")); err != nil {
+		return nil, err
+	}
+	i.before = record.Before().Packages
+	if err := i.writeRun(); err != nil {
+		return nil, err
+	}
+	plan := make(lifecycle.Plan, len(i.plan))
+	for n, step := range i.plan {
+		run := step.Run
+		step.Run = func(ctx context.Context) (lifecycle.State, error) {
+			state, err := run(ctx)
+			return state, errors.Join(err, record.Note(context.WithoutCancel(ctx), step.ID))
+		}
+		plan[n] = step
+	}
+	return plan, nil
+}
+
+// writeRun notes what this run is about.
+func (i *Install) writeRun() error {
+	run := node.Run{Installer: i.spec.Name, Bundle: i.options.Bundle, Log: i.log.Name(), Resume: i.options.Resume, Began: time.Now().UTC(), Plan: i.plan}
+	if path, err := filepath.Abs(i.options.Bundle); err == nil && !i.options.Remote { // a URL is no path
+		run.Bundle = path
+	}
+	for _, a := range i.addOns {
+		run.AddOns = append(run.AddOns, node.AddOn{Name: a.name(), Version: a.info.Version})
+	}
+	if i.Joins() {
+		run.Networks = []string{i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR}
+	}
+	return run.Write(i.options.Root)
+}

@@ -1,0 +1,135 @@
+package install
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
+)
+
+// running is an add-on at work on this node, as the journal tells.
+type running struct {
+	version string
+	options string // digest of its options; "" where an earlier sealift recorded none
+}
+
+// live says whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
+// same install may go on with another bundle.
+func (i *Install) live() bool {
+	_, made := i.journal.Last(node.InitStep)
+	_, joined := i.journal.Last(node.JoinStep)
+	return made || joined
+}
+
+// runningAddOns returns the add-ons at work on this node. One that an install has not finished is not at work.
+func (i *Install) runningAddOns() map[string]running {
+	if !i.live() {
+		return nil
+	}
+	kubernetes, _ := kubernetes(i.addOns)
+	files := map[string]string{} // the version whose files the node has
+	begun := map[string]bool{}   // the add-ons whose decisive hook was called
+	found, prepared := map[string]running{}, map[string]running{}
+	whole := false // every add-on of an install came to its end
+	for _, rec := range i.journal.Records() {
+		name, finished := rec.AddOn, rec.Outcome == lifecycle.Finished
+		_, what, _ := strings.Cut(rec.Step, "/")
+		made := rec.Step == node.InitStep || rec.Step == node.JoinStep
+		if made {
+			name = kubernetes.name()
+		}
+		now := running{files[name], rec.Options}
+		switch {
+		case rec.Step == node.ReadyStep:
+			whole = whole || finished
+		case name == "" || what == imagesStep:
+		case what == filesStep:
+			if finished {
+				files[name] = rec.State[addOnVersion]
+			}
+		case name == kubernetes.name() && !made: // the cluster is made or joined by kubeadm, whatever its hooks do besides
+			if finished && what == preInitStep {
+				prepared[name] = now
+			}
+		case made || what == installStep || what == joinHookStep:
+			begun[name] = true
+			if finished {
+				found[name] = now
+			}
+		case finished:
+			prepared[name] = now
+		}
+	}
+	for name, a := range prepared {
+		if one, runs := found[name]; runs {
+			if name == kubernetes.name() { // kubeadm's step has no options, the hook before it has
+				found[name] = running{one.version, a.options}
+			}
+		} else if whole && !begun[name] { // its hooks before or after all others are all that it has
+			found[name] = a
+		}
+	}
+	return found
+}
+
+// carries says whether all else on the node runs on an add-on: its hooks are not called again below what runs.
+func (a addOn) carries() bool {
+	return a.provides(catalog.ContainerRuntime) || a.provides(kubernetesCapability)
+}
+
+// checkRunning refuses a bundle that would change the version of what runs on this node, or the options of what all else runs on:
+// an install moves no pods away before it replaces what they run on, and does not know how to get from one version to another.
+func (i *Install) checkRunning() error {
+	if i.options.Upgrade {
+		return nil
+	}
+	var against []preflight.Result
+	var versions []string
+	all := i.runningAddOns()
+	for _, a := range i.addOns {
+		has, runs := all[a.name()]
+		if !runs || has.version == "" {
+			continue
+		}
+		versions = append(versions, a.name()+" "+has.version)
+		switch {
+		case has.version != a.info.Version:
+			against = append(against, preflight.Result{Check: a.name(), Status: preflight.Fail,
+				Message: fmt.Sprintf("this node runs version %s, the bundle has %s", has.version, a.info.Version)})
+		case a.carries() && has.options != "" && has.options != a.options:
+			against = append(against, preflight.Result{Check: a.name(), Status: preflight.Fail,
+				Message: fmt.Sprintf("version %s runs here with other options than the Installer has now", has.version),
+				Hint:    "give it the options of the first install"})
+		}
+	}
+	if len(against) == 0 {
+		return nil
+	}
+	return &preflight.RefusedError{Against: append(against, preflight.Result{Check: "install", Status: preflight.Fail,
+		Message: "does not change what runs on a node, and this sealift has no command yet that upgrades one",
+		Hint:    "nothing was changed; use a bundle with the versions that run: " + strings.Join(versions, ", ") + "; it may have other add-ons besides"})}
+}
+
+// keep leaves a finished step on the host of a running add-on as it is. The package may have been built again: what runs stays, as
+// long as the version is the same. The options of what carries all else do not change, as checkRunning saw to.
+func (p *planner) keep(a addOn, step *lifecycle.Step) {
+	if _, runs := p.running[a.name()]; !runs {
+		return
+	}
+	rec, finished := p.journal.Last(step.ID)
+	if finished && (a.carries() || rec.Options == "" || rec.Options == a.options) {
+		step.Inputs = rec.Inputs
+	}
+}
+
+// arriving returns the add-ons that do not run on this node yet.
+func (p *planner) arriving() []addOn {
+	return slices.DeleteFunc(slices.Clone(p.addOns), func(a addOn) bool {
+		_, runs := p.running[a.name()]
+		return runs
+	})
+}

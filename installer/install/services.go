@@ -1,0 +1,76 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/service"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// balancer adds the step for the API on this host, unless the cluster has a load balancer.
+func (p *planner) balancer() {
+	if p.hooks.variables["KUBERNETES_API_ENDPOINT"] != balancer.Endpoint {
+		return
+	}
+	p.add(lifecycle.Step{ID: node.BalancerStep, Phase: lifecycle.PreInit, Title: "reach the API on this host at " + balancer.Endpoint, Timeout: shortTime,
+		Inputs: lifecycle.Digest(service.Balancer(p.options.Root).Text), Run: p.startBalancer})
+}
+
+func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
+	servers := []string{netJoin(i.hooks.variables["PRIVATE_ADDRESS"], 6443)}
+	if i.Joins() {
+		servers = i.options.Join.Cluster.APIServers
+	}
+	if err := balancer.WriteList(node.APIServersFile(i.options.Root), servers); err != nil {
+		return nil, err
+	}
+	return nil, service.Balancer(i.options.Root).Start(ctx, i.log)
+}
+
+// share adds the step by which hosts that join can take their files from this one.
+func (p *planner) share() {
+	p.add(lifecycle.Step{ID: "node/share", Phase: lifecycle.Install, Title: "serve hosts that join", Timeout: shortTime,
+		Inputs: lifecycle.Digest(p.archive.Digest, service.Sharer(p.options.Root).Text, p.spec.AddOns), Run: p.startShare, Beside: true})
+}
+
+func (i *Install) startShare(ctx context.Context) (lifecycle.State, error) {
+	index, sig := i.archive.Raw()
+	installed, err := filepath.Rel(i.options.Root, node.InstallerFile(i.options.Root))
+	if err != nil {
+		return nil, err
+	}
+	text, err := i.spec.Canonical()
+	if err != nil {
+		return nil, err
+	}
+	for name, data := range map[string][]byte{"index.json": index, "index.json.sig": sig, installed: text} {
+		if len(data) == 0 {
+			continue
+		}
+		// an Installer may have secrets
+		if err := atomicfile.WriteMode(filepath.Join(i.options.Root, name), 0o600, data); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.extractRoot(ctx); err != nil {
+		return nil, err
+	}
+	return nil, service.Sharer(i.options.Root).Start(ctx, i.log)
+}
+
+// extractRoot brings what lies at the root of the bundle and goes with its index.
+func (i *Install) extractRoot(ctx context.Context) error {
+	root, err := os.OpenRoot(i.options.Root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return errors.Join(i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return e.Path == bundle.InstallerName }), i.keepProgram(ctx))
+}

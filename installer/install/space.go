@@ -1,0 +1,143 @@
+package install
+
+import (
+	"context"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/preflight"
+)
+
+// unpackedPackage is how many times larger than its file a .deb or .rpm is once installed, at most, for what add-ons need.
+const unpackedPackage = 5
+
+// clusterSpace is what etcd, logs and pods take in a new cluster's first days, and what the kubelet wants to stay free.
+const clusterSpace = 2 << 30
+
+// whole reads all of the bundle, so that damage is found before anything is changed and not in the middle. What is used is
+// checked once more while it is being used: a disk may have been swapped.
+func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
+	if len(i.Pending()) == 0 {
+		r.Passf("not looked at: nothing of it is needed")
+		return
+	}
+	if i.Joins() {
+		i.shared(ctx, r)
+		return
+	}
+	if i.options.Remote {
+		r.Passf("%d files on the server, each checked while it is used", len(i.archive.Index.Entries))
+		return
+	}
+	if err := i.archive.Verify(ctx); err != nil {
+		r.Refusef("copy the bundle again", "damaged: %v", err)
+		return
+	}
+	r.Passf("%d files are as its index says", len(i.archive.Index.Entries))
+}
+
+// address wants one that other nodes and the node itself reach the API server by.
+func (i *Install) address(_ context.Context, r *preflight.Reporter) {
+	if address := i.hooks.variables["PRIVATE_ADDRESS"]; address != "" {
+		if !host.HasAddress(address) {
+			r.Failf("name an address of this host as kurl.privateAddress in the Installer, or leave it out", "no interface has %s", address)
+			return
+		}
+		r.Passf("%s", address)
+		return
+	}
+	r.Failf("give an interface an IPv4 address, or name one as kurl.privateAddress in the Installer", "no interface has an IPv4 address")
+}
+
+// needs computes from the index what the pending steps will take.
+func (i *Install) needs() (preflight.Needs, error) {
+	n := preflight.Needs{Platforms: i.archive.Index.Platforms, Targets: i.targets(), Resumed: i.journal.Began(node.InitStep) || i.journal.Began(node.JoinStep)}
+	if _, hasCluster := kubernetes(i.addOns); hasCluster {
+		n.Role = preflight.ControlPlane
+	}
+	pending := make(map[string]bool)
+	for _, step := range i.Pending() {
+		pending[step.ID] = true
+	}
+	var files, programs, packages uint64
+	if program, ok := i.archive.Entry(bundle.PreflightName); ok && pending["node/sealift"] {
+		files += uint64(program.Size)
+	}
+	var layouts []*runtime.Layout
+	for _, a := range i.addOns {
+		if pending[a.name()+"/files"] {
+			for _, e := range i.archive.Below(a.info.Dir()) {
+				if !i.onNode(a, e) {
+					continue
+				}
+				files += uint64(e.Size)
+				switch {
+				case strings.HasPrefix(e.Path, path.Join(a.info.Dir(), "assets")+"/"):
+					programs += uint64(e.Size)
+				case !i.skipsPackages() && (strings.HasSuffix(e.Path, ".deb") || strings.HasSuffix(e.Path, ".rpm")):
+					packages += unpackedPackage * uint64(e.Size)
+				}
+			}
+		}
+		if pending[a.name()+"/images"] {
+			layouts = append(layouts, a.layout)
+		}
+	}
+	images, err := runtime.UnpackedSize(layouts...)
+	if err != nil {
+		return n, err
+	}
+	n.Space = []preflight.Space{
+		{Path: i.options.Root, Bytes: files}, {Path: filepath.Dir(node.Binary), Bytes: programs}, {Path: "/usr", Bytes: packages},
+		{Path: node.ContainerdDir, Bytes: i.imageSpace(uint64(images))},
+	}
+	if pending[node.InitStep] || pending[node.JoinStep] && i.ControlPlane() {
+		n.Space = append(n.Space, preflight.Space{Path: "/var/lib/etcd", Bytes: clusterSpace})
+	}
+	return n, nil
+}
+
+// imageSpace is what images still need: what an install that was interrupted has loaded is there already. The kubelet wants
+// some of the same disk to stay free.
+func (i *Install) imageSpace(all uint64) uint64 {
+	if all == 0 {
+		return 0
+	}
+	var there uint64
+	_ = filepath.WalkDir(node.ContainerdDir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil //nolint:nilerr // not there yet, or going away: then it takes no space
+		}
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() {
+			there += uint64(info.Size())
+		}
+		return nil
+	})
+	return all - min(all, there) + clusterSpace
+}
+
+// targets are those that every package with host packages has.
+func (i *Install) targets() []string {
+	if i.skipsPackages() {
+		return nil
+	}
+	var common []string
+	first := true
+	for _, a := range i.addOns {
+		if !a.carriesHostPackages() {
+			continue
+		}
+		if first {
+			common, first = slices.Clone(a.info.Targets), false
+		}
+		common = slices.DeleteFunc(common, func(t string) bool { return !slices.Contains(a.info.Targets, t) })
+	}
+	return common
+}

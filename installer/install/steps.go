@@ -1,0 +1,172 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// keepBinary copies the running sealift to where hooks and people find it, and sealift-preflight to the install root.
+func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
+	if err := i.keepProgram(ctx); err != nil {
+		return nil, err
+	}
+	src, err := os.Open(i.options.Binary)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	if err := os.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
+		return nil, err
+	}
+	return nil, atomicfile.Fill(node.Binary, 0o755, func(w *os.File) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
+}
+
+// onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other
+// distributions' packages go nowhere. A control plane keeps everything but the blobs of images, which containerd has, for
+// hosts that join.
+func (i *Install) onNode(a addOn, e bundle.Entry) bool {
+	below, ok := strings.CutPrefix(e.Path, a.info.Dir()+"/")
+	if !ok || strings.HasPrefix(below, "images/blobs/") {
+		return false
+	}
+	if i.ControlPlane() {
+		return true
+	}
+	if strings.HasPrefix(below, "images/") {
+		return false
+	}
+	return !strings.HasPrefix(below, "packages/") || strings.HasPrefix(below, "packages/"+i.facts.Target()+"/")
+}
+
+func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		root, err := os.OpenRoot(i.options.Root)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		return lifecycle.State{addOnVersion: a.info.Version}, i.archive.Extract(ctx, root, func(e bundle.Entry) bool { return i.onNode(a, e) })
+	}
+}
+
+// installPackages gives the host's package manager repositories that were written a moment before, each file checked
+// against the index of the bundle: no signature covers the lists that it reads, and what lay on the disk for long may have
+// changed, or have files beside it that no bundle had.
+func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (_ lifecycle.State, err error) {
+		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
+		fresh := filepath.Join(packages.Dir, "repositories")
+		if err := os.RemoveAll(fresh); err != nil {
+			return nil, err
+		}
+		if err := os.MkdirAll(fresh, 0o700); err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(fresh)) }()
+		root, err := os.OpenRoot(fresh)
+		if err != nil {
+			return nil, err
+		}
+		defer root.Close()
+		from, err := os.OpenRoot(i.options.Root)
+		if err != nil {
+			return nil, err
+		}
+		defer from.Close()
+		repositories := i.hostRepositories()
+		for _, r := range repositories {
+			packages.Repositories = append(packages.Repositories, filepath.Join(fresh, r.folder))
+		}
+		wanted := func(e bundle.Entry) bool {
+			return slices.ContainsFunc(repositories, func(r hostRepository) bool { return strings.HasPrefix(e.Path, r.folder+"/") })
+		}
+		if err := i.archive.ExtractAgain(ctx, root, from, wanted); err != nil {
+			return nil, err
+		}
+		return nil, packages.Install(ctx, names)
+	}
+}
+
+// hostRepository is a folder of the bundle with packages for this host.
+type hostRepository struct {
+	folder string // relative to the install root
+	Index  string `json:"index"` // digest of the list of its packages
+}
+
+func (i *Install) hostRepositories() (found []hostRepository) {
+	for _, a := range i.addOns {
+		folder := path.Join(a.info.Dir(), "packages", i.facts.Target())
+		for _, index := range []string{host.AptIndex, host.YumIndex} {
+			if e, ok := i.archive.Entry(path.Join(folder, index)); ok {
+				found = append(found, hostRepository{folder, e.SHA256})
+			}
+		}
+	}
+	return found
+}
+
+func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		r, err := runtime.Connect(ctx, i.socket)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		result, err := r.Load(ctx, a.layout, func(ref string) { fmt.Fprintf(i.log, "loading %s\n", ref) })
+		if err == nil {
+			fmt.Fprintf(i.log, "%s: %d images loaded, %d were there\n", a.name(), result.Loaded, result.Present)
+		}
+		return nil, err
+	}
+}
+
+func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
+	k, _ := kubernetes(i.addOns)
+	if err := i.kubeadm(k).Init(ctx); err != nil {
+		return nil, err
+	}
+	return lifecycle.State{versionState: k.info.Version}, nil
+}
+
+func (i *Install) kubeadm(k addOn) cluster.Kubeadm {
+	return cluster.Kubeadm{
+		Base: filepath.Join(i.options.Root, k.info.Dir(), "kubeadm"), Work: filepath.Join(i.options.Root, "kustomize", "kubeadm"),
+		Variables: i.hooks.values(), Output: i.log,
+	}
+}
+
+// inCluster makes a step wait first until the cluster's API is ready.
+func (i *Install) inCluster(run func(context.Context) (lifecycle.State, error)) func(context.Context) (lifecycle.State, error) {
+	return func(ctx context.Context) (lifecycle.State, error) {
+		if err := cluster.WaitAPI(ctx, i.log); err != nil {
+			return nil, err
+		}
+		return run(ctx)
+	}
+}
+
+func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {
+	var names []string
+	for _, a := range i.addOns {
+		names = append(names, a.name())
+	}
+	return nil, cluster.WaitReady(ctx, names, i.log)
+}

@@ -1,0 +1,132 @@
+package install
+
+import (
+	"maps"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/spec"
+)
+
+// internalBalancer is always empty: ekco's haproxy would want the port of the balancer that Sealift has on each node, and do the
+// same there.
+const internalBalancer = "EKCO_ENABLE_INTERNAL_LOAD_BALANCER"
+
+// variables are what hooks see before any of them ran: the spec's options, then what the host is. Whatever an Installer says,
+// those of the host are the host's.
+func (i *Install) variables() map[string]string {
+	vars := make(map[string]string)
+	for _, v := range i.spec.Variables() {
+		vars[v.Name] = v.Value
+	}
+	address := vars["PRIVATE_ADDRESS"]
+	if address == "" && i.facts.Address.IsValid() {
+		address = i.facts.Address.String()
+	}
+	name := vars["KUBERNETES_CLUSTER_NAME"]
+	if name == "" {
+		name = "kubernetes"
+	}
+	major, minor, _ := strings.Cut(i.facts.Version, ".")
+	for name, value := range map[string]string{
+		"DIR": i.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": cluster.AdminKubeconfig,
+		"AIRGAP": flag(!i.options.Online || vars["AIRGAP"] == "1"), "MASTER": "1", "K8S_DISTRO": "kubeadm",
+		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
+		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
+		"KUBERNETES_API_ENDPOINT": i.endpoint(vars["LOAD_BALANCER_ADDRESS"]),
+		"SEALIFT_CGROUP_VERSION":  strconv.Itoa(i.facts.CgroupVersion),
+		"SEALIFT_CGROUP_DRIVER":   i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
+	} {
+		vars[name] = value
+	}
+	if i.spec.APIVersion == spec.KurlAPIVersion {
+		if vars["USE_STANDARD_PORT_RANGE"] == "" {
+			vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
+		}
+		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"
+	}
+	vars[internalBalancer] = ""
+	maps.Copy(vars, i.joinVariables())
+	vars["KURL_UTIL_IMAGE"] = i.utilityImage()
+	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
+		if vars[name] == "" {
+			vars[name] = value
+		}
+	}
+	return vars
+}
+
+// utilityImage is kURL's image of programs for jobs, if an add-on of the bundle brings it; "" if none does.
+func (i *Install) utilityImage() string {
+	for _, a := range i.addOns {
+		for _, image := range a.manifest.Images() {
+			if name, _, _ := strings.Cut(path.Base(image.Ref), ":"); name == "kurl-util" {
+				return image.Ref
+			}
+		}
+	}
+	return ""
+}
+
+// pluginsOfUtilityImage finds a list of plug-ins that ends with that image: without one it has a plug-in without a name.
+var pluginsOfUtilityImage = regexp.MustCompile(`,\$\{?KURL_UTIL_IMAGE\b`)
+
+// needUtilityImage are the add-ons that do not work without it.
+func (i *Install) needUtilityImage() (names []string) {
+	if i.utilityImage() != "" {
+		return nil
+	}
+	for _, a := range i.addOns {
+		if slices.ContainsFunc(a.texts, pluginsOfUtilityImage.Match) {
+			names = append(names, a.name())
+		}
+	}
+	return names
+}
+
+// kurlVariables are what add-ons of kURL read besides (kURL §4.4), where no option of the Installer says otherwise. Those of
+// servers that nobody reaches behind an air gap are empty.
+func kurlVariables(root, installer string, vars map[string]string) map[string]string {
+	all := map[string]string{
+		"INSTALLER_ID": installer, "INSTALLATION_ID": "", "KURL_URL": "", "KURL_VERSION": "", "REPLICATED_APP_URL": "",
+		"KURL_INSTALL_DIRECTORY": root, "KUBECTL_PLUGINS_PATH": "/usr/local/bin", "KUBEADM_CONF_DIR": "/opt/replicated",
+		"KUBEADM_CONF_FILE": "/opt/replicated/kubeadm.conf", "KUBERNETES_UPGRADE": "", "CURRENT_KUBERNETES_VERSION": "",
+		"PROXY_HTTPS_ADDRESS": vars["PROXY_ADDRESS"], "NO_PROXY_ADDRESSES": vars["ADDITIONAL_NO_PROXY_ADDRESSES"],
+		"OBJECT_STORE_ACCESS_KEY": "", "OBJECT_STORE_SECRET_KEY": "", "OBJECT_STORE_CLUSTER_IP": "", "OBJECT_STORE_CLUSTER_HOST": "",
+		"NODELESS_VERSION": "", "DID_MIGRATE_ROOK_PVCS": "", "DID_MIGRATE_ROOK_OBJECT_STORE": "",
+	}
+	for at, name := range []string{"KUBERNETES_TARGET_VERSION_MAJOR", "KUBERNETES_TARGET_VERSION_MINOR", "KUBERNETES_TARGET_VERSION_PATCH"} {
+		all[name] = ""
+		if numbers := strings.SplitN(strings.TrimPrefix(vars["KUBERNETES_VERSION"], "v"), ".", 3); at < len(numbers) {
+			all[name], _, _ = strings.Cut(numbers[at], "-")
+		}
+	}
+	for name, program := range map[string]string{
+		"BIN_KURL": "kurl", "BIN_BCRYPT": "bcrypt", "BIN_HTPASSWD": "htpasswd", "BIN_PVMIGRATE": "pvmigrate", "BIN_SUBNET": "subnet",
+		"BIN_TOML": "toml", "BIN_YAMLUTIL": "yamlutil",
+	} {
+		all[name] = filepath.Join(root, "bin", program)
+	}
+	return all
+}
+
+func netJoin(address string, port int) string {
+	if strings.Contains(address, ":") {
+		address = "[" + address + "]"
+	}
+	return address + ":" + strconv.Itoa(port)
+}
+
+// flag is a boolean as shell code tests it.
+func flag(b bool) string {
+	if b {
+		return "1"
+	}
+	return ""
+}
