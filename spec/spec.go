@@ -50,6 +50,16 @@ type Section struct {
 // map[string]any. Keys with the value null are left out.
 type Options map[string]any
 
+// AddOn returns the add-on with this name, or an empty one if the document lacks it.
+func (i *Installer) AddOn(name string) AddOn {
+	for _, a := range i.AddOns {
+		if a.Name == name {
+			return a
+		}
+	}
+	return AddOn{}
+}
+
 // Section returns the section under key, or an empty one if the document lacks it.
 func (i *Installer) Section(key string) Section {
 	for _, s := range i.Sections {

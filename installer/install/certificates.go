@@ -8,18 +8,12 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
-// certificates are those of CAs that this host is to trust, as PEM: of a company's proxy, of a registry or a server of one's own.
-func (i *Install) certificates() string {
-	text, _ := i.spec.Section("kurl").Options["caCertificates"].(string)
-	return text
-}
-
 // parseCertificates takes them apart; there may be none.
 func (i *Install) parseCertificates() ([][]byte, error) {
-	if i.certificates() == "" {
+	if i.settings.certificates == "" {
 		return nil, nil
 	}
-	certificates, err := host.ParseCertificates([]byte(i.certificates()))
+	certificates, err := host.ParseCertificates([]byte(i.settings.certificates))
 	if err != nil {
 		return nil, fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
 	}

@@ -185,7 +185,7 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 	if !ok || w.sandbox == "" {
 		return nil
 	}
-	if i.hooks.variables["CONTAINERD_PRESERVE_CONFIG"] != "" {
+	if i.settings.keepRuntime {
 		config, err := c.effective(ctx)
 		if err != nil {
 			return err

@@ -6,39 +6,32 @@ import (
 
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
-// walls are the firewalls of this host that the install is to open: not those of which the Installer says otherwise.
-func (i *Install) walls() []host.Wall {
+// activeFirewalls returns the firewalls that the Installer lets us open.
+func (i *Install) activeFirewalls() []host.Wall {
 	ctx, cancel := context.WithTimeout(context.Background(), shortTime)
 	defer cancel()
-	return slices.DeleteFunc(host.ActiveWalls(ctx), func(w host.Wall) bool { return i.leaves(w) })
+	return slices.DeleteFunc(host.ActiveWalls(ctx), func(w host.Wall) bool { return i.settings.firewalls[w].leave })
 }
 
-// leaves says whether the Installer wants a wall left as it is (kURL §2.1).
-func (i *Install) leaves(w host.Wall) bool {
-	v := i.hooks.variables
-	if w == host.UFW {
-		return v["BYPASS_UFW_WARNING"] == "1"
-	}
-	return v["BYPASS_FIREWALLD_WARNING"] == "1" || v["PRESERVE_FIREWALLD_CONFIG"] == "1"
+// disabled is what the step depends on: the firewalls that the Installer wants to be taken down.
+func (i *Install) disabled() map[string]string {
+	return map[string]string{"firewalld": flag(i.settings.firewalls[host.Firewalld].disable), "ufw": flag(i.settings.firewalls[host.UFW].disable)}
 }
 
-func (i *Install) wallOptions() map[string]string {
-	return map[string]string{"firewalld": i.hooks.variables["DISABLE_FIREWALLD"], "ufw": i.hooks.variables["DISABLE_UFW"]}
-}
-
-// openFirewall lets nodes and pods through, or takes a wall down of which the Installer says so. What that changes in /etc is
-// noted as all changes are, and taken back by a reset.
+// openFirewall lets nodes and pods through, or disables a firewall if the Installer says so. What that changes in /etc is noted as
+// all changes are, and a reset takes it back.
 func (i *Install) openFirewall(ctx context.Context) (lifecycle.State, error) {
 	values := i.hooks.values()
-	opening := host.Opening{Address: values["PRIVATE_ADDRESS"], Networks: []string{values["POD_CIDR"], values["SERVICE_CIDR"]}, Ports: []string{
+	opening := host.Opening{Address: i.settings.address, Networks: []string{values[node.PodNetwork], values[node.ServiceNetwork]}, Ports: []string{
 		"6443/tcp", "6445/tcp", "2379:2380/tcp", "10250/tcp", "10257/tcp", "10259/tcp", // Kubernetes, on control planes and others
 		"8472/udp", // flannel
 	}}
-	for _, w := range i.walls() {
+	for _, w := range i.activeFirewalls() {
 		act := func() error { return w.Open(ctx, i.log, opening) }
-		if i.wallOptions()[string(w)] == "1" {
+		if i.settings.firewalls[w].disable {
 			act = func() error { return w.Disable(ctx, i.log) }
 		}
 		if err := act(); err != nil {

@@ -18,22 +18,9 @@ import (
 // hostCommandsStep runs what an Installer has for programs of the host.
 const hostCommandsStep = "node/commands"
 
-// selinux returns the requested mode of SELinux, or "" to leave it unchanged.
-func (i *Install) selinux() string {
-	options := i.spec.Section("selinuxConfig").Options
-	mode, _ := options["selinux"].(string)
-	switch {
-	case isTrue(options, "preserveConfig"):
-		return ""
-	case isTrue(options, "disableSelinux"):
-		return "permissive"
-	}
-	return mode
-}
-
 // commands adds the step, when there is something for it.
 func (p *planner) commands() {
-	mode := p.selinux()
+	mode := p.settings.selinux
 	var calls [][]string
 	for _, c := range p.spec.HostCommands() {
 		calls = append(calls, c.Words)
@@ -64,7 +51,7 @@ var selinuxMode = regexp.MustCompile(`(?m)^SELINUX=.*$`)
 // checkSELinux refuses a mode that there is not, before anything is changed.
 func (i *Install) checkSELinux() error {
 	modes := []string{"enforcing", "permissive", "disabled"}
-	if mode := i.selinux(); mode != "" && !slices.Contains(modes, mode) {
+	if mode := i.settings.selinux; mode != "" && !slices.Contains(modes, mode) {
 		return fmt.Errorf("the Installer's selinuxConfig.selinux is %q; it can be %s", mode, strings.Join(modes, ", "))
 	}
 	return nil
@@ -72,7 +59,7 @@ func (i *Install) checkSELinux() error {
 
 // setSELinux sets the mode now and for the next start. It cannot be switched off before that: until then it only warns.
 func (i *Install) setSELinux(ctx context.Context) error {
-	mode := i.selinux()
+	mode := i.settings.selinux
 	if mode == "" {
 		return nil
 	}

@@ -66,7 +66,8 @@ func TestModesOfSELinux(t *testing.T) {
 	} {
 		i := made(t)
 		i.spec = parseSpec(t, "  selinuxConfig: {"+text+"}\n")
-		if got := i.selinux(); got != want {
+		i.settings = i.newSettings()
+		if got := i.settings.selinux; got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
 		}
 		if err := i.checkSELinux(); (err != nil) != (want == "$(id)") {

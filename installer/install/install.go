@@ -67,17 +67,19 @@ type Install struct {
 	options Options
 	archive *bundle.Archive
 	spec    *spec.Installer
-	facts   host.Facts
-	addOns  []addOn // in the order in which they install
-	journal *lifecycle.Journal
-	plan    lifecycle.Plan
-	kept    []string // what is to be told of add-ons that others own
-	hooks   *hooks
-	log     *node.Log
-	socket  string            // of containerd
-	before  map[string]string // the host's packages before the first install, with their versions
-	signer  string            // fingerprint of the trusted key that signed the bundle
-	taken   string            // a folder with sealift-preflight, once that was taken out of the bundle
+	// settings are those of this node, made of spec and facts
+	settings settings
+	facts    host.Facts
+	addOns   []addOn // in the order in which they install
+	journal  *lifecycle.Journal
+	plan     lifecycle.Plan
+	kept     []string // what is to be told of add-ons that others own
+	hooks    *hooks
+	log      *node.Log
+	socket   string            // of containerd
+	before   map[string]string // the host's packages before the first install, with their versions
+	signer   string            // fingerprint of the trusted key that signed the bundle
+	taken    string            // a folder with sealift-preflight, once that was taken out of the bundle
 }
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
@@ -130,6 +132,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if err := i.checkDowngrade(); err != nil {
 		return nil, err
 	}
+	i.settings = i.newSettings()
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
 	i.hooks.verbs, i.hooks.yes = i.verbs(), o.Yes
 	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {

@@ -25,7 +25,7 @@ func (i *Install) checkTogether() error {
 
 // installerCheck looks at what the Installer asks for that an install does not do, or does not do on this host.
 func (i *Install) installerCheck(_ context.Context, r *preflight.Reporter) {
-	wanted := i.hooks.variables["HOSTNAME_CHECK"]
+	wanted := i.settings.onlyHost
 	if wanted != "" && !strings.EqualFold(wanted, i.facts.Hostname) {
 		r.Refusef("run it on that host, or change kurl.hostnameCheck", "is for host %q, and this is %s", wanted, i.facts.Hostname)
 		return
@@ -42,11 +42,6 @@ func (i *Install) installerCheck(_ context.Context, r *preflight.Reporter) {
 	if len(idle) == 0 {
 		r.Passf("all of its options have an effect")
 	}
-}
-
-// skipsPackages says whether the Installer wants no package of the host installed (kURL §2.1).
-func (i *Install) skipsPackages() bool {
-	return i.hooks.variables["SKIP_SYSTEM_PACKAGE_INSTALL"] == "1"
 }
 
 // lackedPackages wants those that the add-ons need to be there, when none is installed.

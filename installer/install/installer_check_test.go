@@ -21,6 +21,7 @@ func asking(t *testing.T, apiVersion, options string) *Install {
 		t.Fatal(err)
 	}
 	i.spec, i.facts.Hostname = s, "node-1"
+	i.settings = i.newSettings()
 	i.hooks.variables = i.variables()
 	return i
 }

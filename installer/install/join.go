@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -52,19 +51,6 @@ func (i *Install) Joins() bool { return i.options.Join != nil }
 func (i *Install) ControlPlane() bool {
 	_, hasCluster := kubernetes(i.addOns)
 	return hasCluster && (!i.Joins() || i.options.Join.ControlPlane)
-}
-
-// endpoint is where nodes reach the API: the load balancer of the Installer, or the balancer on each node.
-func (i *Install) endpoint(loadBalancer string) string {
-	switch {
-	case i.Joins():
-		return i.options.Join.Cluster.Endpoint
-	case loadBalancer == "":
-		return balancer.Endpoint
-	case hostOf(loadBalancer) == loadBalancer:
-		return netJoin(loadBalancer, 6443)
-	}
-	return loadBalancer
 }
 
 // checkJoin refuses what cannot become a node of the cluster, before anything is changed.
@@ -138,7 +124,7 @@ func (i *Install) joinVariables() map[string]string {
 		return nil
 	}
 	c := i.options.Join.Cluster
-	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "KUBERNETES_CLUSTER_NAME": c.Name, "MASTER": flag(i.options.Join.ControlPlane),
+	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "MASTER": flag(i.options.Join.ControlPlane),
 		"DOCKER_REGISTRY_IP": c.Registry}
 }
 

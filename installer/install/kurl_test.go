@@ -244,6 +244,7 @@ func kurlInstall(t *testing.T, text string, files []txtar.File) *Install {
 
 func testHooks(t *testing.T, i *Install, kubeconfig, binary string) *hooks {
 	t.Helper()
+	i.settings = i.newSettings()
 	variables := i.variables()
 	variables["KUBECONFIG"], variables["SEALIFT_BIN"] = kubeconfig, binary
 	variables["PATH"] = kubectl(t) + ":/usr/sbin:/usr/bin:/sbin:/bin"

@@ -125,6 +125,7 @@ func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	i.settings = i.newSettings()
 	i.hooks = newHooks(t.TempDir(), i.addOns, i.variables(), io.Discard)
 	if got := i.hooks.variables["KURL_UTIL_IMAGE"]; got != ref {
 		t.Errorf("KURL_UTIL_IMAGE is %q", got)

@@ -14,17 +14,17 @@ const (
 
 // networkSettings adds those steps, after the networks are known.
 func (p *planner) networkSettings() {
-	if p.certificates() != "" || p.journal.Began(certificatesStep) {
+	if p.settings.certificates != "" || p.journal.Began(certificatesStep) {
 		p.add(lifecycle.Step{ID: certificatesStep, Phase: lifecycle.PreInit, Title: "trust the CAs that the Installer names", Timeout: shortTime,
-			Inputs: lifecycle.Digest(p.certificates()), Run: p.trustCertificates})
+			Inputs: lifecycle.Digest(p.settings.certificates), Run: p.trustCertificates})
 	}
-	if p.proxyAddress() != "" || p.journal.Began(proxyStep) {
+	if p.settings.proxy.address != "" || p.journal.Began(proxyStep) {
 		p.add(lifecycle.Step{ID: proxyStep, Phase: lifecycle.PreInit, Title: "tell containerd and kubelet of the proxy", Timeout: shortTime,
-			Inputs: lifecycle.Digest(p.proxyAddress(), p.hooks.variables["ADDITIONAL_NO_PROXY_ADDRESSES"], p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
+			Inputs: lifecycle.Digest(p.settings.proxy.address, p.settings.proxy.listed(), p.networkInputs()), Run: p.setProxy, Restore: p.hooks.restore})
 	}
-	if len(p.walls()) > 0 || p.journal.Began(node.FirewallStep) {
+	if len(p.activeFirewalls()) > 0 || p.journal.Began(node.FirewallStep) {
 		p.add(lifecycle.Step{ID: node.FirewallStep, Phase: lifecycle.PreInit, Title: "open the firewall for the cluster", Timeout: shortTime,
-			Inputs: lifecycle.Digest(p.wallOptions(), p.networkInputs()), Run: p.openFirewall})
+			Inputs: lifecycle.Digest(p.disabled(), p.networkInputs()), Run: p.openFirewall})
 	}
 	p.commands()
 }

@@ -18,20 +18,20 @@ import (
 // network is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
 // step 29).
 type network struct {
-	variable     string   // that hooks see
-	given, sizes []string // variables of the Installer's options for the network and for its size, of each add-on that has them
-	option       string   // of the Installer for the network
-	size         int      // that is looked for
+	variable string // that hooks see
+	given    subnet // by the Installer
+	option   string // of the Installer for the network
+	size     int    // that is looked for
 	// The prefix lengths that Kubernetes works with: every node needs a /24 for its pods, and the API server keeps note of each
 	// address for services.
 	largest, smallest int
 	ranges            []string
 }
 
-func networks() []network {
+func (s settings) networks() []network {
 	return []network{
-		{node.PodNetwork, []string{"FLANNEL_POD_CIDR", "ANTREA_POD_CIDR", "POD_CIDR"}, []string{"FLANNEL_POD_CIDR_RANGE", "ANTREA_POD_CIDR_RANGE", "POD_CIDR_RANGE"}, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{node.ServiceNetwork, []string{"SERVICE_CIDR"}, []string{"SERVICE_CIDR_RANGE"}, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+		{node.PodNetwork, s.pods, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{node.ServiceNetwork, s.services, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
 	}
 }
 
@@ -43,13 +43,7 @@ func (i *Install) networkInputs() string {
 	if rec, made := i.networksOfCluster(); made {
 		return rec.Inputs
 	}
-	options := map[string]string{}
-	for _, n := range networks() {
-		for _, name := range slices.Concat(n.given, n.sizes) {
-			options[name] = i.hooks.variables[name]
-		}
-	}
-	return lifecycle.Digest(options)
+	return lifecycle.Digest(i.settings.pods.network, i.settings.pods.size, i.settings.services.network, i.settings.services.size)
 }
 
 // networksOfCluster is the record of the choice with which the cluster was made, if it was.
@@ -70,31 +64,21 @@ func (i *Install) checkNetworks() error {
 		_, err := i.settleNetworks()
 		return err
 	}
-	for _, n := range networks() {
-		if given, has := firstOf(i.hooks.variables, n.given), rec.State[n.variable]; given != "" && has != given {
+	for _, n := range i.settings.networks() {
+		if given, has := n.given.network, rec.State[n.variable]; given != "" && has != given {
 			return fmt.Errorf("the cluster's %s is %s, the Installer asks for %s; a cluster keeps its networks", n.variable, has, given)
 		}
 	}
 	return nil
 }
 
-// firstOf is the first of these variables that has a value.
-func firstOf(variables map[string]string, names []string) string {
-	for _, name := range names {
-		if variables[name] != "" {
-			return variables[name]
-		}
-	}
-	return ""
-}
-
 // emptied are the networks that a hook has emptied, with what they were. kURL chooses its networks after the pre-init hooks, so
 // that some of them begin by setting POD_CIDR to an option that the Installer does not have (kURL §3.1, step 29).
 func emptied(before, after hook.Variables) hook.Variables {
 	chosen := hook.Variables{}
-	for _, n := range networks() {
-		if before[n.variable] != "" && after[n.variable] == "" {
-			chosen[n.variable] = before[n.variable]
+	for _, name := range []string{node.PodNetwork, node.ServiceNetwork} {
+		if before[name] != "" && after[name] == "" {
+			chosen[name] = before[name]
 		}
 	}
 	return chosen
@@ -143,8 +127,8 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 		return nil, err
 	}
 	state := lifecycle.State{}
-	for _, n := range networks() {
-		given := firstOf(i.hooks.variables, n.given)
+	for _, n := range i.settings.networks() {
+		given := n.given.network
 		if given == "" {
 			continue
 		}
@@ -157,11 +141,11 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 		}
 		used, state[n.variable] = append(used, p), p.String()
 	}
-	for _, n := range networks() {
+	for _, n := range i.settings.networks() {
 		if state[n.variable] != "" {
 			continue
 		}
-		free, err := n.free(firstOf(i.hooks.variables, n.sizes), used)
+		free, err := n.free(used)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w; name one as %s in the Installer", n.variable, err, n.option)
 		}
@@ -170,13 +154,13 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 	return state, nil
 }
 
-// free looks for a network of a size such as /20; empty for the usual one.
-func (n network) free(given string, used []netip.Prefix) (netip.Prefix, error) {
+// free looks for a network of the size that the Installer gives, or of the usual one.
+func (n network) free(used []netip.Prefix) (netip.Prefix, error) {
 	size := n.size
-	if given != "" {
+	if given := n.given.size; given != "" {
 		var err error
 		if size, err = strconv.Atoi(strings.TrimPrefix(given, "/")); err != nil || size < n.largest || size > n.smallest {
-			return netip.Prefix{}, fmt.Errorf("the Installer's %s is %q, which is no size from /%d to /%d", n.sizes[0], given, n.largest, n.smallest)
+			return netip.Prefix{}, fmt.Errorf("the size that the Installer gives for %s is %q, which is no size from /%d to /%d", n.variable, given, n.largest, n.smallest)
 		}
 	}
 	var ranges []netip.Prefix

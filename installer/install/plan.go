@@ -242,7 +242,7 @@ func (p *planner) files() error {
 func (p *planner) packages() {
 	const id = "node/packages"
 	names := hostPackages(p.addOns, p.facts.Target())
-	if len(names) == 0 || p.skipsPackages() {
+	if len(names) == 0 || p.settings.skipPackages {
 		return
 	}
 	rec, finished := p.journal.Last(id)

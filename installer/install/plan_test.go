@@ -36,6 +36,7 @@ func made(t *testing.T, addOns ...addOn) *Install {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = i.journal.Close() })
+	i.settings = i.newSettings()
 	i.hooks = newHooks("/root-of-install", addOns, i.variables(), i.log)
 	if i.plan, err = i.makePlan(); err != nil {
 		t.Fatal(err)
@@ -187,7 +188,7 @@ func TestSpecDecidesNetworks(t *testing.T) {
 		"10.99.0.0/16": "", "everything": "not a network", "$(touch /tmp/x)": "not a network", "fd00::/48": "private IPv4", "0.0.0.0/0": "private IPv4",
 		"10.32.0.0/30": "too small", "10.0.0.0/7": "too large", "100.64.0.0/16": "", "10.32.0.1/20": "write 10.32.0.0/20", "10.90.4.0/24": "overlaps 10.90.0.0/16",
 	} {
-		i.hooks.variables["FLANNEL_POD_CIDR"] = given
+		i.settings.pods.network = given
 		if err := i.checkNetworks(); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: got %v, want %q", given, err, want)
 		}
@@ -209,7 +210,7 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 		"nothing is free":                {"", "", "", "10.0.0.0/8", "", "", "name one as flannel.podCIDR in the Installer"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			i.hooks.variables["FLANNEL_POD_CIDR"], i.hooks.variables["SERVICE_CIDR"], i.hooks.variables["FLANNEL_POD_CIDR_RANGE"] = row.pods, row.services, row.sizes
+			i.settings.pods, i.settings.services = subnet{row.pods, row.sizes}, subnet{network: row.services}
 			i.facts.Used = nil
 			if row.used != "" {
 				i.facts.Used = []netip.Prefix{netip.MustParsePrefix(row.used)}
@@ -231,7 +232,7 @@ func TestNetworksDoNotOverlap(t *testing.T) {
 // cluster does.
 func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 	first := made(t, with(t, "kubernetes", ""))
-	first.hooks.variables["SERVICE_CIDR"] = "10.96.0.0/22"
+	first.settings.services.network = "10.96.0.0/22"
 	choose := lifecycle.Step{ID: node.NetworkStep, Timeout: time.Minute, Run: first.chooseNetworks}
 	if _, err := lifecycle.Run(t.Context(), lifecycle.Installing, lifecycle.Plan{choose}, first.journal, func(lifecycle.Event) {}); err != nil {
 		t.Fatal(err)
@@ -272,7 +273,7 @@ func TestAnInstallGoesOnBesideItsOwnRoutes(t *testing.T) {
 func TestNetworksCountUntilTheClusterIsMade(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	before := i.networkInputs()
-	i.hooks.variables["FLANNEL_POD_CIDR"] = "10.98.0.0/16"
+	i.settings.pods.network = "10.98.0.0/16"
 	if i.networkInputs() == before {
 		t.Error("a corrected network is ignored")
 	}

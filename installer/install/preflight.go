@@ -41,11 +41,6 @@ func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
 	return o
 }
 
-func isTrue(options spec.Options, key string) bool {
-	value, _ := options[key].(bool)
-	return value
-}
-
 // Preflight looks at the host and changes nothing.
 func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.Record, error) {
 	o = o.with(i.spec)
@@ -58,7 +53,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 		return preflight.Record{}, err
 	}
 	addRole(&needs, o.Node, i.spec)
-	if i.hooks.variables["KUBERNETES_API_ENDPOINT"] != balancer.Endpoint || i.journal.Began(node.BalancerStep) {
+	if i.settings.endpoint != balancer.Endpoint || i.journal.Began(node.BalancerStep) {
 		// nothing of this install will listen there, or does already
 		needs.Ports = slices.DeleteFunc(needs.Ports, func(port int) bool { return port == balancer.Port })
 	}
@@ -72,7 +67,7 @@ func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.
 	var failed []preflight.Result
 	if !o.ExcludeBuiltin {
 		checks = append(preflight.Builtin(h, needs), preflight.Check{Name: "address", Probe: i.address}, preflight.Check{Name: "installer", Probe: i.installerCheck}, i.programsCheck(o.Node.Join || i.Joins(), hooksPath))
-		if i.skipsPackages() {
+		if i.settings.skipPackages {
 			checks = append(checks, preflight.Check{Name: "host packages", Probe: i.lackedPackages})
 		}
 		if specs, failed, err = i.preflights(ctx, o.Runs); err != nil {

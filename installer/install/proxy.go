@@ -17,17 +17,9 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// proxyAddress is by which containerd and the kubelet reach the outside; "" when they need no proxy.
-func (i *Install) proxyAddress() string {
-	if i.hooks.variables["NO_PROXY"] == "1" {
-		return ""
-	}
-	return i.hooks.variables["PROXY_ADDRESS"]
-}
-
 // checkProxy refuses an address that no program would understand, before anything is changed.
 func (i *Install) checkProxy() error {
-	address := i.proxyAddress()
+	address := i.settings.proxy.address
 	if address == "" {
 		return nil
 	}
@@ -42,10 +34,10 @@ func (i *Install) checkProxy() error {
 // adds (kURL §3.1, step 29).
 func (i *Install) noProxy() string {
 	values := i.hooks.values()
-	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", values["NODE_NAME"], values["PRIVATE_ADDRESS"], values["PUBLIC_ADDRESS"],
-		values["POD_CIDR"], values["SERVICE_CIDR"], hostOf(values["LOAD_BALANCER_ADDRESS"])}
+	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", i.facts.Hostname, i.settings.address, i.settings.publicAddress,
+		values[node.PodNetwork], values[node.ServiceNetwork], hostOf(i.settings.loadBalancer)}
 	var unique []string
-	for _, one := range append(list, strings.Split(values["ADDITIONAL_NO_PROXY_ADDRESSES"], ",")...) {
+	for _, one := range append(list, strings.Split(i.settings.proxy.listed(), ",")...) {
 		if one = strings.TrimSpace(one); one != "" && !slices.Contains(unique, one) {
 			unique = append(unique, one)
 		}
@@ -63,8 +55,8 @@ func hostOf(address string) string {
 
 // setProxy gives containerd and kubelet their settings in a file for root alone, since the address may have a password.
 func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
-	address, exceptions := i.proxyAddress(), i.noProxy()
-	settings := filepath.Join(i.options.Root, node.ProxySettings)
+	address, exceptions := i.settings.proxy.address, i.noProxy()
+	file := filepath.Join(i.options.Root, node.ProxySettings)
 	var text strings.Builder
 	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"} {
 		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(address))
@@ -72,7 +64,7 @@ func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	for _, name := range []string{"NO_PROXY", "no_proxy"} {
 		fmt.Fprintf(&text, "%s=%s\n", name, environmentValue(exceptions))
 	}
-	if err := atomicfile.WriteMode(settings, 0o600, []byte(text.String())); err != nil {
+	if err := atomicfile.WriteMode(file, 0o600, []byte(text.String())); err != nil {
 		return nil, err
 	}
 	for _, unit := range []string{"containerd", "kubelet"} {
@@ -86,7 +78,7 @@ func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 		if err := atomicfile.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			return nil, err
 		}
-		if err := atomicfile.Write(name, []byte("[Service]\nEnvironmentFile=-"+strings.ReplaceAll(settings, "%", "%%")+"\n")); err != nil {
+		if err := atomicfile.Write(name, []byte("[Service]\nEnvironmentFile=-"+strings.ReplaceAll(file, "%", "%%")+"\n")); err != nil {
 			return nil, err
 		}
 	}

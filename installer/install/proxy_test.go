@@ -6,15 +6,18 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/spec"
 )
 
 func TestProxyIsPlannedWhenTheInstallerHasOne(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	for _, row := range []struct {
-		address, none string
-		planned       bool
-	}{{"", "", false}, {"http://proxy:3128", "", true}, {"http://proxy:3128", "1", false}} {
-		i.hooks.variables["PROXY_ADDRESS"], i.hooks.variables["NO_PROXY"] = row.address, row.none
+		address string
+		none    bool
+		planned bool
+	}{{"", false, false}, {"http://proxy:3128", false, true}, {"http://proxy:3128", true, false}} {
+		i.spec.Sections = []spec.Section{{Key: "kurl", Options: spec.Options{"proxyAddress": row.address, "noProxy": row.none}}}
+		i.settings = i.newSettings()
 		plan, err := i.makePlan()
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +34,7 @@ func TestProxyAddressIsChecked(t *testing.T) {
 		"": true, "http://proxy.example.com:3128": true, "https://user:p%40ss@[2001:db8::1]:443": true,
 		"proxy:3128": false, "socks5://proxy": false, "http://": false, "http://proxy\nEVIL=1": false, "$(id)": false,
 	} {
-		i.hooks.variables["PROXY_ADDRESS"] = address
+		i.settings.proxy.address = address
 		if err := i.checkProxy(); (err == nil) != ok {
 			t.Errorf("%q: %v", address, err)
 		}
@@ -40,9 +43,9 @@ func TestProxyAddressIsChecked(t *testing.T) {
 
 func TestProxyIsNotAskedForTheClusterItself(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
-	i.hooks.variables["PRIVATE_ADDRESS"], i.hooks.variables["NODE_NAME"] = "192.0.2.7", "node-1"
-	i.hooks.variables["LOAD_BALANCER_ADDRESS"] = "lb.example.com:6443"
-	i.hooks.variables["ADDITIONAL_NO_PROXY_ADDRESSES"] = ".example.org, 192.0.2.7,198.51.100.0/24"
+	i.settings.address, i.facts.Hostname = "192.0.2.7", "node-1"
+	i.settings.loadBalancer = "lb.example.com:6443"
+	i.settings.proxy.exceptions = []string{".example.org", " 192.0.2.7", "198.51.100.0/24"}
 	i.hooks.state = hook.Variables{"POD_CIDR": "10.32.0.0/20", "SERVICE_CIDR": "10.96.0.0/22"}
 	const want = "localhost,127.0.0.1,::1,.svc,.cluster.local,node-1,192.0.2.7,10.32.0.0/20,10.96.0.0/22,lb.example.com,.example.org,198.51.100.0/24"
 	if got := i.noProxy(); got != want {
@@ -53,7 +56,7 @@ func TestProxyIsNotAskedForTheClusterItself(t *testing.T) {
 func TestProxyChangesWhatItsStepDependsOn(t *testing.T) {
 	inputs := func(address, exceptions string) string {
 		i := made(t, with(t, "kubernetes", ""))
-		i.hooks.variables["PROXY_ADDRESS"], i.hooks.variables["ADDITIONAL_NO_PROXY_ADDRESSES"] = address, exceptions
+		i.settings.proxy = proxy{address, strings.Fields(exceptions)}
 		plan, err := i.makePlan()
 		if err != nil {
 			t.Fatal(err)

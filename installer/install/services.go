@@ -16,7 +16,7 @@ import (
 
 // balancer adds the step for the API on this host, unless the cluster has a load balancer.
 func (p *planner) balancer() {
-	if p.hooks.variables["KUBERNETES_API_ENDPOINT"] != balancer.Endpoint {
+	if p.settings.endpoint != balancer.Endpoint {
 		return
 	}
 	p.add(lifecycle.Step{ID: node.BalancerStep, Phase: lifecycle.PreInit, Title: "reach the API on this host at " + balancer.Endpoint, Timeout: shortTime,
@@ -24,7 +24,7 @@ func (p *planner) balancer() {
 }
 
 func (i *Install) startBalancer(ctx context.Context) (lifecycle.State, error) {
-	servers := []string{netJoin(i.hooks.variables["PRIVATE_ADDRESS"], 6443)}
+	servers := []string{netJoin(i.settings.address, 6443)}
 	if i.Joins() {
 		servers = i.options.Join.Cluster.APIServers
 	}

@@ -45,7 +45,7 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 
 // address wants one that other nodes and the node itself reach the API server by.
 func (i *Install) address(_ context.Context, r *preflight.Reporter) {
-	if address := i.hooks.variables["PRIVATE_ADDRESS"]; address != "" {
+	if address := i.settings.address; address != "" {
 		if !host.HasAddress(address) {
 			r.Failf("name an address of this host as kurl.privateAddress in the Installer, or leave it out", "no interface has %s", address)
 			return
@@ -81,7 +81,7 @@ func (i *Install) needs() (preflight.Needs, error) {
 				switch {
 				case strings.HasPrefix(e.Path, path.Join(a.info.Dir(), "assets")+"/"):
 					programs += uint64(e.Size)
-				case !i.skipsPackages() && (strings.HasSuffix(e.Path, ".deb") || strings.HasSuffix(e.Path, ".rpm")):
+				case !i.settings.skipPackages && (strings.HasSuffix(e.Path, ".deb") || strings.HasSuffix(e.Path, ".rpm")):
 					packages += unpackedPackage * uint64(e.Size)
 				}
 			}
@@ -125,7 +125,7 @@ func (i *Install) imageSpace(all uint64) uint64 {
 
 // targets are those that every package with host packages has.
 func (i *Install) targets() []string {
-	if i.skipsPackages() {
+	if i.settings.skipPackages {
 		return nil
 	}
 	var common []string

@@ -25,28 +25,19 @@ func (i *Install) variables() map[string]string {
 	for _, v := range i.spec.Variables() {
 		vars[v.Name] = v.Value
 	}
-	address := vars["PRIVATE_ADDRESS"]
-	if address == "" && i.facts.Address.IsValid() {
-		address = i.facts.Address.String()
-	}
-	name := vars["KUBERNETES_CLUSTER_NAME"]
-	if name == "" {
-		name = "kubernetes"
-	}
 	major, minor, _ := strings.Cut(i.facts.Version, ".")
 	for name, value := range map[string]string{
 		"DIR": i.options.Root, "SEALIFT_BIN": node.Binary, "KUBECONFIG": cluster.AdminKubeconfig,
-		"AIRGAP": flag(!i.options.Online || vars["AIRGAP"] == "1"), "MASTER": "1", "K8S_DISTRO": "kubeadm",
+		"MASTER": "1", "K8S_DISTRO": "kubeadm",
 		"LSB_DIST": i.facts.Distribution, "DIST_VERSION": i.facts.Version, "DIST_VERSION_MAJOR": major, "DIST_VERSION_MINOR": minor,
-		"NODE_NAME": i.facts.Hostname, "PRIVATE_ADDRESS": address, "KUBERNETES_CLUSTER_NAME": name,
-		"KUBERNETES_API_ENDPOINT": i.endpoint(vars["LOAD_BALANCER_ADDRESS"]),
-		"SEALIFT_CGROUP_VERSION":  strconv.Itoa(i.facts.CgroupVersion),
-		"SEALIFT_CGROUP_DRIVER":   i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
+		"NODE_NAME": i.facts.Hostname, "SEALIFT_CGROUP_VERSION": strconv.Itoa(i.facts.CgroupVersion),
+		"SEALIFT_CGROUP_DRIVER": i.facts.CgroupDriver, "SEALIFT_CAN_LOWER_OOM_SCORE": flag(i.facts.CanLowerOOMScore),
 	} {
 		vars[name] = value
 	}
+	maps.Copy(vars, i.settings.variables())
 	if i.spec.APIVersion == spec.KurlAPIVersion {
-		if vars["USE_STANDARD_PORT_RANGE"] == "" {
+		if !i.settings.standardPorts {
 			vars[cluster.NodePorts] = "80-60000" // add-ons of kURL have their ports there (kURL §3.1)
 		}
 		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"

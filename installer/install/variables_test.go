@@ -72,6 +72,7 @@ func TestOnlineIsNotAirGapped(t *testing.T) {
 				t.Fatal(err)
 			}
 			i := &Install{options: Options{Online: row.online}, spec: s}
+			i.settings = i.newSettings()
 			vars := i.variables()
 			if vars["AIRGAP"] != row.want || vars["OFFLINE_DOCKER_INSTALL"] != row.want && row.online {
 				t.Errorf("AIRGAP is %q, want %q", vars["AIRGAP"], row.want)

@@ -84,7 +84,7 @@ func (i *Install) importImages(ctx context.Context, dir string) error {
 
 // installNamed installs packages of the host out of the bundle's repositories.
 func (i *Install) installNamed(ctx context.Context, names []string, _ io.Writer) error {
-	if i.skipsPackages() {
+	if i.settings.skipPackages {
 		return errors.New("the Installer says that no package is to be installed: kurl.skipSystemPackageInstall")
 	}
 	_, err := i.installPackages(names)(ctx)

@@ -1,0 +1,141 @@
+package install
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/spec"
+)
+
+// settings is what an install knows of this node before its first step, from the Installer and the host. The variables of hooks are
+// an output of it; nothing is read back from them.
+type settings struct {
+	address       string // by which other nodes reach this one; "" on a host that has none
+	publicAddress string
+	loadBalancer  string // of the API; "" for the balancer on each node
+	endpoint      string // host:port where nodes reach the API
+	clusterName   string
+	airGap        bool
+	onlyHost      string // name of the only host that the Installer is for; "" for any
+	skipPackages  bool   // of the host
+	keepRuntime   bool   // leaves the configuration of containerd as it is
+	standardPorts bool   // of Services
+	certificates  string // of CAs that the host is to trust, as PEM
+	selinux       string // mode; "" leaves it as it is
+	proxy         proxy
+	firewalls     map[host.Wall]firewall
+	pods          subnet
+	services      subnet
+}
+
+// proxy is how containerd and the kubelet reach the outside.
+type proxy struct {
+	address    string // "" for no proxy
+	exceptions []string
+}
+
+// firewall is what the Installer says of one.
+type firewall struct{ leave, disable bool }
+
+// subnet is what the Installer says of a network of the cluster, both "" for a free one of the usual size.
+type subnet struct{ network, size string }
+
+// newSettings makes the settings of the Installer and the host.
+func (i *Install) newSettings() settings {
+	kurl, kubernetes := i.spec.Section("kurl").Options, i.spec.AddOn("kubernetes").Options
+	s := settings{
+		address: word(kurl, "privateAddress"), publicAddress: word(kurl, "publicAddress"), loadBalancer: word(kubernetes, "loadBalancerAddress"),
+		clusterName: word(kubernetes, "clusterName"), airGap: !i.options.Online || isTrue(kurl, "airgap"), onlyHost: word(kurl, "hostnameCheck"),
+		skipPackages: isTrue(kurl, "skipSystemPackageInstall"), keepRuntime: isTrue(i.spec.AddOn("containerd").Options, "preserveConfig"),
+		standardPorts: isTrue(kubernetes, "useStandardNodePortRange"), certificates: word(kurl, "caCertificates"),
+		selinux: selinux(i.spec.Section("selinuxConfig").Options), firewalls: firewalls(i.spec),
+		services: subnet{word(kubernetes, "serviceCIDR"), word(kubernetes, "serviceCidrRange")},
+	}
+	if s.address == "" && i.facts.Address.IsValid() {
+		s.address = i.facts.Address.String()
+	}
+	if s.clusterName == "" {
+		s.clusterName = "kubernetes"
+	}
+	if !isTrue(kurl, "noProxy") {
+		s.proxy.address = word(kurl, "proxyAddress")
+	}
+	exceptions, _ := kurl["additionalNoProxyAddresses"].([]any)
+	for _, one := range exceptions {
+		s.proxy.exceptions = append(s.proxy.exceptions, fmt.Sprint(one))
+	}
+	for _, n := range []struct{ addOn, size string }{{"flannel", "podCIDRRange"}, {"antrea", "podCidrRange"}, {"weave", "podCidrRange"}} {
+		options := i.spec.AddOn(n.addOn).Options
+		s.pods.network = first(s.pods.network, word(options, "podCIDR"))
+		s.pods.size = first(s.pods.size, word(options, n.size))
+	}
+	s.endpoint = s.reach()
+	if i.Joins() {
+		s.clusterName, s.endpoint = i.options.Join.Cluster.Name, i.options.Join.Cluster.Endpoint
+	}
+	return s
+}
+
+// reach is where the nodes of a new cluster reach the API: its load balancer, or the balancer on each node.
+func (s settings) reach() string {
+	switch {
+	case s.loadBalancer == "":
+		return balancer.Endpoint
+	case hostOf(s.loadBalancer) == s.loadBalancer:
+		return netJoin(s.loadBalancer, 6443)
+	}
+	return s.loadBalancer
+}
+
+// variables are those of the settings that hooks see under kURL's names for them.
+func (s settings) variables() map[string]string {
+	return map[string]string{"PRIVATE_ADDRESS": s.address, "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
+}
+
+// selinux returns the requested mode of SELinux, or "" to leave it unchanged.
+func selinux(o spec.Options) string {
+	switch {
+	case isTrue(o, "preserveConfig"):
+		return ""
+	case isTrue(o, "disableSelinux"):
+		return "permissive"
+	}
+	return word(o, "selinux")
+}
+
+// firewalls is what an Installer says of each (kURL §2.1).
+func firewalls(s *spec.Installer) map[host.Wall]firewall {
+	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
+	keep := isTrue(firewalld, "preserveConfig")
+	return map[host.Wall]firewall{
+		host.Firewalld: {leave: keep || isTrue(firewalld, "bypassFirewalldWarning"), disable: !keep && isTrue(firewalld, "disableFirewalld")},
+		host.UFW:       {leave: isTrue(ufw, "bypassUFWWarning"), disable: isTrue(ufw, "disableUFW")},
+	}
+}
+
+// word is an option that is one word or a number; "" where it is not set.
+func word(o spec.Options, key string) string {
+	if value, set := o[key]; set && value != nil {
+		return fmt.Sprint(value)
+	}
+	return ""
+}
+
+func isTrue(o spec.Options, key string) bool {
+	value, _ := o[key].(bool)
+	return value
+}
+
+func first(words ...string) string {
+	for _, one := range words {
+		if one != "" {
+			return one
+		}
+	}
+	return ""
+}
+
+// listed writes the exceptions as variables and steps have them.
+func (p proxy) listed() string { return strings.Join(p.exceptions, ",") }
