@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/certificates"
 )
 
 // caFlag names the flag for CAs that the store of this machine does not have: of a company's proxy, or of a server of one's own.
@@ -27,7 +27,7 @@ func trust(file string) error {
 func readCertificates(file string) (string, error) {
 	text, err := os.ReadFile(file)
 	if err == nil {
-		_, err = host.ParseCertificates(text)
+		_, err = certificates.Parse(text)
 	}
 	if err != nil {
 		return "", UsageError("--%s %s: %v", caFlag, file, err)

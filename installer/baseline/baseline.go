@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -167,7 +168,7 @@ func (r *Record) take(ctx context.Context) error {
 	if err := r.write(beforeName, before); err != nil {
 		return err
 	}
-	r.before, r.seen = &before, seen{Files: before.Files, Packages: before.Packages, Stamp: host.PackagesStamp()}
+	r.before, r.seen = &before, seen{Files: before.Files, Packages: before.Packages, Stamp: packages.Stamp()}
 	return nil
 }
 
@@ -179,7 +180,7 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 	if s.Files, s.Skipped, err = scan(o.Root, o.Skip, nil); err != nil {
 		return s, err
 	}
-	if s.Packages, err = host.InstalledPackages(ctx); err != nil {
+	if s.Packages, err = packages.Installed(ctx); err != nil {
 		return s, err
 	}
 	s.Folders, s.Links = make(map[string]bool), make(map[string]string)
@@ -195,13 +196,13 @@ func Look(ctx context.Context, o Options) (s State, err error) {
 }
 
 func (r *Record) look(ctx context.Context) (seen, error) {
-	now := seen{Packages: r.seen.Packages, Stamp: host.PackagesStamp()}
+	now := seen{Packages: r.seen.Packages, Stamp: packages.Stamp()}
 	var err error
 	if now.Files, _, err = scan(r.options.Root, r.options.Skip, r.seen.Files); err != nil {
 		return now, err
 	}
 	if now.Stamp != r.seen.Stamp || now.Stamp == "" {
-		now.Packages, err = host.InstalledPackages(ctx)
+		now.Packages, err = packages.Installed(ctx)
 	}
 	return now, err
 }

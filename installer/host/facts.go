@@ -8,13 +8,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/installer/host/network"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,14 +57,14 @@ func Discover() (Facts, error) {
 	if f.Hostname, err = Name(); err != nil {
 		return Facts{}, err
 	}
-	routes, err := routeList()
+	routes, err := network.Routes()
 	if err != nil {
 		return Facts{}, err
 	}
-	if f.Used, err = inUse(routes); err != nil {
+	if f.Used, err = network.InUse(routes); err != nil {
 		return Facts{}, err
 	}
-	if f.Address, err = nodeAddress(routes); err != nil {
+	if f.Address, err = network.NodeAddress(routes); err != nil {
 		return Facts{}, err
 	}
 	f.CgroupVersion, f.CgroupDriver = 1, "cgroupfs"
@@ -107,28 +107,4 @@ func hasCapability(capability uint) (bool, error) {
 		}
 	}
 	return false, errors.New("/proc/self/status names no capabilities")
-}
-
-// inUse gives the networks that routes lead to, and the addresses of the host itself, which may have no route beside them. A
-// default route says nothing of what is behind it.
-func inUse(routes []route) (found []netip.Prefix, err error) {
-	for _, r := range routes {
-		if r.destination.Bits() > 0 {
-			found = append(found, r.destination)
-		}
-	}
-	interfaces, err := net.Interfaces()
-	if err != nil {
-		return nil, err
-	}
-	for _, i := range interfaces {
-		addresses, err := addressesOf(i)
-		if err != nil {
-			return nil, err
-		}
-		for _, address := range addresses {
-			found = append(found, netip.PrefixFrom(address, address.BitLen()))
-		}
-	}
-	return found, nil
 }

@@ -1,45 +1,10 @@
 package host
 
 import (
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 )
-
-func TestFreeSubnetAvoidsRoutes(t *testing.T) {
-	prefixes := func(list string) (out []netip.Prefix) {
-		for s := range strings.FieldsSeq(list) {
-			out = append(out, netip.MustParsePrefix(s))
-		}
-		return out
-	}
-	for name, row := range map[string]struct {
-		size               int
-		ranges, used, want string
-	}{
-		"nothing in use":              {20, "10.32.0.0/16", "", "10.32.0.0/20"},
-		"first is taken":              {20, "10.32.0.0/16", "10.32.4.0/24", "10.32.16.0/20"},
-		"a larger network covers all": {20, "10.32.0.0/16 10.0.0.0/8", "10.32.0.0/12", "10.0.0.0/20"},
-		"as large as the range":       {16, "10.32.0.0/16", "", "10.32.0.0/16"},
-		"end of the address space":    {24, "255.255.255.0/24", "", "255.255.255.0/24"},
-		"no room":                     {20, "10.32.0.0/16", "10.0.0.0/8", ""},
-		"larger than the range":       {8, "10.32.0.0/16", "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := FreeSubnet(row.size, prefixes(row.ranges), prefixes(row.used))
-			if row.want == "" {
-				if err == nil {
-					t.Errorf("got %s", got)
-				}
-				return
-			}
-			if err != nil || got.String() != row.want {
-				t.Errorf("got %s, %v; want %s", got, err, row.want)
-			}
-		})
-	}
-}
 
 func TestOSRelease(t *testing.T) {
 	for text, want := range map[string][]string{
@@ -102,82 +67,6 @@ func TestTargetOfRealReleaseFiles(t *testing.T) {
 		f.Distribution, f.Version = parseOSRelease([]byte(text))
 		if got := f.Target(); got != want {
 			t.Errorf("got %s, want %s for\n%s", got, want, text)
-		}
-	}
-}
-
-func TestAddressesOfThisHostAreKnown(t *testing.T) {
-	for address, want := range map[string]bool{"127.0.0.1": true, "203.0.113.77": false, "": false, "eth0": false, "$(id)": false} {
-		if got := HasAddress(address); got != want {
-			t.Errorf("%q: %t, want %t", address, got, want)
-		}
-	}
-}
-
-func TestAddressOfAHostWithSeveral(t *testing.T) {
-	ownNetwork(t)
-	for _, command := range []string{
-		"link set lo up",
-		"link add docker0 type bridge", "address add 172.17.0.1/16 dev docker0", "link set docker0 up",
-		"link add nat0 type bridge", "address add 10.0.2.15/24 dev nat0", "link set nat0 up",
-		"link add rack0 type bridge", "address add 192.0.2.7/32 dev rack0", "link set rack0 up", "route add 198.51.100.0/24 dev rack0",
-	} {
-		must(t, "", "ip", strings.Fields(command)...)
-	}
-	address := func() string {
-		t.Helper()
-		f, err := Discover()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, used := range []string{"10.0.2.0/24", "198.51.100.0/24", "192.0.2.7/32"} {
-			if !slices.Contains(f.Used, netip.MustParsePrefix(used)) {
-				t.Errorf("%s counts as free: %v", used, f.Used)
-			}
-		}
-		return f.Address.String()
-	}
-	if got := address(); got != "10.0.2.15" {
-		t.Errorf("without a default route it is %s", got)
-	}
-	must(t, "", "ip", strings.Fields("route add default dev nat0 metric 200")...)
-	must(t, "", "ip", strings.Fields("route add default dev rack0 metric 100")...)
-	if got := address(); got != "192.0.2.7" {
-		t.Errorf("with default routes it is %s", got)
-	}
-	for other, want := range map[string]string{
-		"198.51.100.3:6443": "192.0.2.7", "10.0.2.2:6443": "10.0.2.15", "127.0.0.1:6443": "invalid IP", "172.17.0.9:6443": "invalid IP", "no port": "invalid IP",
-	} {
-		if got := AddressTowards(other).String(); got != want {
-			t.Errorf("towards %s it is %s, want %s", other, got, want)
-		}
-	}
-}
-
-func FuzzRoutesAndPackages(f *testing.F) {
-	f.Add("eth0\t0000600A\t00000000\t0001\t0\t0\t0\t00FCFFFF\t0\t0\t0")
-	f.Add("Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask")
-	f.Add("ii \tiptables\t1.8.9-2")
-	f.Fuzz(func(t *testing.T, line string) {
-		if r, ok, err := parseRoute(strings.Fields(line)); ok && err == nil && (!r.destination.IsValid() || r.String() == "") {
-			t.Errorf("%q is %+v", line, r)
-		}
-		found := map[string]string{}
-		parseDpkg(line, found)
-		parseRPM(line, found)
-		if len(found) > 2 {
-			t.Errorf("%q is %v", line, found)
-		}
-	})
-}
-
-func TestRoutesReadAsIpTakesThem(t *testing.T) {
-	for line, want := range map[string]string{
-		"eth0 0000600A 00000000 0001 0 0 0 00FCFFFF": "10.96.0.0/22 dev eth0",
-		"eth0 00000000 0100A8C0 0003 0 0 0 00000000": "0.0.0.0/0 via 192.168.0.1 dev eth0",
-	} {
-		if r, ok, err := parseRoute(strings.Fields(line)); err != nil || !ok || r.String() != want {
-			t.Errorf("%s: got %s, %t, %v; want %s", line, r, ok, err, want)
 		}
 	}
 }

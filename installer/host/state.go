@@ -1,11 +1,9 @@
 package host
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"net"
 	"os"
@@ -13,6 +11,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/installer/host/firewall"
+	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/host/proc"
 )
 
 // State is what a running system has that no file says.
@@ -31,7 +33,7 @@ type State struct {
 func ReadState(ctx context.Context) (s State, err error) {
 	var errs []error
 	read := func(into *[]string, file string, each func(fields []string) string) {
-		lines, err := fieldsOf(file, each)
+		lines, err := proc.Fields(file, each)
 		*into, errs = lines, append(errs, err)
 	}
 	read(&s.Modules, "/proc/modules", func(f []string) string { return f[0] })
@@ -39,10 +41,10 @@ func ReadState(ctx context.Context) (s State, err error) {
 		if f[0] == "Filename" {
 			return ""
 		}
-		return unescape(f[0])
+		return proc.Unescape(f[0])
 	})
-	read(&s.Mounts, "/proc/self/mountinfo", func(f []string) string { return unescape(f[4]) })
-	routes, err := routeList()
+	read(&s.Mounts, "/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
+	routes, err := network.Routes()
 	errs = append(errs, err)
 	for _, r := range routes {
 		s.Routes = append(s.Routes, r.String())
@@ -53,37 +55,9 @@ func ReadState(ctx context.Context) (s State, err error) {
 		s.Links = append(s.Links, i.Name)
 	}
 	s.Units = activeUnits(ctx)
-	s.Firewall = FirewallRules(ctx)
+	s.Firewall = firewall.Rules(ctx)
 	s.Sysctls = readSysctls(sysctlFolder)
 	return s, errors.Join(errs...)
-}
-
-// fieldsOf gives what each makes of the fields of every line, without what is empty, sorted.
-func fieldsOf(name string, each func([]string) string) ([]string, error) {
-	f, err := os.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	var found []string
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if fields := strings.Fields(lines.Text()); len(fields) >= 5 {
-			if one := each(fields); one != "" {
-				found = append(found, one)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found, lines.Err()
-}
-
-// unescape undoes what proc(5) does to spaces, tabs, line ends and backslashes.
-func unescape(s string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
 
 // activeUnits lists the services that run; none where systemd does not.

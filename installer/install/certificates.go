@@ -4,7 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/certificates"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 )
 
@@ -13,7 +14,7 @@ func (i *Install) parseCertificates() ([][]byte, error) {
 	if i.settings.certificates == "" {
 		return nil, nil
 	}
-	certificates, err := host.ParseCertificates([]byte(i.settings.certificates))
+	certificates, err := certificates.Parse([]byte(i.settings.certificates))
 	if err != nil {
 		return nil, fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
 	}
@@ -29,12 +30,12 @@ func (i *Install) checkCertificates() error {
 // trustCertificates puts them into the host's store, or takes out those of an earlier Installer. A containerd that runs reads the
 // store again when it is started again.
 func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error) {
-	certificates, err := i.parseCertificates()
+	trusted, err := i.parseCertificates()
 	if err != nil {
 		return nil, err
 	}
-	if err := host.Trust(ctx, i.log, certificates); err != nil {
+	if err := certificates.Trust(ctx, i.log, trusted); err != nil {
 		return nil, err
 	}
-	return nil, host.Command(ctx, i.log, "systemctl", "try-restart", "containerd")
+	return nil, command.Run(ctx, i.log, "systemctl", "try-restart", "containerd")
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -203,7 +203,7 @@ func (i *Install) settleContainerd(ctx context.Context, c containerdConfig) erro
 		fmt.Fprintf(i.log, "note: containerd.tomlConfig of the Installer goes over what Kubernetes wants: the sandbox image %s, SystemdCgroup %t\n", w.sandbox, w.systemdCgroup)
 	}
 	if changed {
-		return host.Command(ctx, i.log, "systemctl", "restart", "containerd")
+		return command.Run(ctx, i.log, "systemctl", "restart", "containerd")
 	}
 	return nil
 }

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -37,7 +37,7 @@ func (i *Install) runCommands(ctx context.Context) (lifecycle.State, error) {
 		return nil, err
 	}
 	for _, call := range i.spec.HostCommands() {
-		if err := host.Command(ctx, i.log, call.Words[0], call.Words[1:]...); err != nil {
+		if err := command.Run(ctx, i.log, call.Words[0], call.Words[1:]...); err != nil {
 			return nil, fmt.Errorf("%s: %w", call.Field, err)
 		}
 	}
@@ -81,7 +81,7 @@ func (i *Install) setSELinux(ctx context.Context) error {
 		return err
 	}
 	if mode == "enforcing" {
-		return host.Command(ctx, i.log, "setenforce", "1")
+		return command.Run(ctx, i.log, "setenforce", "1")
 	}
-	return host.Command(ctx, i.log, "setenforce", "0")
+	return command.Run(ctx, i.log, "setenforce", "0")
 }

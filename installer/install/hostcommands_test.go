@@ -3,14 +3,12 @@ package install
 import (
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/testgrid/netns"
 )
 
 const commandsSpec = `apiVersion: cluster.kurl.sh/v1beta1
@@ -24,10 +22,7 @@ spec:
 `
 
 func TestCommandsOfAnInstallerAreRunAsWords(t *testing.T) {
-	runtime.LockOSThread() // the thread has a network of its own, and ends with the test
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		t.Fatal(err)
-	}
+	netns.ForTest(t)
 	i := made(t, with(t, "kubernetes", ""))
 	if slices.Contains(ids(i.plan), hostCommandsStep) {
 		t.Error("there is a step for nothing")

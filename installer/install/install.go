@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
@@ -109,7 +110,7 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, fmt.Errorf("look at the host: %w", err)
 	}
 	if i.Joins() {
-		if address := host.AddressTowards(o.Join.Server); address.IsValid() {
+		if address := network.AddressTowards(o.Join.Server); address.IsValid() {
 			i.facts.Address = address
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/catalog"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/preflight"
 )
@@ -46,7 +46,7 @@ func (i *Install) installerCheck(_ context.Context, r *preflight.Reporter) {
 
 // lackedPackages wants those that the add-ons need to be there, when none is installed.
 func (i *Install) lackedPackages(ctx context.Context, r *preflight.Reporter) {
-	missing, err := host.LackedPackages(ctx, hostPackages(i.addOns, i.facts.Target()))
+	missing, err := packages.Lacking(ctx, hostPackages(i.addOns, i.facts.Target()))
 	if err != nil {
 		r.Failf("see why they cannot be listed", "%v", err)
 		return

@@ -10,14 +10,14 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/hook"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 )
 
-// network is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
+// clusterNetwork is one of the two networks of a cluster: the Installer's, or else a free one from kURL's ranges (kURL §3.1,
 // step 29).
-type network struct {
+type clusterNetwork struct {
 	variable string // that hooks see
 	given    subnet // by the Installer
 	option   string // of the Installer for the network
@@ -28,8 +28,8 @@ type network struct {
 	ranges            []string
 }
 
-func (s settings) networks() []network {
-	return []network{
+func (s settings) networks() []clusterNetwork {
+	return []clusterNetwork{
 		{node.PodNetwork, s.pods, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
 		{node.ServiceNetwork, s.services, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
 	}
@@ -84,7 +84,7 @@ func emptied(before, after hook.Variables) hook.Variables {
 	return chosen
 }
 
-func (n network) parse(given string) (netip.Prefix, error) {
+func (n clusterNetwork) parse(given string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(given)
 	switch {
 	case err != nil:
@@ -155,7 +155,7 @@ func (i *Install) settleNetworks() (lifecycle.State, error) {
 }
 
 // free looks for a network of the size that the Installer gives, or of the usual one.
-func (n network) free(used []netip.Prefix) (netip.Prefix, error) {
+func (n clusterNetwork) free(used []netip.Prefix) (netip.Prefix, error) {
 	size := n.size
 	if given := n.given.size; given != "" {
 		var err error
@@ -167,7 +167,7 @@ func (n network) free(used []netip.Prefix) (netip.Prefix, error) {
 	for _, r := range n.ranges {
 		ranges = append(ranges, netip.MustParsePrefix(r))
 	}
-	return host.FreeSubnet(size, ranges, used)
+	return network.FreeSubnet(size, ranges, used)
 }
 
 // used are the networks that the host uses, but for those that an earlier run of the same install gave it: kubernetes_pre_init

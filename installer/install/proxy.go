@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -84,7 +84,7 @@ func (i *Install) setProxy(ctx context.Context) (lifecycle.State, error) {
 	}
 	state := lifecycle.State{"NO_PROXY_ADDRESSES": exceptions}
 	for _, args := range [][]string{{"daemon-reload"}, {"try-restart", "containerd", "kubelet"}} {
-		if err := host.Command(ctx, i.log, "systemctl", args...); err != nil && args[0] == "daemon-reload" {
+		if err := command.Run(ctx, i.log, "systemctl", args...); err != nil && args[0] == "daemon-reload" {
 			return nil, err
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/balancer"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -25,7 +25,7 @@ type settings struct {
 	certificates  string // of CAs that the host is to trust, as PEM
 	selinux       string // mode; "" leaves it as it is
 	proxy         proxy
-	firewalls     map[host.Wall]firewall
+	firewalls     map[firewall.Firewall]firewallOptions
 	pods          subnet
 	services      subnet
 }
@@ -36,8 +36,8 @@ type proxy struct {
 	exceptions []string
 }
 
-// firewall is what the Installer says of one.
-type firewall struct{ leave, disable bool }
+// firewallOptions is what the Installer says of one.
+type firewallOptions struct{ leave, disable bool }
 
 // subnet is what the Installer says of a network of the cluster, both "" for a free one of the usual size.
 type subnet struct{ network, size string }
@@ -106,12 +106,12 @@ func selinux(o spec.Options) string {
 }
 
 // firewalls is what an Installer says of each (kURL §2.1).
-func firewalls(s *spec.Installer) map[host.Wall]firewall {
+func firewalls(s *spec.Installer) map[firewall.Firewall]firewallOptions {
 	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
 	keep := isTrue(firewalld, "preserveConfig")
-	return map[host.Wall]firewall{
-		host.Firewalld: {leave: keep || isTrue(firewalld, "bypassFirewalldWarning"), disable: !keep && isTrue(firewalld, "disableFirewalld")},
-		host.UFW:       {leave: isTrue(ufw, "bypassUFWWarning"), disable: isTrue(ufw, "disableUFW")},
+	return map[firewall.Firewall]firewallOptions{
+		firewall.Firewalld: {leave: keep || isTrue(firewalld, "bypassFirewalldWarning"), disable: !keep && isTrue(firewalld, "disableFirewalld")},
+		firewall.UFW:       {leave: isTrue(ufw, "bypassUFWWarning"), disable: isTrue(ufw, "disableUFW")},
 	}
 }
 

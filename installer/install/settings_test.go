@@ -9,12 +9,13 @@ import (
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
 )
 
 func TestSettingsAreWhatInstallerAndHostSay(t *testing.T) {
-	none := map[host.Wall]firewall{host.Firewalld: {}, host.UFW: {}}
+	none := map[firewall.Firewall]firewallOptions{firewall.Firewalld: {}, firewall.UFW: {}}
 	for name, row := range map[string]struct {
 		text string
 		join *Join
@@ -31,11 +32,11 @@ func TestSettingsAreWhatInstallerAndHostSay(t *testing.T) {
 `, nil, settings{
 			address: "192.0.2.8", publicAddress: "198.51.100.1", loadBalancer: "lb", endpoint: "lb:6443", clusterName: "blue", airGap: true, onlyHost: "one", skipPackages: true,
 			keepRuntime: true, standardPorts: true, certificates: "pem", selinux: "permissive", proxy: proxy{"http://p:1", []string{"a", "b"}},
-			firewalls: map[host.Wall]firewall{host.Firewalld: {disable: true}, host.UFW: {leave: true}},
+			firewalls: map[firewall.Firewall]firewallOptions{firewall.Firewalld: {disable: true}, firewall.UFW: {leave: true}},
 			pods:      subnet{"10.2.0.0/16", "20"}, services: subnet{"10.1.0.0/20", "/22"},
 		}},
 		"firewalld that is kept is not disabled": {"  firewalldConfig: {preserveConfig: true, disableFirewalld: true}\n", nil, settings{
-			address: "192.0.2.7", endpoint: balancer.Endpoint, clusterName: "kubernetes", airGap: true, firewalls: map[host.Wall]firewall{host.Firewalld: {leave: true}, host.UFW: {}},
+			address: "192.0.2.7", endpoint: balancer.Endpoint, clusterName: "kubernetes", airGap: true, firewalls: map[firewall.Firewall]firewallOptions{firewall.Firewalld: {leave: true}, firewall.UFW: {}},
 		}},
 		"no proxy after all": {"  kurl: {proxyAddress: \"http://p:1\", noProxy: true}\n", nil, settings{
 			address: "192.0.2.7", endpoint: balancer.Endpoint, clusterName: "kubernetes", airGap: true, firewalls: none,
@@ -58,7 +59,7 @@ func TestSettingsAreWhatInstallerAndHostSay(t *testing.T) {
 			}
 			i := &Install{spec: s, options: Options{Join: row.join}, facts: host.Facts{Address: netip.MustParseAddr("192.0.2.7")}}
 			got := i.newSettings()
-			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(settings{}, proxy{}, firewall{}, subnet{})); diff != "" {
+			if diff := cmp.Diff(row.want, got, cmp.AllowUnexported(settings{}, proxy{}, firewallOptions{}, subnet{})); diff != "" {
 				t.Error(diff)
 			}
 			i.settings = got

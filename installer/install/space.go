@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/preflight"
@@ -46,7 +46,7 @@ func (i *Install) whole(ctx context.Context, r *preflight.Reporter) {
 // address wants one that other nodes and the node itself reach the API server by.
 func (i *Install) address(_ context.Context, r *preflight.Reporter) {
 	if address := i.settings.address; address != "" {
-		if !host.HasAddress(address) {
+		if !network.HasAddress(address) {
 			r.Failf("name an address of this host as kurl.privateAddress in the Installer, or leave it out", "no interface has %s", address)
 			return
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
@@ -72,7 +72,7 @@ func (i *Install) extract(a addOn) func(context.Context) (lifecycle.State, error
 // changed, or have files beside it that no bundle had.
 func (i *Install) installPackages(names []string) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (_ lifecycle.State, err error) {
-		packages := host.Packages{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
+		packages := packages.Manager{Dir: filepath.Join(i.options.Root, "host-packages"), Before: i.before, Output: i.log}
 		fresh := filepath.Join(packages.Dir, "repositories")
 		if err := os.RemoveAll(fresh); err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ type hostRepository struct {
 func (i *Install) hostRepositories() (found []hostRepository) {
 	for _, a := range i.addOns {
 		folder := path.Join(a.info.Dir(), "packages", i.facts.Target())
-		for _, index := range []string{host.AptIndex, host.YumIndex} {
+		for _, index := range []string{packages.AptIndex, packages.YumIndex} {
 			if e, ok := i.archive.Entry(path.Join(folder, index)); ok {
 				found = append(found, hostRepository{folder, e.SHA256})
 			}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/runtime"
 )
 
@@ -96,6 +96,6 @@ func (i *Install) installFiles(ctx context.Context, args []string, _ io.Writer) 
 	if len(args) == 0 {
 		return fmt.Errorf("no folder of host packages was given")
 	}
-	files := host.Files{Dir: args[0], Work: filepath.Join(i.options.Root, "host-packages"), Output: i.log}
+	files := packages.Files{Dir: args[0], Work: filepath.Join(i.options.Root, "host-packages"), Output: i.log}
 	return files.Install(ctx, args[1:])
 }

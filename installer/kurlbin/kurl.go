@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/network"
 )
 
 func kurl(ctx context.Context, args []string, s Streams) error {
@@ -60,7 +61,7 @@ func interfaceOf(_ context.Context, args []string, s Streams) error {
 	if _, err := netip.ParseAddr(args[0]); err != nil {
 		return err
 	}
-	name := host.InterfaceOf(args[0])
+	name := network.InterfaceOf(args[0])
 	if name == "" {
 		return fmt.Errorf("no interface has the address %s", args[0])
 	}
@@ -154,7 +155,7 @@ func subnet(_ context.Context, args []string, s Streams) error {
 		}
 		used = append(used, p)
 	}
-	free, err := host.FreeSubnet(*size, []netip.Prefix{r}, used)
+	free, err := network.FreeSubnet(*size, []netip.Prefix{r}, used)
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/baseline"
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -113,7 +113,7 @@ func SweepRoot(root string) (left []baseline.Left, err error) {
 		case !matches(e.Name(), rootNames()...) || slices.Contains(m.Before, e.Name()):
 			left = append(left, baseline.Left{What: name, Why: "did not come with sealift, and is kept"})
 		default:
-			mounted, err := host.Empty(name, false)
+			mounted, err := mounts.Empty(name, false)
 			if err != nil {
 				return left, err
 			}
@@ -142,7 +142,7 @@ func SweepState(root string, removeJournal func() error) error {
 	}
 	for _, e := range entries {
 		if matches(e.Name(), stateNames()...) {
-			if _, err := host.Empty(filepath.Join(state, e.Name()), false); err != nil {
+			if _, err := mounts.Empty(filepath.Join(state, e.Name()), false); err != nil {
 				return err
 			}
 		}
@@ -167,6 +167,6 @@ func removeIfEmpty(folder string) error {
 	if err != nil || len(entries) > 0 {
 		return err
 	}
-	_, err = host.Empty(folder, false)
+	_, err = mounts.Empty(folder, false)
 	return err
 }

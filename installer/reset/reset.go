@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/baseline"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/mounts"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 )
@@ -164,7 +165,7 @@ func (r *Reset) Run(ctx context.Context, observe func(lifecycle.Event)) ([]basel
 		if slices.Contains(mark.Before, folder) {
 			continue
 		}
-		if _, err := host.Empty(filepath.Join(r.options.Root, folder), false); err != nil { // what is mounted there is told at the end
+		if _, err := mounts.Empty(filepath.Join(r.options.Root, folder), false); err != nil { // what is mounted there is told at the end
 			return nil, err
 		}
 	}

@@ -15,6 +15,11 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/firewall"
+	"github.com/sealift/sealift/installer/host/mounts"
+	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/node"
 )
 
@@ -41,7 +46,7 @@ func (r *Reset) services(ctx context.Context) error {
 		if err := exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", unit).Run(); err != nil && ctx.Err() == nil {
 			continue
 		}
-		errs = append(errs, host.Command(ctx, r.log, "systemctl", "stop", unit))
+		errs = append(errs, command.Run(ctx, r.log, "systemctl", "stop", unit))
 	}
 	return errors.Join(errs...)
 }
@@ -57,7 +62,7 @@ func (r *Reset) containers(ctx context.Context) error {
 	if r.ownContainers() {
 		folders = append(folders, "/run/containerd", node.ContainerdDir)
 	}
-	return errors.Join(err, host.Unmount(folders, r.record.Before().System.Mounts))
+	return errors.Join(err, mounts.Unmount(folders, r.record.Before().System.Mounts))
 }
 
 func (r *Reset) network(ctx context.Context) error {
@@ -66,7 +71,7 @@ func (r *Reset) network(ctx context.Context) error {
 	if err != nil { // what is left of routes is named in the end
 		fmt.Fprintln(r.log, err)
 	}
-	return errors.Join(host.RemoveLinks(ctx, r.log, before.Links), host.RemoveChains(ctx, r.log, chainPrefixes()), host.RemoveRoutes(ctx, r.log, before.Routes, own))
+	return errors.Join(network.RemoveLinks(ctx, r.log, before.Links), firewall.RemoveChains(ctx, r.log, chainPrefixes()), network.RemoveRoutes(ctx, r.log, before.Routes, own))
 }
 
 // newPackages are those that the install brought, and that nobody removed or replaced since.
@@ -85,7 +90,7 @@ func (r *Reset) packages(ctx context.Context) error {
 	if err := r.record.Begin(ctx, ""); err != nil {
 		return err
 	}
-	kept, err := host.RemovePackages(ctx, r.log, names)
+	kept, err := packages.Remove(ctx, r.log, names)
 	// A package takes settings with it that it found here: those come back with the other files.
 	err = errors.Join(err, r.record.Note(ctx, "reset/packages"))
 	for _, name := range slices.Sorted(maps.Keys(kept)) {
@@ -135,7 +140,7 @@ func (r *Reset) empty(folder string, keep bool) error {
 		}
 		folder, keep = resolved, true
 	}
-	mounted, err := host.Empty(folder, keep)
+	mounted, err := mounts.Empty(folder, keep)
 	for _, mount := range mounted {
 		r.left = append(r.left, node.LeftMount(mount))
 	}
@@ -145,7 +150,7 @@ func (r *Reset) empty(folder string, keep bool) error {
 func (r *Reset) files(ctx context.Context) error {
 	left, err := r.record.UndoFiles(node.Binary)
 	r.left = append(r.left, left...)
-	return errors.Join(err, host.Command(ctx, r.log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
+	return errors.Join(err, command.Run(ctx, r.log, "systemctl", "daemon-reload"), resetFailed(ctx, r.units()))
 }
 
 // resetFailed makes systemd forget units that are gone; it knows those alone that failed.
@@ -175,18 +180,18 @@ func (r *Reset) system(ctx context.Context) error {
 	}
 	for _, swap := range before.Swaps {
 		if !slices.Contains(now.Swaps, swap) {
-			errs = append(errs, host.Command(ctx, r.log, "swapon", swap))
+			errs = append(errs, command.Run(ctx, r.log, "swapon", swap))
 		}
 	}
 	for _, unit := range before.Units {
 		if !slices.Contains(now.Units, unit) && stillThere(ctx, unit) {
-			errs = append(errs, host.Command(ctx, r.log, "systemctl", "start", unit))
+			errs = append(errs, command.Run(ctx, r.log, "systemctl", "start", unit))
 		}
 	}
 	errs = append(errs, r.firewall(ctx))
 	for _, module := range now.Modules {
 		if !slices.Contains(before.Modules, module) {
-			_ = host.Command(ctx, r.log, "modprobe", "--remove", "--quiet", module) // or something uses it, and it is named at the end
+			_ = command.Run(ctx, r.log, "modprobe", "--remove", "--quiet", module) // or something uses it, and it is named at the end
 		}
 	}
 	return errors.Join(errs...)
@@ -198,8 +203,8 @@ func (r *Reset) firewall(ctx context.Context) error {
 		return nil
 	}
 	var errs []error
-	active := host.ActiveWalls(ctx)
-	for _, w := range []host.Wall{host.Firewalld, host.UFW} {
+	active := firewall.Active(ctx)
+	for _, w := range []firewall.Firewall{firewall.Firewalld, firewall.UFW} {
 		switch {
 		case slices.Contains(active, w):
 			errs = append(errs, w.Reload(ctx, r.log))

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -37,7 +37,7 @@ func (u Unit) Start(ctx context.Context, output io.Writer) error {
 		return err
 	}
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", u.Name}, {"restart", u.Name}} {
-		if err := host.Command(ctx, output, "systemctl", args...); err != nil {
+		if err := command.Run(ctx, output, "systemctl", args...); err != nil {
 			return err
 		}
 	}

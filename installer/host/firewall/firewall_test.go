@@ -1,13 +1,13 @@
-package host
+package firewall
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestWallsAreOpenedForGoodAndForThisAlone(t *testing.T) {
+func TestFirewallsAreOpenedForGoodAndForThisAlone(t *testing.T) {
 	opening := Opening{Ports: []string{"2379:2380/tcp", "8472/udp"}, Networks: []string{"10.32.0.0/20"}}
-	for wall, want := range map[Wall]string{
+	for wall, want := range map[Firewall]string{
 		Firewalld: "firewall-cmd --permanent --add-port=2379-2380/tcp --zone=internal\nfirewall-cmd --permanent --add-port=8472/udp --zone=internal\n" +
 			"firewall-cmd --permanent --zone=trusted --add-source=10.32.0.0/20\nfirewall-cmd --reload",
 		UFW: "ufw allow 2379:2380/tcp comment sealift\nufw allow 8472/udp comment sealift\nufw allow from 10.32.0.0/20 comment sealift\n" +

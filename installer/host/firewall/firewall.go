@@ -1,4 +1,5 @@
-package host
+// Package firewall opens firewalld or ufw for a cluster, and knows the rules that a cluster leaves in the kernel.
+package firewall
 
 import (
 	"context"
@@ -7,19 +8,22 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+
+	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/host/network"
 )
 
-// Wall is a program that manages the firewall of a host.
-type Wall string
+// Firewall is a program that manages the firewall of a host.
+type Firewall string
 
-// The walls that are known.
+// The programs that are known.
 const (
-	Firewalld Wall = "firewalld"
-	UFW       Wall = "ufw"
+	Firewalld Firewall = "firewalld"
+	UFW       Firewall = "ufw"
 )
 
-// ActiveWalls lists the walls that guard this host now.
-func ActiveWalls(ctx context.Context) (active []Wall) {
+// Active lists the firewalls that guard this host now.
+func Active(ctx context.Context) (active []Firewall) {
 	if exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", "firewalld").Run() == nil {
 		active = append(active, Firewalld)
 	}
@@ -31,7 +35,7 @@ func ActiveWalls(ctx context.Context) (active []Wall) {
 	return active
 }
 
-// Opening is what a wall is to let through.
+// Opening is what a firewall is to let through.
 type Opening struct {
 	Ports    []string // such as 6443/tcp or 2379:2380/tcp, from anywhere
 	Networks []string // from and to which everything may pass, as prefixes
@@ -42,7 +46,7 @@ type Opening struct {
 
 // zone is firewalld's for the interface that has an address: empty for the default one.
 func zone(ctx context.Context, address string) string {
-	name := InterfaceOf(address)
+	name := network.InterfaceOf(address)
 	if name == "" {
 		return ""
 	}
@@ -53,8 +57,8 @@ func zone(ctx context.Context, address string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commands are the calls that open a wall for good. What they change lies in /etc.
-func (w Wall) commands(o Opening, zone string) (commands [][]string) {
+// commands are the calls that open a firewall for good. What they change lies in /etc.
+func (w Firewall) commands(o Opening, zone string) (commands [][]string) {
 	switch w {
 	case Firewalld:
 		for _, port := range o.Ports {
@@ -80,15 +84,15 @@ func (w Wall) commands(o Opening, zone string) (commands [][]string) {
 	return append(commands, w.reload())
 }
 
-func (w Wall) reload() []string {
+func (w Firewall) reload() []string {
 	if w == Firewalld {
 		return []string{"firewall-cmd", "--reload"}
 	}
 	return []string{"ufw", "reload"}
 }
 
-// Open lets something through a wall, now and after a restart. What is open already stays so.
-func (w Wall) Open(ctx context.Context, output io.Writer, o Opening) error {
+// Open lets something through a firewall, now and after a restart. What is open already stays so.
+func (w Firewall) Open(ctx context.Context, output io.Writer, o Opening) error {
 	in := ""
 	if w == Firewalld {
 		in = zone(ctx, o.Address)
@@ -96,27 +100,27 @@ func (w Wall) Open(ctx context.Context, output io.Writer, o Opening) error {
 	return calls(ctx, output, w.commands(o, in))
 }
 
-// Reload makes a wall do what its settings in /etc say.
-func (w Wall) Reload(ctx context.Context, output io.Writer) error {
+// Reload makes a firewall do what its settings in /etc say.
+func (w Firewall) Reload(ctx context.Context, output io.Writer) error {
 	return calls(ctx, output, [][]string{w.reload()})
 }
 
-// Disable takes a wall down for good.
-func (w Wall) Disable(ctx context.Context, output io.Writer) error {
+// Disable takes a firewall down for good.
+func (w Firewall) Disable(ctx context.Context, output io.Writer) error {
 	if w == Firewalld {
 		return calls(ctx, output, [][]string{{"systemctl", "disable", "--now", "firewalld"}})
 	}
 	return calls(ctx, output, [][]string{{"ufw", "disable"}})
 }
 
-// Restore puts a wall up again that was taken down, once its settings in /etc are what they were.
-func (w Wall) Restore(ctx context.Context, output io.Writer) error {
+// Restore puts a firewall up again that was taken down, once its settings in /etc are what they were.
+func (w Firewall) Restore(ctx context.Context, output io.Writer) error {
 	return calls(ctx, output, [][]string{{"systemctl", "restart", string(w)}})
 }
 
 func calls(ctx context.Context, output io.Writer, commands [][]string) error {
 	for _, c := range commands {
-		if err := Command(ctx, output, c[0], c[1:]...); err != nil {
+		if err := command.Run(ctx, output, c[0], c[1:]...); err != nil {
 			return fmt.Errorf("firewall: %w", err)
 		}
 	}

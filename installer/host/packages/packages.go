@@ -1,4 +1,5 @@
-package host
+// Package packages installs, lists and removes packages with the host's own package manager.
+package packages
 
 import (
 	"context"
@@ -16,9 +17,9 @@ import (
 	"github.com/sealift/sealift/internal/tail"
 )
 
-// Packages installs packages from repositories in folders with the host's own package manager. The host's own sources
+// Manager installs packages from repositories in folders with the host's own package manager. The host's own sources
 // are not asked: behind an air gap they do not answer.
-type Packages struct {
+type Manager struct {
 	// Dir is where lists and caches of the repositories are kept, apart from the host's.
 	Dir string
 	// Repositories are folders, each with an index that AptIndex or YumIndex names. Only this user can write there, and
@@ -38,7 +39,7 @@ const (
 )
 
 // Install installs the named packages and what they depend on. It removes nothing and forces nothing.
-func (p Packages) Install(ctx context.Context, names []string) error {
+func (p Manager) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}

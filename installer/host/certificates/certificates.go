@@ -1,4 +1,5 @@
-package host
+// Package certificates makes the host trust CAs.
+package certificates
 
 import (
 	"bytes"
@@ -13,11 +14,12 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// ParseCertificates takes a text of certificates in PEM apart, each of which may sign others.
-func ParseCertificates(text []byte) (certificates [][]byte, err error) {
+// Parse takes a text of certificates in PEM apart, each of which may sign others.
+func Parse(text []byte) (certificates [][]byte, err error) {
 	for {
 		block, rest := pem.Decode(text)
 		if block == nil {
@@ -88,7 +90,7 @@ func (s trustStore) trust(ctx context.Context, output io.Writer, certificates []
 	if s.update == nil {
 		return nil
 	}
-	if err := Command(ctx, output, s.update[0], s.update[1:]...); err != nil {
+	if err := command.Run(ctx, output, s.update[0], s.update[1:]...); err != nil {
 		return fmt.Errorf("trust CAs: %w", err)
 	}
 	return nil

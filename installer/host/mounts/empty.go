@@ -1,4 +1,4 @@
-package host
+package mounts
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/sealift/sealift/installer/host/proc"
 )
 
 // Empty removes what is in a folder, and the folder itself unless keep says otherwise. A file or a link is removed; no link is
@@ -27,7 +29,7 @@ func Empty(folder string, keep bool) (mounted []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	mounts, err := fieldsOf("/proc/self/mountinfo", func(f []string) string { return unescape(f[4]) })
+	mounts, err := proc.Fields("/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package host
+package packages
 
 import (
 	"bytes"
@@ -161,7 +161,7 @@ func TestRepositoriesSayWhoseTheyAre(t *testing.T) {
 		"two of different systems": {[]string{folder(AptIndex), folder(YumIndex)}, "of two kinds"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := Packages{Dir: t.TempDir(), Repositories: row.repositories, Output: &bytes.Buffer{}}.Install(t.Context(), []string{"tool"})
+			err := Manager{Dir: t.TempDir(), Repositories: row.repositories, Output: &bytes.Buffer{}}.Install(t.Context(), []string{"tool"})
 			if err == nil || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("got %v, want %q", err, row.want)
 			}
@@ -182,7 +182,7 @@ func TestLackedPackagesAreNamedWithoutTheirArchitecture(t *testing.T) {
 		}
 	}
 	// of these the first has its architecture in its name, as libraries have of which there may be several
-	got, err := LackedPackages(t.Context(), []string{"libc6", "bash", "sealift-nobody-has-it"})
+	got, err := Lacking(t.Context(), []string{"libc6", "bash", "sealift-nobody-has-it"})
 	if err != nil || !slices.Equal(got, []string{"sealift-nobody-has-it"}) {
 		t.Errorf("lacking are %v, %v", got, err)
 	}

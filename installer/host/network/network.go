@@ -1,4 +1,5 @@
-package host
+// Package network knows the routes, interfaces and addresses of the host, and removes those of pod networks.
+package network
 
 import (
 	"bufio"
@@ -13,15 +14,15 @@ import (
 	"strings"
 )
 
-// route is one line of /proc/net/route, proc_net(5).
-type route struct {
+// Route is one line of /proc/net/route, proc_net(5).
+type Route struct {
 	link        string
 	destination netip.Prefix
 	gateway     netip.Addr // 0.0.0.0 when there is none
 }
 
 // String is the route as ip-route(8) takes it.
-func (r route) String() string {
+func (r Route) String() string {
 	if r.gateway.IsUnspecified() {
 		return r.destination.String() + " dev " + r.link
 	}
@@ -29,29 +30,29 @@ func (r route) String() string {
 }
 
 // parseRoute reads the fields of a line; ok is false for its heading.
-func parseRoute(fields []string) (r route, ok bool, err error) {
+func parseRoute(fields []string) (r Route, ok bool, err error) {
 	if len(fields) < 8 || fields[0] == "Iface" {
-		return route{}, false, nil
+		return Route{}, false, nil
 	}
 	var numbers [3]uint32
 	for i, column := range []int{1, 2, 7} { // hexadecimal in the byte order of the host
 		n, err := strconv.ParseUint(fields[column], 16, 32)
 		if err != nil {
-			return route{}, false, err
+			return Route{}, false, err
 		}
 		numbers[i] = uint32(n)
 	}
-	return route{fields[0], netip.PrefixFrom(address(numbers[0]), bits.OnesCount32(numbers[2])), address(numbers[1])}, true, nil
+	return Route{fields[0], netip.PrefixFrom(address(numbers[0]), bits.OnesCount32(numbers[2])), address(numbers[1])}, true, nil
 }
 
-// routeList reads the IPv4 routes of the main table.
-func routeList() ([]route, error) {
+// Routes reads the IPv4 routes of the main table.
+func Routes() ([]Route, error) {
 	f, err := os.Open("/proc/thread-self/net/route") // the thread's network, which is not always that of the process
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var found []route
+	var found []Route
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
 		r, ok, err := parseRoute(strings.Fields(lines.Text()))
@@ -74,15 +75,15 @@ func address(n uint32) netip.Addr {
 // virtual are the beginnings of interfaces that containers and pod networks make.
 var virtual = []string{"docker", "br-", "cni", "flannel", "veth", "cali", "weave", "virbr", "kube-", "dummy", "antrea", "nodelocaldns"}
 
-// nodeAddress is an IPv4 address of a real interface: of the one that the default route leaves by, as kubeadm would have it, or
+// NodeAddress is an IPv4 address of a real interface: of the one that the default route leaves by, as kubeadm would have it, or
 // where there is no such route of the first.
-func nodeAddress(routes []route) (netip.Addr, error) {
+func NodeAddress(routes []Route) (netip.Addr, error) {
 	interfaces, err := net.Interfaces()
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	// of several default routes the kernel lists the preferred one first
-	if at := slices.IndexFunc(routes, func(r route) bool { return r.destination.Bits() == 0 }); at >= 0 {
+	if at := slices.IndexFunc(routes, func(r Route) bool { return r.destination.Bits() == 0 }); at >= 0 {
 		preferred := slices.IndexFunc(interfaces, func(i net.Interface) bool { return i.Name == routes[at].link })
 		interfaces = slices.Concat(interfaces[max(preferred, 0):], interfaces)
 	}
@@ -194,4 +195,28 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 		}
 	}
 	return false
+}
+
+// InUse gives the networks that routes lead to, and the addresses of the host itself, which may have no route beside them. A
+// default route says nothing of what is behind it.
+func InUse(routes []Route) (found []netip.Prefix, err error) {
+	for _, r := range routes {
+		if r.destination.Bits() > 0 {
+			found = append(found, r.destination)
+		}
+	}
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	for _, i := range interfaces {
+		addresses, err := addressesOf(i)
+		if err != nil {
+			return nil, err
+		}
+		for _, address := range addresses {
+			found = append(found, netip.PrefixFrom(address, address.BitLen()))
+		}
+	}
+	return found, nil
 }

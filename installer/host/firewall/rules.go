@@ -1,4 +1,4 @@
-package host
+package firewall
 
 import (
 	"context"
@@ -60,8 +60,8 @@ func parseSaved(text string) (tables []savedTable) {
 	return tables
 }
 
-// FirewallRules lists all rules and chains that are not built in, each with its tool and table. A tool that fails has none.
-func FirewallRules(ctx context.Context) (found []string) {
+// Rules lists all rules and chains that are not built in, each with its tool and table. A tool that fails has none.
+func Rules(ctx context.Context) (found []string) {
 	for _, tool := range []string{"iptables", "ip6tables"} {
 		tables, err := savedTables(ctx, tool)
 		if err != nil {

@@ -1,4 +1,4 @@
-package host
+package packages
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ func databases() []string {
 	return []string{"/var/lib/dpkg/status", "/usr/lib/sysimage/rpm/rpmdb.sqlite", "/var/lib/rpm/rpmdb.sqlite", "/var/lib/rpm/Packages"}
 }
 
-// PackagesStamp changes when packages do. It is empty when that cannot be told cheaply.
-func PackagesStamp() string {
+// Stamp changes when packages do. It is empty when that cannot be told cheaply.
+func Stamp() string {
 	var stamp strings.Builder
 	for _, name := range databases() {
 		for _, part := range []string{name, name + "-wal"} {
@@ -52,17 +52,17 @@ func hostDatabase() database {
 	return nil
 }
 
-// InstalledPackages lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
-func InstalledPackages(ctx context.Context) (map[string]string, error) {
+// Installed lists the host's packages with their versions, from dpkg or rpm. A host that has neither has none.
+func Installed(ctx context.Context) (map[string]string, error) {
 	if d := hostDatabase(); d != nil {
 		return d.installed(ctx)
 	}
 	return map[string]string{}, nil
 }
 
-// LackedPackages gives those of the names that no package of the host has, whatever its architecture.
-func LackedPackages(ctx context.Context, names []string) ([]string, error) {
-	there, err := InstalledPackages(ctx)
+// Lacking gives those of the names that no package of the host has, whatever its architecture.
+func Lacking(ctx context.Context, names []string) ([]string, error) {
+	there, err := Installed(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +73,10 @@ func LackedPackages(ctx context.Context, names []string) ([]string, error) {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return have[name] }), nil
 }
 
-// RemovePackages removes packages with their settings, and the settings of those that are otherwise gone: the power may have been
+// Remove removes packages with their settings, and the settings of those that are otherwise gone: the power may have been
 // lost in between. Packages that are not there are passed over. One that another package needs stays, and is returned with
 // the reason.
-func RemovePackages(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
+func Remove(ctx context.Context, output io.Writer, names []string) (kept map[string]string, err error) {
 	d := hostDatabase()
 	if len(names) == 0 || d == nil {
 		return nil, nil

@@ -1,4 +1,4 @@
-package host
+package certificates
 
 import (
 	"crypto/ecdsa"
@@ -47,7 +47,7 @@ func TestCertificatesOfCAsAloneAreTaken(t *testing.T) {
 		"a certificate, then text": {one + "and so on", "are no certificates", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := ParseCertificates([]byte(row.text))
+			got, err := Parse([]byte(row.text))
 			if len(got) != row.count || (err == nil) != (row.wrong == "") || err != nil && !strings.Contains(err.Error(), row.wrong) {
 				t.Errorf("%d certificates, %v", len(got), err)
 			}

@@ -1,0 +1,33 @@
+// Package command runs programs of the host.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/internal/tail"
+)
+
+// outputDelay is how long a program's output is waited for once the program has ended: a daemon that it started may hold it.
+const outputDelay = 5 * time.Second
+
+// Run runs a program of the host and gives the end of what it said when it fails. What it leaves running in the background is
+// not waited for.
+func Run(ctx context.Context, output io.Writer, name string, args ...string) error {
+	var said tail.Buffer
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.Stdout, cmd.Stderr = output, io.MultiWriter(output, &said)
+	cmd.WaitDelay = outputDelay
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
+		return fmt.Errorf("%s: %w: %s", strings.Join(append([]string{filepath.Base(name)}, args...), " "), err, said.String())
+	}
+	return nil
+}

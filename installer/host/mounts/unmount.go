@@ -1,0 +1,44 @@
+// Package mounts unmounts what lies in a folder, and empties folders without touching what is mounted in them.
+package mounts
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host/proc"
+	"golang.org/x/sys/unix"
+)
+
+// Unmount unmounts all that is mounted at or below the folders, the deepest first, but what keep names. What is in use is
+// taken from its name and goes when its last user does.
+func Unmount(folders, keep []string) error {
+	mounts, err := proc.Fields("/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
+	if err != nil {
+		return err
+	}
+	slices.Reverse(mounts) // sorted before, so that now what is below comes first
+	folders = slices.Clone(folders)
+	for i, folder := range folders { // the kernel's list has no links in it
+		if resolved, err := filepath.EvalSymlinks(folder); err == nil {
+			folders[i] = resolved
+		}
+	}
+	var errs []error
+	for _, mount := range mounts {
+		below := slices.ContainsFunc(folders, func(folder string) bool { return mount == folder || strings.HasPrefix(mount, folder+"/") })
+		if !below || slices.Contains(keep, mount) {
+			continue
+		}
+		err := unix.Unmount(mount, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EBUSY) {
+			err = unix.Unmount(mount, unix.UMOUNT_NOFOLLOW|unix.MNT_DETACH)
+		}
+		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+			errs = append(errs, fmt.Errorf("unmount %s: %w", mount, err))
+		}
+	}
+	return errors.Join(errs...)
+}

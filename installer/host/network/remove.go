@@ -1,0 +1,60 @@
+package network
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/host/command"
+)
+
+// podLinks are the beginnings of interfaces that pod networks make for the node. Those of pods go with them.
+func podLinks() []string {
+	return []string{"cni", "flannel", "kube-", "nodelocaldns", "cali", "vxlan.calico", "weave", "antrea", "cilium"}
+}
+
+// RemoveLinks removes the network interfaces of pod networks but those that keep names.
+func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
+	links, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, link := range links {
+		if !slices.ContainsFunc(podLinks(), func(prefix string) bool { return strings.HasPrefix(link.Name, prefix) }) || slices.Contains(keep, link.Name) {
+			continue
+		}
+		err := command.Run(ctx, output, "ip", "link", "delete", "dev", link.Name)
+		if _, gone := net.InterfaceByName(link.Name); gone == nil { // the other end of a pair goes with the first
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// RemoveRoutes removes routes into the networks, given as prefixes, but those that keep has.
+func RemoveRoutes(ctx context.Context, output io.Writer, keep, networks []string) error {
+	var errs []error
+	var into []netip.Prefix
+	for _, n := range networks {
+		p, err := netip.ParsePrefix(n)
+		if err != nil {
+			return err
+		}
+		into = append(into, p)
+	}
+	now, err := Routes()
+	if err != nil {
+		return err
+	}
+	for _, r := range now {
+		if r.destination.Bits() > 0 && overlapsAny(r.destination, into) && !slices.Contains(keep, r.String()) {
+			errs = append(errs, command.Run(ctx, output, "ip", append([]string{"route", "delete"}, strings.Fields(r.String())...)...))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,39 @@
+// Package proc reads the tables of the kernel below /proc.
+package proc
+
+import (
+	"bufio"
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Fields gives what each makes of the fields of every line, without what is empty, sorted.
+func Fields(name string, each func([]string) string) ([]string, error) {
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var found []string
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if fields := strings.Fields(lines.Text()); len(fields) >= 5 {
+			if one := each(fields); one != "" {
+				found = append(found, one)
+			}
+		}
+	}
+	slices.Sort(found)
+	return found, lines.Err()
+}
+
+// Unescape undoes what proc(5) does to spaces, tabs, line ends and backslashes.
+func Unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
