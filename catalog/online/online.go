@@ -1,7 +1,7 @@
-// Package online opens the bundle of a server as an archive that is read in place, as one on a disk is: by range requests,
-// each file when it is needed, verified while it is used.
+// Package online opens the bundle of a server as an archive that is read in place: each file by range requests when it is
+// needed, verified while it is used.
 //
-// The package knows where a server has the bundle of an Installer. It keeps nothing and installs nothing.
+// The package knows where a server has the bundle of an Installer. It stores nothing and installs nothing.
 package online
 
 import (
@@ -19,11 +19,11 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// archiveSuffix is what the name of a bundle ends with.
+// archiveSuffix is the suffix of bundle names.
 const archiveSuffix = ".tar.gz"
 
-// BundleURL gives the URL of the bundle for the URL that people are given, which answers with a script: https://host/<id>
-// or https://host/version/<release>/<id>. The URL of an archive is its own.
+// BundleURL returns the URL of the bundle for an Installer's URL, https://host/<id> or https://host/version/<release>/<id>.
+// The URL of an archive is returned unchanged.
 func BundleURL(from string) (*url.URL, error) {
 	u, err := url.Parse(from)
 	if err != nil {
@@ -67,7 +67,7 @@ func Open(ctx context.Context, from string, opener store.Opener, trusted ...sign
 		return nil, fmt.Errorf("the server has no bundle at %s; open that address to see why: %w", u.Redacted(), err)
 	}
 	if err != nil && outage.Passes(err) {
-		err = fmt.Errorf("%w; see that the server runs, and that this host reaches it", err)
+		err = fmt.Errorf("%w; check that the server runs and that this host can reach it", err)
 	}
 	if err != nil {
 		return nil, err

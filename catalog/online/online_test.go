@@ -77,7 +77,7 @@ func TestOnlyWhatIsReadIsFetched(t *testing.T) {
 		t.Errorf("a bundle that is not there: got %v", err)
 	}
 	server.Close()
-	if _, err := online.Open(t.Context(), server.URL+"/abc1234", store.Opener{Retry: store.Retry{Attempts: 1}}); err == nil || !strings.Contains(err.Error(), "connection refused (tried 1 times); see that the server runs") {
+	if _, err := online.Open(t.Context(), server.URL+"/abc1234", store.Opener{Retry: store.Retry{Attempts: 1}}); err == nil || !strings.Contains(err.Error(), "connection refused (tried 1 times); check that the server runs") {
 		t.Errorf("a server that is gone: got %v", err)
 	}
 }

@@ -1,7 +1,7 @@
-// Package airgap assembles the bundle of one Installer out of the packages in a store.
+// Package airgap assembles the bundle of one Installer from the packages in a store.
 //
-// The package knows which packages an Installer needs and what else lies in a bundle. The bytes are the business of
-// bundle, the places of store.
+// The package knows which packages an Installer needs and which other files a bundle has. Package bundle handles the bytes,
+// and package store the places.
 package airgap
 
 import (
@@ -23,24 +23,25 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Request says what a bundle is made of.
+// Request describes a bundle to assemble.
 type Request struct {
-	Installer *spec.Installer // with versions, not patterns: see Resolve
+	Installer *spec.Installer // with versions instead of patterns; see Resolve
 	Packages  Packages
-	// Binary is the sealift for the nodes, and Platform the platform it was built for.
+	// Binary is the sealift for the nodes. Platform is its platform.
 	Binary   *bundle.Member
 	Platform string
-	// Commands are those of Binary that scripts start: install, join, upgrade. A script for another one says so, and fails.
+	// Commands are the commands of Binary that scripts may start: install, join, upgrade. A script for another command
+	// prints an error and fails.
 	Commands []string
-	// Preflight is the sealift-preflight for the nodes; nil leaves it out, and with it the checks of add-ons.
+	// Preflight is the sealift-preflight for the nodes. nil leaves it out, and with it the checks of add-ons.
 	Preflight *bundle.Member
-	// Since leaves out what an earlier bundle has; nil leaves out nothing.
+	// Since leaves out the files of an earlier bundle. nil leaves out nothing.
 	Since *bundle.Since
-	// Key signs the bundle's index, if it is not nil.
+	// Key signs the bundle's index. nil means no signature.
 	Key *signature.Key
 }
 
-// Plan is a bundle whose parts are all there, planned to its last byte.
+// Plan is the exact plan of a bundle. All of its parts are available.
 type Plan struct {
 	*bundle.Layout
 
@@ -48,7 +49,7 @@ type Plan struct {
 	places  []place // of the objects
 }
 
-// place is where a package lies.
+// place is the location of a package.
 type place struct {
 	packages Packages
 	key      string
@@ -62,11 +63,11 @@ type part struct {
 	meta    catalog.Meta
 }
 
-// opensAtOnce is how many packages are opened side by side: each costs some requests to the store.
+// opensAtOnce is the number of packages that are opened in parallel. Each costs a few requests to the store.
 const opensAtOnce = 8
 
-// Prepare opens every package that the Installer names and checks that together they make a cluster. All that is missing
-// is in one error. Close must be called.
+// Prepare opens every package that the Installer names and checks that they make a cluster together. One error names
+// everything that is missing. Call Close after use.
 func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	parts := make([]part, len(r.Installer.AddOns))
 	errs := make([]error, len(parts))
@@ -84,7 +85,7 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 			return nil
 		})
 	}
-	_ = group.Wait() // all errors count, in the order of the Installer
+	_ = group.Wait() // all errors are collected in the order of the Installer
 	var metas []catalog.Meta
 	b := bundle.Bundle{Since: r.Since, Key: r.Key}
 	for _, one := range parts {
@@ -115,8 +116,8 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	return p, err
 }
 
-// PrepareSupplement plans an archive with nothing but some packages, each <name>-<version>, for a cluster that needs more
-// than its bundle has: the releases between two of Kubernetes, for one.
+// PrepareSupplement plans an archive with only the named packages, each <name>-<version>, for a cluster that needs more
+// than its bundle has, for example the Kubernetes releases between two versions.
 func PrepareSupplement(ctx context.Context, packages Packages, platform string, names []string) (_ *Plan, err error) {
 	p := &Plan{}
 	defer func() {
@@ -173,7 +174,7 @@ func unsigned(key string, err error) error {
 	return &UnusableError{fmt.Sprintf("package %s: %v; publish one that its vendor signed, or leave out --require-signed", key, err)}
 }
 
-// open opens a package. The object, if there is one, is to be closed also after an error.
+// open opens a package. The caller must close the object, even after an error.
 func (s Packages) open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
 	object, err := s.Store.Get(ctx, key)
 	if err != nil {
@@ -204,13 +205,13 @@ func (s Packages) open(ctx context.Context, key, platform string) (store.Object,
 	return object, archive, nil
 }
 
-// Reader is a bundle, open for reading at any offset.
+// Reader is an open bundle that can be read at any offset.
 type Reader struct {
 	io.ReaderAt
 	objects []store.Object
 }
 
-// Open opens the bundle for reads that end with ctx. Readers share nothing, and outlive the plan.
+// Open opens the bundle for reads that end with ctx. Readers are independent of each other and of the plan.
 func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 	r := &Reader{}
 	var packages []io.ReaderAt
@@ -228,7 +229,7 @@ func (p *Plan) Open(ctx context.Context) (*Reader, error) {
 // Close ends all reads.
 func (r *Reader) Close() error { return closeAll(r.objects) }
 
-// Current says whether the store still has the packages of the plan. Nothing of them is read.
+// Current reports whether the store still has the packages of the plan. It does not read them.
 func (p *Plan) Current(ctx context.Context) (bool, error) {
 	same := make([]bool, len(p.places))
 	var group errgroup.Group

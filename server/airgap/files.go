@@ -18,32 +18,32 @@ var installScript string
 //go:embed tasks.sh
 var tasksScript string
 
-// tasksMark is where install.sh has the tasks when it is tasks.sh.
+// tasksMark is the line of install.sh that is replaced by the tasks in tasks.sh.
 const tasksMark = "# @TASKS@\n"
 
-// refusal is the script for a command that the nodes' sealift does not have. It is a script since it is piped into a shell.
+// refusal is the script for a command that the nodes' sealift lacks. It is a script because people pipe it into a shell.
 const refusal = `#!/usr/bin/env bash
 echo "%[1]s.sh: the sealift that goes with this script has no command %[1]s; nothing was changed" >&2
 exit 1
 `
 
-// ScriptNames are the commands that there are scripts for, each COMMAND.sh. tasks.sh is told by its first word what to do.
+// ScriptNames are the commands with a script COMMAND.sh. The first argument of tasks.sh is a task.
 func ScriptNames() []string { return []string{"install", "join", "upgrade", "tasks"} }
 
-// Script starts sealift on a node: the one in the bundle beside it, or one that a server gives.
+// Script starts sealift on a node: the one in the bundle beside it, or one that a server provides.
 type Script struct {
 	Platform string // of the binary, such as linux/amd64
 	Digest   string // sha256 of the binary
 	// Command is one of ScriptNames.
 	Command string
-	// Commands are those that the binary has. For another one the script says so, and fails.
+	// Commands are the commands of the binary. For any other command, the script prints an error and fails.
 	Commands []string
-	// URL is that of the Installer on a server, and BinaryURL that of the binary in an archive; both are empty in a bundle.
-	// They go into the script as they are and must have nothing that a shell does not take for text.
+	// URL is the URL of the Installer on a server, and BinaryURL that of the archive with the binary. Both are empty in a
+	// bundle. They are inserted unquoted, so they must contain nothing that a shell interprets.
 	URL, BinaryURL string
 }
 
-// Text gives the script.
+// Text returns the script.
 func (s Script) Text() []byte {
 	text, tasks := installScript, ""
 	if s.Command == "tasks" {
@@ -55,12 +55,12 @@ func (s Script) Text() []byte {
 		"@URL@", s.URL, "@BINARY@", s.BinaryURL, tasksMark+"\n", tasks).Replace(text))
 }
 
-// Binary makes a member of the sealift for the nodes. Spool is a folder for its compressed form; see bundle.WriteOptions.
+// Binary makes a bundle member of the nodes' sealift. spool is a folder for its compressed form; see bundle.WriteOptions.
 func Binary(ctx context.Context, name, spool string) (*bundle.Member, error) {
 	return program(ctx, bundle.BinaryName, name, spool)
 }
 
-// Preflight makes a member of the sealift-preflight for the nodes, as Binary does of sealift.
+// Preflight makes a bundle member of the nodes' sealift-preflight, as Binary does.
 func Preflight(ctx context.Context, name, spool string) (*bundle.Member, error) {
 	return program(ctx, bundle.PreflightName, name, spool)
 }
@@ -77,7 +77,7 @@ func program(ctx context.Context, member, name, spool string) (*bundle.Member, e
 	return members[0], nil
 }
 
-// members are what lies at the root of the bundle. All but the programs are in memory.
+// members returns the files at the root of the bundle. All but the programs are in memory.
 func (r Request) members(ctx context.Context) ([]*bundle.Member, error) {
 	text, err := r.Installer.Canonical()
 	if err != nil {

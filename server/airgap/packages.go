@@ -19,38 +19,39 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// Packages is where packages come from.
+// Packages is a source of packages.
 type Packages struct {
 	Store store.Store
-	// Folder is that of a release; empty means the store itself.
+	// Folder is the folder of a release. Empty means the store itself.
 	Folder string
-	// Overrides are the beginnings of URLs from which an Installer may take the package of an add-on, by s3Override. None
-	// means that it may not: whoever writes an Installer must not decide where a server sends requests. A server there may
-	// lead on to where an Installer may, and nowhere else.
+	// Overrides are the URL prefixes from which an Installer may take packages with s3Override. If empty, s3Override is
+	// refused, because the author of an Installer must not decide where a server sends requests. Redirects are limited to
+	// the same prefixes.
 	Overrides []string
-	// Opener opens the places of overrides.
+	// Opener opens the URLs of overrides.
 	Opener store.Opener
-	// Signers are keys of which one must have signed each package, wherever it comes from; none means not to look.
+	// Signers are public keys. One of them must have signed each package, wherever it comes from. If empty, signatures are
+	// not checked.
 	Signers []signature.PublicKey
 }
 
-// UnknownError says that an Installer asks for what is not there, or not allowed: it is the Installer that must change, or
-// the store.
+// UnknownError says that an Installer asks for something that does not exist or is not allowed. Either the Installer or the
+// store must change.
 type UnknownError struct{ Message string }
 
 func (e *UnknownError) Error() string { return e.Message }
 
-// UnusableError says that a package is there, but cannot be part of the bundle: whoever runs the store must replace it.
+// UnusableError says that a package exists but cannot be in the bundle. The operator of the store must replace it.
 type UnusableError struct{ Message string }
 
 func (e *UnusableError) Error() string { return e.Message }
 
-// packageSuffix is what the keys of packages end with.
+// packageSuffix is the suffix of package keys.
 const packageSuffix = ".tar.gz"
 
 func (s Packages) key(name string) string { return path.Join(s.Folder, name) }
 
-// place tells where the package of an add-on lies.
+// place returns the location of an add-on's package.
 func (s Packages) place(a spec.AddOn) (Packages, string, error) {
 	override, ok := a.Options["s3Override"].(string)
 	if !ok || override == "" {
@@ -78,7 +79,7 @@ func (s Packages) place(a spec.AddOn) (Packages, string, error) {
 	return Packages{Store: other, Signers: s.Signers}, key, err
 }
 
-// allows says whether packages may be taken from an address; its query may be the signature of a bucket.
+// allows reports whether packages may come from a URL. Its query may be the signature of a bucket.
 func (s Packages) allows(at *url.URL) bool {
 	bare := url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}
 	return at.User == nil && path.Clean(at.Path) == at.Path && slices.ContainsFunc(s.Overrides, func(prefix string) bool {
@@ -100,17 +101,16 @@ func (s Packages) others(ctx context.Context, name string) string {
 }
 
 var (
-	// pattern is a version that stands for the newest of a line, 1.36.x.
+	// pattern matches a version that stands for the newest of a line, such as 1.36.x.
 	pattern = regexp.MustCompile(`^([0-9A-Za-z.+-]*\.)x$`)
-	// unstable is what latest never stands for.
+	// unstable matches versions that latest never resolves to.
 	unstable = regexp.MustCompile(`[-.](alpha|beta|rc|pre|dev)`)
-	// versionStart tells the version of an add-on from the rest of the name of another one: kubernetes-1.36.3 and
-	// kubernetes-conformance-1.36.3.
+	// versionStart separates an add-on's version from a longer name: kubernetes-1.36.3 and kubernetes-conformance-1.36.3.
 	versionStart = regexp.MustCompile(`^v?[0-9]`)
 )
 
-// Resolve gives the add-ons with versions in place of patterns, latest and 1.36.x, as the packages of the store have them. All
-// that none is found for is in one error.
+// Resolve returns the add-ons with versions in place of patterns (latest, 1.36.x), according to the packages in the store.
+// One error names everything that could not be resolved.
 func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn, error) {
 	resolved := slices.Clone(addOns)
 	var errs []error
@@ -135,7 +135,7 @@ func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddO
 	return resolved, errors.Join(errs...)
 }
 
-// versions lists those that the store has of an add-on.
+// versions lists the versions of an add-on in the store.
 func (s Packages) versions(ctx context.Context, name string) ([]string, error) {
 	infos, err := s.Store.List(ctx, s.key(name+"-"))
 	if err != nil {
@@ -151,7 +151,7 @@ func (s Packages) versions(ctx context.Context, name string) ([]string, error) {
 	return versions, nil
 }
 
-// List gives the index of the packages that were published here. Where none were, it tells of those that lie here, without
+// List returns the index of the published packages. If nothing was published, it lists the packages in the folder, without
 // their digests.
 func (s Packages) List(ctx context.Context) (release.Index, error) {
 	index, err := release.In(s.Store, s.Folder).Index(ctx)
@@ -173,7 +173,7 @@ func (s Packages) List(ctx context.Context) (release.Index, error) {
 	return index, err
 }
 
-// splitName takes the version from the name of a package.
+// splitName splits the name of a package into name and version.
 func splitName(s string) (name, version string, ok bool) {
 	for i := range s {
 		if s[i] == '-' && i > 0 && versionStart.MatchString(s[i+1:]) {
@@ -183,12 +183,12 @@ func splitName(s string) (name, version string, ok bool) {
 	return "", "", false
 }
 
-// Get opens a package by the name of its file.
+// Get opens a package by its file name.
 func (s Packages) Get(ctx context.Context, file string) (store.Object, error) {
 	return s.Store.Get(ctx, s.key(file))
 }
 
-// Presign gives a URL at which the store itself gives out a package for some time, or nothing if it does not do that.
+// Presign returns a temporary URL at which the store itself serves a package, or "" if the store cannot presign.
 func (s Packages) Presign(ctx context.Context, file string, valid time.Duration) (string, error) {
 	p, ok := s.Store.(store.Presigner)
 	if !ok {
@@ -197,7 +197,7 @@ func (s Packages) Presign(ctx context.Context, file string, valid time.Duration)
 	return p.Presign(ctx, s.key(file), valid)
 }
 
-// Reachable says whether the store answers.
+// Reachable reports whether the store responds.
 func (s Packages) Reachable(ctx context.Context) error {
 	o, err := s.Get(ctx, store.ListingName)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -9,13 +9,14 @@ import (
 	"github.com/sealift/sealift/bundle"
 )
 
-// sandboxImage finds the image of pods' sandboxes in a configuration of containerd. One that a hook fills in is not there.
+// sandboxImage matches the pod sandbox image in a containerd configuration. It does not match variables that a hook fills
+// in.
 var sandboxImage = regexp.MustCompile(`(?m)^\s*sandbox(?:_image)?\s*=\s*["']([^"'$]+)["']`)
 
-// maxRuntimeConfig bounds the configurations that are looked at.
+// maxRuntimeConfig is the largest configuration file that is checked, in bytes.
 const maxRuntimeConfig = 256 << 10
 
-// checkSandbox refuses a bundle whose container runtime names a sandbox image that no package of it has: without a registry, no
+// checkSandbox refuses a bundle whose container runtime needs a sandbox image that no package has. Without a registry, no
 // pod would start.
 func checkSandbox(archives []*bundle.Archive) error {
 	carried := map[string]bool{}
