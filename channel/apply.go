@@ -25,6 +25,8 @@ const (
 type ApplyOptions struct {
 	// Prune also deletes what left an add-on that has no prune rules: what its set held, and what its selector names.
 	Prune bool
+	// Adopt names add-ons to adopt again although they were released.
+	Adopt []string
 	// Patience bounds how long the pass comes back to add-ons that wait for others when none gets further; 0 is a minute.
 	Patience time.Duration
 	// Done is called for each add-on that was brought up to date: in the order of the plan, those that had to wait later.
@@ -47,7 +49,7 @@ func (c *Cluster) Apply(ctx context.Context, source Source, plan Plan, o ApplyOp
 	return c.alone(ctx, o.Note, func(ctx context.Context) error {
 		// The run that had the Lease before may have done some of it.
 		err := c.insist(ctx, kube.Ref{Kind: "plan"}, func(ctx context.Context) (err error) {
-			plan, err = c.Plan(ctx, entries)
+			plan, err = c.Plan(ctx, entries, o.Adopt...)
 			return err
 		})
 		if err != nil {
@@ -70,7 +72,10 @@ func (p *pass) update(ctx context.Context, a *addOn) error {
 	if err := p.applyAndPrune(ctx, a); err != nil {
 		return err
 	}
-	if a.Action == Update {
+	if err := p.applied(ctx, a.Entry); err != nil {
+		return err
+	}
+	if a.Action == Update || a.Action == Adopt && a.Installed != nil && deref(a.Installed.Version) != deref(a.Entry.Version) {
 		if err := p.markNodes(ctx, a.Entry.NeedsRollingUpdate); err != nil {
 			return err
 		}
@@ -86,6 +91,9 @@ func (p *pass) applyAndPrune(ctx context.Context, a *addOn) error {
 		return fmt.Errorf("manifest %s has no objects, and everything would be pruned; nothing was changed: if that is meant, declare the manifestHash %s", shown(e.Location), ManifestHash(nil))
 	}
 	if err := p.checkNamespace(ctx, e.Namespace, a.objs); err != nil {
+		return err
+	}
+	if err := p.own(ctx, a); err != nil {
 		return err
 	}
 	spare := func(ref kube.Ref) string { return p.spare(ctx, a, ref) }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
@@ -29,6 +30,7 @@ var (
 	secrets    = kube.Ref{Version: "v1", Kind: "Secret", Namespace: DefaultNamespace}
 	nodes      = kube.Ref{Version: "v1", Kind: "Node"}
 	issuers    = kube.Ref{Group: "cert-manager.io", Version: "v1", Kind: "Issuer", Namespace: DefaultNamespace}
+	configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 )
 
 // Cluster is a cluster that channels are applied to. It may be used by several goroutines at once.
@@ -64,7 +66,7 @@ func named(kind kube.Ref, name string) kube.Ref {
 	return kind
 }
 
-// Installed reads what is recorded of every add-on, sorted by namespace and name.
+// Installed reads what is recorded of every add-on, sorted by namespace and name: first those that others own.
 func (c *Cluster) Installed(ctx context.Context) ([]Installed, error) {
 	objects, err := c.engine.Metadata(ctx, namespaces)
 	if err != nil {
@@ -89,14 +91,23 @@ func (c *Cluster) Installed(ctx context.Context) ([]Installed, error) {
 			found = append(found, Installed{Namespace: ns.Name, Name: name, Record: r})
 		}
 	}
+	owners, err := c.recordsOf().List(ctx)
+	if len(owners) == 0 && err != nil {
+		return nil, err
+	}
+	if err != nil {
+		c.log.WarnContext(ctx, "who owns an add-on cannot be read", "error", err)
+	}
+	found = withOwners(found, owners)
 	slices.SortFunc(found, func(a, b Installed) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return found, nil
 }
 
-// Plan decides what the entries of some channels, in their order, mean for the cluster.
-func (c *Cluster) Plan(ctx context.Context, entries []Entry) (Plan, error) {
+// Plan decides what the entries of some channels, in their order, mean for the cluster. The add-ons of adopt, by name or
+// namespace/name, are adopted again although they were released.
+func (c *Cluster) Plan(ctx context.Context, entries []Entry, adopt ...string) (Plan, error) {
 	version, err := c.engine.Version(ctx)
 	if err != nil {
 		return Plan{}, err
@@ -105,7 +116,7 @@ func (c *Cluster) Plan(ctx context.Context, entries []Entry) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan, err := NewPlan(entries, version, records)
+	plan, err := NewPlan(entries, version, records, adopt...)
 	if err != nil {
 		return plan, err
 	}
@@ -152,8 +163,9 @@ func (c *Cluster) writeRecord(ctx context.Context, e Entry) error {
 	return nil
 }
 
-func (c *Cluster) annotate(ctx context.Context, ref kube.Ref, key, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{key: value}}})
+// annotate sets an annotation; nil removes it.
+func (c *Cluster) annotate(ctx context.Context, ref kube.Ref, key string, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (c *Cluster) Moves(ctx context.Context, source Source, plan Plan) ([]Move, 
 	p := newPass(c, source, plan, ApplyOptions{})
 	var all []*unstructured.Unstructured
 	for _, a := range p.addons {
-		if a.Action == Install || a.Action == Update {
+		if a.Action == Install || a.Action == Update || a.Action == Adopt {
 			if a.objs, a.err = p.objects(ctx, a); a.err != nil {
 				p.log.DebugContext(ctx, "a manifest cannot be read", "addon", a.Entry.Name, "error", a.err)
 			}

@@ -125,6 +125,9 @@ func (p *pass) away(ctx context.Context) error {
 // bring brings one add-on up to date, in the order of K-24, except that keys are issued also when the update failed: the
 // pods of an add-on may wait for them, and then it gets healthy only afterwards.
 func (p *pass) bring(ctx context.Context, a *addOn) error {
+	if a.Action == Conflict {
+		return errors.New(a.Reason)
+	}
 	if _, err := nodeSelectors(a.Entry.NeedsRollingUpdate); err != nil {
 		return err
 	}

@@ -5,12 +5,15 @@ import "fmt"
 // Action is what a plan has for an add-on.
 type Action string
 
-// The actions. Issue makes the keys of an add-on that is otherwise up to date.
+// The actions. Issue makes the keys of an add-on that is otherwise up to date. Adopt takes over what the installer has
+// applied, and brings it to the version of the channel. Conflict is an add-on that somebody else owns.
 const (
-	Install Action = "install"
-	Update  Action = "update"
-	Issue   Action = "issue"
-	Keep    Action = "keep"
+	Install  Action = "install"
+	Update   Action = "update"
+	Adopt    Action = "adopt"
+	Issue    Action = "issue"
+	Keep     Action = "keep"
+	Conflict Action = "conflict"
 )
 
 // Decision is what a channel's entry means for one cluster.
@@ -18,6 +21,7 @@ type Decision struct {
 	Action    Action  `json:"action"`
 	Reason    string  `json:"reason"`
 	Installed *Record `json:"installed,omitempty"`
+	From      string  `json:"from,omitempty"` // who owns the add-on, where that is no channel
 	// PKI says that the keys of the add-on are missing and will be made.
 	PKI   bool  `json:"pki,omitempty"`
 	Entry Entry `json:"entry"`
@@ -50,8 +54,8 @@ func (p Plan) Updates() []Decision {
 }
 
 // NewPlan decides what the entries of some channels, in their order, mean for a cluster of a version that has these
-// records. It asks nobody.
-func NewPlan(entries []Entry, gitVersion string, records []Installed) (Plan, error) {
+// records. It asks nobody. The add-ons of adopt are adopted again although they were released.
+func NewPlan(entries []Entry, gitVersion string, records []Installed, adopt ...string) (Plan, error) {
 	server, err := serverVersion(gitVersion)
 	if err != nil {
 		return Plan{}, err
@@ -83,12 +87,20 @@ func NewPlan(entries []Entry, gitVersion string, records []Installed) (Plan, err
 		plan.skip(selected[i], "an entry after it is preferred: "+why, false)
 		selected[i] = e
 	}
-	known := make(map[string]Record, len(records))
+	known, others := make(map[string]Record, len(records)), map[string]Installed{}
 	for _, r := range records {
-		known[r.Namespace+":"+r.Name] = r.Record
+		if r.Owner != "" {
+			others[r.Name] = r
+		} else {
+			known[r.Namespace+":"+r.Name] = r.Record
+		}
 	}
 	for _, e := range selected {
-		plan.Addons = append(plan.Addons, decide(e, known))
+		d := decide(e, known)
+		if other, owned := others[e.Name]; owned {
+			d = adoption(e, other, adopt)
+		}
+		plan.Addons = append(plan.Addons, d)
 	}
 	return plan, nil
 }

@@ -27,9 +27,12 @@ func (e Entry) record() Record {
 
 // Installed is the record of one add-on and where it was found.
 type Installed struct {
-	Namespace string `json:"namespace"`
+	Namespace string `json:"namespace"` // empty where no channel has installed it
 	Name      string `json:"name"`
 	Record
+	Owner    string `json:"owner,omitempty"`    // who applies it, where that is no channel
+	Former   string `json:"former,omitempty"`   // who applied it before the channel, and the version
+	Released string `json:"released,omitempty"` // namespace/name under which a channel gave it back
 }
 
 func parseRecord(text string) (Record, error) {

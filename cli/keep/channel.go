@@ -2,6 +2,7 @@
 package keep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,7 +33,7 @@ addons', 'channels apply channel s3://bucket/addons.yaml --yes'.`,
   sealift channel apply s3://clusters/prod/addons.yaml --yes
   sealift channel get`,
 	}
-	cmd.AddCommand(a.channelGetCommand(), a.channelPlanCommand(), a.channelApplyCommand(), a.channelIndexCommand(), a.channelBuildCommand())
+	cmd.AddCommand(a.channelGetCommand(), a.channelPlanCommand(), a.channelApplyCommand(), a.channelReleaseCommand(), a.channelIndexCommand(), a.channelBuildCommand())
 	return cmd
 }
 
@@ -46,6 +47,10 @@ type channelFlags struct {
 func (f *channelFlags) add(flags *pflag.FlagSet) {
 	flags.StringSliceVarP(&f.files, "filename", "f", nil, "index, or manifest of one add-on, at a path or a URL; may be given more than once")
 	flags.BoolVar(&f.bootstrap, "bootstrap", false, "the indexes are for one cluster only: refuse entries with a kubernetesVersion")
+}
+
+func addAdopt(flags *pflag.FlagSet, adopt *[]string) {
+	flags.StringSliceVar(adopt, "adopt", nil, "adopt this add-on again although it was released to the installer; may be repeated")
 }
 
 func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
@@ -105,7 +110,10 @@ func (a commands) channelGetCommand() *cobra.Command {
 		Use:   "get [addons]",
 		Short: "List the add-ons that are recorded as installed",
 		Long: `List the recorded add-ons. The records are annotations addons.k8s.io/NAME of namespaces, which kOps also reads and
-writes. VERSION and HASH are - if the channel gave none.`,
+writes. VERSION and HASH are - if the channel gave none.
+
+Add-ons that the installer owns are listed without a namespace: 'sealift channel apply' adopts those that a channel names.
+OWNER and FORMER are shown when an add-on has or had another owner than a channel.`,
 		Example: `  sealift channel get
   sealift channel get -o json > records.json`,
 		Args: onlyWord("addons", "addon"),
@@ -149,8 +157,16 @@ func (a commands) channelGet(ctx context.Context, kubeconfig, format string) err
 		return err
 	}
 	rows := [][]string{{"NAMESPACE", "NAME", "VERSION", "HASH", "CHANNEL"}}
+	owners := slices.ContainsFunc(installed, func(r channel.Installed) bool { return r.Owner != "" || r.Former != "" })
+	if owners {
+		rows[0] = append(rows[0], "OWNER", "FORMER")
+	}
 	for _, r := range installed {
-		rows = append(rows, []string{r.Namespace, r.Name, dash(deref(r.Version)), dash(r.ManifestHash), dash(r.Channel)})
+		row := []string{dash(r.Namespace), r.Name, dash(deref(r.Version)), dash(r.ManifestHash), dash(r.Channel)}
+		if owners {
+			row = append(row, cmp.Or(r.Owner, "channel"), dash(r.Former))
+		}
+		rows = append(rows, row)
 	}
 	return printTable(a.Out, rows)
 }
@@ -187,6 +203,7 @@ type channelApplyOptions struct {
 	verify   bool
 	keys     []string
 	prune    bool
+	adopt    []string
 	interval time.Duration
 	listen   string
 }
@@ -203,6 +220,9 @@ one works, the others wait.
 A CHANNEL is a URL (file://, http://, https://, s3://bucket/key) or an absolute path. Objects are applied server-side as
 kOps does it, under its field manager. What a new version no longer contains is deleted where the entry has prune rules.
 Images are not part of this: the nodes must have them, or a registry that they reach.
+
+An add-on that 'sealift install' has applied is adopted: its objects move to the channel in place, none is deleted. Without
+--yes the command says which. 'sealift channel release' gives an add-on back.
 
 With --interval the command stays, and says at http://127.0.0.1:3986/readyz whether the last pass succeeded.`,
 		Example: `  sealift channel apply -f addons.yaml --yes
@@ -221,6 +241,7 @@ With --interval the command stays, and says at http://127.0.0.1:3986/readyz whet
 	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest whose hash differs from the index's manifestHash")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that every package must be signed with; nothing but packages is applied then; may be repeated")
 	flags.BoolVar(&o.prune, "prune", false, "also prune add-ons without prune rules, by their set and selector")
+	addAdopt(flags, &o.adopt)
 	flags.DurationVar(&o.interval, "interval", 0, "apply repeatedly with this pause, such as 1m, until the process is stopped")
 	flags.StringVar(&o.listen, "listen", channel.DefaultListen, "address for /readyz with --interval")
 	addKubeconfig(flags, &o.kubeconfig)
@@ -257,7 +278,7 @@ func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, sou
 	if err != nil {
 		return err
 	}
-	plan, err := cluster.Plan(ctx, entries)
+	plan, err := cluster.Plan(ctx, entries, o.adopt...)
 	if err != nil {
 		return err
 	}
@@ -269,6 +290,11 @@ func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, sou
 	}
 	if err := a.printUpdates(updates); err != nil {
 		return err
+	}
+	for _, d := range updates {
+		if d.Action == channel.Adopt || d.Action == channel.Conflict {
+			fmt.Fprintf(a.Err, "%s %q: %s\n", d.Action, d.Entry.Name, d.Reason)
+		}
 	}
 	if !o.yes {
 		moves, err := cluster.Moves(ctx, source, plan)
@@ -282,7 +308,7 @@ func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, sou
 		return err
 	}
 	note := func(line string) { fmt.Fprintln(a.Err, line) }
-	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Note: note, Done: func(d channel.Decision) {
+	return cluster.Apply(ctx, source, plan, channel.ApplyOptions{Prune: o.prune, Adopt: o.adopt, Note: note, Done: func(d channel.Decision) {
 		if d.Entry.Version == nil || d.Action == channel.Issue {
 			fmt.Fprintf(a.Out, "Updated %q\n", d.Entry.Name)
 			return

@@ -16,6 +16,7 @@ type channelPlanOptions struct {
 	channelFlags
 	kubernetesVersion string
 	records           string
+	adopt             []string
 	format            string
 }
 
@@ -24,8 +25,9 @@ func (a commands) channelPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan CHANNEL... [-f FILE]...",
 		Short: "Show what channels would change in a cluster, and why",
-		Long: `Read channels and print the outcome of every entry with its reason: installed, updated, kept, or skipped because of
-another entry. Objects that move from one add-on to another are listed too. The command changes nothing.
+		Long: `Read channels and print the outcome of every entry with its reason: installed, adopted from the installer, updated,
+kept, or skipped because of another entry; or in conflict with another owner. Objects that move from one add-on to another
+are listed too. The command changes nothing.
 
 With --kubernetes-version, no cluster is needed: the plan is for a new cluster of this version, or for the cluster
 whose records are in --records, a file of 'sealift channel get -o json'.`,
@@ -38,6 +40,7 @@ whose records are in --records, a file of 'sealift channel get -o json'.`,
 	o.add(flags)
 	flags.StringVar(&o.kubernetesVersion, "kubernetes-version", "", "plan for a cluster of this version without connecting to one, such as v1.36.3")
 	flags.StringVar(&o.records, "records", "", "with --kubernetes-version, the cluster's records: a file of 'sealift channel get -o json'")
+	addAdopt(flags, &o.adopt)
 	addKubeconfig(flags, &o.kubeconfig)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
@@ -58,7 +61,7 @@ func (a commands) channelPlan(ctx context.Context, channels []string, o channelP
 	} else {
 		var cluster *channel.Cluster
 		if cluster, err = a.newCluster(o.kubeconfig); err == nil {
-			plan, err = cluster.Plan(ctx, entries)
+			plan, err = cluster.Plan(ctx, entries, o.adopt...)
 		}
 		if err == nil {
 			plan.Moves, err = cluster.Moves(ctx, source, plan)
@@ -100,5 +103,5 @@ func planOffline(entries []channel.Entry, o channelPlanOptions) (channel.Plan, e
 			return channel.Plan{}, fmt.Errorf("read records %s: %w; it has to be the output of 'sealift channel get -o json'", o.records, err)
 		}
 	}
-	return channel.NewPlan(entries, o.kubernetesVersion, records)
+	return channel.NewPlan(entries, o.kubernetesVersion, records, o.adopt...)
 }
