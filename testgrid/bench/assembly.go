@@ -17,12 +17,13 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// flow is one way to get the bytes of a bundle. Its script prints how many came, and keeps none: no disk is measured.
+// flow is one way to get the bytes of a bundle. Its script prints their number and discards them, so that no disk is
+// measured.
 type flow struct {
 	name, script string
 }
 
-// assembly compares a download of a bundle, which is made while it is sent, with bytes that lie there ready.
+// assembly compares the download of a bundle, which is assembled while it is sent, with the download of a ready file.
 func (b *bench) assembly(ctx context.Context, s *served, title string) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {
@@ -40,7 +41,7 @@ func (b *bench) assembly(ctx context.Context, s *served, title string) error {
 	get := "curl -fsS -w '%{size_download}\\n'"
 	flows := []flow{{"cat of the same bytes", "cat " + ready + " | wc -c"}}
 	if presigner, ok := s.packages.(store.Presigner); ok {
-		// what the server itself reads, without it: the same objects, one after the other on one connection
+		// only what the server itself reads: the same objects, one after the other on one connection
 		script := get
 		for n := range load.Packages {
 			url, err := presigner.Presign(ctx, fmt.Sprintf("part-%d-1.0.tar.gz", n), time.Hour)
@@ -62,7 +63,7 @@ func (b *bench) assembly(ctx context.Context, s *served, title string) error {
 	return b.flows(title, dir, flows)
 }
 
-// fileServer gives out the files of a folder.
+// fileServer serves the files of a folder.
 func fileServer(dir string) (base string, stop func(), err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -106,14 +107,14 @@ func (b *bench) flows(title, dir string, flows []flow) error {
 
 func middle(all []float64) float64 { return quantile(all, 0.5) }
 
-// quantile is the value that so much of all is not above.
+// quantile returns the value below which the given share of all values is.
 func quantile(all []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// firstByte tells how long a client waits for the first byte of a bundle: from a server that has just started and from one that
-// has planned the bundle before, and for a byte in its middle, which comes from the store.
+// firstByte measures how long a client waits for the first byte of a bundle: from a server that has just started, from one
+// that has planned the bundle before, and in the middle of the bundle, which comes from the store.
 func (b *bench) firstByte(ctx context.Context, s *served, title string) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {
@@ -151,7 +152,7 @@ func (b *bench) firstByte(ctx context.Context, s *served, title string) error {
 	return t.Flush()
 }
 
-// waitsHeader names what printWaits prints.
+// waitsHeader is the header of printWaits.
 const waitsHeader = "\trequests\tp50 ms\tp95 ms\tp99 ms\tmost ms\tfailed\t"
 
 func printWaits(t io.Writer, name string, seconds []float64, failed int) {
@@ -159,7 +160,7 @@ func printWaits(t io.Writer, name string, seconds []float64, failed int) {
 	fmt.Fprintf(t, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%d\t\n", name, len(seconds), ms(0.5), ms(0.95), ms(0.99), ms(1), failed)
 }
 
-// appendWait measures from the request to the first byte of the content, on a connection of its own, and goes.
+// appendWait measures the time from the request to the first content byte on a new connection, and disconnects.
 func appendWait(ctx context.Context, waits []float64, at, byteRange string) ([]float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {

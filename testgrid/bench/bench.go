@@ -21,13 +21,13 @@ import (
 	"github.com/sealift/sealift/testgrid/scratch"
 )
 
-// images share layers by pairs: those of kube-proxy and flannel are one base.
+// images share layers in pairs: kube-proxy and flannel have one base.
 var images = []string{
 	"registry.k8s.io/kube-proxy:v1.36.3", "ghcr.io/flannel-io/flannel:v0.26.7", "registry.k8s.io/kube-apiserver:v1.36.3",
 	"registry.k8s.io/kube-controller-manager:v1.36.3",
 }
 
-// bench is the registry, the tools and a folder to work in.
+// bench holds the registry, the tools and a working folder.
 type bench struct {
 	sealift, crane string
 	ctr            string
@@ -48,7 +48,7 @@ func newBench(sealift string, rounds int) (*bench, error) {
 	return &bench{sealift: path, rounds: rounds, dir: dir}, err
 }
 
-// openRegistry makes the registry and finds the tools that those tables need which are about images.
+// openRegistry starts the registry and finds the tools for the tables about images.
 func (b *bench) openRegistry(ctx context.Context) error {
 	say := func(line string) { fmt.Fprintln(os.Stderr, line) }
 	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
@@ -85,7 +85,7 @@ func (b *bench) close() {
 	}
 }
 
-// benchCase is one command line of the shell, run in an empty folder; what it leaves as out* counts as its result.
+// benchCase is a shell command that runs in an empty folder. Its files out* count as the result.
 type benchCase struct {
 	name    string
 	prepare func(dir string) error
@@ -119,7 +119,7 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 		}
 	}
 	syscall.Sync()
-	// time(1) asks for the peak, since a child of this process would begin with this process's own.
+	// time(1) measures the peak, because a child of this process would inherit this process's peak.
 	peak := filepath.Join(dir, "peak")
 	cmd := exec.CommandContext(ctx, "time", "--format=%M", "--output="+peak, "bash", "-euo", "pipefail", "-c", c.script)
 	cmd.Dir = dir
@@ -143,7 +143,7 @@ func (b *bench) measure(ctx context.Context, c benchCase) (measure, error) {
 	return m, err
 }
 
-// versions prints what is being compared.
+// versions prints the versions of the compared tools.
 func (b *bench) versions(ctx context.Context) error {
 	for _, command := range [][]string{{b.sealift, "version"}, {b.crane, "version"}, {"skopeo", "--version"}, {"gzip", "--version"}} {
 		out, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
@@ -159,7 +159,7 @@ func (b *bench) versions(ctx context.Context) error {
 	return nil
 }
 
-// shell runs a script that is not measured.
+// shell runs a script without measuring it.
 func (b *bench) shell(dir, script string) error {
 	_, err := b.output(dir, script)
 	return err
@@ -173,7 +173,7 @@ func (b *bench) output(dir, script string) (string, error) {
 	return string(out), err
 }
 
-// results adds up the files that a case made.
+// results adds up the sizes of a case's result files.
 func results(dir string) (int64, error) {
 	names, err := filepath.Glob(filepath.Join(dir, "out*"))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// builds are the ways to get the images out of a registry into one archive.
+// builds are the ways to put images from a registry into one archive.
 func (b *bench) builds(registry, kind string) []benchCase {
 	crane, skopeo, kurl := "mkdir oci images\n", "mkdir oci\n", "mkdir images\n"
 	for n, ref := range images {
@@ -27,12 +27,12 @@ func (b *bench) builds(registry, kind string) []benchCase {
 	}
 }
 
-// buildScript builds the add-on of the folder that it runs in.
+// buildScript builds the add-on in the current folder.
 func (b *bench) buildScript() string {
 	return b.sealift + " build addons/bench/1.0 --config sealift.yaml --cache cache --target debian-12 --out . >/dev/null"
 }
 
-// rebuilds compare a build with the same build once more.
+// rebuilds compares a build with the same build again.
 func (b *bench) rebuilds() []benchCase {
 	first := func(dir string) error { return b.addOn(dir, b.registry) }
 	again := func(dir string) error {
@@ -46,8 +46,8 @@ func (b *bench) rebuilds() []benchCase {
 	}
 }
 
-// resume kills a build when half of its bytes have arrived and builds again. It tells how many bytes that took beyond
-// what an undisturbed build takes.
+// resume kills a build after half of its bytes have arrived, and builds again. It reports how many bytes were fetched
+// twice.
 func (b *bench) resume(ctx context.Context) error {
 	dir, err := os.MkdirTemp(b.dir.Path(), "resume-")
 	if err != nil {

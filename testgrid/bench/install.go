@@ -33,7 +33,7 @@ kubectl wait --for=condition=Available --timeout=5m apiservices --all`
 	airgap = `cd /media/usb && cat install.sh | bash -s airgap`
 )
 
-// install measures a whole install from a bundle on a lab host, and afterwards on the same host kubeadm alone, and kubeadm and
+// install measures a complete install from a bundle on a lab host, and then on the same host kubeadm alone, and kubeadm and
 // kubectl with the same add-ons.
 func (b *bench) install(ctx context.Context, title string, addOns ...string) error {
 	usb := b.dir.File("usb-" + strings.ReplaceAll(title, " ", "-"))

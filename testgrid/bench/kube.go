@@ -78,7 +78,7 @@ spec: {maxUnavailable: 1, selector: {matchLabels: {app: %[1]s}}}
 ---
 `
 
-// applies measures what it takes to apply one kustomization, first to a cluster that has none of it, then once more.
+// applies measures applying a kustomization to an empty cluster, and then again.
 func (b *bench) applies(ctx context.Context) error {
 	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: func(line string) { fmt.Fprintln(os.Stderr, line) }})
 	if err != nil {

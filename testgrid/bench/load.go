@@ -9,8 +9,8 @@ import (
 	"github.com/sealift/sealift/testgrid/containerd"
 )
 
-// loads compare the ways into containerd: the images of one package, and the same images as kURL carries them. Each case has
-// a fresh containerd.
+// loads compares the ways to load images into containerd: from one package, and as kURL carries them. Each case has a fresh
+// containerd.
 func (b *bench) loads(ctx context.Context) []benchCase {
 	archives := b.dir.File("archives")
 	built := b.dir.File("built")

@@ -16,13 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// The load of the request mix: so many clients, each with so many requests, one after the other.
+// The load of the request mix: the number of clients and of requests per client.
 const (
 	mixClients  = 32
 	mixRequests = 250
 )
 
-// ask is one kind of request, and how often of a hundred it is made.
+// ask is one kind of request with its share in percent.
 type ask struct {
 	name, method, path string
 	share              int
@@ -31,7 +31,7 @@ type ask struct {
 	status             int
 }
 
-// mixOf is what is asked, of one bundle and its Installer or of neither.
+// mixOf returns the requests, some of them for one bundle and its Installer.
 func mixOf(bundle string) []ask {
 	id := strings.TrimSuffix(strings.TrimPrefix(bundle, "/bundle/"), ".tar.gz")
 	piece := func(random *rand.Rand) string {
@@ -53,7 +53,7 @@ func mixOf(bundle string) []ask {
 	}
 }
 
-// mix is what vendors' users ask of a server in an hour, in seconds.
+// mix sends the requests that a vendor's users send in an hour within seconds.
 func (b *bench) mix(ctx context.Context, s *served, title string) error {
 	at, err := s.bundle(ctx, load.Packages)
 	if err != nil {
@@ -100,7 +100,7 @@ func (b *bench) mix(ctx context.Context, s *served, title string) error {
 	return t.Flush()
 }
 
-// pick chooses by the shares, which add up to a hundred.
+// pick chooses a request by its share.
 func pick(asks []ask, random *rand.Rand) ask {
 	n := random.IntN(100)
 	i := slices.IndexFunc(asks, func(a ask) bool {
@@ -110,7 +110,7 @@ func pick(asks []ask, random *rand.Rand) ask {
 	return asks[i]
 }
 
-// send sends a request and reads all of the answer, which must be of the status that is right.
+// send sends a request, checks the status, and reads the whole response.
 func (a ask) send(ctx context.Context, client *http.Client, base string, random *rand.Rand) (time.Duration, error) {
 	req, err := http.NewRequestWithContext(ctx, a.method, base+a.path, strings.NewReader(a.body))
 	if err != nil {

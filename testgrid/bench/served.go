@@ -17,10 +17,10 @@ import (
 	"github.com/sealift/sealift/testgrid/objects"
 )
 
-// load is what the servers give out: a bundle of all packages has a bit more than 1 GB.
+// load describes the packages on the servers: a bundle of all packages has a little more than 1 GB.
 var load = depot.Load{Packages: 4, Own: 240_000_000, Shared: 64_000_000}
 
-// served is a store with a server before it.
+// served is a store with a server in front of it.
 type served struct {
 	location string // of the store
 	packages store.Store
@@ -79,7 +79,7 @@ func closeServed(all []*served) {
 	}
 }
 
-// start starts the server, which remembers nothing of one before.
+// start starts the server with no cached plans.
 func (s *served) start(ctx context.Context) (err error) {
 	if s.daemon, err = daemon.Start(s.command); err != nil {
 		return err

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// What the slow line does to each connection.
+// The properties of the slow connection.
 const (
 	latency   = 50 * time.Millisecond
 	bandwidth = 20e6 // bytes a second
 	piece     = 64 << 10
 )
 
-// slowProxy passes connections on to a server, late and slowly.
+// slowProxy forwards connections to a server with latency and limited bandwidth.
 type slowProxy struct {
 	listener net.Listener
 	target   string
@@ -61,7 +61,7 @@ func (p *slowProxy) serve(client net.Conn) {
 	p.delayed(client, server)
 }
 
-// delayed copies with a delay of the whole latency, in pieces that each leave no sooner than the bandwidth allows.
+// delayed copies with the full latency. Each piece leaves no sooner than the bandwidth allows.
 func (p *slowProxy) delayed(to io.Writer, from io.Reader) {
 	type chunk struct {
 		data []byte

@@ -1,4 +1,4 @@
-// Package browser runs a headless Chromium for tests of what people see.
+// Package browser runs a headless Chromium for tests of the web pages.
 package browser
 
 import (
@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// startTime bounds the wait until it can be talked to, on a machine that is busy.
+	// startTime is the timeout for its start on a busy machine.
 	startTime = 5 * time.Minute
-	// useTime bounds all that a test does with it.
+	// useTime is the timeout for everything that a test does with it.
 	useTime = 10 * time.Minute
 )
 
-// ForTest starts one for as long as t, and gives the context for chromedp.Run. Flags go over those that every test needs.
+// ForTest starts a browser that ends with t, and returns the context for chromedp.Run. flags override the default flags.
 func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	short.Skip(t, "a browser")
@@ -35,8 +35,7 @@ func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Contex
 	return ctx
 }
 
-// profile is a folder for a browser, whose processes write there until they have ended, which is some time after they were
-// told to.
+// profile returns a profile folder. Chromium's processes still write to it for some time after they are told to stop.
 func profile(t testing.TB) string {
 	t.Helper()
 	dir, err := scratch.New()
@@ -55,7 +54,7 @@ func profile(t testing.TB) string {
 	return dir.Path()
 }
 
-// Choose sets a field as a person does, so that the page's script hears of it.
+// Choose sets a field and fires the events that a person's input would, so that the page's script reacts.
 func Choose(selector, value string) chromedp.Action {
 	return chromedp.Tasks{
 		chromedp.SetValue(selector, value, chromedp.ByQuery),

@@ -1,5 +1,5 @@
-// Package cases finds the samples of users' real files that lie beside a work tree, in ../shared/cases. They are not part of the
-// project: a test that needs them skips where they are missing.
+// Package cases finds the samples of users' real files beside a work tree, in ../shared/cases. They are not part of the
+// project, so a test skips if they are missing.
 package cases
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Path gives a file or folder of the samples. The test is skipped where there is none.
+// Path returns the path of a sample file or folder. If it is missing, the test is skipped.
 func Path(t testing.TB, name string) string {
 	t.Helper()
 	root, err := os.Getwd()
@@ -41,7 +41,7 @@ func Path(t testing.TB, name string) string {
 	return file
 }
 
-// KurlAddOns unpacks eleven of kURL's own add-ons, unchanged, and gives the folder that has addons/<name>/<version>.
+// KurlAddOns unpacks eleven of kURL's own add-ons, unchanged, and returns the folder with addons/<name>/<version>.
 func KurlAddOns(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package containerd runs a real containerd without its Kubernetes part, in folders of its own, for tests and benchmarks of
-// what puts images into one.
+// Package containerd runs a real containerd, without its Kubernetes plugin and in its own folders, for tests and benchmarks
+// that load images.
 package containerd
 
 import (
@@ -17,21 +17,21 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-// startTime bounds the wait until it answers; it takes a tenth of a second on an idle machine.
+// startTime is the timeout for its start, which takes a tenth of a second on an idle machine.
 const startTime = 2 * time.Minute
 
-// Containerd is a running one.
+// Containerd is a running containerd.
 type Containerd struct {
-	// Socket is where it listens.
+	// Socket is the path of its socket.
 	Socket string
-	// Ctr is its own client.
+	// Ctr is the path of its own client.
 	Ctr    string
 	dir    *scratch.Dir
 	daemon *daemon.Daemon
 }
 
-// Start starts one. Its folder lies on a plain file system, since overlayfs does not lie on overlayfs, and its path is
-// short, as a socket's must be.
+// Start starts containerd. Its folder is not on an overlayfs, because overlayfs cannot be stacked, and its path is short
+// enough for a socket.
 func Start(ctx context.Context, progress func(line string)) (_ *Containerd, err error) {
 	w, err := upstream.NewWorkshop(upstream.Options{Progress: progress})
 	if err != nil {
@@ -81,7 +81,7 @@ address = %q
 	})
 }
 
-// ForTest runs one for as long as t and returns its socket.
+// ForTest runs containerd until t ends and returns its socket.
 func ForTest(t testing.TB) string {
 	t.Helper()
 	short.Skip(t, "containerd")
@@ -97,7 +97,7 @@ func ForTest(t testing.TB) string {
 	return c.Socket
 }
 
-// Stop ends it and removes its folder.
+// Stop stops containerd and removes its folder.
 func (c *Containerd) Stop() error {
 	if c.daemon != nil {
 		c.daemon.Stop()

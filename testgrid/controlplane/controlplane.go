@@ -1,7 +1,7 @@
 // Package controlplane runs a real etcd and a real kube-apiserver on loopback, for tests that talk to Kubernetes.
 //
-// Nothing else runs: no controllers, no scheduler, no nodes. Objects are stored, validated and admitted, but Deployments
-// make no Pods and nothing sets a status; a test that needs one patches it.
+// Nothing else runs: no controllers, no scheduler, no nodes. Objects are validated, admitted and stored, but Deployments
+// create no Pods and nothing sets a status. A test that needs a status patches it.
 package controlplane
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-// DefaultVersion is the Kubernetes release that runs when none is asked for, and etcdVersion the etcd under it.
+// DefaultVersion is the Kubernetes release that runs by default, and etcdVersion its etcd.
 const (
 	DefaultVersion = "v1.36.3"
 	etcdVersion    = "v3.6.8"
@@ -36,10 +36,10 @@ const (
 	serverKeyFile  = "server.key"
 )
 
-// startTimeout bounds the start of etcd and kube-apiserver, which takes a few seconds on an idle machine.
+// startTimeout is the timeout for the start of etcd and kube-apiserver, which takes a few seconds on an idle machine.
 const startTimeout = 2 * time.Minute
 
-// attempts bounds how often a free port may be taken by somebody else before kube-apiserver binds it.
+// attempts is how often another process may take a free port before kube-apiserver binds it.
 const attempts = 3
 
 // Options of a control plane. The zero value runs DefaultVersion from the default cache.
@@ -57,8 +57,8 @@ type ControlPlane struct {
 	apiserver *daemon.Daemon
 }
 
-// Start runs a control plane until Stop is called or this process ends. It returns once the API server is ready. Binaries
-// that the cache lacks are built first, which takes minutes once per machine; only ctx bounds that.
+// Start runs a control plane until Stop is called or this process ends. It returns when the API server is ready. It first
+// builds binaries that the cache lacks, which takes minutes once per machine. Only ctx limits that.
 func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if o.Version == "" {
 		o.Version = DefaultVersion
@@ -92,7 +92,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return c, nil
 }
 
-// ForTest runs a control plane for as long as t and returns the configuration of its administrator.
+// ForTest runs a control plane until t ends and returns its administrator's configuration.
 func ForTest(t testing.TB) *rest.Config {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")
@@ -134,11 +134,11 @@ func (c *ControlPlane) signal(s syscall.Signal) error {
 	return nil
 }
 
-// etcdSocket is a Unix socket, so that no port has to be found for etcd.
+// etcdSocket is a Unix socket, so that etcd needs no free port.
 func (c *ControlPlane) etcdSocket() string { return c.dir.File("etcd.sock") }
 
 func (c *ControlPlane) startEtcd(ctx context.Context, binary string) error {
-	// Etcd insists on host:port in what it advertises; in a unix URL that is a file in its working directory.
+	// etcd requires host:port in the URLs that it advertises. In a unix URL this is a file in its working directory.
 	const peer, advertised = "unix://peer:1", "unix://etcd:1"
 	var err error
 	c.etcd, err = daemon.Start(daemon.Command{Path: binary, Dir: c.dir.Path(), Log: c.dir.File("etcd.log"), Args: []string{
@@ -188,7 +188,7 @@ func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file(serverKeyFile),
 		"--service-account-signing-key-file=" + file(serverKeyFile), "--service-cluster-ip-range=10.96.0.0/16",
 		"--authorization-mode=RBAC", "--allow-privileged=true",
-		// Pods are refused without their ServiceAccount, which a controller would make.
+		// With this plugin, Pods would need a ServiceAccount, which only a controller creates.
 		"--disable-admission-plugins=ServiceAccount",
 		// The reconciler refuses to publish a loopback address.
 		"--endpoint-reconciler-type=none",
@@ -211,7 +211,7 @@ func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int
 	return nil
 }
 
-// freePort finds a loopback port that nobody listens on. Somebody may take it before it is used: callers try again.
+// freePort finds a free loopback port. Another process may take it before it is used; callers retry.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package daemon runs a server for a test or for the lab: its output goes to a file, it never outlives the process
-// that started it, and an early end is reported with the last lines it wrote.
+// Package daemon runs a server for a test or for the lab. Its output goes to a file, and it ends with the process that
+// started it. If it ends early, the error contains the last lines of its output.
 package daemon
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/sealift/sealift/internal/child"
 )
 
-// stopGrace is how long a server may take to end after SIGTERM before it is killed.
+// stopGrace is the time between SIGTERM and SIGKILL.
 const stopGrace = 10 * time.Second
 
-// readyPoll is how often a server is asked whether it is ready.
+// readyPoll is the time between two checks whether a server is ready.
 const readyPoll = 50 * time.Millisecond
 
 // Command describes a server.
@@ -41,7 +41,7 @@ type Daemon struct {
 	err  error // valid once done is closed
 }
 
-// Start starts the server. It is killed by the kernel when this process ends in whatever way.
+// Start starts the server. The kernel kills it when this process ends, however it ends.
 func Start(c Command) (*Daemon, error) {
 	out, err := os.Create(c.Log)
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *Daemon) PID() int { return d.cmd.Process.Pid }
 // Done is closed when the server has ended.
 func (d *Daemon) Done() <-chan struct{} { return d.done }
 
-// WaitReady calls ready until it returns nil. It fails when ctx ends or the server does, with the last lines of its log.
+// WaitReady calls ready until it returns nil. It fails when ctx or the server ends, with the last lines of the log.
 func (d *Daemon) WaitReady(ctx context.Context, ready func(context.Context) error) error {
 	for {
 		last := ready(ctx)
@@ -95,7 +95,7 @@ func endError(err error) error {
 	return err
 }
 
-// Stop ends the server and waits for its end. It may be called more than once.
+// Stop stops the server and waits for its end. It may be called more than once.
 func (d *Daemon) Stop() {
 	select {
 	case <-d.done:
@@ -111,7 +111,7 @@ func (d *Daemon) Stop() {
 	}
 }
 
-// LogTail returns the last lines that the server wrote, at most 4 KiB.
+// LogTail returns the last lines of the server's output, at most 4 KiB.
 func (d *Daemon) LogTail() string {
 	const most = 4096
 	f, err := os.Open(d.log)

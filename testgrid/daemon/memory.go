@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// PeakMemory is the most memory that a process has had since it started, or since ForgetPeak, in bytes: all that is resident,
-// also the pages of its program.
+// PeakMemory returns a process's peak resident memory in bytes since its start or since ForgetPeak. It includes the pages
+// of the program itself.
 func PeakMemory(pid int) (int64, error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -22,7 +22,7 @@ func PeakMemory(pid int) (int64, error) {
 	return kib << 10, err
 }
 
-// ForgetPeak lets PeakMemory begin anew.
+// ForgetPeak resets PeakMemory.
 func ForgetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }

@@ -1,5 +1,5 @@
-// Package depot fills stores with packages of a known size, for those who measure or test what gives them out. What is in the
-// packages is noise, and the same each time.
+// Package depot fills stores with packages of known sizes, for tests and benchmarks of servers. The packages contain noise,
+// which is the same each time.
 package depot
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Load says what packages there are: part-0, part-1, … of version 1.0.
+// Load describes the packages: part-0, part-1, … of version 1.0.
 type Load struct {
 	Packages int
 	Own      int // bytes that only this package has
 	Shared   int // bytes that every package has
 }
 
-// Fill puts packages into a store.
+// Fill puts the packages into a store.
 func Fill(ctx context.Context, s store.Store, l Load) error {
 	shared := noise(0, l.Shared)
 	for n := range l.Packages {
@@ -46,7 +46,7 @@ func Fill(ctx context.Context, s store.Store, l Load) error {
 	return nil
 }
 
-// noise cannot be compressed, and looks as if it were already.
+// noise is incompressible and looks like compressed data.
 func noise(seed, n int) []byte {
 	data := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}).Read(data)
@@ -54,7 +54,7 @@ func noise(seed, n int) []byte {
 	return data
 }
 
-// Installer is an Installer of the first so many packages.
+// Installer returns an Installer of the first n packages.
 func (l Load) Installer(packages int) string {
 	var text strings.Builder
 	text.WriteString("apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: depot}\nspec:\n")

@@ -1,4 +1,4 @@
-// Package disk gives tests file systems of their own, for what happens to real ones: they fill up, and they lose power.
+// Package disk gives tests file systems of their own, to test what happens when a disk is full or loses power.
 package disk
 
 import (
@@ -23,7 +23,7 @@ type Disk struct {
 	path  string
 }
 
-// New makes a disk of so many bytes and mounts it, which needs root. It goes with the test.
+// New makes a disk of a size in bytes and mounts it, which needs root. It is removed with the test.
 func New(t testing.TB, size int64) *Disk {
 	t.Helper()
 	short.Skip(t, "a file system of its own, and so root")
@@ -45,7 +45,7 @@ func New(t testing.TB, size int64) *Disk {
 	return d
 }
 
-// Path is the folder at which it is mounted.
+// Path returns the mount point.
 func (d *Disk) Path() string { return d.path }
 
 func (d *Disk) run(name string, args ...string) {
@@ -56,13 +56,14 @@ func (d *Disk) run(name string, args ...string) {
 	}
 }
 
-// mount has the kernel write by itself as late as it can: what a program does not sync is then lost with the power.
+// mount delays the kernel's own writeback as long as possible. A power cut then loses everything that a program has not
+// synced.
 func (d *Disk) mount() {
 	d.t.Helper()
 	d.run("mount", "-t", "ext4", "-o", "loop,commit=300", d.image, d.path)
 }
 
-// Fill leaves no space on the disk until free is called.
+// Fill leaves no free space on the disk until free is called.
 func (d *Disk) Fill() (free func()) {
 	d.t.Helper()
 	name := filepath.Join(d.path, "fill")
@@ -99,7 +100,7 @@ const (
 	noLogFlush = 2
 )
 
-// CutPower loses what is not on the disk. From now on all reading and writing fails, until Restore.
+// CutPower loses everything that is not on the disk. All reads and writes fail until Restore.
 func (d *Disk) CutPower() {
 	d.t.Helper()
 	dir, err := os.Open(d.path)
@@ -111,8 +112,8 @@ func (d *Disk) CutPower() {
 	}
 }
 
-// Restore gives the disk power, with what is on it. Nobody may have a file of it open. What is on it goes on in another file: whoever
-// made a mount namespace meanwhile holds the file system without power.
+// Restore mounts what is on the disk again. No file on it may be open. It uses a copy of the backing file, because other
+// mount namespaces may still hold the dead file system.
 func (d *Disk) Restore() error {
 	d.t.Helper()
 	if err := unix.Unmount(d.path, 0); err != nil {

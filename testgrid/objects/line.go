@@ -16,10 +16,10 @@ import (
 	"time"
 )
 
-// Fault is what a line does to one request. The zero value lets it pass.
+// Fault is a failure of one request. The zero value lets the request pass.
 type Fault struct {
 	Status int // answer this in place of the server, which does not hear of the request
-	// CutRequest and CutAnswer, where not nil, end the connection after so many bytes of content.
+	// CutRequest and CutAnswer, if not nil, close the connection after a number of content bytes.
 	CutRequest, CutAnswer *int64
 	Delay                 time.Duration // before the server hears of the request
 }
@@ -27,7 +27,7 @@ type Fault struct {
 // After is for the cuts of a Fault.
 func After(bytes int64) *int64 { return &bytes }
 
-// Line passes requests to a server, fails where it is told to, and counts.
+// Line is a proxy in front of a server. It passes requests on, injects faults, and counts bytes.
 type Line struct {
 	Endpoint string // http://127.0.0.1:port
 
@@ -38,7 +38,7 @@ type Line struct {
 	received atomic.Int64
 }
 
-// Line puts a line in front of the server until the test ends.
+// Line starts a proxy in front of the server until the test ends.
 func (s *Server) Line(t testing.TB) *Line {
 	t.Helper()
 	target, err := url.Parse(s.Endpoint)
@@ -46,7 +46,7 @@ func (s *Server) Line(t testing.TB) *Line {
 		t.Fatal(err)
 	}
 	l := &Line{end: make(chan struct{})}
-	// The signature of a request covers the name of the host that it was sent to, so that this is left as it is.
+	// The Host header is not changed, because the request's signature covers it.
 	forward := &httputil.ReverseProxy{
 		Rewrite:        func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = target.Scheme, target.Host },
 		ModifyResponse: l.answer,
@@ -63,22 +63,23 @@ func (s *Server) Line(t testing.TB) *Line {
 	return l
 }
 
-// URL is the bucket behind the line as a store, with further settings as name=value.
+// URL returns the bucket behind the proxy as a store URL, with further settings as name=value.
 func (l *Line) URL(prefix string, settings ...string) string {
 	return storeURL(l.Endpoint, prefix, settings)
 }
 
-// Plan decides from now on about each request; nil lets all pass. It may be called from several goroutines.
+// Plan sets the function that decides about each request from now on; nil lets all pass. The function may be called from
+// several goroutines.
 func (l *Line) Plan(plan func(*http.Request) Fault) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.plan = plan
 }
 
-// Sent is how many bytes of content have come from clients.
+// Sent returns the number of content bytes that clients have sent.
 func (l *Line) Sent() int64 { return l.sent.Load() }
 
-// Received is how many bytes of content have gone to clients.
+// Received returns the number of content bytes that clients have received.
 func (l *Line) Received() int64 { return l.received.Load() }
 
 type faultKey struct{}
@@ -120,7 +121,7 @@ func (l *Line) answer(resp *http.Response) error {
 
 var errCut = errors.New("the line is cut")
 
-// counted is content on its way, cut after some bytes if cut is not nil.
+// counted counts content bytes, and cuts the connection after some bytes if cut is not nil.
 type counted struct {
 	io.ReadCloser
 	count *atomic.Int64

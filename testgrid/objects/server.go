@@ -1,4 +1,4 @@
-// Package objects runs a real S3 server for tests, and a line to it that fails when it is told to.
+// Package objects runs a real S3 server for tests, and a proxy in front of it that can inject faults.
 package objects
 
 import (
@@ -20,7 +20,7 @@ import (
 // Bucket is the bucket that the server has.
 const Bucket = "packages"
 
-// The credentials of the server. Start puts them into the environment, where the AWS client and child processes find them.
+// The server's credentials. Start puts them into the environment for the AWS client and for child processes.
 const (
 	accessKey = "sealift"
 	secretKey = "sealift-secret"
@@ -50,7 +50,7 @@ func Start(t testing.TB) *Server {
 	return s
 }
 
-// Run runs a server whose files lie in a folder, until it is told to stop.
+// Run runs a server with its files in a folder until it is told to stop.
 func Run(ctx context.Context, home string, say func(line string)) (*Server, error) {
 	workshop, err := upstream.NewWorkshop(upstream.Options{Progress: say})
 	if err != nil {
@@ -85,7 +85,7 @@ func Run(ctx context.Context, home string, say func(line string)) (*Server, erro
 	return s, nil
 }
 
-// Stop ends the server.
+// Stop stops the server.
 func (s *Server) Stop() { s.daemon.Stop() }
 
 func freeAddress() (string, error) {
@@ -112,7 +112,7 @@ func (s *Server) ready(ctx context.Context) error {
 	return nil
 }
 
-// Environment lets the AWS client find the server's credentials, and nothing of the person who runs it.
+// Environment gives the AWS client only the server's credentials, and none of the user's.
 func (s *Server) Environment() []string {
 	none := filepath.Join(s.Dir, "..", "none")
 	return []string{
@@ -121,7 +121,7 @@ func (s *Server) Environment() []string {
 	}
 }
 
-// URL is the bucket as a store, with further settings as name=value.
+// URL returns the bucket as a store URL, with further settings as name=value.
 func (s *Server) URL(prefix string, settings ...string) string {
 	return storeURL(s.Endpoint, prefix, settings)
 }

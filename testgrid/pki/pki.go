@@ -1,4 +1,4 @@
-// Package pki makes what kubeadm keeps of a cluster's CA, for tests of what hosts that join trust.
+// Package pki makes a cluster's CA as kubeadm stores it, for tests of the CA that joining hosts trust.
 package pki
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// New makes a CA that is valid for an hour, and returns the folder with ca.crt and ca.key. It goes with the test.
+// New makes a CA that is valid for an hour, and returns the folder with ca.crt and ca.key. It is removed with the test.
 func New(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

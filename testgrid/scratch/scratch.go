@@ -1,5 +1,5 @@
-// Package scratch gives out temporary folders that do not outlive their owner for long: whoever asks for the next one first
-// removes those whose owner died without removing them.
+// Package scratch makes temporary folders that do not outlive their owner for long: each new folder first removes those
+// whose owner has died.
 package scratch
 
 import (
@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix is what all such folders of this user have in front. Folders of other users are theirs to sweep.
+// prefix is the name prefix of this user's folders. Folders of other users are not touched.
 func prefix() string { return "sealift-scratch-" + strconv.Itoa(os.Geteuid()) + "-" }
 
-// owned is the file in a folder that its owner holds locked. The kernel lets go of it when the owner dies.
+// owned is a file in the folder that its owner has locked. The kernel releases the lock when the owner dies.
 const owned = ".owned"
 
 // Dir is a temporary folder.
@@ -30,7 +30,7 @@ func New() (*Dir, error) { return NewIn(os.TempDir()) }
 
 // NewIn makes a folder below parent.
 func NewIn(parent string) (*Dir, error) {
-	// Between a folder's making and its locking it looks abandoned: nobody may sweep then.
+	// A folder looks abandoned until it is locked, so nobody may sweep meanwhile.
 	gate, err := os.OpenFile(filepath.Join(parent, prefix()+"gate"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make a temporary folder: %w", err)
@@ -71,7 +71,7 @@ func (d *Dir) Remove() error {
 	return err
 }
 
-// sweep removes the folders below parent that nobody owns any more.
+// sweep removes the folders below parent that have no owner.
 func sweep(parent string) error {
 	found, err := filepath.Glob(filepath.Join(parent, prefix()+"*.d"))
 	if err != nil {
@@ -88,7 +88,7 @@ func sweep(parent string) error {
 	return nil
 }
 
-// abandoned says whether a folder has an owner no more. It does not say so of what cannot be read.
+// abandoned reports whether a folder has no owner. If it cannot tell, it returns false.
 func abandoned(path string) bool {
 	lock, err := os.Open(filepath.Join(path, owned))
 	if err != nil {

@@ -14,7 +14,8 @@ type TB interface {
 	Fatalf(string, ...any)
 }
 
-// New makes a folder of the given files, by path, that goes with the test. Content that begins with "-> " is a link to what follows.
+// New makes a folder with the given files by path, which is removed with the test. Content that begins with "-> " makes a
+// symbolic link.
 func New(t TB, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

@@ -1,7 +1,7 @@
-// Package cache keeps what the lab has made, one folder per thing, so that a fresh clone does not make it again.
+// Package cache keeps what the lab has built, one folder per component, so that a fresh clone need not build it again.
 //
-// A folder appears under its final name only when it is complete; two processes that want the same folder make it once.
-// The cache never changes or deletes a complete folder.
+// A folder gets its final name only when it is complete. If two processes want the same folder, one builds it. The cache
+// never changes or deletes a complete folder.
 package cache
 
 import (
@@ -19,7 +19,7 @@ import (
 // Env names the variable that moves the cache.
 const Env = "SEALIFT_LAB_CACHE"
 
-// lockPoll is how often a taken lock is tried again; flock itself cannot be cancelled.
+// lockPoll is the time between two tries to take a lock, because flock itself cannot be cancelled.
 const lockPoll = 100 * time.Millisecond
 
 // Dir is a cache on disk. It is safe for use by many goroutines and processes.
@@ -39,7 +39,7 @@ func DefaultPath() (string, error) {
 	return filepath.Join(base, "sealift", "lab"), nil
 }
 
-// Open makes the cache at path, or at DefaultPath when path is empty.
+// Open opens the cache at path, or at DefaultPath if path is empty. It creates the folder if needed.
 func Open(path string) (*Dir, error) {
 	if path == "" {
 		var err error
@@ -55,18 +55,18 @@ func Open(path string) (*Dir, error) {
 	return &Dir{root: path}, nil
 }
 
-// Path is where the folder called key is, or will be.
+// Path returns the path of the folder called key, whether it exists or not.
 func (d *Dir) Path(key string) string { return filepath.Join(d.root, key) }
 
-// Has says whether the folder called key is complete.
+// Has reports whether the folder called key is complete.
 func (d *Dir) Has(key string) bool {
 	_, err := os.Stat(d.Path(key))
 	return err == nil
 }
 
-// Ensure returns the folder called key, calling build to fill it when it is missing. Build works in a folder of
-// another name that becomes the real one only after build succeeded and the bytes are on disk; what a killed build
-// left behind is removed by the next one.
+// Ensure returns the folder called key and calls build to fill it if it is missing. build works in a temporary folder,
+// which is renamed after build has succeeded and the bytes are on the disk. The next build removes what a killed build left
+// behind.
 func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Context, dir string) error) (string, error) {
 	if key != filepath.Base(key) || key == "." || key == ".." {
 		return "", fmt.Errorf("cache key %q is not a plain file name", key)
@@ -102,13 +102,13 @@ func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Con
 	return final, nil
 }
 
-// Lock takes the lock called name, waiting for other goroutines and processes until ctx ends. The kernel releases it
-// when its holder dies.
+// Lock takes the lock called name. It waits for other goroutines and processes until ctx ends. The kernel releases the lock
+// if its holder dies.
 func (d *Dir) Lock(ctx context.Context, name string) (unlock func(), err error) {
 	return LockFile(ctx, filepath.Join(d.root, "locks", name+".lock"))
 }
 
-// LockFile takes an exclusive lock on the file at path, which it creates, waiting until ctx ends.
+// LockFile takes an exclusive lock on the file at path, which it creates. It waits until ctx ends.
 func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -132,7 +132,7 @@ func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// syncFilesystem writes everything below dir to disk with one call, which is what a folder of thousands of files needs.
+// syncFilesystem writes everything below dir to the disk with one call, which is faster for thousands of files.
 func syncFilesystem(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -142,7 +142,7 @@ func syncFilesystem(dir string) error {
 	return unix.Syncfs(int(f.Fd()))
 }
 
-// removeTree removes dir even where folders in it are read-only, as a system's tree has them.
+// removeTree removes dir, even if folders in it are read-only, as in the tree of an operating system.
 func removeTree(dir string) error {
 	err := os.RemoveAll(dir)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Source is one line of apt's configuration, or the product of one stanza: a place with suites and components.
+// Source is one line of apt's configuration, or one combination from a stanza: a URI with suites and components.
 type Source struct {
 	URI        string
 	Suites     []string
@@ -19,8 +19,8 @@ type Source struct {
 	SignedBy   string // path of a keyring; empty when apt's trusted keys count
 }
 
-// Sources reads where this machine installs from: sources.list and sources.list.d below the folder etcApt, which is
-// /etc/apt. Disabled and source-code entries are left out. The formats are those of sources.list(5).
+// Sources reads apt's sources from sources.list and sources.list.d below etcApt, which is /etc/apt. It leaves out disabled
+// and source-code entries. The formats are those of sources.list(5).
 func Sources(etcApt string) ([]Source, error) {
 	paths := []string{filepath.Join(etcApt, "sources.list")}
 	for _, pattern := range []string{"*.list", "*.sources"} {
@@ -87,7 +87,7 @@ func ParseOneLine(r io.Reader) ([]Source, error) {
 	return list, lines.Err()
 }
 
-// ParseDeb822 reads the stanza format: fields of the form Name: value, stanzas apart by empty lines.
+// ParseDeb822 reads the stanza format: fields of the form Name: value, with empty lines between stanzas.
 func ParseDeb822(r io.Reader) ([]Source, error) {
 	var list []Source
 	stanza := map[string]string{}
@@ -139,15 +139,15 @@ func stanzaSources(fields map[string]string) []Source {
 	return list
 }
 
-// Archives are the two places that a Debian system installs from.
+// Archives are the two archives that a Debian system installs from.
 type Archives struct {
 	Main     string // packages of a release, by URI without a slash at the end
 	Security string // their security updates
 	Keyring  string // file with the keys of both; empty when the machine names none
 }
 
-// MachineArchives picks Debian's own archives out of the machine's sources. Third-party sources are told apart by their
-// suites, which are not a release of Debian.
+// MachineArchives finds Debian's own archives in the machine's sources. It recognises third-party sources by their suites,
+// which are not Debian releases.
 func MachineArchives(sources []Source) (Archives, error) {
 	var a Archives
 	for _, s := range sources {
@@ -181,7 +181,7 @@ func MachineArchives(sources []Source) (Archives, error) {
 	return a, nil
 }
 
-// isRelease says whether a suite is a release of Debian, by code name or by role.
+// isRelease reports whether a suite is a Debian release, by code name or by role.
 func isRelease(suite string) bool {
 	return slices.Contains([]string{"bullseye", "bookworm", "trixie", "forky", "sid", "oldstable", "stable", "testing", "unstable"}, suite)
 }

@@ -1,5 +1,5 @@
-// Package debian is what the lab takes from a Debian machine: programs that must be installed, the archive it installs from,
-// and trees of a Debian system.
+// Package debian provides what the lab takes from a Debian machine: installed programs, the package archive, and trees of a
+// Debian system.
 package debian
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Tool is something that the machine must have, and the Debian package that brings it.
+// Tool is a required program and the Debian package that contains it.
 type Tool struct {
 	Program string // looked up in PATH and in the folders for administrators; empty when a package has no program
 	Package string
@@ -32,7 +32,7 @@ var (
 // Installed is a package without a program of its own, such as a library to link with.
 func Installed(pkg string) Tool { return Tool{Package: pkg} }
 
-// CheckTools fails when any of the tools is missing, and says how to install all that are.
+// CheckTools fails if a tool is missing. The error says how to install all missing ones.
 func CheckTools(tools []Tool) error {
 	var missing []string
 	for _, t := range tools {

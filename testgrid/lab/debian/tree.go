@@ -28,8 +28,8 @@ func Machine() (Archives, error) {
 	return MachineArchives(sources)
 }
 
-// MakeTree installs the essential packages of a release, apt and the named packages into dir, which must not exist yet, from
-// the archive that this machine uses. What is particular to this machine or this run is taken out again. It needs root.
+// MakeTree installs the essential packages of a release, apt and the named packages into dir, which must not exist. It uses
+// the machine's own archive. It then removes everything that is specific to this machine or run. It needs root.
 func MakeTree(ctx context.Context, dir, suite string, packages []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("a Debian tree has files of many owners, which only root can make: run this as root")
@@ -53,10 +53,10 @@ func MakeTree(ctx context.Context, dir, suite string, packages []string) error {
 	return neutralise(dir, suite)
 }
 
-// upstreamArchive is what a freshly installed system would name; a lab host cannot reach it.
+// upstreamArchive is the archive that a freshly installed system would use. A lab host cannot reach it.
 const upstreamArchive = "http://ftp.debian.org/debian"
 
-// neutralise removes names of this machine and what differs between two runs.
+// neutralise removes names of this machine and everything that differs between two runs.
 func neutralise(dir, suite string) error {
 	files := map[string]string{
 		"etc/apt/sources.list": "deb " + upstreamArchive + " " + suite + " main\n",
@@ -73,7 +73,7 @@ func neutralise(dir, suite string) error {
 		"var/cache/debconf/*-old", "var/lib/dpkg/*-old", "etc/*-", "var/lib/dbus/machine-id", "tmp/*", "debootstrap")
 }
 
-// StripTree removes what a container image has no use for: documentation, translations, and package management.
+// StripTree removes what a container image does not need: documentation, translations and package management.
 func StripTree(dir string) error {
 	return removeBelow(dir, "usr/share/doc/*", "usr/share/man/*", "usr/share/info/*", "usr/share/locale/*", "usr/share/zoneinfo/*",
 		"usr/share/bash-completion", "usr/lib/apt", "usr/lib/*/libapt-*", "var/lib/apt", "var/lib/dpkg/info/*", "usr/lib/*/gconv",

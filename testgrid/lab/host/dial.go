@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial connects to an address as a program on the host does: this machine has no address in the network of its hosts. The
-// address is numeric.
+// Dial connects to an address from the host's network, because this machine has no address in the hosts' network. The
+// address must be numeric.
 func (h *Host) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	type result struct {
 		conn net.Conn

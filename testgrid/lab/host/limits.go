@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// Hosts share one limit of the kernel's: how many inotify instances root may have. A booted host takes seven and a control
-// plane thirty, so that the usual limit of 128 is reached with the sixth host of a cluster, whose systemd then does not start.
+// Hosts share one kernel limit: the number of inotify instances of root. A booted host uses seven and a control plane
+// thirty, so the usual limit of 128 is reached with the sixth host of a cluster. Its systemd then fails to start.
 const (
 	inotifyLimit     = "/proc/sys/fs/inotify/max_user_instances"
 	inotifyInstances = 8192
 )
 
-// raiseLimits gives the machine room for hosts. It stays when they are gone: others may have come to need it.
+// raiseLimits raises the kernel's limits for hosts. They stay raised, because other programs may depend on them by then.
 func raiseLimits() error {
 	text, err := os.ReadFile(inotifyLimit)
 	if err != nil {

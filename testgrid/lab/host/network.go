@@ -19,8 +19,8 @@ var network = netip.MustParsePrefix("10.90.0.0/16")
 // bridge is the name of the rack's bridge. An interface's name has at most 15 characters.
 func (r *Rack) bridge() string { return "sealift-" + r.id }
 
-// makeBridge makes the bridge unless it exists: a switch and nothing else. The machine has no address on it and so is no
-// way out; IPv6 is off since the kernel would give it a link-local address.
+// makeBridge creates the bridge unless it exists. The bridge is only a switch. The machine has no address on it, so it is
+// not a gateway. IPv6 is off, because the kernel would add a link-local address.
 func (r *Rack) makeBridge(ctx context.Context) error {
 	name := r.bridge()
 	if _, err := os.Stat(filepath.Join("/sys/class/net", name)); err == nil {
@@ -36,7 +36,7 @@ func (r *Rack) makeBridge(ctx context.Context) error {
 	return ip(ctx, "link", "set", "dev", name, "up")
 }
 
-// dropBridgeIfUnused removes the bridge when there are no hosts. The rack must be locked.
+// dropBridgeIfUnused removes the bridge if there are no hosts. The caller must hold the rack's lock.
 func (r *Rack) dropBridgeIfUnused(ctx context.Context) error {
 	hosts, err := r.List()
 	if err != nil || len(hosts) > 0 {
@@ -48,7 +48,7 @@ func (r *Rack) dropBridgeIfUnused(ctx context.Context) error {
 	return ip(ctx, "link", "delete", "dev", r.bridge())
 }
 
-// freeAddress is the lowest address that no host has. The rack must be locked.
+// freeAddress returns the lowest unused address. The caller must hold the rack's lock.
 func (r *Rack) freeAddress() (netip.Addr, error) {
 	hosts, err := r.List()
 	if err != nil {
@@ -58,7 +58,7 @@ func (r *Rack) freeAddress() (netip.Addr, error) {
 	for _, h := range hosts {
 		taken[h.state.Address] = true
 	}
-	// The first is left to whoever wants to be a gateway: there is none.
+	// The first address is reserved for a gateway, although there is none.
 	for a := network.Addr().Next().Next(); network.Contains(a); a = a.Next() {
 		if !taken[a] {
 			return a, nil

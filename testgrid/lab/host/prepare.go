@@ -12,7 +12,7 @@ func plainFolders() map[string]string {
 	return map[string]string{"containerd": "/var/lib/containerd", "kubelet": "/var/lib/kubelet"}
 }
 
-// disk is the folder with all that the host writes.
+// disk returns the folder with everything that the host writes.
 func (h *Host) disk() string {
 	if h.state.Disk != "" {
 		return h.state.Disk
@@ -42,7 +42,7 @@ for controller in /sys/fs/cgroup/*/; do
 done
 `
 
-// prepare writes what makes this host differ from its tree.
+// prepare writes the files that distinguish this host from its tree.
 func (h *Host) prepare() error {
 	folders := []string{filepath.Join(h.dir, "root"), filepath.Join(h.disk(), "upper"), filepath.Join(h.disk(), "work")}
 	for folder := range plainFolders() {

@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// files serves a fixed table of files, with ETag, Range and conditional requests, and nothing else.
+// files serves a fixed table of files, with ETag, Range and conditional requests.
 type files struct {
 	table map[string]servedFile
 }
@@ -27,7 +27,7 @@ type servedFile struct {
 	etag string
 }
 
-// newFiles makes what is missing and reads every file once, for its checksum.
+// newFiles builds missing files and reads every file once for its checksum.
 func newFiles(ctx context.Context, w *upstream.Workshop, downloads []upstream.Download) (*files, error) {
 	f := &files{table: map[string]servedFile{}}
 	for _, d := range downloads {

@@ -1,4 +1,4 @@
-// Package mirror is the outside world as the lab plays it: a real registry with every image and a file server with every
+// Package mirror plays the outside world for the lab: a real registry with every image and a file server with every
 // download of package upstream, under their real names, on loopback.
 package mirror
 
@@ -30,10 +30,10 @@ const (
 	DefaultFiles    = "127.0.0.1:5080"
 )
 
-// anyPort lets the kernel choose, which is what tests want.
+// anyPort lets the kernel choose a port, for tests.
 const anyPort = "127.0.0.1:0"
 
-// shutdownGrace bounds how long Close waits for downloads that are under way.
+// shutdownGrace is how long Close waits for running downloads.
 const shutdownGrace = 5 * time.Second
 
 // Options of a mirror. The zero value serves everything on free ports from the default cache.
@@ -61,8 +61,8 @@ type Mirror struct {
 	dir      *scratch.Dir
 }
 
-// Serve makes what the cache lacks, which takes a long time once per machine, and serves it until Close is called or this
-// process ends. Both servers answer when it returns.
+// Serve builds what the cache lacks, which takes a long time once per machine, and serves it until Close is called or this
+// process ends. When it returns, both servers respond.
 func Serve(ctx context.Context, o Options) (*Mirror, error) {
 	o = o.withDefaults()
 	workshop, err := upstream.NewWorkshop(upstream.Options{CacheDir: o.CacheDir, Progress: o.Progress})
@@ -114,7 +114,7 @@ func (m *Mirror) Registry() string { return m.registry }
 // Files is the file server's host:port; a file is at http://<files>/<upstream host>/<path>.
 func (m *Mirror) Files() string { return m.files }
 
-// Close ends both servers. It may be called more than once.
+// Close stops both servers. It may be called more than once.
 func (m *Mirror) Close() error {
 	if m.daemon != nil {
 		m.daemon.Stop()
@@ -130,7 +130,7 @@ func (m *Mirror) Close() error {
 	return errors.Join(err, m.dir.Remove())
 }
 
-// Wait returns when ctx ends, with nil, or when a server ends on its own, with its error.
+// Wait returns nil when ctx ends, or a server's error if it ends on its own.
 func (m *Mirror) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -142,8 +142,7 @@ func (m *Mirror) Wait(ctx context.Context) error {
 	}
 }
 
-// Rules maps upstream names to this mirror, and Debian's upstream archive to the one that this machine uses, in the terms
-// of sealift.yaml's mirrors.
+// Rules maps upstream names to this mirror, and Debian's upstream archive to the machine's own, as mirrors of sealift.yaml.
 func (m *Mirror) Rules() map[string]string {
 	rules := map[string]string{
 		"http://ftp.debian.org/debian/":          m.archives.Main + "/",
@@ -158,10 +157,10 @@ func (m *Mirror) Rules() map[string]string {
 	return rules
 }
 
-// configHeader marks a configuration that nobody has put anything of their own into.
+// configHeader marks a configuration that nobody has edited.
 const configHeader = "# Written by the lab's mirror, which also replaces it.\n"
 
-// Config is a sealift.yaml with Rules as its mirrors.
+// Config returns a sealift.yaml with Rules as its mirrors.
 func (m *Mirror) Config() ([]byte, error) {
 	text, err := yaml.Marshal(map[string]any{"mirrors": m.Rules()})
 	return append([]byte(configHeader), text...), err
@@ -197,7 +196,7 @@ func hostsOf(names []string) []string {
 // storage is where the registry of one lab cache keeps its blobs, across runs.
 func storage(w *upstream.Workshop) string { return w.Cache().Path("registry-storage") }
 
-// WriteConfig writes Config to a file, in one step. A file that somebody else wrote stays, and is an error.
+// WriteConfig writes Config to a file atomically. It refuses to replace a file that it did not write.
 func (m *Mirror) WriteConfig(path string) error {
 	old, err := os.ReadFile(path)
 	if err == nil && !bytes.HasPrefix(old, []byte(configHeader)) {

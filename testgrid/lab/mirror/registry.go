@@ -27,13 +27,13 @@ storage:
 http: {addr: %q}
 `
 
-// registryTimeout bounds the registry's start, which takes well under a second.
+// registryTimeout is the timeout for the registry's start, which takes well under a second.
 const registryTimeout = 30 * time.Second
 
-// attempts bounds how often a free port may be taken by somebody else before the registry binds it.
+// attempts is how often another process may take a free port before the registry binds it.
 const attempts = 3
 
-// serveImages starts the registry and pushes the images that its storage lacks.
+// serveImages starts the registry and pushes the images that it lacks.
 func (m *Mirror) serveImages(ctx context.Context, w *upstream.Workshop, o Options) error {
 	binary, err := w.File(ctx, upstream.FileOf{Component: upstream.RegistryServer, Name: "registry"})
 	if err != nil {
@@ -69,7 +69,7 @@ func (m *Mirror) serveImages(ctx context.Context, w *upstream.Workshop, o Option
 	return nil
 }
 
-// address replaces port 0 by a free port. Somebody may take it before the registry does.
+// address replaces port 0 by a free port. Another process may take it before the registry does.
 func address(want string) (string, error) {
 	l, err := net.Listen("tcp", want)
 	if err != nil {
@@ -87,7 +87,7 @@ func (m *Mirror) startRegistry(ctx context.Context, binary, storage string) erro
 	var err error
 	m.daemon, err = daemon.Start(daemon.Command{
 		Path: binary, Args: []string{"serve", config}, Log: m.dir.File("registry.log"),
-		// Without this the registry looks for a collector of traces on every request.
+		// Otherwise the registry looks for a trace collector on every request.
 		Env: []string{"OTEL_TRACES_EXPORTER=none"},
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func (m *Mirror) startRegistry(ctx context.Context, binary, storage string) erro
 	})
 }
 
-// push uploads one image unless the registry has exactly it.
+// push uploads one image unless the registry already has it.
 func (m *Mirror) push(ctx context.Context, w *upstream.Workshop, image upstream.Image, progress func(string)) error {
 	ref, err := name.ParseReference(m.registry+"/"+image.Ref, name.Insecure)
 	if err != nil {
