@@ -23,7 +23,7 @@ const module = "github.com/sealift/sealift/"
 var floors = [][]string{
 	{"internal"},
 	{"manifest", "spec", "bundle", "store", "kube", "addon"},
-	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid"},
+	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid", "helm"},
 	{"builder", "installer", "server"},
 	{"cli"},
 	{"cmd", "deploy"},
@@ -46,6 +46,9 @@ var fences = []struct{ from, what, why string }{
 	{"kube", "sigs.k8s.io/controller-runtime", "the node links kube; client-go watches and queues"},
 	{"catalog", "k8s.io/client-go", "reading a catalogue needs no cluster"},
 	{"builder", "k8s.io/client-go", "building needs no cluster"},
+	{"builder", "helm.sh/", "the command line hands a renderer of charts to the builder"},
+	{"catalog", "helm.sh/", "the command line hands a renderer of charts to lint"},
+	{"installer", "helm.sh/", "a node applies what a chart was rendered to"},
 	{"builder", "github.com/containerd/containerd/v2/client", "building needs no container runtime"},
 }
 
@@ -172,6 +175,24 @@ func TestOnlyOneProgramLinksTroubleshoot(t *testing.T) {
 		if links := chain(all, path, troubleshoot); links != nil && path != linker {
 			t.Errorf("%s; only %s may, which sealift runs as a program", strings.Join(links, " imports "), linker)
 		}
+	}
+}
+
+// TestOnlyOnePackageLinksHelm keeps Helm behind the interface of package helm. Troubleshoot brings a Helm of its own.
+func TestOnlyOnePackageLinksHelm(t *testing.T) {
+	const linker = module + "helm/engine"
+	all, ours := house(t)
+	linked := false
+	for _, path := range ours {
+		if !slices.ContainsFunc(all[path], func(imported string) bool { return within(imported, "helm.sh/helm") }) {
+			continue
+		}
+		if linked = linked || path == linker; path != linker {
+			t.Errorf("%s imports Helm; only %s may", path, linker)
+		}
+	}
+	if !linked {
+		t.Errorf("%s does not import Helm", linker)
 	}
 }
 

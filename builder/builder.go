@@ -25,6 +25,7 @@ import (
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/diag"
 )
@@ -45,7 +46,8 @@ type Options struct {
 	Locked    bool           // refuse to build what is not in Manifest.lock
 	// ImageFormat is how images lie in packages; empty means OCILayout.
 	ImageFormat ImageFormat
-	Engine      string // runs Dockerfiles, one of dockerfile.Engines; empty means the first that is there
+	Charts      helm.Renderer // renders charts; nil for Manifests without any
+	Engine      string        // runs Dockerfiles, one of dockerfile.Engines; empty means the first that is there
 }
 
 // ImageFormat is how images lie in a package.
@@ -110,7 +112,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	}
 	b.kinds = kind.NewSet(kind.Options{
 		Cache: c, Fetcher: fetch.New(c, o.Retry, o.Progress), Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
-		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, Log: b.log,
+		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, Charts: o.Charts, Log: b.log,
 	})
 	return b, errors.Join(errs...)
 }
@@ -152,6 +154,7 @@ func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	r.Warnings = append(r.Warnings, resolution.Warnings(a.manifest)...)
 	r.Path = filepath.Join(out, a.name+"-"+a.version+".tar.gz")
 	input, err := b.input(a, own, resolution)
 	if err != nil {

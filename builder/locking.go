@@ -60,6 +60,7 @@ func (b *Builder) Lock(ctx context.Context, dir string, mode LockMode) (Locked, 
 	if err != nil {
 		return Locked{}, err
 	}
+	result.Warnings = append(result.Warnings, r.Warnings(a.manifest)...)
 	now := r.Lock()
 	b.kinds.Keep(a.manifest, &now, was)
 	if result.Changes = lock.Diff(was, now); result.Changes == nil {

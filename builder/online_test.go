@@ -31,6 +31,9 @@ func TestOnline(t *testing.T) {
 		"a file server that answers, whatever": {"asset a https://there.example.com/a\n", true},
 		"one of two that answers":              {"image a gone.example.com/a:1\nasset a https://there.example.com/a\n", true},
 		"none that answers":                    {"image a gone.example.com/a:1\nasset a https://gone.example.com/a\n", false},
+		"a registry that has a chart":          {"chart a oci://there.example.com/a 1.0.0\n", true},
+		"a repository that has a chart":        {"chart a https://there.example.com/charts 1.0.0\n", true},
+		"no repository that answers":           {"chart a oci://gone.example.com/a 1.0.0\nchart b https://gone.example.com/charts 1.0.0\n", false},
 		"nothing to ask for":                   {"asset a ./a\n", true},
 	}
 	for name, test := range tests {

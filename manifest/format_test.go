@@ -75,7 +75,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"image a a:1 no_remote_load\n\n# c\r\nasset https://h/a%2Fb?x\n", "asset n p\napt x", "\ufeffyum8 fio\n",
 		"dockerout rhel-9 D --build-arg=A=b --build-arg=C=\n", "dockerout rhel-9 D 1 2", "yum a b\nimage\x00", " \t\n\t#",
-		"image a __X__\nasset ../x y\nasset : http://\xff", "# a\vb\napt24 \u00a0",
+		"chart a oci://h/a 1\nchart b https://h/ 1.2.3-rc+x --namespace=c\nchart c oci://h/a:1 ^1 --namespace=\nchart d http://u:p@h/?q v", "image a __X__\nasset ../x y\nasset : http://\xff", "# a\vb\napt24 \u00a0",
 	} {
 		f.Add([]byte(seed))
 	}

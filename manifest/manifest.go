@@ -36,6 +36,8 @@ type Description struct {
 	Dockerfile   string            `json:"dockerfile,omitempty"`
 	BuildArgs    map[string]string `json:"buildArgs,omitempty"`
 	Context      string            `json:"context,omitempty"`
+	Version      string            `json:"version,omitempty"`
+	Namespace    string            `json:"namespace,omitempty"`
 }
 
 // Origin is where a directive was read; it is embedded in every directive and is zero in one that was not read.
@@ -90,6 +92,9 @@ func (f *File) Assets() []Asset { return of[Asset](f) }
 
 // HostPackages returns the package directives of every kind in the order of the file.
 func (f *File) HostPackages() []HostPackage { return of[HostPackage](f) }
+
+// Charts returns the chart directives in the order of the file.
+func (f *File) Charts() []Chart { return of[Chart](f) }
 
 // Dockerouts returns the dockerout directives in the order of the file.
 func (f *File) Dockerouts() []Dockerout { return of[Dockerout](f) }

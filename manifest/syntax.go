@@ -15,7 +15,7 @@ type syntax struct {
 
 // syntaxes is where the kinds of directive are registered, in the order in which help and suggestions name them.
 func syntaxes() []syntax {
-	return []syntax{imageSyntax(), assetSyntax(), dockeroutSyntax(), hostPackageSyntax()}
+	return []syntax{imageSyntax(), assetSyntax(), chartSyntax(), dockeroutSyntax(), hostPackageSyntax()}
 }
 
 // Keywords lists every directive, in the order in which help and suggestions name them.

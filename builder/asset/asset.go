@@ -6,6 +6,7 @@
 package asset
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -64,6 +65,8 @@ type Options struct {
 	Fetcher fetch.Fetcher // brings blobs into Cache
 	Mirrors mirror.Set
 	Client  fetch.Client
+	What    string // what errors call an asset; empty means that
+	Limit   int64  // the most bytes that are accepted of unknown content; 0 means 64 GiB
 }
 
 // Source resolves assets. It may be used from several goroutines.
@@ -74,6 +77,7 @@ func NewSource(o Options) *Source { return &Source{options: o} }
 
 // Error says that an asset could not be fetched or read.
 type Error struct {
+	What   string // what was requested; empty means an asset
 	Source string // as in the Manifest
 	Asked  string // the URL of the mirror, if there is one
 	Err    error
@@ -81,9 +85,9 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.Asked != "" {
-		return fmt.Sprintf("asset %s (mirror %s): %v", shown(e.Source), shown(e.Asked), e.Err)
+		return fmt.Sprintf("%s %s (mirror %s): %v", cmp.Or(e.What, "asset"), shown(e.Source), shown(e.Asked), e.Err)
 	}
-	return fmt.Sprintf("asset %s: %v", shown(e.Source), e.Err)
+	return fmt.Sprintf("%s %s: %v", cmp.Or(e.What, "asset"), shown(e.Source), e.Err)
 }
 
 // shown returns a source without the password in its URL. Only sealift.yaml has the mirror's password, and errors appear in
@@ -157,7 +161,7 @@ func (s *Source) Fetch(ctx context.Context, r Resolved) (fetch.Stored, error) {
 }
 
 func (s *Source) wrap(source string, err error) error {
-	e := &Error{Source: source, Err: err}
+	e := &Error{What: s.options.What, Source: source, Err: err}
 	if address := s.options.Mirrors.URL(source); address != source {
 		e.Asked = address
 	}
@@ -209,7 +213,7 @@ func (s *Source) fromURL(ctx context.Context, r *Resolved) error {
 	}
 	var before known
 	stored, err := s.options.Fetcher.Fetch(ctx, fetch.Blob{
-		Name: r.Name, Limit: maxSize,
+		Name: r.Name, Limit: cmp.Or(s.options.Limit, maxSize),
 		From: func(context.Context) (fetch.Location, error) {
 			return fetch.Location{Client: s.options.Client, URL: address, Known: func() fetch.Version {
 				before = s.known(address)

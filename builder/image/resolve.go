@@ -2,6 +2,7 @@ package image
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,6 +62,7 @@ func NewSource(o Options) *Source {
 
 // Error says that a reference could not be resolved or fetched.
 type Error struct {
+	What  string // what was asked for; empty means an image
 	Ref   string // as upstream names it
 	Asked string // where it was looked for, when a mirror stands in for upstream
 	Err   error
@@ -72,9 +74,9 @@ func (e *Error) Error() string {
 		via = fmt.Sprintf(" (mirror %s)", e.Asked)
 	}
 	if statusOf(e.Err) == http.StatusNotFound {
-		return fmt.Sprintf("image %s does not exist%s: %v", e.Ref, via, e.Err)
+		return fmt.Sprintf("%s %s does not exist%s: %v", cmp.Or(e.What, "image"), e.Ref, via, e.Err)
 	}
-	return fmt.Sprintf("image %s%s: %v", e.Ref, via, e.Err)
+	return fmt.Sprintf("%s %s%s: %v", cmp.Or(e.What, "image"), e.Ref, via, e.Err)
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -156,7 +156,7 @@ func (k *hostPackageKind) keep(m *manifest.File, now *lock.Lock, was lock.Lock) 
 	}
 }
 
-func (p *hostPackagePart) finish() {
+func (p *hostPackagePart) finish(*manifest.File) {
 	for _, s := range p.solutions {
 		p.HostPackages = append(p.HostPackages, s.packages...)
 	}

@@ -7,10 +7,12 @@ package kind
 
 import (
 	"context"
+	"log/slog"
 	"os"
 
 	"github.com/sealift/sealift/builder/asset"
 	"github.com/sealift/sealift/builder/cache"
+	"github.com/sealift/sealift/builder/chart"
 	"github.com/sealift/sealift/builder/dockerfile"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/hostpkg"
@@ -19,11 +21,10 @@ import (
 	"github.com/sealift/sealift/builder/mirror"
 	"github.com/sealift/sealift/builder/sbom"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
-
-	"log/slog"
 )
 
 // kind is one kind of directive.
@@ -46,7 +47,9 @@ type kind interface {
 // part is what the directives of one kind stand for. Its JSON names everything that the bytes of the package follow from.
 type part interface {
 	// finish runs when everything is resolved.
-	finish()
+	finish(m *manifest.File)
+	// warn tells what deserves a look in what was resolved.
+	warn(m *manifest.File, list *diag.List)
 	// images lists the images that the package carries.
 	images() []image.Resolved
 	// transfers lists what is left to fetch.
@@ -73,7 +76,8 @@ func (nothing) servers(*manifest.File) []string                                 
 func (nothing) changes(*manifest.File, bundle.Contents, bundle.Contents) []string { return nil }
 func (nothing) made(bundle.PackageInfo, string) bool                              { return false }
 func (nothing) keep(*manifest.File, *lock.Lock, lock.Lock)                        {}
-func (nothing) finish()                                                           {}
+func (nothing) finish(*manifest.File)                                             {}
+func (nothing) warn(*manifest.File, *diag.List)                                   {}
 func (nothing) images() []image.Resolved                                          { return nil }
 func (nothing) transfers() []transfer                                             { return nil }
 func (nothing) fetched() int64                                                    { return 0 }
@@ -94,6 +98,7 @@ type Options struct {
 	Known     []hostpkg.Target // all that are configured; their keys check packages
 	Jobs      int              // at once
 	Engine    string           // runs Dockerfiles
+	Charts    helm.Renderer    // renders charts
 	Log       *slog.Logger
 }
 
@@ -113,12 +118,14 @@ func newKinds(o Options) []kind {
 	client := fetch.Client{Transport: transport}
 	images := newImages(o, image.NewSource(image.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Retry: o.Retry, Transport: transport}))
 	assets := asset.NewSource(asset.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client})
+	charts := chart.NewSource(chart.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Images: images.source, Transport: transport})
 	packages := hostpkg.NewSource(hostpkg.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client, Targets: o.Known})
 	dockerfiles := dockerfile.NewSource(dockerfile.Options{Cache: o.Cache, Mirrors: o.Mirrors, Engine: o.Engine})
 	return []kind{
 		images,
 		&assetKind{options: o, source: assets},
 		&hostPackageKind{options: o, source: packages},
+		&chartKind{options: o, source: charts, images: images},
 		&dockeroutKind{options: o, source: dockerfiles, images: images},
 	}
 }

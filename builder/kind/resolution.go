@@ -94,9 +94,18 @@ func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) 
 		return Resolution{}, err
 	}
 	for _, p := range r.parts {
-		p.finish()
+		p.finish(a.Manifest)
 	}
 	return r, nil
+}
+
+// Warnings tells what deserves a look in what was resolved.
+func (r Resolution) Warnings(m *manifest.File) []diag.Finding {
+	var list diag.List
+	for _, p := range r.parts {
+		p.warn(m, &list)
+	}
+	return list.Findings()
 }
 
 // MarshalJSON writes everything that the bytes of the package follow from.

@@ -27,59 +27,10 @@ const Format = "sealift.dev/lock/v1"
 
 // Lock is one Manifest.lock. The zero value locks nothing.
 type Lock struct {
-	Images  []Image  // in order of Ref
-	Assets  []Asset  // in order of URL
-	Targets []Target // in order of Name and Platform
-}
-
-// Image is what a reference resolved to.
-type Image struct {
-	Ref       string            `yaml:"ref"`       // the full name, with its tag or digest
-	Digest    string            `yaml:"digest"`    // sha256:<hex>, of an index or of the only manifest
-	MediaType string            `yaml:"mediaType"` // media type of the content with that digest
-	Size      int64             `yaml:"size"`      // size of the same content, in bytes
-	Platforms map[string]string `yaml:"platforms"` // platform to manifest digest
-}
-
-// Asset is what a URL served.
-type Asset struct {
-	URL    string `yaml:"url"` // the upstream URL, even if a mirror served it
-	SHA256 string `yaml:"sha256"`
-	Size   int64  `yaml:"size"` // bytes
-}
-
-// Target is what the package solver of an operating system returned.
-type Target struct {
-	Name     string    `yaml:"target"`   // such as debian-12
-	Platform string    `yaml:"platform"` // such as linux/amd64
-	Names    []string  `yaml:"names"`    // the requested packages, resolved in one transaction; sorted
-	Packages []Package `yaml:"packages"` // the resolved packages, sorted by Name and Arch
-}
-
-// Package is one package file.
-type Package struct {
-	Name    string `yaml:"name"`
-	Version string `yaml:"version"`
-	Arch    string `yaml:"arch"` // in the distribution's spelling
-	URL     string `yaml:"url"`  // the upstream URL, even if a mirror served it
-	SHA256  string `yaml:"sha256"`
-	Size    int64  `yaml:"size"`          // bytes
-	Key     string `yaml:"key,omitempty"` // sha256 of the keys that verified the file's signature
-}
-
-// Image returns the locked image of a reference.
-func (l *Lock) Image(ref string) (Image, bool) {
-	return find(l.Images, func(i Image) bool { return i.Ref == ref })
-}
-
-// Asset returns the locked asset of a URL.
-func (l *Lock) Asset(url string) (Asset, bool) {
-	return find(l.Assets, func(a Asset) bool { return a.URL == url })
-}
-
-// Target returns the locked packages of an operating system on a platform.
-func (l *Lock) Target(name, platform string) (Target, bool) {
-	return find(l.Targets, func(t Target) bool { return t.Name == name && t.Platform == platform })
+	Images  []Image  `yaml:"images,omitempty"`       // in order of Ref
+	Assets  []Asset  `yaml:"assets,omitempty"`       // in order of URL
+	Charts  []Chart  `yaml:"charts,omitempty"`       // in order of Repository, Name and Version
+	Targets []Target `yaml:"hostPackages,omitempty"` // in order of Name and Platform
 }
 
 func find[T any](list []T, is func(T) bool) (found T, ok bool) {
@@ -95,10 +46,8 @@ const header = "# What the Manifest beside this file stood for when it was locke
 
 // document is the file's structure. Empty lists are omitted.
 type document struct {
-	Format  string   `yaml:"format"`
-	Images  []Image  `yaml:"images,omitempty"`
-	Assets  []Asset  `yaml:"assets,omitempty"`
-	Targets []Target `yaml:"hostPackages,omitempty"`
+	Format string `yaml:"format"`
+	Lock   `yaml:",inline"`
 }
 
 // Encode writes the lock in canonical form: the same lock gives the same bytes.
@@ -110,13 +59,16 @@ func (l Lock) Encode(w io.Writer) error {
 	enc := yaml.NewEncoder(w)
 	enc.SetIndent(2)
 	enc.CompactSeqIndent()
-	return errors.Join(enc.Encode(document{Format: Format, Images: l.Images, Assets: l.Assets, Targets: l.Targets}), enc.Close())
+	return errors.Join(enc.Encode(document{Format: Format, Lock: l}), enc.Close())
 }
 
 // sort sorts copies of all lists.
 func (l *Lock) sort() {
 	l.Images = slices.SortedFunc(slices.Values(l.Images), func(a, b Image) int { return cmp.Compare(a.Ref, b.Ref) })
 	l.Assets = slices.SortedFunc(slices.Values(l.Assets), func(a, b Asset) int { return cmp.Compare(a.URL, b.URL) })
+	l.Charts = slices.SortedFunc(slices.Values(l.Charts), func(a, b Chart) int {
+		return cmp.Or(cmp.Compare(a.Repository, b.Repository), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
 	l.Targets = slices.SortedFunc(slices.Values(l.Targets), func(a, b Target) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Platform, b.Platform))
 	})

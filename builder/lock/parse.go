@@ -44,55 +44,22 @@ type parser struct {
 
 func (p *parser) lock(n *yaml.Node) Lock {
 	var l Lock
-	f := p.record(n, "the lock", []string{"format"}, "images", "assets", "hostPackages")
+	var names []string
+	for _, s := range sections() {
+		names = append(names, s.name)
+	}
+	f := p.record(n, "the lock", []string{"format"}, names...)
 	if format := f.text("format"); f.has("format") && format != Format {
 		p.Errorf(p.Pos(f.fields["format"]), "lock the add-on again with sealift lock, or use the sealift that wrote it",
 			"format %q is not %s", format, Format)
 		return l
 	}
-	for _, n := range f.list("images") {
-		l.Images = append(l.Images, p.image(n))
-	}
-	for _, n := range f.list("assets") {
-		r := p.record(n, "an asset", []string{"url", "sha256", "size"})
-		l.Assets = append(l.Assets, Asset{URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size("size")})
-		r.once("url")
-	}
-	for _, n := range f.list("hostPackages") {
-		l.Targets = append(l.Targets, p.target(n))
+	for _, s := range sections() {
+		for _, n := range f.list(s.name) {
+			s.read(p, n, &l)
+		}
 	}
 	return l
-}
-
-func (p *parser) image(n *yaml.Node) Image {
-	r := p.record(n, "an image", []string{"ref", "digest", "mediaType", "size", "platforms"})
-	i := Image{Ref: r.text("ref"), Digest: r.digest("digest"), MediaType: r.text("mediaType"), Size: r.size("size"), Platforms: make(map[string]string)}
-	r.once("ref")
-	if platforms := r.fields["platforms"]; platforms != nil && p.IsMapping(platforms, "platforms") {
-		for at := 0; at+1 < len(platforms.Content); at += 2 {
-			name := platforms.Content[at].Value
-			i.Platforms[name] = p.checkDigest(platforms.Content[at+1], "the digest for "+name)
-		}
-	}
-	return i
-}
-
-func (p *parser) target(n *yaml.Node) Target {
-	r := p.record(n, "a target", []string{"target", "platform", "names", "packages"})
-	t := Target{Name: r.text("target"), Platform: r.text("platform")}
-	r.once("target", "platform")
-	for _, n := range r.list("names") {
-		t.Names = append(t.Names, p.Text(n, "a name"))
-	}
-	for _, n := range r.list("packages") {
-		r := p.record(n, "a package", []string{"name", "version", "arch", "url", "sha256", "size"}, "key")
-		one := Package{Name: r.text("name"), Version: r.text("version"), Arch: r.text("arch"), URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size("size")}
-		if r.has("key") {
-			one.Key = r.sha256("key")
-		}
-		t.Packages = append(t.Packages, one)
-	}
-	return t
 }
 
 // record is a mapping that is being read.

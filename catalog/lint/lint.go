@@ -1,13 +1,14 @@
 // Package lint reports what an add-on lacks for production: a Manifest and hooks without mistakes, a description, host
 // checks, a support bundle, links instead of copies between its versions, and every image that it needs.
 //
-// It reads add-ons in a work tree. It never runs, fetches or changes anything. Add-ons without addon.yaml, such as kURL's,
+// It reads add-ons in a work tree. It never runs or changes anything, and fetches only charts. Add-ons without addon.yaml, such as kURL's,
 // are older than these rules. They may lack host checks and a support bundle, and other findings are warnings unless no
 // install could succeed.
 package lint
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"io/fs"
@@ -60,13 +61,14 @@ func Find(paths ...string) ([]string, error) {
 // once.
 type Linter struct {
 	core    Core
+	charts  references.Charts
 	known   map[string]bool              // programs and functions on every node
 	digests map[string][sha256.Size]byte // by path
 }
 
-// New returns a Linter for hooks that find core on every node.
-func New(core Core) *Linter {
-	l := &Linter{core: core, known: make(map[string]bool), digests: make(map[string][sha256.Size]byte)}
+// New returns a Linter for hooks that find core on every node. charts renders the charts of Manifests; nil leaves them out.
+func New(core Core, charts references.Charts) *Linter {
+	l := &Linter{core: core, charts: charts, known: make(map[string]bool), digests: make(map[string][sha256.Size]byte)}
 	for _, name := range slices.Concat(commands.Known(), core.Functions) {
 		l.known[name] = true
 	}
@@ -74,7 +76,7 @@ func New(core Core) *Linter {
 }
 
 // AddOn returns the findings in the add-on folder dir, addons/<name>/<version>, file by file. The error is a read error.
-func (l *Linter) AddOn(dir string) ([]diag.Finding, error) {
+func (l *Linter) AddOn(ctx context.Context, dir string) ([]diag.Finding, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -88,7 +90,7 @@ func (l *Linter) AddOn(dir string) ([]diag.Finding, error) {
 	if c.files, err = files(dir); err != nil {
 		return nil, err
 	}
-	for _, check := range []func() error{c.readHooks, c.manifest, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template} {
+	for _, check := range []func() error{c.readHooks, func() error { return c.manifest(ctx) }, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -211,7 +213,7 @@ func (c *checker) links() error {
 }
 
 // manifest checks the Manifest, and that it has every image that the add-on refers to.
-func (c *checker) manifest() error {
+func (c *checker) manifest(ctx context.Context) error {
 	file := c.path(manifest.FileName)
 	findings, err := manifest.LintFile(file)
 	if err != nil {
@@ -226,7 +228,7 @@ func (c *checker) manifest() error {
 		return c.mistakes(err)
 	}
 	c.packages, c.assets = parsed.HostPackages(), parsed.Assets()
-	missing, err := references.CheckWith(c.dir, c.script)
+	missing, err := references.CheckWith(ctx, c.dir, c.script, c.charts)
 	if err != nil {
 		return c.mistakes(err)
 	}

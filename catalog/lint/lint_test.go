@@ -64,7 +64,7 @@ func lintAll(t *testing.T, path string) []string {
 	l := linter(t)
 	var lines []string
 	for _, dir := range dirs {
-		findings, err := l.AddOn(dir)
+		findings, err := l.AddOn(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func linter(t *testing.T) *Linter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Core{Functions: functions, Programs: kurlbin.Names()})
+	return New(Core{Functions: functions, Programs: kurlbin.Names()}, nil)
 }
 
 func TestAddOn(t *testing.T) {
@@ -229,7 +229,7 @@ func FuzzHooks(f *testing.F) {
 	f.Add("function demo_post_init { if; }")
 	f.Add("demo-x() (\n")
 	dir := f.TempDir() // each process that fuzzes has one, and runs one text after the other
-	linter := New(Core{})
+	linter := New(Core{}, nil)
 	f.Fuzz(func(t *testing.T, text string) {
 		if err := os.WriteFile(filepath.Join(dir, script.Name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@
 package references
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -34,16 +35,22 @@ type use struct {
 // An error finding is an image that a pod needs and the Manifest lacks. A warning is a possible image (a field of a custom
 // resource, a variable, a kustomization that needs a hook), or an image of the Manifest that nothing refers to. The error
 // result is a read error; mistakes in the Manifest are diag.Errors. Check ignores an install.sh that is not valid bash.
-func Check(dir string) ([]diag.Finding, error) {
+func Check(ctx context.Context, dir string, charts Charts) ([]diag.Finding, error) {
 	hooks, err := script.Load(dir)
 	if err != nil {
 		hooks = nil
 	}
-	return CheckWith(dir, hooks)
+	return CheckWith(ctx, dir, hooks, charts)
 }
 
-// CheckWith is Check with a parsed install.sh; nil means none.
-func CheckWith(dir string, hooks *script.Script) ([]diag.Finding, error) {
+// Charts renders the charts of an add-on. It returns the images that they bring into the package, other images that they name,
+// and findings.
+type Charts interface {
+	Charts(ctx context.Context, dir string) (carried, named []string, findings []diag.Finding, err error)
+}
+
+// CheckWith is Check with a parsed install.sh; nil means none. Nil charts leave the charts of the Manifest out.
+func CheckWith(ctx context.Context, dir string, hooks *script.Script, charts Charts) ([]diag.Finding, error) {
 	file, err := manifest.Load(filepath.Join(dir, manifest.FileName))
 	if err != nil {
 		return nil, err
@@ -54,6 +61,14 @@ func CheckWith(dir string, hooks *script.Script) ([]diag.Finding, error) {
 	}
 	defer os.RemoveAll(work)
 	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks, foreigners: make(map[string]bool)}
+	if charts != nil && len(file.Charts()) > 0 {
+		carried, named, findings, err := charts.Charts(ctx, dir)
+		if err != nil {
+			return nil, err
+		}
+		c.list.Add(findings...)
+		c.bring(carried, named)
+	}
 	if err := c.copy(); err != nil {
 		return nil, fmt.Errorf("read add-on %s: %w", dir, err)
 	}
@@ -109,6 +124,18 @@ func carriedBy(file *manifest.File) []carried {
 		list = append(list, carried{Image: image, name: name})
 	}
 	return list
+}
+
+// bring takes the images that charts carry, and marks those of the Manifest that charts name.
+func (c *checker) bring(carriedByCharts, named []string) {
+	for _, ref := range append(named, carriedByCharts...) {
+		if name, err := normalize(ref); err == nil {
+			c.use(name)
+		}
+	}
+	for _, ref := range carriedByCharts {
+		c.carried = append(c.carried, carried{name: ref, used: true})
+	}
 }
 
 // normalize returns a complete reference, with registry and with tag or digest.

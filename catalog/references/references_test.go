@@ -36,7 +36,7 @@ func addOn(t *testing.T, files string) string {
 // check gives the findings, one a line, positions relative to the add-on.
 func check(t *testing.T, dir string) string {
 	t.Helper()
-	findings, err := references.Check(dir)
+	findings, err := references.Check(t.Context(), dir, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ Manifest:3:1: warning: nothing in the add-on refers to image registry.k8s.io/kub
 
 func TestALinkOutOfTheAddOnIsRefused(t *testing.T) {
 	dir := addOn(t, "-- Manifest --\n-- secret --\n-> /etc/hostname")
-	if _, err := references.Check(dir); err == nil || !strings.Contains(err.Error(), "same add-on") {
+	if _, err := references.Check(t.Context(), dir, nil); err == nil || !strings.Contains(err.Error(), "same add-on") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -37,6 +37,7 @@ func (a commands) addonCommand() *cobra.Command {
 
 func (a commands) addonLintCommand() *cobra.Command {
 	var format string
+	var o sources
 	cmd := &cobra.Command{
 		Use:   "lint [ADDON_DIR|TREE...]",
 		Short: "List what add-ons lack for production",
@@ -53,23 +54,26 @@ An add-on needs:
   Secret);
 - if it has several versions, a template that they follow and link to.
 
+Lint fetches and renders the charts of the Manifest. It lists the images that their values name and do not use.
+
 Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml. Their versions may
 be copies, and most findings are only warnings.
 
 Exit codes: 0 no errors, 1 errors, 2 wrong usage.`,
 		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
-		RunE: func(_ *cobra.Command, paths []string) error {
+		RunE: func(cmd *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
 				paths = []string{"addons"}
 			}
-			return a.lintAddOns(paths, format)
+			return a.lintAddOns(cmd.Context(), paths, o, format)
 		},
 	}
+	o.addForCharts(cmd.Flags())
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a commands) lintAddOns(paths []string, format string) error {
+func (a commands) lintAddOns(ctx context.Context, paths []string, o sources, format string) error {
 	dirs, err := lint.Find(paths...)
 	if err != nil {
 		return err
@@ -78,16 +82,40 @@ func (a commands) lintAddOns(paths []string, format string) error {
 	if err != nil {
 		return err
 	}
-	l := lint.New(lint.Core{Functions: functions, Programs: kurlbin.Names()})
+	l := lint.New(lint.Core{Functions: functions, Programs: kurlbin.Names()}, charts{a, o})
 	all := []diag.Finding{}
 	for _, dir := range dirs {
-		findings, err := l.AddOn(dir)
+		findings, err := l.AddOn(ctx, dir)
 		if err != nil {
 			return err
 		}
 		all = append(all, findings...)
 	}
 	return a.printFindings(all, format, app.Counted(len(dirs), "add-on"))
+}
+
+// charts renders the charts of add-ons that have some. All others are linted without a cache.
+type charts struct {
+	commands commands
+	sources  sources
+}
+
+// Charts implements references.Charts.
+func (c charts) Charts(ctx context.Context, dir string) (carried, named []string, findings []diag.Finding, err error) {
+	settings, err := c.sources.options(c.commands)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	store, err := c.sources.cache.open()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	defer store.Close()
+	b, err := builder.New(store, settings)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return b.Charts(ctx, dir)
 }
 
 type newVersionOptions struct {

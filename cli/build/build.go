@@ -83,11 +83,6 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 	case o.since != "" && o.perPlatform:
 		return app.UsageError("--changed-since compares one package of each add-on; run it for each --platform instead of with --per-platform")
 	}
-	if o.references {
-		if err := a.checkImages(dirs); err != nil {
-			return err
-		}
-	}
 	settings, err := o.sources.options(a)
 	if err != nil {
 		return err
@@ -105,6 +100,11 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 	lines, err := o.lines(store, settings)
 	if err != nil {
 		return app.UsageError("%v", err)
+	}
+	if o.references {
+		if err := a.checkImages(ctx, dirs, lines[0].builder); err != nil {
+			return err
+		}
 	}
 	if o.since != "" {
 		changed, err := a.changed(ctx, lines[0].builder, o.since, dirs)
@@ -183,10 +183,10 @@ func (a commands) printBuilt(r builder.Result) {
 }
 
 // checkImages holds the YAML of every add-on against its Manifest before any is built.
-func (a commands) checkImages(dirs []string) error {
+func (a commands) checkImages(ctx context.Context, dirs []string, charts references.Charts) error {
 	var list diag.List
 	for _, dir := range dirs {
-		findings, err := references.Check(dir)
+		findings, err := references.Check(ctx, dir, charts)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,15 @@ func (a commands) manifestLintCommand() *cobra.Command {
 		Short: "List every mistake in Manifests",
 		Long: `List every mistake in Manifests as file:line:col, all at once.
 
-An error means that no package can be built. Errors give exit code 1. A warning is a probable mistake.`,
+An error means that no package can be built. Errors give exit code 1. A warning is a probable mistake.
+
+A Manifest has one directive on each line:
+
+  image <id> <reference> [no_remote_load]                        a container image
+  asset [<name>] <URL or path>                                   a file
+  chart <name> <oci://… or https://…> <version> [--namespace=…]  a Helm chart and the images that it needs
+  dockerout <target> <Dockerfile> <version>                      what a Dockerfile writes
+  apt, apt24, apt26, yum, yum8, yum9, yum2023, yumol <package>   packages of an operating system, with dependencies`,
 		Example: "  sealift manifest lint addons\n  sealift manifest lint addons/flannel/0.26.7/Manifest -o json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE:    func(_ *cobra.Command, paths []string) error { return a.lintManifests(paths, format) },

@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/helm/engine"
 )
 
 // sources are the flags of every command that resolves and fetches what Manifests name.
@@ -31,13 +32,19 @@ func (s *sources) add(flags *pflag.FlagSet) {
 	s.cache.addBound(flags)
 }
 
+// addForCharts adds the flags of a command that fetches nothing but charts.
+func (s *sources) addForCharts(flags *pflag.FlagSet) {
+	flags.StringVar(&s.config, "config", "", "configuration file with mirrors for charts (default: sealift.yaml of the working directory)")
+	s.cache.add(flags)
+}
+
 // options are those of a builder that follows the flags.
 func (s *sources) options(a commands) (builder.Options, error) {
 	if s.jobs < 0 {
 		return builder.Options{}, app.UsageError("--jobs must not be negative")
 	}
 	settings, err := config.Load(s.config)
-	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Log: a.Log}, err
+	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Charts: engine.Renderer{}, Log: a.Log}, err
 }
 
 // cacheFlags are the flags of every command that uses the cache.

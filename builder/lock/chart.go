@@ -1,0 +1,43 @@
+package lock
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Chart is what a repository served for a chart at a version.
+type Chart struct {
+	Name       string `yaml:"name"`       // of the release
+	Repository string `yaml:"repository"` // as the Manifest has it
+	Version    string `yaml:"version"`
+	URL        string `yaml:"url"`    // of the archive, or oci:// with the digest of what has it; upstream's, whatever mirror stood in for it
+	SHA256     string `yaml:"sha256"` // of the archive
+	Size       int64  `yaml:"size"`   // bytes
+}
+
+// Chart returns what is locked for a chart of a repository at a version.
+func (l *Lock) Chart(repository, name, version string) (Chart, bool) {
+	return find(l.Charts, func(c Chart) bool { return c.Repository == repository && c.Name == name && c.Version == version })
+}
+
+func chartSection() section {
+	return section{name: "charts", read: readChart, facts: Lock.charts}
+}
+
+func readChart(p *parser, n *yaml.Node, l *Lock) {
+	r := p.record(n, "a chart", []string{"name", "repository", "version", "url", "sha256", "size"})
+	l.Charts = append(l.Charts, Chart{
+		Name: r.text("name"), Repository: r.text("repository"), Version: r.text("version"),
+		URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size("size"),
+	})
+	r.once("repository", "name", "version")
+}
+
+func (l Lock) charts() map[string]string {
+	m := make(map[string]string)
+	for _, c := range l.Charts {
+		m["chart "+c.Name+" "+c.Repository] = fmt.Sprintf("%s sha256:%s (%d bytes)", c.Version, c.SHA256, c.Size)
+	}
+	return m
+}

@@ -1,0 +1,52 @@
+package lock
+
+import "go.yaml.in/yaml/v3"
+
+// Image is what a reference resolved to.
+type Image struct {
+	Ref       string            `yaml:"ref"`       // the full name, with its tag or digest
+	Digest    string            `yaml:"digest"`    // sha256:<hex>, of an index or of the only manifest
+	MediaType string            `yaml:"mediaType"` // media type of the content with that digest
+	Size      int64             `yaml:"size"`      // size of the same content, in bytes
+	Platforms map[string]string `yaml:"platforms"` // platform to manifest digest
+}
+
+// Image returns the locked image of a reference.
+func (l *Lock) Image(ref string) (Image, bool) {
+	return find(l.Images, func(i Image) bool { return i.Ref == ref })
+}
+
+func imageSection() section {
+	return section{
+		name:  "images",
+		read:  func(p *parser, n *yaml.Node, l *Lock) { l.Images = append(l.Images, p.image(n)) },
+		facts: Lock.images,
+	}
+}
+
+func (p *parser) image(n *yaml.Node) Image {
+	r := p.record(n, "an image", []string{"ref", "digest", "mediaType", "size", "platforms"})
+	i := Image{Ref: r.text("ref"), Digest: r.digest("digest"), MediaType: r.text("mediaType"), Size: r.size("size"), Platforms: make(map[string]string)}
+	r.once("ref")
+	if platforms := r.fields["platforms"]; platforms != nil && p.IsMapping(platforms, "platforms") {
+		for at := 0; at+1 < len(platforms.Content); at += 2 {
+			name := platforms.Content[at].Value
+			i.Platforms[name] = p.checkDigest(platforms.Content[at+1], "the digest for "+name)
+		}
+	}
+	return i
+}
+
+// images maps each image, and each of its platforms, to its digest.
+func (l Lock) images() map[string]string {
+	m := make(map[string]string)
+	for _, i := range l.Images {
+		m["image "+i.Ref] = i.Digest
+		for platform, digest := range i.Platforms {
+			if digest != i.Digest { // an image without an index is its own and only platform
+				m["image "+i.Ref+" "+platform] = digest
+			}
+		}
+	}
+	return m
+}

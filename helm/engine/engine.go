@@ -1,0 +1,157 @@
+// Package engine renders Helm charts as `helm template` does: without a cluster, and with nothing but the chart and its
+// values. It is the only package that links Helm.
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"text/template"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	commonutil "helm.sh/helm/v4/pkg/chart/common/util"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+	chartutil "helm.sh/helm/v4/pkg/chart/v2/util"
+	"helm.sh/helm/v4/pkg/engine"
+
+	"github.com/sealift/sealift/helm"
+)
+
+// kubeVersion is the version of Kubernetes that charts are told. It is fixed, so that a chart does not change with the
+// program that renders it.
+const kubeVersion = "v1.36.0"
+
+// epoch is what templates get for the present time: the time that every file of a package has.
+var epoch = time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// Renderer renders charts. The zero value is ready, and may be used from several goroutines.
+type Renderer struct{}
+
+// Render implements helm.Renderer. It renders twice, and compares, to find out whether a template makes random values.
+func (Renderer) Render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered, error) {
+	first, err := render(ctx, archive, r)
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	second, err := render(ctx, archive, r)
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	for i, o := range first.Objects {
+		if i >= len(second.Objects) || !bytes.Equal(o.YAML, second.Objects[i].YAML) {
+			return helm.Rendered{}, &helm.RandomError{Object: o}
+		}
+	}
+	return first, nil
+}
+
+func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered, error) {
+	values, err := readValues(r.Values)
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	loaded, err := load(archive)
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	out := helm.Rendered{Version: loaded.Metadata.Version, AppVersion: loaded.AppVersion()}
+	if out.Values, err = allValues(loaded, values); err != nil {
+		return helm.Rendered{}, err
+	}
+	if err := chartutil.ProcessDependencies(loaded, values); err != nil {
+		return helm.Rendered{}, fmt.Errorf("its dependencies: %w", err)
+	}
+	capabilities, err := capabilities()
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	if wanted := loaded.Metadata.KubeVersion; wanted != "" && !chartutil.IsCompatibleRange(wanted, kubeVersion) {
+		return helm.Rendered{}, fmt.Errorf("the chart is for Kubernetes %s, and charts are rendered for %s", wanted, kubeVersion)
+	}
+	release := common.ReleaseOptions{Name: r.Name, Namespace: r.Namespace, Revision: 1, IsInstall: true}
+	top, err := commonutil.ToRenderValues(loaded, values, release, capabilities)
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	lookups := make(map[string]bool)
+	files, err := execute(ctx, loaded, top, lookups)
+	if err != nil {
+		return helm.Rendered{}, err
+	}
+	out.Lookups = slices.Sorted(maps.Keys(lookups))
+	out.Objects, out.Skipped, err = sorted(loaded, files, r.Namespace)
+	return out, err
+}
+
+// load reads a chart and checks that it can be installed and has all that it depends on.
+func load(archive []byte) (*chart.Chart, error) {
+	loaded, err := loader.LoadArchive(bytes.NewReader(archive))
+	if err != nil {
+		return nil, fmt.Errorf("read the chart: %w", err)
+	}
+	if loaded.Metadata.Type == "library" {
+		return nil, errors.New("the chart is a library for other charts and installs nothing")
+	}
+	there := make(map[string]bool)
+	for _, d := range loaded.Dependencies() {
+		there[d.Name()] = true
+	}
+	for _, d := range loaded.Metadata.Dependencies {
+		if !there[d.Name] {
+			return nil, fmt.Errorf("the archive lacks the chart %s, which Chart.yaml depends on", d.Name)
+		}
+	}
+	return loaded, nil
+}
+
+// allValues is what was given, and below it the values of the chart and of everything that it depends on.
+func allValues(loaded *chart.Chart, given map[string]any) (map[string]any, error) {
+	all, err := commonutil.CoalesceValues(loaded, given)
+	if err != nil {
+		return nil, fmt.Errorf("values: %w", err)
+	}
+	return all, nil
+}
+
+func capabilities() (*common.Capabilities, error) {
+	version, err := common.ParseKubeVersion(kubeVersion)
+	if err != nil {
+		return nil, fmt.Errorf("version of Kubernetes: %w", err)
+	}
+	c := common.DefaultCapabilities.Copy()
+	c.KubeVersion = *version
+	return c, nil
+}
+
+// execute runs the templates. The time stands still for them, and lookup finds nothing and is noted.
+func execute(ctx context.Context, loaded *chart.Chart, top common.Values, lookups map[string]bool) (map[string]string, error) {
+	e := engine.Engine{CustomTemplateFuncs: template.FuncMap{
+		"now": func() time.Time { return epoch },
+		"lookup": func(apiVersion, kind, _, _ string) map[string]any {
+			lookups[apiVersion+" "+kind] = true
+			return map[string]any{}
+		},
+	}}
+	files, err := e.RenderWithContext(ctx, loaded, top)
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	maps.DeleteFunc(files, func(name, _ string) bool { return path.Base(name) == "NOTES.txt" })
+	return files, nil
+}
+
+// oneLine puts the lines of Helm's trace of templates on one.
+func oneLine(err error) error {
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	return errors.New(strings.Join(slices.DeleteFunc(lines, func(s string) bool { return s == "" }), ": "))
+}

@@ -1,0 +1,84 @@
+// Package helm is what Sealift says of Helm charts: what is rendered, for which release, and what comes out. Package
+// helm/engine renders, and is the only one that links Helm; the command line hands its Renderer to those who need one.
+package helm
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+)
+
+// Renderer renders charts.
+type Renderer interface {
+	// Render renders the chart in an archive, a .tgz file, for a release. The same input gives the same objects, or a
+	// *RandomError.
+	Render(ctx context.Context, archive []byte, r Release) (Rendered, error)
+}
+
+// Release is what a chart is rendered for.
+type Release struct {
+	Name      string
+	Namespace string
+	Values    []byte // YAML that goes before the chart's own values; may be empty
+}
+
+// Rendered is a chart as it is applied.
+type Rendered struct {
+	Version    string // of the chart
+	AppVersion string // of what the chart installs; may be empty
+	// Objects are what is applied, in this order: CustomResourceDefinitions, the namespace, hooks that run before an
+	// installation, the chart's other objects, hooks that run after it.
+	Objects []Object
+	// Skipped are the hooks that no installation runs, such as tests.
+	Skipped []Object
+	// Values are all values that the chart was rendered with, also those of dependencies that they switch off.
+	Values map[string]any
+	// Lookups are the templates that ask the cluster. While a chart is rendered there is none, and they get no answer.
+	Lookups []string
+}
+
+// Object is one object of a chart.
+type Object struct {
+	Template  string // such as hello/templates/deployment.yaml
+	Kind      string
+	Namespace string // empty for an object of the cluster
+	Name      string
+	Hooks     []string // the moments at which Helm would apply it, such as pre-install; empty for an ordinary object
+	YAML      []byte
+}
+
+// String names the object.
+func (o Object) String() string {
+	if o.Namespace != "" {
+		return o.Kind + " " + o.Namespace + "/" + o.Name
+	}
+	return o.Kind + " " + o.Name
+}
+
+// Document is the objects as one YAML stream.
+func (r Rendered) Document() []byte {
+	var b bytes.Buffer
+	for _, o := range r.Objects {
+		fmt.Fprintf(&b, "---\n# Source: %s\n%s", o.Template, o.YAML)
+	}
+	return b.Bytes()
+}
+
+// RandomError says that a chart gives other objects each time that it is rendered.
+type RandomError struct {
+	Object Object // the first that differs
+}
+
+func (e *RandomError) Error() string {
+	return fmt.Sprintf("%s of %s is another one each time that the chart is rendered: its template makes random values", e.Object, e.Object.Template)
+}
+
+// ValuesError says that the values which were given are no YAML mapping.
+type ValuesError struct {
+	Line int // 0 when it is not known
+	Err  error
+}
+
+func (e *ValuesError) Error() string { return e.Err.Error() }
+
+func (e *ValuesError) Unwrap() error { return e.Err }
