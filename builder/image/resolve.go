@@ -85,7 +85,7 @@ func (e *Error) Unwrap() error { return e.Err }
 func (e *Error) Hint() string {
 	switch status := statusOf(e.Err); {
 	case status == http.StatusNotFound && strings.Contains(e.Ref, "@"):
-		return "the registry no longer has what the name is pinned to: use a mirror that keeps it, or pin it anew with sealift lock --update"
+		return "the registry no longer has what the name is pinned to: use a mirror that keeps it, or pin it again with sealift lock --update"
 	case status == http.StatusNotFound && e.Asked != "":
 		return "check the spelling and the tag, and that the mirror in sealift.yaml has the image"
 	case status == http.StatusNotFound:
