@@ -26,12 +26,12 @@ var ErrMismatch = errors.New("content does not match")
 
 // Cache is a directory of content-addressed files:
 //
-//	blobs/sha256/<digest>   complete; the time of modification is that of the last use
-//	partial/<key>           arriving, locked by whoever fetches it
+//	blobs/sha256/<digest>   complete; the modification time is the last use
+//	partial/<key>           incomplete, locked by the process that fetches it
 //	deflated/<digest>.*     compressed forms, see Derived
 //	facts/<kind>/*.json     see Remember
 //	running/*               one locked file for each process that has the cache open
-//	lock                    held shared to mark a use, alone to remove
+//	lock                    held shared to mark a use, exclusively to remove
 type Cache struct {
 	dir   string
 	lease *atomicfile.File

@@ -16,25 +16,26 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// bootTimeout bounds the start of a host, which takes some seconds.
+// bootTimeout is the timeout for the boot of a host, which takes a few seconds.
 const bootTimeout = 2 * time.Minute
 
-// DefaultOS is what a host runs unless told otherwise.
+// DefaultOS is the default operating system of a host.
 const DefaultOS = "debian-12"
 
-// Spec says what host to boot.
+// Spec describes a host to boot.
 type Spec struct {
 	Name string   // a DNS label; default the first of host-1, host-2, … that is free
 	OS   string   // one of Systems(); default DefaultOS
 	USB  []string // folders of this machine that the host has read-only at /media/usb, /media/usb2, …
-	// Disk is the folder for all that the host writes, which outlives it; default one that goes with the host.
+	// Disk is the folder for everything that the host writes. It outlives the host. By default, it is removed with the
+	// host.
 	Disk string
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
 	Keep bool
 }
 
-// Boot boots a host and returns when its systemd says that it is up. It makes the tree that the host runs on when the
-// cache lacks it. On failure, or when ctx ends first, nothing is left.
+// Boot boots a host and returns when its systemd reports that it is up. It first makes the host's tree if the cache lacks
+// it. If it fails or ctx ends, it leaves nothing behind.
 func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 	if err := checkName(s.Name); s.Name != "" && err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func (r *Rack) Boot(ctx context.Context, s Spec) (*Host, error) {
 	return h, nil
 }
 
-// tree makes what hosts with a system run on, unless the cache has it.
+// tree makes the tree of an operating system, unless the cache has it.
 func (r *Rack) tree(ctx context.Context, system string) (string, error) {
 	component, ok := systems()[system]
 	if !ok {
@@ -91,7 +92,7 @@ func checkUSB(folders []string) ([]string, error) {
 	return list, nil
 }
 
-// reserve makes the host's folder, with a name and an address that nobody else has.
+// reserve makes the host's folder with an unused name and address.
 func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error) {
 	unlock, err := r.lock(ctx)
 	if err != nil {
@@ -126,7 +127,7 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	return h, nil
 }
 
-// freeName is the first numbered name that no host has. The rack must be locked.
+// freeName returns the first unused numbered name. The caller must hold the rack's lock.
 func (r *Rack) freeName() string {
 	for n := 1; ; n++ {
 		name := "host-" + strconv.Itoa(n)
@@ -136,7 +137,7 @@ func (r *Rack) freeName() string {
 	}
 }
 
-// boot makes the host's disk, starts it, and waits for it. The folder of the host exists.
+// boot makes the host's disk, starts the host, and waits for it. The host's folder must exist.
 func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 	if err := h.prepare(); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 	return nil
 }
 
-// powerOn starts the container with what is on the host's disk, and waits for it.
+// powerOn starts the container from the host's disk and waits for it.
 func (h *Host) powerOn(ctx context.Context, tree string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
@@ -174,10 +175,10 @@ func (h *Host) powerOn(ctx context.Context, tree string) error {
 	return nil
 }
 
-// launch is the host's manager: it joins the control groups of version 1, mounts the host's root and runs systemd-nspawn, again
-// when the host reboots, which systemd-nspawn leaves to its caller by ending with 133, and when the interface of a host that
-// had the same name is still there: the kernel removes it in its own time. The mount namespace is this process's
-// own, so that the mount ends with it, however it ends.
+// launch is the script of the host's manager. It joins the control groups of version 1, mounts the host's root and runs
+// systemd-nspawn. It runs systemd-nspawn again in two cases: on exit code 133, by which systemd-nspawn asks its caller to
+// reboot, and while the network interface of an earlier host of the same name still exists. The script has its own mount
+// namespace, so the mount ends with it.
 const launch = `set -eu
 lower=$1 dir=$2 disk=$3 groups=$4
 shift 4
@@ -198,7 +199,7 @@ while [ $code = 133 ]; do
 done
 exit $code`
 
-// start starts the host's manager. The channel is closed when it ends.
+// start starts the host's manager. The channel is closed when the manager ends.
 func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan struct{}, error) {
 	if strings.ContainsAny(tree+h.dir+h.disk(), ":,\\ ") {
 		return nil, fmt.Errorf("the lab's folders %s, %s and %s may not have colons, commas, backslashes or spaces in their names: overlay mounts cannot take them", tree, h.dir, h.disk())
@@ -218,9 +219,9 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes", "NOTIFY_SOCKET=" + notifySocket}
 	cmd.Stdout, cmd.Stderr = console, console
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Setsid:       true, // a signal to the terminal of whoever boots is not for the host
+		Setsid:       true, // signals from the caller's terminal must not reach the host
 		Unshareflags: syscall.CLONE_NEWNS,
-		UseCgroupFD:  true, // it is in the group that can be killed from its first moment
+		UseCgroupFD:  true, // it starts inside the control group that killAll ends
 		CgroupFD:     int(group.Fd()),
 	}
 	if err := cmd.Start(); errors.Is(err, syscall.EINVAL) {
@@ -230,7 +231,7 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = cmd.Wait() // how it ended is on the console
+		_ = cmd.Wait() // the console log has the reason
 		close(ended)
 	}()
 	if h.state.Manager, err = describeProcess(cmd.Process.Pid); err != nil {
@@ -239,7 +240,7 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 	return ended, h.save()
 }
 
-// nspawnArgs are the settings of the container: everything that a machine of its own would have.
+// nspawnArgs are the container's settings. They make it as similar to a real machine as possible.
 func (h *Host) nspawnArgs() []string {
 	args := []string{
 		"--quiet", "--boot", "--machine=" + h.group(), "--hostname=" + h.state.Name, "--directory=" + filepath.Join(h.dir, "root"),
@@ -260,7 +261,7 @@ func (h *Host) nspawnArgs() []string {
 	return args
 }
 
-// waitReady returns when systemd in the host has said that it is up.
+// waitReady returns when the host's systemd has reported that it is up.
 func (h *Host) waitReady(ctx context.Context, notify *net.UnixConn, ended <-chan struct{}) error {
 	ready := make(chan error, 1)
 	go func() {
@@ -291,7 +292,7 @@ func (h *Host) waitReady(ctx context.Context, notify *net.UnixConn, ended <-chan
 
 func (h *Host) consolePath() string { return filepath.Join(h.dir, "console.log") }
 
-// consoleTail is the end of what the host and its manager wrote.
+// consoleTail returns the end of the output of the host and its manager.
 func (h *Host) consoleTail() string {
 	data, err := os.ReadFile(h.consolePath())
 	if err != nil {

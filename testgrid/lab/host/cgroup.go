@@ -12,20 +12,20 @@ import (
 	"time"
 )
 
-// killTimeout bounds how long the kernel may take to end the processes of a host.
+// killTimeout is the longest time for the kernel to end a host's processes.
 const killTimeout = 30 * time.Second
 
-// killPoll is how often it is asked whether it has.
+// killPoll is the time between two checks whether they have ended.
 const killPoll = 20 * time.Millisecond
 
-// hierarchy is one mounted tree of control groups: version 2, or one of version 1 beside it.
+// hierarchy is one mounted tree of control groups: version 2, or a version 1 tree beside it.
 type hierarchy struct {
 	path    string
 	version int
 }
 
-// hierarchies lists the trees of control groups on this machine, version 2 first. There must be one of version 2, since only
-// that can kill a group as a whole.
+// hierarchies lists the trees of control groups on this machine, version 2 first. Version 2 is required, because only it
+// can kill a whole group.
 func hierarchies() ([]hierarchy, error) {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {
@@ -56,10 +56,10 @@ func hierarchies() ([]hierarchy, error) {
 	return append(second[:1], first...), nil
 }
 
-// group is the name of a host's control group, the same in every hierarchy.
+// group returns the name of a host's control group, which is the same in every hierarchy.
 func (h *Host) group() string { return "sealift-lab-" + h.rack.id + "-" + h.state.Name }
 
-// makeGroups makes the host's control group in every hierarchy and returns their folders, version 2 first.
+// makeGroups creates the host's control group in every hierarchy and returns their folders, version 2 first.
 func (h *Host) makeGroups() ([]string, error) {
 	trees, err := hierarchies()
 	if err != nil {
@@ -82,8 +82,8 @@ func (h *Host) makeGroups() ([]string, error) {
 	return groups, nil
 }
 
-// passControllers lets groups below root use every controller of version 2 that root has, since a kubelet needs most of them.
-// Beside version 1 it has none.
+// passControllers enables all of root's version 2 controllers for the groups below root, because a kubelet needs most of
+// them. If version 1 is mounted too, version 2 has no controllers.
 func passControllers(root string) error {
 	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
 	if err != nil {
@@ -97,7 +97,8 @@ func passControllers(root string) error {
 	return nil
 }
 
-// inheritCPUs gives a group of version 1 the processors and memory of its parent; without, no process can join it.
+// inheritCPUs gives a version 1 group its parent's processors and memory nodes. Without them, no process can join the
+// group.
 func inheritCPUs(parent, group string) error {
 	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
 		value, err := os.ReadFile(filepath.Join(parent, name))
@@ -114,7 +115,7 @@ func inheritCPUs(parent, group string) error {
 	return os.WriteFile(filepath.Join(group, "cgroup.clone_children"), []byte("1"), 0)
 }
 
-// killAll ends every process of the host at once and waits until none is left. It is no error when there is none.
+// killAll kills every process of the host at once and waits until none is left. If there is none, it returns nil.
 func (h *Host) killAll(ctx context.Context) error {
 	trees, err := hierarchies()
 	if err != nil {
@@ -143,7 +144,7 @@ func (h *Host) killAll(ctx context.Context) error {
 	}
 }
 
-// removeGroups removes the host's control groups with all groups inside, which must have no processes.
+// removeGroups removes the host's control groups and all groups inside. They must have no processes.
 func (h *Host) removeGroups() error {
 	trees, err := hierarchies()
 	if err != nil {

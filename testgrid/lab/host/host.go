@@ -31,22 +31,22 @@ func (h *Host) Name() string { return h.state.Name }
 // OS is the system it runs, one of Systems().
 func (h *Host) OS() string { return h.state.OS }
 
-// Address is its only address, reachable from other hosts of the rack and from nowhere else.
+// Address is the host's only address. Only other hosts of the rack can reach it.
 func (h *Host) Address() netip.Addr { return h.state.Address }
 
 // Created is when it was booted.
 func (h *Host) Created() time.Time { return h.state.Created }
 
-// Kept says whether it stays until it is removed; otherwise it goes with the process that booted it.
+// Kept says that the host stays until it is removed. Otherwise it ends with the process that booted it.
 func (h *Host) Kept() bool { return h.state.Owner == nil }
 
-// Running says whether the host's first process is there.
+// Running reports whether the host's first process exists.
 func (h *Host) Running() bool {
 	_, err := h.leader()
 	return err == nil
 }
 
-// ForTest boots a host of the machine's common rack that ends with t, however t ends. Tests of several packages run at once:
+// ForTest boots a host of the machine's common rack that ends with t. Tests of several packages run at the same time, so
 // leave the name empty unless it matters.
 func ForTest(t testing.TB, s Spec) *Host {
 	t.Helper()
@@ -74,20 +74,20 @@ type Command struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// NetworkOnly runs a program of this machine with the host's network, to look at what the host has no program for.
+	// NetworkOnly runs a program of this machine in the host's network namespace, for programs that the host lacks.
 	NetworkOnly bool
-	// Terminal leaves the program in the foreground of the caller's terminal, for people.
+	// Terminal keeps the program in the foreground of the caller's terminal.
 	Terminal bool
 }
 
-// rebootPoll is how often a rebooting host is asked whether it is up.
+// rebootPoll is the time between two checks whether a rebooting host is up.
 const rebootPoll = 200 * time.Millisecond
 
-// outputGrace bounds how long the output of a finished program is waited for when something it started holds it open.
+// outputGrace is how long to wait for the output of a finished program if a child process holds it open.
 const outputGrace = 2 * time.Second
 
-// Exec runs a program in the host as root, in /root, and waits for it. A program that fails gives an *exec.ExitError. When
-// ctx ends the program is killed.
+// Exec runs a program in the host as root, in /root, and waits for it. If the program fails, the error is an
+// *exec.ExitError. If ctx ends, the program is killed.
 func (h *Host) Exec(ctx context.Context, c Command) error {
 	leader, err := h.leader()
 	if err != nil {
@@ -106,7 +106,7 @@ func (h *Host) Exec(ctx context.Context, c Command) error {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.WaitDelay = outputGrace
 	if !c.Terminal {
-		// The program is a child of nsenter's: both have to be killed.
+		// The program is a child of nsenter: kill both.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	}
@@ -123,7 +123,7 @@ func (h *Host) Exec(ctx context.Context, c Command) error {
 	return nil
 }
 
-// Output runs a program in the host and returns what it wrote, trimmed. Stderr is part of the error.
+// Output runs a program in the host and returns its trimmed output. Errors contain its stderr.
 func (h *Host) Output(ctx context.Context, args ...string) (string, error) {
 	var stdout, stderr strings.Builder
 	err := h.Exec(ctx, Command{Args: args, Stdout: &stdout, Stderr: &stderr})
@@ -133,13 +133,13 @@ func (h *Host) Output(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSpace(stdout.String()), err
 }
 
-// Reboot reboots the host and returns when it is up again. What it has on disk stays.
+// Reboot reboots the host and returns when it is up again. The host keeps its disk.
 func (h *Host) Reboot(ctx context.Context) error {
 	before, err := h.leader()
 	if err != nil {
 		return err
 	}
-	// The program may well be killed before it can say that all is well.
+	// The reboot may kill the program before it can report success.
 	_ = h.Exec(ctx, Command{Args: []string{"systemctl", "reboot"}})
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)
 	defer cancel()
@@ -147,7 +147,7 @@ func (h *Host) Reboot(ctx context.Context) error {
 		now, err := h.leader()
 		if err == nil && now != before {
 			var answer string
-			// Degraded is up, too: something that was installed since does not start.
+			// A degraded system is up too: a service that was installed later fails to start.
 			if answer, err = h.Output(ctx, "systemctl", "is-system-running", "--wait"); err == nil || answer == "degraded" {
 				return nil
 			}
@@ -160,7 +160,8 @@ func (h *Host) Reboot(ctx context.Context) error {
 	}
 }
 
-// PowerCycle ends all that the host runs at once, as the loss of power does, and boots what is on its disk when off has returned.
+// PowerCycle kills everything on the host at once, as a power failure does. It boots the host from its disk after off has
+// returned.
 func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
 	tree, err := h.rack.tree(ctx, h.state.OS)
 	if err == nil {
@@ -181,7 +182,7 @@ func (h *Host) PowerCycle(ctx context.Context, off func() error) error {
 	return nil
 }
 
-// leader finds the host's first process, whose namespaces are the host's. It changes when the host reboots.
+// leader finds the host's first process, which has the host's namespaces. A reboot changes it.
 func (h *Host) leader() (int, error) {
 	gone := fmt.Errorf("host %s does not run; remove it and boot it again", h.state.Name)
 	if h.state.Manager == nil || !h.state.Manager.alive() {
@@ -197,7 +198,7 @@ func (h *Host) leader() (int, error) {
 	return 0, gone
 }
 
-// children lists the processes that a process has started, none when it is gone.
+// children lists the child processes of a process. If the process is gone, there are none.
 func children(pid int) []int {
 	id := strconv.Itoa(pid)
 	data, err := os.ReadFile(filepath.Join("/proc", id, "task", id, "children"))
@@ -213,7 +214,7 @@ func children(pid int) []int {
 	return list
 }
 
-// isFirstProcess says whether a process is number 1 of a PID namespace of its own.
+// isFirstProcess reports whether a process is number 1 of its own PID namespace.
 func isFirstProcess(pid int) bool {
 	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
@@ -228,7 +229,7 @@ func isFirstProcess(pid int) bool {
 	return false
 }
 
-// dismantle removes everything that the host is made of, the folder last: until then another call can finish the job.
+// dismantle removes every part of the host. It removes the folder last, so that another call can finish an interrupted one.
 func (h *Host) dismantle(ctx context.Context) error {
 	if err := h.killAll(ctx); err != nil {
 		return err
@@ -244,5 +245,6 @@ func (h *Host) dismantle(ctx context.Context) error {
 	return nil
 }
 
-// nspawnPropagate is where systemd-nspawn keeps a folder for each container, which one that is killed leaves behind.
+// nspawnPropagate is where systemd-nspawn keeps a folder for each container. A killed systemd-nspawn leaves its folder
+// behind.
 const nspawnPropagate = "/run/systemd/nspawn/propagate"

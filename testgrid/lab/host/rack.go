@@ -23,11 +23,11 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// StateEnv names the variable that moves the folder with the hosts. It must be on a file system that can be the upper layer
-// of an overlay, which another overlay cannot.
+// StateEnv is the variable that moves the folder with the hosts. The folder's file system must work as the upper layer of
+// an overlay, so it cannot be an overlay itself.
 const StateEnv = "SEALIFT_LAB_STATE"
 
-// defaultState is the same for everybody on a machine, so that anybody's next call finds what a killed process left.
+// defaultState is the same for all users of a machine, so that any later call finds what a killed process left behind.
 const defaultState = "/var/lib/sealift-lab"
 
 // Options of a rack. The zero value is the machine's common rack.
@@ -37,7 +37,7 @@ type Options struct {
 	Progress func(line string) // one line per event
 }
 
-// Rack is a set of hosts that share a network. Racks with different state folders know nothing of each other.
+// Rack is a set of hosts with a common network. Racks with different state folders are independent.
 type Rack struct {
 	dir      string
 	id       string // short name of the rack, unique on this machine
@@ -48,7 +48,7 @@ type Rack struct {
 // ErrNoHost is returned for a name that no host has.
 var ErrNoHost = errors.New("there is no such host; list them with: sealift-testgrid lab list")
 
-// OpenRack prepares the folder for hosts and removes those whose owner is gone. It needs root.
+// OpenRack prepares the folder for hosts and removes the hosts of dead owners. It needs root.
 func OpenRack(ctx context.Context, o Options) (*Rack, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("lab hosts have namespaces, mounts and interfaces, which only root can make: run this as root")
@@ -77,23 +77,23 @@ func OpenRack(ctx context.Context, o Options) (*Rack, error) {
 	return r, r.Reap(ctx)
 }
 
-// rackID tells the racks of a machine apart in names that have little room.
+// rackID is a short id of a rack, for names with a limited length.
 func rackID(dir string) string {
 	sum := sha256.Sum256([]byte(dir))
 	return hex.EncodeToString(sum[:3])
 }
 
-// Tools lists what hosts need from Debian, besides a tree to run on.
+// Tools lists the Debian packages that hosts need, besides those for their tree.
 func Tools() []debian.Tool { return []debian.Tool{debian.Nspawn, debian.IPRoute, debian.Nsenter} }
 
 func (r *Rack) hostsDir() string { return filepath.Join(r.dir, "hosts") }
 
-// lock serialises what looks at more than one host: allocating addresses, the bridge, reaping.
+// lock serialises operations on several hosts: address allocation, the bridge, reaping.
 func (r *Rack) lock(ctx context.Context) (unlock func(), err error) {
 	return cache.LockFile(ctx, filepath.Join(r.dir, "lock"))
 }
 
-// List returns all hosts in the order of their names.
+// List returns all hosts, sorted by name.
 func (r *Rack) List() ([]*Host, error) {
 	entries, err := os.ReadDir(r.hostsDir())
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *Rack) Reap(ctx context.Context) error {
 	return errors.Join(append(errs, r.dropBridgeIfUnused(ctx))...)
 }
 
-// Remove ends a host and removes everything that it was made of. A host that does not exist is ErrNoHost.
+// Remove stops a host and removes every part of it. If there is no such host, it returns ErrNoHost.
 func (r *Rack) Remove(ctx context.Context, name string) error {
 	unlock, err := r.lock(ctx)
 	if err != nil {
@@ -164,7 +164,7 @@ func (r *Rack) Remove(ctx context.Context, name string) error {
 	return r.dropBridgeIfUnused(ctx)
 }
 
-// validName is what may be a host's name: a DNS label (RFC 1123) that leaves room for prefixes in derived names.
+// validName matches host names: a DNS label (RFC 1123), short enough for derived names.
 var validName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 func checkName(name string) error {
@@ -174,7 +174,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// systems maps the names of operating systems to the components with their trees.
+// systems maps operating systems to the components with their trees.
 func systems() map[string]string {
 	return map[string]string{"debian-12": upstream.HostDebian12, "debian-13": upstream.HostDebian13}
 }

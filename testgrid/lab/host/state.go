@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// state is what a host's folder says about it. It is written before what it describes is made.
+// state is the content of a host's state file. It is written before the things that it describes are created.
 type state struct {
 	Name    string     `json:"name"`
 	OS      string     `json:"os"`
@@ -54,7 +54,7 @@ func startTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The second field is a name in brackets, which may itself contain anything.
+	// The second field is a name in brackets, which may contain any character.
 	_, rest, ok := strings.Cut(string(data[strings.LastIndexByte(string(data), ')')+1:]), " ")
 	fields := strings.Fields(rest)
 	if !ok || len(fields) < 20 {
@@ -75,7 +75,7 @@ func (r *Rack) load(name string) (*Host, error) {
 		if _, statErr := os.Stat(h.dir); statErr != nil {
 			return nil, statErr
 		}
-		// The process that made the folder died before it wrote the file: a host without an owner who is alive.
+		// The process that made the folder died before it wrote the file: the host has no living owner.
 		h.state = state{Name: name, Owner: &process{}}
 		return h, nil
 	}
@@ -88,7 +88,7 @@ func (r *Rack) load(name string) (*Host, error) {
 	return h, nil
 }
 
-// save replaces the host's state in one step.
+// save replaces the host's state atomically.
 func (h *Host) save() error {
 	data, err := json.MarshalIndent(h.state, "", "  ")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/debian"
 )
 
-// CProgram makes a static binary of one C file.
+// CProgram builds a static binary from one C file.
 type CProgram struct {
 	Name   string
 	Source FileOf

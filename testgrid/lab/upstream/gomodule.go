@@ -14,12 +14,12 @@ import (
 	"github.com/sealift/sealift/testgrid/scratch"
 )
 
-// GoModule makes commands of a Go module with the module's own go.mod: the versions that its authors released it with.
+// GoModule builds commands of a Go module with the module's own go.mod, so with the versions that its authors released.
 type GoModule struct {
 	Path    string
 	Version string
-	// Siblings is the version that stands for the local folders in the module's replace directives, as Kubernetes
-	// has them for its staging modules. Without it such directives are dropped and the required versions count.
+	// Siblings is the version that replaces the local folders in the module's replace directives, as Kubernetes has them
+	// for its staging modules. If empty, such directives are dropped and the required versions are used.
 	Siblings string `json:",omitempty"`
 	Commands []GoCommand
 	CGO      bool     `json:",omitempty"` // a static binary either way
@@ -60,7 +60,7 @@ func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
 	})
 }
 
-// download implements compiler: listing the packages that the commands are made of fetches their modules, and no others.
+// download implements compiler. Listing the packages of the commands fetches exactly the modules that they need.
 func (m GoModule) download(ctx context.Context) error {
 	return m.inMainModule(ctx, func(_, work string) error {
 		args := []string{"list", "-deps"}
@@ -80,8 +80,8 @@ func (m GoModule) download(ctx context.Context) error {
 	})
 }
 
-// inMainModule calls do with the module's source and with a main module that requires it. The main module is nothing but a copy
-// of the module's own go.mod under another name, so that its replacements hold.
+// inMainModule calls do with the module's source and a main module that requires it. The main module is a copy of the
+// module's go.mod under another name, so that its replace directives apply.
 func (m GoModule) inMainModule(ctx context.Context, do func(src, work string) error) error {
 	src, err := m.source(ctx)
 	if err != nil {
@@ -107,8 +107,8 @@ func (m GoModule) keepFiles(src, dir string) error {
 	return nil
 }
 
-// build puts the commands into dir: in one run of the compiler those that are called like their package, so that they link side
-// by side, and in one run each the others.
+// build builds the commands into dir. One run of the compiler builds all commands with the name of their package, which
+// links them in parallel. Each other command takes a run of its own.
 func (m GoModule) build(ctx context.Context, work, dir string) error {
 	var together []string
 	for _, c := range m.Commands {
@@ -147,7 +147,7 @@ func (m GoModule) ldflags() string {
 	return strings.Join(flags, " ")
 }
 
-// goCommand runs the go command of this machine, without the settings of whoever runs the lab that would change the result.
+// goCommand runs this machine's go command without the user's settings that would change the result.
 func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
@@ -160,7 +160,7 @@ func (m GoModule) goCommand(ctx context.Context, dir string, args ...string) *ex
 	return cmd
 }
 
-// source fetches the module and returns the folder with its source.
+// source downloads the module and returns the folder with its source.
 func (m GoModule) source(ctx context.Context) (string, error) {
 	cmd := m.goCommand(ctx, os.TempDir(), "mod", "download", "-json", m.Path+"@"+m.Version)
 	out, err := run(ctx, cmd)
@@ -174,7 +174,7 @@ func (m GoModule) source(ctx context.Context) (string, error) {
 	return answer.Dir, nil
 }
 
-// goMod is the part of `go mod edit -json` that matters here.
+// goMod is the needed part of the output of `go mod edit -json`.
 type goMod struct {
 	Replace []struct {
 		Old, New struct{ Path, Version string }
@@ -210,7 +210,7 @@ func (m GoModule) writeGoMod(ctx context.Context, src, work string) error {
 	return err
 }
 
-// copyFile copies a regular file with its permission to execute, but writable by its owner, as module caches are not.
+// copyFile copies a regular file and its execute permission. The copy is writable, unlike files in a module cache.
 func copyFile(from, to string) error {
 	info, err := os.Stat(from)
 	if err != nil {

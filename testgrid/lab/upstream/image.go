@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Image is one image that the lab serves: a tag that points to an index with one manifest, for linux/amd64.
+// Image is one image that the lab serves: a tag for an index with one manifest, for linux/amd64.
 type Image struct {
 	Ref        string   // the full name as it is pulled: host, repository and tag
 	Base       []string // components that are layers, lowest first
@@ -20,12 +20,12 @@ type Image struct {
 	Entrypoint []string
 	Cmd        []string
 	User       string
-	// StandIn says why another program plays the image's own; empty when the image has the program that its name promises.
+	// StandIn is the reason why another program replaces the image's own. Empty if the image has its real program.
 	StandIn string
 	OCI     bool // OCI media types instead of Docker's, as upstream has them
 }
 
-// mediaTypes are the words of one of the two dialects.
+// mediaTypes are the media types of Docker's or the OCI's format.
 type mediaTypes struct{ index, manifest, config, layer types.MediaType }
 
 func (i Image) mediaTypes() mediaTypes {
@@ -44,7 +44,7 @@ func (i Image) ownLayer() []Component {
 	return []Component{{Name: "image-" + name, Version: tag, Recipe: FileLayer{Files: i.Files}}}
 }
 
-// layers lists the components that the image consists of, lowest first.
+// layers lists the components of the image's layers, lowest first.
 func (i Image) layers() []string {
 	list := append([]string(nil), i.Base...)
 	for _, own := range i.ownLayer() {
@@ -53,7 +53,7 @@ func (i Image) layers() []string {
 	return list
 }
 
-// Image puts an image together, making the layers that are missing. The layers' bytes are read only when they are asked for.
+// Image assembles an image and builds missing layers. It reads the bytes of layers only when they are needed.
 func (w *Workshop) Image(ctx context.Context, i Image) (v1.ImageIndex, error) {
 	kind := i.mediaTypes()
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, kind.manifest), kind.config)

@@ -8,8 +8,8 @@ const busyboxBase = "image-base-busybox-1.35.0"
 // defaultPath is the PATH of upstream's images, in which Kubernetes' static pods find their commands.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Images lists the images that the lab serves, by the names under which the world knows them: those of the catalogue's add-ons, and
-// those of the given Kubernetes releases. Without a choice it lists those of all releases, and of kURL's add-ons.
+// Images lists the images that the lab serves, by their upstream names: those of the catalogue's add-ons and of the given
+// Kubernetes releases. Without releases, it lists those of all releases and of kURL's add-ons.
 func Images(kubernetes ...string) []Image {
 	var list []Image
 	for _, r := range chosen(kubernetes) {
@@ -43,14 +43,14 @@ func Images(kubernetes ...string) []Image {
 	)
 }
 
-// chosen keeps the named releases, or all when none is named.
+// chosen returns the named releases, or all if none is named.
 func chosen(kubernetes []string) []release {
 	return slices.DeleteFunc(releases(), func(r release) bool {
 		return len(kubernetes) > 0 && !slices.Contains(kubernetes, r.kubernetes)
 	})
 }
 
-// ComponentsOf lists the components that images and downloads are made of, each once.
+// ComponentsOf lists the components of images and downloads without repetitions.
 func ComponentsOf(images []Image, downloads []Download) []string {
 	var ids []string
 	for _, image := range images {
@@ -101,12 +101,12 @@ func releaseImages(r release) []Image {
 type Download struct {
 	URL    string // without its scheme: dl.k8s.io/v1.36.3/…
 	Source FileOf
-	// Checksum is the ending of a second file with the SHA-256 of the first, as upstream has it; empty without one.
+	// Checksum is the suffix of a second file with the SHA-256 of the first. Empty if upstream has none.
 	Checksum string
 }
 
-// Downloads lists the files that the lab serves: those of the container runtime, and those of the given Kubernetes releases. Without
-// a choice it lists those of all releases, and of kURL's add-ons.
+// Downloads lists the files that the lab serves: those of the container runtime and of the given Kubernetes releases.
+// Without releases, it lists those of all releases and of kURL's add-ons.
 func Downloads(kubernetes ...string) []Download {
 	const github = "github.com/"
 	list := []Download{

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// heartbeat is how often progress tells what is under way: a compile of Kubernetes takes minutes.
+// heartbeat is the time between two progress lines: a compile of Kubernetes takes minutes.
 const heartbeat = 30 * time.Second
 
-// progress tells how far the making of components is: how many of how many, what is under way, and for how long.
+// progress reports how many components are built, which are in progress, and for how long.
 type progress struct {
 	now func() time.Time
 
@@ -30,8 +30,7 @@ func newProgress(say func(line string)) *progress {
 	return &progress{say: say, now: time.Now}
 }
 
-// plan announces how many components are made from now on, and tells at every heartbeat what is under way. The returned
-// function ends that.
+// plan announces the number of components to build and reports at every heartbeat. Call the returned function to stop.
 func (p *progress) plan(ctx context.Context, total int) (end func()) {
 	p.mu.Lock()
 	p.total, p.made, p.start = total, 0, p.now()
@@ -65,7 +64,7 @@ func (p *progress) plan(ctx context.Context, total int) (end func()) {
 	}
 }
 
-// beat says what is under way.
+// beat reports the components in progress.
 func (p *progress) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -80,7 +79,7 @@ func (p *progress) beat() {
 
 func (p *progress) since(t time.Time) time.Duration { return p.now().Sub(t).Round(time.Second) }
 
-// count is "[ 3/41] ", or nothing outside a plan.
+// count returns "[ 3/41] ", or "" outside a plan.
 func (p *progress) count() string {
 	if p.total == 0 {
 		return ""
@@ -96,7 +95,7 @@ func (p *progress) soFar() string {
 	return fmt.Sprintf(" (%s so far)", p.since(p.start))
 }
 
-// task is a component that is being made.
+// task is a component in progress.
 type task struct {
 	progress     *progress
 	id, doing    string
@@ -111,7 +110,7 @@ func (p *progress) begin(id string) *task {
 	return t
 }
 
-// stage says what is being done with the component now.
+// stage sets the current stage of the component.
 func (t *task) stage(doing string) {
 	p := t.progress
 	p.mu.Lock()

@@ -1,8 +1,8 @@
-// Package upstream makes what the outside world offers (Kubernetes binaries, containerd, images, …) from Go modules and
+// Package upstream builds what the outside world offers (Kubernetes binaries, containerd, images, …) from Go modules and
 // Debian packages, so that the lab can serve it under its real names.
 //
-// What exists is data: a table of components, of files and of images (catalogue.go). A Workshop makes components when they
-// are asked for and keeps them in the lab's cache by name, version and recipe.
+// The offer is data: tables of components, files and images (catalogue.go). A Workshop builds components on demand and
+// keeps them in the lab's cache by name, version and recipe.
 package upstream
 
 import (
@@ -25,20 +25,20 @@ import (
 	"github.com/sealift/sealift/testgrid/short"
 )
 
-// recipeFormat is part of every cache key: raise it when the way in which recipes are followed changes their result.
+// recipeFormat is part of every cache key. Raise it when a change in this package changes the result of recipes.
 const recipeFormat = 1
 
-// Component is one thing to make: a folder of files.
+// Component is one thing to build: a folder of files.
 type Component struct {
 	Name    string
 	Version string
 	Recipe  Recipe
 }
 
-// ID names a component in the tables, "etcd-v3.6.8".
+// ID is the component's name in the tables, such as "etcd-v3.6.8".
 func (c Component) ID() string { return c.Name + "-" + c.Version }
 
-// Recipe says how a component is made. A recipe is plain data, since its JSON form is part of the cache key.
+// Recipe describes how to build a component. A recipe is plain data, because its JSON form is part of the cache key.
 type Recipe interface {
 	// Needs lists the components that must exist first.
 	Needs() []string
@@ -48,10 +48,10 @@ type Recipe interface {
 	Make(ctx context.Context, w *Workshop, dir string) error
 }
 
-// compiler is a recipe that downloads and then compiles. Downloads of several components overlap, also with a compile; only
-// one component is compiled at a time, because a second compile would only make both slower, or run out of memory.
+// compiler is a recipe that downloads and then compiles. Downloads overlap with each other and with a compile. Only one
+// component is compiled at a time: a second compile would slow both down or run out of memory.
 type compiler interface {
-	// download fetches what Make needs from the network.
+	// download fetches everything that Make needs from the network.
 	download(ctx context.Context) error
 }
 
@@ -61,7 +61,7 @@ type Options struct {
 	Progress func(line string) // one line per event, from one goroutine at a time
 }
 
-// Workshop makes components. It is safe for use by many goroutines; one compile runs at a time on a machine.
+// Workshop builds components. Many goroutines may use it; one compile runs at a time on a machine.
 type Workshop struct {
 	cache      *cache.Dir
 	components map[string]Component
@@ -95,7 +95,7 @@ func ForTest(t testing.TB) *Workshop {
 // Cache is where components are kept.
 func (w *Workshop) Cache() *cache.Dir { return w.cache }
 
-// Path returns the folder of a component, making it and what it needs when they are missing.
+// Path returns the folder of a component. It builds the component and its dependencies if they are missing.
 func (w *Workshop) Path(ctx context.Context, id string) (string, error) {
 	c, ok := w.components[id]
 	if !ok {
@@ -143,11 +143,11 @@ func (w *Workshop) make(ctx context.Context, c Component, dir string) (err error
 	return c.Recipe.Make(ctx, w, dir)
 }
 
-// sideBySide bounds how many components are worked on at once. All but one of them download or wait.
+// sideBySide is the most components in progress. All but one of them download or wait.
 const sideBySide = 4
 
-// Build makes those of the components that the cache lacks, with what they need, side by side. It returns the folder of each.
-// While it works, progress says what is under way and how long it has taken so far.
+// Build builds the components that the cache lacks, with their dependencies, in parallel, and returns their folders.
+// Meanwhile it reports what is in progress and for how long.
 func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string]string, err error) {
 	order, err := w.missing(ids)
 	if err != nil {
@@ -193,7 +193,7 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 	return folders, nil
 }
 
-// missing lists the components that the cache lacks, each after what it needs.
+// missing lists the components that the cache lacks, dependencies first.
 func (w *Workshop) missing(ids []string) (order []string, err error) {
 	seen := make(map[string]bool)
 	var visit func(id string) error
@@ -226,8 +226,8 @@ func (w *Workshop) missing(ids []string) (order []string, err error) {
 	return order, nil
 }
 
-// CheckTools fails when this machine lacks Debian packages that making these components, and what they need, takes. What the
-// cache has needs nothing.
+// CheckTools fails if this machine lacks Debian packages that are needed to build these components and their dependencies.
+// Cached components need none.
 func (w *Workshop) CheckTools(ids ...string) error {
 	var tools []debian.Tool
 	for _, id := range ids {
@@ -263,7 +263,8 @@ func (w *Workshop) File(ctx context.Context, f FileOf) (string, error) {
 	return path, nil
 }
 
-// key is the component's folder in the cache: its name and version for people, and a hash over everything it is made of.
+// key returns the component's folder in the cache: its name and version for people, and a hash of its recipe and
+// dependencies.
 func (w *Workshop) key(c Component) (string, error) {
 	sum, err := w.fingerprint(c)
 	if err != nil {
@@ -299,7 +300,7 @@ type FileOf struct {
 	Name      string // slash-separated path in the component's folder
 }
 
-// run executes a program and returns its output; a failure carries the last lines of what it wrote to stderr.
+// run runs a program and returns its output. Errors contain the last lines of its stderr.
 func run(ctx context.Context, cmd *exec.Cmd) ([]byte, error) {
 	var stdout, stderr strings.Builder
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
