@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/kube"
 )
 
 // Config reads the credentials for the API of this node's own cluster. No proxy is on the way there, whatever the environment of
@@ -35,7 +37,16 @@ func Client(kubeconfig string) (kubernetes.Interface, error) {
 		return nil, err
 	}
 	config.Timeout = requestTime
-	return kubernetes.NewForConfig(config)
+	cluster, err := kube.Connect(config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return typedClient(cluster)
+}
+
+// typedClient is a client of Kubernetes' own kinds that shares the connections of a cluster.
+func typedClient(c *kube.Cluster) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfigAndClient(c.Config())
 }
 
 // environment is that of programs which talk to the cluster alone. kubeadm would also write the proxies that it finds into the

@@ -39,11 +39,6 @@ var (
 	podKind  = kube.Ref{Version: "v1", Kind: "Pod"}
 )
 
-// typedClient is a client of Kubernetes' own kinds that shares the connections of a cluster.
-func typedClient(c *kube.Cluster) (kubernetes.Interface, error) {
-	return kubernetes.NewForConfigAndClient(c.Config())
-}
-
 // Member is this node as a part of a cluster that it is about to leave.
 type Member struct {
 	Node string

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/kube"
 )
 
 const (
@@ -40,7 +42,11 @@ func cluster() (dynamic.Interface, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}
-	return dynamic.NewForConfig(config)
+	c, err := kube.Connect(config, nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.Dynamic(), nil
 }
 
 // cephHealth is nil when every Ceph cluster is healthy, or troubled only by checks that are to be ignored.

@@ -217,6 +217,37 @@ func TestAHolderThatIsCutOffStopsBeforeTheNextBegins(t *testing.T) {
 	l.set(false)
 }
 
+// TestLostWorkStartsOver cuts the holder off for a moment. It takes its own Lease back without waiting for it to run out.
+func TestLostWorkStartsOver(t *testing.T) {
+	t.Parallel()
+	o, l := quick(t), &line{}
+	o.Duration, o.Tries = 30*time.Second, 2
+	var told []error
+	o.Lost = func(err error) { told = append(told, err) }
+	o.Waiting = func(holder string) { t.Errorf("it waits for %s", holder) }
+	tries := 0
+	cut := func(ctx context.Context) error {
+		l.set(true)
+		<-ctx.Done()
+		l.set(false)
+		return context.Cause(ctx)
+	}
+	cluster := connect(t, l.config(t))
+	err := Run(t.Context(), cluster, o, func(ctx context.Context) error {
+		if tries++; tries == 1 {
+			return cut(ctx)
+		}
+		return nil
+	})
+	if err != nil || tries != 2 || len(told) != 1 || !errors.Is(told[0], ErrLost) {
+		t.Errorf("error is %v after %d tries, told %v", err, tries, told)
+	}
+	err = Run(t.Context(), cluster, o, cut)
+	if !errors.Is(err, ErrLost) || !strings.HasSuffix(err.Error(), "; run the command again") {
+		t.Errorf("lost each time: %v", err)
+	}
+}
+
 // TestALostLeaseIsNotReleasedWhileWorkStops fails each renewal and lets the release through. Work takes a moment to stop:
 // the next holder may not begin before.
 func TestALostLeaseIsNotReleasedWhileWorkStops(t *testing.T) {
