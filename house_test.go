@@ -24,6 +24,7 @@ var floors = [][]string{
 	{"internal"},
 	{"manifest", "spec", "bundle", "store", "kube", "addon"},
 	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid", "helm"},
+	{"assemble"},
 	{"builder", "installer", "server"},
 	{"cli"},
 	{"cmd", "deploy"},

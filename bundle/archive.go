@@ -188,6 +188,18 @@ func newArchive(x Index, data []byte) *Archive {
 	return a
 }
 
+// ErrNotPackage says that an archive is a bundle where a package is wanted.
+var ErrNotPackage = errors.New("is a bundle, not a package; take the packages that it is made of")
+
+// OpenPackage reads the index of a package of size bytes from any source. A bundle is refused.
+func OpenPackage(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*Archive, error) {
+	archive, err := NewArchive(src, size, trusted...)
+	if err == nil && archive.Index.Kind != KindPackage {
+		return nil, ErrNotPackage
+	}
+	return archive, err
+}
+
 // ErrForeign says that Sealift did not make the archive.
 var ErrForeign = errors.New("not an archive made by sealift; if kURL made it, convert it with 'sealift import'")
 

@@ -198,3 +198,14 @@ func TestUpdateOfAnUpdateNeedsOneBaseOnly(t *testing.T) {
 		}
 	}
 }
+
+func TestABundleIsNoPackage(t *testing.T) {
+	_, _, data := bundled(t)
+	if _, err := bundle.OpenPackage(bytes.NewReader(data), int64(len(data))); !errors.Is(err, bundle.ErrNotPackage) {
+		t.Errorf("a bundle is taken for a package: %v", err)
+	}
+	one := write(t, demo("one"), bundle.WriteOptions{})
+	if _, err := bundle.OpenPackage(bytes.NewReader(one), int64(len(one))); err != nil {
+		t.Error(err)
+	}
+}

@@ -189,12 +189,9 @@ func (s Source) packaged(ctx context.Context, at *url.URL, e Entry) ([]*unstruct
 		return nil, err
 	}
 	defer o.Close()
-	archive, err := bundle.NewArchive(o, o.Size())
+	archive, err := bundle.OpenPackage(o, o.Size())
 	if err != nil {
 		return nil, err
-	}
-	if archive.Index.Kind != bundle.KindPackage {
-		return nil, fmt.Errorf("it is a %s, not a package", archive.Index.Kind)
 	}
 	if e.ManifestHash != "" && e.ManifestHash != archive.Digest {
 		return nil, &bundle.DigestError{Path: bundle.IndexName, Got: archive.Digest, Want: e.ManifestHash}

@@ -76,7 +76,7 @@ func tryPackage(ctx context.Context, packages store.Store, p release.Package) er
 		return err
 	}
 	defer o.Close()
-	archive, err := bundle.NewArchive(o, o.Size())
+	archive, err := bundle.OpenPackage(o, o.Size())
 	if err != nil {
 		return err
 	}

@@ -95,7 +95,7 @@ func (s *Server) getPackage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer object.Close()
-	archive, err := bundle.NewArchive(object, object.Size())
+	archive, err := bundle.OpenPackage(object, object.Size())
 	if err != nil {
 		return fmt.Errorf("package %s: %w", file, err)
 	}

@@ -39,7 +39,7 @@ func (p pages) Open(ctx context.Context, r *http.Request, name, version string) 
 	}
 	var archive *bundle.Archive
 	if err == nil {
-		if archive, err = bundle.NewArchive(object, object.Size()); err != nil {
+		if archive, err = bundle.OpenPackage(object, object.Size()); err != nil {
 			err = errors.Join(err, object.Close())
 		}
 	}

@@ -16,8 +16,9 @@ import (
 
 	"golang.org/x/sync/singleflight"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
-	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/store"
 )
 
@@ -49,7 +50,7 @@ type question struct {
 
 // plan is a cached plan of a bundle.
 type plan struct {
-	*airgap.Plan
+	*assemble.Plan
 	installer []byte // canonical, with versions in place of patterns
 	key       string
 
@@ -124,7 +125,7 @@ func (p *plans) get(ctx context.Context, q question) (*plan, error) {
 }
 
 // open opens a bundle for reading and returns it with its plan.
-func (p *plans) open(ctx context.Context, q question) (*plan, *airgap.Reader, error) {
+func (p *plans) open(ctx context.Context, q question) (*plan, *assemble.Reader, error) {
 	for {
 		planned, err := p.get(ctx, q)
 		if err != nil {
@@ -139,7 +140,7 @@ func (p *plans) open(ctx context.Context, q question) (*plan, *airgap.Reader, er
 }
 
 // make makes a plan.
-func (p *plans) make(ctx context.Context, packages airgap.Packages, q question, versions map[string]string) (*plan, error) {
+func (p *plans) make(ctx context.Context, packages packages.Source, q question, versions map[string]string) (*plan, error) {
 	if q.document.parsed == nil {
 		p.server.metrics.parsed.Inc()
 	}
@@ -158,16 +159,16 @@ func (p *plans) make(ctx context.Context, packages airgap.Packages, q question, 
 	}
 	o := p.server.options
 	if len(q.names) > 0 {
-		made.Plan, err = airgap.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
+		made.Plan, err = assemble.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
 		return made, err
 	}
-	request := airgap.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, Key: o.Key}
+	request := assemble.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, Key: o.Key}
 	if q.since != "" {
 		if request.Since, err = p.since(ctx, q.since); err != nil {
 			return nil, err
 		}
 	}
-	made.Plan, err = airgap.Prepare(p.ctx, request)
+	made.Plan, err = assemble.Prepare(p.ctx, request)
 	return made, err
 }
 

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"net/http"
 
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/diag"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
 )
 
@@ -38,7 +38,7 @@ func asProblem(err error) *Problem {
 	var p *Problem
 	var findings diag.Errors
 	var large *http.MaxBytesError
-	var unusable *airgap.UnusableError
+	var unusable *packages.UnusableError
 	switch {
 	case errors.As(err, &p):
 		return p
@@ -64,7 +64,7 @@ func asProblem(err error) *Problem {
 
 // isUnknown reports whether every part of an error is an UnknownError.
 func isUnknown(err error) bool {
-	var unknown *airgap.UnknownError
+	var unknown *packages.UnknownError
 	if many, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range many.Unwrap() {
 			if !isUnknown(one) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/assemble"
 )
 
 // binaryFile is the name of the archive with the nodes' sealift.
@@ -27,7 +27,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 		name = "install.sh"
 	}
 	command, ok := strings.CutSuffix(name, ".sh")
-	if !ok || !slices.Contains(airgap.ScriptNames(), command) {
+	if !ok || !slices.Contains(assemble.ScriptNames(), command) {
 		return problem(http.StatusNotFound, "the scripts are install.sh, join.sh, upgrade.sh and tasks.sh")
 	}
 	if _, err := s.loadInstaller(r.Context(), rateKey(s.client(r)), id); err != nil {
@@ -39,7 +39,7 @@ func (s *Server) getScript(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	script := airgap.Script{
+	script := assemble.Script{
 		Platform: s.options.Platform, Digest: s.options.Binary.SHA256(), Command: command, Commands: s.options.Commands,
 		URL: base + releasePath(r) + "/" + id, BinaryURL: base + "/bin/" + s.options.Binary.SHA256() + "/" + binaryFile,
 	}

@@ -22,14 +22,14 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/server/page"
 	"github.com/sealift/sealift/store"
 )
 
 // Options configures a server. Packages, Binary and Platform are required.
 type Options struct {
-	Packages airgap.Packages // also the store of Installers
+	Packages packages.Source // also the store of Installers
 	// Binary is the sealift for the nodes. Platform is its platform, such as linux/amd64.
 	Binary   *bundle.Member
 	Platform string

@@ -17,10 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/server"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
 )
 
@@ -92,11 +93,11 @@ func newServer(t *testing.T, s store.Store, change func(*server.Options)) *serve
 	if err := os.WriteFile(name, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := airgap.Binary(t.Context(), name, "")
+	binary, err := assemble.Binary(t.Context(), name, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := server.Options{Packages: airgap.Packages{Store: s}, Binary: binary, Platform: platform,
+	o := server.Options{Packages: packages.Source{Store: s}, Binary: binary, Platform: platform,
 		Commands: []string{"install"}, Token: token, Rate: 1e6}
 	if change != nil {
 		change(&o)

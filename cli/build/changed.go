@@ -21,10 +21,7 @@ func publishedPackage(ctx context.Context, s store.Store, name, version string) 
 	if err != nil {
 		return nil, nil, err
 	}
-	archive, err := bundle.NewArchive(o, o.Size())
-	if err == nil && archive.Index.Kind != bundle.KindPackage {
-		err = fmt.Errorf("is a %s", archive.Index.Kind)
-	}
+	archive, err := bundle.OpenPackage(o, o.Size())
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("%s in the store: %w", key, err), o.Close())
 	}

@@ -139,12 +139,9 @@ func openCandidate(ctx context.Context, name string) (c release.Candidate, f *os
 	if err != nil {
 		return release.Candidate{}, nil, err
 	}
-	archive, err := bundle.NewArchive(f, info.Size())
+	archive, err := bundle.OpenPackage(f, info.Size())
 	if err != nil {
 		return release.Candidate{}, nil, err
-	}
-	if archive.Index.Kind != bundle.KindPackage {
-		return release.Candidate{}, nil, fmt.Errorf("is a %s; only packages are published", archive.Index.Kind)
 	}
 	p := archive.Index.Packages[0]
 	c = release.Candidate{Name: p.Name, Version: p.Version, Digest: archive.Digest}

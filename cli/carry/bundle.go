@@ -11,12 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/internal/atomicfile"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -116,7 +116,7 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
-	plan, err := airgap.Prepare(ctx, airgap.Request{
+	plan, err := assemble.Prepare(ctx, assemble.Request{
 		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, Since: since, Key: key,
 	})
 	if err != nil {
@@ -164,7 +164,7 @@ func verifyBundle(ctx context.Context, f *os.File) error {
 	return group.Wait()
 }
 
-func (a commands) writeBundle(ctx context.Context, plan *airgap.Plan, o bundleOptions) error {
+func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundleOptions) error {
 	if err := os.MkdirAll(filepath.Dir(o.out), 0o755); err != nil {
 		return err
 	}

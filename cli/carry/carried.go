@@ -12,11 +12,12 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/preflight"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
 )
 
@@ -67,7 +68,7 @@ func (a commands) carriedPrograms(ctx context.Context, cached string, o programF
 	if o.sealift, err = nodeSealift(o.sealift); err != nil {
 		return programs{}, err
 	}
-	if p.sealift, err = airgap.Binary(ctx, o.sealift, spool); err != nil {
+	if p.sealift, err = assemble.Binary(ctx, o.sealift, spool); err != nil {
 		return programs{}, err
 	}
 	if p.preflight, err = a.carriedPreflight(ctx, spool, o.preflight, filepath.Dir(o.sealift)); err != nil {
@@ -94,12 +95,12 @@ func (a commands) carriedPreflight(ctx context.Context, spool, name, beside stri
 			return nil, nil
 		}
 	}
-	return airgap.Preflight(ctx, name, spool)
+	return assemble.Preflight(ctx, name, spool)
 }
 
 // packagesOf are the packages of a store, also those that kURL built: what is made of these is kept in the cache.
-func packagesOf(s store.Store, cached string) airgap.Packages {
-	return airgap.Packages{Store: kurl.NewStore(s, filepath.Join(cached, "kurl"))}
+func packagesOf(s store.Store, cached string) packages.Source {
+	return packages.Source{Store: kurl.NewStore(s, filepath.Join(cached, "kurl"))}
 }
 
 // addCacheFlag adds the flag for the folder that keeps what was made for bundles.

@@ -23,12 +23,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/random"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/online"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/server"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/containerd"
 )
@@ -198,19 +199,19 @@ func servedTo(t *testing.T, dir, addOns string) (url string, line *countedLine) 
 	if err := os.WriteFile(tool, append([]byte("#!/bin/sh\nexit 0\n"), noise...), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	binary, err := airgap.Binary(t.Context(), os.Args[0], "")
+	binary, err := assemble.Binary(t.Context(), os.Args[0], "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	checker, err := airgap.Preflight(t.Context(), tool, "")
+	checker, err := assemble.Preflight(t.Context(), tool, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages, err := store.Open(dir)
+	from, err := store.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := server.New(t.Context(), server.Options{Packages: airgap.Packages{Store: packages}, Binary: binary, Preflight: checker,
+	s, err := server.New(t.Context(), server.Options{Packages: packages.Source{Store: from}, Binary: binary, Preflight: checker,
 		Platform: goruntime.GOOS + "/" + goruntime.GOARCH, Commands: []string{"install"}})
 	if err != nil {
 		t.Fatal(err)

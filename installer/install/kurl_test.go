@@ -18,12 +18,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/builder/kurl"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
-	"github.com/sealift/sealift/server/airgap"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/containerd"
@@ -154,17 +155,17 @@ func storeBundle(t *testing.T, text, dir string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	packages, err := store.Open(dir)
+	from, err := store.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary, err := airgap.Binary(t.Context(), "kurl_test.go", "")
+	binary, err := assemble.Binary(t.Context(), "kurl_test.go", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = binary.Close() })
-	plan, err := airgap.Prepare(t.Context(), airgap.Request{Installer: i, Binary: binary, Platform: kurl.Platform, Commands: []string{"install"},
-		Packages: airgap.Packages{Store: kurl.NewStore(packages, t.TempDir())}})
+	plan, err := assemble.Prepare(t.Context(), assemble.Request{Installer: i, Binary: binary, Platform: kurl.Platform, Commands: []string{"install"},
+		Packages: packages.Source{Store: kurl.NewStore(from, t.TempDir())}})
 	if err != nil {
 		t.Fatal(err)
 	}

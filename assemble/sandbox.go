@@ -1,4 +1,4 @@
-package airgap
+package assemble
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
 )
 
 // sandboxImage matches the pod sandbox image in a containerd configuration. It does not match variables that a hook fills
@@ -37,7 +38,7 @@ func checkSandbox(archives []*bundle.Archive) error {
 			}
 			for _, found := range sandboxImage.FindAllSubmatch(text, -1) {
 				if ref := string(found[1]); !carried[ref] {
-					return &UnusableError{fmt.Sprintf("%s of package %s %s names the sandbox image %s, which no package of the bundle has: name the image of the Kubernetes that is carried, or add it to a Manifest",
+					return &packages.UnusableError{Message: fmt.Sprintf("%s of package %s %s names the sandbox image %s, which no package of the bundle has: name the image of the Kubernetes that is carried, or add it to a Manifest",
 						strings.TrimPrefix(e.Path, info.Dir()+"/"), info.Name, info.Version, ref)}
 				}
 			}

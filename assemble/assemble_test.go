@@ -1,4 +1,4 @@
-package airgap_test
+package assemble_test
 
 import (
 	"bytes"
@@ -10,9 +10,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/assemble"
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
-	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
 )
@@ -37,7 +38,7 @@ func publish(t *testing.T, dir, name, version, platform string, files map[string
 }
 
 // request is a bundle of two add-ons that lie in a fresh store.
-func request(t *testing.T, installer string) airgap.Request {
+func request(t *testing.T, installer string) assemble.Request {
 	t.Helper()
 	dir := t.TempDir()
 	publish(t, dir, "base", "1.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "provides: [thing]\n"})
@@ -58,19 +59,19 @@ func request(t *testing.T, installer string) airgap.Request {
 	if err := os.WriteFile(binary, []byte("#!/bin/sh\necho sealift got: \"$@\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	member, err := airgap.Binary(t.Context(), binary, "")
+	member, err := assemble.Binary(t.Context(), binary, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = member.Close() })
-	return airgap.Request{Installer: i, Packages: airgap.Packages{Store: s}, Binary: member, Platform: platform, Commands: []string{"install", "join"}}
+	return assemble.Request{Installer: i, Packages: packages.Source{Store: s}, Binary: member, Platform: platform, Commands: []string{"install", "join"}}
 }
 
 const both = "  user: {version: '2.0'}\n  base: {version: '1.0'}\n"
 
-func assemble(t *testing.T, r airgap.Request) []byte {
+func assembled(t *testing.T, r assemble.Request) []byte {
 	t.Helper()
-	plan, err := airgap.Prepare(t.Context(), r)
+	plan, err := assemble.Prepare(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,8 +85,8 @@ func assemble(t *testing.T, r airgap.Request) []byte {
 
 func TestBundleHasAllThatAnInstallNeeds(t *testing.T) {
 	r := request(t, both)
-	data := assemble(t, r)
-	if !bytes.Equal(data, assemble(t, r)) {
+	data := assembled(t, r)
+	if !bytes.Equal(data, assembled(t, r)) {
 		t.Error("the same request gave other bytes")
 	}
 	a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
@@ -111,7 +112,7 @@ func TestWhatIsWrongIsNamed(t *testing.T) {
 		"unknown option":                {"  base: {version: '1.0'}\n  user: {version: '2.0', sise: 3}\n", []string{"installer.yaml:6:3", `"size"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := airgap.Prepare(t.Context(), request(t, row.installer))
+			_, err := assemble.Prepare(t.Context(), request(t, row.installer))
 			for _, want := range row.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("got %v, want %q in it", err, want)
@@ -154,7 +155,7 @@ func unpack(t *testing.T, data []byte, names ...string) string {
 }
 
 func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
-	data := assemble(t, request(t, both))
+	data := assembled(t, request(t, both))
 	packed := unpack(t, data, "install.sh")
 	if out, err := script(t, packed, "airgap", "yes"); err != nil || !strings.Contains(out, "sealift got: install --bundle cluster.tar.gz --yes") {
 		t.Errorf("packed: %v: %s", err, out)
@@ -205,7 +206,7 @@ func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Packages.Signers = public[:1]
-			plan, err := airgap.Prepare(t.Context(), r)
+			plan, err := assemble.Prepare(t.Context(), r)
 			if err == nil {
 				defer plan.Close()
 			}
@@ -217,7 +218,7 @@ func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
 }
 
 func TestInstallScriptTakesABundleOfAnyName(t *testing.T) {
-	data := assemble(t, request(t, both))
+	data := assembled(t, request(t, both))
 	for _, tool := range []string{"tar", "busybox"} {
 		t.Run(tool, func(t *testing.T) {
 			path, err := exec.LookPath(tool)
@@ -242,7 +243,7 @@ func TestInstallScriptTakesABundleOfAnyName(t *testing.T) {
 }
 
 func TestInstallScriptRefuses(t *testing.T) {
-	data := assemble(t, request(t, both))
+	data := assembled(t, request(t, both))
 	replace := func(dir, from, to string) {
 		name := filepath.Join(dir, "install.sh")
 		text, _ := os.ReadFile(name)

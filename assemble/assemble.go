@@ -1,8 +1,8 @@
-// Package airgap assembles the bundle of one Installer from the packages in a store.
+// Package assemble assembles the bundle of one Installer from the packages in a store.
 //
 // The package knows which packages an Installer needs and which other files a bundle has. Package bundle handles the bytes,
 // and package store the places.
-package airgap
+package assemble
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
@@ -26,7 +26,7 @@ import (
 // Request describes a bundle to assemble.
 type Request struct {
 	Installer *spec.Installer // with versions instead of patterns; see Resolve
-	Packages  Packages
+	Packages  packages.Source
 	// Binary is the sealift for the nodes. Platform is its platform.
 	Binary   *bundle.Member
 	Platform string
@@ -51,7 +51,7 @@ type Plan struct {
 
 // place is the location of a package.
 type place struct {
-	packages Packages
+	packages packages.Source
 	key      string
 }
 
@@ -98,13 +98,13 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 		return nil, err
 	}
 	if len(metas) == 0 {
-		return nil, &UnknownError{Message: "the Installer names no add-ons"}
+		return nil, &packages.UnknownError{Message: "the Installer names no add-ons"}
 	}
 	if err := diag.Err(catalog.Check(r.Installer, metas)); err != nil {
 		return nil, err
 	}
 	if _, err := catalog.Order(metas); err != nil {
-		return nil, &UnknownError{Message: err.Error()}
+		return nil, &packages.UnknownError{Message: err.Error()}
 	}
 	if err := checkSandbox(b.Packages); err != nil {
 		return nil, err
@@ -118,7 +118,7 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 
 // PrepareSupplement plans an archive with only the named packages, each <name>-<version>, for a cluster that needs more
 // than its bundle has, for example the Kubernetes releases between two versions.
-func PrepareSupplement(ctx context.Context, packages Packages, platform string, names []string) (_ *Plan, err error) {
+func PrepareSupplement(ctx context.Context, from packages.Source, platform string, names []string) (_ *Plan, err error) {
 	p := &Plan{}
 	defer func() {
 		if err != nil {
@@ -127,13 +127,13 @@ func PrepareSupplement(ctx context.Context, packages Packages, platform string, 
 	}()
 	var b bundle.Bundle
 	for _, name := range names {
-		at := place{packages, packages.key(name + packageSuffix)}
-		object, archive, err := packages.open(ctx, at.key, platform)
+		at := place{from, from.Key(name + packages.Suffix)}
+		object, archive, err := from.Open(ctx, at.key, platform)
 		if object != nil {
 			p.objects, p.places = append(p.objects, object), append(p.places, at)
 		}
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &UnknownError{Message: fmt.Sprintf("the store has no package %s", name)}
+			return nil, &packages.UnknownError{Message: fmt.Sprintf("the store has no package %s", name)}
 		}
 		if err != nil {
 			return nil, err
@@ -146,63 +146,28 @@ func PrepareSupplement(ctx context.Context, packages Packages, platform string, 
 
 // open finds the package of one add-on.
 func (r Request) open(ctx context.Context, wanted spec.AddOn) (part, error) {
-	packages, key, err := r.Packages.place(wanted)
+	from, key, err := r.Packages.Place(wanted)
 	if err != nil {
 		return part{}, fmt.Errorf("%s: %w", wanted.Pos, err)
 	}
-	object, archive, err := packages.open(ctx, key, r.Platform)
-	one := part{place: place{packages, key}, object: object, archive: archive}
+	object, archive, err := from.Open(ctx, key, r.Platform)
+	one := part{place: place{from, key}, object: object, archive: archive}
 	if errors.Is(err, fs.ErrNotExist) {
-		return one, &UnknownError{Message: fmt.Sprintf("%s: the store has no package %s%s", wanted.Pos, key, packages.others(ctx, wanted.Name))}
+		return one, &packages.UnknownError{Message: fmt.Sprintf("%s: the store has no package %s%s", wanted.Pos, key, from.Others(ctx, wanted.Name))}
 	}
 	if err != nil {
 		return one, err
 	}
 	if info := archive.Index.Packages[0]; info.Name != wanted.Name || info.Version != wanted.Version {
-		return one, &UnusableError{fmt.Sprintf("package %s says that it is %s %s; build and publish it again", key, info.Name, info.Version)}
+		return one, &packages.UnusableError{Message: fmt.Sprintf("package %s says that it is %s %s; build and publish it again", key, info.Name, info.Version)}
 	}
 	if one.meta, err = catalog.Read(archive.FS(), wanted.Name, wanted.Version); err != nil {
 		return one, fmt.Errorf("package %s: %w", key, err)
 	}
 	if err := one.meta.CheckOptions(wanted.Options); err != nil {
-		return one, &UnknownError{Message: fmt.Sprintf("%s: %v", wanted.Pos, err)}
+		return one, &packages.UnknownError{Message: fmt.Sprintf("%s: %v", wanted.Pos, err)}
 	}
 	return one, nil
-}
-
-func unsigned(key string, err error) error {
-	return &UnusableError{fmt.Sprintf("package %s: %v; publish one that its vendor signed, or leave out --require-signed", key, err)}
-}
-
-// open opens a package. The caller must close the object, even after an error.
-func (s Packages) open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
-	object, err := s.Store.Get(ctx, key)
-	if err != nil {
-		return nil, nil, err
-	}
-	archive, err := bundle.NewArchive(object, object.Size(), s.Signers...)
-	if errors.Is(err, bundle.ErrUntrusted) {
-		return object, nil, unsigned(key, err)
-	}
-	if errors.Is(err, bundle.ErrForeign) {
-		return object, nil, &UnusableError{fmt.Sprintf("package %s: %v", key, err)}
-	}
-	if err != nil {
-		return object, nil, fmt.Errorf("package %s: %w", key, err)
-	}
-	if archive.Index.Kind != bundle.KindPackage {
-		return object, nil, &UnusableError{fmt.Sprintf("package %s is a bundle; publish the packages that it is made of", key)}
-	}
-	if len(s.Signers) > 0 {
-		if _, err := archive.VerifySignature(s.Signers...); err != nil {
-			return object, nil, unsigned(key, err)
-		}
-	}
-	if !slices.Contains(archive.Index.Platforms, platform) {
-		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",
-			key, strings.Join(archive.Index.Platforms, ", "), platform, platform)}
-	}
-	return object, archive, nil
 }
 
 // Reader is an open bundle that can be read at any offset.

@@ -1,4 +1,6 @@
-package airgap
+// Package packages opens, resolves and lists the packages of a store: for those who assemble bundles of them, and for those who
+// give them out.
+package packages
 
 import (
 	"context"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/spec"
@@ -19,8 +22,8 @@ import (
 	"github.com/sealift/sealift/store/release"
 )
 
-// Packages is a source of packages.
-type Packages struct {
+// Source is a source of packages.
+type Source struct {
 	Store store.Store
 	// Folder is the folder of a release. Empty means the store itself.
 	Folder string
@@ -46,17 +49,18 @@ type UnusableError struct{ Message string }
 
 func (e *UnusableError) Error() string { return e.Message }
 
-// packageSuffix is the suffix of package keys.
-const packageSuffix = ".tar.gz"
+// Suffix is the suffix of package keys.
+const Suffix = ".tar.gz"
 
-func (s Packages) key(name string) string { return path.Join(s.Folder, name) }
+// Key is the key of a file among the packages.
+func (s Source) Key(name string) string { return path.Join(s.Folder, name) }
 
-// place returns the location of an add-on's package.
-func (s Packages) place(a spec.AddOn) (Packages, string, error) {
+// Place returns the location of an add-on's package.
+func (s Source) Place(a spec.AddOn) (Source, string, error) {
 	override, ok := a.Options["s3Override"].(string)
 	if !ok || override == "" {
 		key, err := store.PackageKey(a.Name, a.Version)
-		return s, s.key(key), err
+		return s, s.Key(key), err
 	}
 	u, err := url.Parse(override)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || path.Clean(u.Path) != u.Path {
@@ -76,20 +80,20 @@ func (s Packages) place(a spec.AddOn) (Packages, string, error) {
 	opener := s.Opener
 	opener.Redirect = check
 	other, err := opener.Open(u.String())
-	return Packages{Store: other, Signers: s.Signers}, key, err
+	return Source{Store: other, Signers: s.Signers}, key, err
 }
 
 // allows reports whether packages may come from a URL. Its query may be the signature of a bucket.
-func (s Packages) allows(at *url.URL) bool {
+func (s Source) allows(at *url.URL) bool {
 	bare := url.URL{Scheme: at.Scheme, Host: at.Host, Path: at.Path, RawPath: at.RawPath}
 	return at.User == nil && path.Clean(at.Path) == at.Path && slices.ContainsFunc(s.Overrides, func(prefix string) bool {
 		return strings.HasPrefix(bare.String(), strings.TrimSuffix(prefix, "/")+"/")
 	})
 }
 
-// others names the versions that the store has instead.
-func (s Packages) others(ctx context.Context, name string) string {
-	infos, err := s.Store.List(ctx, s.key(name+"-"))
+// Others names the versions that the store has instead.
+func (s Source) Others(ctx context.Context, name string) string {
+	infos, err := s.Store.List(ctx, s.Key(name+"-"))
 	if err != nil || len(infos) == 0 {
 		return "; build it with 'sealift build' and put it there"
 	}
@@ -111,7 +115,7 @@ var (
 
 // Resolve returns the add-ons with versions in place of patterns (latest, 1.36.x), according to the packages in the store.
 // One error names everything that could not be resolved.
-func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn, error) {
+func (s Source) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddOn, error) {
 	resolved := slices.Clone(addOns)
 	var errs []error
 	for n, a := range resolved {
@@ -127,7 +131,7 @@ func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddO
 			return unstable.MatchString(v) || line != nil && !strings.HasPrefix(v, line[1])
 		})
 		if len(have) == 0 {
-			errs = append(errs, &UnknownError{fmt.Sprintf("%s: the store has no package %s of version %s%s", a.Pos, a.Name, a.Version, s.others(ctx, a.Name))})
+			errs = append(errs, &UnknownError{fmt.Sprintf("%s: the store has no package %s of version %s%s", a.Pos, a.Name, a.Version, s.Others(ctx, a.Name))})
 			continue
 		}
 		resolved[n].Version = slices.MaxFunc(have, catalog.CompareVersions)
@@ -136,15 +140,15 @@ func (s Packages) Resolve(ctx context.Context, addOns []spec.AddOn) ([]spec.AddO
 }
 
 // versions lists the versions of an add-on in the store.
-func (s Packages) versions(ctx context.Context, name string) ([]string, error) {
-	infos, err := s.Store.List(ctx, s.key(name+"-"))
+func (s Source) versions(ctx context.Context, name string) ([]string, error) {
+	infos, err := s.Store.List(ctx, s.Key(name+"-"))
 	if err != nil {
 		return nil, err
 	}
 	var versions []string
 	for _, info := range infos {
-		file := strings.TrimPrefix(info.Key, s.key(name+"-"))
-		if version, ok := strings.CutSuffix(file, packageSuffix); ok && !strings.Contains(file, "/") && versionStart.MatchString(version) {
+		file := strings.TrimPrefix(info.Key, s.Key(name+"-"))
+		if version, ok := strings.CutSuffix(file, Suffix); ok && !strings.Contains(file, "/") && versionStart.MatchString(version) {
 			versions = append(versions, version)
 		}
 	}
@@ -153,7 +157,7 @@ func (s Packages) versions(ctx context.Context, name string) ([]string, error) {
 
 // List returns the index of the published packages. If nothing was published, it lists the packages in the folder, without
 // their digests.
-func (s Packages) List(ctx context.Context) (release.Index, error) {
+func (s Source) List(ctx context.Context) (release.Index, error) {
 	index, err := release.In(s.Store, s.Folder).Index(ctx)
 	if err != nil || len(index.Packages) > 0 {
 		return index, err
@@ -165,8 +169,8 @@ func (s Packages) List(ctx context.Context) (release.Index, error) {
 	index.Packages = []release.Package{}
 	for _, info := range infos {
 		file := strings.TrimPrefix(strings.TrimPrefix(info.Key, s.Folder), "/")
-		name, version, ok := splitName(strings.TrimSuffix(file, packageSuffix))
-		if ok && strings.HasSuffix(file, packageSuffix) && !strings.Contains(file, "/") {
+		name, version, ok := splitName(strings.TrimSuffix(file, Suffix))
+		if ok && strings.HasSuffix(file, Suffix) && !strings.Contains(file, "/") {
 			index.Packages = append(index.Packages, release.Package{Name: name, Version: version, Key: file, Size: info.Size, Stored: info.Version})
 		}
 	}
@@ -184,21 +188,21 @@ func splitName(s string) (name, version string, ok bool) {
 }
 
 // Get opens a package by its file name.
-func (s Packages) Get(ctx context.Context, file string) (store.Object, error) {
-	return s.Store.Get(ctx, s.key(file))
+func (s Source) Get(ctx context.Context, file string) (store.Object, error) {
+	return s.Store.Get(ctx, s.Key(file))
 }
 
 // Presign returns a temporary URL at which the store itself serves a package, or "" if the store cannot presign.
-func (s Packages) Presign(ctx context.Context, file string, valid time.Duration) (string, error) {
+func (s Source) Presign(ctx context.Context, file string, valid time.Duration) (string, error) {
 	p, ok := s.Store.(store.Presigner)
 	if !ok {
 		return "", nil
 	}
-	return p.Presign(ctx, s.key(file), valid)
+	return p.Presign(ctx, s.Key(file), valid)
 }
 
 // Reachable reports whether the store responds.
-func (s Packages) Reachable(ctx context.Context) error {
+func (s Source) Reachable(ctx context.Context) error {
 	o, err := s.Get(ctx, store.ListingName)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -207,4 +211,36 @@ func (s Packages) Reachable(ctx context.Context) error {
 		return err
 	}
 	return o.Close()
+}
+
+func unsigned(key string, err error) error {
+	return &UnusableError{fmt.Sprintf("package %s: %v; publish one that its vendor signed, or leave out --require-signed", key, err)}
+}
+
+// Open opens a package for a platform, and refuses one that a bundle cannot have. The object, if there is one, is to be closed also after an error.
+func (s Source) Open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
+	object, err := s.Store.Get(ctx, key)
+	if err != nil {
+		return nil, nil, err
+	}
+	archive, err := bundle.OpenPackage(object, object.Size(), s.Signers...)
+	if errors.Is(err, bundle.ErrUntrusted) {
+		return object, nil, unsigned(key, err)
+	}
+	if errors.Is(err, bundle.ErrForeign) || errors.Is(err, bundle.ErrNotPackage) {
+		return object, nil, &UnusableError{fmt.Sprintf("package %s: %v", key, err)}
+	}
+	if err != nil {
+		return object, nil, fmt.Errorf("package %s: %w", key, err)
+	}
+	if len(s.Signers) > 0 {
+		if _, err := archive.VerifySignature(s.Signers...); err != nil {
+			return object, nil, unsigned(key, err)
+		}
+	}
+	if !slices.Contains(archive.Index.Platforms, platform) {
+		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",
+			key, strings.Join(archive.Index.Platforms, ", "), platform, platform)}
+	}
+	return object, archive, nil
 }

@@ -1,4 +1,4 @@
-package airgap_test
+package assemble_test
 
 import (
 	"errors"
@@ -8,11 +8,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sealift/sealift/server/airgap"
+	"github.com/sealift/sealift/assemble"
 )
 
 func TestScriptsOfABundleWorkOffline(t *testing.T) {
-	data := assemble(t, request(t, both))
+	data := assembled(t, request(t, both))
 	packed, unpacked := unpack(t, data, "install.sh", "join.sh", "upgrade.sh", "tasks.sh"), unpack(t, data)
 	for name, row := range map[string]struct {
 		script string
@@ -106,8 +106,8 @@ func TestTheLoginOfTheRegistryIsPrinted(t *testing.T) {
 
 // TestScriptsOfNodesAreClean holds what goes to nodes against shellcheck, as a shell gets it.
 func TestScriptsOfNodesAreClean(t *testing.T) {
-	for _, command := range airgap.ScriptNames() {
-		s := airgap.Script{Platform: platform, Digest: strings.Repeat("0", 64), Command: command, Commands: []string{"install", "join"}}
+	for _, command := range assemble.ScriptNames() {
+		s := assemble.Script{Platform: platform, Digest: strings.Repeat("0", 64), Command: command, Commands: []string{"install", "join"}}
 		cmd := exec.CommandContext(t.Context(), "shellcheck", "--severity=warning", "-")
 		cmd.Stdin = strings.NewReader(string(s.Text()))
 		if out, err := cmd.CombinedOutput(); err != nil {

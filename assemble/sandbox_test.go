@@ -1,4 +1,4 @@
-package airgap
+package assemble
 
 import (
 	"bytes"
