@@ -4,17 +4,16 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -23,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -33,18 +33,15 @@ const (
 	lastConfig    = "kurl-last-config"
 	kurlStep      = "kurl/state"
 	appliedStep   = "kurl/applied"
-	fieldManager  = "sealift"
 	masterLabel   = "node-role.kubernetes.io/master"
 	maxTextOfSpec = 1 << 20
 )
 
-var (
-	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
-	configMaps  = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	secrets     = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	installers  = schema.GroupVersionResource{Group: "cluster.kurl.sh", Version: "v1beta1", Resource: "installers"}
-)
+// kurlSet is what the engine knows these objects by.
+var kurlSet = kube.Set{Name: "kurl-state", Namespace: kube.DefaultNamespace}
+
+// kurlInstallers is the kind of kURL's Installers.
+const kurlInstallers = "installers.cluster.kurl.sh"
 
 // hasKurl says whether the install is one of kURL's, or has an add-on that may be.
 func (i *Install) hasKurl() bool {
@@ -74,7 +71,7 @@ func (p *planner) kurlApplied() {
 
 // kurlState is what is left in the cluster.
 type kurlState struct {
-	client  dynamic.Interface
+	engine  *kube.Engine
 	nodes   clientset.Interface
 	spec    *spec.Installer
 	values  map[string]string // of the hooks' variables
@@ -102,7 +99,7 @@ func (i *Install) inState(do func(kurlState, context.Context) error) func(contex
 }
 
 func (i *Install) newKurlState(config *rest.Config, caHash string) (kurlState, error) {
-	client, err := dynamic.NewForConfig(config)
+	there, err := kube.Connect(config, nil)
 	if err != nil {
 		return kurlState{}, err
 	}
@@ -110,7 +107,7 @@ func (i *Install) newKurlState(config *rest.Config, caHash string) (kurlState, e
 	if err != nil {
 		return kurlState{}, err
 	}
-	s := kurlState{client: client, nodes: nodes, spec: i.spec, values: i.hooks.values(), caHash: caHash, node: i.facts.Hostname,
+	s := kurlState{engine: kube.New(there, kube.Options{}), nodes: nodes, spec: i.spec, values: i.hooks.values(), caHash: caHash, node: i.facts.Hostname,
 		support: []byte("apiVersion: troubleshoot.sh/v1beta2\nkind: SupportBundle\nmetadata:\n  name: kurl\nspec:\n  collectors:\n  - clusterInfo: {}\n  - clusterResources: {}\n")}
 	if k, ok := kubernetes(i.addOns); ok {
 		name := path.Join(k.info.Dir(), "troubleshoot.yaml")
@@ -123,24 +120,22 @@ func (i *Install) newKurlState(config *rest.Config, caHash string) (kurlState, e
 
 // begin leaves what is there before the hooks of add-ons run.
 func (s kurlState) begin(ctx context.Context) error {
-	if err := s.apply(ctx, namespaces, "v1", "Namespace", "", kurlNamespace, nil); err != nil {
+	last, err := s.current(ctx)
+	if err != nil {
 		return err
 	}
-	if err := s.definition(ctx); err != nil {
+	kinds, err := s.installer()
+	if err != nil {
 		return err
 	}
-	if err := s.rotate(ctx); err != nil {
+	support := object("v1", "Secret", kurlNamespace, "kurl-supportbundle-spec", map[string]any{"data": map[string]any{"support-bundle-spec": base64.StdEncoding.EncodeToString(s.support)}})
+	support.SetLabels(map[string]string{"troubleshoot.io/kind": "support-bundle"})
+	objects := append(kinds, object("v1", "Namespace", "", kurlNamespace, nil), support,
+		configMap(kurlNamespace, lastConfig, last), configMap(kurlNamespace, currentConfig, map[string]any{"kurl-version": s.values["KURL_VERSION"]}), s.config())
+	if err := s.apply(ctx, objects...); err != nil {
 		return err
 	}
-	support := map[string]any{"metadata": map[string]any{"labels": map[string]any{"troubleshoot.io/kind": "support-bundle"}},
-		"stringData": map[string]any{"support-bundle-spec": string(s.support)}}
-	if err := s.apply(ctx, secrets, "v1", "Secret", kurlNamespace, "kurl-supportbundle-spec", support); err != nil {
-		return err
-	}
-	if err := labelNode(ctx, s.nodes, s.node, map[string]string{masterLabel: ""}); err != nil {
-		return err
-	}
-	return s.config(ctx)
+	return labelNode(ctx, s.nodes, s.node, map[string]string{masterLabel: ""})
 }
 
 // finish notes what the hooks made, and the add-ons with their options.
@@ -157,15 +152,12 @@ func (s kurlState) finish(ctx context.Context) error {
 		}
 		data["addons-"+a.Name] = base64.StdEncoding.EncodeToString(text)
 	}
-	if err := s.configMap(ctx, kurlNamespace, currentConfig, data); err != nil {
-		return err
-	}
-	return s.config(ctx)
+	return s.apply(ctx, configMap(kurlNamespace, currentConfig, data), s.config())
 }
 
-// config leaves kurl-config. It gives away no token and no key of certificates: 'sealift token create' makes those, and who goes by
+// config is kurl-config. It gives away no token and no key of certificates: 'sealift token create' makes those, and who goes by
 // the times finds that they are over.
-func (s kurlState) config(ctx context.Context) error {
+func (s kurlState) config() *unstructured.Unstructured {
 	endpoint := s.values["KUBERNETES_API_ENDPOINT"]
 	if endpoint == balancer.Endpoint { // no other host reaches that
 		endpoint = netJoin(s.values["PRIVATE_ADDRESS"], 6443)
@@ -181,90 +173,76 @@ func (s kurlState) config(ctx context.Context) error {
 	} {
 		data[key] = s.values[variable]
 	}
-	return s.configMap(ctx, metav1.NamespaceSystem, "kurl-config", data)
+	return configMap(metav1.NamespaceSystem, "kurl-config", data)
 }
 
-// rotate keeps what an earlier install noted of its add-ons as the last one.
-func (s kurlState) rotate(ctx context.Context) error {
-	before := map[string]any{}
-	current, err := s.client.Resource(configMaps).Namespace(kurlNamespace).Get(ctx, currentConfig, metav1.GetOptions{})
+// current is what an earlier install noted of its add-ons.
+func (s kurlState) current(ctx context.Context) (data map[string]any, err error) {
+	noted, err := s.engine.Objects(ctx, kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: kurlNamespace, Name: currentConfig})
+	var found *unstructured.Unstructured
 	if err == nil {
-		before, _, err = unstructured.NestedMap(current.Object, "data")
+		found, err = noted.Get(ctx, currentConfig, metav1.GetOptions{})
+	}
+	if err == nil {
+		data, _, err = unstructured.NestedMap(found.Object, "data")
 	}
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("read what the cluster has of an earlier install: %w", err)
+		return nil, fmt.Errorf("read what the cluster has of an earlier install: %w", err)
 	}
-	if err := s.configMap(ctx, kurlNamespace, lastConfig, before); err != nil {
-		return err
+	if data == nil {
+		data = map[string]any{}
 	}
-	return s.configMap(ctx, kurlNamespace, currentConfig, map[string]any{"kurl-version": s.values["KURL_VERSION"]})
+	return data, nil
 }
 
-// definition leaves the kind Installer, and the Installer of this cluster as one.
-func (s kurlState) definition(ctx context.Context) error {
-	open := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-	err := s.apply(ctx, definitions, "apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "installers.cluster.kurl.sh", map[string]any{"spec": map[string]any{
-		"group": installers.Group, "scope": "Namespaced",
-		"names": map[string]any{"kind": spec.Kind, "listKind": spec.Kind + "List", "plural": "installers", "singular": "installer"},
-		"versions": []any{map[string]any{"name": installers.Version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
-			"type": "object", "properties": map[string]any{"spec": open, "status": open}}}}},
-	}})
-	if err != nil {
-		return err
-	}
+// installer is the kind Installer, and the Installer of this cluster as one.
+func (s kurlState) installer() ([]*unstructured.Unstructured, error) {
 	text, err := s.spec.Canonical()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var content map[string]any
 	if err := yaml.Unmarshal(text, &content); err != nil {
-		return err
+		return nil, err
 	}
 	name := s.spec.Name
 	if name == "" {
 		if name, err = s.spec.ID(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	object := map[string]any{"metadata": map[string]any{"labels": map[string]any{"velero.io/exclude-from-backup": "true"}}, "spec": content["spec"]}
-	for {
-		err := s.apply(ctx, installers, spec.KurlAPIVersion, spec.Kind, metav1.NamespaceDefault, name, object)
-		if !apierrors.IsNotFound(err) {
-			return err
-		}
-		select { // the kind is served a moment after its definition is there
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(time.Second / 2):
-		}
-	}
+	group, version, _ := strings.Cut(spec.KurlAPIVersion, "/")
+	open := map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
+	definition := object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", kurlInstallers, map[string]any{"spec": map[string]any{
+		"group": group, "scope": "Namespaced",
+		"names": map[string]any{"kind": spec.Kind, "listKind": spec.Kind + "List", "plural": "installers", "singular": "installer"},
+		"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"type": "object", "properties": map[string]any{"spec": open, "status": open}}}}},
+	}})
+	one := object(spec.KurlAPIVersion, spec.Kind, metav1.NamespaceDefault, name, map[string]any{"spec": content["spec"]})
+	one.SetLabels(map[string]string{"velero.io/exclude-from-backup": "true"})
+	return []*unstructured.Unstructured{definition, one}, nil
 }
 
-func (s kurlState) configMap(ctx context.Context, namespace, name string, data map[string]any) error {
-	return s.apply(ctx, configMaps, "v1", "ConfigMap", namespace, name, map[string]any{"data": data})
-}
-
-// apply makes an object have these fields; those of an earlier apply that are no longer given go.
-func (s kurlState) apply(ctx context.Context, resource schema.GroupVersionResource, apiVersion, kind, namespace, name string, fields map[string]any) error {
-	object := map[string]any{"apiVersion": apiVersion, "kind": kind}
-	for key, value := range fields {
-		object[key] = value
-	}
-	metadata, _ := object["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["name"], object["metadata"] = name, metadata
-	client := s.client.Resource(resource)
-	options := metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
-	var err error
-	if namespace == "" {
-		_, err = client.Apply(ctx, name, &unstructured.Unstructured{Object: object}, options)
-	} else {
-		_, err = client.Namespace(namespace).Apply(ctx, name, &unstructured.Unstructured{Object: object}, options)
-	}
+// apply makes the cluster hold these objects, whoever made them before. The others of the set stay.
+func (s kurlState) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
+	_, err := s.engine.Apply(ctx, kurlSet, objects, kube.ApplyOptions{Force: true, NoPrune: true})
 	if err != nil {
-		return fmt.Errorf("leave %s %s for add-ons of kURL: %w", kind, name, err)
+		return fmt.Errorf("leave in the cluster what add-ons of kURL look for: %w", err)
 	}
 	return nil
+}
+
+func configMap(namespace, name string, data map[string]any) *unstructured.Unstructured {
+	return object("v1", "ConfigMap", namespace, name, map[string]any{"data": data})
+}
+
+func object(apiVersion, kind, namespace, name string, fields map[string]any) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{Object: map[string]any{}}
+	maps.Copy(o.Object, fields)
+	o.SetAPIVersion(apiVersion)
+	o.SetKind(kind)
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
 }

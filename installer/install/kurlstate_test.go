@@ -67,7 +67,7 @@ func TestTheClusterHasWhatKurlLeaves(t *testing.T) {
 			t.Errorf("%s of %s is %q, want %q", row.path, row.object, got, row.want)
 		}
 	}
-	found, err := client.Resource(configMaps).Namespace("kube-system").Get(t.Context(), "kurl-config", metav1.GetOptions{})
+	found, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace("kube-system").Get(t.Context(), "kurl-config", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
