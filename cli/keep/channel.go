@@ -213,18 +213,18 @@ func (a commands) channelApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply [channel] CHANNEL... [-f FILE]... --yes",
 		Short: "Update the add-ons of a cluster to the versions of channels",
-		Long: `Read channels, decide which add-ons are to be installed or updated, and with --yes do it. Later channels override earlier
-ones where their entries are newer. An add-on that fails does not stop the others. Several runs may meet on one cluster:
-one works, the others wait.
+		Long: `Read channels and decide which add-ons to install or update. With --yes, do it. A later channel overrides an earlier
+one if its entry is newer. If one add-on fails, the others continue. If several runs meet on one cluster, one works
+and the others wait.
 
-A CHANNEL is a URL (file://, http://, https://, s3://bucket/key) or an absolute path. Objects are applied server-side as
-kOps does it, under its field manager. What a new version no longer contains is deleted where the entry has prune rules.
-Images are not part of this: the nodes must have them, or a registry that they reach.
+A CHANNEL is a URL (file://, http://, https://, s3://bucket/key) or an absolute path. Objects are applied server-side
+under kOps's field manager, as kOps does. If an entry has prune rules, objects that a new version no longer contains
+are deleted. Images are not included: the nodes must have them, or be able to reach a registry.
 
-An add-on that 'sealift install' has applied is adopted: its objects move to the channel in place, none is deleted. Without
---yes the command says which. 'sealift channel release' gives an add-on back.
+An add-on that 'sealift install' has applied is adopted: its objects move to the channel in place, and none is deleted.
+Without --yes, the command lists these add-ons. 'sealift channel release' gives an add-on back.
 
-With --interval the command stays, and says at http://127.0.0.1:3986/readyz whether the last pass succeeded.`,
+With --interval, the command keeps running, and http://127.0.0.1:3986/readyz reports whether the last pass succeeded.`,
 		Example: `  sealift channel apply -f addons.yaml --yes
   sealift channel apply s3://clusters/prod/addons.yaml https://mirror.example.com/extra/addons.yaml --yes
   sealift channel apply file:///srv/channel/addons.yaml --yes --interval 1m`,
