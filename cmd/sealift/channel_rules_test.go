@@ -113,7 +113,7 @@ func testChannelHealth(c *channelCluster) {
 			Healthy bool
 		}
 	}
-	readCases(c, "../../kube/testdata/kops-health.json", &table)
+	readCases(c, "../../channel/testdata/kops-health.json", &table)
 	c.must("apply", "-f", c.write("definitions.yaml", definition("widgets", "Widget", "example.com", "v1", "Namespaced")+
 		definition("gateways", "Gateway", "gateway.networking.k8s.io", "v1", "Namespaced")+
 		definition("gatewayclasses", "GatewayClass", "gateway.networking.k8s.io", "v1", "Cluster")+
