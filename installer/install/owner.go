@@ -8,6 +8,7 @@ import (
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 )
 
 // applied is what the record of its owner says of an add-on that a hook applies. A hook may apply under a name that is no
@@ -55,12 +56,15 @@ func (i *Install) respect(records []addon.Record) {
 	}
 }
 
-// again makes the step that applies an add-on run once more.
+// again makes the step that applies an add-on run once more, and the one that waits for it.
 func (i *Install) again(r addon.Record) {
-	for n, step := range i.plan {
-		if step.ID == r.Name+"/"+installStep {
-			i.plan[n].Again = true
-			i.plan[n].Title += fmt.Sprintf(" again, since %s gave it back", r.Released)
+	for n := range i.plan {
+		switch step := &i.plan[n]; step.ID {
+		case r.Name + "/" + installStep:
+			step.Again = true
+			step.Title += fmt.Sprintf(" again, since %s gave it back", r.Released)
+		case node.ReadyStep:
+			step.Again = true
 		}
 	}
 }

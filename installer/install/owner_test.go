@@ -40,7 +40,7 @@ func TestInstallRespectsOwners(t *testing.T) {
 			}
 			want := []string(nil)
 			if row.again {
-				want = []string{"flannel/install: run its hook flannel again, since channel kube-system/flannel gave it back"}
+				want = []string{"flannel/install: run its hook flannel again, since channel kube-system/flannel gave it back", "cluster/ready: wait until nodes and add-ons are ready"}
 			}
 			if !slices.Equal(again, want) || strings.Join(i.Kept(), "\n") != row.kept {
 				t.Errorf("again %q, kept %q", again, i.Kept())
