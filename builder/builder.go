@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // DefaultPlatform is what packages are built for unless asked otherwise.
@@ -47,6 +48,7 @@ type Options struct {
 	// ImageFormat is how images lie in packages; empty means OCILayout.
 	ImageFormat ImageFormat
 	Charts      helm.Renderer // renders charts; nil for Manifests without any
+	CAs         trust.CAs     // that servers are trusted by
 	Engine      string        // runs Dockerfiles, one of dockerfile.Engines; empty means the first that is there
 }
 
@@ -112,7 +114,7 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 	}
 	b.kinds = kind.NewSet(kind.Options{
 		Cache: c, Fetcher: fetch.New(c, o.Retry, o.Progress), Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
-		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, Charts: o.Charts, Log: b.log,
+		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, CAs: o.CAs, Charts: o.Charts, Log: b.log,
 	})
 	return b, errors.Join(errs...)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -17,14 +18,14 @@ const answerTimeout = 10 * time.Second
 
 // Online tells whether any of the hosts that a Manifest's images and assets come from, or their mirrors, answers. What
 // it answers does not matter. A Manifest that names no host needs none.
-func Online(ctx context.Context, mirrors mirror.Set, m *manifest.File) bool {
+func Online(ctx context.Context, mirrors mirror.Set, cas trust.CAs, m *manifest.File) bool {
 	hosts := kind.NewSet(kind.Options{Mirrors: mirrors}).Servers(m)
 	if len(hosts) == 0 {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	transport := fetch.NewTransport()
+	transport := fetch.NewTransport(cas)
 	defer transport.CloseIdleConnections()
 	answers := make(chan bool, len(hosts))
 	for _, host := range hosts {

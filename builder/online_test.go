@@ -8,6 +8,7 @@ import (
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/manifest"
 )
 
@@ -42,7 +43,7 @@ func TestOnline(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := builder.Online(t.Context(), mirrors, m); got != test.want {
+			if got := builder.Online(t.Context(), mirrors, trust.CAs{}, m); got != test.want {
 				t.Errorf("got %v", got)
 			}
 		})

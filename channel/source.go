@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/store"
 )
 
@@ -41,6 +42,8 @@ type Source struct {
 	Trusted []signature.PublicKey
 	// Pause is the wait before the second try of an answer 404 or 5xx, doubled before each further one; 0 is 500 ms.
 	Pause time.Duration
+	// CAs are those that servers are trusted by.
+	CAs trust.CAs
 	// Getenv reads the environment; nil is os.Getenv.
 	Getenv func(string) string
 }
@@ -169,7 +172,7 @@ func (s Source) opener(at *url.URL) (store.Opener, error) {
 	if getenv == nil {
 		getenv = os.Getenv
 	}
-	o := store.Opener{Log: s.log(), Getenv: func(name string) string {
+	o := store.Opener{Log: s.log(), CAs: s.CAs, Getenv: func(name string) string {
 		switch name {
 		case "SEALIFT_S3_ENDPOINT":
 			return cmp.Or(getenv(name), getenv("S3_ENDPOINT"))
@@ -219,7 +222,10 @@ func (s Source) getHTTP(ctx context.Context, at *url.URL) (data []byte, status i
 		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), err)
 	}
 	req.Header.Set("User-Agent", "sealift")
-	client := http.Client{CheckRedirect: checkRedirect}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = s.CAs.TLS()
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: checkRedirect}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, 0, fmt.Errorf("get %s: %w", redacted(at), withoutURL(err))

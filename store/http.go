@@ -34,7 +34,7 @@ func (o Opener) openHTTP(u *url.URL) (Store, error) {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, fmt.Errorf("store %q: a query or a fragment has no meaning here; leave it out", u.Redacted())
 	}
-	w := &web{base: u, client: &http.Client{Transport: newTransport(o.Stall), CheckRedirect: o.checkRedirect}, opener: o}
+	w := &web{base: u, client: &http.Client{Transport: newTransport(o.CAs, o.Stall), CheckRedirect: o.checkRedirect}, opener: o}
 	if o.Write {
 		return nil, w.readOnly()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // Retry configures the retries of transient failures. Retries happen only here: the AWS client's own are off, so that
@@ -151,8 +152,9 @@ func (g *guard) explain(err error) error {
 
 // newTransport returns a transport that limits every phase of a request except the body, which guard watches. It uses the
 // proxy settings of the environment and never decompresses content.
-func newTransport(answer time.Duration) *http.Transport {
+func newTransport(cas trust.CAs, answer time.Duration) *http.Transport {
 	return &http.Transport{
+		TLSClientConfig:       cas.TLS(),
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   15 * time.Second,

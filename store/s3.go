@@ -38,7 +38,7 @@ func (o Opener) openS3(location string) (Store, error) {
 		return nil, fmt.Errorf("store %s: load the AWS settings: %w", c, err)
 	}
 	client := s3.NewFromConfig(sdk, func(s *s3.Options) {
-		s.HTTPClient = &http.Client{Transport: newTransport(patience * o.Stall)}
+		s.HTTPClient = &http.Client{Transport: newTransport(o.CAs, patience*o.Stall)}
 		s.Retryer = aws.NopRetryer{} // Retry retries
 		s.UsePathStyle = c.PathStyle
 		s.DisableLogOutputChecksumValidationSkipped = true

@@ -19,6 +19,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // Errors that callers can check for.
@@ -141,6 +143,8 @@ type Opener struct {
 	Log   *slog.Logger // nil logs nothing
 	// AccessKey, if it has an ID, replaces the credentials of the AWS settings.
 	AccessKey AccessKey
+	// CAs are those that servers are trusted by.
+	CAs trust.CAs
 	// Getenv reads the environment; nil means os.Getenv.
 	Getenv func(string) string
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/manifest/repository"
 )
 
@@ -120,7 +121,7 @@ func TestPasswordOfAMirrorIsInNoError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport()}})
+	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport(trust.CAs{})}})
 	for _, file := range []string{"gone", "moved"} {
 		_, err := s.Resolve(t.Context(), nil, "a", "https://files.example.com/"+file)
 		if err == nil || strings.Contains(err.Error(), "anchor") || !strings.Contains(err.Error(), "mirror http://ship:") {
@@ -141,7 +142,7 @@ func TestCompressedContentStaysCompressed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport()}})
+	s := asset.NewSource(asset.Options{Cache: c, Fetcher: fetch.New(c, fetch.Retry{}, nil), Mirrors: mirrors, Client: fetch.Client{Transport: fetch.NewTransport(trust.CAs{})}})
 	r, err := s.Resolve(t.Context(), nil, "a.tgz", "https://files.example.com/a.tgz")
 	if err != nil || packed(t, r, c) != "\x1f\x8bnot really" {
 		t.Errorf("got %+v, %v", r, err)

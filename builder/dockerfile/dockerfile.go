@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/builder/tool"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // Build is one Dockerfile to run for one platform, with everything that its result follows from.
@@ -98,6 +99,7 @@ type Options struct {
 	Mirrors mirror.Set
 	Engine  string        // one of Engines; empty means the first that is there
 	Timeout time.Duration // of one build; 0 means DefaultTimeout
+	CAs     trust.CAs     // of registries
 }
 
 // Source builds Dockerfiles. It may be used from several goroutines; builds run one at a time.
@@ -152,7 +154,7 @@ func (s *Source) build(ctx context.Context, b Build) (files []Output, err error)
 			return nil, err
 		}
 	}
-	j := job{engine: s.engine, args: b.Args, platform: b.Platform, context: b.Context}
+	j := job{engine: s.engine, args: b.Args, platform: b.Platform, context: b.Context, cas: s.options.CAs}
 	if j.content, err = b.plan.Render(pins(b.Bases, func(repository string) string {
 		place, plainHTTP := s.options.Mirrors.Repository(repository)
 		// Registries on this machine need no TLS, by the same rule that images are fetched by.

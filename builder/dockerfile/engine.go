@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/builder/tool"
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // Engines lists the engines that can be asked for, in the order in which they are looked for.
@@ -68,6 +69,7 @@ type job struct {
 	args      map[string]string
 	platform  string
 	context   *Context
+	cas       trust.CAs
 	plainHTTP bool // a base image comes from a registry without TLS; it is pinned by digest
 }
 
@@ -88,7 +90,7 @@ func (j job) run(ctx context.Context) (string, error) {
 	args := j.arguments(file, files, out)
 	cmd := exec.CommandContext(ctx, j.engine, args...)
 	cmd.Dir = j.directory
-	cmd.Env = append(os.Environ(), "DOCKER_BUILDKIT=1", "BUILDX_NO_DEFAULT_ATTESTATIONS=1")
+	cmd.Env = append(append(os.Environ(), "DOCKER_BUILDKIT=1", "BUILDX_NO_DEFAULT_ATTESTATIONS=1"), j.cas.Environment()...)
 	err := tool.Run(ctx, cmd, discard)
 	var failed *tool.Error
 	if errors.As(err, &failed) {

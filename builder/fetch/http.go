@@ -10,6 +10,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"time"
+
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // ErrStalled says that a transfer made no progress for too long.
@@ -27,8 +29,9 @@ func (e *StatusError) Error() string {
 
 // NewTransport returns the transport of a build. It limits every phase of a request except the body, which Client.Stall
 // limits. It uses the proxy settings of the environment and never decompresses content.
-func NewTransport() *http.Transport {
+func NewTransport(cas trust.CAs) *http.Transport {
 	return &http.Transport{
+		TLSClientConfig:       cas.TLS(),
 		Proxy:                 http.ProxyFromEnvironment,
 		DialContext:           (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout:   15 * time.Second,

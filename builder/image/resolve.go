@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/builder/mirror"
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // maxManifest bounds what is held in memory of a registry's answer, in bytes: the 4 MiB that the distribution
@@ -55,7 +56,7 @@ func NewSource(o Options) *Source {
 		o.Keychain = authn.DefaultKeychain
 	}
 	if o.Transport == nil {
-		o.Transport = fetch.NewTransport()
+		o.Transport = fetch.NewTransport(trust.CAs{})
 	}
 	return &Source{options: o, repos: repositories{mirrors: o.Mirrors, keychain: o.Keychain, transport: o.Transport}}
 }

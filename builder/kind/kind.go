@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/manifest"
 	"github.com/sealift/sealift/manifest/repository"
 )
@@ -98,6 +99,7 @@ type Options struct {
 	Known     []hostpkg.Target // all that are configured; their keys check packages
 	Jobs      int              // at once
 	Engine    string           // runs Dockerfiles
+	CAs       trust.CAs        // that servers are trusted by
 	Charts    helm.Renderer    // renders charts
 	Log       *slog.Logger
 }
@@ -114,13 +116,13 @@ func NewSet(o Options) *Set { return &Set{options: o, kinds: newKinds(o)} }
 // newKinds is where the kinds are registered, in the order in which packages and reports have them. Those that take longest
 // come last, and start first.
 func newKinds(o Options) []kind {
-	transport := fetch.NewTransport()
+	transport := fetch.NewTransport(o.CAs)
 	client := fetch.Client{Transport: transport}
 	images := newImages(o, image.NewSource(image.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Retry: o.Retry, Transport: transport}))
 	assets := asset.NewSource(asset.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client})
 	charts := chart.NewSource(chart.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Images: images.source, Transport: transport})
 	packages := hostpkg.NewSource(hostpkg.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client, Targets: o.Known})
-	dockerfiles := dockerfile.NewSource(dockerfile.Options{Cache: o.Cache, Mirrors: o.Mirrors, Engine: o.Engine})
+	dockerfiles := dockerfile.NewSource(dockerfile.Options{Cache: o.Cache, Mirrors: o.Mirrors, Engine: o.Engine, CAs: o.CAs})
 	return []kind{
 		images,
 		&assetKind{options: o, source: assets},

@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // The exit codes of every command.
@@ -43,12 +45,14 @@ func UsageError(format string, args ...any) error {
 	return WithCode(ExitUsage, fmt.Errorf(format, args...))
 }
 
-// App is what every command shares: its streams and its log.
+// App is what every command shares: its streams, its log, and whom it trusts.
 type App struct {
 	In  io.Reader
 	Out io.Writer
 	Err io.Writer
 	Log *slog.Logger
+	// CAs are those of --ca-cert. They are known when a command runs.
+	CAs trust.CAs
 }
 
 // Tree makes the commands of a program.
@@ -86,8 +90,9 @@ func Run(ctx context.Context, name string, tree Tree, args []string, in io.Reade
 func Execute(ctx context.Context, tree Tree, args []string, lookup func(string) (string, bool), in io.Reader, out, errOut io.Writer) error {
 	level := new(slog.LevelVar)
 	level.Set(slog.LevelWarn)
-	root := tree(&App{In: in, Out: out, Err: errOut, Log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))})
-	finishRoot(root, level, lookup)
+	a := &App{In: in, Out: out, Err: errOut, Log: slog.New(slog.NewTextHandler(errOut, &slog.HandlerOptions{Level: level}))}
+	root := tree(a)
+	a.finishRoot(root, level, lookup)
 	root.SetArgs(args)
 	root.SetIn(in)
 	root.SetOut(out)
@@ -105,18 +110,19 @@ func hinted(err error) error {
 }
 
 // finishRoot gives a root what every command line has: common flags, flags from the environment, and exit codes.
-func finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
+func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(string) (string, bool)) {
 	var verbose bool
 	var caCertificates string
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) (err error) {
 		if err := flagsFromEnvironment(cmd.Flags(), lookup); err != nil {
 			return err
 		}
 		if verbose {
 			level.Set(slog.LevelDebug)
 		}
-		return trust(caCertificates)
+		a.CAs, err = readCAs(caCertificates)
+		return err
 	}
 	root.PersistentFlags().BoolVarP(&verbose, "verbose", "v", false, "log every step")
 	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with CA certificates to trust in addition to the system's; new nodes trust them too")

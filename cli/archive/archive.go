@@ -4,7 +4,6 @@ package archive
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/url"
 	"os"
 	"path"
@@ -19,7 +18,7 @@ import (
 // Open opens a package or a bundle and tells its size in bytes, zero for one that is unpacked. Location is a path, or
 // the URL of a file in a store: of that only what is asked for is read. A signature of none of the trusted keys, if there are
 // any, is refused before the index is parsed.
-func Open(ctx context.Context, log *slog.Logger, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
+func Open(ctx context.Context, opener store.Opener, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
 	if !strings.Contains(location, "://") {
 		info, err := os.Stat(location)
 		if err != nil {
@@ -35,7 +34,7 @@ func Open(ctx context.Context, log *slog.Logger, location string, trusted ...sig
 	if err != nil {
 		return nil, 0, err
 	}
-	s, err := store.Opener{Log: log}.Open(parent)
+	s, err := opener.Open(parent)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/store"
 )
 
 type verifyOptions struct {
@@ -66,7 +67,7 @@ func (a commands) verify(ctx context.Context, path string, o verifyOptions) erro
 	if err != nil {
 		return err
 	}
-	archive, _, err := Open(ctx, a.Log, path, keys...)
+	archive, _, err := Open(ctx, store.Opener{Log: a.Log, CAs: a.CAs}, path, keys...)
 	if errors.Is(err, bundle.ErrUntrusted) {
 		return fmt.Errorf("not to be trusted: %w", err)
 	}

@@ -211,7 +211,7 @@ func (a commands) lockNewVersion(ctx context.Context, dir string, o newVersionOp
 		if err != nil {
 			return nil, err
 		}
-		if !builder.Online(ctx, settings.Config.Mirrors, m) {
+		if !builder.Online(ctx, settings.Config.Mirrors, a.CAs, m) {
 			fmt.Fprintf(a.Err, "the network does not answer; lock the version later with: sealift lock %s\n", dir)
 			return nil, nil
 		}

@@ -30,7 +30,7 @@ func publishedPackage(ctx context.Context, s store.Store, name, version string) 
 
 // changed compares add-ons with their packages in a store and returns those that a build would change.
 func (a commands) changed(ctx context.Context, b *builder.Builder, since string, dirs []string) ([]builder.Comparison, error) {
-	s, err := store.Opener{Log: a.Log}.Open(since)
+	s, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(since)
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/archive"
+	"github.com/sealift/sealift/store"
 )
 
 func (a commands) inspectCommand() *cobra.Command {
@@ -33,7 +34,7 @@ merged.`,
   sealift inspect cluster.tar.gz --sbom >cluster.spdx.json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			opened, size, err := archive.Open(cmd.Context(), a.Log, args[0])
+			opened, size, err := archive.Open(cmd.Context(), store.Opener{Log: a.Log, CAs: a.CAs}, args[0])
 			if err != nil {
 				return err
 			}

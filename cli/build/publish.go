@@ -82,7 +82,7 @@ func (a commands) publish(ctx context.Context, archives []string, o publishOptio
 			return err
 		}
 	}
-	packages, err := store.Opener{Write: true, Uploads: filepath.Join(o.cacheDir, "uploads"), Log: a.Log}.Open(o.store)
+	packages, err := store.Opener{Write: true, Uploads: filepath.Join(o.cacheDir, "uploads"), Log: a.Log, CAs: a.CAs}.Open(o.store)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (s *sources) options(a commands) (builder.Options, error) {
 		return builder.Options{}, app.UsageError("--jobs must not be negative")
 	}
 	settings, err := config.Load(s.config)
-	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Charts: engine.Renderer{}, Log: a.Log}, err
+	return builder.Options{Config: settings, Targets: s.targets, Platforms: s.platforms, Jobs: s.jobs, Charts: engine.Renderer{}, Log: a.Log, CAs: a.CAs}, err
 }
 
 // cacheFlags are the flags of every command that uses the cache.

@@ -88,7 +88,7 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err := installers.CheckTogether(a.Err, o.file, installer); err != nil {
 		return err
 	}
-	packages, err := store.Open(o.store)
+	packages, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (a commands) writeBundle(ctx context.Context, plan *assemble.Plan, o bundle
 	}); err != nil {
 		return fmt.Errorf("write bundle: %w", err)
 	}
-	made, size, err := archive.Open(ctx, a.Log, o.out)
+	made, size, err := archive.Open(ctx, store.Opener{}, o.out)
 	if err != nil {
 		return err
 	}

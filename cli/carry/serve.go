@@ -140,7 +140,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	opener := store.Opener{Log: log}
+	opener := store.Opener{Log: log, CAs: a.CAs}
 	inner, err := opener.Open(o.store)
 	if err != nil {
 		return err

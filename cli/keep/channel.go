@@ -259,7 +259,7 @@ func (a commands) channelApply(ctx context.Context, channels []string, o channel
 	if err != nil {
 		return err
 	}
-	source := channel.Source{Log: a.Log, Verify: o.verify}
+	source := channel.Source{Log: a.Log, CAs: a.CAs, Verify: o.verify}
 	if source.Trusted, err = app.PublicKeys(o.keys); err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (a commands) channelIndex(ctx context.Context, o channelIndexOptions) error
 	if o.store == "" {
 		return app.UsageError("--store is missing; see 'sealift channel index --help'")
 	}
-	packages, err := store.Opener{Log: a.Log}.Open(o.store)
+	packages, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(o.store)
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func (a commands) channelBuild(ctx context.Context, o channelBuildOptions) error
 	if err != nil {
 		return err
 	}
-	source := channel.Source{Log: a.Log}
+	source := channel.Source{Log: a.Log, CAs: a.CAs}
 	index, err := source.Index(ctx, at, o.file)
 	if err != nil {
 		return err

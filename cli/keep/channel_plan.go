@@ -50,7 +50,7 @@ func (a commands) channelPlan(ctx context.Context, channels []string, o channelP
 	if o.records != "" && o.kubernetesVersion == "" {
 		return app.UsageError("--records goes with --kubernetes-version; a cluster has records of its own")
 	}
-	source := channel.Source{Log: a.Log}
+	source := channel.Source{Log: a.Log, CAs: a.CAs}
 	entries, err := o.read(ctx, source, channels)
 	if err != nil {
 		return err

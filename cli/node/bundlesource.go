@@ -86,5 +86,5 @@ const serverPatience = 5 * time.Minute
 
 // openOnline opens the bundle of an Installer on a server. One that does not answer at all is not waited for.
 func (a commands) openOnline(ctx context.Context, from string, trusted ...signature.PublicKey) (*bundle.Archive, error) {
-	return online.Open(ctx, from, store.Opener{Log: a.Log, Reads: store.Retry{Within: serverPatience}}, trusted...)
+	return online.Open(ctx, from, store.Opener{Log: a.Log, CAs: a.CAs, Reads: store.Retry{Within: serverPatience}}, trusted...)
 }

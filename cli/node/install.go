@@ -64,12 +64,8 @@ flannel.podCIDR=10.1.0.0/16.`,
   sealift install --from https://sealift.example.com/abc1234
   sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, words []string) error {
-			trusted, err := app.TrustedWord(cmd)
-			if err != nil {
-				return err
-			}
-			o.yes = o.changes.Take(append(words, trusted...)) || o.yes
+		RunE: func(cmd *cobra.Command, words []string) (err error) {
+			o.yes = o.changes.Take(append(words, a.TrustedWords()...)) || o.yes
 			if o.root, err = installers.Root(o.root, o.changes.Folder); err != nil {
 				return err
 			}

@@ -75,11 +75,7 @@ Every finished step is recorded. If the join is interrupted, run the same comman
 			if o.root, err = installers.Root(o.root, o.folder); err != nil {
 				return err
 			}
-			trusted, err := app.TrustedWord(cmd)
-			if err != nil {
-				return err
-			}
-			o.words = append(o.words, trusted...)
+			o.words = append(o.words, a.TrustedWords()...)
 			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.join(cmd.Context(), o))
 		},

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// TestServerWithACAOfItsOwn runs processes: a process reads what it trusts once.
+// TestServerWithACAOfItsOwn runs processes, as users do.
 func TestServerWithACAOfItsOwn(t *testing.T) {
 	dir := t.TempDir()
 	archive := writePackage(t, dir, "small", 1<<10)

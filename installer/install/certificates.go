@@ -7,6 +7,7 @@ import (
 	"github.com/sealift/sealift/installer/host/certificates"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/trust"
 )
 
 // parseCertificates takes them apart; there may be none.
@@ -14,11 +15,11 @@ func (i *Install) parseCertificates() ([][]byte, error) {
 	if i.settings.certificates == "" {
 		return nil, nil
 	}
-	certificates, err := certificates.Parse([]byte(i.settings.certificates))
+	all, err := trust.Parse([]byte(i.settings.certificates))
 	if err != nil {
 		return nil, fmt.Errorf("the Installer's kurl.caCertificates: %w", err)
 	}
-	return certificates, nil
+	return all, nil
 }
 
 // checkCertificates refuses what are no certificates, before anything is changed.

@@ -2,11 +2,7 @@
 package certificates
 
 import (
-	"bytes"
 	"context"
-	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,32 +13,6 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
-
-// Parse takes a text of certificates in PEM apart, each of which may sign others.
-func Parse(text []byte) (certificates [][]byte, err error) {
-	for {
-		block, rest := pem.Decode(text)
-		if block == nil {
-			break
-		}
-		text = rest
-		if block.Type != "CERTIFICATE" {
-			return nil, fmt.Errorf("has a %s; give certificates of CAs, as PEM", block.Type)
-		}
-		c, err := x509.ParseCertificate(block.Bytes)
-		if err != nil {
-			return nil, fmt.Errorf("certificate %d: %w", len(certificates)+1, err)
-		}
-		if !c.IsCA {
-			return nil, fmt.Errorf("certificate %d, of %s, is not of a CA; give the CA that signed it", len(certificates)+1, c.Subject)
-		}
-		certificates = append(certificates, pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes}))
-	}
-	if len(certificates) == 0 || len(bytes.TrimSpace(text)) > 0 {
-		return nil, errors.New("are no certificates of CAs, as PEM: text that begins with -----BEGIN CERTIFICATE-----")
-	}
-	return certificates, nil
-}
 
 // trustStore is where a distribution has certificates that an administrator adds, and what makes programs see them.
 type trustStore struct {

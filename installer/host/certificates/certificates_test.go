@@ -30,31 +30,6 @@ func certificate(t *testing.T, name string, ca bool) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
-func TestCertificatesOfCAsAloneAreTaken(t *testing.T) {
-	one, two, leaf := certificate(t, "one", true), certificate(t, "two", true), certificate(t, "leaf", false)
-	for name, row := range map[string]struct {
-		text, wrong string
-		count       int
-	}{
-		"one":                      {one, "", 1},
-		"several, with text":       {"# of the proxy\n" + one + "\n# of the registry\n" + two, "", 2},
-		"nothing":                  {"", "are no certificates", 0},
-		"what is none":             {"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "certificate 1: ", 0},
-		"one of a server":          {one + leaf, "certificate 2, of CN=leaf, is not of a CA", 0},
-		"a key":                    {"-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", "has a EC PRIVATE KEY", 0},
-		"one that is cut off":      {one + two[:100], "are no certificates", 0},
-		"what a shell would run":   {"$(touch /tmp/owned)", "are no certificates", 0},
-		"a certificate, then text": {one + "and so on", "are no certificates", 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Parse([]byte(row.text))
-			if len(got) != row.count || (err == nil) != (row.wrong == "") || err != nil && !strings.Contains(err.Error(), row.wrong) {
-				t.Errorf("%d certificates, %v", len(got), err)
-			}
-		})
-	}
-}
-
 // TestStoreOfTheHostTakesCertificates lets Debian's own program rebuild a store, in a folder.
 func TestStoreOfTheHostTakesCertificates(t *testing.T) {
 	dir := t.TempDir()
