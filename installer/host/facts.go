@@ -1,5 +1,5 @@
-// Package host is the machine that is being changed: what it is, its packages, its firewall and whom it trusts, and how what was
-// changed on it goes again.
+// Package host says what the machine that is being changed is, and what runs on it. What an install changes there has packages of its
+// own below: packages, network, firewall, mounts, certificates.
 //
 // The package knows Linux and its distributions. It knows nothing of Kubernetes.
 package host

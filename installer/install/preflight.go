@@ -188,7 +188,7 @@ func askTroubleshoot(ctx context.Context, program string, refused error, n prefl
 // addRole adds what the role of the node asks for (kURL §8.3): a joining node reaches the API servers, a joining control
 // plane the other members of etcd and every kubelet.
 func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
-	n.Firewall, n.SELinux = walls(s)
+	n.Firewall, n.SELinux = handling(s)
 	if n.Role == preflight.NoNode {
 		return
 	}
@@ -214,8 +214,8 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	}
 }
 
-// walls is what the Installer says about firewalls and SELinux.
-func walls(s *spec.Installer) (firewall, selinux preflight.Handling) {
+// handling is what the Installer says about firewalls and SELinux.
+func handling(s *spec.Installer) (firewall, selinux preflight.Handling) {
 	firewalld, ufw := s.Section("firewalldConfig").Options, s.Section("ufwConfig").Options
 	switch {
 	case isTrue(firewalld, "hardFailOnFirewalld"), isTrue(ufw, "hardFailOnUFW"):

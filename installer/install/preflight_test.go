@@ -81,7 +81,7 @@ func TestWhatTheInstallerSaysOfChecks(t *testing.T) {
 			if got.Policy != tt.policy || got.ExcludeBuiltin != tt.exclude || !got.Node.Primary {
 				t.Errorf("got %+v", got)
 			}
-			if firewall, selinux := walls(s); firewall != tt.firewall || selinux != tt.selinux {
+			if firewall, selinux := handling(s); firewall != tt.firewall || selinux != tt.selinux {
 				t.Errorf("firewall %q, selinux %q", firewall, selinux)
 			}
 		})

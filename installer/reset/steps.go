@@ -197,7 +197,7 @@ func (r *Reset) system(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// firewall makes the host's walls do what their settings say, which have come back with the files.
+// firewall makes the host's firewalls do what their settings say, which have come back with the files.
 func (r *Reset) firewall(ctx context.Context) error {
 	if !r.journal.Began(node.FirewallStep) {
 		return nil
