@@ -20,7 +20,7 @@ const (
 
 func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.otherRuntimes(t)}}), t}
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.otherRuntimes(t), r.chartBundle(t)}}), t}
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
 	before := n.state()
 	refusals(n)
@@ -38,6 +38,7 @@ func TestHostWithoutRouteInstallsItself(t *testing.T) {
 	t.Run("second run", func(t *testing.T) { secondRun(node{n.Host, t}) })
 	t.Run("lost image", func(t *testing.T) { lostImage(node{n.Host, t}) })
 	t.Run("another runtime", func(t *testing.T) { runtimeKeepsRunning(node{n.Host, t}) })
+	t.Run("chart", func(t *testing.T) { chart(node{n.Host, t}) })
 	t.Run("reset", func(t *testing.T) { reset(node{n.Host, t}, before) })
 }
 
