@@ -4,13 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"maps"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -19,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/addon"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
+	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 const partOf = "applyset.kubernetes.io/part-of"
@@ -206,13 +201,7 @@ func (p *playground) mortal() *mortal {
 	p.Helper()
 	m := &mortal{}
 	config, _ := p.cluster.engine.Config()
-	target, err := url.Parse(config.Host)
-	if err != nil {
-		p.Fatal(err)
-	}
-	pass := httputil.NewSingleHostReverseProxy(target)
-	pass.ErrorLog = log.New(io.Discard, "", 0)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cfg := controlplane.Through(p, config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		// Without the Lease: that of a dead process of this machine is taken at once, and others are tested elsewhere.
 		if r.Method == http.MethodGet || strings.Contains(r.URL.Path, "/leases") {
 			pass.ServeHTTP(w, r)
@@ -226,9 +215,9 @@ func (p *playground) mortal() *mortal {
 			(*m.kill.Load())(errKilled)
 			panic(http.ErrAbortHandler)
 		}
-	}))
-	p.Cleanup(server.Close)
-	if m.Cluster, err = Connect(&rest.Config{Host: server.URL}, nil); err != nil {
+	})
+	var err error
+	if m.Cluster, err = Connect(cfg, nil); err != nil {
 		p.Fatal(err)
 	}
 	return m

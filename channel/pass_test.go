@@ -9,7 +9,6 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -23,7 +22,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -39,26 +37,15 @@ type playground struct {
 
 func newPlayground(t *testing.T) *playground {
 	t.Helper()
-	cfg := controlplane.ForTest(t)
 	p := &playground{T: t, cut: &atomic.Bool{}}
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = transport
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cfg := controlplane.Through(t, controlplane.ForTest(t), func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		if p.cut.Load() {
 			panic(http.ErrAbortHandler)
 		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(server.Close)
-	if p.cluster, err = Connect(&rest.Config{Host: server.URL}, nil); err != nil {
+		pass.ServeHTTP(w, r)
+	})
+	var err error
+	if p.cluster, err = Connect(cfg, nil); err != nil {
 		t.Fatal(err)
 	}
 	return p

@@ -3,8 +3,6 @@ package kube_test
 import (
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -14,25 +12,14 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-// behind reaches the control plane through a handler, which passes on what it likes.
+// behind reaches the control plane through a handler.
 func behind(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) *rest.Config {
 	t.Helper()
-	cfg := configFor(t)
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport = transport
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
-	t.Cleanup(server.Close)
-	return &rest.Config{Host: server.URL}
+	return controlplane.Through(t, configFor(t), handle)
 }
 
 // flaky fails the first two requests of every method and path, each in another way, as a control plane does that comes

@@ -1,37 +1,16 @@
 package trust
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/sealift/sealift/testgrid/pki"
 )
 
-// certificate makes one that signs itself.
-func certificate(t *testing.T, name string, ca bool) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: ca}
-	der, err := x509.CreateCertificate(rand.Reader, &of, &of, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
-
 func TestCertificatesOfCAsAloneAreTaken(t *testing.T) {
-	one, two, leaf := certificate(t, "one", true), certificate(t, "two", true), certificate(t, "leaf", false)
+	one, two, leaf := pki.Certificate(t, "one", true), pki.Certificate(t, "two", true), pki.Certificate(t, "leaf", false)
 	for name, row := range map[string]struct {
 		text, wrong string
 		count       int
@@ -57,7 +36,7 @@ func TestCertificatesOfCAsAloneAreTaken(t *testing.T) {
 
 func TestCAsAreAValue(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	text := certificate(t, "one", true)
+	text := pki.Certificate(t, "one", true)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

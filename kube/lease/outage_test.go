@@ -5,11 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,23 +96,10 @@ func until(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-// through reaches the control plane through a handler, which passes on what it likes.
+// through reaches the control plane through a handler.
 func through(t *testing.T, handle func(w http.ResponseWriter, r *http.Request, pass http.Handler)) *rest.Config {
 	t.Helper()
-	cfg := configFor(t)
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport, proxy.ErrorLog = transport, log.New(io.Discard, "", 0)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handle(w, r, proxy) }))
-	t.Cleanup(server.CloseClientConnections)
-	return &rest.Config{Host: server.URL}
+	return controlplane.Through(t, configFor(t), handle)
 }
 
 // TestAnswersOfWritesAreLost lets each write reach the server and drops two answers of three: the first as if the line

@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +13,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/lease"
@@ -38,19 +32,8 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	cfg := controlplane.ForTest(t)
-	transport, err := rest.TransportFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	target, err := url.Parse(cfg.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
 	s := &site{T: t, cut: &atomic.Bool{}, mu: &sync.Mutex{}, seen: map[string]int{}}
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport, proxy.FlushInterval, proxy.ErrorLog = transport, -1, log.New(io.Discard, "", 0)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	cfg := controlplane.Through(t, controlplane.ForTest(t), func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		if s.cut.Load() {
 			panic(http.ErrAbortHandler)
 		}
@@ -62,10 +45,10 @@ func newSite(t *testing.T) *site {
 			}
 			cancel()
 		}()
-		proxy.ServeHTTP(w, r.WithContext(ctx))
-	}))
-	t.Cleanup(server.CloseClientConnections)
-	if s.cluster, err = kube.Connect(&rest.Config{Host: server.URL}, nil); err != nil {
+		pass.ServeHTTP(w, r.WithContext(ctx))
+	})
+	var err error
+	if s.cluster, err = kube.Connect(cfg, nil); err != nil {
 		t.Fatal(err)
 	}
 	return s

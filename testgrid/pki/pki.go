@@ -1,4 +1,4 @@
-// Package pki makes a cluster's CA as kubeadm stores it, for tests of the CA that joining hosts trust.
+// Package pki makes certificates for tests.
 package pki
 
 import (
@@ -15,19 +15,15 @@ import (
 	"time"
 )
 
-// New makes a CA that is valid for an hour, and returns the folder with ca.crt and ca.key. It is removed with the test.
+// New makes a cluster's CA as kubeadm stores it, valid for an hour. It returns the folder with ca.crt and ca.key, which is removed
+// with the test.
 func New(t *testing.T) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubernetes"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := sign(t, key, x509.Certificate{Subject: pkix.Name{CommonName: "kubernetes"}, IsCA: true, KeyUsage: x509.KeyUsageCertSign})
 	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
@@ -39,4 +35,26 @@ func New(t *testing.T) string {
 		}
 	}
 	return dir
+}
+
+// Certificate makes a certificate in PEM that signs itself and is valid for an hour.
+func Certificate(t *testing.T, name string, ca bool) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: sign(t, key, x509.Certificate{Subject: pkix.Name{CommonName: name}, IsCA: ca})}))
+}
+
+// sign makes a certificate that key signs itself, valid for an hour.
+func sign(t *testing.T, key *ecdsa.PrivateKey, of x509.Certificate) []byte {
+	t.Helper()
+	of.SerialNumber, of.BasicConstraintsValid = big.NewInt(1), true
+	of.NotBefore, of.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, &of, &of, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
 }

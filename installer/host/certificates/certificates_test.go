@@ -1,34 +1,13 @@
 package certificates
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-)
 
-// certificate makes one that signs itself.
-func certificate(t *testing.T, name string, ca bool) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	of := x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), BasicConstraintsValid: true, IsCA: ca}
-	der, err := x509.CreateCertificate(rand.Reader, &of, &of, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-}
+	"github.com/sealift/sealift/testgrid/pki"
+)
 
 // TestStoreOfTheHostTakesCertificates lets Debian's own program rebuild a store, in a folder.
 func TestStoreOfTheHostTakesCertificates(t *testing.T) {
@@ -42,7 +21,7 @@ func TestStoreOfTheHostTakesCertificates(t *testing.T) {
 	}
 	local, etc := folder("local"), folder("etc")
 	s := trustStore{local, ".crt", []string{"update-ca-certificates", "--localcertsdir", local, "--etccertsdir", etc, "--hooksdir", folder("hooks")}}
-	one, two := certificate(t, "one", true), certificate(t, "two", true)
+	one, two := pki.Certificate(t, "one", true), pki.Certificate(t, "two", true)
 	for _, trusted := range [][]string{{one, two}, {two}, {}} {
 		var all [][]byte
 		for _, c := range trusted {
