@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -73,6 +74,20 @@ func workerLeaves(first, worker node, bare []string) {
 // quoted makes one word of a command for the shell.
 func quoted(command string) string { return "'" + strings.ReplaceAll(command, "'", `'\''`) + "'" }
 
+// publicKey makes the public key of somebody who has signed nothing.
+func publicKey(t *testing.T) string {
+	t.Helper()
+	key, err := signature.Generate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	public, err := key.Public()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(public.Marshal())
+}
+
 // joinRefusals looks at what must stop a join before it changes anything.
 func joinRefusals(first, worker node) {
 	command := first.joinCommand("")
@@ -83,8 +98,7 @@ func joinRefusals(first, worker node) {
 	worker.refuses(command+" control-plane", 1, "key of the cluster's certificates")
 	worker.refuses(command+" kubeadm-token-ca-hash=sha256:"+strings.Repeat("0", 64), 1, "not of the CA with the given hash")
 	worker.refuses(command+" kubernetes-version=1.30.0", 1, "not 1.30.0")
-	key := first.must("cd /tmp && SEALIFT_KEY_PASSPHRASE=lab sealift key generate --out vendor >/dev/null && cat vendor.pub && rm vendor.*")
-	worker.refuses("echo "+quoted(key)+" >/tmp/vendor.pub; ("+command+" --key /tmp/vendor.pub); code=$?; rm /tmp/vendor.pub; exit $code", 1, "is not to be trusted")
+	worker.refuses("echo "+quoted(publicKey(worker.t))+" >/tmp/vendor.pub; ("+command+" --key /tmp/vendor.pub); code=$?; rm /tmp/vendor.pub; exit $code", 1, "is not to be trusted")
 	first.must("sealift token revoke " + token[:6])
 	worker.refuses(command, 1, "does not know the token")
 	expired := first.joinCommand("--ttl 1s")
