@@ -96,12 +96,13 @@ func (h *Host) Exec(ctx context.Context, c Command) error {
 	if len(c.Args) == 0 {
 		c.Args = []string{"/bin/bash", "--login"}
 	}
-	namespaces := "--all"
+	// In a chroot, the root of a mount namespace is not the host's root: enter that too.
+	enter := []string{"--all", "--root"}
 	if c.NetworkOnly {
-		namespaces = "--net"
+		enter = []string{"--net"}
 	}
-	args := []string{namespaces, "--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"}
+	args := append(enter, "--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8")
 	cmd := exec.CommandContext(ctx, "nsenter", append(append(args, c.Env...), c.Args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.WaitDelay = outputGrace
