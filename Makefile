@@ -44,7 +44,7 @@ test: build deps ## all tests, with real registries, hosts and clusters; needs r
 	go test -timeout 60m $(PACKAGES)
 
 .PHONY: unit
-unit: ## the tests that need neither root nor the lab: on any machine with Go, in two minutes
+unit: ## the tests that need neither root nor the lab: on any machine with Go
 	go test -short $(PACKAGES)
 
 .PHONY: grid

@@ -126,13 +126,13 @@ const (
 	keyReleased = "released"
 	keyHistory  = "history"
 
-	schema = "sealift.dev/v1"
+	schemaVersion = "sealift.dev/v1"
 )
 
 // encode writes the record as the data of a ConfigMap.
 func (r Record) encode() (map[string]string, error) {
 	data := map[string]string{
-		keySchema: schema, keyName: r.Name, keyOwner: r.Owner.String(), keyPolicy: string(r.Policy), keySet: r.Set,
+		keySchema: schemaVersion, keyName: r.Name, keyOwner: r.Owner.String(), keyPolicy: string(r.Policy), keySet: r.Set,
 		keyVersion: r.Version, keyDigest: r.Digest, keyOptions: r.Options, keyMoving: r.Moving,
 	}
 	if r.Released != nil {
@@ -155,8 +155,8 @@ func (r Record) encode() (map[string]string, error) {
 
 // decode reads the data of a ConfigMap.
 func decode(data map[string]string) (Record, error) {
-	if data[keySchema] != schema {
-		return Record{}, fmt.Errorf("its %s is %q, and this sealift reads %q: use the sealift that wrote it, or a newer one", keySchema, data[keySchema], schema)
+	if data[keySchema] != schemaVersion {
+		return Record{}, fmt.Errorf("its %s is %q, and this sealift reads %q: use the sealift that wrote it, or a newer one", keySchema, data[keySchema], schemaVersion)
 	}
 	r := Record{Name: data[keyName], Moving: data[keyMoving], Ownership: Ownership{
 		Policy: Policy(data[keyPolicy]), Set: data[keySet],

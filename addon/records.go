@@ -14,7 +14,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/dynamic"
 )
 
 // Namespace is where records are kept. Every cluster has it, and nobody can delete it.
@@ -31,6 +33,11 @@ const (
 	labelPolicy  = "sealift.dev/policy"
 	recordOfKind = "addon"
 )
+
+// Waiting says that a run waits for another one, which holds the Lease.
+func Waiting(holder string) string {
+	return fmt.Sprintf("another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)", Lease, Namespace, holder)
+}
 
 // Manager is the field manager that writes records.
 const Manager = "sealift-addon"
@@ -50,6 +57,11 @@ type Records struct {
 	Retry func(ctx context.Context, request func(context.Context) error) error
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
+}
+
+// RecordsOf returns the records of the cluster that a client reaches.
+func RecordsOf(client dynamic.Interface) Records {
+	return Records{ConfigMaps: client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(Namespace)}
 }
 
 // OwnedError says that an add-on belongs to somebody else.

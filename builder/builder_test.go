@@ -410,7 +410,14 @@ func TestFilesOfAnAddOn(t *testing.T) {
 }
 
 // entries lists an archive as any tar would.
-func entries(t *testing.T, path string) []string {
+func entries(t *testing.T, path string) (list []string) {
+	t.Helper()
+	eachEntry(t, path, func(name string, _ io.Reader) { list = append(list, name) })
+	return list
+}
+
+// eachEntry reads an archive as any tar would.
+func eachEntry(t *testing.T, path string, read func(name string, content io.Reader)) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -421,15 +428,14 @@ func entries(t *testing.T, path string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []string
 	for r := tar.NewReader(z); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			return list
+			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, header.Name)
+		read(header.Name, r)
 	}
 }

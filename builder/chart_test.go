@@ -1,8 +1,6 @@
 package builder_test
 
 import (
-	"archive/tar"
-	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -87,30 +85,15 @@ func (w *world) chartBuilder(t *testing.T, c *cache.Cache, locked bool) *builder
 // unpacked is the content of a package, by path below its add-on's directory.
 func unpacked(t *testing.T, path string) map[string]string {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	files := make(map[string]string)
-	for r := tar.NewReader(z); ; {
-		header, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			return files
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	eachEntry(t, path, func(name string, r io.Reader) {
 		content, err := io.ReadAll(r)
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[strings.TrimPrefix(header.Name, "addons/demo/1.0/")] = string(content)
-	}
+		files[strings.TrimPrefix(name, "addons/demo/1.0/")] = string(content)
+	})
+	return files
 }
 
 func TestAChartComesWithItsImages(t *testing.T) {

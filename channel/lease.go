@@ -12,10 +12,10 @@ import (
 // work starts over because the Lease was lost.
 func (c *Cluster) alone(ctx context.Context, tell func(string), work func(context.Context) error) error {
 	o := c.lease
-	o.Namespace, o.Name, o.Log = DefaultNamespace, addon.Lease, c.log
+	o.Namespace, o.Name, o.Log = addon.Namespace, addon.Lease, c.log
 	if tell != nil {
 		o.Waiting = func(holder string) {
-			tell(fmt.Sprintf("another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)", addon.Lease, DefaultNamespace, holder))
+			tell(addon.Waiting(holder))
 		}
 		o.Lost = func(err error) { tell(fmt.Sprintf("the run stops and starts over: %v", err)) }
 	}

@@ -20,12 +20,11 @@ func ownership(e Entry) addon.Ownership {
 
 // recordsOf opens the records of who owns which add-on.
 func (c *Cluster) recordsOf() addon.Records {
-	return addon.Records{
-		ConfigMaps: c.engine.Dynamic().Resource(configMaps).Namespace(addon.Namespace),
-		Retry: func(ctx context.Context, request func(context.Context) error) error {
-			return c.insist(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
-		},
+	records := addon.RecordsOf(c.engine.Dynamic())
+	records.Retry = func(ctx context.Context, request func(context.Context) error) error {
+		return c.insist(ctx, kube.Ref{Kind: "ConfigMap", Namespace: addon.Namespace}, request)
 	}
+	return records
 }
 
 // ownerOf finds the record of an entry's add-on, and the name that it has or would have. Channels may list one name in

@@ -40,15 +40,15 @@ func (e *Engine) Adopt(ctx context.Context, from, to Set) error {
 
 // AdoptNamed is Adopt for sets that are given as namespace/name, as records of who owns an add-on have them.
 func (e *Engine) AdoptNamed(ctx context.Context, from, to string) error {
-	sets := [2]Set{}
-	for i, text := range []string{from, to} {
-		namespace, name, ok := strings.Cut(text, "/")
-		if !ok {
-			return fmt.Errorf("set %q is not namespace/name", text)
-		}
-		sets[i] = Set{Name: name, Namespace: namespace}
+	source, err := ParseSet(from)
+	if err != nil {
+		return err
 	}
-	return e.Adopt(ctx, sets[0], sets[1])
+	target, err := ParseSet(to)
+	if err != nil {
+		return err
+	}
+	return e.Adopt(ctx, source, target)
 }
 
 // adoptOnce moves what the set has now. It is done when there was nothing left to move.

@@ -42,6 +42,15 @@ type Set struct {
 // String gives namespace/name.
 func (s Set) String() string { return s.Namespace + "/" + s.Name }
 
+// ParseSet reads what String wrote.
+func ParseSet(text string) (Set, error) {
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok {
+		return Set{}, fmt.Errorf("set %q is not namespace/name", text)
+	}
+	return Set{Name: name, Namespace: namespace}, nil
+}
+
 func (s Set) withDefaults() (Set, error) {
 	if s.Namespace == "" {
 		s.Namespace = DefaultNamespace

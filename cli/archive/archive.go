@@ -68,7 +68,7 @@ type Summary struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // of the index
 	Size   int64  `json:"size"`   // bytes of the archive; zero for an unpacked one
-	Signed bool   `json:"signed"` // by whomever
+	Signed bool   `json:"signed"` // by any key
 	bundle.Index
 }
 

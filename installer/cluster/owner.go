@@ -4,9 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/addon"
@@ -35,7 +33,7 @@ func newApplier(config *rest.Config) (*applier, error) {
 		return nil, err
 	}
 	engine := kube.New(cluster, kube.Options{})
-	m := &applier{engine: engine, records: recordsOf(cluster)}
+	m := &applier{engine: engine, records: addon.RecordsOf(cluster.Dynamic())}
 	m.records.Retry = func(ctx context.Context, request func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
 		defer cancel()
@@ -47,13 +45,8 @@ func newApplier(config *rest.Config) (*applier, error) {
 // alone calls work while nobody else applies add-ons to the cluster.
 func (m *applier) alone(ctx context.Context, output io.Writer, work func(context.Context) error) error {
 	return lease.Run(ctx, m.engine.Cluster, lease.Options{Namespace: addon.Namespace, Name: addon.Lease, Waiting: func(holder string) {
-		fmt.Fprintf(output, "another run applies add-ons to this cluster: waiting for it to end (its lease %s in %s names %s)\n", addon.Lease, addon.Namespace, holder)
+		fmt.Fprintln(output, addon.Waiting(holder))
 	}, Lost: func(err error) { fmt.Fprintf(output, "starting over: %v\n", err) }}, work)
-}
-
-func recordsOf(c *kube.Cluster) addon.Records {
-	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	return addon.Records{ConfigMaps: c.Dynamic().Resource(configMaps).Namespace(addon.Namespace)}
 }
 
 // KeptBy says that an add-on stays with its owner, and how the installer gets it back.
@@ -69,14 +62,14 @@ func KeptBy(r addon.Record) string {
 func (v *View) Owners(ctx context.Context) ([]addon.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, healthTime)
 	defer cancel()
-	return recordsOf(v.cluster).List(ctx)
+	return addon.RecordsOf(v.cluster.Dynamic()).List(ctx)
 }
 
-// setOf is the set with the objects of an add-on, whoever owns it.
+// setOf returns the set that has the objects of an add-on, according to its record.
 func setOf(name string, records []addon.Record) kube.Set {
 	for _, r := range records {
-		if namespace, set, ok := strings.Cut(r.Set, "/"); ok && r.Name == name {
-			return kube.Set{Name: set, Namespace: namespace}
+		if set, err := kube.ParseSet(r.Set); err == nil && r.Name == name {
+			return set
 		}
 	}
 	return kube.Set{Name: name}

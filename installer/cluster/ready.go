@@ -54,7 +54,7 @@ func (v *View) waitAPI(ctx context.Context, output io.Writer) error {
 }
 
 // WaitReady waits until every node is Ready, what kubeadm itself deploys is rolled out, and the objects of the named add-ons
-// are well, whoever owns these.
+// are well. The add-ons may belong to another owner by now.
 func WaitReady(ctx context.Context, addOns []string, output io.Writer) error {
 	here, err := administrator()
 	if err != nil {

@@ -224,7 +224,7 @@ func (s kurlState) installer() ([]*unstructured.Unstructured, error) {
 	return []*unstructured.Unstructured{definition, one}, nil
 }
 
-// apply makes the cluster hold these objects, whoever made them before. The others of the set stay.
+// apply makes the cluster hold these objects. It takes them over from any earlier owner, and keeps the others of the set.
 func (s kurlState) apply(ctx context.Context, objects ...*unstructured.Unstructured) error {
 	_, err := s.engine.Apply(ctx, kurlSet, objects, kube.ApplyOptions{Force: true, NoPrune: true})
 	if err != nil {

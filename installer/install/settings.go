@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -68,8 +69,8 @@ func (i *Install) newSettings() settings {
 	}
 	for _, n := range []struct{ addOn, size string }{{"flannel", "podCIDRRange"}, {"antrea", "podCidrRange"}, {"weave", "podCidrRange"}} {
 		options := i.spec.AddOn(n.addOn).Options
-		s.pods.network = first(s.pods.network, word(options, "podCIDR"))
-		s.pods.size = first(s.pods.size, word(options, n.size))
+		s.pods.network = cmp.Or(s.pods.network, word(options, "podCIDR"))
+		s.pods.size = cmp.Or(s.pods.size, word(options, n.size))
 	}
 	s.endpoint = s.reach()
 	if i.Joins() {
@@ -126,15 +127,6 @@ func word(o spec.Options, key string) string {
 func isTrue(o spec.Options, key string) bool {
 	value, _ := o[key].(bool)
 	return value
-}
-
-func first(words ...string) string {
-	for _, one := range words {
-		if one != "" {
-			return one
-		}
-	}
-	return ""
 }
 
 // listed writes the exceptions as variables and steps have them.

@@ -18,7 +18,7 @@ func ClusterFolders() []string {
 	}
 }
 
-// KubectlFolder is what kubectl makes for its cache, whoever runs it as root.
+// KubectlFolder is where kubectl keeps its cache when root runs it.
 const KubectlFolder = "/root/.kube"
 
 // DataFolders are where volumes have their data.

@@ -1,5 +1,5 @@
-// Package trust is the CAs that a command trusts besides those of the system: of a company's proxy, or of a server of one's own.
-// They are a value, which whoever opens connections is handed.
+// Package trust holds the CAs that a command trusts besides those of the system: of a company's proxy, or of a private server.
+// They are a value. Code that opens connections gets it as an option.
 package trust
 
 import (

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/rand"
+
+	"github.com/sealift/sealift/internal/process"
 )
 
 // identity makes a name for a holder in this process: the host, the space of the process number, the number, the start of
@@ -28,7 +30,7 @@ func gone(holder string) bool {
 // processSpace names the boot and the process namespace in which a process number means one process. It is empty where the
 // kernel does not say.
 func processSpace() string {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := process.Boot()
 	if err != nil {
 		return ""
 	}
@@ -36,20 +38,11 @@ func processSpace() string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(boot)) + "." + strings.Trim(strings.TrimPrefix(space, "pid:"), "[]")
+	return boot + "." + strings.Trim(strings.TrimPrefix(space, "pid:"), "[]")
 }
 
-// startOf returns when a process started, in ticks since boot, or "" when no process has the number.
+// startOf returns when a process started, or "" when no process has the number.
 func startOf(pid int) string {
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return ""
-	}
-	// The name in parentheses may hold blanks. The start is field 22, the 20th after the name.
-	_, rest, _ := strings.Cut(string(stat), ") ")
-	fields := strings.Fields(rest)
-	if len(fields) < 20 || fields[0] == "Z" {
-		return ""
-	}
-	return fields[19]
+	start, _ := process.Started(pid)
+	return start
 }

@@ -22,7 +22,7 @@ done
 
 # inside: what happens on the bare machine. Its mounts and processes end with it.
 inside() {
-    local root=$1 began=0
+    local root=$1 tries=0 began
     mount --bind "$root" "$root" # hosts of the lab need a root that is a mount point
     mount -t proc proc "$root/proc"
     mount -t sysfs sysfs "$root/sys"
@@ -31,7 +31,7 @@ inside() {
     mount -t tmpfs tmpfs "$root/run"
     shift
     until ip -4 route show default | grep -q tap0; do # slirp4netns makes the way out
-        [ $((began += 1)) -le 100 ] || {
+        [ $((tries += 1)) -le 100 ] || {
             echo "slirp4netns gave the bare machine no network" >&2
             exit 1
         }

@@ -8,9 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/process"
 )
 
 // state is the content of a host's state file. It is written before the things that it describes are created.
@@ -21,49 +21,32 @@ type state struct {
 	USB     []string   `json:"usb,omitempty"`
 	Disk    string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
 	Created time.Time  `json:"created"`
-	Owner   *process   `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
-	Manager *process   `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
+	Owner   *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
+	Manager *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
 }
 
-// process names one process for good: ids are used again, but not with the same start time in the same boot.
-type process struct {
+// identity names one process for good: ids are used again, but not with the same start time in the same boot.
+type identity struct {
 	PID   int    `json:"pid"`
-	Start string `json:"start"` // field 22 of /proc/PID/stat, proc(5)
-	Boot  string `json:"boot"`  // id of the machine's boot
+	Start string `json:"start"` // see process.Started
+	Boot  string `json:"boot"`  // see process.Boot
 }
 
-func describeProcess(pid int) (*process, error) {
-	start, err := startTime(pid)
+func describeProcess(pid int) (*identity, error) {
+	start, err := process.Started(pid)
 	if err != nil {
 		return nil, err
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	boot, err := process.Boot()
 	if err != nil {
 		return nil, err
 	}
-	return &process{PID: pid, Start: start, Boot: strings.TrimSpace(string(boot))}, nil
+	return &identity{PID: pid, Start: start, Boot: boot}, nil
 }
 
-func (p *process) alive() bool {
+func (p *identity) alive() bool {
 	now, err := describeProcess(p.PID)
 	return err == nil && *now == *p
-}
-
-func startTime(pid int) (string, error) {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return "", err
-	}
-	// The second field is a name in brackets, which may contain any character.
-	_, rest, ok := strings.Cut(string(data[strings.LastIndexByte(string(data), ')')+1:]), " ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 20 {
-		return "", fmt.Errorf("/proc/%d/stat is not as proc(5) says", pid)
-	}
-	if state := fields[0]; state == "Z" || state == "X" {
-		return "", os.ErrProcessDone
-	}
-	return fields[19], nil
 }
 
 const stateFile = "host.json"
@@ -76,7 +59,7 @@ func (r *Rack) load(name string) (*Host, error) {
 			return nil, statErr
 		}
 		// The process that made the folder died before it wrote the file: the host has no living owner.
-		h.state = state{Name: name, Owner: &process{}}
+		h.state = state{Name: name, Owner: &identity{}}
 		return h, nil
 	}
 	if err != nil {
