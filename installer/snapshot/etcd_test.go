@@ -1,0 +1,130 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/testgrid/kubeadm"
+)
+
+// values is how many keys filledEtcd puts, each with a kilobyte.
+const values = 2000
+
+// filledEtcd runs an etcd with values that are more than one message of a snapshot.
+func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
+	t.Helper()
+	at := cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
+	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(at.PKI, "ca.crt"),
+		CertFile: filepath.Join(at.PKI, "healthcheck-client.crt"), KeyFile: filepath.Join(at.PKI, "healthcheck-client.key")}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Endpoint}, TLS: tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for n := 0; n < values; n += 100 {
+		var puts []clientv3.Op
+		for i := range 100 {
+			puts = append(puts, clientv3.OpPut(fmt.Sprintf("/registry/%d", n+i), strings.Repeat("x", 1000)))
+		}
+		if _, err := client.Txn(t.Context()).Then(puts...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return at
+}
+
+func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
+	at := filledEtcd(t, kubeadm.Folder(t))
+	name := filepath.Join(t.TempDir(), "etcd.db")
+	saved, err := saveEtcd(t.Context(), at, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Size() != saved.Size || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v; it says %d bytes", info, err, saved.Size)
+	}
+	if saved.Revision < values/100 || saved.Version != "3.6.0" || saved.Cluster == "" {
+		t.Errorf("it says %+v", saved)
+	}
+	if err := VerifyEtcd(name); err != nil {
+		t.Error(err)
+	}
+	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", name, "--data-dir", filepath.Join(t.TempDir(), "data"))
+	if out, err := restore.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestDamagedSnapshotOfEtcdIsRefused(t *testing.T) {
+	at := filledEtcd(t, kubeadm.Folder(t))
+	name := filepath.Join(t.TempDir(), "etcd.db")
+	if _, err := saveEtcd(t.Context(), at, name); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(what string, data []byte) {
+		t.Helper()
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := VerifyEtcd(name); !errors.Is(err, cluster.ErrEtcdSnapshot) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for n := range 20 {
+		at := n * (len(whole) - 1) / 19 // the first byte, the last, and some between
+		whole[at] ^= 1
+		refused(fmt.Sprintf("byte %d changed", at), whole)
+		whole[at] ^= 1
+	}
+	for _, length := range []int{0, 1, 31, 32, 33, len(whole) / 2, len(whole) - 1} {
+		refused(fmt.Sprintf("cut after %d bytes", length), whole[:length])
+	}
+}
+
+func TestASnapshotOfEtcdThatFailsLeavesNoFile(t *testing.T) {
+	at := filledEtcd(t, kubeadm.Folder(t))
+	full := disk.New(t, 32<<20)
+	defer full.Fill()()
+	ended, end := context.WithCancel(t.Context())
+	end()
+	for _, row := range []struct {
+		why    string
+		ctx    context.Context
+		from   cluster.EtcdAddress
+		folder string
+		want   error
+	}{
+		{"full disk", t.Context(), at, full.Path(), syscall.ENOSPC},
+		{"interrupted", ended, at, t.TempDir(), context.Canceled},
+		{"no control plane", t.Context(), cluster.EtcdAddress{Endpoint: at.Endpoint, PKI: t.TempDir()}, t.TempDir(), fs.ErrNotExist},
+	} {
+		if _, err := saveEtcd(row.ctx, row.from, filepath.Join(row.folder, "etcd.db")); !errors.Is(err, row.want) {
+			t.Errorf("%s: got %v", row.why, err)
+		}
+		left, err := filepath.Glob(filepath.Join(row.folder, "*etcd.db*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", row.why, left, err)
+		}
+	}
+}

@@ -1,0 +1,120 @@
+// Package kubeadm gives tests the files of a control plane, made by a real kubeadm, and a real etcd that uses its
+// certificates. It needs no host.
+package kubeadm
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/scratch"
+)
+
+// Node is the name of the control plane, and Address its address.
+const (
+	Node    = "host-1"
+	Address = "10.10.0.1"
+)
+
+// config is the cluster's configuration. With a version kubeadm asks no server for one.
+const config = `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+localAPIEndpoint: {advertiseAddress: ` + Address + `}
+nodeRegistration: {name: ` + Node + `}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+kubernetesVersion: ` + controlplane.DefaultVersion + `
+`
+
+// Program returns the path of kubeadm.
+func Program(t testing.TB) string {
+	t.Helper()
+	return file(t, "kubernetes-"+controlplane.DefaultVersion, "kubeadm")
+}
+
+func file(t testing.TB, component, name string) string {
+	t.Helper()
+	path, err := upstream.ForTest(t).File(t.Context(), upstream.FileOf{Component: component, Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Folder makes the keys, certificates, kubeconfigs and manifests of a control plane, as kubeadm does in /etc/kubernetes.
+// The folder is removed with the test.
+func Folder(t testing.TB) string {
+	t.Helper()
+	program, dir := Program(t), t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kubeadm.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, phase := range []string{"certs", "kubeconfig", "control-plane"} {
+		cmd := exec.CommandContext(t.Context(), program, "init", "phase", phase, "all", "--config", "/kubeadm.yaml", "--rootfs", dir)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("kubeadm init phase %s: %v\n%s", phase, err, out)
+		}
+	}
+	return filepath.Join(dir, "etc/kubernetes")
+}
+
+// Etcd runs an etcd with the certificates of a Folder until t ends, and returns its endpoint.
+func Etcd(t testing.TB, folder string) (endpoint string) {
+	t.Helper()
+	program := file(t, "etcd-v3.6.8", "etcd")
+	dir, err := scratch.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dir.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	pki, peer := filepath.Join(folder, "pki/etcd"), "unix://peer:1"
+	d, err := daemon.Start(daemon.Command{Path: program, Dir: dir.Path(), Log: dir.File("etcd.log"), Args: []string{
+		"--name=" + Node, "--data-dir=" + dir.File("data"), "--log-level=warn", "--unsafe-no-fsync",
+		"--listen-client-urls=https://" + address, "--advertise-client-urls=https://" + address,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + Node + "=" + peer,
+		"--client-cert-auth", "--trusted-ca-file=" + filepath.Join(pki, "ca.crt"),
+		"--cert-file=" + filepath.Join(pki, "server.crt"), "--key-file=" + filepath.Join(pki, "server.key"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Stop)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := d.WaitReady(ctx, func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return "https://" + address
+}
+
+// Etcdutl returns the path of etcdutl, of the same version as Etcd.
+func Etcdutl(t testing.TB) string {
+	t.Helper()
+	return file(t, "etcdutl-v3.6.8", "etcdutl")
+}
