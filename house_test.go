@@ -23,8 +23,8 @@ const module = "github.com/sealift/sealift/"
 var floors = [][]string{
 	{"internal"},
 	{"manifest", "spec", "bundle", "store", "kube", "addon"},
-	{"channel", "operator", "fleet", "catalog", "preflight", "testgrid", "helm"},
-	{"assemble"},
+	{"catalog", "preflight", "helm", "rollout"},
+	{"channel", "operator", "fleet", "assemble", "testgrid"},
 	{"builder", "installer", "server"},
 	{"cli"},
 	{"cmd", "deploy"},
@@ -45,6 +45,7 @@ var fences = []struct{ from, what, why string }{
 	{"kube/render", "k8s.io/client-go", "rendering needs no cluster"},
 	{"kube/health", "k8s.io/client-go", "judging objects needs no cluster"},
 	{"kube", "sigs.k8s.io/controller-runtime", "the node links kube; client-go watches and queues"},
+	{"rollout", "k8s.io/", "a rollout decides on plain data"},
 	{"catalog", "k8s.io/client-go", "reading a catalogue needs no cluster"},
 	{"builder", "k8s.io/client-go", "building needs no cluster"},
 	{"builder", "helm.sh/", "the command line hands a renderer of charts to the builder"},

@@ -1,0 +1,192 @@
+// Package rollout decides which targets of a change start now, and which wait. A target is whatever is changed one at
+// a time: a node of a cluster, a cluster of a fleet.
+//
+// Decide is a pure function. The caller observes its targets, calls Decide with the time, stores Result.State, and then
+// acts. The package has no client, no clock, and no goroutines, so the same input gives the same answer on every
+// machine. A caller that is killed at any moment calls Decide again and goes on.
+//
+// # Rules
+//
+// A Spec has waves. They run in order. A wave starts when every wave before it is complete.
+//
+//   - A wave is complete when each of its targets is done, skipped, or failed within MaxFailures.
+//   - At most AtOnce targets are at work. A target is at work from its start until it is done, including its soak. A
+//     failed target is at work until its deadline, because it may still recover.
+//   - More than MaxFailures failed targets stop the rollout: nothing new starts in any wave. Targets at work go on.
+//   - A target that takes longer than Deadline has timed out. It counts as failed and is no longer at work.
+//   - A target is done when it has been successful for Soak.
+//   - Targets start by Order, then by name.
+//   - A target that is asleep is not at work and holds up no wave. Its deadline and its soak count only time awake.
+//   - A mandatory wave tolerates no failure. While one of its targets sleeps, it is complete only if another succeeded.
+//
+// Store Result.State before you act on the result. Then a caller that is killed in between repeats the same starts, and
+// never more than AtOnce targets are at work.
+package rollout
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Spec says how a change reaches its targets. The zero value has no waves; add at least one.
+type Spec struct {
+	// Change identifies the change, for example by a digest. A new Change begins a new rollout: the State of the old one
+	// no longer counts.
+	Change string
+	Waves  []Wave
+	// Soak is how long a target must stay successful before it is done.
+	Soak time.Duration
+	// Deadline limits the time from a target's start to its success. nil means no limit.
+	Deadline *time.Duration
+	// Paused keeps new targets from starting.
+	Paused bool
+}
+
+// Wave is a group of targets that may be at work together.
+type Wave struct {
+	// Name appears in results only.
+	Name string
+	// AtOnce limits how many targets are at work, here and in all other waves together. A percentage refers to the
+	// targets of this wave and gives at least one. Zero means no limit.
+	AtOnce Amount
+	// MaxFailures is how many targets of this wave may fail. A percentage refers to the targets of this wave.
+	MaxFailures Amount
+	// Mandatory waves tolerate no failure, whatever MaxFailures says.
+	Mandatory bool
+}
+
+// Status says how far a target has come with the current change.
+type Status string
+
+// The first six are observed and reported. Soaking is reported only.
+const (
+	Waiting   Status = "Waiting"   // it does not have the change
+	Working   Status = "Working"   // it has the change and is not yet successful
+	Failed    Status = "Failed"    // it reports a failure, from which it may recover
+	Succeeded Status = "Succeeded" // it is successful
+	TimedOut  Status = "TimedOut"  // it was Working or Failed for longer than the deadline
+	Skipped   Status = "Skipped"   // it takes no part
+	Soaking   Status = "Soaking"   // it is successful, and its soak is not over
+)
+
+// Target is what the caller observed of one target.
+type Target struct {
+	Name string
+	// Wave is the index of the target's wave.
+	Wave int
+	// Order sorts targets of a wave before their names do. Lower ones start first.
+	Order int
+	// Status is the observed status. Use any status but Soaking.
+	Status Status
+	// Since is when the target reached its status. If it is zero or in the future, Decide takes the time when it first saw
+	// this status.
+	Since time.Time
+	// Occasional targets are not always in contact. Only their time in contact counts.
+	Occasional bool
+	// Asleep says that an occasional target is out of contact.
+	Asleep bool
+	// LastSeen is when an asleep target was last in contact.
+	LastSeen time.Time
+}
+
+// Action is what the caller does with a target now.
+type Action string
+
+const (
+	// Start gives the change to the target. It is repeated until the target is observed to have the change.
+	Start Action = "Start"
+	// Wait leaves the target without the change.
+	Wait Action = "Wait"
+	// Keep leaves the target as it is: at work, done, skipped or timed out.
+	Keep Action = "Keep"
+)
+
+// Reason says why a target waits.
+type Reason string
+
+const (
+	WaitsForWave   Reason = "Wave"   // an earlier wave is not complete
+	WaitsForSlot   Reason = "Slot"   // AtOnce targets are at work
+	WaitsForRepair Reason = "Repair" // too many targets failed
+	WaitsForResume Reason = "Resume" // the rollout is paused
+	WaitsForWakeUp Reason = "WakeUp" // the target is asleep
+)
+
+// Decision is the answer for one target.
+type Decision struct {
+	Name   string `json:"name"`
+	Wave   int    `json:"wave"`
+	Status Status `json:"status"`
+	Action Action `json:"action"`
+	// Reason is set if Action is Wait.
+	Reason Reason `json:"reason,omitempty"`
+	// AtWork says that the target holds a slot.
+	AtWork bool `json:"atWork,omitempty"`
+	// Until is when the deadline or the soak of the target ends.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Phase is the state of the whole rollout.
+type Phase string
+
+const (
+	Progressing Phase = "Progressing" // targets are at work or about to start
+	Paused      Phase = "Paused"      // targets wait because of Spec.Paused
+	Stopped     Phase = "Stopped"     // too many targets failed: nothing new starts
+	Done        Phase = "Done"        // every target succeeded or was skipped
+	Ended       Phase = "Ended"       // as Done, but tolerated failures or timeouts remain
+)
+
+// Result is the answer for all targets.
+type Result struct {
+	Phase Phase `json:"phase"`
+	// Wave is the index of the wave that runs, or the number of waves if all are complete.
+	Wave int `json:"wave"`
+	// Targets has one decision for each target, sorted by Order, then by name.
+	Targets []Decision `json:"targets"`
+	// Again is when Decide gives another answer for the same targets. Zero means: when a target changes.
+	Again time.Time `json:"again,omitzero"`
+	// State is what the next call of Decide needs.
+	State State `json:"state"`
+}
+
+// With returns the names of the targets that have this action, in order.
+func (r Result) With(action Action) []string {
+	var names []string
+	for _, d := range r.Targets {
+		if d.Action == action {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+// check refuses what no rollout can run.
+func check(spec Spec, targets []Target) error {
+	var errs []error
+	if spec.Soak < 0 || spec.Deadline != nil && *spec.Deadline < 0 {
+		errs = append(errs, errors.New("soak and deadline of a rollout must not be negative"))
+	}
+	for i, w := range spec.Waves {
+		if w.AtOnce.Value < 0 || w.MaxFailures.Value < 0 {
+			errs = append(errs, fmt.Errorf("wave %d %q: amounts must not be negative", i, w.Name))
+		}
+	}
+	seen := make(map[string]bool, len(targets))
+	for _, t := range targets {
+		switch t.Status {
+		case Waiting, Working, Failed, Succeeded, TimedOut, Skipped:
+		default:
+			errs = append(errs, fmt.Errorf("target %q: %q is no status that can be observed", t.Name, t.Status))
+		}
+		if t.Wave < 0 || t.Wave >= len(spec.Waves) {
+			errs = append(errs, fmt.Errorf("target %q: wave %d does not exist, there are %d", t.Name, t.Wave, len(spec.Waves)))
+		}
+		if seen[t.Name] {
+			errs = append(errs, fmt.Errorf("target %q is listed twice", t.Name))
+		}
+		seen[t.Name] = true
+	}
+	return errors.Join(errs...)
+}
