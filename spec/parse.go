@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
 )
@@ -54,4 +56,16 @@ func read(name string, r io.Reader, partial bool) (*Installer, error) {
 type parser struct {
 	strictyaml.Reader
 	partial bool // add-ons need no version
+}
+
+// ReadSpec reads the value of `spec:` where another document contains it, such as a test of the test grid. It adds its
+// findings to r, which must have checked n before.
+func ReadSpec(r *strictyaml.Reader, n *yaml.Node) *Installer {
+	p := parser{Reader: *r}
+	i := &Installer{APIVersion: APIVersion}
+	if p.IsMapping(n, "the spec of an Installer") {
+		p.spec(i, n)
+	}
+	*r = p.Reader
+	return i
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/grid"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -25,11 +26,12 @@ type commands struct{ *app.App }
 func Root(a *app.App) *cobra.Command {
 	root := &cobra.Command{
 		Use:     "sealift-testgrid",
-		Short:   "Test on throw-away machines",
-		Long:    "Test on throw-away machines that have no route out, with the outside world played by a mirror on this machine.",
-		Example: "  sealift-testgrid lab serve\n  sealift-testgrid lab boot node-1",
+		Short:   "Test Installers and add-ons on hosts",
+		Long:    "Test Installers and add-ons on hosts: read files of tests, and run the lab, which has hosts without a route out and plays the outside\nworld. 'sealift testgrid' is the same program.",
+		Example: "  sealift-testgrid lint tests.yaml\n  sealift-testgrid lab boot node-1",
 	}
 	c := commands{a}
+	root.AddCommand(grid.Commands(a)...)
 	root.AddCommand(c.labCommand(), a.VersionCommand())
 	return root
 }

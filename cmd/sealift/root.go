@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/cli/keep"
 	"github.com/sealift/sealift/cli/node"
+	"github.com/sealift/sealift/cli/sister"
 )
 
 // run executes one command line and returns its exit code.
@@ -40,6 +41,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a, node.CommandNames()), carry.Serve(a, node.CommandNames())}},
 		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a)},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a)}},
+		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{sister.Testgrid()}},
 		app.Group{Commands: []*cobra.Command{node.Hook(a), a.VersionCommand()}},
 	)
 	return root

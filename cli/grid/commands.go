@@ -1,0 +1,17 @@
+// Package grid is the commands of the test grid: what a vendor runs before a release.
+package grid
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+)
+
+// commands makes and runs the commands of this package.
+type commands struct{ *app.App }
+
+// Commands makes the commands of the test grid.
+func Commands(a *app.App) []*cobra.Command {
+	c := commands{a}
+	return []*cobra.Command{c.lintCommand(), c.schemaCommand()}
+}

@@ -1,0 +1,53 @@
+// Package sister starts programs of Sealift that are separate, so that not everybody carries what they link.
+package sister
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+)
+
+// testgridName is the program that runs tests on hosts.
+const testgridName = "sealift-testgrid"
+
+// Testgrid makes the command testgrid, which becomes sealift-testgrid.
+func Testgrid() *cobra.Command {
+	return &cobra.Command{
+		Use:   "testgrid COMMAND...",
+		Short: "Test Installers and add-ons on hosts",
+		Long: `Test Installers and add-ons on hosts. This command runs sealift-testgrid with the same arguments. The program must lie
+beside sealift or on the PATH; 'make build' makes both.`,
+		Example:            "  sealift testgrid lint tests.yaml\n  sealift testgrid lab boot node-1",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			path, err := find(testgridName)
+			if err != nil {
+				return err
+			}
+			if err := syscall.Exec(path, append([]string{testgridName}, args...), os.Environ()); err != nil {
+				return fmt.Errorf("run %s: %w", path, err)
+			}
+			return nil
+		},
+	}
+}
+
+// find returns the program that lies beside this one, or else the one on the PATH.
+func find(name string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
+			return beside, nil
+		}
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", app.WithCode(app.ExitUsage, fmt.Errorf("there is no %s beside sealift or on the PATH: %w; build it with 'make build'", name, err))
+	}
+	return path, nil
+}
