@@ -61,7 +61,7 @@ func judge(spec Spec, t Target, old Record, now time.Time) *target {
 		d.Action = Start
 	}
 	d.AtWork = !t.Asleep && (d.Status == Working || d.Status == Failed || d.Status == Soaking)
-	if d.AtWork && limited {
+	if limited && !t.Asleep {
 		d.Until = now.Add(limit - elapsed)
 	}
 	return &target{Target: t, record: rec, decision: d}
