@@ -203,6 +203,36 @@ func TestOnlyOnePackageLinksHelm(t *testing.T) {
 	}
 }
 
+// maxNode is the most that sealift-node may have, in bytes. Every bundle contains it.
+const maxNode = 54 << 20
+
+// TestNodesGetASmallProgram looks at what 'make build' has made. A template that is reachable makes the linker keep every
+// exported method of every type, since templates find methods by name: package preflight/template is there to avoid it.
+func TestNodesGetASmallProgram(t *testing.T) {
+	const program = "bin/sealift-node"
+	made, err := os.Stat(program)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("there is no " + program + "; 'make build' makes it")
+	}
+	makefile, makefileErr := os.Stat("Makefile")
+	if err := errors.Join(err, makefileErr); err != nil {
+		t.Fatal(err)
+	}
+	if made.ModTime().Before(makefile.ModTime()) {
+		t.Skip(program + " is older than the Makefile; 'make build' makes it again")
+	}
+	if made.Size() > maxNode {
+		t.Errorf("%s has %d bytes, more than %d", program, made.Size(), maxNode)
+	}
+	text, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte("text/template.(*state).evalField")) { // a stripped program still has the names of its functions
+		t.Errorf("%s executes a text/template; go build -ldflags=-dumpdep ./cmd/sealift-node says what calls it", program)
+	}
+}
+
 // maxLines is where a file is two rooms in one.
 const maxLines = 400
 

@@ -6,13 +6,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/template"
-	"text/template/parse"
 	"unicode/utf8"
 
 	"github.com/Masterminds/sprig/v3"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/preflight/template"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -225,50 +224,12 @@ func execute(name string, text []byte, data map[string]any) ([]byte, values, err
 	for _, name := range []string{"env", "expandenv", "getHostByName"} { // templates must not read the environment or the network
 		delete(functions, name)
 	}
-	const write = "sealiftWrite"
-	functions[write] = written.write
-	t, err := template.New(name).Delims(leftDelimiter, "}}").Funcs(functions).Option("missingkey=zero").Parse(string(text))
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, one := range t.Templates() {
-		if one.Tree != nil {
-			writeThrough(one.Root, write)
-		}
-	}
 	out := limitedBuffer{limit: maxRendered}
-	if err := t.Execute(&out, data); err != nil {
+	if err := template.Execute(&out, name, string(text), template.Options{Left: leftDelimiter, Functions: functions, Print: written.write}, data); err != nil {
 		return nil, nil, err
 	}
 	if !utf8.Valid(out.buffer.Bytes()) {
 		return nil, nil, errors.New("the output is not valid UTF-8")
 	}
 	return out.buffer.Bytes(), written, nil
-}
-
-// writeThrough makes every printing action of a template call function, as html/template does.
-func writeThrough(n parse.Node, function string) {
-	switch n := n.(type) {
-	case *parse.ListNode:
-		if n == nil {
-			return
-		}
-		for _, child := range n.Nodes {
-			writeThrough(child, function)
-		}
-	case *parse.ActionNode:
-		if len(n.Pipe.Decl) == 0 {
-			n.Pipe.Cmds = append(n.Pipe.Cmds, &parse.CommandNode{NodeType: parse.NodeCommand, Pos: n.Pos,
-				Args: []parse.Node{parse.NewIdentifier(function).SetPos(n.Pos)}})
-		}
-	case *parse.IfNode:
-		writeThrough(n.List, function)
-		writeThrough(n.ElseList, function)
-	case *parse.RangeNode:
-		writeThrough(n.List, function)
-		writeThrough(n.ElseList, function)
-	case *parse.WithNode:
-		writeThrough(n.List, function)
-		writeThrough(n.ElseList, function)
-	}
 }

@@ -63,9 +63,23 @@ func finishTree(cmd *cobra.Command) {
 			return nil
 		}
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		cmd.SetUsageTemplate(strings.Replace(cmd.UsageTemplate(), "{{if .Runnable}}", "{{if and .Runnable (not .HasSubCommands)}}", 1))
+		hideUseLine(cmd)
 	}
 	for _, sub := range cmd.Commands() {
 		finishTree(sub)
 	}
+}
+
+// hideUseLine leaves the line without a subcommand out of the usage of a group. Cobra's templates could say so too, but
+// with them the linker keeps all methods of all types, and the program of the nodes grows by a third.
+func hideUseLine(group *cobra.Command) {
+	usage := group.UsageFunc()
+	group.SetUsageFunc(func(cmd *cobra.Command) error { // subcommands inherit it
+		if cmd == group {
+			run := cmd.RunE
+			cmd.RunE = nil
+			defer func() { cmd.RunE = run }()
+		}
+		return usage(cmd)
+	})
 }
