@@ -22,6 +22,18 @@ type Observation struct {
 	Value json.RawMessage
 }
 
+// JSON reads a file of samples that has no rows.
+func JSON(t testing.TB, name string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(Path(t, name))
+	if err == nil {
+		err = json.Unmarshal(data, into)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
 // Rows reads a file of samples. A name that ends in .jsonl has one case in a line.
 func Rows[C any](t testing.TB, name string) []Row[C] {
 	t.Helper()

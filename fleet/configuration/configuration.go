@@ -1,0 +1,273 @@
+// Package configuration says which configuration an add-on has on each cluster, and when it gets a new one (O-11 to O-16,
+// It is pure: a controller observes, calls Decide, and writes what it answers.
+//
+// A configuration has three levels. The add-on has defaults, each placement of its install strategy may replace them, and
+// each cluster may replace both. A level replaces the whole list of a type. If several placements select a cluster, the
+// last one configures it and the others do not count.
+//
+// Defaults and placements move by the placement's rollout. What a cluster names itself moves at once.
+package configuration
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/rollout"
+)
+
+// Input is what the configuration of one add-on depends on.
+type Input struct {
+	// Defaults are the add-on's defaults, and DefaultRefs their hashes.
+	Defaults    []ocm.AddOnConfig
+	DefaultRefs []ocm.DefaultConfigReference
+	// Placements are those of the install strategy that exist, in the order in which it lists them.
+	Placements []Placement
+	AddOns     []AddOn
+	Paused     bool
+}
+
+// Placement is a placement of the install strategy.
+type Placement struct {
+	ocm.ConfigObject
+	Strategy ocm.RolloutStrategy
+	// PerGroup is the placement's clustersPerDecisionGroup.
+	PerGroup *intstr.IntOrString
+	Groups   []strategy.Group
+	// Configs are the placement's configurations with their hashes.
+	Configs []ocm.InstallConfigReference
+	// State is what the last decision left.
+	State rollout.State
+}
+
+// AddOn is the add-on on one cluster.
+type AddOn struct {
+	Cluster string
+	// Configs are what the cluster names itself.
+	Configs []ocm.AddOnConfig
+	// References are the configurations that the cluster has.
+	References []ocm.ConfigReference
+	// Progressing and Available are conditions.
+	Progressing, Available Condition
+	// Occasional, Asleep and LastSeen are as in a rollout.Target.
+	Occasional, Asleep bool
+	LastSeen           time.Time
+}
+
+// Condition is the part of a condition that decisions need.
+type Condition struct {
+	Status, Reason     string
+	Message            string
+	LastTransitionTime time.Time
+}
+
+// Result is the answer for one add-on.
+type Result struct {
+	// AddOns has an entry for each add-on that exists, sorted by cluster.
+	AddOns []Decision
+	// Placements has an entry for each placement, in order.
+	Placements []Progress
+}
+
+// Decision is the answer for the add-on on one cluster.
+type Decision struct {
+	Cluster string
+	// Desired is the configuration that the add-on shall have in the end.
+	Desired []ocm.ConfigReference
+	// References are the configurations that it has from now on.
+	References []ocm.ConfigReference
+	Status     rollout.Status
+	// Moves says that References are Desired.
+	Moves bool
+	// Waits says that the add-on waits for its turn.
+	Waits bool
+}
+
+// Condition returns condition Configured without its time (O-15, X-4). Its status is "" if it stays as it is.
+func (d Decision) Condition() Condition {
+	switch {
+	case d.Waits:
+		return Condition{Status: "False", Reason: "ConfigurationsNotConfigured", Message: "Configurations updated and not configured yet"}
+	case d.Moves:
+		return Condition{Status: "True", Reason: "ConfigurationsConfigured", Message: "Configurations configured"}
+	}
+	return Condition{}
+}
+
+// Decide returns which configuration each add-on has now.
+func Decide(in Input, now time.Time) Result {
+	defaults := withHashes(in.Defaults, in.DefaultRefs)
+	owner, configured := owners(in.Placements)
+	var result Result
+	decisions := make([]Decision, len(in.AddOns))
+	known := make([][]rollout.Target, len(in.Placements))
+	at := make(map[string]int, len(in.AddOns))
+	for i, a := range in.AddOns {
+		base := defaults
+		p, selected := owner[a.Cluster]
+		if selected {
+			base = overlay(defaults, placementRefs(in.Placements[p].Configs))
+		}
+		desired := overlay(base, ownRefs(a))
+		target := observe(a, desired)
+		decisions[i] = Decision{Cluster: a.Cluster, Desired: desired, References: a.References, Status: target.Status}
+		at[a.Cluster] = i
+		if selected {
+			known[p] = append(known[p], target)
+		} else {
+			decisions[i].Moves = true
+		}
+	}
+	for i, p := range in.Placements {
+		progress := advance(p, configured[i], known[i], in.Paused, now)
+		for _, d := range progress.Rollout.Targets {
+			if k, exists := at[d.Name]; exists {
+				decisions[k].Waits = d.Action == rollout.Wait
+				decisions[k].Moves = d.Action == rollout.Start || d.Status != rollout.TimedOut && d.Action == rollout.Keep
+			}
+		}
+		if progress.Err != nil {
+			for _, t := range known[i] {
+				decisions[at[t.Name]].Waits = t.Status == rollout.Waiting
+			}
+		}
+		result.Placements = append(result.Placements, progress)
+	}
+	for i, d := range decisions {
+		if d.Moves {
+			decisions[i].References = merge(in.AddOns[i].References, d.Desired)
+		}
+	}
+	slices.SortFunc(decisions, func(a, b Decision) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	result.AddOns = decisions
+	return result
+}
+
+// owners finds the placement that configures each cluster: the last one that selects it. It also returns the
+// clusters that each placement configures.
+func owners(placements []Placement) (owner map[string]int, configured [][]strategy.Group) {
+	owner = make(map[string]int)
+	for i, p := range placements {
+		for _, g := range p.Groups {
+			for _, cluster := range g.Clusters {
+				owner[cluster] = i
+			}
+		}
+	}
+	configured = make([][]strategy.Group, len(placements))
+	for i, p := range placements {
+		for _, g := range p.Groups {
+			mine := strategy.Group{Name: g.Name, Index: g.Index}
+			for _, cluster := range g.Clusters {
+				if owner[cluster] == i {
+					mine.Clusters = append(mine.Clusters, cluster)
+				}
+			}
+			configured[i] = append(configured[i], mine)
+		}
+	}
+	return owner, configured
+}
+
+// advance runs the rollout of one placement.
+func advance(p Placement, groups []strategy.Group, known []rollout.Target, paused bool, now time.Time) Progress {
+	progress := Progress{Placement: p}
+	seen := make(map[string]bool)
+	for _, g := range p.Groups {
+		for _, cluster := range g.Clusters {
+			seen[cluster] = true
+		}
+	}
+	progress.Selected = len(seen)
+	for _, g := range groups {
+		progress.Configured = append(progress.Configured, g.Clusters...)
+	}
+	slices.Sort(progress.Configured)
+	progress.Configured = slices.Compact(progress.Configured)
+	change, err := digest(p.Configs)
+	if err == nil {
+		var plan strategy.Plan
+		plan, err = strategy.New(strategy.Input{
+			Change: change, Strategy: p.Strategy, PerGroup: p.PerGroup, Groups: groups, Paused: paused, Known: known,
+		})
+		if err == nil {
+			progress.Rollout, err = plan.Decide(p.State, now)
+		}
+	}
+	if err != nil {
+		progress.Err = fmt.Errorf("placement %s/%s: %w", p.Namespace, p.Name, err)
+		progress.Rollout.State = p.State
+	}
+	progress.known = known
+	return progress
+}
+
+// digest identifies the configurations that a placement rolls out.
+func digest(refs []ocm.InstallConfigReference) (string, error) {
+	type wish struct {
+		ocm.ConfigType
+		Want *ocm.ConfigHash
+	}
+	wishes := make([]wish, len(refs))
+	for i, ref := range refs {
+		wishes[i] = wish{ref.ConfigType, ref.DesiredConfig}
+	}
+	text, err := json.Marshal(wishes)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// observe finds the rollout status of an add-on.
+func observe(a AddOn, desired []ocm.ConfigReference) rollout.Target {
+	t := rollout.Target{
+		Name: a.Cluster, Status: rollout.Succeeded, Occasional: a.Occasional, Asleep: a.Asleep, LastSeen: a.LastSeen,
+	}
+	if len(a.References) != len(desired) {
+		t.Status = rollout.Waiting
+		return t
+	}
+	applied := true
+	for _, ref := range a.References {
+		if !slices.ContainsFunc(desired, func(want ocm.ConfigReference) bool {
+			return want.ConfigType == ref.ConfigType && equal(want.DesiredConfig, ref.DesiredConfig)
+		}) {
+			t.Status = rollout.Waiting
+			return t
+		}
+		applied = applied && equal(ref.LastAppliedConfig, ref.DesiredConfig)
+	}
+	switch {
+	case !applied && a.Progressing.Reason == "Failed":
+		t.Status, t.Since = rollout.Failed, a.Progressing.LastTransitionTime
+	case !applied && a.Progressing.Reason == "Progressing":
+		t.Status, t.Since = rollout.Working, a.Progressing.LastTransitionTime
+	case !applied:
+		t.Status = rollout.Working
+	case a.Available.Status == "False":
+		t.Status, t.Since = rollout.Working, a.Available.LastTransitionTime
+	case a.Progressing.Reason == "Completed":
+		t.Since = a.Progressing.LastTransitionTime
+		if a.Available.Status == "True" && a.Available.LastTransitionTime.After(t.Since) {
+			t.Since = a.Available.LastTransitionTime
+		}
+	}
+	return t
+}
+
+func equal(a, b *ocm.ConfigHash) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
