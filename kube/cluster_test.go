@@ -128,3 +128,27 @@ func TestRetryEndsWithAnErrorThatStays(t *testing.T) {
 		t.Errorf("%d tries: %v", tries, err)
 	}
 }
+
+func TestAKindIsFoundByAnyOfItsNames(t *testing.T) {
+	cluster := connect(t, configFor(t))
+	for _, c := range []struct{ apiVersion, name, want string }{
+		{"v1", "ConfigMap", "/v1 ConfigMap"}, {"", "configmaps", "/v1 ConfigMap"}, {"", "cm", "/v1 ConfigMap"}, {"", "CONFIGMAP", "/v1 ConfigMap"},
+		{"", "deploy", "apps/v1 Deployment"}, {"apps/v1", "deployment", "apps/v1 Deployment"}, {"", "crd", "apiextensions.k8s.io/v1 CustomResourceDefinition"},
+		{"events.k8s.io/v1", "events", "events.k8s.io/v1 Event"}, {"", "event", "/v1 Event"},
+	} {
+		for range 2 { // the second time from memory
+			ref, err := cluster.KindOf(t.Context(), c.apiVersion, c.name)
+			if got := ref.Group + "/" + ref.Version + " " + ref.Kind; err != nil || got != c.want {
+				t.Errorf("%q %s is %s, %v", c.apiVersion, c.name, got, err)
+			}
+		}
+	}
+	for _, c := range [][2]string{{"", "nothing"}, {"apps/v1", "pods"}, {"nowhere.org/v1", "pods"}} {
+		if ref, err := cluster.KindOf(t.Context(), c[0], c[1]); !meta.IsNoMatchError(err) {
+			t.Errorf("%q is %v, %v", c, ref, err)
+		}
+	}
+	if _, err := cluster.KindOf(t.Context(), "a/b/c", "pods"); err == nil || meta.IsNoMatchError(err) {
+		t.Errorf("an apiVersion of three parts: %v", err)
+	}
+}

@@ -50,6 +50,7 @@ type kinds struct {
 
 	mu    sync.Mutex
 	known map[schema.GroupVersionKind]resource
+	named map[string]schema.GroupVersionKind // by apiVersion and any name
 }
 
 func newKinds(cfg *rest.Config, client *http.Client) (*kinds, error) {
@@ -63,7 +64,7 @@ func newKinds(cfg *rest.Config, client *http.Client) (*kinds, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &kinds{client: rc, known: map[schema.GroupVersionKind]resource{}}, nil
+	return &kinds{client: rc, known: map[schema.GroupVersionKind]resource{}, named: map[string]schema.GroupVersionKind{}}, nil
 }
 
 // find gives the resource of a kind in one version. The error is a *noKindError when the cluster answers without it.

@@ -1,0 +1,224 @@
+// Package queue runs tasks in named queues: each queue has one worker, which runs one task after the other in the order in
+// which they came. A task that fails stays at the head of its queue and is tried again after a pause, so what follows it
+// finds its work done (S-11). Runs of one hook that follow each other become one run (S-12).
+//
+// The package starts no hooks; a task brings what it does.
+package queue
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sealift/sealift/operator/binding"
+)
+
+// Task is one entry of a queue.
+type Task struct {
+	// Name says what the task does, for people. Hook is the hook that it runs, or "".
+	Name, Hook string
+	// Contexts are what the hook is told. Those of runs that follow each other are joined by Queue.Combine.
+	Contexts []binding.Context
+	// AllowFailure and Version are the hook's. Only runs that agree in them are joined, and none of version v0.
+	AllowFailure bool
+	Version      string
+	// Do does the work. It runs in the worker of the queue.
+	Do func(ctx context.Context, q *Queue, t *Task) error
+
+	added    time.Time
+	failures int
+	err      error
+}
+
+// Failures is how often the task has failed so far.
+func (t *Task) Failures() int { return t.failures }
+
+// Added is when the task came into its queue.
+func (t *Task) Added() time.Time { return t.added }
+
+// Set is all queues of an operator. Its zero value is ready for use.
+type Set struct {
+	Log *slog.Logger // nil is silence
+	// Delay is the pause after a failure. failed is how often the task had failed before. Default: the function Delay.
+	Delay func(failed int) time.Duration
+
+	mu      sync.Mutex
+	ctx     context.Context //nolint:containedctx // of the workers, from Run until it returns
+	queues  map[string]*Queue
+	workers sync.WaitGroup
+}
+
+// Queue is one of them.
+type Queue struct {
+	Name string
+
+	set   *Set
+	mu    sync.Mutex
+	tasks []*Task
+	woken chan struct{} // has a message when there may be something to do
+	pause chan struct{} // has a message when a pause shall end
+}
+
+// The pauses after failures.
+const (
+	firstDelay   = 5 * time.Second
+	longestDelay = 32 * time.Second
+)
+
+// Delay is 5 s after the first failure, then 5 s and 1, 2, 4, 8 … s with less than a second of chance, at most 32 s (S-11).
+func Delay(failed int) time.Duration {
+	if failed == 0 {
+		return firstDelay
+	}
+	if failed > 5 {
+		return longestDelay
+	}
+	return min(longestDelay, firstDelay+time.Second<<(failed-1)+rand.N(time.Second)) //nolint:gosec // spreads load, hides nothing
+}
+
+// Run works until ctx ends, and returns when no task runs any more. Tasks may be added before and meanwhile.
+func (s *Set) Run(ctx context.Context) {
+	s.mu.Lock()
+	s.ctx = ctx
+	for _, q := range s.queues {
+		s.workers.Go(q.work)
+	}
+	s.mu.Unlock()
+	<-ctx.Done()
+	s.workers.Wait()
+}
+
+// Add puts tasks at the end of a queue, which is made if there is none of the name.
+func (s *Set) Add(name string, tasks ...*Task) {
+	q := s.queue(name)
+	q.mu.Lock()
+	for _, t := range tasks {
+		t.added = time.Now()
+	}
+	q.tasks = append(q.tasks, tasks...)
+	q.mu.Unlock()
+	signal(q.woken)
+}
+
+// Wake ends the pause of a queue whose head has failed.
+func (s *Set) Wake(name string) { signal(s.queue(name).pause) }
+
+func (s *Set) queue(name string) *Queue {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if q := s.queues[name]; q != nil {
+		return q
+	}
+	if s.queues == nil {
+		s.queues = map[string]*Queue{}
+	}
+	q := &Queue{Name: name, set: s, woken: make(chan struct{}, 1), pause: make(chan struct{}, 1)}
+	s.queues[name] = q
+	if s.ctx != nil && s.ctx.Err() == nil {
+		s.workers.Go(q.work)
+	}
+	return q
+}
+
+// signal leaves a message without waiting for anybody.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Next puts tasks right behind the head, which runs.
+func (q *Queue) Next(tasks ...*Task) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, t := range tasks {
+		t.added = time.Now()
+	}
+	q.tasks = slices.Insert(q.tasks, min(1, len(q.tasks)), tasks...)
+}
+
+func (q *Queue) work() {
+	ctx := q.set.ctx
+	for {
+		t := q.head()
+		if t == nil {
+			select {
+			case <-q.woken:
+				continue
+			case <-ctx.Done():
+				return
+			}
+		}
+		err := t.Do(ctx, q, t)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			q.drop()
+			continue
+		}
+		q.failed(ctx, t, err)
+	}
+}
+
+// failed notes a failure and waits for the next try.
+func (q *Queue) failed(ctx context.Context, t *Task, err error) {
+	delay := Delay
+	if q.set.Delay != nil {
+		delay = q.set.Delay
+	}
+	q.mu.Lock()
+	pause := delay(t.failures)
+	t.failures++
+	t.err = err
+	q.mu.Unlock()
+	if q.set.Log != nil {
+		q.set.Log.ErrorContext(ctx, "task failed, and is tried again", "queue", q.Name, "task", t.Name, "hook", t.Hook, "failures", t.failures, "pause", pause.String(), "error", err)
+	}
+	select { // a message of before the failure does not count
+	case <-q.pause:
+	default:
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-q.pause:
+	case <-ctx.Done():
+	}
+}
+
+func (q *Queue) head() *Task {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.tasks) == 0 {
+		return nil
+	}
+	return q.tasks[0]
+}
+
+func (q *Queue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.tasks[0] = nil
+	q.tasks = q.tasks[1:]
+}
+
+// Lengths tells how many tasks each queue has.
+func (s *Set) Lengths() map[string]int {
+	s.mu.Lock()
+	queues := maps.Clone(s.queues)
+	s.mu.Unlock()
+	all := make(map[string]int, len(queues))
+	for name, q := range queues {
+		q.mu.Lock()
+		all[name] = len(q.tasks)
+		q.mu.Unlock()
+	}
+	return all
+}

@@ -1,0 +1,235 @@
+package queue_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/operator/queue"
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// diary notes what ran when, on the clock of a synctest bubble.
+type diary struct {
+	mu    sync.Mutex
+	start time.Time
+	lines []string
+}
+
+func (d *diary) note(format string, args ...any) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, fmt.Sprintf("%s ", time.Since(d.start).Truncate(time.Second))+fmt.Sprintf(format, args...))
+}
+
+func (d *diary) is(t *testing.T, want ...string) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !slices.Equal(d.lines, want) {
+		t.Errorf("got  %s\nwant %s", strings.Join(d.lines, ", "), strings.Join(want, ", "))
+	}
+}
+
+// bubble runs a set for a test in a bubble, whose clock jumps ahead when all wait.
+func bubble(t *testing.T, set *queue.Set, test func(d *diary)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d := &diary{start: time.Now()}
+		over := make(chan struct{})
+		go func() { set.Run(ctx); close(over) }()
+		synctest.Wait()
+		test(d)
+		cancel()
+		<-over
+	})
+}
+
+func takes(d *diary, name string, how time.Duration) *queue.Task {
+	return &queue.Task{Name: name, Do: func(context.Context, *queue.Queue, *queue.Task) error {
+		time.Sleep(how)
+		d.note("%s", name)
+		return nil
+	}}
+}
+
+func TestTasksRunOneAfterTheOtherAndQueuesSideBySide(t *testing.T) {
+	set := &queue.Set{}
+	bubble(t, set, func(d *diary) {
+		set.Add("main", takes(d, "a", 3*time.Second), takes(d, "b", time.Second))
+		set.Add("other", takes(d, "c", 2*time.Second))
+		time.Sleep(time.Minute)
+		set.Add("main", takes(d, "d", time.Second))
+		time.Sleep(time.Minute)
+		d.is(t, "2s c", "3s a", "4s b", "1m1s d")
+	})
+}
+
+func TestATaskThatFailsStaysAtTheHead(t *testing.T) {
+	set := &queue.Set{Delay: func(failed int) time.Duration { return time.Duration(10*(failed+1)) * time.Second }}
+	bubble(t, set, func(d *diary) {
+		left := 2
+		set.Add("main", &queue.Task{Name: "bad", Do: func(_ context.Context, _ *queue.Queue, t *queue.Task) error {
+			d.note("try %d", t.Failures()+1)
+			if left--; left >= 0 {
+				return errors.New("no luck")
+			}
+			return nil
+		}}, takes(d, "after", 0))
+		time.Sleep(15 * time.Second)
+		state := set.States()[0]
+		if head := state.Tasks[0]; head.Failures != 2 || head.Error != "no luck" || len(state.Tasks) != 2 {
+			t.Errorf("%+v", state)
+		}
+		set.Wake("main") // 15 seconds early
+		time.Sleep(time.Minute)
+		d.is(t, "0s try 1", "10s try 2", "15s try 3", "15s after")
+	})
+}
+
+func TestWhatATaskPutsNextRunsBeforeTheRest(t *testing.T) {
+	set := &queue.Set{}
+	bubble(t, set, func(d *diary) {
+		set.Add("main", &queue.Task{Name: "first", Do: func(_ context.Context, q *queue.Queue, _ *queue.Task) error {
+			q.Next(takes(d, "second", 0), takes(d, "third", 0))
+			return nil
+		}}, takes(d, "fourth", 0))
+		time.Sleep(time.Second)
+		d.is(t, "0s second", "0s third", "0s fourth")
+	})
+}
+
+func TestSamplesOfBackoff(t *testing.T) {
+	var file struct {
+		Cases []struct {
+			FailureCount             int
+			ObservedMin, ObservedMax string
+		}
+	}
+	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/queue_backoff.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range file.Cases {
+		least, err := time.ParseDuration(c.ObservedMin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most, err := time.ParseDuration(c.ObservedMax)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			// The samples were rounded down to a tenth of a second.
+			if got := queue.Delay(c.FailureCount).Truncate(100 * time.Millisecond); got < least || got > most {
+				t.Errorf("after %d failures the pause is %s, not %s to %s", c.FailureCount, got, least, most)
+			}
+		}
+	}
+	t.Logf("%d of %d rows of queue_backoff.json checked", len(file.Cases), len(file.Cases))
+	for failed, least := range []time.Duration{5, 6, 7, 9, 13, 21, 32, 32} {
+		if got := queue.Delay(failed); got < least*time.Second || got > (least+1)*time.Second {
+			t.Errorf("after %d failures the pause is %s", failed, got)
+		}
+	}
+}
+
+// entry is a run in the samples' words.
+type entry struct{ Hook, Binding, Type, Group string }
+
+func (e entry) task() *queue.Task {
+	c := binding.Context{Type: binding.OnKubernetes, Binding: e.Binding, Group: e.Group, Moment: binding.Moment(e.Type), Event: binding.Added}
+	if e.Type == "" {
+		c.Type = binding.OnSchedule
+	}
+	return &queue.Task{Name: "run", Hook: e.Hook, Version: "v1", Contexts: []binding.Context{c}}
+}
+
+// combine fills a queue, and lets its head combine.
+func combine(t *testing.T, entries []*queue.Task) (contexts []binding.Context, taken, left int) {
+	t.Helper()
+	set, done := &queue.Set{}, make(chan struct{})
+	entries[0].Do = func(ctx context.Context, q *queue.Queue, head *queue.Task) error {
+		taken = q.Combine(head)
+		contexts, left = head.Contexts, set.Lengths()["main"]
+		close(done)
+		<-ctx.Done()
+		return nil
+	}
+	set.Add("main", entries...)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() { set.Run(ctx); close(over) }()
+	<-done
+	cancel()
+	<-over
+	return contexts, taken, left
+}
+
+func TestSamplesOfCombining(t *testing.T) {
+	var file struct {
+		Cases []struct {
+			Name   string
+			Queue  []entry
+			Expect struct{ ContextsPassedToHook, TasksRemovedFromQueue, QueueLengthAfter int }
+		}
+	}
+	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/combine.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range file.Cases {
+		var tasks []*queue.Task
+		for _, e := range c.Queue {
+			tasks = append(tasks, e.task())
+		}
+		contexts, taken, left := combine(t, tasks)
+		if len(contexts) != c.Expect.ContextsPassedToHook || taken != c.Expect.TasksRemovedFromQueue || left != c.Expect.QueueLengthAfter {
+			t.Errorf("%s: %d contexts, %d taken, %d left", c.Name, len(contexts), taken, left)
+		}
+	}
+	t.Logf("%d of %d rows of combine.yaml checked", len(file.Cases), len(file.Cases))
+}
+
+func TestWhatIsNotCombined(t *testing.T) {
+	event, schedule := entry{"h", "pods", "Event", ""}, entry{"h", "every", "", ""}
+	synced := func(group string) entry { return entry{"h", "pods", "Synchronization", group} }
+	v0, allowed := event.task(), event.task()
+	v0.Version, allowed.AllowFailure = "v0", true
+	for _, c := range []struct {
+		name            string
+		tasks           []*queue.Task
+		contexts, taken int
+	}{
+		{"an event and a schedule are", []*queue.Task{event.task(), schedule.task()}, 2, 1},
+		{"runs of version v0", []*queue.Task{v0, event.task()}, 1, 0},
+		{"runs that may fail with others", []*queue.Task{event.task(), allowed}, 1, 0},
+		{"another hook", []*queue.Task{event.task(), entry{"other", "pods", "Event", ""}.task(), event.task()}, 1, 0},
+		{"another task", []*queue.Task{event.task(), {Name: "enable"}, event.task()}, 1, 0},
+		{"synchronizations without a group", []*queue.Task{synced("").task(), synced("").task()}, 1, 0},
+		{"synchronizations of two groups", []*queue.Task{synced("a").task(), synced("b").task()}, 1, 0},
+		{"synchronizations of one group are", []*queue.Task{synced("a").task(), synced("a").task()}, 1, 1},
+		{"a synchronization and an event", []*queue.Task{synced("a").task(), entry{"h", "pods", "Event", "a"}.task()}, 1, 0},
+	} {
+		if contexts, taken, _ := combine(t, c.tasks); len(contexts) != c.contexts || taken != c.taken {
+			t.Errorf("%s: %d contexts, %d taken", c.name, len(contexts), taken)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/operator/binding"
+)
+
+const (
+	// lateKind is the pause between two looks for a kind that the cluster does not serve yet.
+	lateKind = 5 * time.Second
+	// failures of a list after which a start no longer waits for it. The first one may be that of a server that does not
+	// stream lists.
+	failures = 2
+)
+
+// key says what a source lists.
+type key struct{ apiVersion, kind, namespace, labels, fields string }
+
+func (k key) String() string {
+	text := k.kind
+	if k.apiVersion != "" {
+		text += "." + k.apiVersion
+	}
+	for _, part := range []struct{ name, value string }{{"namespace", k.namespace}, {"labels", k.labels}, {"fields", k.fields}} {
+		if part.value != "" {
+			text += fmt.Sprintf(" %s %s", part.name, part.value)
+		}
+	}
+	return text
+}
+
+// source is one list and watch, and the subscriptions that share it. It is the store of its reflector, which is the only
+// one to write items.
+type source struct {
+	watcher *Watcher
+	key     key
+	cancel  context.CancelFunc
+
+	mu      sync.Mutex
+	full    bool // items have their JSON
+	started bool
+	ended   bool // nobody needs it any more
+	here    bool // the first list has come
+	failed  int
+	kind    string
+	views   []view
+	subs    []seat
+	items   map[name]*item
+}
+
+// seat is a subscription with the index of its view.
+type seat struct {
+	sub     *Subscription
+	view    int
+	initial bool // what the first list has is no event for it
+}
+
+// join lets a subscription share the source, unless what it needs was not kept.
+func (o *source) join(s *Subscription, initial bool) bool {
+	o.mu.Lock()
+	at, known := o.viewOf(s)
+	if o.ended || o.started && !o.full && (s.binding.KeepFull || !known) {
+		o.mu.Unlock()
+		return false
+	}
+	o.full = o.full || s.binding.KeepFull
+	if !known {
+		at = len(o.views)
+		o.views = append(o.views, view{s.binding.Filter})
+		for _, i := range o.items { // there are some only where they are kept whole
+			i.results = append(slices.Clip(i.results), o.watcher.result(o, s.binding.Filter, i.full))
+		}
+	}
+	o.subs = append(o.subs, seat{s, at, initial})
+	here, tried := o.here, o.failed >= failures
+	if here && !initial {
+		for _, i := range o.items {
+			s.push(Change{binding.Added, o.object(i, at, s)})
+		}
+	}
+	o.mu.Unlock()
+	if here || tried {
+		s.arrived(o.key, here)
+	}
+	return true
+}
+
+// viewOf finds the view of a binding: its jq filter.
+func (o *source) viewOf(s *Subscription) (at int, known bool) {
+	at = slices.IndexFunc(o.views, func(v view) bool { return v.same(s.binding.Filter) })
+	return at, at >= 0
+}
+
+func (o *source) detach(s *Subscription) {
+	o.mu.Lock()
+	o.subs = slices.DeleteFunc(o.subs, func(t seat) bool { return t.sub == s })
+	o.ended = len(o.subs) == 0
+	unused := o.ended
+	o.mu.Unlock()
+	if unused {
+		o.cancel()
+		o.watcher.drop(o)
+	}
+}
+
+// run lists and watches until ctx ends.
+func (o *source) run(ctx context.Context) {
+	// What the reflector would log, fail tells.
+	ctx = klog.NewContext(ctx, logr.Discard())
+	objects, kind := o.find(ctx)
+	if objects == nil {
+		return
+	}
+	o.mu.Lock()
+	o.kind = kind
+	o.mu.Unlock()
+	lists := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			options.LabelSelector, options.FieldSelector = o.key.labels, o.key.fields
+			list, err := objects.List(ctx, options)
+			o.fail(ctx, err)
+			if err != nil { // not a nil *UnstructuredList
+				return nil, err
+			}
+			return list, nil
+		},
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			options.LabelSelector, options.FieldSelector = o.key.labels, o.key.fields
+			w, err := objects.Watch(ctx, options)
+			o.fail(ctx, err)
+			return w, err
+		},
+	}
+	logger := logr.Discard()
+	cache.NewReflectorWithOptions(lists, &unstructured.Unstructured{}, o, cache.ReflectorOptions{Logger: &logger, Name: "operator"}).RunWithContext(ctx)
+}
+
+// find waits until the cluster serves the kind.
+func (o *source) find(ctx context.Context) (dynamic.ResourceInterface, string) {
+	for {
+		ref, err := o.watcher.cluster.KindOf(ctx, o.key.apiVersion, o.key.kind)
+		var objects dynamic.ResourceInterface
+		if err == nil {
+			ref.Namespace = o.key.namespace
+			objects, err = o.watcher.cluster.Objects(ctx, ref)
+		}
+		if err == nil {
+			return objects, ref.Kind
+		}
+		o.fail(ctx, err)
+		if meta.IsNoMatchError(err) || kube.Awaits(err) {
+			o.fail(ctx, err) // a kind that comes later may take hours: nothing waits for it
+		}
+		select {
+		case <-time.After(lateKind):
+		case <-ctx.Done():
+			return nil, ""
+		}
+	}
+}
+
+// fail counts a failure to list or watch, and logs the first of several.
+func (o *source) fail(ctx context.Context, err error) {
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	o.mu.Lock()
+	o.failed++
+	told := o.failed == failures
+	subs := slices.Clone(o.subs)
+	o.mu.Unlock()
+	if told {
+		o.watcher.log.WarnContext(ctx, "objects cannot be watched yet; the bindings on them wait", "objects", o.key.String(), "error", err)
+		for _, t := range subs {
+			t.sub.arrived(o.key, false)
+		}
+	}
+}
+
+// objects are those that a subscription sees.
+func (o *source) objects(s *Subscription) []binding.Object {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at, _ := o.viewOf(s)
+	all := make([]binding.Object, 0, len(o.items))
+	for _, i := range o.items {
+		all = append(all, o.object(i, at, s))
+	}
+	return all
+}

@@ -1,0 +1,247 @@
+package watch
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/sealift/sealift/operator/binding"
+)
+
+// Change is an event of a binding.
+type Change struct {
+	Event  binding.Event
+	Object binding.Object
+}
+
+// Subscription is what one binding watches.
+type Subscription struct {
+	watcher *Watcher
+	binding binding.Kubernetes
+	on      func(Change)
+
+	tried, synced chan struct{} // closed when each list of the start was tried, and when all are here
+
+	// No method of a source is called with mu held: sources call push with their own lock held.
+	mu       sync.Mutex
+	sources  map[key]*source
+	missing  map[key]bool // lists of the start that are not here yet
+	untried  map[key]bool
+	released bool
+	held     []Change
+
+	namespaces *Subscription // those that the binding selects by labels, or nil; written once, by Subscribe
+	begun      bool          // all lists of the start are known
+}
+
+// Tried is closed when every list of the start has come or has failed.
+func (s *Subscription) Tried() <-chan struct{} { return s.tried }
+
+// Synced is closed when every list of the start has come.
+func (s *Subscription) Synced() <-chan struct{} { return s.synced }
+
+// Release lets events through: first those that came since the lists, then each as it comes.
+func (s *Subscription) Release() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = true
+	for _, c := range s.held {
+		s.on(c)
+	}
+	s.held = nil
+}
+
+// Objects returns what exists now, sorted by namespace and name (S-9).
+func (s *Subscription) Objects() (all []binding.Object) {
+	for _, source := range s.current() {
+		all = append(all, source.objects(s)...)
+	}
+	slices.SortFunc(all, func(a, b binding.Object) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+// Size returns how many objects there are, and the bytes of their JSON and of their filter results.
+func (s *Subscription) Size() (objects, bytes int) {
+	for _, o := range s.Objects() {
+		objects++
+		bytes += len(o.Full) + len(o.Result)
+	}
+	return objects, bytes
+}
+
+// Stop ends the subscription. Lists that nobody else needs are dropped.
+func (s *Subscription) Stop() {
+	if s.namespaces != nil {
+		s.namespaces.Stop()
+	}
+	for _, source := range s.current() {
+		source.detach(s)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.sources)
+}
+
+func (s *Subscription) current() []*source {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]*source, 0, len(s.sources))
+	for _, o := range s.sources {
+		all = append(all, o)
+	}
+	return all
+}
+
+// keys are the lists that the objects of one namespace take, or of all if it is "".
+func (s *Subscription) keys(namespace string) (all []key) {
+	one := key{s.binding.APIVersion, strings.ToLower(s.binding.Kind), namespace, s.binding.Labels, s.binding.Fields}
+	if len(s.binding.Names) == 0 {
+		return []key{one}
+	}
+	for _, name := range s.binding.Names {
+		one.fields = strings.TrimPrefix(s.binding.Fields+","+fields.OneTermEqualSelector("metadata.name", name).String(), ",")
+		all = append(all, one)
+	}
+	return all
+}
+
+// add watches a namespace. The objects of one that comes after the start are events.
+func (s *Subscription) add(namespace string, initial bool) {
+	keys := s.keys(namespace)
+	s.mu.Lock()
+	for _, k := range keys {
+		if initial {
+			s.missing[k], s.untried[k] = true, true
+		}
+	}
+	s.mu.Unlock()
+	for _, k := range keys {
+		source := s.watcher.attach(k, s, initial)
+		s.mu.Lock()
+		s.sources[k] = source
+		s.mu.Unlock()
+	}
+}
+
+// remove forgets a namespace that the binding no longer selects. Its objects leave the snapshot without events.
+func (s *Subscription) remove(namespace string) {
+	for _, k := range s.keys(namespace) {
+		s.mu.Lock()
+		source := s.sources[k]
+		delete(s.sources, k)
+		delete(s.missing, k)
+		delete(s.untried, k)
+		s.mu.Unlock()
+		if source != nil {
+			source.detach(s)
+		}
+	}
+	s.settle()
+}
+
+// followNamespaces watches the namespaces that the binding selects by their labels, as they come and go.
+func (s *Subscription) followNamespaces(changed <-chan struct{}) {
+	ended := s.watcher.ctx.Done()
+	select {
+	case <-s.namespaces.Tried():
+	case <-ended:
+		return
+	}
+	select {
+	case <-s.namespaces.Synced():
+	default: // the namespaces cannot be listed, so nothing in them was either
+		s.mu.Lock()
+		once(s.tried)
+		s.mu.Unlock()
+	}
+	select {
+	case <-s.namespaces.Synced():
+	case <-ended:
+		return
+	}
+	known := map[string]bool{}
+	for initial := true; ; initial = false {
+		now := map[string]bool{}
+		for _, o := range s.namespaces.Objects() {
+			if now[o.Name] = true; !known[o.Name] && !slices.Contains(s.binding.Namespaces, o.Name) {
+				s.add(o.Name, initial)
+			}
+		}
+		for name := range known {
+			if !now[name] && !slices.Contains(s.binding.Namespaces, name) {
+				s.remove(name)
+			}
+		}
+		if known = now; initial {
+			s.begin()
+			s.namespaces.Release()
+		}
+		select {
+		case <-changed:
+		case <-ended:
+			return
+		}
+	}
+}
+
+// arrived notes that a list of the start is here, or at least was tried.
+func (s *Subscription) arrived(k key, here bool) {
+	s.mu.Lock()
+	delete(s.untried, k)
+	if here {
+		delete(s.missing, k)
+	}
+	s.mu.Unlock()
+	s.settle()
+}
+
+// begin notes that all lists of the start are known.
+func (s *Subscription) begin() {
+	s.mu.Lock()
+	s.begun = true
+	s.mu.Unlock()
+	s.settle()
+}
+
+// settle closes the channels whose time has come.
+func (s *Subscription) settle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.begun {
+		return
+	}
+	if len(s.untried) == 0 {
+		once(s.tried)
+	}
+	if len(s.missing) == 0 {
+		once(s.synced)
+	}
+}
+
+// once closes a channel that may be closed already.
+func once(c chan struct{}) {
+	select {
+	case <-c:
+	default:
+		close(c)
+	}
+}
+
+// push delivers an event that the binding asks for, or keeps it until Release.
+func (s *Subscription) push(c Change) {
+	if !slices.Contains(s.binding.Events, c.Event) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released {
+		s.on(c)
+		return
+	}
+	s.held = append(s.held, c)
+}
