@@ -33,8 +33,10 @@ type Request struct {
 	// Commands are the commands of Binary that scripts may start: install, join, upgrade. A script for another command
 	// prints an error and fails.
 	Commands []string
-	// Preflight is the sealift-preflight for the nodes. nil leaves it out, and with it the checks of add-ons.
-	Preflight *bundle.Member
+	// Preflight is the sealift-preflight for the nodes. The bundle has it if an add-on or the Installer has something for it
+	// to do, or if KeepPreflight is set. nil leaves it out, and with it the checks of add-ons.
+	Preflight     *bundle.Member
+	KeepPreflight bool
 	// Since leaves out the files of an earlier bundle. nil leaves out nothing.
 	Since *bundle.Since
 	// Key signs the bundle's index. nil means no signature.
@@ -109,7 +111,7 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if err := checkSandbox(b.Packages); err != nil {
 		return nil, err
 	}
-	if b.Members, err = r.members(ctx); err != nil {
+	if b.Members, err = r.members(ctx, b.Packages); err != nil {
 		return nil, err
 	}
 	p.Layout, err = bundle.NewLayout(b)

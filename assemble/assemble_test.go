@@ -3,6 +3,7 @@ package assemble_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,6 +271,55 @@ func TestInstallScriptRefuses(t *testing.T) {
 			var exit *exec.ExitError
 			if !errors.As(err, &exit) || exit.ExitCode() != row.code || !strings.Contains(out, row.want) {
 				t.Errorf("got %v: %s; want exit %d and %q", err, out, row.code, row.want)
+			}
+		})
+	}
+}
+
+// TestPreflightProgramIsCarriedWhereItIsUsed has sealift-preflight, which is larger than sealift, beside the nodes' sealift.
+func TestPreflightProgramIsCarriedWhereItIsUsed(t *testing.T) {
+	for name, row := range map[string]struct {
+		installer string
+		files     map[string]string // of add-on base
+		keep      bool
+		want      bool
+	}{
+		"nothing uses it":            {both, nil, false, false},
+		"it is asked for":            {both, nil, true, true},
+		"checks of an add-on":        {both, map[string]string{"host-preflight.yaml": "kind: HostPreflight\n"}, false, true},
+		"a support bundle":           {both, map[string]string{"troubleshoot.yaml": "kind: SupportBundle\n"}, false, true},
+		"a hook that may name some":  {both, map[string]string{"install.sh": "base_preflights() {\n  :\n}\n"}, false, true},
+		"checks of the Installer":    {both + "  kurl: {hostPreflights: {kind: HostPreflight, spec: {}}}\n", nil, false, true},
+		"another option of kURL's":   {both + "  kurl: {hostPreflightIgnore: true}\n", nil, false, false},
+		"a file of another location": {both, map[string]string{"yaml/troubleshoot.yaml": "kind: SupportBundle\n"}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request(t, row.installer)
+			dir := t.TempDir()
+			files := map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "provides: [thing]\n"}
+			maps.Copy(files, row.files)
+			publish(t, dir, "base", "1.0", platform, files)
+			publish(t, dir, "user", "2.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "requires: [thing]\n"})
+			s, err := store.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			program := filepath.Join(dir, "sealift-preflight")
+			if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.Packages.Store, r.KeepPreflight = s, row.keep
+			if r.Preflight, err = assemble.Preflight(t.Context(), program, ""); err != nil {
+				t.Fatal(err)
+			}
+			defer r.Preflight.Close()
+			data := assembled(t, r)
+			a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, carried := a.Entry(bundle.PreflightName); carried != row.want {
+				t.Errorf("carried: %t, want %t", carried, row.want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func program(ctx context.Context, member, name, spool string) (*bundle.Member, e
 }
 
 // members returns the files at the root of the bundle. All but the programs are in memory.
-func (r Request) members(ctx context.Context) ([]*bundle.Member, error) {
+func (r Request) members(ctx context.Context, archives []*bundle.Archive) ([]*bundle.Member, error) {
 	text, err := r.Installer.Canonical()
 	if err != nil {
 		return nil, err
@@ -89,8 +89,11 @@ func (r Request) members(ctx context.Context) ([]*bundle.Member, error) {
 		files = append(files, bundle.BytesFile(command+".sh", 0o755, script.Text()))
 	}
 	members, err := bundle.Render(ctx, append(files, bundle.BytesFile(bundle.InstallerName, 0o644, text)), bundle.WriteOptions{})
-	members = append(members, r.Binary)
-	if r.Preflight != nil {
+	if err != nil || r.Preflight == nil {
+		return append(members, r.Binary), err
+	}
+	used, err := r.usesPreflight(archives)
+	if members = append(members, r.Binary); used {
 		members = append(members, r.Preflight)
 	}
 	return members, err

@@ -162,7 +162,7 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q question, 
 		made.Plan, err = assemble.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
 		return made, err
 	}
-	request := assemble.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, Key: o.Key}
+	request := assemble.Request{Installer: &installer, Packages: packages, Binary: o.Binary, Platform: o.Platform, Commands: o.Commands, Preflight: o.Preflight, KeepPreflight: o.KeepPreflight, Key: o.Key}
 	if q.since != "" {
 		if request.Since, err = p.since(ctx, q.since); err != nil {
 			return nil, err

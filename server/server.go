@@ -33,8 +33,10 @@ type Options struct {
 	// Binary is the sealift for the nodes. Platform is its platform, such as linux/amd64.
 	Binary   *bundle.Member
 	Platform string
-	// Preflight is the sealift-preflight in bundles. nil leaves it out, and with it the checks of add-ons.
-	Preflight *bundle.Member
+	// Preflight is the sealift-preflight in bundles that need it, or in all if KeepPreflight is set. nil leaves it out, and
+	// with it the checks of add-ons.
+	Preflight     *bundle.Member
+	KeepPreflight bool
 	// Commands are the commands of Binary that scripts may run: install, join, upgrade.
 	Commands []string
 	// URL is the URL by which clients reach the server, such as https://sealift.example.com. If empty, the request's Host

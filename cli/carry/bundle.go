@@ -117,7 +117,8 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
 	plan, err := assemble.Prepare(ctx, assemble.Request{
-		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, Since: since, Key: key,
+		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "",
+		Since: since, Key: key,
 	})
 	if err != nil {
 		return err

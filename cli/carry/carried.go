@@ -29,7 +29,7 @@ type programFlags struct {
 func (p *programFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&p.sealift, "sealift", "", "the sealift for the nodes (default: the "+nodeProgram+" beside this program)")
-	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes (default: the one beside the sealift for the nodes)")
+	flags.StringVar(&p.preflight, "sealift-preflight", "", "the sealift-preflight for the nodes, or "+noPreflight+" (default: the one beside the sealift for the nodes, if something in the bundle uses it)")
 	flags.StringVar(&p.platform, "platform", runtime.GOOS+"/"+runtime.GOARCH, "the platform of the nodes, and of --sealift")
 	for _, name := range []string{"sealift", "sealift-preflight"} {
 		_ = cmd.MarkFlagFilename(name)
@@ -41,6 +41,9 @@ type programs struct {
 	sealift   *bundle.Member
 	preflight *bundle.Member // nil when there is none
 }
+
+// noPreflight as the name of the sealift-preflight leaves it out of every bundle.
+const noPreflight = "none"
 
 // nodeProgram is the file name of the sealift for nodes, which is smaller than the one that runs here.
 const nodeProgram = "sealift-node"
@@ -86,8 +89,11 @@ func (p programs) close() error {
 }
 
 // carriedPreflight prepares the sealift-preflight for the nodes: the one that is named, or else the one beside the sealift
-// that they get. Without it a bundle is complete but for the checks of its add-ons.
+// that they get. A bundle without it works, but the checks and the collectors of its add-ons do not run.
 func (a commands) carriedPreflight(ctx context.Context, spool, name, beside string) (*bundle.Member, error) {
+	if name == noPreflight {
+		return nil, nil
+	}
 	if name == "" {
 		name = filepath.Join(beside, preflight.ProgramName)
 		if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {

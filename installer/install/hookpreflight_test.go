@@ -2,6 +2,7 @@ package install
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,5 +83,22 @@ func TestHooksForChecksAreAskedBeforeTheFirstChange(t *testing.T) {
 	r, err = i.Preflight(t.Context(), PreflightOptions{ExcludeBuiltin: true})
 	if err != nil || r.Report.Err(r.Policy) != nil {
 		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// TestAddOnsWithoutChecksAreReported has a bundle in which no add-on checks the host. sealift-preflight is not in it.
+func TestAddOnsWithoutChecksAreReported(t *testing.T) {
+	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})
+	i, err := prepare(t, kurlBundle(t, text, txtar.Parse([]byte("-- goldpinger/1.0.0/Manifest --\n-- goldpinger/1.0.0/install.sh --\ngoldpinger() { :; }\n")).Files), text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = i.Close() }()
+	for _, o := range []PreflightOptions{{}, {Runs: RunNothing}, {ExcludeBuiltin: true}} {
+		r, err := i.Preflight(t.Context(), o)
+		said := slices.Contains(r.Results, preflight.Result{Check: "add-ons", Status: preflight.Pass, Message: "none of them has checks of its own"})
+		if err != nil || said == o.ExcludeBuiltin {
+			t.Errorf("%+v: %+v, %v", o, r.Results, err)
+		}
 	}
 }
