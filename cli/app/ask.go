@@ -33,14 +33,14 @@ func (a *App) Confirm(question string) bool {
 	return strings.EqualFold(strings.TrimSpace(answer), "y") || strings.EqualFold(strings.TrimSpace(answer), "yes")
 }
 
-// Passphrase takes the passphrase of a private key from the environment, or asks for it, twice if it is new.
-func (a *App) Passphrase(question string, isNew bool) ([]byte, error) {
-	if text, ok := os.LookupEnv(PassphraseVariable); ok {
+// Passphrase takes a passphrase from an environment variable, or asks for it, twice if it is new.
+func (a *App) Passphrase(variable, question string, isNew bool) ([]byte, error) {
+	if text, ok := os.LookupEnv(variable); ok {
 		return []byte(text), nil
 	}
 	f, ok := a.terminal()
 	if !ok {
-		return nil, UsageError("a passphrase is needed and there is no terminal to ask on; set %s", PassphraseVariable)
+		return nil, UsageError("a passphrase is needed and there is no terminal to ask on; set %s", variable)
 	}
 	first, err := a.askHidden(f, question)
 	if err != nil || !isNew {

@@ -24,7 +24,7 @@ func (a *App) SigningKey(name string) (*signature.Key, error) {
 	}
 	var passphrase []byte
 	if signature.IsEncrypted(data) {
-		if passphrase, err = a.Passphrase("passphrase of "+name+": ", false); err != nil {
+		if passphrase, err = a.Passphrase(PassphraseVariable, "passphrase of "+name+": ", false); err != nil {
 			return nil, err
 		}
 	}

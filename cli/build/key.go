@@ -46,7 +46,7 @@ func (a commands) generateKey(out string) error {
 	if err != nil {
 		return err
 	}
-	passphrase, err := a.Passphrase("passphrase of the new key: ", true)
+	passphrase, err := a.Passphrase(app.PassphraseVariable, "passphrase of the new key: ", true)
 	if err != nil {
 		return err
 	}

@@ -1,3 +1,94 @@
 // Package snapshot saves what a control plane needs to come back after it lost its data: etcd's database, the cluster's keys,
 // and the Installer.
+//
+// A snapshot is one file: a tar archive, compressed with gzip and encrypted with age. 'age --decrypt' and tar read it, too.
+// The package streams: no part of a snapshot touches the disk unencrypted, and memory does not grow with etcd.
 package snapshot
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"regexp"
+	"time"
+)
+
+// Format is the version of the layout that this package writes, and the only one that it reads.
+const Format = 1
+
+// The entries of the archive that are no files of the host. The index is the first entry and the database the last.
+const (
+	indexName = "snapshot.json"
+	etcdName  = "etcd.db"
+)
+
+// The limits of a snapshot, besides etcd's own of 8 GiB.
+const (
+	maxFile  = 1 << 20 // bytes of a file of the host
+	maxFiles = 4096
+	maxIndex = 4 << 20 // bytes
+)
+
+// Index says what a snapshot has.
+type Index struct {
+	Format     int       `json:"format"`
+	Time       time.Time `json:"time"`
+	Node       string    `json:"node"`
+	Cluster    string    `json:"cluster"`              // sha256: and the hash of the CA's public key, as kubeadm prints it
+	Kubernetes string    `json:"kubernetes,omitempty"` // version, such as 1.36.3
+	Etcd       Etcd      `json:"etcd"`
+	Files      []File    `json:"files"`
+	LeftOut    []string  `json:"leftOut,omitempty"` // names of files that are too large, and of what is no file
+}
+
+// File is a file of the host.
+type File struct {
+	Name   string      `json:"name"` // its path without the first slash
+	Mode   fs.FileMode `json:"mode"`
+	Size   int64       `json:"size"`   // bytes
+	SHA256 string      `json:"sha256"` // lower-case hex
+}
+
+// check refuses an index that this package did not write.
+func (i Index) check() error {
+	switch {
+	case i.Format > Format:
+		return fmt.Errorf("the snapshot has format %d, and this sealift reads format %d; use the sealift that wrote it, or a newer one", i.Format, Format)
+	case i.Format != Format || i.Etcd.Size <= 0 || i.Time.IsZero() || len(i.Files) > maxFiles:
+		return errors.New("its index is not one of sealift's")
+	}
+	for _, f := range i.Files {
+		if !fs.ValidPath(f.Name) || f.Size < 0 || f.Size > maxFile || f.Mode != f.Mode.Perm() {
+			return fmt.Errorf("its index has a file that sealift does not save: %q", f.Name)
+		}
+	}
+	return nil
+}
+
+// Name is the name of a snapshot's file: the cluster, the node and the time can be read without a key.
+type Name struct {
+	Cluster string    `json:"cluster"` // the first eight digits of the CA's hash
+	Node    string    `json:"node"`
+	Time    time.Time `json:"time"` // to the second
+}
+
+const (
+	nameTime  = "20060102T150405Z"
+	extension = ".tar.gz.age"
+)
+
+var namePattern = regexp.MustCompile(`^snapshot-([0-9a-f]{8})-([a-z0-9.-]+)-([0-9]{8}T[0-9]{6}Z)\.tar\.gz\.age$`)
+
+func (n Name) String() string {
+	return "snapshot-" + n.Cluster + "-" + n.Node + "-" + n.Time.UTC().Format(nameTime) + extension
+}
+
+// parseName reads the name of a snapshot's file. Other files are not ok.
+func parseName(s string) (n Name, ok bool) {
+	parts := namePattern.FindStringSubmatch(s)
+	if parts == nil {
+		return Name{}, false
+	}
+	at, err := time.Parse(nameTime, parts[3])
+	return Name{Cluster: parts[1], Node: parts[2], Time: at}, err == nil
+}

@@ -1,0 +1,240 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/store"
+)
+
+func (a commands) snapshotCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "snapshot",
+		Short: "Save, check and prune snapshots of this control plane",
+		Long: `Save what this control plane needs to come back after it lost its data: etcd's database, the keys and files of kubeadm in
+/etc/kubernetes, and the Installer. A snapshot is one encrypted file. It has no data of volumes and no images.
+
+There is no command yet that restores a snapshot. See docs/snapshots.md for the steps.`,
+		Example: `  sealift snapshot key --out snapshots.key
+  sealift snapshot save --key age1…
+  sealift snapshot verify --identity snapshots.key
+  sealift snapshot prune --keep 7`,
+	}
+	cmd.AddCommand(a.snapshotSaveCommand(), a.snapshotListCommand(), a.snapshotShowCommand(), a.snapshotVerifyCommand(), a.snapshotPruneCommand(), a.snapshotKeyCommand())
+	return cmd
+}
+
+type snapshotSaveOptions struct {
+	root, out, store string
+	key, passphrase  string
+	format           string
+}
+
+// saved is what 'snapshot save' prints.
+type saved struct {
+	File string `json:"file"`
+	snapshot.Index
+}
+
+func (a commands) snapshotSaveCommand() *cobra.Command {
+	var o snapshotSaveOptions
+	cmd := &cobra.Command{
+		Use:   "save",
+		Short: "Save a snapshot of this control plane",
+		Long: `Save a snapshot of this control plane, as root, while the cluster runs. The file appears under its name only when it is
+complete and the digest that etcd sent with its database is right.
+
+A snapshot has every key of the cluster, so it is always encrypted: to a public key (--key), whose private key need not be
+on the node, or with a passphrase. The passphrase comes from --passphrase-file, from ` + snapshotPassphrase + `,
+or from the terminal.`,
+		Example: `  sealift snapshot save --key age1…
+  sealift snapshot save --key backup.pub --store s3://backups/cluster-1
+  sealift snapshot save --passphrase-file /root/passphrase --out /media/usb/cluster-1.snapshot`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := errors.Join(notBoth(cmd, "out", "store"), notBoth(cmd, "key", "passphrase-file")); err != nil {
+				return err
+			}
+			return a.snapshotSave(cmd.Context(), o)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.out, "out", "", "file to write, instead of a file in a store")
+	flags.StringVar(&o.key, "key", "", "public key of age, or a file with public keys, to encrypt to")
+	flags.StringVar(&o.passphrase, "passphrase-file", "", "file with the passphrase to encrypt with")
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	addSnapshotStoreFlag(cmd, &o.store)
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+// notBoth refuses two flags that say different things.
+func notBoth(cmd *cobra.Command, one, other string) error {
+	if cmd.Flags().Changed(one) && cmd.Flags().Changed(other) {
+		return app.UsageError("--%s and --%s exclude each other; give one", one, other)
+	}
+	return nil
+}
+
+func addSnapshotStoreFlag(cmd *cobra.Command, location *string) {
+	cmd.Flags().StringVar(location, "store", snapshot.DefaultStore, "store of snapshots: a folder or s3://bucket/prefix")
+}
+
+// snapshots returns the place of snapshots at a location.
+func (a commands) snapshots(location string) *snapshot.Place {
+	return snapshot.At(location, store.Opener{Log: a.Log, CAs: a.CAs})
+}
+
+func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error {
+	to, err := a.snapshotRecipients(o.key, o.passphrase)
+	if err != nil {
+		return err
+	}
+	result, source := saved{File: o.out}, snapshot.Source{Root: o.root}
+	if o.out != "" {
+		result.Index, err = source.Save(ctx, o.out, to...)
+	} else {
+		var kept snapshot.Kept
+		result.Index, kept, err = a.snapshots(o.store).Save(ctx, source, to...)
+		result.File = kept.File
+	}
+	if err != nil {
+		return forRoot(err)
+	}
+	if o.format == "json" {
+		return a.PrintJSON(result)
+	}
+	where := ""
+	if o.out == "" {
+		where = " in " + o.store
+	}
+	fmt.Fprintf(a.Out, "saved %s%s: etcd up to revision %d, %s\n", result.File, where, result.Etcd.Revision, app.Counted(len(result.Files), "file"))
+	a.printLeftOut(result.Index)
+	return nil
+}
+
+func (a commands) printLeftOut(index snapshot.Index) {
+	for _, name := range index.LeftOut {
+		fmt.Fprintf(a.Out, "left out %s: it is larger than 1 MiB, or no regular file\n", name)
+	}
+}
+
+func (a commands) snapshotListCommand() *cobra.Command {
+	var location, format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the snapshots of a store, oldest first",
+		Long:    "List the snapshots of a store, oldest first. This needs no key: a file's name tells the cluster, the node and the time.",
+		Example: "  sealift snapshot list\n  sealift snapshot list --store s3://backups/cluster-1\n  sealift snapshot list -o json | jq -r '.[-1].file'",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := a.snapshots(location).List(cmd.Context())
+			if err != nil {
+				return forRoot(err)
+			}
+			if format == "json" {
+				return a.PrintJSON(all)
+			}
+			return a.printSnapshots(all)
+		},
+	}
+	addSnapshotStoreFlag(cmd, &location)
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) printSnapshots(all []snapshot.Kept) error {
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tCLUSTER\tNODE\tSIZE\tFILE")
+	for _, k := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", k.Time.Format(time.RFC3339), k.Cluster, k.Node, app.FormatBytes(k.Size), k.File)
+	}
+	return t.Flush()
+}
+
+func (a commands) snapshotPruneCommand() *cobra.Command {
+	var location, format string
+	var keep int
+	cmd := &cobra.Command{
+		Use:   "prune --keep N",
+		Short: "Remove all but the newest snapshots of a store",
+		Long: `Remove snapshots from a store. The newest N of each cluster stay, whichever of its nodes saved them. Other files of the
+store stay, too.`,
+		Example: "  sealift snapshot prune --keep 7\n  sealift snapshot prune --keep 30 --store s3://backups/cluster-1",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if keep < 1 {
+				return app.UsageError("--keep must be at least 1")
+			}
+			removed, err := a.snapshots(location).Prune(cmd.Context(), keep)
+			if err != nil {
+				return forRoot(err)
+			}
+			if format == "json" {
+				return a.PrintJSON(removed)
+			}
+			for _, k := range removed {
+				fmt.Fprintln(a.Out, "removed "+k.File)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().IntVar(&keep, "keep", 0, "how many snapshots of each cluster stay; at least 1")
+	addSnapshotStoreFlag(cmd, &location)
+	app.AddOutputFlag(cmd, &format)
+	return cmd
+}
+
+func (a commands) snapshotKeyCommand() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:   "key --out FILE",
+		Short: "Create a key pair for snapshots",
+		Long: `Create a key pair of age, and print the public key. The file with the private key is not encrypted: move it off the nodes
+and keep it safe. Without it, nobody can read the snapshots. An existing file is not replaced.`,
+		Example: "  sealift snapshot key --out snapshots.key",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if out == "" {
+				return app.UsageError("--out must name the file for the private key")
+			}
+			private, public, err := snapshot.GenerateKey()
+			if err != nil {
+				return err
+			}
+			f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if errors.Is(err, os.ErrExist) {
+				return fmt.Errorf("%s exists and is not replaced; remove it or choose another name with --out", out)
+			}
+			if err != nil {
+				return err
+			}
+			_, err = f.Write(private)
+			if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+				return err
+			}
+			fmt.Fprintln(a.Out, public)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "file for the private key")
+	_ = cmd.MarkFlagFilename("out")
+	return cmd
+}
+
+// isPath says whether an argument is a file of the host and not the name of a snapshot in a store.
+func isPath(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil || strings.ContainsRune(name, filepath.Separator)
+}

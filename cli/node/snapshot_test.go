@@ -1,0 +1,150 @@
+package node_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/node"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/kubeadm"
+)
+
+// sealift runs a command of a node, and returns its exit code and what it prints.
+func sealift(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = app.Run(t.Context(), "sealift", node.Root, args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// must is sealift with success.
+func must(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errOut := sealift(t, args...)
+	if code != app.ExitDone {
+		t.Fatalf("sealift %s: exit code %d: %s", strings.Join(args, " "), code, errOut)
+	}
+	return out
+}
+
+// snapshots saves two snapshots of a control plane, and returns their store, oldest first.
+func snapshots(t *testing.T, public string) (location string) {
+	t.Helper()
+	folder := kubeadm.Folder(t)
+	to, err := snapshot.Recipients(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	location = t.TempDir()
+	for _, name := range []string{"host-1", "host-2"} {
+		s := snapshot.Source{Rootfs: strings.TrimSuffix(folder, "/etc/kubernetes"), Node: name,
+			Etcd: cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}}
+		if _, _, err := snapshot.At(location, store.Opener{}).Save(t.Context(), s, to...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return location
+}
+
+func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "snapshots.key")
+	public := strings.TrimSpace(must(t, "snapshot", "key", "--out", key))
+	if info, err := os.Stat(key); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the private key: %v, %v", info, err)
+	}
+	if code, _, errOut := sealift(t, "snapshot", "key", "--out", key); code != app.ExitFailed || !strings.Contains(errOut, "is not replaced") {
+		t.Errorf("a key is replaced: %d, %s", code, errOut)
+	}
+	location := snapshots(t, public)
+	var listed []snapshot.Kept
+	if err := json.Unmarshal([]byte(must(t, "snapshot", "list", "--store", location, "-o", "json")), &listed); err != nil || len(listed) != 2 || listed[1].Node != "host-2" {
+		t.Fatalf("%+v, %v", listed, err)
+	}
+	if out := must(t, "snapshot", "list", "--store", location); !strings.Contains(out, listed[0].File) || strings.Count(out, "\n") != 3 {
+		t.Error(out)
+	}
+	var shown struct {
+		File string
+		snapshot.Index
+	}
+	newest := must(t, "snapshot", "show", "--store", location, "--identity", key, "-o", "json")
+	if err := json.Unmarshal([]byte(newest), &shown); err != nil || shown.File != listed[1].File || shown.Kubernetes != "1.36.3" {
+		t.Errorf("%+v, %v", shown, err)
+	}
+	if out := must(t, "snapshot", "show", listed[0].File, "--store", location, "--identity", key); !strings.Contains(out, "/etc/kubernetes/pki/ca.key") || !strings.Contains(out, "host-1") {
+		t.Error(out)
+	}
+	file := filepath.Join(location, "snapshots", listed[0].File)
+	if out := must(t, "snapshot", "verify", file, "--identity", key); !strings.HasPrefix(out, file+" is whole: host-1 of ") {
+		t.Error(out)
+	}
+	if out := must(t, "snapshot", "prune", "--keep", "1", "--store", location); out != "removed "+listed[0].File+"\n" {
+		t.Error(out)
+	}
+	for _, row := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{app.ExitFailed, "no such file", []string{"verify", file, "--identity", key}},
+		{app.ExitFailed, "there is no snapshot", []string{"verify", listed[0].File, "--store", location, "--identity", key}},
+		{app.ExitUsage, "--identity FILE", []string{"verify", "--store", location}},
+		{app.ExitUsage, "--keep must be at least 1", []string{"prune", "--store", location}},
+		{app.ExitUsage, "must be encrypted", []string{"save"}},
+		{app.ExitFailed, "is not one of age", []string{"save", "--key", "/none"}},
+		{app.ExitUsage, "exclude each other", []string{"save", "--key", public, "--passphrase-file", "/none"}},
+		{app.ExitFailed, "is no snapshot", []string{"show", os.DevNull, "--identity", key}},
+		{app.ExitFailed, "wrong key or passphrase", []string{"verify", "--store", location, "--identity", other(t)}},
+	} {
+		if code, _, errOut := sealift(t, append([]string{"snapshot"}, row.args...)...); code != row.code || !strings.Contains(errOut, row.says) {
+			t.Errorf("snapshot %s: exit code %d, %s", strings.Join(row.args, " "), code, errOut)
+		}
+	}
+}
+
+// TestPassphraseOfASnapshotComesFromAFileOrTheEnvironment saves with the passphrase "open sesame".
+func TestPassphraseOfASnapshotComesFromAFileOrTheEnvironment(t *testing.T) {
+	folder := kubeadm.Folder(t)
+	to, err := snapshot.Lock([]byte("open sesame"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := snapshot.Source{Rootfs: strings.TrimSuffix(folder, "/etc/kubernetes"), Node: "host-1",
+		Etcd: cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}}
+	dir := t.TempDir()
+	file, passphrase := filepath.Join(dir, "snapshot"), filepath.Join(dir, "passphrase")
+	if _, err := s.Save(t.Context(), file, to...); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(passphrase, []byte("open sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	must(t, "snapshot", "verify", file, "--passphrase-file", passphrase)
+	if code, _, errOut := sealift(t, "snapshot", "verify", file); code != app.ExitUsage || !strings.Contains(errOut, "SEALIFT_SNAPSHOT_PASSPHRASE") {
+		t.Errorf("without a passphrase: %d, %s", code, errOut)
+	}
+	if code, _, errOut := sealift(t, "snapshot", "verify", file, "--identity", other(t)); code != app.ExitUsage || !strings.Contains(errOut, "--passphrase-file") {
+		t.Errorf("with a key: %d, %s", code, errOut)
+	}
+	t.Setenv("SEALIFT_SNAPSHOT_PASSPHRASE", "open sesame")
+	must(t, "snapshot", "show", file)
+	t.Setenv("SEALIFT_SNAPSHOT_PASSPHRASE", "Open sesame")
+	if code, _, errOut := sealift(t, "snapshot", "verify", file); code != app.ExitFailed || !strings.Contains(errOut, "wrong key or passphrase") {
+		t.Errorf("with a wrong one: %d, %s", code, errOut)
+	}
+}
+
+// other makes another key.
+func other(t *testing.T) string {
+	t.Helper()
+	key := filepath.Join(t.TempDir(), "other.key")
+	must(t, "snapshot", "key", "--out", key)
+	return key
+}

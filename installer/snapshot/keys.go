@@ -1,0 +1,103 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+)
+
+// maxKeys bounds a file with keys or a passphrase, in bytes.
+const maxKeys = 1 << 16
+
+// Recipients reads public keys of age: one itself, such as age1…, or the name of a file with one on each line.
+func Recipients(key string) ([]age.Recipient, error) {
+	text := []byte(key)
+	if !strings.HasPrefix(key, "age1") {
+		var err error
+		if text, err = readSmall(key); err != nil {
+			return nil, fmt.Errorf("public key %q is not one of age and not a file with some: %w", key, err)
+		}
+	}
+	keys, err := age.ParseRecipients(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("public key %s: %w", key, err)
+	}
+	return keys, nil
+}
+
+// Identities reads a file with private keys of age, one on each line.
+func Identities(file string) ([]age.Identity, error) {
+	text, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := age.ParseIdentities(bytes.NewReader(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s has no private key of age: %w", file, err)
+	}
+	return keys, nil
+}
+
+// PassphraseFile reads a passphrase: the content of a file without the end of its line.
+func PassphraseFile(file string) ([]byte, error) {
+	text, err := readSmall(file)
+	if err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(text, "\r\n"), nil
+}
+
+// errNoPassphrase refuses what would protect nothing.
+var errNoPassphrase = errors.New("the passphrase is empty")
+
+// Lock makes a recipient of a passphrase.
+func Lock(passphrase []byte) ([]age.Recipient, error) {
+	if len(passphrase) == 0 {
+		return nil, errNoPassphrase
+	}
+	r, err := age.NewScryptRecipient(string(passphrase))
+	return []age.Recipient{r}, err
+}
+
+// Unlock makes an identity of a passphrase.
+func Unlock(passphrase []byte) ([]age.Identity, error) {
+	if len(passphrase) == 0 {
+		return nil, errNoPassphrase
+	}
+	i, err := age.NewScryptIdentity(string(passphrase))
+	return []age.Identity{i}, err
+}
+
+// HeadSize is how many bytes WantsPassphrase needs.
+const HeadSize = 64
+
+// WantsPassphrase says whether a snapshot that begins with these bytes was encrypted with a passphrase, not to a key.
+func WantsPassphrase(head []byte) bool {
+	return bytes.HasPrefix(head, []byte("age-encryption.org/v1\n-> scrypt "))
+}
+
+// GenerateKey makes a key pair: the content of a file with the private key, as age-keygen writes it, and the public key.
+func GenerateKey() (private []byte, public string, err error) {
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		return nil, "", err
+	}
+	public = key.Recipient().String()
+	return fmt.Appendf(nil, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), public, key), public, nil
+}
+
+func readSmall(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxKeys {
+		return nil, fmt.Errorf("%s has %d bytes, which is too much for keys", name, info.Size())
+	}
+	return os.ReadFile(name)
+}

@@ -1,0 +1,233 @@
+package snapshot
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+// Source is the control plane that is saved. The zero value is this host.
+type Source struct {
+	Etcd cluster.EtcdAddress
+	// Root is the install root; empty means node.DefaultRoot.
+	Root string
+	// Rootfs is the folder with the host's files; empty means /.
+	Rootfs string
+	// Node is the name of the host; empty means its own.
+	Node string
+}
+
+func (s Source) path(name string) string { return filepath.Join("/", s.Rootfs, name) }
+
+// Save writes a snapshot to a file that only its owner can read. The file appears under its name when it is complete.
+func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Index, error) {
+	open, err := s.open(ctx)
+	if err != nil {
+		return Index{}, err
+	}
+	defer open.Close()
+	err = atomicfile.FillLarge(path, 0o600, func(f *os.File) error { return open.write(f, to) })
+	if err != nil {
+		return Index{}, fmt.Errorf("save a snapshot as %s: %w", path, err)
+	}
+	return open.index, nil
+}
+
+// opened is a snapshot that is ready to be written, once.
+type opened struct {
+	index   Index
+	content [][]byte // of the files
+	etcd    *cluster.EtcdSnapshot
+}
+
+func (s Source) open(ctx context.Context) (*opened, error) {
+	if s.Root == "" {
+		s.Root = node.DefaultRoot
+	}
+	if s.Node == "" {
+		var err error
+		if s.Node, err = host.Name(); err != nil {
+			return nil, err
+		}
+	}
+	o := &opened{index: Index{Format: Format, Time: time.Now().UTC().Truncate(time.Second), Node: s.Node}}
+	if err := o.describe(s); err != nil {
+		return nil, err
+	}
+	if err := o.collect(s); err != nil {
+		return nil, err
+	}
+	var err error
+	if o.etcd, err = cluster.OpenEtcdSnapshot(ctx, s.Etcd); err != nil {
+		return nil, err
+	}
+	o.index.Etcd = describeEtcd(o.etcd)
+	return o, nil
+}
+
+// Close ends the transfer from etcd. Whether it was complete is known by then.
+func (o *opened) Close() { _ = o.etcd.Close() }
+
+func (o *opened) name() Name {
+	return Name{Cluster: strings.TrimPrefix(o.index.Cluster, "sha256:")[:8], Node: o.index.Node, Time: o.index.Time}
+}
+
+// apiServerImage finds the version of Kubernetes in the manifest of its API server, and encryptionFlag the file with the keys
+// for Secrets.
+var (
+	apiServerImage = regexp.MustCompile(`(?m)image:\s*"?\S+/kube-apiserver:v([0-9][^\s"@]*)`)
+	encryptionFlag = regexp.MustCompile(`(?m)--encryption-provider-config=([^\s"']+)`)
+)
+
+func (o *opened) describe(s Source) error {
+	ca, err := share.ReadCA(s.path(filepath.Join(cluster.PKI, "ca.crt")))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("this host is not a control plane; run the command on one, as root: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("the cluster's CA: %w", err)
+	}
+	o.index.Cluster = share.CAHash(ca)
+	manifest, err := os.ReadFile(s.path(cluster.APIServerManifest))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if found := apiServerImage.FindSubmatch(manifest); found != nil {
+		o.index.Kubernetes = string(found[1])
+	}
+	if found := encryptionFlag.FindSubmatch(manifest); found != nil && !strings.HasPrefix(string(found[1]), kubernetesFolder+"/") {
+		return o.add(s, string(found[1]))
+	}
+	return nil
+}
+
+const kubernetesFolder = "/etc/kubernetes"
+
+// collect reads the files of the host: everything of kubeadm but its backups, and the Installer.
+func (o *opened) collect(s Source) error {
+	err := filepath.WalkDir(s.path(kubernetesFolder), func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(s.path("/"), path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path == s.path(kubernetesFolder+"/tmp"): // kubeadm's backups, with databases
+			return filepath.SkipDir
+		case entry.IsDir():
+			return nil
+		case !entry.Type().IsRegular():
+			o.index.LeftOut = append(o.index.LeftOut, "/"+name)
+			return nil
+		}
+		return o.add(s, "/"+name)
+	})
+	if err != nil {
+		return fmt.Errorf("the files of kubeadm: %w", err)
+	}
+	if err := o.add(s, node.InstallerFile(s.Root)); err != nil && !errors.Is(err, fs.ErrNotExist) { // a cluster without sealift
+		return err
+	}
+	return nil
+}
+
+// add reads a file of the host, unless it is too large.
+func (o *opened) add(s Source, path string) error {
+	f, err := regularfile.Open(s.path(path))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return err
+	}
+	if len(content) > maxFile || len(o.index.Files) == maxFiles {
+		o.index.LeftOut = append(o.index.LeftOut, path)
+		return nil
+	}
+	sum := sha256.Sum256(content)
+	o.content = append(o.content, content)
+	o.index.Files = append(o.index.Files, File{
+		Name: strings.TrimPrefix(path, "/"), Mode: info.Mode().Perm(), Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]),
+	})
+	return nil
+}
+
+// write encrypts the snapshot.
+func (o *opened) write(w io.Writer, to []age.Recipient) error {
+	encrypted, err := age.Encrypt(w, to...)
+	if err != nil {
+		return fmt.Errorf("encrypt: %w", err)
+	}
+	packed, err := gzip.NewWriterLevel(encrypted, gzip.BestSpeed)
+	if err != nil {
+		return err
+	}
+	if err := o.writeTar(packed); err != nil {
+		return err
+	}
+	if err := packed.Close(); err != nil {
+		return err
+	}
+	return encrypted.Close()
+}
+
+func (o *opened) writeTar(w io.Writer) error {
+	archive := tar.NewWriter(w)
+	entry := func(name string, mode fs.FileMode, size int64) error {
+		return archive.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: size, ModTime: o.index.Time, Format: tar.FormatPAX})
+	}
+	text, err := json.MarshalIndent(o.index, "", "  ")
+	if err != nil {
+		return err
+	}
+	err = entry(indexName, 0o600, int64(len(text)))
+	if err == nil {
+		_, err = archive.Write(text)
+	}
+	for n, f := range o.index.Files {
+		if err == nil {
+			err = entry(f.Name, f.Mode, f.Size)
+		}
+		if err == nil {
+			_, err = archive.Write(o.content[n])
+		}
+	}
+	if err == nil {
+		err = entry(etcdName, 0o600, o.index.Etcd.Size)
+	}
+	if err == nil {
+		_, err = io.Copy(archive, o.etcd)
+	}
+	if err != nil {
+		return err
+	}
+	return archive.Close()
+}

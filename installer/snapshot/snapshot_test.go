@@ -1,0 +1,376 @@
+package snapshot
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/disk"
+	"github.com/sealift/sealift/testgrid/kubeadm"
+	"github.com/sealift/sealift/testgrid/objects"
+)
+
+// controlPlane makes a control plane: kubeadm's files, an Installer, and an etcd with values.
+func controlPlane(t *testing.T) Source {
+	t.Helper()
+	folder := kubeadm.Folder(t)
+	rootfs := strings.TrimSuffix(folder, kubernetesFolder)
+	installer := filepath.Join(rootfs, node.InstallerFile(node.DefaultRoot))
+	if err := os.MkdirAll(filepath.Dir(installer), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(installer, []byte("kind: Installer\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return Source{Etcd: filledEtcd(t, folder), Rootfs: rootfs, Node: "host-1"}
+}
+
+// pair makes a key.
+func pair(t *testing.T) (to []age.Recipient, keys []age.Identity) {
+	t.Helper()
+	private, public, err := GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	to, err = Recipients(public)
+	if err == nil {
+		keys, err = Identities(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return to, keys
+}
+
+// weak makes a passphrase's recipient that costs no second of work.
+func weak(t *testing.T, passphrase string) []age.Recipient {
+	t.Helper()
+	to, err := Lock([]byte(passphrase))
+	if err != nil {
+		t.Fatal(err)
+	}
+	to[0].(*age.ScryptRecipient).SetWorkFactor(10)
+	return to
+}
+
+func read(t *testing.T, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func TestSnapshotHasAllThatAControlPlaneIs(t *testing.T) {
+	s := controlPlane(t)
+	write := func(path, text string) {
+		name := s.path(path)
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("/srv/keys/encryption.yaml", "kind: EncryptionConfiguration\n")
+	write("/etc/kubernetes/tmp/kubeadm-backup-etcd/db", "old")
+	write("/etc/kubernetes/large", strings.Repeat("x", maxFile+1))
+	manifest := s.path("/etc/kubernetes/manifests/kube-apiserver.yaml")
+	text := strings.Replace(string(read(t, manifest)), "    - --allow-privileged", "    - --encryption-provider-config=/srv/keys/encryption.yaml\n    - --allow-privileged", 1)
+	if err := os.WriteFile(manifest, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("admin.conf", s.path("/etc/kubernetes/link")); err != nil {
+		t.Fatal(err)
+	}
+	to, keys := pair(t)
+	name := filepath.Join(t.TempDir(), "snapshot")
+	saved, err := s.Save(t.Context(), name, to...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	index, err := Verify(bytes.NewReader(read(t, name)), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if index.Kubernetes != "1.36.3" || index.Node != "host-1" || !strings.HasPrefix(index.Cluster, "sha256:") || index.Etcd != saved.Etcd {
+		t.Errorf("the index is %+v", index)
+	}
+	if want := []string{"/etc/kubernetes/large", "/etc/kubernetes/link"}; !slices.Equal(index.LeftOut, want) {
+		t.Errorf("left out are %v, want %v", index.LeftOut, want)
+	}
+	for _, want := range []string{
+		"etc/kubernetes/admin.conf", "etc/kubernetes/pki/ca.key", "etc/kubernetes/pki/etcd/ca.key", "etc/kubernetes/pki/sa.key",
+		"etc/kubernetes/manifests/kube-apiserver.yaml", "srv/keys/encryption.yaml", "var/lib/sealift/state/installer.yaml",
+	} {
+		if !slices.ContainsFunc(index.Files, func(f File) bool { return f.Name == want }) {
+			t.Errorf("the snapshot lacks %s", want)
+		}
+	}
+	if slices.ContainsFunc(index.Files, func(f File) bool { return strings.Contains(f.Name, "/tmp/") }) {
+		t.Error("the snapshot has a backup of kubeadm")
+	}
+	index, err = ReadIndex(bytes.NewReader(read(t, name)), keys...)
+	if err != nil || index.Etcd != saved.Etcd {
+		t.Errorf("%+v, %v", index, err)
+	}
+}
+
+// TestSnapshotIsReadWithoutSealift uses the library of age alone, then tar and etcd's own tool.
+func TestSnapshotIsReadWithoutSealift(t *testing.T) {
+	s := controlPlane(t)
+	to, keys := pair(t)
+	dir := t.TempDir()
+	name := filepath.Join(dir, "snapshot")
+	if _, err := s.Save(t.Context(), name, to...); err != nil {
+		t.Fatal(err)
+	}
+	decrypted, err := age.Decrypt(bytes.NewReader(read(t, name)), keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpack := exec.CommandContext(t.Context(), "tar", "-xzC", dir)
+	unpack.Stdin = decrypted
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if got, want := read(t, filepath.Join(dir, "etc/kubernetes/pki/ca.key")), read(t, s.path("/etc/kubernetes/pki/ca.key")); !bytes.Equal(got, want) {
+		t.Error("the CA's key differs")
+	}
+	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "etcd.db"), "--data-dir", filepath.Join(dir, "data"))
+	if out, err := restore.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func TestDamagedSnapshotsAreRefused(t *testing.T) {
+	s := controlPlane(t)
+	to, keys := pair(t)
+	name := filepath.Join(t.TempDir(), "snapshot")
+	if _, err := s.Save(t.Context(), name, to...); err != nil {
+		t.Fatal(err)
+	}
+	whole := read(t, name)
+	for n := range 20 {
+		at := n * (len(whole) - 1) / 19 // the first byte, the last, and some between
+		whole[at] ^= 1
+		if _, err := Verify(bytes.NewReader(whole), keys...); err == nil {
+			t.Errorf("with byte %d of %d changed it is taken", at, len(whole))
+		}
+		whole[at] ^= 1
+	}
+	for _, length := range []int{0, 1, 100, 200, 200 + 1<<16, len(whole) / 2, len(whole) - 1} {
+		if _, err := Verify(bytes.NewReader(whole[:length]), keys...); err == nil || errors.Is(err, io.EOF) {
+			t.Errorf("cut after %d bytes: %v", length, err)
+		}
+	}
+	if _, err := Verify(bytes.NewReader(append(bytes.Clone(whole), 0)), keys...); err == nil {
+		t.Error("with a byte more it is taken")
+	}
+	if _, err := Verify(bytes.NewReader(whole), keys...); err != nil {
+		t.Errorf("undamaged: %v", err)
+	}
+}
+
+func TestSnapshotOpensWithItsKeyAlone(t *testing.T) {
+	s := controlPlane(t)
+	to, keys := pair(t)
+	_, stranger := pair(t)
+	unlock := func(passphrase string) []age.Identity {
+		keys, err := Unlock([]byte(passphrase))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return keys
+	}
+	for _, row := range []struct {
+		why        string
+		to         []age.Recipient
+		right      []age.Identity
+		wrong      [][]age.Identity
+		passphrase bool
+	}{
+		{"a key", to, keys, [][]age.Identity{stranger, unlock("secret")}, false},
+		{"a passphrase", weak(t, "secret"), unlock("secret"), [][]age.Identity{keys, unlock("Secret"), unlock("secret ")}, true},
+	} {
+		name := filepath.Join(t.TempDir(), "snapshot")
+		if _, err := s.Save(t.Context(), name, row.to...); err != nil {
+			t.Fatal(err)
+		}
+		whole := read(t, name)
+		if _, err := Verify(bytes.NewReader(whole), row.right...); err != nil {
+			t.Errorf("%s: %v", row.why, err)
+		}
+		for n, wrong := range row.wrong {
+			if _, err := Verify(bytes.NewReader(whole), wrong...); !errors.Is(err, ErrWrongKey) {
+				t.Errorf("%s, wrong key %d: %v", row.why, n, err)
+			}
+		}
+		if WantsPassphrase(whole[:HeadSize]) != row.passphrase {
+			t.Errorf("%s: not told from its first bytes", row.why)
+		}
+		if bytes.Contains(whole, []byte("PRIVATE KEY")) || bytes.Contains(whole, []byte("xxxxxxxx")) {
+			t.Errorf("%s: the file can be read", row.why)
+		}
+	}
+	if _, err := Lock(nil); err == nil {
+		t.Error("an empty passphrase is taken")
+	}
+}
+
+func TestASaveThatFailsLeavesNoFile(t *testing.T) {
+	s := controlPlane(t)
+	to, _ := pair(t)
+	full := disk.New(t, 32<<20)
+	defer full.Fill()()
+	worker := s
+	worker.Rootfs = t.TempDir()
+	for _, row := range []struct {
+		why    string
+		from   Source
+		folder string
+		want   error
+	}{
+		{"full disk", s, full.Path(), syscall.ENOSPC},
+		{"a worker", worker, t.TempDir(), fs.ErrNotExist},
+	} {
+		if _, err := row.from.Save(t.Context(), filepath.Join(row.folder, "snapshot"), to...); !errors.Is(err, row.want) {
+			t.Errorf("%s: %v", row.why, err)
+		}
+		if left, err := filepath.Glob(filepath.Join(row.folder, "*snapshot*")); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, %v", row.why, left, err)
+		}
+	}
+}
+
+func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
+	s := controlPlane(t)
+	to, keys := pair(t)
+	for _, location := range []string{filepath.Join(t.TempDir(), "store"), objects.Start(t).URL("prefix")} {
+		place := At(location, store.Opener{})
+		if all, err := place.List(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("%s: an empty store has %v, %v", location, all, err)
+		}
+		_, kept, err := place.Save(t.Context(), s, to...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if place.folder != "" {
+			if info, err := os.Stat(filepath.Join(place.folder, kept.File)); err != nil || info.Mode().Perm() != 0o600 || info.Size() != kept.Size {
+				t.Errorf("%+v: %v, %v", kept, info, err)
+			}
+		}
+		put := func(name string) string {
+			values, err := store.Opener{Write: true}.Open(location)
+			if err == nil {
+				_, err = values.Put(t.Context(), storeFolder+"/"+name, store.Bytes([]byte("x")))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			return name
+		}
+		other := func(cluster string, age time.Duration) string {
+			return put(Name{cluster, "a.b-c", kept.Time.Add(-age)}.String())
+		}
+		old := []string{other(kept.Cluster, 3*time.Hour), other(kept.Cluster, 2*time.Hour), other(kept.Cluster, time.Hour)}
+		foreign := other("00000000", 10*time.Hour)
+		notes := put("notes.txt")
+		listed := func(what string, want ...string) {
+			t.Helper()
+			all, err := place.List(t.Context())
+			if err != nil || !slices.Equal(files(all), want) {
+				t.Errorf("%s, %s: %v, want %v, %v", location, what, files(all), want, err)
+			}
+		}
+		listed("before", foreign, old[0], old[1], old[2], kept.File)
+		if _, err := place.Prune(t.Context(), 0); err == nil {
+			t.Error("all may be removed")
+		}
+		removed, err := place.Prune(t.Context(), 2)
+		if want := old[:2]; err != nil || !slices.Equal(slices.Sorted(slices.Values(files(removed))), want) {
+			t.Errorf("%s: removed %v, want %v, %v", location, files(removed), want, err)
+		}
+		listed("after", foreign, old[2], kept.File)
+		values, err := store.Open(location)
+		if err == nil {
+			_, err = values.Get(t.Context(), storeFolder+"/"+notes)
+		}
+		if err != nil {
+			t.Errorf("what is no snapshot: %v", err)
+		}
+		r, newest, err := place.Open(t.Context(), "")
+		if err != nil || newest.File != kept.File {
+			t.Fatalf("the newest is %+v, %v", newest, err)
+		}
+		if _, err := Verify(r, keys...); err != nil {
+			t.Error(err)
+		}
+		_ = r.Close()
+		if _, _, err := place.Open(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func files(all []Kept) (names []string) {
+	for _, k := range all {
+		names = append(names, k.File)
+	}
+	return names
+}
+
+// FuzzArchive reads any bytes as a decrypted archive.
+func FuzzArchive(f *testing.F) {
+	whole := func(entries ...string) []byte {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		for n := 0; n < len(entries); n += 2 {
+			_ = w.WriteHeader(&tar.Header{Name: entries[n], Size: int64(len(entries[n+1])), Mode: 0o600})
+			_, _ = w.Write([]byte(entries[n+1]))
+		}
+		_ = w.Close()
+		return b.Bytes()
+	}
+	index := func(files string) string {
+		return fmt.Sprintf(`{"format":1,"time":"2026-01-01T00:00:00Z","etcd":{"size":3},"files":[%s]}`, files)
+	}
+	f.Add(whole(indexName, index(""), etcdName, "abc"))
+	f.Add(whole(indexName, index(`{"name":"a","mode":384,"size":1,"sha256":"x"}`), "a", "b", etcdName, "abc"))
+	f.Add(whole(indexName, index(`{"name":"../a"}`)))
+	f.Add(whole(indexName, `{"format":2}`))
+	f.Add([]byte("no archive"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		index, err := verify(tar.NewReader(bytes.NewReader(data)))
+		if err == nil && index.check() != nil {
+			t.Errorf("took %+v", index)
+		}
+		if packed, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
+			_, _ = verify(tar.NewReader(packed))
+		}
+	})
+}
