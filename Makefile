@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # Debian packages that the lab and the tests need.
-DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns
+DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # Without it gRPC links web pages, their templates, and with these every method of every type: 26 MB in sealift-node.

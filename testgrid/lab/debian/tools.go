@@ -26,6 +26,7 @@ var (
 	Nspawn      = Tool{"systemd-nspawn", "systemd-container"}
 	IPRoute     = Tool{"ip", "iproute2"}
 	Nsenter     = Tool{"nsenter", "util-linux"}
+	NFTables    = Tool{"nft", "nftables"}
 	AptGet      = Tool{"apt-get", "apt"}
 )
 

@@ -30,6 +30,9 @@ type Spec struct {
 	// Disk is the folder for everything that the host writes. It outlives the host. By default, it is removed with the
 	// host.
 	Disk string
+	// Exit gives the host a route to all other networks. What the host sends there leaves it, is counted, and is dropped
+	// outside of the host; see Host.Egress.
+	Exit bool
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
 	Keep bool
 }
@@ -111,7 +114,7 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 		return nil, err
 	}
 	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
-	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Disk: s.Disk, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
+	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Disk: s.Disk, Exit: s.Exit, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
 	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift-testgrid lab remove %s", s.Name, s.Name)
 	} else if err != nil {
@@ -145,11 +148,21 @@ func (h *Host) boot(ctx context.Context, tree string, keep bool) error {
 	if err := h.powerOn(ctx, tree); err != nil {
 		return err
 	}
+	if h.state.Exit {
+		if err := h.watchEgress(ctx); err != nil {
+			return err
+		}
+	}
 	if keep {
-		h.state.Owner = nil
-		return h.save()
+		return h.Keep()
 	}
 	return nil
+}
+
+// Keep lets the host outlive this process, until it is removed by name.
+func (h *Host) Keep() error {
+	h.state.Owner = nil
+	return h.save()
 }
 
 // powerOn starts the container from the host's disk and waits for it.

@@ -235,7 +235,7 @@ func (h *Host) dismantle(ctx context.Context) error {
 	if err := h.killAll(ctx); err != nil {
 		return err
 	}
-	if err := h.removeGroups(); err != nil {
+	if err := errors.Join(h.removeGroups(), h.forgetEgress(ctx)); err != nil {
 		return fmt.Errorf("remove host %s: %w", h.state.Name, err)
 	}
 	for _, dir := range []string{filepath.Join(nspawnPropagate, h.group()), h.dir} {

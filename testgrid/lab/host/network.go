@@ -16,6 +16,9 @@ import (
 // (10.96.0.0/12) that clusters use by default.
 var network = netip.MustParsePrefix("10.90.0.0/16")
 
+// gateway is the first address. No machine has it.
+func gateway() netip.Addr { return network.Addr().Next() }
+
 // bridge is the name of the rack's bridge. An interface's name has at most 15 characters.
 func (r *Rack) bridge() string { return "sealift-" + r.id }
 
@@ -58,8 +61,7 @@ func (r *Rack) freeAddress() (netip.Addr, error) {
 	for _, h := range hosts {
 		taken[h.state.Address] = true
 	}
-	// The first address is reserved for a gateway, although there is none.
-	for a := network.Addr().Next().Next(); network.Contains(a); a = a.Next() {
+	for a := gateway().Next(); network.Contains(a); a = a.Next() {
 		if !taken[a] {
 			return a, nil
 		}

@@ -42,6 +42,20 @@ for controller in /sys/fs/cgroup/*/; do
 done
 `
 
+// exitScript gives the host a default route. Nobody answers for the gateway, so its hardware address is made up.
+const exitScript = `ip neigh replace %s lladdr 02:00:00:00:00:01 nud permanent dev host0
+ip route add default via %[1]s dev host0
+`
+
+// setup returns the script that runs at each boot.
+func (h *Host) setup() string {
+	script := fmt.Sprintf(setupScript, h.state.Address, network.Bits())
+	if h.state.Exit {
+		script += fmt.Sprintf(exitScript, gateway())
+	}
+	return script
+}
+
 // prepare writes the files that distinguish this host from its tree.
 func (h *Host) prepare() error {
 	folders := []string{filepath.Join(h.dir, "root"), filepath.Join(h.disk(), "upper"), filepath.Join(h.disk(), "work")}
@@ -59,7 +73,7 @@ func (h *Host) prepare() error {
 		"etc/hosts":                              fmt.Sprintf("127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n%s %s\n", address, name),
 		"etc/machine-id":                         "", // the container's manager makes one up
 		"etc/modules":                            "", // systemd's list of modules leads here, and a server has it
-		"etc/sealift-lab/setup":                  fmt.Sprintf(setupScript, address, network.Bits()),
+		"etc/sealift-lab/setup":                  h.setup(),
 		"etc/systemd/system/sealift-lab.service": setupUnit,
 	}
 	for path, content := range files {

@@ -84,7 +84,9 @@ func rackID(dir string) string {
 }
 
 // Tools lists the Debian packages that hosts need, besides those for their tree.
-func Tools() []debian.Tool { return []debian.Tool{debian.Nspawn, debian.IPRoute, debian.Nsenter} }
+func Tools() []debian.Tool {
+	return []debian.Tool{debian.Nspawn, debian.IPRoute, debian.Nsenter, debian.NFTables}
+}
 
 func (r *Rack) hostsDir() string { return filepath.Join(r.dir, "hosts") }
 

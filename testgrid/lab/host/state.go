@@ -20,6 +20,7 @@ type state struct {
 	Address netip.Addr `json:"address"`
 	USB     []string   `json:"usb,omitempty"`
 	Disk    string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
+	Exit    bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops what takes it
 	Created time.Time  `json:"created"`
 	Owner   *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
 	Manager *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
