@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 // TestChannelKeepsTheAddOnsOfACluster lets a channel adopt add-ons of the demo's cluster, and a reset remove all of it in the end.
@@ -58,7 +59,7 @@ func channelKeeps(n node) {
 	undisturbed := func(when string) {
 		n.t.Helper()
 		if now := n.must(adopted); now != before {
-			n.t.Errorf("%s, objects were recreated or restarted:\n%s", when, strings.Join(differences(strings.Split(before, "\n"), strings.Split(now, "\n")), "\n"))
+			n.t.Errorf("%s, objects were recreated or restarted:\n%s", when, strings.Join(scenario.Differences(strings.Split(before, "\n"), strings.Split(now, "\n")), "\n"))
 		}
 	}
 	n.says(plan, "adopt\tit is adopted from the installer, which applied version 0.26.7\n", "it is adopted from the installer, which applied version 0.9.0; version 0.9.1 is newer than 0.9.0\n")

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 // joinCommand is what a control plane prints for a host that is to join.
@@ -55,7 +56,7 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 // workerLeaves resets a worker while its control plane works, does what the reset says, and lets the host join again.
 func workerLeaves(first, worker node, bare []string) {
 	out := worker.must("sealift reset --yes 2>&1")
-	if diff := differences(bare, worker.state(), append(notTakenBack(), " transient", "name /join.sh", " /root/join.sh ", "running systemd-timedated.service")...); len(diff) > 0 {
+	if diff := scenario.Differences(bare, worker.state(), append(scenario.Kept(), " transient", "name /join.sh", " /root/join.sh ", "running systemd-timedated.service")...); len(diff) > 0 {
 		worker.t.Errorf("the host is not what it was:\n%s\nreset said:\n%s", strings.Join(diff, "\n"), out)
 	}
 	name := strings.TrimSpace(worker.must("hostname"))

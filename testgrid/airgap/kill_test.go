@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 // TestInterruptedInstallEndsAsAnUndisturbedOne takes one host from an undisturbed install through resets to installs that are
@@ -34,7 +35,7 @@ func TestInterruptedInstallEndsAsAnUndisturbedOne(t *testing.T) {
 			n.isBare(bare)
 			row.interrupt(n)
 			n.must(install)
-			if diff := differences(undisturbed, n.settled()); len(diff) > 0 {
+			if diff := scenario.Differences(undisturbed, n.settled()); len(diff) > 0 {
 				t.Errorf("differs from an undisturbed install:\n%s", strings.Join(diff, "\n"))
 			}
 			secondRun(n)
@@ -86,7 +87,7 @@ func killedReset(n node) {
 func (n node) isBare(bare []string) {
 	n.t.Helper()
 	ofTheTest := []string{" transient", "running systemd-timedated.service"}
-	if diff := differences(bare, n.state(), append(notTakenBack(), ofTheTest...)...); len(diff) > 0 {
+	if diff := scenario.Differences(bare, n.state(), append(scenario.Kept(), ofTheTest...)...); len(diff) > 0 {
 		n.t.Fatalf("after the reset the host is not what it was:\n%s\n%s", strings.Join(diff, "\n"), n.must("tail -n 100 $(ls -t /var/log/sealift/reset-* | head -n 1)"))
 	}
 }

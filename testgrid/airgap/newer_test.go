@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 // The folders below a second USB disk, each with a bundle whose containerd is another than that of the road.
@@ -65,7 +66,7 @@ func runtimeKeepsRunning(n node) {
 		}
 	}
 	if after := n.must(untouched); after != before {
-		n.t.Errorf("a refused install changed the host:\n%s", strings.Join(differences(strings.Split(before, "\n"), strings.Split(after, "\n")), "\n"))
+		n.t.Errorf("a refused install changed the host:\n%s", strings.Join(scenario.Differences(strings.Split(before, "\n"), strings.Split(after, "\n")), "\n"))
 	}
 	if now := n.must(runs); now != running {
 		n.t.Errorf("a refused install touched what runs:\nbefore\n%s\nafter\n%s", running, now)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 // TestInstallOutlivesTheLossOfPower takes the power from a host again and again while it installs: what no program synced to the
@@ -41,7 +42,7 @@ func TestInstallOutlivesTheLossOfPower(t *testing.T) {
 		n.losesPower(d, row)
 	}
 	n.must(install)
-	if diff := differences(undisturbed, n.settled()); len(diff) > 0 {
+	if diff := scenario.Differences(undisturbed, n.settled()); len(diff) > 0 {
 		t.Errorf("differs from an undisturbed install:\n%s", strings.Join(diff, "\n"))
 	}
 	secondRun(n)

@@ -8,10 +8,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 // looksOfNode is what an install makes on a host besides what looks has: what it keeps, and the images.
-const looksOfNode = looks + `
+const looksOfNode = scenario.Looks + `
 find /var/lib/sealift/addons /var/lib/sealift/kustomize -type f -exec sha256sum {} + | sed 's/^/kept /'
 ctr -n k8s.io images list -q | grep -v '^sha256:' | sed 's/^/image /'
 `

@@ -1,0 +1,72 @@
+package scenario_test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/scenario"
+)
+
+func TestAwaitSeesNewRecordsOnly(t *testing.T) {
+	t.Parallel()
+	journal := filepath.Join(t.TempDir(), "journal.jsonl")
+	line := func(step, outcome string) string { return `{"step":"` + step + `","outcome":"` + outcome + "\"}\n" }
+	if err := os.WriteFile(journal, []byte(line("a/b", "started")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await := func(step string) *exec.Cmd {
+		script := strings.ReplaceAll(scenario.Await(step, "started", 2*time.Second), "/var/lib/sealift/state/journal.jsonl", journal)
+		return exec.Command("bash", "-c", script)
+	}
+	var exit *exec.ExitError
+	if err := await("a/b").Run(); !errors.As(err, &exit) || exit.ExitCode() != scenario.NotRecorded {
+		t.Errorf("an old record ends the wait: %v", err)
+	}
+	for _, row := range []struct {
+		step, other string
+		code        int
+	}{{"a/b", "a/bc", scenario.NotRecorded}, {"c/d", "c/d", 0}} {
+		cmd := await(row.step)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(300 * time.Millisecond)
+		f, err := os.OpenFile(journal, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString(line(row.step, "finished") + line(row.other, "started"))
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != row.code {
+			t.Errorf("step %s, new record of %s: exit %d, want %d", row.step, row.other, cmd.ProcessState.ExitCode(), row.code)
+		}
+	}
+}
+
+func TestLooksDescribeThisMachine(t *testing.T) {
+	t.Parallel()
+	small := strings.ReplaceAll(scenario.Looks, "/usr/local", t.TempDir()) // there may be gigabytes
+	out, err := exec.Command("bash", "-c", small).Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for _, kind := range []string{"package ", "file ", "content ", "name ", "link lo", "sysctl "} {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, kind) }) {
+			t.Errorf("no line begins with %q; %v", kind, err)
+		}
+	}
+}
+
+func TestDifferencesNameWhatIsNotExplained(t *testing.T) {
+	t.Parallel()
+	got := scenario.Differences([]string{"a", "b"}, []string{"b", "c", "x /var/log/dpkg.log"}, scenario.Kept()...)
+	if strings.Join(got, ",") != "+ c,- a" {
+		t.Errorf("%q", got)
+	}
+}
