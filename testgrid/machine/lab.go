@@ -1,0 +1,143 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"sync"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// lab boots hosts of the lab.
+type lab struct {
+	system   string
+	budget   *budget // of this machine, for all systems
+	progress func(string)
+}
+
+func (k lab) rack(ctx context.Context) (*host.Rack, error) {
+	return host.OpenRack(ctx, host.Options{Progress: k.progress})
+}
+
+// Clean has nothing to do but open the rack, which removes the hosts of dead owners.
+func (k lab) Clean(ctx context.Context) error {
+	_, err := k.rack(ctx)
+	return err
+}
+
+func (k lab) Make(ctx context.Context, w Wish) ([]Machine, error) {
+	rack, err := k.rack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var machines []Machine
+	share, err := k.budget.take(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for range w.Count {
+		h, err := rack.Boot(ctx, host.Spec{OS: k.system, Exit: w.Airgap})
+		if err != nil {
+			share.giveBack()
+			return nil, errors.Join(err, removeAll(ctx, machines))
+		}
+		m := &labMachine{Host: h, rack: rack, share: share, senders: map[host.Packets]string{}, watched: w.Airgap}
+		m.watch()
+		machines = append(machines, m)
+	}
+	return machines, nil
+}
+
+// removeAll removes machines even if ctx has ended.
+func removeAll(ctx context.Context, machines []Machine) error {
+	var errs []error
+	for _, m := range machines {
+		errs = append(errs, m.Remove(context.WithoutCancel(ctx)))
+	}
+	return errors.Join(errs...)
+}
+
+// labMachine is a host of the lab.
+type labMachine struct {
+	*host.Host
+	rack    *host.Rack
+	share   *share
+	watched bool
+	stop    func()
+
+	mu      sync.Mutex
+	senders map[host.Packets]string // by destination
+}
+
+func (m *labMachine) Address() string { return m.Host.Address().String() }
+
+func (m *labMachine) Run(ctx context.Context, c Command) error {
+	err := m.Exec(ctx, host.Command{Args: []string{"bash", "-c", c.Script}, Stdin: c.Stdin, Stdout: c.Stdout, Stderr: c.Stderr})
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && ctx.Err() == nil {
+		return &ExitError{Code: exit.ExitCode()}
+	}
+	return err
+}
+
+func (m *labMachine) Remove(ctx context.Context) error {
+	m.stop()
+	err := m.rack.Remove(ctx, m.Name())
+	m.share.giveBack()
+	return err
+}
+
+// Keep lets the host stay after this program.
+func (m *labMachine) Keep(context.Context) (string, error) {
+	m.stop()
+	m.share.keep()
+	return "sealift testgrid lab enter " + m.Name(), m.Host.Keep()
+}
+
+func (m *labMachine) PowerCycle(ctx context.Context) error {
+	return m.Host.PowerCycle(ctx, func() error { return nil })
+}
+
+// watch looks for the senders of packets that leave the host, while their sockets exist.
+func (m *labMachine) watch() {
+	if !m.watched {
+		m.stop = func() {}
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var done sync.WaitGroup
+	done.Go(func() { every(ctx, senderInterval, func() { _, _ = m.look(ctx) }) })
+	m.stop = func() {
+		cancel()
+		done.Wait()
+	}
+}
+
+// look asks what has left the host, and who sent it if that is not known yet.
+func (m *labMachine) look(ctx context.Context) ([]Connection, error) {
+	packets, err := m.Host.Egress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	connections := make([]Connection, 0, len(packets))
+	for _, p := range packets {
+		count := p.Count
+		p.Count = 0
+		if m.senders[p] == "" {
+			m.senders[p] = m.Sender(p)
+		}
+		connections = append(connections, Connection{Address: p.Address.String(), Protocol: p.Protocol, Port: p.Port, Packets: count, Process: m.senders[p]})
+	}
+	return connections, nil
+}
+
+func (m *labMachine) Egress(ctx context.Context) ([]Connection, error) {
+	if !m.watched {
+		return nil, fmt.Errorf("what leaves %s is not counted", m.Name())
+	}
+	return m.look(ctx)
+}

@@ -1,0 +1,137 @@
+// Package machine is what tests of the grid run on: hosts of several kinds behind one interface. A kind makes machines and makes
+// them bare again; what a machine can do beyond running commands is an interface of its own.
+//
+// HOSTS.yaml says which kind serves which operating system. The package never knows what a test does.
+package machine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Machine is one host under test.
+type Machine interface {
+	// Name names the machine in reports.
+	Name() string
+	// Address is where the other machines of a test reach this one.
+	Address() string
+	// Run runs a script with bash, as root, and waits for it. If the script fails, the error is an *ExitError. If ctx ends, the
+	// script is killed.
+	Run(ctx context.Context, c Command) error
+	// Remove ends the machine, or gives it back to be made bare for another test.
+	Remove(ctx context.Context) error
+}
+
+// Command is a script to run on a machine. Nil streams are empty.
+type Command struct {
+	Script string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// ExitError says that a script ended with a code that is not zero.
+type ExitError struct{ Code int }
+
+func (e *ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
+
+// PowerCycler is a machine that can lose its power. PowerCycle returns when it has booted again.
+type PowerCycler interface {
+	PowerCycle(ctx context.Context) error
+}
+
+// NetworkCutter is a machine whose network cable can be pulled. restore plugs it in again.
+type NetworkCutter interface {
+	CutNetwork(ctx context.Context) (restore func(context.Context) error, err error)
+}
+
+// EgressCounter is a machine whose packets to other networks are dropped outside of it and counted.
+type EgressCounter interface {
+	Egress(ctx context.Context) ([]Connection, error)
+}
+
+// ClockOwner is a machine with a clock of its own. Containers share the clock of the machine that they run on.
+type ClockOwner interface {
+	OwnsClock() bool
+}
+
+// Keeper is a machine that can stay after a failed test. Keep returns how to enter it.
+type Keeper interface {
+	Keep(ctx context.Context) (enter string, err error)
+}
+
+// Connection is what a machine sent to one destination outside.
+type Connection struct {
+	Address  string `json:"address"`
+	Protocol string `json:"protocol,omitempty"`
+	Port     int    `json:"port,omitempty"`
+	Packets  int64  `json:"packets"`
+	Process  string `json:"process,omitempty"` // command line of the sender, if it was still there to be found
+}
+
+func (c Connection) String() string {
+	text := c.Address
+	if c.Port != 0 {
+		text += fmt.Sprintf(" port %d", c.Port)
+	}
+	if c.Protocol != "" {
+		text += " (" + c.Protocol + ")"
+	}
+	if c.Process != "" {
+		text += " by " + c.Process
+	}
+	return text
+}
+
+// Wish describes the machines that a test needs.
+type Wish struct {
+	System string // of the entry in HOSTS.yaml
+	Count  int
+	CPU    int   // of each machine
+	Memory int64 // of each machine, in bytes
+	Airgap bool  // what leaves the machines must be counted
+}
+
+// Kind makes machines of one kind.
+type Kind interface {
+	// Make returns bare machines. It waits until there are enough of them. If it fails, it leaves none behind.
+	Make(ctx context.Context, w Wish) ([]Machine, error)
+	// Clean removes what an earlier run that was killed has left.
+	Clean(ctx context.Context) error
+}
+
+// Put writes a file on a machine, with the rights of mode, such as 0755. It is complete or absent.
+func Put(ctx context.Context, m Machine, from io.Reader, path, mode string) error {
+	var stderr strings.Builder
+	quoted := Quote(path)
+	script := fmt.Sprintf("set -e; mkdir -p \"$(dirname -- %[1]s)\"; cat >%[1]s.new; chmod %[2]s %[1]s.new; mv -- %[1]s.new %[1]s", quoted, Quote(mode))
+	if err := m.Run(ctx, Command{Script: script, Stdin: from, Stderr: &stderr}); err != nil {
+		return fmt.Errorf("put %s on %s: %w: %s", path, m.Name(), err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// Get copies a file of a machine.
+func Get(ctx context.Context, m Machine, path string, to io.Writer) error {
+	var stderr strings.Builder
+	if err := m.Run(ctx, Command{Script: "cat -- " + Quote(path), Stdout: to, Stderr: &stderr}); err != nil {
+		return fmt.Errorf("get %s from %s: %w: %s", path, m.Name(), err, strings.TrimSpace(stderr.String()))
+	}
+	return nil
+}
+
+// Output runs a script and returns its trimmed output. Errors contain its stderr.
+func Output(ctx context.Context, m Machine, script string) (string, error) {
+	var stdout, stderr bytes.Buffer
+	err := m.Run(ctx, Command{Script: script, Stdout: &stdout, Stderr: &stderr})
+	if err != nil {
+		err = fmt.Errorf("on %s: %w: %s", m.Name(), err, strings.TrimSpace(stderr.String()))
+	}
+	return strings.TrimSpace(stdout.String()), err
+}
+
+// Quote makes one word of a text for the shell.
+func Quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
