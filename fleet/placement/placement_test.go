@@ -1,0 +1,210 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+// parse reads a placement as users write it.
+func parse(t testing.TB, text string) *ocm.Placement {
+	t.Helper()
+	p := &ocm.Placement{}
+	if err := yaml.UnmarshalStrict([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func cluster(name string, labels ...string) *ocm.ManagedCluster {
+	c := &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{}}}
+	for _, l := range labels {
+		key, value, _ := strings.Cut(l, "=")
+		c.Labels[key] = value
+	}
+	return c
+}
+
+// TestMistakesAreNamed has placements that cannot be scheduled. Each says which part found the mistake (X-13).
+func TestMistakesAreNamed(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{tolerations: [{operator: Exists, value: x}]}`:                                                              "TaintToleration:If the operator is Exists, the value should be empty.",
+		`{predicates: [{requiredClusterSelector: {labelSelector: {matchExpressions: [{key: a, operator: Near}]}}}]}`: `Predicate:"Near" is not a valid label selector operator`,
+		`{predicates: [{requiredClusterSelector: {celSelector: {celExpressions: ["1 +"]}}}]}`:                        `Predicate:CEL expression "1 +": `,
+		`{prioritizerPolicy: {mode: Random}}`:                                                                        ":incorrect prioritizer policy mode: Random",
+		`{prioritizerPolicy: {configurations: [{weight: 1}]}}`:                                                       ":scoreCoordinate field is required",
+		`{prioritizerPolicy: {configurations: [{scoreCoordinate: {type: BuiltIn, builtIn: Luck}}]}}`:                 ":incorrect builtin prioritizer: Luck",
+		`{prioritizerPolicy: {configurations: [{scoreCoordinate: {type: AddOn}}]}}`:                                  ":addOn should not be empty",
+	} {
+		_, err := Schedule(parse(t, "spec: "+spec), []*ocm.ManagedCluster{cluster("a")}, Known{Now: newYear})
+		var m *Misconfigured
+		if !errors.As(err, &m) || !strings.HasPrefix(m.Error(), want) {
+			t.Errorf("%s\ngot  %v\nwant %s", spec, err, want)
+		}
+	}
+	p := parse(t, `{spec: {decisionStrategy: {groupStrategy: {clustersPerDecisionGroup: many}}}}`)
+	if _, _, err := Group(p, nil); err == nil || err.Error() != ":many invalid type: string is not a percentage" {
+		t.Error(err)
+	}
+}
+
+// TestCEL has what expressions may use.
+func TestCEL(t *testing.T) {
+	c := cluster("rome", "version=1.36.3", `json={"cpu":4}`)
+	c.Status.ClusterClaims = []ocm.ClusterClaim{{Name: "region", Value: "eu-1"}}
+	reports := []ocm.AddOnPlacementScore{
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "speed"}, Status: ocm.AddOnPlacementScoreStatus{Scores: []ocm.Score{{Name: "disk", Value: 80}}}},
+		{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "old"}, Status: ocm.AddOnPlacementScoreStatus{ValidUntil: &metav1.Time{Time: newYear.Add(-1)}}},
+	}
+	for expression, want := range map[string]bool{
+		`managedCluster.metadata.name.startsWith("ro")`:                                               true,
+		`managedCluster.metadata.labels["missing"] == "x"`:                                            false,
+		`managedCluster.metadata.labels[?"missing"].orValue("x") == "x"`:                              true,
+		`semver(managedCluster.metadata.labels["version"]).isGreaterThan(semver("1.36.0"))`:           true,
+		`managedCluster.metadata.labels["json"].parseJSON().cpu > 2`:                                  true,
+		`managedCluster.metadata.labels["version"].parseJSON().cpu > 2`:                               false,
+		`managedCluster.status.clusterClaims.exists(c, c.name == "region" && c.value.matches("^eu"))`: true,
+		`managedCluster.scores("speed").exists(s, s.value > 50)`:                                      true,
+		`managedCluster.scores("none").all(s, s.value > 50)`:                                          false,
+		`managedCluster.scores("old").all(s, s.value > 50)`:                                           false,
+		`quantity("1Gi").isGreaterThan(quantity("1M")) && isIP("10.0.0.1") && isURL("https://a.b")`:   true,
+		`[3, 1, 2].isSorted()`: false,
+		`"text"`:               false,
+	} {
+		e, err := compileCEL([]string{expression}, Known{Now: newYear, Scores: reports})
+		if err != nil {
+			t.Errorf("%s: %v", expression, err)
+			continue
+		}
+		if got := e.match(c, budget); got != want {
+			t.Errorf("%s is %v, want %v", expression, got, want)
+		}
+	}
+	endless := `[1,2,3,4,5,6,7,8,9,10].all(a, ` + strings.Repeat(`[1,2,3,4,5,6,7,8,9,10].all(b, `, 8) + `true` + strings.Repeat(`)`, 9)
+	e, err := compileCEL([]string{endless}, Known{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if e.match(c, budget) || time.Since(began) > 10*time.Second {
+		t.Errorf("an expression without an end matched, or took %v", time.Since(began))
+	}
+}
+
+// TestLargeGroupsHaveSeveralDecisions shows that a decision has at most 100 clusters (O-43).
+func TestLargeGroupsHaveSeveralDecisions(t *testing.T) {
+	var selected []*ocm.ManagedCluster
+	for i := range 250 {
+		selected = append(selected, cluster(fmt.Sprintf("c%03d", i)))
+	}
+	p := &ocm.Placement{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "ns"}}
+	p.Spec.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup = intstr.FromInt32(150)
+	decisions, groups, err := Group(p, selected)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int
+	for _, d := range decisions {
+		sizes = append(sizes, len(d.Status.Decisions))
+	}
+	if !slices.Equal(sizes, []int{100, 50, 100}) || !slices.Equal(groups[1].Decisions, []string{"p-decision-3"}) {
+		t.Errorf("got %v and %+v", sizes, groups)
+	}
+	decisions, _, err = Group(p, nil)
+	if err != nil || len(decisions) != 1 || len(decisions[0].Status.Decisions) != 0 {
+		t.Errorf("without clusters: %+v %v", decisions, err)
+	}
+}
+
+func TestSortByScore(t *testing.T) {
+	p := parse(t, `{spec: {sortBy: Score, decisionStrategy: {groupStrategy: {clustersPerDecisionGroup: 1}}}}`)
+	decisions, _, err := Group(p, []*ocm.ManagedCluster{cluster("b"), cluster("a")})
+	if err != nil || decisions[0].Status.Decisions[0].ClusterName != "b" {
+		t.Errorf("got %+v %v", decisions, err)
+	}
+}
+
+// TestSets has the two kinds of sets, and what a placement may use of them (O-39, X-18).
+func TestSets(t *testing.T) {
+	exclusive := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "eu"}}
+	global := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "global"}}
+	global.Spec.ClusterSelector = ocm.SetSelector{SelectorType: ocm.LabelSelector, LabelSelector: &metav1.LabelSelector{}}
+	none := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "none"}}
+	none.Spec.ClusterSelector = ocm.SetSelector{SelectorType: ocm.LabelSelector}
+	sets := []ocm.ManagedClusterSet{exclusive, global, none}
+	clusters := []*ocm.ManagedCluster{cluster("b"), cluster("a", ocm.ClusterSetLabel+"=eu")}
+	for name, want := range map[string]string{"eu": "a", "global": "a b", "none": "", "missing": ""} {
+		got, err := Candidates([]string{name}, sets, clusters)
+		if err != nil || strings.Join(names(got), " ") != want {
+			t.Errorf("%s has %v, want %s: %v", name, names(got), want, err)
+		}
+	}
+	binding := func(namespace, name, set string) ocm.ManagedClusterSetBinding {
+		b := ocm.ManagedClusterSetBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		b.Spec.ClusterSet = set
+		return b
+	}
+	bound := Bound("ns", []ocm.ManagedClusterSetBinding{
+		binding("ns", "global", "global"), binding("ns", "eu", "eu"), binding("other", "none", "none"),
+		binding("ns", "misnamed", "none"), binding("ns", "missing", "missing"),
+	}, sets)
+	if !slices.Equal(bound, []string{"eu", "global"}) || !slices.Equal(Eligible(bound, []string{"eu", "none"}), []string{"eu"}) {
+		t.Errorf("bound are %v", bound)
+	}
+}
+
+func FuzzSchedule(f *testing.F) {
+	f.Add(`{predicates: [{requiredClusterSelector: {celSelector: {celExpressions: ["managedCluster.metadata.name == 'a'"]}}}]}`)
+	f.Add(`{numberOfClusters: -1, tolerations: [{operator: Exists, tolerationSeconds: 9223372036854775807}]}`)
+	f.Add(`{decisionStrategy: {groupStrategy: {clustersPerDecisionGroup: "1e9%", decisionGroups: [{groupName: a}]}}}`)
+	f.Fuzz(func(t *testing.T, spec string) {
+		p := &ocm.Placement{}
+		if yaml.Unmarshal([]byte(spec), &p.Spec) != nil {
+			return
+		}
+		tainted := cluster("b", "x=y")
+		tainted.Spec.Taints = []ocm.Taint{{Key: "k", Effect: ocm.NoSelect}}
+		r, err := Schedule(p, []*ocm.ManagedCluster{cluster("a"), tainted}, Known{Now: newYear})
+		if err != nil {
+			return
+		}
+		decisions, _, err := Group(p, r.Selected)
+		if err != nil {
+			return
+		}
+		count := 0
+		for _, d := range decisions {
+			count += len(d.Status.Decisions)
+		}
+		if count != len(r.Selected) {
+			t.Fatalf("%d clusters are decided, %d selected", count, len(r.Selected))
+		}
+	})
+}
+
+// BenchmarkSchedule decides over 10,000 clusters with an expression.
+func BenchmarkSchedule(b *testing.B) {
+	p := parse(b, `{spec: {predicates: [{requiredClusterSelector: {celSelector: {celExpressions: ["managedCluster.metadata.labels['env'] == 'prod'"]}}}]}}`)
+	var clusters []*ocm.ManagedCluster
+	for i := range 10000 {
+		clusters = append(clusters, cluster(fmt.Sprint("c", i), "env=prod"))
+	}
+	for b.Loop() {
+		r, err := Schedule(p, clusters, Known{Now: newYear})
+		if err != nil || len(r.Selected) != 10000 {
+			b.Fatal(len(r.Selected), err)
+		}
+		if _, _, err := Group(p, r.Selected); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
