@@ -48,6 +48,7 @@ type ConfigMaps interface {
 	List(ctx context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error)
 	Create(ctx context.Context, obj *unstructured.Unstructured, o metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
 	Update(ctx context.Context, obj *unstructured.Unstructured, o metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, name string, o metav1.DeleteOptions, subresources ...string) error
 }
 
 // Records are the ownership records of one cluster.
@@ -146,6 +147,24 @@ func (r Records) SetApplied(ctx context.Context, name string, owner Owner, appli
 		record.Applied = applied
 		return nil
 	})
+}
+
+// Forget removes the record of an add-on that its owner has removed. Without a record there is nothing to do.
+func (r Records) Forget(ctx context.Context, name string, owner Owner) error {
+	record, found, err := r.Get(ctx, name)
+	switch {
+	case err != nil || !found:
+		return err
+	case record.Owner != owner:
+		return &OwnedError{record}
+	}
+	err = r.ask(ctx, func(ctx context.Context) error {
+		return r.ConfigMaps.Delete(ctx, objectName(name), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &record.version}})
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("forget who owned add-on %q: %w", name, err)
+	}
+	return nil
 }
 
 // change reads a record, changes it, and writes it unless it is the same. When somebody else wrote in between it starts

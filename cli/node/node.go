@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/service"
@@ -28,6 +29,7 @@ func (a commands) nodeCommand() *cobra.Command {
 	}{
 		{"balance", "Give this node an address of the API that works while any control plane does", service.Balance},
 		{"share", "Serve hosts that join the cluster", service.Share},
+		{"agent", "Take part in upgrades of the cluster", runAgent},
 	} {
 		var root string
 		// services of a node run it; people have no use for it
@@ -36,9 +38,34 @@ func (a commands) nodeCommand() *cobra.Command {
 			return service.run(cmd.Context(), root, log)
 		}}
 		one.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+		if service.use == "agent" {
+			a.addStart(one, &root)
+		}
 		cmd.AddCommand(one)
 	}
 	return cmd
+}
+
+// runAgent runs the agent. One that is to make room for another sealift has done its work.
+func runAgent(ctx context.Context, root string, log *slog.Logger) error {
+	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
+	if errors.Is(err, agent.ErrReplaced) {
+		log.Info(err.Error())
+		return nil
+	}
+	return err
+}
+
+// addStart adds the flag for nodes that an earlier sealift made: they have no unit of the agent yet.
+func (a commands) addStart(cmd *cobra.Command, root *string) {
+	start := cmd.Flags().Bool("start", false, "install the unit of systemd for the agent, start it, and end")
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *start {
+			return service.Agent(*root).Start(cmd.Context(), a.Err)
+		}
+		return run(cmd, args)
+	}
 }
 
 type nodeRemoveOptions struct {

@@ -123,7 +123,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 	if err != nil {
 		return err
 	}
-	in, err := install.Prepare(install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: o.checks.Node.Upgrade,
+	in, err := install.Prepare(install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: upgrading(o.checks.Node.Upgrade),
 		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }})
 	if err != nil {
 		return err
@@ -136,6 +136,14 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 		return err
 	}
 	return a.printRecord(record, o.format)
+}
+
+// upgrading returns the options for looking at a host as one that gets newer versions.
+func upgrading(upgrade bool) *install.Upgrade {
+	if !upgrade {
+		return nil
+	}
+	return &install.Upgrade{Leads: true}
 }
 
 // allowed shows what the checks of a bundle run, and says how much of that may run.

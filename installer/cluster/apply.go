@@ -46,6 +46,30 @@ func (m *applier) apply(ctx context.Context, a AddOn, dir string, wait time.Dura
 	return waitFor(ctx, m.engine, objects, wait, output)
 }
 
+// Remove deletes the objects of an add-on that the installer owns. Volume claims, namespaces and definitions stay, with what is
+// in them. An add-on that another owner keeps is left alone, and output says so.
+func Remove(ctx context.Context, name string, output io.Writer) error {
+	here, err := administrator()
+	if err != nil {
+		return err
+	}
+	return here.alone(ctx, output, func(ctx context.Context) error {
+		record, found, err := here.records.Get(ctx, name)
+		if err != nil {
+			return err
+		}
+		if found && record.Owner != addon.Installer() {
+			fmt.Fprintln(output, KeptBy(record))
+			return nil
+		}
+		_, err = here.engine.Delete(ctx, setOf(name, []addon.Record{record}), kube.DeleteOptions{Progress: func(e kube.Entry) { fmt.Fprintln(output, e) }})
+		if err != nil {
+			return err
+		}
+		return here.records.Forget(ctx, name, addon.Installer())
+	})
+}
+
 // applyObjects applies an add-on if the installer owns it or nobody does.
 func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstructured.Unstructured, output io.Writer) (kept bool, err error) {
 	set := kube.Set{Name: a.Name, Namespace: kube.DefaultNamespace}

@@ -257,3 +257,14 @@ func leaveEtcd(ctx context.Context, node, address string, endpoints ...string) e
 	defer e.Close()
 	return e.leave(ctx, node, address)
 }
+
+// EtcdHealth asks every member of this host's etcd. A cluster with its etcd elsewhere has none.
+func EtcdHealth(ctx context.Context) (silent []string, all int, err error) {
+	members, err := ownMembers(ctx)
+	for _, m := range members {
+		if !m.answers {
+			silent = append(silent, m.String())
+		}
+	}
+	return silent, len(members), err
+}

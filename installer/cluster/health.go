@@ -69,6 +69,9 @@ func ViewOf(config *rest.Config, own bool) (*View, error) {
 	return &View{Own: own, endpoint: config.Host, cluster: cluster, api: typed.Discovery().RESTClient()}, nil
 }
 
+// Cluster is the client behind the view.
+func (v *View) Cluster() *kube.Cluster { return v.cluster }
+
 // API is how the Kubernetes API answers a node.
 type API struct {
 	Endpoint string `json:"endpoint"` // by which the node reaches it

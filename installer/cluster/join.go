@@ -21,7 +21,7 @@ import (
 const (
 	bootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
 	kubeletConfig       = "/var/lib/kubelet/config.yaml"
-	kubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
+	KubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 	clusterCA           = PKI + "/ca.crt"
 	etcdManifest        = "/etc/kubernetes/manifests/etcd.yaml"
 )
@@ -83,7 +83,7 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 // joined says whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
 // control plane is marked as one at the end.
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
-	needed := []string{KubeletKubeconfig, kubeletConfig, kubeletCertificate}
+	needed := []string{KubeletKubeconfig, kubeletConfig, KubeletCertificate}
 	if controlPlane {
 		needed = append(needed, AdminKubeconfig, APIServerManifest, etcdManifest)
 	}

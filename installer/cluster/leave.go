@@ -123,7 +123,28 @@ func (m *Member) Drain(ctx context.Context) error {
 	if err != nil {
 		fmt.Fprintf(m.output, "node %s cannot be marked as unschedulable: %v\n", m.Node, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, evictTimeout)
+	err = m.evictAll(ctx, evictTimeout, movable)
+	var stayed *StayedError
+	if errors.As(err, &stayed) {
+		return fmt.Errorf("%w and were ended", err)
+	}
+	return err
+}
+
+// StayedError names the pods that did not leave a node in time.
+type StayedError struct {
+	Node string
+	Pods []string // namespace/name, with the reason why the last eviction was refused
+	Time time.Duration
+}
+
+func (e *StayedError) Error() string {
+	return fmt.Sprintf("pods did not leave node %s in %v: %s", e.Node, e.Time, strings.Join(e.Pods, ", "))
+}
+
+// evictAll evicts the pods that leaves chooses, as their disruption budgets allow.
+func (m *Member) evictAll(ctx context.Context, timeout time.Duration, leaves func(unstructured.Unstructured) bool) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	all, err := m.cluster.Objects(ctx, podKind)
 	if err != nil {
@@ -136,24 +157,25 @@ func (m *Member) Drain(ctx context.Context) error {
 		}
 		var waiting []string
 		for _, pod := range pods.Items {
-			if !movable(pod) {
+			if !leaves(pod) {
 				continue
 			}
 			name := pod.GetNamespace() + "/" + pod.GetName()
-			waiting = append(waiting, name)
 			if pod.GetDeletionTimestamp() == nil {
 				fmt.Fprintf(m.output, "evicting pod %s\n", name)
 				if err := m.evict(ctx, pod); err != nil {
 					fmt.Fprintf(m.output, "pod %s: %v\n", name, err)
+					name = fmt.Sprintf("%s (%v)", name, err)
 				}
 			}
+			waiting = append(waiting, name)
 		}
 		if len(waiting) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("pods did not leave the node in %v and were ended: %s", evictTimeout, strings.Join(waiting, ", "))
+			return &StayedError{m.Node, waiting, timeout}
 		case <-time.After(evictPause):
 		}
 	}

@@ -25,8 +25,10 @@ type hooks struct {
 	state     hook.Variables    // from earlier steps
 	verbs     map[string]hook.Verb
 	yes       bool // to questions; no variable, since a step is the same whatever the answer
-	output    io.Writer
-	shell     *hook.Shell
+	// upgrade are the variables of an upgrade. They are no inputs of steps: an add-on is the same however it came to be there.
+	upgrade map[string]string
+	output  io.Writer
+	shell   *hook.Shell
 }
 
 func newHooks(root string, addOns []addOn, variables map[string]string, output io.Writer) *hooks {
@@ -112,6 +114,7 @@ func (h *hooks) start(ctx context.Context) (err error) {
 	}()
 	given := hook.Variables{}
 	given.Add(h.variables)
+	given.Add(h.upgrade)
 	given["ASSUME_YES"] = flag(h.yes)
 	given["KOTSADM_APPLICATION_NAMESPACES_ARRAY[]"] = words(h.variables["KOTSADM_APPLICATION_NAMESPACES"])
 	for _, a := range h.addOns {

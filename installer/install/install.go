@@ -53,8 +53,8 @@ type Options struct {
 	Trusted []signature.PublicKey
 	// AllowDowngrade lets a bundle bring older add-ons than the node has. It does not reach what runs.
 	AllowDowngrade bool
-	// Upgrade looks at the host as a node that is to get newer versions. Run refuses such a plan.
-	Upgrade bool
+	// Upgrade brings the node to the versions of the bundle; nil for an install, which leaves what runs as it is.
+	Upgrade *Upgrade
 	// Resume is the command that goes on with this install, for people who look at the status of the node later.
 	Resume string
 	// Yes answers the questions of hooks; without it they have the answers that kURL gives where there is no terminal.
@@ -88,7 +88,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err
 	}
-	i := &Install{options: o, socket: runtime.Socket, log: node.NewLog(o.LogDir, lifecycle.Installing, o.Output)}
+	i := &Install{options: o, socket: runtime.Socket, log: node.NewLog(o.LogDir, o.operation(), o.Output)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, i.Close())
@@ -114,6 +114,9 @@ func Prepare(o Options) (_ *Install, err error) {
 			i.facts.Address = address
 		}
 	}
+	if o.Upgrade != nil && o.Upgrade.Address.IsValid() {
+		i.facts.Address = o.Upgrade.Address
+	}
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
 	}
@@ -135,7 +138,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.settings = i.newSettings()
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
-	i.hooks.verbs, i.hooks.yes = i.verbs(), o.Yes
+	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
@@ -175,7 +178,7 @@ func (i *Install) readSpec() error {
 	if i.archive.Index.Kind != bundle.KindBundle {
 		return errors.New("is a package; make a bundle of it with 'sealift bundle'")
 	}
-	if i.Joins() && i.options.Adjust != nil { // by the Installer of the cluster, as far as this host may know it
+	if i.options.Adjust != nil && (i.Joins() && !i.leads() || i.follows()) { // by the Installer of the cluster, as far as this host may know it
 		var err error
 		i.spec, err = i.options.Adjust(nil)
 		return err
@@ -216,16 +219,20 @@ func (i *Install) LogFile() string { return i.log.Name() }
 
 // Run runs what is pending.
 func (i *Install) Run(ctx context.Context, observe func(lifecycle.Event)) (ran int, err error) {
-	if i.options.Upgrade {
+	switch {
+	case i.options.Upgrade != nil:
 		return 0, errors.New("an install does not upgrade a node")
+	case i.Joins():
+		return i.run(ctx, lifecycle.Joining, i.plan, observe)
 	}
-	plan, err := i.recorded(ctx)
+	return i.run(ctx, lifecycle.Installing, i.plan, observe)
+}
+
+// run runs what is pending of some steps.
+func (i *Install) run(ctx context.Context, operation lifecycle.Operation, steps lifecycle.Plan, observe func(lifecycle.Event)) (ran int, err error) {
+	plan, err := i.recorded(ctx, steps)
 	if err != nil {
 		return 0, i.explainDiskFull(err)
-	}
-	operation := lifecycle.Installing
-	if i.Joins() {
-		operation = lifecycle.Joining
 	}
 	ran, err = lifecycle.Run(ctx, operation, plan, i.journal, i.log.Narrate(observe))
 	return ran, i.explainDiskFull(err)

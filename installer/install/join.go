@@ -68,9 +68,9 @@ func (i *Install) checkJoin() error {
 		return errors.New("this host has made a cluster; to join another, take that back with 'sealift reset'")
 	case !ok:
 		return errors.New("the control plane was made from a bundle without Kubernetes")
-	case k.info.Version != c.KubernetesVersion:
+	case i.options.Upgrade == nil && k.info.Version != c.KubernetesVersion:
 		return fmt.Errorf("the cluster runs Kubernetes %s, and the control plane has files of %s; join from one that has the cluster's", c.KubernetesVersion, k.info.Version)
-	case i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
+	case i.options.Upgrade == nil && i.options.Join.ControlPlane && i.options.Join.CertificateKey == "":
 		return errors.New("a control plane needs the key of the cluster's certificates too; take the command from 'sealift token create --control-plane'")
 	case i.journal.Began(node.JoinStep):
 		return nil

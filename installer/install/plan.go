@@ -30,6 +30,7 @@ const (
 	preInitStep  = "pre-init"
 	installStep  = "install"
 	joinHookStep = "join"
+	removeStep   = "remove"
 )
 
 // The steps that make the cluster and a node of one. Their inputs never change: a cluster that was made is not made again,
@@ -42,6 +43,7 @@ const (
 // planner collects steps.
 type planner struct {
 	*Install
+	made    bool               // the cluster: what follows asks its API
 	running map[string]running // add-ons whose steps on the host stay as they are
 	steps   lifecycle.Plan
 }
@@ -51,15 +53,18 @@ type planner struct {
 // cluster. A host that joins follows kURL's join (kURL §3.2): of the add-ons' hooks only those for joining.
 func (i *Install) makePlan() (lifecycle.Plan, error) {
 	p := &planner{Install: i}
-	if !i.options.Upgrade {
+	if i.options.Upgrade == nil {
 		p.running = i.runningAddOns()
 	}
 	if err := p.files(); err != nil {
 		return nil, err
 	}
-	if i.Joins() {
+	switch {
+	case i.options.Upgrade != nil:
+		p.upgrade()
+	case i.Joins():
 		p.join()
-	} else {
+	default:
 		p.first()
 	}
 	return p.steps, nil
@@ -79,10 +84,17 @@ func (p *planner) first() {
 	if hasCluster {
 		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
 			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
+		p.made = true
 		p.labels(lifecycle.Install)
 		p.share()
+		p.agent()
 		p.kurlState()
 	}
+	p.apply(hasCluster)
+}
+
+// apply adds the steps of the add-ons that run in the cluster.
+func (p *planner) apply(hasCluster bool) {
 	for _, a := range p.addOns {
 		if !a.provides(catalog.ContainerRuntime) {
 			p.hook(a, lifecycle.Install, installStep, a.name())
@@ -117,6 +129,7 @@ func (p *planner) join() {
 	if p.options.Join.ControlPlane {
 		p.share()
 	}
+	p.agent()
 	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,
 		Inputs: p.everything(), Run: p.waitNode, After: p.beside("")})
 	p.labels(lifecycle.Join)
@@ -190,7 +203,7 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 		return
 	}
 	run := func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) }
-	if slices.ContainsFunc(p.steps, func(s lifecycle.Step) bool { return s.ID == node.InitStep }) {
+	if p.made {
 		run = p.inCluster(run)
 	}
 	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,

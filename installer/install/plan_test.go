@@ -69,7 +69,7 @@ func TestStepsComeInKurlsOrder(t *testing.T) {
 	)
 	want := []string{
 		"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/packages", "node/network", "node/balancer",
-		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "node/share", "flannel/install",
+		"containerd/pre-init", "kubernetes/pre-init", "containerd/install", "kubernetes/init", "node/share", "node/agent", "flannel/install",
 		"cluster/ready", "flannel/post-init", "flannel/outro",
 	}
 	if got := ids(i.plan); !slices.Equal(got, want) {
@@ -127,8 +127,8 @@ func TestJoiningFollowsKurlsOrder(t *testing.T) {
 	}
 	i := made(t, addOns...)
 	for controlPlane, want := range map[bool][]string{
-		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "cluster/ready"},
-		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/share", "cluster/ready"},
+		false: {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/agent", "cluster/ready"},
+		true:  {"node/sealift", "containerd/files", "kubernetes/files", "flannel/files", "node/balancer", "kubernetes/pre-init", "containerd/install", "flannel/join", node.JoinStep, "node/share", "node/agent", "cluster/ready"},
 	} {
 		i.options.Join = &Join{ControlPlane: controlPlane, Cluster: share.Cluster{Endpoint: balancer.Endpoint}}
 		plan, err := i.makePlan()

@@ -14,7 +14,7 @@ import (
 
 // recorded makes each step note what it changed on the host before it counts as finished. Failed steps note it, too: what
 // an administrator then changes by hand is told from it.
-func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
+func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle.Plan, error) {
 	if err := node.MarkRoot(i.options.Root); err != nil {
 		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)
 	}
@@ -32,8 +32,8 @@ func (i *Install) recorded(ctx context.Context) (lifecycle.Plan, error) {
 	if err := i.writeRun(); err != nil {
 		return nil, err
 	}
-	plan := make(lifecycle.Plan, len(i.plan))
-	for n, step := range i.plan {
+	plan := make(lifecycle.Plan, len(steps))
+	for n, step := range steps {
 		run := step.Run
 		step.Run = func(ctx context.Context) (lifecycle.State, error) {
 			state, err := run(ctx)

@@ -46,10 +46,19 @@ func (i *Install) runningAddOns() map[string]running {
 		switch {
 		case rec.Step == node.ReadyStep:
 			whole = whole || finished
+		case what == removeStep:
+			if finished {
+				delete(found, name)
+				delete(prepared, name)
+			}
 		case name == "" || what == imagesStep:
 		case what == filesStep:
 			if finished {
 				files[name] = rec.State[addOnVersion]
+			}
+		case rec.Step == node.KubeletStep:
+			if finished {
+				found[name] = now
 			}
 		case name == kubernetes.name() && !made: // the cluster is made or joined by kubeadm, whatever its hooks do besides
 			if finished && what == preInitStep {
@@ -84,7 +93,7 @@ func (a addOn) carries() bool {
 // checkRunning refuses a bundle that would change the version of what runs on this node, or the options of what all else runs on:
 // an install moves no pods away before it replaces what they run on, and does not know how to get from one version to another.
 func (i *Install) checkRunning() error {
-	if i.options.Upgrade {
+	if i.options.Upgrade != nil {
 		return nil
 	}
 	var against []preflight.Result
@@ -110,8 +119,8 @@ func (i *Install) checkRunning() error {
 		return nil
 	}
 	return &preflight.RefusedError{Against: append(against, preflight.Result{Check: "install", Status: preflight.Fail,
-		Message: "does not change what runs on a node, and this sealift has no command yet that upgrades one",
-		Hint:    "nothing was changed; use a bundle with the versions that run: " + strings.Join(versions, ", ") + "; it may have other add-ons besides"})}
+		Message: "does not change the version of what runs on a node",
+		Hint:    "nothing was changed; upgrade the cluster with 'sealift upgrade', or use a bundle with the versions that run: " + strings.Join(versions, ", ")})}
 }
 
 // keep leaves a finished step on the host of a running add-on as it is. The package may have been built again: what runs stays, as

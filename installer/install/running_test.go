@@ -82,7 +82,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 	options := func(name string) func([]addOn) []addOn {
 		return change(name, func(a *addOn) { a.options = "other options" })
 	}
-	const way = "nothing was changed; use a bundle with the versions that run: containerd 1, kubernetes 1, flannel 1, sysctl 1; it may have other add-ons besides"
+	const way = "nothing was changed; upgrade the cluster with 'sealift upgrade', or use a bundle with the versions that run: containerd 1, kubernetes 1, flannel 1, sysctl 1"
 	for name, row := range map[string]struct {
 		failing string // step of the first install
 		earlier bool   // sealift made the first install
@@ -104,7 +104,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 			want: []string{"containerd: this node runs version 1, the bundle has 2", "flannel: this node runs version 1, the bundle has 2", way}},
 		"on a node that has joined":       {joins: true, change: version("containerd", "2"), want: []string{"containerd: this node runs version 1, the bundle has 2"}},
 		"on a node of an earlier sealift": {earlier: true, change: version("containerd", "2"), want: []string{"containerd: this node runs version 1, the bundle has 2", way}},
-		"looked at before an upgrade":     {change: version("containerd", "2"), option: func(o *Options) { o.Upgrade = true }, again: []string{"containerd/install"}},
+		"looked at before an upgrade":     {change: version("containerd", "2"), option: func(o *Options) { o.Upgrade = &Upgrade{Leads: true} }, again: []string{"containerd/install"}},
 
 		"an add-on that is new": {change: func(all []addOn) []addOn {
 			return append(all, with(t, "registry", "apt kmod\n", "registry", "registry_pre_init"))
@@ -126,7 +126,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 		"a runtime built again before there is a cluster": {failing: node.InitStep, change: rebuilt("containerd"), again: []string{"containerd/install"}},
 		"a newer add-on in place of one that failed":      {failing: "flannel/install", change: version("flannel", "2"), again: []string{"flannel/pre-init", "flannel/install"}},
 		"a newer runtime after an add-on that failed": {failing: "flannel/install", change: version("containerd", "2"),
-			want: []string{"containerd: this node runs version 1, the bundle has 2", "the versions that run: containerd 1, kubernetes 1;"}},
+			want: []string{"containerd: this node runs version 1, the bundle has 2", "the versions that run: containerd 1, kubernetes 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := made(t, standard(t)...)
@@ -165,7 +165,7 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 			}
 			next.finish(t, "", false)
 			next.plan = planned(t, next)
-			if left := ids(next.Pending()); len(left) > 0 && !next.options.Upgrade {
+			if left := ids(next.Pending()); len(left) > 0 && next.options.Upgrade == nil {
 				t.Errorf("a second run has something to do: %v", left)
 			}
 		})

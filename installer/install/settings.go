@@ -76,6 +76,9 @@ func (i *Install) newSettings() settings {
 	if i.Joins() {
 		s.clusterName, s.endpoint = i.options.Join.Cluster.Name, i.options.Join.Cluster.Endpoint
 	}
+	if u := i.options.Upgrade; u != nil {
+		s.endpoint = cmp.Or(u.Endpoint, s.endpoint)
+	}
 	return s
 }
 

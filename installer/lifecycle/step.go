@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -23,6 +24,11 @@ const (
 	Join     Phase = "join"
 	PostInit Phase = "post-init"
 	Outro    Phase = "outro"
+	// Prepare, Upgrade and Kubelet are those of an upgrade, before its add-ons: bring files and images, which nothing that
+	// runs notices; let kubeadm change the node; replace what runs the pods.
+	Prepare Phase = "prepare"
+	Upgrade Phase = "upgrade"
+	Kubelet Phase = "kubelet"
 	// Reset takes everything back.
 	Reset Phase = "reset"
 )
@@ -57,6 +63,11 @@ type Step struct {
 
 // Plan is what an install will do, in order.
 type Plan []Step
+
+// In returns the steps of some phases, in the order of the plan.
+func (p Plan) In(phases ...Phase) Plan {
+	return slices.DeleteFunc(slices.Clone(p), func(s Step) bool { return !slices.Contains(phases, s.Phase) })
+}
 
 // check finds a step that waits for one that does not come before it, and would wait in vain.
 func (p Plan) check() error {

@@ -54,8 +54,9 @@ func Folders() []string {
 
 // The IDs of the steps that others than their own code look for in the journal.
 const (
-	InitStep     = "kubernetes/init" // makes the cluster
-	JoinStep     = "kubernetes/join" // makes the host a node of one
+	InitStep     = "kubernetes/init"    // makes the cluster
+	JoinStep     = "kubernetes/join"    // makes the host a node of one
+	KubeletStep  = "kubernetes/kubelet" // runs another version on the host, in an upgrade
 	ReadyStep    = "cluster/ready"
 	NetworkStep  = "node/network"
 	FirewallStep = "node/firewall"

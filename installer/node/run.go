@@ -71,3 +71,9 @@ func Networks(root string, records []lifecycle.Record) (found []string, err erro
 	}
 	return found, err
 }
+
+// Made says whether this host made its cluster, and did not join one.
+func Made(root string) (bool, error) {
+	records, err := lifecycle.ReadJournal(StateDir(root))
+	return slices.ContainsFunc(records, func(r lifecycle.Record) bool { return r.Step == InitStep }), err
+}

@@ -7,6 +7,9 @@ import (
 	"net"
 	"os"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
@@ -41,6 +44,13 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			err := token.Verify(ctx, admin.Client, whole)
 			if errors.Is(err, token.ErrUnknown) {
 				return share.ErrToken
+			}
+			return err
+		},
+		Member: func(ctx context.Context, name string) error {
+			_, err := admin.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return share.ErrMember
 			}
 			return err
 		},

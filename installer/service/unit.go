@@ -31,6 +31,11 @@ func Sharer(root string) Unit {
 	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", root)}
 }
 
+// Agent lets another node of the cluster lead an upgrade of this one.
+func Agent(root string) Unit {
+	return Unit{"sealift-agent.service", unit("takes part in upgrades of the cluster", "agent", root)}
+}
+
 // Start installs a service, and starts it with every boot and now. output receives what systemctl prints.
 func (u Unit) Start(ctx context.Context, output io.Writer) error {
 	if err := atomicfile.Write(filepath.Join("/etc/systemd/system", u.Name), []byte(u.Text)); err != nil {

@@ -18,6 +18,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -93,7 +94,9 @@ const (
 func (a Authority) TLS(addresses ...string) *tls.Config {
 	var mu sync.Mutex
 	var current *tls.Certificate
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	clients := x509.NewCertPool()
+	clients.AddCert(a.Certificate)
+	return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: clients, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		if current == nil || stale(current.Leaf, time.Now()) {
@@ -142,6 +145,20 @@ func (a Authority) issue(addresses []string) (*tls.Certificate, error) {
 		return nil, err
 	}
 	return &tls.Certificate{Certificate: [][]byte{der, a.Certificate.Raw}, PrivateKey: key, Leaf: leaf}, nil
+}
+
+// memberOf is the name of the node whose kubelet has the verified certificate of a connection; "" for other clients. Kubernetes
+// has the name behind system:node: in a certificate of the group system:nodes.
+func memberOf(state *tls.ConnectionState) string {
+	if state == nil || len(state.VerifiedChains) == 0 {
+		return ""
+	}
+	subject := state.PeerCertificates[0].Subject
+	name, ok := strings.CutPrefix(subject.CommonName, "system:node:")
+	if !ok || !slices.Contains(subject.Organization, "system:nodes") {
+		return ""
+	}
+	return name
 }
 
 // ReadCA reads the certificate of a CA, the first of a PEM file.

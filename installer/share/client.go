@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,12 +55,35 @@ func NewClient(address, token, caHash string) (*Client, error) {
 	return &Client{address: address, token: token, http: &http.Client{Transport: transport}}, nil
 }
 
+// NewMemberClient makes a client for a node of the cluster, which shows the certificate of its kubelet. The file has the
+// certificate and its key; it is read for each connection, since the kubelet replaces it.
+func NewMemberClient(address string, ca *x509.Certificate, certificate string) (*Client, error) {
+	c, err := NewClient(address, "", CAHash(ca))
+	if err != nil {
+		return nil, err
+	}
+	transport, ok := c.http.Transport.(*http.Transport)
+	if !ok {
+		return nil, errors.New("the client has no transport of its own")
+	}
+	transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair, err := tls.LoadX509KeyPair(certificate, certificate)
+		if err != nil {
+			return nil, fmt.Errorf("the certificate of this node's kubelet: %w", err)
+		}
+		return &pair, nil
+	}
+	return c, nil
+}
+
 func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ranges string) (*http.Response, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "https://"+c.address+path, body)
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Authorization", "Bearer "+c.token)
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	if c.CertificateKey != "" {
 		request.Header.Set(keyHeader, c.CertificateKey)
 	}
@@ -81,6 +105,9 @@ func (c *Client) do(ctx context.Context, method, path string, body io.Reader, ra
 	said, _ := io.ReadAll(io.LimitReader(response.Body, 1<<10))
 	switch response.StatusCode {
 	case http.StatusUnauthorized:
+		if c.token == "" {
+			return nil, fmt.Errorf("%s: %w", c.address, ErrMember)
+		}
 		return nil, ErrToken
 	case http.StatusForbidden:
 		return nil, ErrCertificateKey
@@ -104,6 +131,20 @@ func (c *Client) read(ctx context.Context, method, path string, body io.Reader, 
 		return nil, fmt.Errorf("%s from %s: %w", path, c.address, err)
 	}
 	return data, nil
+}
+
+// maxProgram bounds the program of a node.
+const maxProgram = 1 << 30
+
+// Program writes the sealift that hosts get. Its digest has to be known: it comes from a file that may be replaced.
+func (c *Client) Program(ctx context.Context, w io.Writer) error {
+	response, err := c.do(ctx, http.MethodGet, binaryPath, nil, "")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, err = io.Copy(w, io.LimitReader(response.Body, maxProgram))
+	return err
 }
 
 // Cluster asks for the cluster.

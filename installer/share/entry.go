@@ -71,7 +71,7 @@ func (e *entry) Read(p []byte) (int, error) {
 // final says whether asking again would bring the same.
 func final(err error) bool {
 	var untrusted *CAError
-	return errors.Is(err, ErrToken) || errors.Is(err, ErrCertificateKey) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &untrusted)
+	return errors.Is(err, ErrToken) || errors.Is(err, ErrMember) || errors.Is(err, ErrCertificateKey) || errors.Is(err, fs.ErrNotExist) || errors.As(err, &untrusted)
 }
 
 func (e *entry) read(p []byte) (int, error) {

@@ -36,6 +36,9 @@ type Server struct {
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
 	// Authorize says whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
+	// Member says whether a node of that name is part of the cluster, which has shown the certificate of its kubelet; ErrMember
+	// when not.
+	Member func(ctx context.Context, node string) error
 	// ControlPlane says whether a host holds the key of the certificates that control planes share; ErrCertificateKey when not.
 	ControlPlane func(ctx context.Context, key string) error
 	// Cluster tells of the cluster. Only a control plane may know the secrets of its Installer.
@@ -70,24 +73,30 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// authorized answers those who have a token, over TLS alone.
+// authorized answers those who have a token, and nodes of the cluster, over TLS alone.
 func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // also for what nobody reads
 		}
 		token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		if r.TLS == nil || !ok {
+		member := memberOf(r.TLS)
+		if r.TLS == nil || !ok && member == "" {
 			http.Error(w, "this needs TLS and a token", http.StatusUnauthorized)
 			return
 		}
-		err := s.Authorize(r.Context(), token)
+		var err error
+		if ok {
+			err = s.Authorize(r.Context(), token)
+		} else {
+			err = s.Member(r.Context(), member)
+		}
 		if err == nil {
 			err = answer(w, r)
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, ErrToken):
+		case errors.Is(err, ErrToken), errors.Is(err, ErrMember):
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 		case errors.Is(err, ErrCertificateKey):
 			http.Error(w, err.Error(), http.StatusForbidden)

@@ -44,6 +44,9 @@ type Cluster struct {
 // ErrToken says that the cluster does not take a token.
 var ErrToken = errors.New("the cluster does not know the token: it is mistyped, has expired or was revoked; make another on a control plane with 'sealift token create'")
 
+// ErrMember says that a host which shows the certificate of a kubelet is not a node of the cluster any more.
+var ErrMember = errors.New("the cluster does not have this node")
+
 // ErrCertificateKey says that a host which wants to become a control plane does not hold the key of the certificates.
 var ErrCertificateKey = errors.New("the key of the certificates is wrong, or has expired; make another command on a control plane with 'sealift token create --control-plane'")
 

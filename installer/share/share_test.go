@@ -33,6 +33,7 @@ func (blob) Close() error { return nil }
 // node is a control plane that shares a bundle, unpacked in its root but for one file, which is a blob.
 type node struct {
 	root, address, caHash string
+	pki                   string // folder with the CA
 	blobs                 map[string][]byte
 	script                *share.Script
 }
@@ -67,7 +68,8 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 	if n.blobs[e.SHA256], err = archive.ReadFile(inRuntime, 1<<20); err != nil {
 		t.Fatal(err)
 	}
-	authority, err := share.ReadAuthority(pki.New(t))
+	n.pki = pki.New(t)
+	authority, err := share.ReadAuthority(n.pki)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,6 +94,12 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 		Authorize: func(_ context.Context, got string) error {
 			if got != token {
 				return share.ErrToken
+			}
+			return nil
+		},
+		Member: func(_ context.Context, name string) error {
+			if name != "host-1" {
+				return share.ErrMember
 			}
 			return nil
 		},

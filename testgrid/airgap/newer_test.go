@@ -60,7 +60,7 @@ func runtimeKeepsRunning(n node) {
 	const runs = "systemctl show --property=MainPID,ActiveEnterTimestampMonotonic containerd kubelet; " + kubectl + "get pods -A -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}' | sort"
 	before, running := n.must(untouched), n.must(runs)
 	out, code := n.run(installFrom(newerRuntime) + " 2>&1")
-	for _, want := range []string{"containerd: this node runs version 2.2.1, the bundle has 2.2.2", "nothing was changed; use a bundle with the versions that run: ", "containerd 2.2.1", "kubernetes 1.36.3", "flannel 0.26.7"} {
+	for _, want := range []string{"containerd: this node runs version 2.2.1, the bundle has 2.2.2", "or use a bundle with the versions that run: ", "containerd 2.2.1", "kubernetes 1.36.3", "flannel 0.26.7"} {
 		if code != 3 || !strings.Contains(out, want) {
 			n.t.Errorf("with a newer containerd: exit %d, want 3 and %q in\n%s", code, want, out)
 		}

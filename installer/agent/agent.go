@@ -1,0 +1,244 @@
+// Package agent is the part of a node in an upgrade that another node of the cluster leads.
+//
+// It runs as root on each node, in a unit of systemd. It watches the Node object of its own host with the credentials of the
+// kubelet, and does what an intent there asks for: see package intent. It can bring the node to the versions of a bundle
+// whose digest the intent names, and nothing else. It needs no rights in the cluster besides those that every kubelet has,
+// and listens nowhere. What it has finished is in the journal of the node, so that it may be killed at any moment.
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// How often an answer is repeated that the API did not take, and how long that goes on.
+const (
+	retryPause = 2 * time.Second
+	patience   = 10 * time.Minute
+	// resync is how often the agent looks at its Node although nothing has told of a change.
+	resync = 5 * time.Minute
+)
+
+// ErrReplaced says that the agent ended since another sealift lies in its place: systemd starts that one.
+var ErrReplaced = errors.New("another sealift lies in the place of this one, which is to be started")
+
+// Agent does what the intents of a Node ask for.
+type Agent struct {
+	Root    string
+	Node    string // its name
+	Client  kubernetes.Interface
+	Version string // of this sealift, for people
+	Log     *slog.Logger
+	// Work does an operation, and tells of each step that begins. Nil is that of a node.
+	Work func(ctx context.Context, in intent.Intent, step func(string)) (log string, err error)
+
+	last intent.Report // the last answer: what the watch brings may be older
+}
+
+// Run works for this node until ctx ends.
+func Run(ctx context.Context, root, version string, log *slog.Logger) error {
+	name, err := host.Name()
+	if err != nil {
+		return err
+	}
+	client, err := cluster.Client(cluster.KubeletKubeconfig)
+	if err != nil {
+		return err
+	}
+	a := &Agent{Root: root, Node: name, Client: client, Version: version, Log: log}
+	a.Work = a.work
+	return a.Run(ctx)
+}
+
+// Run watches the Node until ctx ends.
+func (a *Agent) Run(ctx context.Context) error {
+	changed := make(chan *corev1.Node, 1)
+	latest := func(object any) {
+		n, ok := object.(*corev1.Node)
+		if !ok {
+			return
+		}
+		select { // only the newest counts
+		case <-changed:
+		default:
+		}
+		changed <- n
+	}
+	own := cache.NewFilteredListWatchFromClient(a.Client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll,
+		func(o *metav1.ListOptions) { o.FieldSelector = "metadata.name=" + a.Node })
+	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: own, ObjectType: &corev1.Node{}, ResyncPeriod: resync,
+		Handler: cache.ResourceEventHandlerFuncs{AddFunc: latest, UpdateFunc: func(_, object any) { latest(object) }},
+	})
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go informer.RunWithContext(ctx)
+	if err := a.introduce(ctx); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case n := <-changed:
+			if err := a.handle(ctx, n); err != nil {
+				return err
+			}
+			if ctx.Err() != nil { // whatever else has changed meanwhile
+				return nil
+			}
+		}
+	}
+}
+
+// handle does what a Node is asked for, unless that is done.
+func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
+	text := n.Annotations[intent.Annotation]
+	if text == "" {
+		return nil
+	}
+	in, err := intent.Parse(text)
+	if err != nil {
+		a.Log.Error("cannot read what this node is asked for", "error", err)
+		return nil
+	}
+	before, err := intent.ParseReport(n.Annotations[intent.ReportAnnotation])
+	if err != nil {
+		a.Log.Warn("the last report of this node is not one", "error", err)
+	}
+	if a.last.Answers(in) || before.Answers(in) && before.State != intent.Working {
+		return nil
+	}
+	report := intent.Report{Upgrade: in.Upgrade, Operation: in.Operation, Attempt: in.Attempt, State: intent.Working, Began: time.Now().UTC()}
+	if before.Answers(in) {
+		report.Began = before.Began
+	}
+	a.Log.Info("asked for", "operation", in.Operation, "upgrade", in.Upgrade, "attempt", in.Attempt)
+	a.tell(ctx, report)
+	log, err := a.Work(ctx, in, func(step string) {
+		report.Step = step
+		report.Seconds = time.Since(report.Began).Seconds()
+		a.tell(ctx, report)
+	})
+	if ctx.Err() != nil { // goes on when the agent is started again
+		return nil
+	}
+	report.State, report.Log, report.Seconds = intent.Done, log, time.Since(report.Began).Seconds()
+	if err != nil {
+		report.State, report.Error = intent.Failed, err.Error()
+		if failed := new(lifecycle.StepError); errors.As(err, &failed) {
+			report.Step = failed.Step.ID
+		}
+		a.Log.Error("failed", "operation", in.Operation, "error", err)
+	}
+	if err := a.insist(ctx, intent.ReportAnnotation, report.Encode()); err != nil {
+		return err
+	}
+	a.last = report
+	return a.replaced()
+}
+
+// tell writes how far the work is. An API that is away does not stop the work.
+func (a *Agent) tell(ctx context.Context, r intent.Report) {
+	if err := a.annotate(ctx, intent.ReportAnnotation, r.Encode()); err != nil {
+		a.Log.Warn("cannot tell how far this node is", "error", err)
+	}
+}
+
+// insist writes an annotation, and tries for as long as an API server may be away in an upgrade.
+func (a *Agent) insist(ctx context.Context, annotation, value string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := a.annotate(ctx, annotation, value)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("write to the Node of this host: %w", err)
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+func (a *Agent) annotate(ctx context.Context, annotation, value string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation: value}}})
+	if err != nil {
+		return err
+	}
+	_, err = a.Client.CoreV1().Nodes().Patch(ctx, a.Node, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "sealift-agent"})
+	return err
+}
+
+// introduce tells that there is an agent, and what the host has left.
+func (a *Agent) introduce(ctx context.Context) error {
+	here, err := Look(a.Root, a.Version)
+	if err != nil {
+		return err
+	}
+	return a.insist(ctx, intent.AgentAnnotation, here.Encode())
+}
+
+// replaced ends the agent when the program in its place is another one.
+func (a *Agent) replaced() error {
+	own, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return err
+	}
+	kept, err := os.Stat(node.Binary)
+	if errors.Is(err, os.ErrNotExist) || err == nil && os.SameFile(own, kept) {
+		return nil
+	}
+	return errors.Join(ErrReplaced, err)
+}
+
+// program gives the path of a sealift with this digest: the one that runs, or one that fetch brings.
+func program(root, digest string, fetch func(io.Writer) error) (path string, err error) {
+	if hasDigest(node.Binary, digest) {
+		return node.Binary, nil
+	}
+	path = filepath.Join(node.StateDir(root), "sealift-"+digest)
+	if hasDigest(path, digest) {
+		return path, nil
+	}
+	err = atomicfile.Fill(path, 0o755, func(f *os.File) error {
+		sum := sha256.New()
+		if err := fetch(io.MultiWriter(f, sum)); err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
+			return fmt.Errorf("the sealift that was fetched has the digest %s, not %s", got, digest)
+		}
+		return nil
+	})
+	return path, err
+}
+
+func hasDigest(path, digest string) bool {
+	program, err := bundle.DiskFile(bundle.BinaryName, 0o755, path)
+	return err == nil && program.SHA256 == digest
+}

@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/spec"
+)
+
+// work does an operation on this host.
+func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
+	if in.Operation == intent.Look {
+		return "", a.introduce(ctx)
+	}
+	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
+	if err != nil {
+		return "", fmt.Errorf("the cluster's CA: %w", err)
+	}
+	client, err := share.NewMemberClient(in.Server, ca, cluster.KubeletCertificate)
+	if err != nil {
+		return "", err
+	}
+	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, w) })
+	if err != nil {
+		return "", err
+	}
+	prepared, err := a.prepare(ctx, in, client, binary)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, prepared.Close()) }()
+	if in.Operation == intent.Prepare {
+		step("preflight")
+		if err := checkHost(ctx, prepared); err != nil {
+			return prepared.LogFile(), err
+		}
+	}
+	_, err = prepared.RunPhases(ctx, func(e lifecycle.Event) {
+		if e.Outcome == lifecycle.Started {
+			step(e.Step.ID)
+		}
+	}, lifecycle.Phase(in.Operation))
+	if err == nil && in.Operation == intent.Prepare && binary != node.Binary {
+		err = os.Remove(binary)
+	}
+	return prepared.LogFile(), err
+}
+
+// prepare plans what the bundle of an intent changes on this host.
+func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Client, binary string) (*install.Install, error) {
+	of, err := client.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	address, err := a.address(ctx)
+	if err != nil {
+		return nil, err
+	}
+	controlPlane, err := isThere(cluster.APIServerManifest)
+	if err != nil {
+		return nil, err
+	}
+	made, err := node.Made(a.Root)
+	if err != nil {
+		return nil, err
+	}
+	o := install.Options{
+		Bundle: "of " + in.Server, Root: a.Root, Binary: binary, Remote: true, Yes: true, Upgrade: &install.Upgrade{From: in.From, Address: address, Endpoint: of.Endpoint},
+		Resume: "sealift upgrade, on the control plane that leads it",
+		Adjust: func(*spec.Installer) (*spec.Installer, error) { return install.SharedInstaller(of) },
+		Open: func() (*bundle.Archive, error) {
+			archive, err := client.Archive(ctx)
+			if err == nil && archive.Digest != in.Index {
+				err = errors.Join(fmt.Errorf("%s gives out another bundle than this upgrade is about", in.Server), archive.Close())
+			}
+			return archive, err
+		},
+	}
+	if !made {
+		o.Join = &install.Join{Cluster: of, Server: in.Server, Missing: client.Missing, ControlPlane: controlPlane}
+	}
+	return install.Prepare(o)
+}
+
+// address is the one by which the cluster knows this node; it is not valid for a node without any.
+func (a *Agent) address(ctx context.Context) (netip.Addr, error) {
+	own, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("the Node of this host: %w", err)
+	}
+	for _, one := range own.Status.Addresses {
+		if one.Type == corev1.NodeInternalIP {
+			return netip.ParseAddr(one.Address)
+		}
+	}
+	return netip.Addr{}, nil
+}
+
+// checkHost makes the checks of Sealift itself, none of an add-on's programs.
+func checkHost(ctx context.Context, in *install.Install) error {
+	record, err := in.Preflight(ctx, install.PreflightOptions{
+		Node: preflight.Node{Join: in.Joins(), Primary: in.ControlPlane(), Upgrade: true}, Runs: install.RunNothing,
+	})
+	if err != nil {
+		return err
+	}
+	return record.Err()
+}
+
+func isThere(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// Look tells of this host.
+func Look(root, version string) (h intent.Host, err error) {
+	h = intent.Host{Sealift: version, Time: time.Now().UTC()}
+	if h.Free, err = space(root); err != nil {
+		return h, err
+	}
+	h.Images, err = space(node.ContainerdDir)
+	return h, err
+}
+
+// space is what the file system of a folder has left, or that which the folder would be made in.
+func space(folder string) (intent.Space, error) {
+	var fs unix.Statfs_t
+	err := unix.Statfs(folder, &fs)
+	for errors.Is(err, os.ErrNotExist) && folder != "/" {
+		folder = filepath.Dir(folder)
+		err = unix.Statfs(folder, &fs)
+	}
+	if err != nil {
+		return intent.Space{}, fmt.Errorf("what %s has left: %w", folder, err)
+	}
+	return intent.Space{Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil //nolint:gosec // sizes are not negative
+}

@@ -1,0 +1,136 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// kubeadmPath is where the kubeadm of this node lies.
+const kubeadmPath = "/usr/local/bin/kubeadm"
+
+// Upgrade brings this node of a cluster to a version, with the kubeadm of that version: the static pods of a control plane,
+// and the configuration of the kubelet. The first control plane also changes the cluster's configuration. The kubelet itself
+// stays as it is. Upgrade may be repeated.
+func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
+	if err := replaceProgram(program, kubeadmPath); err != nil {
+		return fmt.Errorf("kubeadm %s: %w", version, err)
+	}
+	args := []string{"upgrade", "node"}
+	controlPlane, err := exists(APIServerManifest)
+	if err != nil {
+		return err
+	}
+	if controlPlane {
+		runs, err := configuredVersion(ctx)
+		if err != nil {
+			return err
+		}
+		if runs != version {
+			args = []string{"upgrade", "apply", "v" + version, "--yes"}
+		}
+	}
+	patches := filepath.Join(k.Work, "patches")
+	if there, err := exists(patches); err != nil {
+		return err
+	} else if there {
+		args = append(args, "--patches", patches)
+	}
+	if ignored := k.upgradeIgnores(); ignored != "" {
+		args = append(args, "--ignore-preflight-errors="+ignored)
+	}
+	return run(ctx, k.Output, kubeadmPath, args...)
+}
+
+// upgradeIgnores names the checks of kubeadm that do not stop an upgrade.
+func (k Kubeadm) upgradeIgnores() string {
+	ignored := []string{}
+	if named := k.Variables["KUBERNETES_UPGRADE_IGNORE_PREFLIGHT_ERRORS"]; named != "" {
+		ignored = append(ignored, named)
+	}
+	if k.Variables["SEALIFT_CGROUP_VERSION"] == "1" {
+		ignored = append(ignored, "SystemVerification") // the kubelet is told that cgroup v1 is known
+	}
+	return strings.Join(ignored, ",")
+}
+
+// configuredVersion is the version that kubeadm's configuration of the cluster names, such as 1.36.3.
+func configuredVersion(ctx context.Context) (string, error) {
+	text, err := kubectl(ctx, AdminKubeconfig, "--namespace=kube-system", "get", "configmap", "kubeadm-config", "--output=jsonpath={.data.ClusterConfiguration}")
+	if err != nil {
+		return "", err
+	}
+	var config struct{ KubernetesVersion string }
+	if err := yaml.Unmarshal([]byte(text), &config); err != nil {
+		return "", fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	}
+	return strings.TrimPrefix(config.KubernetesVersion, "v"), nil
+}
+
+func replaceProgram(from, to string) (err error) {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	return atomicfile.Fill(to, 0o755, func(w *os.File) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
+}
+
+// RestartKubelet starts the kubelet that lies on this host in the place of the one that runs, and waits until the node is Ready
+// with this version.
+func RestartKubelet(ctx context.Context, node, version string, output io.Writer) error {
+	for _, args := range [][]string{{"daemon-reload"}, {"restart", "kubelet"}} {
+		if err := run(ctx, output, "systemctl", args...); err != nil {
+			return err
+		}
+	}
+	config, err := Config(KubeletKubeconfig)
+	if err != nil {
+		return err
+	}
+	view, err := ViewOf(config, true)
+	if err != nil {
+		return err
+	}
+	return view.waitVersion(ctx, node, version, output)
+}
+
+// waitVersion waits until a node is Ready with a version of its kubelet.
+func (v *View) waitVersion(ctx context.Context, node, version string, output io.Writer) error {
+	said := ""
+	for {
+		n, err := v.OwnNode(ctx, node)
+		why := ""
+		switch {
+		case err != nil:
+			why = err.Error()
+		case n.Version != "v"+version:
+			why = "its kubelet reports " + n.Version
+		case !n.Ready:
+			why = n.Why
+		default:
+			return nil
+		}
+		if why != said && ctx.Err() == nil {
+			fmt.Fprintf(output, "waiting for node %s: %s\n", node, why)
+			said = why
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("node %s is not Ready with version %s: %s; see 'journalctl --unit kubelet': %w", node, version, said, context.Cause(ctx))
+		case <-time.After(apiPause):
+		}
+	}
+}

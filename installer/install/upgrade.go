@@ -1,0 +1,251 @@
+package install
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/service"
+)
+
+// Upgrade says how a node is brought to the versions of a bundle.
+type Upgrade struct {
+	// From is the version of Kubernetes that the cluster runs, such as 1.35.4.
+	From string
+	// Address is the one by which the cluster knows this node.
+	Address netip.Addr
+	// Endpoint is where nodes reach the API, host:port.
+	Endpoint string
+	// Leads says that this node also applies the add-ons, when all nodes have the new versions. It has to be a control plane.
+	Leads bool
+}
+
+// operation says what a run with these options does.
+func (o Options) operation() lifecycle.Operation {
+	switch {
+	case o.Upgrade != nil:
+		return lifecycle.Upgrading
+	case o.Join != nil:
+		return lifecycle.Joining
+	}
+	return lifecycle.Installing
+}
+
+// follows says that this node is upgraded by a run that another node leads.
+func (i *Install) follows() bool { return i.options.Upgrade != nil && !i.options.Upgrade.Leads }
+
+func (i *Install) leads() bool { return i.options.Upgrade != nil && i.options.Upgrade.Leads }
+
+// RunPhases runs what is pending of some phases of an upgrade.
+func (i *Install) RunPhases(ctx context.Context, observe func(lifecycle.Event), phases ...lifecycle.Phase) (ran int, err error) {
+	return i.run(ctx, lifecycle.Upgrading, i.plan.In(phases...), observe)
+}
+
+// upgrade orders the steps of an upgrade. The files are planned already.
+//
+//   - Prepare brings files, host packages and images. Nothing that runs notices.
+//   - Upgrade lets kubeadm change the control plane of the node, and the configuration of its kubelet.
+//   - Kubelet replaces the kubelet and the container runtime. The pods that can run elsewhere have left the node before.
+//   - Install, PostInit and Outro are those of an install, on the node that leads.
+func (p *planner) upgrade() {
+	p.images(lifecycle.Prepare)
+	if p.ControlPlane() {
+		p.share()
+	}
+	p.agent()
+	for n := range p.steps { // one after the other: nothing of this phase is waited for by the next one
+		p.steps[n].Phase, p.steps[n].Beside, p.steps[n].After = lifecycle.Prepare, false, nil
+	}
+	k, _ := kubernetes(p.addOns)
+	p.made = true
+	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeTime,
+		Inputs: lifecycle.Digest(k.info.Version), Run: p.inCluster(p.upgradeCluster)})
+	p.kubelet(k)
+	if p.options.Upgrade.Leads {
+		p.labels(lifecycle.Install)
+		p.kurlState()
+		p.apply(true)
+		p.remove()
+	}
+}
+
+// remove adds the steps that remove add-ons which the Installer no longer has.
+func (p *planner) remove() {
+	for _, change := range p.Changes() {
+		if change.To != "" {
+			continue
+		}
+		p.add(lifecycle.Step{ID: change.AddOn + "/" + removeStep, Phase: lifecycle.Install, AddOn: change.AddOn, Title: "remove its objects; volumes stay",
+			Timeout: 2 * shortTime, Inputs: lifecycle.Digest(change.From), Again: true, Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
+				return nil, cluster.Remove(ctx, change.AddOn, p.log)
+			})})
+	}
+}
+
+// kubelet adds the steps that replace what runs the pods of this node.
+func (p *planner) kubelet(k addOn) {
+	if !p.Joins() {
+		p.add(lifecycle.Step{ID: node.NetworkStep, Phase: lifecycle.Kubelet, Title: "choose pod and service networks", Timeout: shortTime,
+			Inputs: p.networkInputs(), Run: p.chooseNetworks, Restore: p.hooks.restore})
+	}
+	for _, a := range p.addOns {
+		if !p.Joins() || a.provides(kubernetesCapability) {
+			p.hook(a, lifecycle.Kubelet, preInitStep, a.name()+"_pre_init")
+		}
+	}
+	for _, a := range p.addOns {
+		if a.provides(catalog.ContainerRuntime) && a.hasHook(a.name()+"_install") {
+			p.hook(a, lifecycle.Kubelet, installStep, a.name()+"_install")
+			installed := &p.steps[len(p.steps)-1]
+			// its configuration names the sandbox image of Kubernetes
+			installed.Inputs, installed.Run = lifecycle.Digest(installed.Inputs, k.sandboxImage()), p.settled(installed.Run)
+		}
+	}
+	if p.Joins() {
+		p.eachHook(lifecycle.Kubelet, joinHookStep, "_join")
+	}
+	p.add(lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, AddOn: k.name(), Title: "run kubelet " + k.info.Version, Timeout: 2 * shortTime,
+		Inputs: lifecycle.Digest(k.info.Version), Run: func(ctx context.Context) (lifecycle.State, error) {
+			return nil, cluster.RestartKubelet(ctx, p.facts.Hostname, k.info.Version, p.log)
+		}})
+}
+
+// agent adds the step for the service that lets another node lead an upgrade of this one.
+func (p *planner) agent() {
+	unit := service.Agent(p.options.Root)
+	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "take part in upgrades of the cluster", Timeout: shortTime,
+		Inputs: lifecycle.Digest(unit.Text), Run: func(ctx context.Context) (lifecycle.State, error) {
+			return nil, unit.Start(ctx, p.log)
+		}})
+}
+
+func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {
+	k, _ := kubernetes(i.addOns)
+	program := filepath.Join(i.options.Root, k.info.Dir(), "assets", "kubeadm")
+	return nil, i.kubeadm(k).Upgrade(ctx, program, k.info.Version)
+}
+
+// upgradeVariables are what hooks see of an upgrade (kURL §3.1, step 12), whatever an Installer says.
+func (i *Install) upgradeVariables() map[string]string {
+	if i.options.Upgrade == nil {
+		return nil
+	}
+	k, _ := kubernetes(i.addOns)
+	from := cmp.Or(i.options.Upgrade.From, k.info.Version)
+	return map[string]string{
+		"CURRENT_KUBERNETES_VERSION": from, "KUBERNETES_UPGRADE": flag(catalog.CompareVersions(from, k.info.Version) < 0),
+	}
+}
+
+// Version is the version of Kubernetes in the bundle; "" where it has none.
+func (i *Install) Version() string {
+	k, _ := kubernetes(i.addOns)
+	return k.info.Version
+}
+
+// Digest identifies the bundle.
+func (i *Install) Digest() string { return i.archive.Digest }
+
+// From is the version of Kubernetes that the cluster comes from; "" of an install.
+func (i *Install) From() string {
+	if i.options.Upgrade == nil {
+		return ""
+	}
+	return i.options.Upgrade.From
+}
+
+// UpgradeID identifies an upgrade: the same bundle and Installer are the same upgrade.
+func (i *Install) UpgradeID() (string, error) {
+	text, err := i.spec.Canonical()
+	return lifecycle.Digest(i.archive.Digest, string(text))[:16], err
+}
+
+// Binary is the sealift that nodes get.
+func (i *Install) Binary() string { return i.options.Binary }
+
+// Root is the install root.
+func (i *Install) Root() string { return i.options.Root }
+
+// Log receives what is done in detail.
+func (i *Install) Log() io.Writer { return i.log }
+
+// Change is what becomes of one add-on.
+type Change struct {
+	AddOn string `json:"addOn"`
+	From  string `json:"from,omitempty"` // the version that runs; "" for an add-on that is new
+	To    string `json:"to,omitempty"`   // "" for an add-on that the Installer no longer has
+	// Options says that the Installer says something else of it than before.
+	Options bool `json:"options,omitempty"`
+}
+
+// String says it in words.
+func (c Change) String() string {
+	switch {
+	case c.From == "":
+		return fmt.Sprintf("%s %s is new", c.AddOn, c.To)
+	case c.To == "":
+		return fmt.Sprintf("%s %s is no longer in the Installer", c.AddOn, c.From)
+	case c.From != c.To:
+		return fmt.Sprintf("%s %s -> %s", c.AddOn, c.From, c.To)
+	}
+	return fmt.Sprintf("%s %s gets other options", c.AddOn, c.From)
+}
+
+// Changes compares the bundle with what runs on this node.
+func (i *Install) Changes() (changes []Change) {
+	runs := i.runningAddOns()
+	var names []string
+	for _, a := range i.addOns {
+		names = append(names, a.name())
+		has, there := runs[a.name()]
+		other := has.options != "" && has.options != a.options
+		if !there || has.version != a.info.Version || other {
+			changes = append(changes, Change{AddOn: a.name(), From: has.version, To: a.info.Version, Options: there && other})
+		}
+	}
+	for name, has := range runs {
+		if !slices.Contains(names, name) {
+			changes = append(changes, Change{AddOn: name, From: has.version})
+		}
+	}
+	slices.SortStableFunc(changes, func(a, b Change) int { return cmp.Compare(a.AddOn, b.AddOn) })
+	return changes
+}
+
+// brought are the entries of the bundle that the bundle before did not have, each content once. Without that one it is all.
+func (i *Install) brought() (entries []bundle.Entry) {
+	seen := map[string]bool{}
+	if before, err := bundle.Open(i.options.Root); err == nil {
+		defer before.Close()
+		for _, e := range before.Index.Entries {
+			seen[e.SHA256] = true
+		}
+	}
+	for _, e := range i.archive.Index.Entries {
+		if !seen[e.SHA256] {
+			seen[e.SHA256] = true
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
+
+// NewBytes is how much a node needs at most of what the bundle has and the one before had not.
+func (i *Install) NewBytes() (sum uint64) {
+	for _, e := range i.brought() {
+		sum += uint64(e.Size) //nolint:gosec // sizes are not negative
+	}
+	return sum
+}
+
+// NewFiles is how many files that are.
+func (i *Install) NewFiles() uint64 { return uint64(len(i.brought())) }

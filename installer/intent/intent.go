@@ -1,0 +1,192 @@
+// Package intent is how one node of a cluster asks another one to take its part in an upgrade, and how that one answers: two
+// annotations of its Node object.
+//
+// The right to ask is that of an administrator: only they may write to the Node of another host. A kubelet may write to its own
+// Node alone (the NodeRestriction admission of Kubernetes), so that with the credentials of one node no other can be made to
+// do anything. An intent names one of a few operations, and the digest of the bundle that it is about; it has no commands. The
+// content comes from a control plane, over TLS that is pinned to the cluster's CA, and each byte is checked against the digest.
+package intent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// The annotations of a Node.
+const (
+	// Annotation has the Intent, written by the node that leads an upgrade.
+	Annotation = "sealift.dev/intent"
+	// ReportAnnotation has the Report, written by the node itself.
+	ReportAnnotation = "sealift.dev/report"
+	// AgentAnnotation has the Host, written by the node itself when its agent starts, and when it is asked to look.
+	AgentAnnotation = "sealift.dev/agent"
+)
+
+// Operation is what a node is asked for. The others are phases of an upgrade.
+type Operation string
+
+// The operations.
+const (
+	// Look asks for the state of the host, and changes nothing.
+	Look    Operation = "look"
+	Prepare           = Operation(lifecycle.Prepare)
+	Upgrade           = Operation(lifecycle.Upgrade)
+	Kubelet           = Operation(lifecycle.Kubelet)
+)
+
+// operations are all of them.
+func operations() []Operation { return []Operation{Look, Prepare, Upgrade, Kubelet} }
+
+// Intent asks a node for one operation.
+type Intent struct {
+	// Upgrade identifies the upgrade that this is part of.
+	Upgrade   string    `json:"upgrade"`
+	Operation Operation `json:"operation"`
+	// Attempt tells a request from an earlier one for the same: an operation that failed is tried again with a higher one.
+	Attempt int `json:"attempt"`
+	// Index is the sha256 of the bundle's index, in hex. Server is the host:port of the control plane that has the bundle.
+	Index  string `json:"index"`
+	Server string `json:"server"`
+	// Sealift is the sha256 of the program that the node is to have, in hex. The server gives that, too.
+	Sealift string `json:"sealift"`
+	// From is the version of Kubernetes that the cluster ran before, such as 1.35.4.
+	From string `json:"from"`
+}
+
+// maxSize bounds an annotation that is read.
+const maxSize = 16 << 10
+
+// Parse reads an Intent as an annotation has it.
+func Parse(text string) (in Intent, err error) {
+	if err := decode(text, &in); err != nil {
+		return in, fmt.Errorf("annotation %s: %w", Annotation, err)
+	}
+	switch {
+	case in.Upgrade == "" || in.Attempt < 1:
+		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
+	case !slices.Contains(operations(), in.Operation):
+		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
+	case !isSHA256(in.Index) || !isSHA256(in.Sealift):
+		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
+	default:
+		if _, _, err = net.SplitHostPort(in.Server); err != nil {
+			err = fmt.Errorf("annotation %s: the server: %w", Annotation, err)
+		}
+	}
+	return in, err
+}
+
+func isSHA256(text string) bool {
+	sum, err := hex.DecodeString(text)
+	return err == nil && len(sum) == sha256.Size
+}
+
+func decode(text string, into any) error {
+	if len(text) > maxSize {
+		return fmt.Errorf("has %d bytes, more than %d", len(text), maxSize)
+	}
+	return json.Unmarshal([]byte(text), into)
+}
+
+// State is how far a node is with what it was asked for.
+type State string
+
+// The states.
+const (
+	Working State = "working"
+	Done    State = "done"
+	Failed  State = "failed"
+)
+
+// Report is the answer of a node.
+type Report struct {
+	Upgrade   string    `json:"upgrade"`
+	Operation Operation `json:"operation"`
+	Attempt   int       `json:"attempt"`
+	State     State     `json:"state"`
+	Step      string    `json:"step,omitempty"`  // at which the node is, or which failed
+	Error     string    `json:"error,omitempty"` // of a failure
+	Log       string    `json:"log,omitempty"`   // file on the node
+	// Began is when the node began, Seconds how long it took so far.
+	Began   time.Time `json:"began"`
+	Seconds float64   `json:"seconds"`
+}
+
+// Answers says whether the report is about an intent.
+func (r Report) Answers(in Intent) bool {
+	return r.Upgrade == in.Upgrade && r.Operation == in.Operation && r.Attempt == in.Attempt
+}
+
+// ParseReport reads a Report as an annotation has it; no annotation is the zero value.
+func ParseReport(text string) (r Report, err error) {
+	if text == "" {
+		return r, nil
+	}
+	if err := decode(text, &r); err != nil {
+		return r, fmt.Errorf("annotation %s: %w", ReportAnnotation, err)
+	}
+	return r, nil
+}
+
+// maxError bounds the text of a failure: the log of the node has all of it.
+const maxError = 2 << 10
+
+// Encode writes an annotation.
+func (r Report) Encode() string {
+	if len(r.Error) > maxError {
+		r.Error = r.Error[:maxError] + " …"
+	}
+	return encode(r)
+}
+
+// Encode writes an annotation.
+func (in Intent) Encode() string { return encode(in) }
+
+// Host is what a node tells of itself.
+type Host struct {
+	Sealift string    `json:"sealift"` // version of its agent
+	Time    time.Time `json:"time"`    // on its clock
+	// Free are the bytes, Inodes the files, that the file system of the install root and that of containerd have left.
+	Free   Space `json:"free"`
+	Images Space `json:"images"`
+}
+
+// Space is what a file system has left.
+type Space struct {
+	Bytes  uint64 `json:"bytes"`
+	Inodes uint64 `json:"inodes"`
+}
+
+// ParseHost reads a Host as an annotation has it; no annotation is the zero value.
+func ParseHost(text string) (h Host, err error) {
+	if text == "" {
+		return h, nil
+	}
+	if err := decode(text, &h); err != nil {
+		return h, fmt.Errorf("annotation %s: %w", AgentAnnotation, err)
+	}
+	return h, nil
+}
+
+// Encode writes an annotation.
+func (h Host) Encode() string { return encode(h) }
+
+func encode(v any) string {
+	text, _ := json.Marshal(v) // structs of strings, numbers and times: cannot fail
+	return string(text)
+}
+
+// Later gives the attempt that comes after an earlier report of the same upgrade.
+func Later(r Report, upgrade string) int {
+	if r.Upgrade != upgrade {
+		return 1
+	}
+	return r.Attempt + 1
+}

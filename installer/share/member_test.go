@@ -1,0 +1,62 @@
+package share_test
+
+import (
+	"bytes"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/testgrid/pki"
+)
+
+// TestNodesOfTheClusterNeedNoToken gives the certificate of a kubelet what a worker's token gives, and other certificates nothing.
+func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
+	n := serve(t)
+	ca, err := share.ReadCA(filepath.Join(n.pki, "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := func(certificate string) *share.Client {
+		c, err := share.NewMemberClient(n.address, ca, certificate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	kubelet := client(pki.Client(t, n.pki, "system:node:host-1", "system:nodes"))
+	if c, err := kubelet.Cluster(t.Context()); err != nil || c.Installer != "part" {
+		t.Errorf("a kubelet gets %+v, %v", c, err)
+	}
+	archive, err := kubelet.Archive(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := archive.ReadFile("addons/a/1/install.sh", 1<<20); err != nil {
+		t.Errorf("a kubelet asks for a file: %v", err)
+	}
+	if _, err := archive.ReadFile(bundle.InstallerName, 1<<20); err == nil {
+		t.Error("a kubelet gets the Installer, which may have secrets")
+	}
+	var program bytes.Buffer
+	if err := kubelet.Program(t.Context(), &program); err != nil || !strings.HasPrefix(program.String(), "#!/bin/sh") {
+		t.Errorf("a kubelet asks for sealift: %v", err)
+	}
+	for who, certificate := range map[string]string{
+		"a node that was removed":           pki.Client(t, n.pki, "system:node:host-2", "system:nodes"),
+		"a user with the name of a node":    pki.Client(t, n.pki, "system:node:host-1", "users"),
+		"a user in the group of nodes":      pki.Client(t, n.pki, "host-1", "system:nodes"),
+		"an administrator":                  pki.Client(t, n.pki, "kubernetes-admin", "system:masters"),
+		"the kubelet of another cluster":    pki.Client(t, pki.New(t), "system:node:host-1", "system:nodes"),
+		"a file that is not a certificate":  filepath.Join(n.pki, "ca.key"),
+		"a certificate that does not exist": filepath.Join(n.pki, "none"),
+	} {
+		if c, err := client(certificate).Cluster(t.Context()); err == nil {
+			t.Errorf("%s gets %+v", who, c)
+		} else if strings.HasPrefix(who, "a node") && !errors.Is(err, share.ErrMember) {
+			t.Errorf("%s: %v", who, err)
+		}
+	}
+}

@@ -1,0 +1,336 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/preflight"
+)
+
+// maxClockSkew is how far the clock of a node may be from that of this one: certificates and leases are compared across nodes.
+const maxClockSkew = 30 * time.Second
+
+// Checks look at the cluster as a whole, before anything is changed. They change nothing, but that nodes are asked to look at
+// themselves if ask is true.
+func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
+	hosts := c.agents
+	if ask {
+		hosts = c.look
+	}
+	return []preflight.Check{
+		{Name: "versions", Probe: func(_ context.Context, r *preflight.Reporter) { c.versions(in, r) }},
+		{Name: "nodes", Probe: c.ready},
+		{Name: "agents", Probe: func(ctx context.Context, r *preflight.Reporter) { c.hosts(ctx, hosts, in, r) }},
+		{Name: "etcd", Probe: c.etcd},
+		{Name: "disruption budgets", Probe: c.budgets},
+		{Name: "webhooks", Probe: c.webhooks},
+		{Name: "removed APIs", Probe: func(ctx context.Context, r *preflight.Reporter) { c.removed(ctx, in, r) }},
+	}
+}
+
+// versions wants steps that kubeadm can do: to the same minor version, or to the next one.
+func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
+	to := in.Version()
+	from := in.From()
+	switch apart := minor(to) - minor(from); {
+	case to == "":
+		r.Refusef("make the bundle with a Kubernetes", "the bundle has no Kubernetes")
+	case catalog.CompareVersions(to, from) < 0 && apart != 0 || apart < 0:
+		r.Refusef("use a bundle with the version that runs, or a newer one", "the cluster runs Kubernetes %s, the bundle has %s; a cluster does not go back", from, to)
+	case apart > 1:
+		r.Refusef(fmt.Sprintf("upgrade to a 1.%d first, with a bundle of its own", minor(from)+1),
+			"the cluster runs Kubernetes %s, the bundle has %s; kubeadm goes from one minor version to the next", from, to)
+	default:
+		r.Passf("Kubernetes %s to %s", from, to)
+	}
+}
+
+// minor is the second number of a version; -1 for what has none.
+func minor(version string) int {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return -1
+	}
+	n, err := strconv.Atoi(parts[1])
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
+func (c *Cluster) ready(_ context.Context, r *preflight.Reporter) {
+	var bad []string
+	for _, n := range c.nodes {
+		if !n.Ready {
+			bad = append(bad, fmt.Sprintf("%s (%s)", n.Name, n.Why))
+		}
+	}
+	if len(bad) > 0 && c.begun != nil { // the upgrade may have been in the middle of one
+		r.Warnf("see 'journalctl --unit kubelet' there if they stay so", "not Ready: %s", strings.Join(bad, ", "))
+		return
+	}
+	if len(bad) > 0 {
+		r.Refusef("repair them, or take those whose hosts are gone out with 'sealift node remove'", "not Ready: %s", strings.Join(bad, ", "))
+		return
+	}
+	r.Passf("%d are Ready", len(c.nodes))
+}
+
+// agents reads what the nodes last told of themselves.
+func (c *Cluster) agents(ctx context.Context) (map[string]intent.Host, error) {
+	all, err := c.view.Annotations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]intent.Host{}
+	for name, annotations := range all {
+		h, err := intent.ParseHost(annotations[intent.AgentAnnotation])
+		if err != nil {
+			return nil, fmt.Errorf("node %s: %w", name, err)
+		}
+		found[name] = h
+	}
+	return found, nil
+}
+
+// hosts wants every other node to have an agent, the room that the bundle takes, and a clock that is right.
+func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[string]intent.Host, error), in *install.Install, r *preflight.Reporter) {
+	found, err := read(ctx)
+	if err != nil {
+		r.Refusef("run the command again", "the nodes cannot be asked: %v", err)
+		return
+	}
+	need := in.NewBytes()
+	good := true
+	for _, n := range c.nodes {
+		if n.Name == c.own {
+			continue
+		}
+		h := found[n.Name]
+		switch off := time.Until(h.Time).Abs(); {
+		case h.Time.IsZero():
+			good = false
+			r.Refusef("copy "+node.Binary+" of this host there, and run 'sealift node agent --start' as root", "node %s has no agent that takes part in upgrades", n.Name)
+		case h.Images.Bytes < need:
+			good = false
+			r.Refusef("make room there", "node %s has %d MB left for images and files, the bundle brings up to %d MB", n.Name, h.Images.Bytes>>20, need>>20)
+		case h.Free.Inodes > 0 && h.Free.Inodes < in.NewFiles():
+			good = false
+			r.Refusef("make room there", "node %s has %d inodes left, the bundle brings %d files", n.Name, h.Free.Inodes, in.NewFiles())
+		case off > maxClockSkew && off < staleLook:
+			good = false
+			r.Refusef("set the clocks, for instance with timedatectl set-time", "the clock of node %s is %s from that of this one", n.Name, off.Round(time.Second))
+		}
+	}
+	if good {
+		r.Passf("%d other nodes take part, with room for %d MB", len(c.nodes)-1, need>>20)
+	}
+}
+
+// staleLook is the age from which on what a node told of itself says nothing of its clock.
+const staleLook = 24 * time.Hour
+
+// look asks every other node to look at itself now.
+func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {
+	before, err := c.agents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	asked := time.Now()
+	for name, h := range before {
+		if name == c.own || h.Time.IsZero() {
+			continue
+		}
+		in := intent.Intent{Upgrade: "look-" + strconv.FormatInt(asked.UnixNano(), 36), Operation: intent.Look, Attempt: 1,
+			Index: strings.Repeat("0", 64), Sealift: strings.Repeat("0", 64), Server: "127.0.0.1:1"}
+		if err := c.askToLook(ctx, name, in); err != nil {
+			return nil, err
+		}
+	}
+	return c.agents(ctx)
+}
+
+// lookBound is how long a node may take to look at itself.
+const lookBound = time.Minute
+
+func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) error {
+	ctx, cancel := context.WithTimeout(ctx, lookBound)
+	defer cancel()
+	if err := c.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()}); err != nil {
+		return err
+	}
+	for {
+		all, err := c.view.Annotations(ctx)
+		if err == nil {
+			report, err := intent.ParseReport(all[name][intent.ReportAnnotation])
+			if err == nil && report.Answers(in) && report.State == intent.Done {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the agent of node %s does not answer; see 'systemctl status sealift-agent' there", name)
+		case <-time.After(lookPause / 4):
+		}
+	}
+}
+
+func (c *Cluster) etcd(ctx context.Context, r *preflight.Reporter) {
+	silent, all, err := cluster.EtcdHealth(ctx)
+	switch {
+	case err != nil:
+		r.Refusef("see 'sealift status'", "%v", err)
+	case len(silent) > 0:
+		r.Refusef("repair them first: an upgrade restarts the members one by one", "members that do not answer: %s", strings.Join(silent, ", "))
+	case all == 0:
+		r.Passf("is not on the nodes of this cluster")
+	default:
+		r.Passf("%d of %d members answer", all, all)
+	}
+}
+
+// budgets finds the PodDisruptionBudgets under which no drain would ever end.
+func (c *Cluster) budgets(ctx context.Context, r *preflight.Reporter) {
+	if len(c.nodes) == 1 {
+		r.Passf("no pod has to leave the only node")
+		return
+	}
+	list, err := c.admin.Client.PolicyV1().PodDisruptionBudgets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	var never []string
+	for i := range list.Items {
+		if forbidsAll(&list.Items[i]) {
+			never = append(never, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+	}
+	if len(never) > 0 {
+		r.Refusef("raise their maxUnavailable, or the number of replicas, for the time of the upgrade", "these allow no pod to leave its node, ever: %s", strings.Join(never, ", "))
+		return
+	}
+	r.Passf("%d, each of which lets pods leave", len(list.Items))
+}
+
+// forbidsAll says whether a budget allows no disruption although all its pods are well.
+func forbidsAll(b *policyv1.PodDisruptionBudget) bool {
+	s := b.Status
+	return s.ExpectedPods > 0 && s.DisruptionsAllowed == 0 && s.DesiredHealthy >= s.ExpectedPods
+}
+
+// webhooks finds those that nobody answers, and without which the API server refuses requests.
+func (c *Cluster) webhooks(ctx context.Context, r *preflight.Reporter) {
+	hooks := c.admin.Client.AdmissionregistrationV1()
+	validating, err := hooks.ValidatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	mutating, err := hooks.MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		r.Refusef("run the command again", "%v", err)
+		return
+	}
+	services := map[[2]string]string{}
+	note := func(name string, policy *admissionv1.FailurePolicyType, client admissionv1.WebhookClientConfig) {
+		if client.Service != nil && (policy == nil || *policy == admissionv1.Fail) {
+			services[[2]string{client.Service.Namespace, client.Service.Name}] = name
+		}
+	}
+	for _, config := range validating.Items {
+		for _, w := range config.Webhooks {
+			note(config.Name, w.FailurePolicy, w.ClientConfig)
+		}
+	}
+	for _, config := range mutating.Items {
+		for _, w := range config.Webhooks {
+			note(config.Name, w.FailurePolicy, w.ClientConfig)
+		}
+	}
+	var dead []string
+	for service, name := range services {
+		answered, err := c.answered(ctx, service[0], service[1])
+		if err != nil {
+			r.Refusef("run the command again", "%v", err)
+			return
+		}
+		if !answered {
+			dead = append(dead, fmt.Sprintf("%s (Service %s/%s)", name, service[0], service[1]))
+		}
+	}
+	if len(dead) > 0 {
+		slices.Sort(dead)
+		r.Refusef("repair what answers them, or remove the configurations", "nobody answers these webhooks, and the API refuses what they are asked about: %s", strings.Join(dead, ", "))
+		return
+	}
+	r.Passf("%d Services, all with endpoints", len(services))
+}
+
+// answered says whether a Service has an endpoint that is ready.
+func (c *Cluster) answered(ctx context.Context, namespace, name string) (bool, error) {
+	slicesOf, err := c.admin.Client.DiscoveryV1().EndpointSlices(namespace).List(ctx, metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=" + name})
+	if err != nil {
+		return false, err
+	}
+	for _, s := range slicesOf.Items {
+		for _, e := range s.Endpoints {
+			if e.Conditions.Ready == nil || *e.Conditions.Ready {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// deprecated is a line of the API server's metrics: an API that somebody has asked for since it started, and the minor version
+// that no longer has it.
+var deprecated = regexp.MustCompile(`(?m)^apiserver_requested_deprecated_apis\{([^}]*)\} [1-9]`)
+
+// removed finds APIs in use that the new version does not have.
+func (c *Cluster) removed(ctx context.Context, in *install.Install, r *preflight.Reporter) {
+	text, err := c.admin.Client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		r.Warnf("look for them in the audit log", "the API server does not tell which old APIs are in use: %v", err)
+		return
+	}
+	used := removedAPIs(string(text), minor(in.Version()))
+	if len(used) > 0 {
+		r.Refusef("have what asks for them use the newer versions, and restart the API servers to forget these requests", "Kubernetes %s does not have these APIs, which are in use: %s", in.Version(), strings.Join(used, ", "))
+		return
+	}
+	r.Passf("none in use since this API server started")
+}
+
+// removedAPIs names the APIs in metrics that a minor version does not have, as resource.version.group.
+func removedAPIs(metrics string, minorVersion int) (used []string) {
+	for _, line := range deprecated.FindAllStringSubmatch(metrics, -1) {
+		labels := map[string]string{}
+		for _, label := range strings.Split(line[1], ",") {
+			name, value, _ := strings.Cut(label, "=")
+			labels[name] = strings.Trim(value, `"`)
+		}
+		if gone := minor(labels["removed_release"]); gone >= 0 && gone <= minorVersion {
+			api := strings.TrimSuffix(labels["resource"]+"."+labels["version"]+"."+labels["group"], ".")
+			if !slices.Contains(used, api) {
+				used = append(used, api)
+			}
+		}
+	}
+	slices.Sort(used)
+	return used
+}

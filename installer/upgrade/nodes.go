@@ -1,0 +1,311 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/rollout"
+)
+
+// How long a node has to be well before the next one begins, how long it may take to become so, and how often it is looked at.
+const (
+	settleTime  = 10 * time.Second
+	settleBound = 10 * time.Minute
+	lookPause   = 2 * time.Second
+)
+
+// How long an agent may take to begin with what it is asked for, and for all of it.
+const (
+	beginBound   = 3 * time.Minute
+	prepareBound = 2 * time.Hour
+	changeBound  = 40 * time.Minute
+)
+
+// controlPlane says whether a node is one, as kubeadm labels it.
+func controlPlane(n cluster.Node) bool { return slices.Contains(n.Roles, "control-plane") }
+
+// waves are the control planes one by one, this node first, and then the workers.
+func (r *run) waves(paused bool) rollout.Spec {
+	one := rollout.Amount{Value: 1}
+	return rollout.Spec{Change: r.state.Upgrade, Paused: paused, Waves: []rollout.Wave{
+		{Name: "control planes", AtOnce: one, Mandatory: true},
+		{Name: "workers", AtOnce: rollout.Amount{Value: r.MaxUnavailable}, Mandatory: true},
+	}}
+}
+
+// targets are the nodes as the rollout sees them.
+func (r *run) targets(working map[string]bool) (targets []rollout.Target) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, n := range r.nodes {
+		t := rollout.Target{Name: n.Name, Wave: 1, Status: rollout.Waiting}
+		if controlPlane(n) {
+			t.Wave = 0
+		}
+		if n.Name != r.own {
+			t.Order = 1
+		}
+		switch of := r.state.Nodes[n.Name]; {
+		case of.Stage == Done:
+			t.Status = rollout.Succeeded
+		case of.Error != "":
+			t.Status = rollout.Failed
+		case working[n.Name]:
+			t.Status = rollout.Working
+		}
+		targets = append(targets, t)
+	}
+	return targets
+}
+
+// ended is the end of the work on a node.
+type ended struct {
+	node string
+	err  error
+}
+
+// upgradeNodes upgrades all nodes in the order that the rollout decides. The first failure lets no more begin; those at work
+// are waited for.
+func (r *run) upgradeNodes(ctx context.Context) error {
+	if err := r.saveEtcd(ctx); err != nil {
+		return err
+	}
+	ends, working := make(chan ended, len(r.nodes)), map[string]bool{}
+	var first error
+	told := false
+	for {
+		paused, err := r.paused(ctx)
+		if err != nil {
+			return err
+		}
+		decision, err := rollout.Decide(r.waves(paused), r.targets(working), r.state.Rollout, time.Now())
+		if err != nil {
+			return err
+		}
+		if err := r.change(ctx, func(s *State) { s.Rollout = decision.State }); err != nil {
+			return err
+		}
+		if ctx.Err() == nil {
+			for _, name := range decision.With(rollout.Start) {
+				if !working[name] {
+					working[name] = true
+					go func() { ends <- ended{name, r.upgradeNode(ctx, name)} }()
+				}
+			}
+		}
+		if len(working) == 0 && decision.Phase != rollout.Paused {
+			if first == nil {
+				first = context.Cause(ctx)
+			}
+			if first == nil && decision.Phase != rollout.Done {
+				first = fmt.Errorf("no further node can begin: %s", decision.Phase)
+			}
+			return first
+		}
+		if paused != told {
+			told = paused
+			r.Say(map[bool]string{true: "paused: no further node begins until 'sealift upgrade resume'", false: "resumed"}[paused])
+		}
+		select {
+		case end := <-ends:
+			delete(working, end.node)
+			if end.err == nil {
+				break
+			}
+			if first == nil {
+				first = end.err
+			}
+			if ctx.Err() == nil {
+				err := r.change(ctx, func(s *State) { s.Nodes[end.node].Error = end.err.Error() })
+				if err != nil {
+					return err
+				}
+			}
+		case <-time.After(lookPause):
+			if ctx.Err() != nil && len(working) == 0 {
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+func (r *run) paused(ctx context.Context) (paused bool, err error) {
+	if ctx.Err() != nil {
+		return false, nil // those at work end by themselves
+	}
+	err = r.insist(ctx, func(ctx context.Context) (err error) {
+		_, paused, err = r.store.read(ctx)
+		return err
+	})
+	return paused, err
+}
+
+// upgradeNode takes one node through its stages.
+func (r *run) upgradeNode(ctx context.Context, name string) error {
+	began := time.Now()
+	r.Say("node " + name + ": begins")
+	if r.stage(name) != Upgraded {
+		if err := r.do(ctx, name, intent.Upgrade); err != nil {
+			return err
+		}
+		if err := r.reach(ctx, name, Upgraded); err != nil {
+			return err
+		}
+	}
+	left := time.Now()
+	if err := r.drain(ctx, name); err != nil {
+		return err
+	}
+	if err := r.do(ctx, name, intent.Kubelet); err != nil {
+		return err
+	}
+	if err := r.insist(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
+		return err
+	}
+	away := time.Since(left)
+	if err := r.settle(ctx, name); err != nil {
+		return err
+	}
+	r.Say(fmt.Sprintf("node %s: done in %s, away for %s", name, time.Since(began).Round(time.Second), away.Round(time.Second)))
+	return r.change(ctx, func(s *State) {
+		of := s.Nodes[name]
+		of.Stage, of.Error, of.Took, of.Away = Done, "", time.Since(began).Seconds(), away.Seconds()
+	})
+}
+
+// do has a node do one operation: this one here, another by its agent.
+func (r *run) do(ctx context.Context, name string, operation intent.Operation) error {
+	if name != r.own {
+		return r.ask(ctx, name, operation)
+	}
+	_, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Phase(operation))
+	return err
+}
+
+// drain lets pods leave a node that can run elsewhere. Of a cluster of one node there is no elsewhere.
+func (r *run) drain(ctx context.Context, name string) error {
+	if len(r.nodes) == 1 {
+		return nil
+	}
+	if err := r.insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
+		return err
+	}
+	if err := r.view.Evict(ctx, name, r.DrainTimeout, r.Output); err != nil {
+		back := r.view.Uncordon(context.WithoutCancel(ctx), name, r.state.Upgrade)
+		if back != nil {
+			r.Say(back.Error())
+		}
+		return fmt.Errorf("%w; node %s takes pods again, and still runs the version before. Make room for these pods, or change their PodDisruptionBudget, and run the command again", err, name)
+	}
+	return nil
+}
+
+// settle waits until a node and its pods are well for a while.
+func (r *run) settle(ctx context.Context, name string) error {
+	bounded, cancel := context.WithTimeout(ctx, settleBound)
+	defer cancel()
+	well, said := time.Time{}, ""
+	for {
+		why, err := r.view.Settled(bounded, name)
+		if err != nil {
+			why = err.Error()
+		}
+		switch {
+		case why != "":
+			well = time.Time{}
+			if why != said && bounded.Err() == nil {
+				fmt.Fprintf(r.Output, "waiting for node %s: %s\n", name, why)
+				said = why
+			}
+		case well.IsZero():
+			well = time.Now()
+		case time.Since(well) >= settleTime:
+			return nil
+		}
+		select {
+		case <-bounded.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("node %s has the new version, and is not well after %s: %s; repair that, and run the command again", name, settleBound, said)
+		case <-time.After(lookPause):
+		}
+	}
+}
+
+// ask has the agent of another node do an operation, and waits for its answer.
+func (r *run) ask(ctx context.Context, name string, operation intent.Operation) error {
+	in, err := r.request(ctx, name, operation)
+	if err != nil {
+		return err
+	}
+	bound := changeBound
+	if operation == intent.Prepare {
+		bound = prepareBound
+	}
+	bounded, cancel := context.WithTimeout(ctx, bound)
+	defer cancel()
+	asked, begun, said := time.Now(), false, ""
+	for {
+		select {
+		case <-bounded.Done():
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("node %s: %s is not done after %s (it was at %s); see 'journalctl -u sealift-agent' there, and run the command again", name, operation, bound, said)
+		case <-time.After(lookPause):
+		}
+		report, err := r.report(bounded, name)
+		switch {
+		case err != nil: // the API is away for a moment
+			continue
+		case !report.Answers(in):
+			if !begun && time.Since(asked) > beginBound {
+				return fmt.Errorf("the agent of node %s does not answer; is the host up? see 'systemctl status sealift-agent' there, and run the command again", name)
+			}
+			continue
+		}
+		begun = true
+		switch report.State {
+		case intent.Done:
+			r.Say(fmt.Sprintf("node %s: %s done in %.0f s", name, operation, report.Seconds))
+			return nil
+		case intent.Failed:
+			return fmt.Errorf("node %s: %s failed at %s: %s\nlog on that node: %s", name, operation, report.Step, report.Error, report.Log)
+		}
+		if report.Step != said && report.Step != "" {
+			said = report.Step
+			r.Say(fmt.Sprintf("node %s: %s", name, said))
+		}
+	}
+}
+
+// request writes the intent. One that the node works on already is left as it is.
+func (r *run) request(ctx context.Context, name string, operation intent.Operation) (in intent.Intent, err error) {
+	in = intent.Intent{
+		Upgrade: r.state.Upgrade, Operation: operation, Index: r.in.Digest(), Sealift: r.sealift, Server: share.Address(r.admin.Address), From: r.in.From(),
+	}
+	err = r.insist(ctx, func(ctx context.Context) error {
+		report, err := r.report(ctx, name)
+		if err != nil {
+			return err
+		}
+		in.Attempt = intent.Later(report, in.Upgrade)
+		return r.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
+	})
+	return in, err
+}
+
+func (r *run) report(ctx context.Context, name string) (intent.Report, error) {
+	all, err := r.view.Annotations(ctx)
+	if err != nil {
+		return intent.Report{}, err
+	}
+	return intent.ParseReport(all[name][intent.ReportAnnotation])
+}

@@ -1,0 +1,84 @@
+package upgrade
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/install"
+)
+
+// Plan is what an upgrade would do.
+type Plan struct {
+	From    string           `json:"from"` // versions of Kubernetes
+	To      string           `json:"to"`
+	Changes []install.Change `json:"changes"`
+	Nodes   []PlannedNode    `json:"nodes"` // in the order in which they begin
+	// Bytes is how much each node gets at most: of what the bundle has and the one before had not.
+	Bytes uint64 `json:"bytes"`
+	// Resumes says that this upgrade was begun before.
+	Resumes bool `json:"resumes"`
+}
+
+// PlannedNode is what becomes of one node.
+type PlannedNode struct {
+	Name    string `json:"name"`
+	Role    string `json:"role"`
+	Version string `json:"version"` // of its kubelet now
+	// Drained says that its pods move to other nodes first.
+	Drained bool `json:"drained"`
+}
+
+// Plan compares the bundle with what the cluster runs.
+func (c *Cluster) Plan(in *install.Install) Plan {
+	p := Plan{From: in.From(), To: in.Version(), Changes: in.Changes(), Bytes: in.NewBytes(), Nodes: []PlannedNode{}, Resumes: c.begun != nil}
+	for _, n := range c.inOrder() {
+		role := "worker"
+		if controlPlane(n) {
+			role = "control plane"
+		}
+		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: len(c.nodes) > 1})
+	}
+	return p
+}
+
+// inOrder are the nodes in the order in which they begin: this one, the other control planes, the workers.
+func (c *Cluster) inOrder() []cluster.Node {
+	rank := func(n cluster.Node) int {
+		switch {
+		case n.Name == c.own:
+			return 0
+		case controlPlane(n):
+			return 1
+		}
+		return 2
+	}
+	nodes := slices.Clone(c.nodes)
+	slices.SortStableFunc(nodes, func(a, b cluster.Node) int { return rank(a) - rank(b) })
+	return nodes
+}
+
+// Empty says that nothing is to be done.
+func (p Plan) Empty() bool { return len(p.Changes) == 0 && !p.Resumes }
+
+// String writes the plan for people.
+func (p Plan) String() string {
+	var b strings.Builder
+	if p.Resumes {
+		b.WriteString("this goes on with an upgrade that was begun before\n")
+	}
+	fmt.Fprintf(&b, "Kubernetes %s -> %s, at most %d MB for each node\n", p.From, p.To, p.Bytes>>20)
+	for _, c := range p.Changes {
+		fmt.Fprintf(&b, "  %s\n", c)
+	}
+	b.WriteString("nodes, in this order:\n")
+	for n, of := range p.Nodes {
+		drained := "its pods stay"
+		if of.Drained {
+			drained = "its pods move to other nodes"
+		}
+		fmt.Fprintf(&b, "  %d. %s (%s, %s): %s\n", n+1, of.Name, of.Role, of.Version, drained)
+	}
+	return b.String()
+}

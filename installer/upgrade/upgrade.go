@@ -1,0 +1,320 @@
+// Package upgrade leads the upgrade of a whole cluster from one of its control planes.
+//
+// The order is: files and images on every node; a snapshot of etcd; the control planes one by one, then the workers; then the
+// add-ons. A node is changed by its own agent (package agent), the leading node by this process. Which node starts when is
+// decided by package rollout. What was done is in the cluster and in the journals of the nodes, so that the same command, on
+// any control plane, goes on after whatever ended it.
+package upgrade
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/kube/lease"
+)
+
+// The Lease of the run that leads. It outlives the restart of an API server, which the upgrade of a single control plane brings.
+const (
+	leaseName     = "sealift-upgrade"
+	leaseDuration = 5 * time.Minute
+	leaseDeadline = 4 * time.Minute
+)
+
+// atOnce is how many nodes fetch files from this one at a time.
+const atOnce = 4
+
+// Options say how nodes are upgraded. The zero value has the defaults.
+type Options struct {
+	// MaxUnavailable is how many workers may be away at once. Default 1.
+	MaxUnavailable int
+	// DrainTimeout is how long the pods of a node may take to leave it. Default 10 minutes.
+	DrainTimeout time.Duration
+	// Observe gets the steps of this node, Say a line for each thing that happens elsewhere. Both may be called at any time.
+	Observe func(lifecycle.Event)
+	Say     func(string)
+	// Output receives what is done to nodes in detail.
+	Output io.Writer
+}
+
+// Cluster is a cluster that is to be upgraded from this host, one of its control planes.
+type Cluster struct {
+	admin controlplane.Administrator
+	view  *cluster.View
+	about share.Cluster
+	own   string // the name of this node
+	nodes []cluster.Node
+	begun *State // the upgrade that is not finished; nil if there is none
+}
+
+// Open looks at the cluster of this host.
+func Open(ctx context.Context, name string) (*Cluster, error) {
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return nil, err
+	}
+	c := &Cluster{admin: admin, own: name}
+	if c.view, err = cluster.NewView(); err != nil {
+		return nil, err
+	}
+	if c.about, err = admin.Cluster(ctx); err != nil {
+		return nil, err
+	}
+	if c.nodes, err = c.view.Nodes(ctx); err != nil {
+		return nil, err
+	}
+	switch state, _, err := Read(ctx, admin.Client); {
+	case errors.Is(err, ErrNone):
+	case err != nil:
+		return nil, err
+	case state.Phase != Finished:
+		c.begun = &state
+	}
+	if !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool { return n.Name == name }) {
+		return nil, fmt.Errorf("the cluster has no node %s, as this host is called: was it renamed?", name)
+	}
+	return c, nil
+}
+
+// Prepare completes the options of an install for this host, and makes the plan of its upgrade.
+func (c *Cluster) Prepare(o install.Options) (*install.Install, error) {
+	address, err := netip.ParseAddr(c.admin.Address)
+	if err != nil {
+		return nil, err
+	}
+	from, err := c.from()
+	if err != nil {
+		return nil, err
+	}
+	o.Upgrade = &install.Upgrade{From: from, Address: address, Endpoint: c.about.Endpoint, Leads: true}
+	made, err := node.Made(o.Root)
+	if err != nil {
+		return nil, err
+	}
+	if !made {
+		o.Join = &install.Join{Cluster: c.about, Server: share.Address(c.admin.Address), ControlPlane: true,
+			Missing: func(context.Context, []string) ([]string, error) { return nil, nil }}
+	}
+	return install.Prepare(o)
+}
+
+// from is the version of Kubernetes that the cluster comes from: that of its oldest node, before the upgrade began.
+func (c *Cluster) from() (string, error) {
+	if c.begun != nil {
+		return c.begun.From, nil
+	}
+	oldest := ""
+	for _, n := range c.nodes {
+		version := strings.TrimPrefix(n.Version, "v")
+		if version == "" {
+			return "", fmt.Errorf("node %s does not tell its version: its kubelet has not reported", n.Name)
+		}
+		if oldest == "" || catalog.CompareVersions(version, oldest) < 0 {
+			oldest = version
+		}
+	}
+	return oldest, nil
+}
+
+// run is one run that leads an upgrade.
+type run struct {
+	*Cluster
+	Options
+	in      *install.Install
+	store   store
+	sealift string // digest of the program that nodes get
+
+	mu    sync.Mutex // of the state
+	state State
+}
+
+// Run upgrades the cluster, or goes on with it.
+func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error {
+	if o.MaxUnavailable == 0 {
+		o.MaxUnavailable = 1
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = 10 * time.Minute
+	}
+	sealift, err := bundle.DiskFile(bundle.BinaryName, 0o755, in.Binary())
+	if err != nil {
+		return fmt.Errorf("read the running sealift: %w", err)
+	}
+	r := &run{Cluster: c, Options: o, in: in, store: store{c.admin.Client}, sealift: sealift.SHA256}
+	return lease.Run(ctx, c.view.Cluster(), lease.Options{
+		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1,
+		Waiting: func(holder string) {
+			o.Say("another run leads the upgrade: waiting for it to end (its lease names " + holder + ")")
+		},
+	}, r.lead)
+}
+
+// lead goes through the phases.
+func (r *run) lead(ctx context.Context) (err error) {
+	if err := r.begin(ctx); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil && ctx.Err() == nil {
+			err = errors.Join(err, r.change(ctx, func(s *State) { s.Error = err.Error() }))
+		}
+	}()
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	if err := r.upgradeNodes(ctx); err != nil {
+		return err
+	}
+	if err := r.change(ctx, func(s *State) { s.Phase = AddOns }); err != nil {
+		return err
+	}
+	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Install, lifecycle.PostInit, lifecycle.Outro); err != nil {
+		return err
+	}
+	for _, n := range r.nodes {
+		if err := r.insist(ctx, func(ctx context.Context) error {
+			return r.view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""})
+		}); err != nil {
+			return err
+		}
+	}
+	return r.change(ctx, func(s *State) { s.Phase, s.Ended, s.Error = Finished, time.Now().UTC(), "" })
+}
+
+// begin reads the state of this upgrade, or makes it.
+func (r *run) begin(ctx context.Context) error {
+	id, err := r.in.UpgradeID()
+	if err != nil {
+		return err
+	}
+	state, _, err := r.store.read(ctx)
+	switch {
+	case errors.Is(err, ErrNone), err == nil && state.Phase == Finished:
+		state = State{Upgrade: id, From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing, Changes: r.in.Changes(), Nodes: map[string]*Node{}}
+	case err != nil:
+		return err
+	case state.Upgrade != id:
+		return fmt.Errorf("an upgrade from Kubernetes %s to %s is not finished (at %s); finish it with its own bundle and Installer first", state.From, state.To, state.Phase)
+	}
+	for _, n := range r.nodes {
+		if state.Nodes[n.Name] == nil {
+			state.Nodes[n.Name] = &Node{}
+		}
+		state.Nodes[n.Name].Error = ""
+	}
+	for name := range state.Nodes {
+		if !slices.ContainsFunc(r.nodes, func(n cluster.Node) bool { return n.Name == name }) {
+			delete(state.Nodes, name) // it has left the cluster meanwhile
+		}
+	}
+	r.state = state
+	return r.change(ctx, func(s *State) { s.Leader, s.Error = r.own, "" })
+}
+
+// change changes the state, here and in the cluster.
+func (r *run) change(ctx context.Context, change func(*State)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.state)
+	return r.insist(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
+}
+
+// stage tells how far a node is.
+func (r *run) stage(name string) Stage {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.state.Nodes[name].Stage
+}
+
+// How long an API is asked again that does not answer: its server may be restarted just now.
+const (
+	outage      = 6 * time.Minute
+	outagePause = time.Second
+)
+
+// insist repeats a request until it succeeds, or the API has been away for too long.
+func (r *run) insist(ctx context.Context, request func(context.Context) error) error {
+	bounded, cancel := context.WithTimeout(ctx, outage)
+	defer cancel()
+	for {
+		err := request(bounded)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-bounded.Done():
+			return errors.Join(context.Cause(ctx), err)
+		case <-time.After(outagePause):
+		}
+	}
+}
+
+// prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.
+func (r *run) prepare(ctx context.Context) error {
+	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Prepare); err != nil {
+		return err
+	}
+	if err := r.reach(ctx, r.own, Prepared); err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, n := range r.nodes {
+		if n.Name == r.own || r.stage(n.Name) != Waiting {
+			continue
+		}
+		group.Go(func() error {
+			if err := r.ask(ctx, n.Name, intent.Prepare); err != nil {
+				return err
+			}
+			return r.reach(ctx, n.Name, Prepared)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return nil
+}
+
+// reach notes that a node has come to a stage, if it was not there before.
+func (r *run) reach(ctx context.Context, name string, stage Stage) error {
+	order := []Stage{Waiting, Prepared, Upgraded, Done}
+	if slices.Index(order, r.stage(name)) >= slices.Index(order, stage) {
+		return nil
+	}
+	return r.change(ctx, func(s *State) { s.Nodes[name].Stage, s.Nodes[name].Error = stage, "" })
+}
+
+// saveEtcd takes the snapshot that this upgrade can be undone with, once.
+func (r *run) saveEtcd(ctx context.Context) error {
+	if r.state.Snapshot != "" {
+		return nil
+	}
+	path := filepath.Join(node.StateDir(r.in.Root()), "upgrade-"+r.state.Upgrade+".etcd")
+	saved, err := snapshot.SaveEtcd(ctx, path)
+	if err != nil {
+		return fmt.Errorf("a snapshot of etcd before the first change: %w", err)
+	}
+	r.Say(fmt.Sprintf("snapshot of etcd: %d bytes in %s", saved.Size, path))
+	return r.change(ctx, func(s *State) { s.Snapshot, s.SnapshotOn, s.Phase = path, r.own, Nodes })
+}

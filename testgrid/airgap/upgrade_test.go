@@ -1,0 +1,65 @@
+package airgap_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+// upgrade is the command that upgrades the cluster to the bundle of the second disk.
+const upgrade = "cd /media/usb2 && cat upgrade.sh | bash -s airgap"
+
+// TestClusterOfTwoNodesIsUpgraded takes a control plane and a worker, which have no route out, from one minor version to the
+// next with one command on the control plane.
+func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
+	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
+	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
+	worker := node{host.ForTest(t, host.Spec{}), t}
+	first.must(install)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+
+	before := first.must(versions)
+	plan := first.must(upgrade + " --plan")
+	for _, want := range []string{"Kubernetes 1.35.4 -> 1.36.3", "kubernetes 1.35.4 -> 1.36.3", "1. " + first.Name() + " (control plane, 1.35.4)", "2. " + worker.Name() + " (worker, 1.35.4)", "other nodes take part"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("the plan lacks %q:\n%s", want, plan)
+		}
+	}
+	if after := first.must(versions); after != before {
+		t.Errorf("a plan changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
+	}
+	out := first.must(upgrade + " yes 2>&1")
+	t.Log(out)
+	if !strings.Contains(out, "done: the cluster is upgraded") {
+		t.Errorf("the upgrade ended without saying so:\n%s", out)
+	}
+	nodes := first.must(kubectl + "get nodes --no-headers")
+	if strings.Count(nodes, " Ready ") != 2 || strings.Count(nodes, "v1.36.3") != 2 || strings.Contains(nodes, "SchedulingDisabled") {
+		t.Errorf("nodes:\n%s", nodes)
+	}
+	if got := first.must(kubectl + "get pods --namespace kube-system --selector component=kube-apiserver -o jsonpath={.items[*].spec.containers[*].image}"); got != "registry.k8s.io/kube-apiserver:v1.36.3" {
+		t.Errorf("the API server runs from %s", got)
+	}
+	first.pulled()
+	if out := first.must(upgrade + " yes 2>&1"); !strings.Contains(out, "nothing to do") {
+		t.Errorf("second run:\n%s", out)
+	}
+	if out := first.must("cd /media/usb2 && tar xzf cluster.tar.gz -O install.sh | bash -s airgap yes 2>&1"); !strings.Contains(out, "nothing to do") {
+		t.Errorf("an install with the bundle of the upgrade:\n%s", out)
+	}
+	if out := first.must("sealift upgrade status"); strings.Count(out, " done ") != 2 || !strings.Contains(out, "finished") {
+		t.Errorf("status:\n%s", out)
+	}
+	third := node{host.ForTest(t, host.Spec{}), t}
+	third.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v1.36.3") != 3 {
+		t.Errorf("after a host joined the upgraded cluster:\n%s", got)
+	}
+}
+
+// versions is what a plan must not change.
+const versions = kubectl + "get nodes,pods -A -o jsonpath='{range .items[*]}{.metadata.name} {.metadata.uid} {.status.nodeInfo.kubeletVersion}{\"\\n\"}{end}'; find /var/lib/sealift /etc/kubernetes -type f -printf '%p %s %T@\\n' | sort"
