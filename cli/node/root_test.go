@@ -13,7 +13,7 @@ import (
 // TestNodesHaveTheirCommandsAndNoOthers names what scripts, hooks and users call on a node, and what only others need.
 func TestNodesHaveTheirCommandsAndNoOthers(t *testing.T) {
 	names := node.CommandNames()
-	for _, name := range strings.Fields("preflight install token join status journal snapshot support-bundle images node reset apply channel verify spec hook version") {
+	for _, name := range strings.Fields("preflight install token join status journal certs snapshot support-bundle images node reset apply channel verify spec hook version") {
 		if !slices.Contains(names, name) {
 			t.Errorf("nodes have no command %s", name)
 		}

@@ -22,8 +22,8 @@ func (a commands) statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the state of this node, its add-ons and its cluster",
 		Long: `Show the state of this node: how far its install came, with the last failure and its log; the add-ons with their
-versions and health; services that do not run; the API server; and the nodes of the cluster. The command also works
-before there is a cluster, and while the API server does not respond.
+versions and health; services that do not run; certificates that end within three months; the API server; and the nodes
+of the cluster. The command also works before there is a cluster, and while the API server does not respond.
 
 A worker sees no other nodes and no health of add-ons. Run 'sealift status' on a control plane for those.
 
@@ -51,6 +51,9 @@ func (a commands) status(ctx context.Context, root, format string) error {
 		trouble := fmt.Sprintf("node %s; cluster: %s", stateText(s.State), s.Cluster)
 		if len(s.Stopped) > 0 {
 			trouble += "; stopped: " + strings.Join(s.Stopped, ", ")
+		}
+		if len(s.Certificates) > 0 {
+			trouble += "; certificates need attention"
 		}
 		err = errors.New("not all is well: " + trouble)
 	}
@@ -94,6 +97,9 @@ func (a commands) printStatus(s status.Status) error {
 	}
 	for _, unit := range s.Stopped {
 		fmt.Fprintf(a.Out, "stopped  %s; journalctl -u %s tells why, systemctl start %s starts it\n", unit, unit, unit)
+	}
+	for _, c := range s.Certificates {
+		fmt.Fprintf(a.Out, "expiry   %s %s; 'sealift certs' lists all certificates\n", c.File, c.Why())
 	}
 	fmt.Fprintf(a.Out, "cluster  %s\n", s.Cluster)
 	if s.Sees == "node" {

@@ -15,6 +15,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/pki"
 )
 
 // AddOn is how far an add-on came on this node, and how it is in the cluster.
@@ -50,10 +51,14 @@ type Status struct {
 	Nodes     []cluster.Node `json:"nodes"`
 	// Stopped are the services that the install made and that do not run. The cluster takes up to a minute to notice.
 	Stopped []string `json:"stopped,omitempty"`
+	// Certificates are those that end within three months or have ended, and those that are damaged.
+	Certificates []pki.Entry `json:"certificates,omitempty"`
 	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
 	API     *cluster.API `json:"api,omitempty"` // nil when the node is part of no cluster
+
+	expired bool // a certificate has ended or is damaged
 }
 
 // clusterTime bounds how long a cluster is asked for its state.
@@ -79,6 +84,12 @@ func Read(ctx context.Context, root string) (Status, error) {
 			return s, err
 		}
 	}
+	now := time.Now()
+	certificates, err := pki.List(now)
+	if err != nil {
+		return s, err
+	}
+	s.noteCertificates(certificates, now)
 	view, err := cluster.NewView()
 	if err != nil {
 		s.Cluster = "cannot be asked: " + err.Error()
@@ -86,6 +97,16 @@ func Read(ctx context.Context, root string) (Status, error) {
 		s.askCluster(asked, view)
 	}
 	return s, ctx.Err()
+}
+
+// noteCertificates keeps those that need attention. An end that is near leaves the node healthy.
+func (s *Status) noteCertificates(all []pki.Entry, now time.Time) {
+	for _, e := range all {
+		if e.Problem != "" || e.Due(now) {
+			s.Certificates = append(s.Certificates, e)
+		}
+		s.expired = s.expired || e.Problem != "" || e.Ended(now)
+	}
 }
 
 func (s *Status) readServices(ctx context.Context, root string) error {
@@ -225,7 +246,7 @@ func visibleNodes(ctx context.Context, view *cluster.View) ([]cluster.Node, erro
 
 // Healthy says whether all that is known of the node and the cluster is well.
 func (s Status) Healthy() bool {
-	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 &&
+	return s.State == "installed" && s.Cluster == "answers" && len(s.Stopped) == 0 && !s.expired &&
 		!slices.ContainsFunc(s.Nodes, func(n cluster.Node) bool { return !n.Ready }) &&
 		!slices.ContainsFunc(s.AddOns, func(a AddOn) bool { return a.Health == "not ready" })
 }

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -117,5 +119,30 @@ func TestStatusDoesNotWaitForADeadAPI(t *testing.T) {
 	s, text := seen(t, &rest.Config{Host: "https://" + l.Addr().String(), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, false)
 	if !strings.HasPrefix(s.Cluster, "does not answer: ") || s.API.Answers || s.Healthy() {
 		t.Errorf("got %s", text)
+	}
+}
+
+func TestCertificatesThatEndSoonAreToldAndEndedOnesAreIll(t *testing.T) {
+	now := time.Now()
+	ends := func(days int) pki.Entry {
+		end := now.AddDate(0, 0, days)
+		return pki.Entry{File: "/x", End: &end, Days: &days}
+	}
+	for _, row := range []struct {
+		why     string
+		entries []pki.Entry
+		told    int
+		healthy bool
+	}{
+		{"far away", []pki.Entry{ends(300), ends(100), {File: "/sa.pub"}}, 0, true},
+		{"soon", []pki.Entry{ends(300), ends(80)}, 1, true},
+		{"ended", []pki.Entry{ends(-1), ends(80)}, 2, false},
+		{"damaged", []pki.Entry{{File: "/x", Problem: "damaged"}}, 1, false},
+	} {
+		s := Status{State: "installed", Cluster: "answers"}
+		s.noteCertificates(row.entries, now)
+		if len(s.Certificates) != row.told || s.Healthy() != row.healthy {
+			t.Errorf("%s: told %d, healthy %t", row.why, len(s.Certificates), s.Healthy())
+		}
 	}
 }
