@@ -6,6 +6,7 @@
 package shape
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -81,7 +82,7 @@ func (m Mistake) Error() string {
 	return m.Path + ": " + m.Text
 }
 
-// Check compares a value, as encoding/json decodes it, with its shape. path is where the value lies in its document, or "".
+// Check compares a value, as encoding/json decodes it with or without UseNumber, with its shape. path is where the value lies in its document, or "".
 func (s Shape) Check(value any, path string) []error {
 	if value == nil && s.nothing || s.kind == "any" {
 		return nil
@@ -164,6 +165,11 @@ func kindOf(value any) string {
 		return "boolean"
 	case float64:
 		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
+			return "integer"
+		}
+		return "number"
+	case json.Number:
+		if _, err := v.Int64(); err == nil {
 			return "integer"
 		}
 		return "number"

@@ -1,0 +1,265 @@
+package hook_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/operator/hook"
+)
+
+// file writes an executable file.
+func file(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// journal is a log that may be read while it is written.
+type journal struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.buf.String()
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+func TestFind(t *testing.T) {
+	dir, log := t.TempDir(), &journal{}
+	for _, name := range []string{"b.sh", "a/z.py", "a/lib/no.sh", "lib/no.sh", ".git/no.sh", ".hidden", "a/values.yaml", "README.md", "plain", "a.sh"} {
+		file(t, dir, name, "#!/bin/sh\n")
+	}
+	if err := os.Chmod(filepath.Join(dir, "plain"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := t.TempDir()
+	for name, to := range map[string]string{"linked": file(t, elsewhere, "target", "#!/bin/sh\n"), "dangling": "/nowhere", "folder": elsewhere} {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := hook.Find(dir, log.logger())
+	if want := []string{"a.sh", "a/z.py", "b.sh", "linked"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("found %v, %v", got, err)
+	}
+	for _, warned := range []string{"plain", "dangling"} {
+		if !strings.Contains(log.String(), filepath.Join(dir, warned)) {
+			t.Errorf("no warning about %s:\n%s", warned, log)
+		}
+	}
+	if _, err := hook.Find("/nowhere", log.logger()); err == nil || !strings.Contains(err.Error(), "find hooks in /nowhere") {
+		t.Errorf("a folder that does not exist: %v", err)
+	}
+}
+
+func TestAHookReadsAndWritesFilesOfItsOwn(t *testing.T) {
+	dir, temp, log := t.TempDir(), t.TempDir(), &journal{}
+	path := file(t, dir, "hook.sh", `#!/bin/bash
+echo "in $PWD with $# arguments"
+stat -c '%a %n' "$BINDING_CONTEXT_PATH" "${BINDING_CONTEXT_PATH%/*}"
+cat "$BINDING_CONTEXT_PATH" > "$METRICS_PATH"
+[ "$METRICS_PATH" = "$OTHER_PATH" ] && echo same >&2
+[ -z "$SECRET" ] && echo "no secret, but $EXTRA"
+rm "$GONE_PATH"
+`)
+	t.Setenv("SECRET", "x")
+	r := hook.Runner{Log: log.logger(), TempDir: temp, Pass: []string{"PATH"}, Set: []string{"EXTRA=more"}}
+	result, err := r.Run(t.Context(), hook.Command{
+		Name: "hook.sh", Path: path, Dir: dir, In: map[string][]byte{"BINDING_CONTEXT_PATH": []byte("told")},
+		Out: []string{"METRICS_PATH", "GONE_PATH"}, Alias: map[string]string{"METRICS_PATH": "OTHER_PATH"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(result.Out["METRICS_PATH"]) != "told" || len(result.Out["GONE_PATH"]) != 0 || result.Duration <= 0 || result.MaxRSS < 1<<19 {
+		t.Errorf("%+v", result)
+	}
+	for _, want := range []string{"in " + dir + " with 0 arguments", "600 " + temp, "700 " + temp, "msg=same", "output=stderr", "no secret, but more"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("%d files are left, %v", len(left), err)
+	}
+}
+
+func TestWhatAFailedHookWroteIsThere(t *testing.T) {
+	dir := t.TempDir()
+	path := file(t, dir, "hook.sh", "#!/bin/sh\necho status > $KUBERNETES_PATCH_PATH\necho what went wrong >&2\nexit 3\n")
+	r := hook.Runner{TempDir: t.TempDir()}
+	result, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir, Out: []string{"KUBERNETES_PATCH_PATH"}})
+	if err == nil || !strings.Contains(err.Error(), "hook hook.sh: exit status 3; it printed last:\nwhat went wrong") {
+		t.Errorf("got %v", err)
+	}
+	if string(result.Out["KUBERNETES_PATCH_PATH"]) != "status\n" {
+		t.Errorf("%q", result.Out)
+	}
+}
+
+func TestAnAnswerThatIsNoFileIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"a link out":   "ln -sf /etc/hostname $METRICS_PATH",
+		"a pipe":       "rm $METRICS_PATH; mkfifo $METRICS_PATH",
+		"much too big": "truncate -s 65M $METRICS_PATH",
+	} {
+		path := file(t, dir, "hook.sh", "#!/bin/sh\n"+script+"\n")
+		r := hook.Runner{TempDir: t.TempDir()}
+		if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir, Out: []string{"METRICS_PATH"}}); err == nil || !strings.Contains(err.Error(), "METRICS_PATH") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestARunEndsWithTheProcessAndNotWithItsChildren(t *testing.T) {
+	dir, log := t.TempDir(), &journal{}
+	path := file(t, dir, "hook.sh", "#!/bin/sh\nsleep 60 &\necho $! > $METRICS_PATH\necho started\n")
+	r := hook.Runner{Log: log.logger(), TempDir: t.TempDir()}
+	start := time.Now()
+	result, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir, Out: []string{"METRICS_PATH"}})
+	if err != nil || time.Since(start) > 20*time.Second || !strings.Contains(log.String(), "started") {
+		t.Errorf("after %s: %v\n%s", time.Since(start), err, log)
+	}
+	var pid int
+	if _, err := fmt.Sscan(string(result.Out["METRICS_PATH"]), &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("the child was ended with the hook: %v", err)
+	}
+}
+
+func TestAHookIsStoppedWithItsGroup(t *testing.T) {
+	dir, log := t.TempDir(), &journal{}
+	path := file(t, dir, "hook.sh", "#!/bin/sh\ntrap 'echo got TERM; exit 1' TERM\necho ready\nsleep 60 & wait\n")
+	r := hook.Runner{Log: log.logger(), TempDir: t.TempDir()}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for !strings.Contains(log.String(), "ready") {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+	}()
+	_, err := r.Run(ctx, hook.Command{Name: "hook.sh", Path: path, Dir: dir})
+	if err == nil || !strings.Contains(err.Error(), "stopped: context canceled") || !strings.Contains(log.String(), "got TERM") {
+		t.Errorf("%v\n%s", err, log)
+	}
+	stubborn := file(t, dir, "stubborn.sh", "#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 1; done\n")
+	r.Timeout = 100 * time.Millisecond
+	if _, err := r.Run(t.Context(), hook.Command{Name: "stubborn.sh", Path: stubborn, Dir: dir}); err == nil || !strings.Contains(err.Error(), "it ran longer than 100ms") {
+		t.Errorf("a hook that ignores SIGTERM: %v", err)
+	}
+}
+
+func TestLinesOfAHook(t *testing.T) {
+	dir, log, raw := t.TempDir(), &journal{}, &bytes.Buffer{}
+	path := file(t, dir, "hook.sh", `#!/bin/bash
+echo '{"level":"info","msg":"mine"}'
+echo '{broken'
+head -c 1048576 /dev/zero | tr '\0' x; echo
+printf 'no newline'
+`)
+	r := hook.Runner{Log: log.logger(), Raw: raw, TempDir: t.TempDir()}
+	if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	if raw.String() != "{\"level\":\"info\",\"msg\":\"mine\"}\n" {
+		t.Errorf("passed on: %q", raw)
+	}
+	for _, want := range []string{"{broken", "xxx… (cut)", "no newline", "hook=hook.sh"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log lacks %q", want)
+		}
+	}
+	if size := len(log.String()); size > 80<<10 {
+		t.Errorf("a line of 1 MiB makes a log of %d bytes", size)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	dir := t.TempDir()
+	r := hook.Runner{}
+	config := func(text string) (string, error) {
+		out, err := r.Config(t.Context(), "hook.sh", file(t, dir, "hook.sh", text), dir)
+		return string(out), err
+	}
+	if out, err := config("#!/bin/sh\n[ \"$1\" = --config ] && pwd\necho told >&2\n"); err != nil || out != dir+"\n" {
+		t.Errorf("printed %q, %v", out, err)
+	}
+	arm := "\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 11) + "\xb7\x00" + strings.Repeat("\x00", 44)
+	for name, c := range map[string]struct{ text, want string }{
+		"it fails":              {"#!/bin/sh\necho why >&2\nexit 1\n", "exit status 1; it printed last:\nwhy"},
+		"it floods":             {"#!/bin/sh\nhead -c 2000000 /dev/zero\n", "more than 1048576 bytes"},
+		"no first line":         {"echo hello\n", "no first line such as #!/usr/bin/env bash"},
+		"an empty file":         {"", "the file is empty"},
+		"CRLF":                  {"#!/bin/sh\r\necho hello\r\n", "its lines end in CRLF"},
+		"a missing interpreter": {"#!/usr/bin/nothing -x\n", "its interpreter /usr/bin/nothing does not exist"},
+		"another architecture":  {arm, "a program for AARCH64"},
+	} {
+		if _, err := config(c.text); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "configuration of hook hook.sh") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := r.Config(ctx, "hook.sh", file(t, dir, "hangs.sh", "#!/bin/sh\nexec sleep 60\n"), dir); err == nil || !strings.Contains(err.Error(), "stopped") {
+		t.Errorf("it hangs: %v", err)
+	}
+	path := file(t, dir, "plain.sh", "#!/bin/sh\n")
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Config(t.Context(), "plain.sh", path, dir); err == nil || !strings.Contains(err.Error(), "chmod +x") {
+		t.Errorf("not executable: %v", err)
+	}
+}
+
+func TestHooksOfAnotherUser(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can run hooks as another user")
+	}
+	dir := t.TempDir()
+	temp, err := os.MkdirTemp("", "hooks-of-nobody-") // which nobody may enter, unlike the test's own
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(temp) })
+	if err := os.Chmod(temp, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	path := file(t, temp, "hook.sh", "#!/bin/sh\nid -u > $METRICS_PATH\nhead -c 3 $BINDING_CONTEXT_PATH >> $METRICS_PATH\n")
+	r := hook.Runner{TempDir: temp, User: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	result, err := r.Run(t.Context(), hook.Command{
+		Name: "hook.sh", Path: path, Dir: "/", In: map[string][]byte{"BINDING_CONTEXT_PATH": []byte("told")}, Out: []string{"METRICS_PATH"},
+	})
+	if err != nil || string(result.Out["METRICS_PATH"]) != "65534\ntol" {
+		t.Errorf("%q, %v in %s", result.Out, err, dir)
+	}
+}

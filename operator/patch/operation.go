@@ -1,0 +1,311 @@
+// Package patch changes objects of a cluster as hooks ask for it through $KUBERNETES_PATCH_PATH (S-13).
+//
+// A hook writes a stream of operations. The whole stream is checked before anything is done. Then the operations are done in
+// their order; one that fails does not stop those after it. Objects belong to whoever made them: the package neither labels
+// nor prunes.
+package patch
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/operator/jq"
+	"github.com/sealift/sealift/operator/shape"
+)
+
+// Operation is one change.
+type Operation struct {
+	kind               string // the word of field operation
+	apiVersion, object string // object is the kind, by any of its names
+	namespace, name    string
+	subresource        string
+	content            *unstructured.Unstructured // to create
+	filter             *jq.Filter
+	body               []byte // of a merge patch or a JSON patch
+	ignoreMissing      bool
+	// AfterFailure says that the operation is done even if its hook failed: it sets a status, and the hook asked for it.
+	AfterFailure bool
+}
+
+// String names the operation and its object.
+func (o *Operation) String() string {
+	at := o.object
+	if o.namespace != "" {
+		at += "/" + o.namespace
+	}
+	return o.kind + " " + at + "/" + o.name
+}
+
+// The words of the field operation.
+const (
+	create            = "Create"
+	createOrUpdate    = "CreateOrUpdate"
+	createIfNotExists = "CreateIfNotExists"
+	remove            = "Delete"
+	removeBackground  = "DeleteInBackground"
+	removeOrphaning   = "DeleteNonCascading"
+	patchJQ           = "JQPatch"
+	patchMerge        = "MergePatch"
+	patchJSON         = "JSONPatch"
+)
+
+// forms are the fields that each operation has.
+var forms = func() map[string]shape.Shape {
+	fields := func(required []string, more shape.Fields) shape.Shape {
+		all := shape.Fields{"operation": shape.Text(), "subresource": shape.Text()}
+		maps.Copy(all, more)
+		return shape.Object(all, append(required, "operation")...)
+	}
+	named := func(body string, more shape.Fields) shape.Shape {
+		all := shape.Fields{"apiVersion": shape.Text(), "kind": shape.Text(), "namespace": shape.Text(), "name": shape.Text()}
+		maps.Copy(all, more)
+		required := []string{"kind", "name"}
+		if body != "" {
+			all["ignoreMissingObject"], all["ignoreHookError"] = shape.Bool(), shape.Bool()
+			required = append(required, body)
+		}
+		return fields(required, all)
+	}
+	creation := fields([]string{"object"}, shape.Fields{"object": shape.Any()})
+	deletion := named("", nil)
+	return map[string]shape.Shape{
+		create: creation, createOrUpdate: creation, createIfNotExists: creation,
+		remove: deletion, removeBackground: deletion, removeOrphaning: deletion,
+		patchJQ:    named("jqFilter", shape.Fields{"jqFilter": shape.Text()}),
+		patchMerge: named("mergePatch", shape.Fields{"mergePatch": shape.Any()}),
+		patchJSON:  named("jsonPatch", shape.Fields{"jsonPatch": shape.Any()}),
+	}
+}()
+
+// Parse reads a stream of operations, as JSON documents or as YAML documents. One mistake refuses the stream.
+func Parse(stream []byte) ([]*Operation, error) {
+	documents, err := split(stream)
+	if err != nil {
+		return nil, err
+	}
+	var all []*Operation
+	var errs []error
+	for i, document := range documents {
+		o, mistakes := parse(document)
+		for _, err := range mistakes {
+			errs = append(errs, fmt.Errorf("object patch %d: %w", i+1, err))
+		}
+		all = append(all, o)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// split reads the stream as JSON documents, or else as YAML documents. Empty documents do not count.
+func split(stream []byte) (documents []any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(stream))
+	for dec.UseNumber(); ; {
+		var value any
+		if err = dec.Decode(&value); err != nil {
+			break
+		}
+		if value != nil {
+			documents = append(documents, value)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return documents, nil
+	}
+	documents = nil
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(stream)))
+	for n := 1; ; n++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		var value any
+		if err == nil {
+			value, err = decode(document)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("object patch %d: neither JSON nor YAML: %w", n, err)
+		}
+		if value != nil {
+			documents = append(documents, value)
+		}
+	}
+}
+
+// file is an operation as it is written.
+type file struct {
+	Operation           string `json:"operation"`
+	APIVersion          string `json:"apiVersion"`
+	Kind                string `json:"kind"`
+	Namespace           string `json:"namespace"`
+	Name                string `json:"name"`
+	Subresource         string `json:"subresource"`
+	Object              any    `json:"object"`
+	JQFilter            string `json:"jqFilter"`
+	MergePatch          any    `json:"mergePatch"`
+	JSONPatch           any    `json:"jsonPatch"`
+	IgnoreMissingObject bool   `json:"ignoreMissingObject"`
+	IgnoreHookError     bool   `json:"ignoreHookError"`
+}
+
+func parse(document any) (*Operation, []error) {
+	fields, ok := document.(map[string]any)
+	if !ok {
+		return nil, shape.Object(nil).Check(document, "")
+	}
+	word, _ := fields["operation"].(string)
+	form, ok := forms[word]
+	if !ok {
+		words := slices.Sorted(maps.Keys(forms))
+		return nil, []error{fmt.Errorf("operation: %q is unknown; %s", word, diag.DidYouMean(word, words, "known: "))}
+	}
+	if errs := form.Check(document, ""); errs != nil {
+		return nil, errs
+	}
+	data, err := json.Marshal(document)
+	if err != nil {
+		return nil, []error{err}
+	}
+	var f file
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(&f); err != nil {
+		return nil, []error{err}
+	}
+	o := &Operation{
+		kind: f.Operation, apiVersion: f.APIVersion, object: f.Kind, namespace: f.Namespace, name: f.Name,
+		subresource: strings.TrimPrefix(f.Subresource, "/"), ignoreMissing: f.IgnoreMissingObject,
+	}
+	o.AfterFailure = f.IgnoreHookError && o.subresource == "status"
+	return o, o.readBody(&f)
+}
+
+// readBody reads what the operation writes. Objects and patches may be text that holds YAML or JSON.
+func (o *Operation) readBody(f *file) (errs []error) {
+	refuse := func(key string, err error) {
+		if err != nil {
+			errs = append(errs, shape.Mistake{Path: key, Text: err.Error()})
+		}
+	}
+	var err error
+	switch o.kind {
+	case create, createOrUpdate, createIfNotExists:
+		refuse("object", o.readObject(f.Object))
+	case patchJQ:
+		o.filter, err = jq.Compile(f.JQFilter)
+		refuse("jqFilter", err)
+	case patchMerge:
+		var value any
+		if value, err = plain(f.MergePatch); err == nil {
+			if _, ok := value.(map[string]any); !ok {
+				err = errors.New("must be an object")
+			} else {
+				o.body, err = json.Marshal(value)
+			}
+		}
+		refuse("mergePatch", err)
+	case patchJSON:
+		var value any
+		if value, err = plain(f.JSONPatch); err == nil {
+			errs = append(errs, checkJSONPatch(value)...)
+			o.body, err = json.Marshal(value)
+		}
+		refuse("jsonPatch", err)
+	}
+	if o.object == "" && errs == nil {
+		refuse("kind", errors.New("is empty"))
+	}
+	if o.name == "" && errs == nil {
+		refuse("name", errors.New("is empty"))
+	}
+	if _, err := schema.ParseGroupVersion(o.apiVersion); err != nil {
+		refuse("apiVersion", fmt.Errorf("%q is not <group>/<version>", o.apiVersion))
+	}
+	return errs
+}
+
+// steps are the operations of a JSON patch with the keys that each needs besides its path (RFC 6902, section 4).
+var steps = map[string]string{"add": "value", "replace": "value", "test": "value", "remove": "", "move": "from", "copy": "from"}
+
+func checkJSONPatch(value any) []error {
+	step := shape.Object(shape.Fields{
+		"op": shape.Word(slices.Sorted(maps.Keys(steps))...), "path": shape.Text(), "from": shape.Text(), "value": shape.Any(),
+	}, "op", "path")
+	errs := shape.List(step).Check(value, "jsonPatch")
+	if errs != nil {
+		return errs
+	}
+	all, _ := value.([]any)
+	for i := range all {
+		one, _ := all[i].(map[string]any)
+		op, _ := one["op"].(string)
+		if _, ok := one[steps[op]]; steps[op] != "" && !ok {
+			errs = append(errs, shape.Mistake{Path: fmt.Sprintf("jsonPatch[%d].%s", i, steps[op]), Text: "is required"})
+		}
+	}
+	return errs
+}
+
+func (o *Operation) readObject(from any) error {
+	value, err := plain(from)
+	if err != nil {
+		return err
+	}
+	fields, ok := value.(map[string]any)
+	if !ok {
+		return errors.New("must be an object")
+	}
+	data, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	o.content = &unstructured.Unstructured{}
+	if err := utiljson.Unmarshal(data, &o.content.Object); err != nil { // whole numbers stay whole
+		return err
+	}
+	if _, ok := fields["metadata"].(map[string]any); !ok || o.content.GetKind() == "" || o.content.GetAPIVersion() == "" || o.content.GetName() == "" {
+		return errors.New("needs apiVersion, kind and metadata.name")
+	}
+	o.apiVersion, o.object, o.namespace, o.name = o.content.GetAPIVersion(), o.content.GetKind(), o.content.GetNamespace(), o.content.GetName()
+	return nil
+}
+
+// plain takes a value as it is, and reads a text as YAML or JSON.
+func plain(value any) (any, error) {
+	text, ok := value.(string)
+	if !ok {
+		return value, nil
+	}
+	out, err := decode([]byte(text))
+	if err != nil {
+		return nil, fmt.Errorf("holds neither YAML nor JSON: %w", err)
+	}
+	return out, nil
+}
+
+// decode reads one YAML document. Numbers keep their digits.
+func decode(document []byte) (value any, err error) {
+	data, err := yaml.YAMLToJSON(document)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	err = dec.Decode(&value)
+	return value, err
+}

@@ -1,0 +1,190 @@
+package patch
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sealift/sealift/kube"
+)
+
+const (
+	// deleteTime is how long Delete waits until the object and what it owns are gone.
+	deleteTime = 20 * time.Second
+	deletePoll = 200 * time.Millisecond
+	// busyTime is how long an operation is tried again while the API server is busy or away. After that, its hook runs again.
+	busyTime = 10 * time.Second
+)
+
+// Do does the operations in order. Its error joins those of the operations that failed.
+func Do(ctx context.Context, cluster *kube.Cluster, operations []*Operation) error {
+	var errs []error
+	for _, o := range operations {
+		if err := o.do(ctx, cluster); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", o, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (o *Operation) do(ctx context.Context, cluster *kube.Cluster) error {
+	ref, err := cluster.KindOf(ctx, o.apiVersion, o.object)
+	if err != nil {
+		if o.deletes() && meta.IsNoMatchError(err) {
+			return nil // without the kind there is no object
+		}
+		return err
+	}
+	ref.Namespace, ref.Name = o.namespace, o.name
+	objects, err := cluster.Objects(ctx, ref)
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, busyTime)
+	defer cancel()
+	err = cluster.Retry(bounded, ref, func(ctx context.Context) error { return o.try(ctx, objects) })
+	if err == nil && o.kind == remove {
+		return waitGone(ctx, objects, o.name)
+	}
+	return err
+}
+
+func (o *Operation) deletes() bool {
+	return o.kind == remove || o.kind == removeBackground || o.kind == removeOrphaning
+}
+
+// finalError hides from Retry an error that a second try cannot change, such as that of an object that exists.
+type finalError struct{ error }
+
+// try does the operation once. A conflict is an error that is tried again.
+func (o *Operation) try(ctx context.Context, objects dynamic.ResourceInterface) error {
+	switch o.kind {
+	case create, createOrUpdate, createIfNotExists:
+		return o.create(ctx, objects)
+	case remove:
+		return gone(objects.Delete(ctx, o.name, deletion(metav1.DeletePropagationForeground)))
+	case removeBackground:
+		return gone(objects.Delete(ctx, o.name, deletion(metav1.DeletePropagationBackground)))
+	case removeOrphaning:
+		return gone(objects.Delete(ctx, o.name, deletion(metav1.DeletePropagationOrphan)))
+	}
+	err := o.patch(ctx, objects)
+	if o.ignoreMissing {
+		return gone(err)
+	}
+	return err
+}
+
+func deletion(how metav1.DeletionPropagation) metav1.DeleteOptions {
+	return metav1.DeleteOptions{PropagationPolicy: &how}
+}
+
+// gone takes a missing object for success.
+func gone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// subresources are what the operation writes to, if not the object itself.
+func (o *Operation) subresources() []string {
+	if o.subresource == "" {
+		return nil
+	}
+	return []string{o.subresource}
+}
+
+func (o *Operation) create(ctx context.Context, objects dynamic.ResourceInterface) error {
+	_, err := objects.Create(ctx, o.content.DeepCopy(), metav1.CreateOptions{}, o.subresources()...)
+	switch {
+	case !apierrors.IsAlreadyExists(err):
+		return err
+	case o.kind == createIfNotExists:
+		return nil
+	case o.kind == create:
+		// Not wrapped: kube takes this for an error that passes.
+		return finalError{errors.New(err.Error())}
+	}
+	live, err := objects.Get(ctx, o.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	wanted := o.content.DeepCopy()
+	wanted.SetResourceVersion(live.GetResourceVersion())
+	_, err = objects.Update(ctx, wanted, metav1.UpdateOptions{}, o.subresources()...)
+	return err
+}
+
+func (o *Operation) patch(ctx context.Context, objects dynamic.ResourceInterface) error {
+	switch o.kind {
+	case patchMerge:
+		_, err := objects.Patch(ctx, o.name, types.MergePatchType, o.body, metav1.PatchOptions{}, o.subresources()...)
+		return err
+	case patchJSON:
+		_, err := objects.Patch(ctx, o.name, types.JSONPatchType, o.body, metav1.PatchOptions{}, o.subresources()...)
+		return err
+	}
+	live, err := objects.Get(ctx, o.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	version := live.GetResourceVersion()
+	result, err := o.filter.Apply(ctx, live.DeepCopy().Object)
+	if err != nil {
+		return finalError{err}
+	}
+	wanted, err := object(result)
+	if err != nil {
+		return finalError{fmt.Errorf("jq filter %q: %w", o.filter, err)}
+	}
+	wanted.SetResourceVersion(version)
+	_, err = objects.Update(ctx, wanted, metav1.UpdateOptions{}, o.subresources()...)
+	return err
+}
+
+// object makes an object of what a jq filter gave.
+func object(result any) (*unstructured.Unstructured, error) {
+	data, err := json.Marshal(result)
+	if err != nil {
+		return nil, err
+	}
+	var content map[string]any
+	if err := utiljson.Unmarshal(data, &content); err != nil || content == nil {
+		return nil, errors.New("its result is no object")
+	}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+// waitGone returns when the object is deleted, together with what it owns.
+func waitGone(ctx context.Context, objects dynamic.ResourceInterface, name string) error {
+	bounded, cancel := context.WithTimeout(ctx, deleteTime)
+	defer cancel()
+	for {
+		live, err := objects.Get(bounded, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case bounded.Err() != nil && ctx.Err() == nil:
+			return fmt.Errorf("still there %s after it was deleted; look at its finalizers", deleteTime)
+		case err == nil && live.GetDeletionTimestamp() == nil:
+			return nil // somebody has made another one of that name
+		}
+		select {
+		case <-time.After(deletePoll):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-bounded.Done():
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package patch_test
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/operator/patch"
+	"github.com/sealift/sealift/testgrid/cases"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// site is a cluster, and the ConfigMaps of its namespace default.
+type site struct {
+	*testing.T
+	cluster *kube.Cluster
+	maps    dynamic.ResourceInterface
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	maps, err := cluster.Objects(t.Context(), kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: "default"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &site{t, cluster, maps}
+}
+
+func (s *site) in(name string, test func(*site)) {
+	s.Run(name, func(t *testing.T) { test(&site{t, s.cluster, s.maps}) })
+}
+
+// run parses and does a stream.
+func (s *site) run(stream string) error {
+	operations, err := patch.Parse([]byte(stream))
+	if err != nil {
+		return err
+	}
+	return patch.Do(s.Context(), s.cluster, operations)
+}
+
+// fresh leaves ConfigMap testcm with foo: bar, and no other.
+func (s *site) fresh() {
+	s.Helper()
+	list, err := s.maps.List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, o := range list.Items {
+		if err := s.maps.Delete(s.Context(), o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			s.Fatal(err)
+		}
+	}
+	if err := s.run("operation: Create\nobject: {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: testcm}, data: {foo: bar}}"); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// data is that of all ConfigMaps; nil for one without.
+func (s *site) data() map[string]map[string]string {
+	s.Helper()
+	list, err := s.maps.List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	all := map[string]map[string]string{}
+	for _, o := range list.Items {
+		all[o.GetName()], _, _ = unstructured.NestedStringMap(o.Object, "data")
+	}
+	return all
+}
+
+func TestOperations(t *testing.T) {
+	s := newSite(t)
+	s.in("samples", testSamples)
+	s.in("each operation", testEach)
+	s.in("a status", testStatus)
+	s.in("an object that is deleted is waited for", testDelete)
+	s.in("conflicts are tried again", testConflict)
+}
+
+func testSamples(s *site) {
+	var file struct {
+		Cases []struct {
+			Name, Operations      string
+			OperationCount        int
+			ParseError, ExecError bool
+			ConfigMapsAfter       map[string]map[string]string
+		}
+	}
+	text, err := os.ReadFile(cases.Path(s, "operator/shell-operator/object_patch.json"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := json.Unmarshal(text, &file); err != nil {
+		s.Fatal(err)
+	}
+	for _, c := range file.Cases {
+		s.fresh()
+		operations, err := patch.Parse([]byte(c.Operations))
+		if (err != nil) != c.ParseError || len(operations) != c.OperationCount {
+			s.Errorf("%s: %d operations, %v", c.Name, len(operations), err)
+		}
+		if err := patch.Do(s.Context(), s.cluster, operations); (err != nil) != c.ExecError {
+			s.Errorf("%s: %v", c.Name, err)
+		}
+		if diff := cmp.Diff(c.ConfigMapsAfter, s.data()); diff != "" {
+			s.Errorf("%s: %s", c.Name, diff)
+		}
+	}
+	s.Logf("%d of %d rows of object_patch.json checked", len(file.Cases), len(file.Cases))
+}
+
+func testEach(s *site) {
+	const named = "namespace: default, name: testcm"
+	for _, c := range []struct{ name, stream, wantErr, after string }{
+		{"two JSON documents", `{"operation":"Create","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"namespace":"default","name":"a"},"data":{"x":"1"}}}
+			{"operation":"MergePatch","kind":"configmaps","namespace":"default","name":"a","mergePatch":{"data":{"y":"2"}}}`, "", `{"a":{"x":"1","y":"2"},"testcm":{"foo":"bar"}}`},
+		{"an object as text", "operation: CreateOrUpdate\nobject: |\n  {apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: testcm}, data: {k: '1'}}\n", "", `{"testcm":{"k":"1"}}`},
+		{"CreateIfNotExists leaves what exists", "operation: CreateIfNotExists\nobject: {apiVersion: v1, kind: ConfigMap, metadata: {" + named + "}, data: {a: b}}", "", `{"testcm":{"foo":"bar"}}`},
+		{"JQPatch", "operation: JQPatch\nkind: cm\n" + strings.ReplaceAll(named, ", ", "\n") + "\njqFilter: '.data.baz = (.data.foo + \"x\")'", "", `{"testcm":{"baz":"barx","foo":"bar"}}`},
+		{"a filter without an object", "{operation: JQPatch, kind: ConfigMap, " + named + ", jqFilter: .data.foo}", "its result is no object", `{"testcm":{"foo":"bar"}}`},
+		{"JSONPatch as text", "{operation: JSONPatch, kind: ConfigMap, " + named + ", jsonPatch: '[{\"op\":\"remove\",\"path\":\"/data/foo\"}]'}", "", `{"testcm":null}`},
+		{"JSONPatch below what is missing", "{operation: JSONPatch, kind: ConfigMap, " + named + ", jsonPatch: [{op: add, path: /data/a/b, value: x}]}", "JSONPatch ConfigMap/default/testcm", `{"testcm":{"foo":"bar"}}`},
+		{"a patch of what is missing", "{operation: MergePatch, kind: ConfigMap, namespace: default, name: nope, mergePatch: {data: {}}}", `"nope" not found`, `{"testcm":{"foo":"bar"}}`},
+		{"deletions of what is missing", "{operation: Delete, kind: ConfigMap, namespace: default, name: nope}\n---\n{operation: DeleteInBackground, kind: Nothing, apiVersion: example.org/v1, name: nope}", "", `{"testcm":{"foo":"bar"}}`},
+		{"DeleteInBackground", "{operation: DeleteInBackground, kind: ConfigMap, " + named + "}", "", `{}`},
+		{"an unknown kind", "{operation: MergePatch, kind: Nothing, name: x, mergePatch: {a: b}}", "does not serve kind Nothing", `{"testcm":{"foo":"bar"}}`},
+		{"empty documents", "---\n---\n# nothing\n---\n", "", `{"testcm":{"foo":"bar"}}`},
+	} {
+		s.fresh()
+		err := s.run(c.stream)
+		if c.wantErr == "" && err != nil || c.wantErr != "" && (err == nil || !strings.Contains(err.Error(), c.wantErr)) {
+			s.Errorf("%s: %v", c.name, err)
+		}
+		if got, _ := json.Marshal(s.data()); string(got) != c.after {
+			s.Errorf("%s: %s", c.name, got)
+		}
+	}
+}
+
+func testStatus(s *site) {
+	operations, err := patch.Parse([]byte(`
+operation: Create
+object:
+  apiVersion: apps/v1
+  kind: Deployment
+  metadata: {namespace: default, name: web, annotations: {large: "9007199254740993"}}
+  spec:
+    replicas: 2
+    revisionHistoryLimit: 10
+    selector: {matchLabels: {app: web}}
+    template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: example.org/web}]}}
+---
+{operation: MergePatch, kind: deploy, namespace: default, name: web, subresource: /status, ignoreHookError: true, mergePatch: {status: {replicas: 2}}}
+---
+{operation: JQPatch, kind: deploy, namespace: default, name: web, subresource: status, jqFilter: '.status.readyReplicas = 1 | .spec.replicas = 9'}
+`))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if operations[0].AfterFailure || !operations[1].AfterFailure || operations[2].AfterFailure {
+		s.Error("only a status whose hook may fail is set after a failure")
+	}
+	if err := patch.Do(s.Context(), s.cluster, operations); err != nil {
+		s.Fatal(err)
+	}
+	deployments, err := s.cluster.Objects(s.Context(), kube.Ref{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "default"})
+	if err != nil {
+		s.Fatal(err)
+	}
+	live, err := deployments.Get(s.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, f := range []struct {
+		path string
+		want int64
+	}{{"status.replicas", 2}, {"status.readyReplicas", 1}, {"spec.replicas", 2}} {
+		if got, _, _ := unstructured.NestedInt64(live.Object, strings.Split(f.path, ".")...); got != f.want {
+			s.Errorf("%s is %d", f.path, got)
+		}
+	}
+}
+
+func testDelete(s *site) {
+	s.fresh()
+	over := make(chan error)
+	go func() { over <- s.run("{operation: Delete, kind: ConfigMap, namespace: default, name: testcm}") }()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		live, err := s.maps.Get(s.Context(), "testcm", metav1.GetOptions{})
+		if err != nil || time.Now().After(deadline) {
+			s.Fatal("the object is gone before its dependents, or it is not deleted", err)
+		}
+		if live.GetDeletionTimestamp() != nil {
+			break
+		}
+	}
+	select {
+	case err := <-over:
+		s.Errorf("not waited: %v", err)
+	case <-time.After(500 * time.Millisecond):
+	}
+	// The garbage collector, which this control plane has not.
+	if _, err := s.maps.Patch(s.Context(), "testcm", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	if err := <-over; err != nil {
+		s.Error(err)
+	}
+}
+
+func testConflict(s *site) {
+	s.fresh()
+	errs := make(chan error)
+	for range 5 {
+		go func() {
+			errs <- s.run(`{"operation":"JQPatch","kind":"ConfigMap","namespace":"default","name":"testcm","jqFilter":".data.foo += \"x\""}`)
+		}()
+	}
+	for range 5 {
+		if err := <-errs; err != nil {
+			s.Error(err)
+		}
+	}
+	if got := s.data()["testcm"]["foo"]; got != "barxxxxx" {
+		s.Errorf("after five patches at once it is %s", got)
+	}
+}
+
+func TestMistakesRefuseTheWholeStream(t *testing.T) {
+	for stream, want := range map[string]string{
+		"{operation: Create, object: {}}\n---\n{operation: create}": `object patch 2: operation: "create" is unknown; did you mean "Create"?`,
+		"- a":                             "must be an object, not an array",
+		"a: [":                            "neither JSON nor YAML",
+		"{operation: Create, object: []}": "object: must be an object",
+		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":   "object: needs apiVersion, kind and metadata.name",
+		"{operation: Create, object: 'a: ['}":                                            "object: holds neither YAML nor JSON",
+		"{operation: Delete, kind: Pod}":                                                 "name: is required",
+		"{operation: Delete, name: x}":                                                   "kind: is required",
+		"{operation: Delete, name: '', kind: Pod}":                                       "name: is empty",
+		"{operation: MergePatch, kind: Pod, name: x}":                                    "mergePatch: is required",
+		"{operation: MergePatch, kind: Pod, name: x, mergePach: {}}":                     `did you mean "mergePatch"?`,
+		"{operation: MergePatch, kind: Pod, name: x, mergePatch: text}":                  "mergePatch: must be an object",
+		"{operation: JQPatch, kind: Pod, name: x, jqFilter: '.['}":                       "jqFilter: read the jq filter",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: {}}":                      "jsonPatch: must be an array",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: add, path: /a}]}":   "jsonPatch[0].value: is required",
+		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: drop, path: /a}]}":  `jsonPatch[0].op: "drop" is none of`,
+		"{operation: MergePatch, kind: Pod, apiVersion: a/b/c, name: x, mergePatch: {}}": "apiVersion",
+	} {
+		if got, err := patch.Parse([]byte(stream)); got != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", stream, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{
+		"operation: CreateOrUpdate\nobject: |\n  {apiVersion: v1, kind: A, metadata: {name: b}}\n---\noperation: Delete\nkind: Pod\nname: x\n",
+		`{"operation":"JSONPatch","kind":"Pod","name":"x","jsonPatch":[{"op":"move","from":"/a","path":"/b"}]} {"operation":"JQPatch","kind":"Pod","name":"x","jqFilter":"."}`,
+		"{operation: MergePatch, kind: Pod, name: x, mergePatch: '{a: 12345678901234567890}', subresource: /status, ignoreHookError: true}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(_ *testing.T, stream []byte) {
+		all, err := patch.Parse(stream)
+		if err == nil {
+			for _, o := range all {
+				_ = o.String()
+			}
+		}
+	})
+}
