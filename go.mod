@@ -55,6 +55,7 @@ require (
 	k8s.io/klog/v2 v2.140.0
 	mvdan.cc/sh/v3 v3.12.0
 	pault.ag/go/debian v0.18.0
+	sigs.k8s.io/cluster-api/api v1.14.2
 	sigs.k8s.io/kustomize/api v0.21.2
 	sigs.k8s.io/kustomize/kyaml v0.21.2
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2

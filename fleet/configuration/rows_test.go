@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -63,15 +62,8 @@ type mca struct {
 	}
 }
 
-type decision struct {
-	Metadata metadata
-	Status   struct {
-		Decisions []struct{ ClusterName string }
-	}
-}
-
 // input makes the input of a row. Placements come from the status, as OCM has it.
-func input(c cma, addons []mca, decisions []decision) configuration.Input {
+func input(c cma, addons []mca, decisions []ocm.PlacementDecision) configuration.Input {
 	in := configuration.Input{Defaults: c.Spec.DefaultConfigs, DefaultRefs: c.Status.DefaultConfigReferences}
 	for _, progress := range c.Status.InstallProgressions {
 		p := configuration.Placement{ConfigObject: progress.ConfigObject, Configs: progress.ConfigReferences}
@@ -80,18 +72,13 @@ func input(c cma, addons []mca, decisions []decision) configuration.Input {
 				p.Strategy = wish.RolloutStrategy
 			}
 		}
+		var mine []ocm.PlacementDecision
 		for _, d := range decisions {
-			const label = "cluster.open-cluster-management.io/"
-			if d.Metadata.Namespace != p.Namespace || d.Metadata.Labels[label+"placement"] != p.Name {
-				continue
+			if d.Namespace == p.Namespace && d.Labels[ocm.PlacementLabel] == p.Name {
+				mine = append(mine, d)
 			}
-			index, _ := strconv.Atoi(d.Metadata.Labels[label+"decision-group-index"])
-			g := strategy.Group{Name: d.Metadata.Labels[label+"decision-group-name"], Index: int32(index)}
-			for _, cluster := range d.Status.Decisions {
-				g.Clusters = append(g.Clusters, cluster.ClusterName)
-			}
-			p.Groups = append(p.Groups, g)
 		}
+		p.Groups = strategy.Groups(mine)
 		in.Placements = append(in.Placements, p)
 	}
 	for _, m := range addons {
@@ -202,7 +189,7 @@ func TestAddOnConfigReconcileRows(t *testing.T) {
 	type row struct {
 		ClusterManagementAddon cma
 		ManagedClusteraddon    []mca
-		PlacementDecisions     []decision
+		PlacementDecisions     []ocm.PlacementDecision
 	}
 	type status struct {
 		Conditions       []condition
@@ -235,7 +222,7 @@ func TestProgressRows(t *testing.T) {
 	type row struct {
 		ClusterManagementAddon []cma
 		ManagedClusteraddon    []mca
-		PlacementDecisions     []decision
+		PlacementDecisions     []ocm.PlacementDecision
 	}
 	type status struct{ InstallProgressions []progression }
 	for _, r := range cases.Rows[row](t, controllers+"addonconfiguration__cma_progressing_reconciler__TestMgmtAddonProgressingReconcile.json") {

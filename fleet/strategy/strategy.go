@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -23,6 +24,24 @@ type Group struct {
 	Name     string
 	Index    int32
 	Clusters []string
+}
+
+// Groups reads decision groups from the decisions of one placement.
+func Groups(decisions []ocm.PlacementDecision) []Group {
+	var groups []Group
+	for _, d := range decisions {
+		index, _ := strconv.ParseInt(d.Labels[ocm.DecisionGroupIndexLabel], 10, 32)
+		name := d.Labels[ocm.DecisionGroupNameLabel]
+		i := slices.IndexFunc(groups, func(g Group) bool { return g.Index == int32(index) && g.Name == name })
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, Group{Name: name, Index: int32(index)})
+		}
+		for _, c := range d.Status.Decisions {
+			groups[i].Clusters = append(groups[i].Clusters, c.ClusterName)
+		}
+	}
+	return groups
 }
 
 // Input is what a rollout over the clusters of one placement depends on.

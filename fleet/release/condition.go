@@ -1,0 +1,88 @@
+package release
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sealift/sealift/fleet/caaph"
+)
+
+// Aggregate returns conditions HelmReleaseProxySpecsUpToDate, HelmReleaseProxiesReady and Ready of a HelmChartProxy
+// (C-14, X-35). The first one is what its controller has to say; if it is zero, all specs are up to date.
+func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition) []Condition {
+	if specs == (Condition{}) {
+		specs = Condition{"HelmReleaseProxySpecsUpToDate", "True", "UpToDate", ""}
+	}
+	ready := proxiesReady(releases)
+	for _, r := range releases {
+		if r.Generation != r.Status.ObservedGeneration {
+			specs = Condition{
+				"HelmReleaseProxySpecsUpToDate", "False", "HelmReleaseProxySpecsUpdating",
+				fmt.Sprintf("Helm release proxy '%s' is not updated yet", r.Name),
+			}
+			if ready = had; had.Status == "" {
+				ready = Condition{"HelmReleaseProxiesReady", "Unknown", "NotYetReported", "Condition HelmReleaseProxiesReady not yet reported"}
+			}
+			break
+		}
+	}
+	return []Condition{summarize(specs, ready), ready, specs}
+}
+
+// proxiesReady gathers condition Ready of the releases. Those that say the same share a line.
+func proxiesReady(releases []caaph.HelmReleaseProxy) Condition {
+	ready := Condition{Type: "HelmReleaseProxiesReady", Status: "True", Reason: "InfoReported"}
+	sources := make(map[string][]string)
+	var messages []string
+	for _, r := range releases {
+		status, message := "Unknown", "Condition Ready not yet reported"
+		if c := meta.FindStatusCondition(r.Status.Conditions, "Ready"); c != nil {
+			status, message = string(c.Status), c.Message
+		}
+		switch {
+		case status == "False" && ready.Status != "False":
+			ready.Status, ready.Reason = "False", "IssuesReported"
+			messages = nil
+		case status == "Unknown" && ready.Status == "True":
+			ready.Status, ready.Reason = "Unknown", "UnknownReported"
+			messages = nil
+		}
+		if status != ready.Status {
+			continue
+		}
+		if !slices.Contains(messages, message) {
+			messages = append(messages, message)
+		}
+		sources[message] = append(sources[message], "HelmReleaseProxy/"+r.Name)
+	}
+	for i, message := range messages {
+		slices.Sort(sources[message])
+		messages[i] = fmt.Sprintf("%s (sources: %s)", message, strings.Join(sources[message], ", "))
+	}
+	ready.Message = strings.Join(messages, "; ")
+	return ready
+}
+
+// summarize makes condition Ready of the others: the worst status, and what they say.
+func summarize(conditions ...Condition) Condition {
+	ready := Condition{Type: "Ready", Status: "True", Reason: "InfoReported"}
+	for _, c := range conditions {
+		switch {
+		case c.Status == "False":
+			ready.Status, ready.Reason = "False", "IssuesReported"
+		case c.Status == "Unknown" && ready.Status == "True":
+			ready.Status, ready.Reason = "Unknown", "UnknownReported"
+		}
+	}
+	var lines []string
+	for _, c := range conditions {
+		if c.Status == ready.Status && c.Message != "" {
+			lines = append(lines, "* "+c.Type+": "+c.Message)
+		}
+	}
+	ready.Message = strings.Join(lines, "\n")
+	return ready
+}

@@ -1,0 +1,302 @@
+package release_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/rollout"
+)
+
+// proxy returns a HelmChartProxy, and the release that it has on cluster rome.
+func proxy() (*caaph.HelmChartProxy, caaph.HelmReleaseProxy, release.Cluster) {
+	hcp := &caaph.HelmChartProxy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "calico"}}
+	hcp.Spec.Chart = caaph.Chart{ChartName: "tigera", RepoURL: "https://a", ReleaseName: "calico", ReleaseNamespace: "cni", Version: "1"}
+	rome := release.Cluster{APIVersion: "cluster.x-k8s.io/v1beta2", Namespace: "fleet", Name: "rome"}
+	_, made, err := release.Decide(hcp, rome, nil, "a: 1")
+	if err != nil {
+		panic(err)
+	}
+	made.Name = "calico-rome-x"
+	return hcp, made, rome
+}
+
+func TestDecide(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*caaph.HelmChartProxy, *caaph.HelmReleaseProxy)
+		values string
+		want   release.Action
+	}{
+		"nothing changed":      {nil, "a: 1", release.Keep},
+		"other values":         {nil, "a: 2", release.Update},
+		"another version":      {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.Version = "2" }, "a: 1", release.Update},
+		"other options (C-10)": {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.Options.Wait = true }, "a: 1", release.Update},
+		"other credentials": {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) {
+			h.Spec.Credentials = &caaph.Credentials{Key: "k"}
+		}, "a: 1", release.Update},
+		"another TLS setting": {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.TLSConfig = &caaph.TLSConfig{} }, "a: 1", release.Update},
+		"another chart":       {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.ChartName = "b" }, "a: 1", release.Reinstall},
+		"another repository":  {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.RepoURL = "https://b" }, "a: 1", release.Reinstall},
+		"another namespace":   {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.ReleaseNamespace = "b" }, "a: 1", release.Reinstall},
+		"another name":        {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.ReleaseName = "b" }, "a: 1", release.Reinstall},
+		"a name that Helm chose": {func(h *caaph.HelmChartProxy, r *caaph.HelmReleaseProxy) {
+			h.Spec.ReleaseName, r.Annotations = "", map[string]string{caaph.GeneratedName: "true"}
+		}, "a: 1", release.Keep},
+		"InstallOnce, not yet installed": {func(h *caaph.HelmChartProxy, _ *caaph.HelmReleaseProxy) { h.Spec.ReconcileStrategy = caaph.InstallOnce }, "a: 2", release.Update},
+		"InstallOnce, installed": {func(h *caaph.HelmChartProxy, r *caaph.HelmReleaseProxy) {
+			h.Spec.ReconcileStrategy, h.Spec.ChartName = caaph.InstallOnce, "b"
+			r.Annotations = map[string]string{caaph.Installed: "true"}
+		}, "a: 2", release.Keep},
+	} {
+		t.Run(name, func(t *testing.T) {
+			hcp, had, rome := proxy()
+			if tt.change != nil {
+				tt.change(hcp, &had)
+			}
+			got, want, err := release.Decide(hcp, rome, []caaph.HelmReleaseProxy{had}, tt.values)
+			if err != nil || got != tt.want {
+				t.Fatalf("got %s, want %s: %v", got, tt.want, err)
+			}
+			// what was written is what is wanted
+			if got == release.Update {
+				if again, _, err := release.Decide(hcp, rome, []caaph.HelmReleaseProxy{want}, tt.values); err != nil || again != release.Keep {
+					t.Errorf("after an update: %s %v", again, err)
+				}
+			}
+		})
+	}
+	hcp, had, rome := proxy()
+	_, _, err := release.Decide(hcp, rome, []caaph.HelmReleaseProxy{had, had}, "")
+	if err == nil || err.Error() != "cluster rome: multiple HelmReleaseProxies found matching the cluster and HelmChartProxy" {
+		t.Error(err)
+	}
+}
+
+func TestSecretsStayInTheirNamespace(t *testing.T) {
+	hcp, had, rome := proxy()
+	hcp.Spec.Credentials, hcp.Spec.TLSConfig = &caaph.Credentials{}, &caaph.TLSConfig{}
+	hcp.Spec.TLSConfig.CASecret = &hcp.Spec.Credentials.Secret
+	_, got, err := release.Decide(hcp, rome, []caaph.HelmReleaseProxy{had}, "")
+	if err != nil || got.Spec.Credentials.Secret.Namespace != "fleet" || got.Spec.TLSConfig.CASecret.Namespace != "fleet" {
+		t.Errorf("got %+v %+v %v", got.Spec.Credentials, got.Spec.TLSConfig, err)
+	}
+	if hcp.Spec.Credentials.Secret.Namespace != "" {
+		t.Error("the HelmChartProxy was changed")
+	}
+}
+
+// TestGenerateName has charts and clusters whose names together are no name for an object (X-37).
+func TestGenerateName(t *testing.T) {
+	seen := map[string]bool{}
+	for _, names := range [][2]string{
+		{"calico", "rome"}, {"library/nginx", "rome"}, {"library-nginx", "rome"}, {"Calico", "rome"}, {"x", strings.Repeat("long", 30)},
+		{"x", strings.Repeat("long", 30) + "er"}, {"..", "-"}, {"ä", "ö"}, {"a.", "b"},
+	} {
+		hcp, _, rome := proxy()
+		hcp.Spec.ChartName, rome.Name = names[0], names[1]
+		_, got, err := release.Decide(hcp, rome, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := got.GenerateName
+		if bad := validation.IsDNS1123Subdomain(name + "abcde"); len(bad) > 0 || len(name) > 58 || seen[name] {
+			t.Errorf("%q: %q: %v", names, name, bad)
+		}
+		seen[name] = true
+	}
+	if !seen["calico-rome-"] {
+		t.Errorf("a plain name was changed: %v", seen)
+	}
+}
+
+func TestOrphans(t *testing.T) {
+	hcp, had, rome := proxy()
+	if got := release.Orphans(hcp, []release.Cluster{rome}, []caaph.HelmReleaseProxy{had}); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	if got := release.Orphans(hcp, nil, []caaph.HelmReleaseProxy{had}); len(got) != 1 {
+		t.Errorf("got %v", got)
+	}
+	hcp.Spec.ReconcileStrategy = caaph.InstallOnce
+	if got := release.Orphans(hcp, nil, []caaph.HelmReleaseProxy{had}); len(got) != 0 {
+		t.Errorf("InstallOnce has orphans: %v", got)
+	}
+}
+
+func TestSelect(t *testing.T) {
+	hcp, _, rome := proxy()
+	oslo := release.Cluster{Namespace: "fleet", Name: "oslo", Labels: map[string]string{"cni": "calico"}}
+	bern := release.Cluster{Namespace: "other", Name: "bern", Labels: oslo.Labels}
+	all := []release.Cluster{rome, oslo, bern}
+	got, err := release.Select(hcp, all)
+	if err != nil || len(got) != 2 {
+		t.Errorf("an empty selector selects %v: %v", got, err)
+	}
+	hcp.Spec.ClusterSelector.MatchLabels = oslo.Labels
+	if got, err = release.Select(hcp, all); err != nil || len(got) != 1 || got[0].Name != "oslo" {
+		t.Errorf("selects %v: %v", got, err)
+	}
+	hcp.Spec.ClusterSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}
+	if _, err = release.Select(hcp, all); err == nil {
+		t.Error("a selector with a mistake passes")
+	}
+}
+
+func TestOperate(t *testing.T) {
+	for name, tt := range map[string]struct {
+		has  release.Installed
+		want release.Operation
+	}{
+		"none":                      {release.Installed{}, release.Install},
+		"history of an old one":     {release.Installed{Status: "uninstalled", Version: "1"}, release.Install},
+		"as wanted":                 {release.Installed{Status: "deployed", Version: "1", Values: "# a comment\nb: x\na: 1"}, release.None},
+		"another version":           {release.Installed{Status: "deployed", Version: "2", Values: "{a: 1, b: x}"}, release.Upgrade},
+		"a text that was a number":  {release.Installed{Status: "deployed", Version: "1", Values: `{a: "1", b: x}`}, release.Upgrade},
+		"failed":                    {release.Installed{Status: "failed", Version: "1", Values: "{a: 1, b: x}"}, release.Upgrade},
+		"left by a killed upgrade":  {release.Installed{Status: "pending-upgrade", Version: "1"}, release.Recover},
+		"left by a killed rollback": {release.Installed{Status: "pending-rollback", Version: "1"}, release.Recover},
+	} {
+		_, r, _ := proxy()
+		r.Spec.Values = "{a: 1, b: x}"
+		if got, err := release.Operate(r, tt.has, "1"); err != nil || got != tt.want {
+			t.Errorf("%s: got %s, want %s: %v", name, got, tt.want, err)
+		}
+		r.Spec.ReconcileStrategy, r.Annotations = caaph.InstallOnce, map[string]string{caaph.Installed: "true"}
+		if got, err := release.Operate(r, tt.has, "1"); err != nil || got != release.None {
+			t.Errorf("InstallOnce, %s: got %s: %v", name, got, err)
+		}
+	}
+	_, r, _ := proxy()
+	r.Spec.Values = "- no map"
+	if _, err := release.Operate(r, release.Installed{Status: "deployed", Version: "1"}, "1"); err == nil {
+		t.Error("values that are no map pass")
+	}
+}
+
+func TestRemove(t *testing.T) {
+	_, r, rome := proxy()
+	leaving := rome
+	leaving.Deleting = true
+	for i, tt := range []struct {
+		cluster *release.Cluster
+		answers bool
+		want    release.Removal
+	}{
+		{nil, false, release.Forget}, {&rome, true, release.Uninstall}, {&rome, false, release.Retry},
+		{&leaving, true, release.Uninstall}, {&leaving, false, release.Forget},
+	} {
+		if got := release.Remove(r, tt.cluster, tt.answers); got != tt.want {
+			t.Errorf("%d: got %s, want %s", i, got, tt.want)
+		}
+	}
+	r.Spec.ReconcileStrategy = caaph.InstallOnce
+	if got := release.Remove(r, &rome, true); got != release.Forget {
+		t.Errorf("InstallOnce: %s", got)
+	}
+}
+
+func TestAggregate(t *testing.T) {
+	ready := func(name, status, message string) caaph.HelmReleaseProxy {
+		r := caaph.HelmReleaseProxy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if status != "" {
+			r.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionStatus(status), Message: message}}
+		}
+		return r
+	}
+	got := release.Aggregate(nil, release.Condition{}, release.Condition{})
+	if got[0].Status != "True" || got[1].Status != "True" || got[2].Reason != "UpToDate" {
+		t.Errorf("without releases: %+v", got)
+	}
+	got = release.Aggregate([]caaph.HelmReleaseProxy{
+		ready("b", "False", "no disk"), ready("a", "False", "no disk"), ready("c", "True", "fine"), ready("d", "", ""),
+	}, release.Condition{}, release.Condition{})
+	const want = "no disk (sources: HelmReleaseProxy/a, HelmReleaseProxy/b)"
+	if got[1].Status != "False" || got[1].Message != want || got[0].Message != "* HelmReleaseProxiesReady: "+want {
+		t.Errorf("with two failures: %+v", got)
+	}
+	late := ready("a", "True", "")
+	late.Generation = 2
+	had := release.Condition{Type: "HelmReleaseProxiesReady", Status: "True", Reason: "InfoReported", Message: "as before"}
+	got = release.Aggregate([]caaph.HelmReleaseProxy{late}, release.Condition{}, had)
+	if got[1] != had || got[2].Message != "Helm release proxy 'a' is not updated yet" || got[0].Status != "False" {
+		t.Errorf("while one is updated: %+v", got)
+	}
+}
+
+const canaryFirst = `
+rolloutStrategy:
+  type: Progressive
+  progressive:
+    mandatoryDecisionGroups: [{groupName: canary}]
+    maxConcurrency: 2
+    progressDeadline: 10m
+decisionGroups:
+- groupName: canary
+  groupClusterSelector: {labelSelector: {matchLabels: {tier: canary}}}
+`
+
+// TestAdvance rolls a chart out over six clusters: the canary first, then two at a time. One fails, and it stops.
+func TestAdvance(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	hcp, made, _ := proxy()
+	hcp.Annotations = map[string]string{release.RolloutAnnotation: canaryFirst}
+	var known []release.Known
+	for _, name := range []string{"a", "b", "c", "d", "e", "z"} {
+		c := release.Cluster{Namespace: "fleet", Name: name}
+		if name == "z" {
+			c.Labels = map[string]string{"tier": "canary"}
+		}
+		known = append(known, release.Known{Cluster: c, Action: release.Create})
+	}
+	var state rollout.State
+	var log []string
+	for range 10 {
+		got, err := release.Advance(hcp, "v1", known, state, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state = got.State
+		starts := got.With(rollout.Start)
+		log = append(log, strings.Join(starts, " "))
+		now = now.Add(time.Minute)
+		for i, k := range known {
+			if !slices.Contains(starts, k.Cluster.Name) {
+				continue
+			}
+			known[i].Action, known[i].Release = release.Keep, made
+			status, reason := metav1.ConditionTrue, "Ready"
+			if k.Cluster.Name == "c" {
+				status, reason = metav1.ConditionFalse, "HelmInstallOrUpgradeFailed"
+			}
+			known[i].Release.Status.Conditions = []metav1.Condition{
+				{Type: "HelmReleaseReady", Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: now}},
+			}
+		}
+		if len(starts) == 0 {
+			if got.Phase != rollout.Stopped {
+				t.Errorf("the rollout is %s", got.Phase)
+			}
+			break
+		}
+	}
+	if want := []string{"z", "a b", "c d", ""}; !slices.Equal(log, want) {
+		t.Errorf("starts are %q, want %q", log, want)
+	}
+	delete(hcp.Annotations, release.RolloutAnnotation)
+	got, err := release.Advance(hcp, "v2", known[4:], rollout.State{}, now)
+	if err != nil || len(got.With(rollout.Start)) != 1 {
+		t.Errorf("without the annotation: %+v %v", got, err)
+	}
+	for _, bad := range []string{"{rolloutStrategy: {type: Sometimes}}", "{strategy: {}}", "{"} {
+		hcp.Annotations[release.RolloutAnnotation] = bad
+		if _, err := release.Advance(hcp, "v1", known, rollout.State{}, now); err == nil || !strings.HasPrefix(err.Error(), "annotation fleet.sealift.dev/rollout: ") {
+			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package release
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/placement"
+	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/rollout"
+)
+
+// RolloutAnnotation has the rollout of a HelmChartProxy as YAML: rolloutStrategy as a ClusterManagementAddOn has it, and
+// the groups of clusters that it names (C-26). Without it, all clusters start at once.
+const RolloutAnnotation = "fleet.sealift.dev/rollout"
+
+// Rollout is the content of RolloutAnnotation. Selectors look at the labels of Cluster objects.
+type Rollout struct {
+	RolloutStrategy          ocm.RolloutStrategy `json:"rolloutStrategy,omitzero"`
+	DecisionGroups           []ocm.DecisionGroup `json:"decisionGroups,omitempty"`
+	ClustersPerDecisionGroup *intstr.IntOrString `json:"clustersPerDecisionGroup,omitempty"`
+}
+
+// Known is what a cluster has of the chart.
+type Known struct {
+	Cluster Cluster
+	// Action is what Decide says, and Release what the cluster has. A cluster without a release has a zero one.
+	Action  Action
+	Release caaph.HelmReleaseProxy
+}
+
+// Advance returns which clusters get their HelmReleaseProxy written now. Clusters with Action Keep have what they should
+// have; the others wait for their turn.
+func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, state rollout.State, now time.Time) (rollout.Result, error) {
+	var r Rollout
+	text, found := hcp.Annotations[RolloutAnnotation]
+	if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
+		return rollout.Result{}, fmt.Errorf("annotation %s: %w", RolloutAnnotation, err)
+	}
+	in := strategy.Input{Change: change, Strategy: r.RolloutStrategy, PerGroup: r.ClustersPerDecisionGroup}
+	for _, k := range clusters {
+		if k.Release.Name != "" {
+			in.Known = append(in.Known, observe(k))
+		}
+	}
+	groups, err := group(hcp, r, clusters)
+	if err == nil {
+		in.Groups = groups
+		var plan strategy.Plan
+		if plan, err = strategy.New(in); err == nil {
+			return plan.Decide(state, now)
+		}
+	}
+	if found {
+		err = fmt.Errorf("annotation %s: %w", RolloutAnnotation, err)
+	}
+	return rollout.Result{}, err
+}
+
+// observe finds how far a cluster has come.
+func observe(k Known) rollout.Target {
+	t := rollout.Target{Name: k.Cluster.Name, Status: rollout.Working}
+	ready := meta.FindStatusCondition(k.Release.Status.Conditions, "HelmReleaseReady")
+	switch {
+	case k.Action != Keep:
+		t.Status = rollout.Waiting
+	case k.Release.Generation != k.Release.Status.ObservedGeneration || ready == nil:
+	case ready.Status == metav1.ConditionTrue:
+		t.Status, t.Since = rollout.Succeeded, ready.LastTransitionTime.Time
+	case ready.Reason == "HelmInstallOrUpgradeFailed":
+		t.Status, t.Since = rollout.Failed, ready.LastTransitionTime.Time
+	default:
+		t.Since = ready.LastTransitionTime.Time
+	}
+	return t
+}
+
+// group puts the clusters into decision groups, as a placement does.
+func group(hcp *caaph.HelmChartProxy, r Rollout, clusters []Known) ([]strategy.Group, error) {
+	p := &ocm.Placement{ObjectMeta: metav1.ObjectMeta{Name: hcp.Name, Namespace: hcp.Namespace}}
+	p.Spec.DecisionStrategy.GroupStrategy.DecisionGroups = r.DecisionGroups
+	if r.ClustersPerDecisionGroup != nil {
+		p.Spec.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup = *r.ClustersPerDecisionGroup
+	}
+	var list []*ocm.ManagedCluster
+	for _, k := range clusters {
+		list = append(list, &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: k.Cluster.Name, Labels: k.Cluster.Labels}})
+	}
+	decisions, _, err := placement.Group(p, list)
+	if err != nil {
+		return nil, err
+	}
+	return strategy.Groups(decisions), nil
+}
