@@ -1,0 +1,121 @@
+// Package report keeps the results of tests in a folder that any web server can serve: pages for people, and JUnit XML, TAP and
+// JSON for programs. A result is on the disk as soon as its test has ended, so the folder is also the journal of a run.
+//
+// The pages need no JavaScript. They show text from tests and logs, all of it escaped.
+package report
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/testgrid/machine"
+)
+
+// Verdict is how a test ended.
+type Verdict string
+
+// The verdicts. Flaky is that of several attempts with different ends.
+const (
+	Passed  Verdict = "passed"
+	Failed  Verdict = "failed"
+	Skipped Verdict = "skipped" // it did not run, and the reason says why
+	Flaky   Verdict = "flaky"
+)
+
+// Result is one attempt at one test on one system.
+type Result struct {
+	Test     string   `json:"test"` // ID
+	Name     string   `json:"name"`
+	System   string   `json:"system"`
+	Attempt  int      `json:"attempt"` // from 1
+	Verdict  Verdict  `json:"verdict"`
+	Reason   string   `json:"reason,omitempty"` // of a failure or a skip, with what to do next
+	Warnings []string `json:"warnings,omitempty"`
+	// Digest is over all that went in: the test, the bundle, the system. The same digest need not run again.
+	Digest    string    `json:"digest,omitempty"`
+	Bundle    string    `json:"bundle,omitempty"` // digest of the bundle's index
+	Installer string    `json:"installer,omitempty"`
+	Reproduce string    `json:"reproduce,omitempty"` // command line
+	Started   time.Time `json:"started"`
+	Took      Seconds   `json:"seconds"`
+	Steps     []Step    `json:"steps,omitempty"`
+	// Violations are what left the machines of an airgap test.
+	Violations []machine.Connection `json:"violations,omitempty"`
+	Kept       []string             `json:"kept,omitempty"`  // commands that enter machines of a failed test
+	Files      []string             `json:"files,omitempty"` // support bundles and others, beside the result
+}
+
+// Step is one part of a test. Its log is the file Log beside the result.
+type Step struct {
+	Name    string  `json:"name"`
+	Begin   Seconds `json:"begin"` // since the test's start
+	Took    Seconds `json:"seconds"`
+	Verdict Verdict `json:"verdict"`
+	Error   string  `json:"error,omitempty"`
+	Log     string  `json:"log,omitempty"`
+}
+
+// Seconds is a duration as JSON and JUnit have it.
+type Seconds float64
+
+// Since returns the seconds between two times.
+func Since(begin, end time.Time) Seconds {
+	return Seconds(end.Sub(begin).Round(time.Millisecond).Seconds())
+}
+
+// String is 1m23s, or 0.4s.
+func (s Seconds) String() string {
+	d := time.Duration(float64(s) * float64(time.Second))
+	if d < 10*time.Second {
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// resultName is the file of a result in its own folder.
+const resultName = "result.json"
+
+// Folder is a report's folder.
+type Folder struct{ Path string }
+
+// Dir returns the folder of one attempt, where its logs lie.
+func (f Folder) Dir(test, system string, attempt int) string {
+	return filepath.Join(f.Path, "results", test, system, strconv.Itoa(attempt))
+}
+
+// Save writes a result. It is complete or absent, whatever happens.
+func (f Folder) Save(r Result) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("save the result of %s: %w", r.Test, err)
+	}
+	dir := f.Dir(r.Test, r.System, r.Attempt)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("save the result of %s: %w", r.Test, err)
+	}
+	return atomicfile.Write(filepath.Join(dir, resultName), append(data, '\n'))
+}
+
+// Load returns a result that an earlier run has saved, or nil.
+func (f Folder) Load(test, system string, attempt int) (*Result, error) {
+	path := filepath.Join(f.Dir(test, system, attempt), resultName)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("read %s: %w; remove it, and the test runs again", path, err)
+	}
+	return r, nil
+}
