@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -86,4 +87,26 @@ func (p *parser) command(n *yaml.Node, nodes int) *Command {
 	f.text("contains", &c.Contains)
 	f.required(n, "command", "run")
 	return c
+}
+
+// String says what is expected, in a few words.
+func (e Expectation) String() string {
+	switch {
+	case e.NodesReady > 0:
+		return fmt.Sprintf("nodesReady %d", e.NodesReady)
+	case e.PodsRunning != "":
+		return "podsRunning " + e.PodsRunning
+	case e.HTTP != nil:
+		return "http " + e.HTTP.URL
+	case e.Command != nil:
+		line, _, _ := strings.Cut(e.Command.Run, "\n")
+		return "command " + line[:min(len(line), 60)]
+	case e.NoImagePulled:
+		return "noImagePulled"
+	case e.BytesFetched != nil:
+		return fmt.Sprintf("bytesFetched on node %d", e.BytesFetched.Node)
+	case e.Took != nil:
+		return "took " + e.Took.Part
+	}
+	return "nothing"
 }

@@ -25,8 +25,8 @@ type File struct {
 type Test struct {
 	// ID names the test in a report: letters, digits and dashes, unique in its file.
 	ID   string
-	Name string // as written, or the ID of a test without a name
-	Pos  diag.Pos
+	Name string   // as written, or the ID of a test without a name
+	Pos  diag.Pos `json:"-"`
 
 	Install *spec.Installer
 	Upgrade *spec.Installer // nil: the test ends without an upgrade
@@ -100,7 +100,7 @@ type Clock struct {
 
 // Expectation is what must be true after the install, the joins and the upgrade. One of the fields of kinds is set.
 type Expectation struct {
-	Pos    diag.Pos
+	Pos    diag.Pos      `json:"-"`
 	Within time.Duration // ask again for so long until it is true
 
 	NodesReady    int    // this many nodes are Ready, and no other node exists

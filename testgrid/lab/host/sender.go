@@ -13,6 +13,9 @@ import (
 	"strings"
 )
 
+// maxSender is how much of a command line is enough to know a process, in bytes.
+const maxSender = 160
+
 // Sender returns the command line of the process in the host that has a socket to this destination now. "" means that there
 // is none, or none any more: ask while the connection is tried.
 func (h *Host) Sender(p Packets) string {
@@ -33,7 +36,8 @@ func (h *Host) Sender(p Packets) string {
 		for _, link := range links {
 			if target, err := os.Readlink(link); err == nil && slices.Contains(sockets, target) {
 				line, _ := os.ReadFile("/proc/" + pid + "/cmdline")
-				return strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+				text := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+				return strings.ToValidUTF8(text[:min(len(text), maxSender)], "")
 			}
 		}
 	}
