@@ -1,0 +1,145 @@
+package grid
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/internal/diag"
+	"github.com/sealift/sealift/testgrid/machine"
+	"github.com/sealift/sealift/testgrid/report"
+	"github.com/sealift/sealift/testgrid/runner"
+	"github.com/sealift/sealift/testgrid/spec"
+)
+
+type runOptions struct {
+	runner.Options
+	hosts   string
+	program string
+	values  spec.Values
+	format  string
+}
+
+func (a commands) runCommand() *cobra.Command {
+	var o runOptions
+	cmd := &cobra.Command{
+		Use:   "run SPEC... --hosts HOSTS.yaml --store URL --out REPORT",
+		Short: "Run tests on hosts, and write a report",
+		Long: `Run tests on hosts, and write a report. Each test runs on each system of HOSTS.yaml that it does not refuse: on bare hosts,
+from a bundle that is made of the store's packages. Tests run side by side as far as the hosts allow. If an airgap test
+sends a packet to another network, it fails.
+
+REPORT is a folder that any web server can serve: index.html, junit.xml, results.tap and results.json. It is also the
+journal: run the same command again after a kill, and it goes on. Tests whose input is unchanged do not run again.
+
+Exit codes: 0 if all tests passed or were skipped, 1 if one failed or is flaky.`,
+		Example: `  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --test two-nodes --repeat 10
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --again failed --keep-failed`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, paths []string) error { return a.run(cmd.Context(), paths, o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.hosts, "hosts", "", "HOSTS.yaml: which machines serve which system")
+	flags.StringVar(&o.Store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	flags.StringVar(&o.Out, "out", "", "folder for the report")
+	flags.StringSliceVar(&o.Tests, "test", nil, "run only the test with this ID; may be repeated")
+	flags.StringSliceVar(&o.Systems, "system", nil, "run only on this system; may be repeated")
+	flags.IntVar(&o.Repeat, "repeat", 1, "run each test so often; one that passes and fails is flaky")
+	flags.BoolVar(&o.KeepFailed, "keep-failed", false, "keep the hosts of failed tests")
+	flags.Var(app.NewChoice(&o.Again, []string{runner.AgainFailed, runner.AgainAll}), "again", "run tests again that have ended with the same input: failed or all")
+	flags.StringVar(&o.program, "program", "", "the sealift that makes bundles (default: the one beside this program, or on the PATH)")
+	addValueFlags(cmd, &o.values)
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
+	for _, flag := range [][2]string{{"--hosts", o.hosts}, {"--store", o.Store}, {"--out", o.Out}} {
+		if flag[1] == "" {
+			return app.UsageError("%s is missing; see 'sealift testgrid run --help'", flag[0])
+		}
+	}
+	if o.Repeat < 1 {
+		return app.UsageError("--repeat must be 1 or more")
+	}
+	var mu sync.Mutex
+	o.Progress = func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(a.Err, line)
+	}
+	var err error
+	for _, path := range paths {
+		f, err := spec.Load(path, o.values)
+		if err != nil {
+			return a.mistaken(path, err)
+		}
+		o.Files = append(o.Files, f)
+	}
+	if o.Options.Hosts, err = machine.Load(o.hosts, o.Progress); err != nil {
+		return a.mistaken(o.hosts, err)
+	}
+	if o.Sealift, err = findSealift(o.program); err != nil {
+		return err
+	}
+	if o.Out, err = filepath.Abs(o.Out); err != nil {
+		return err
+	}
+	cells, err := runner.Run(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	return a.concluded(cells, o)
+}
+
+// mistaken prints the mistakes of a file, one per line, and counts them in the error.
+func (a commands) mistaken(path string, err error) error {
+	var mistakes diag.Errors
+	if !errors.As(err, &mistakes) {
+		return err
+	}
+	fmt.Fprintln(a.Err, mistakes.Error())
+	return fmt.Errorf("%s is not valid: %s", path, app.Counted(len(mistakes), "error"))
+}
+
+// concluded prints how the tests ended. Failed and flaky tests make the command fail.
+func (a commands) concluded(cells []report.Cell, o runOptions) error {
+	counts := report.Count(cells)
+	index := filepath.Join(o.Out, "index.html")
+	if o.format == "json" {
+		if err := a.PrintJSON(map[string]any{"counts": counts, "report": index, "cells": cells}); err != nil {
+			return err
+		}
+	} else {
+		fmt.Fprintf(a.Out, "%s; the report is %s\n", counts, index)
+	}
+	if counts.Failed+counts.Flaky > 0 {
+		return fmt.Errorf("%s did not pass", app.Counted(counts.Failed+counts.Flaky, "test"))
+	}
+	return nil
+}
+
+// findSealift returns the named program, or the sealift beside this one or on the PATH.
+func findSealift(named string) (string, error) {
+	if named == "" {
+		named = "sealift"
+		if self, err := os.Executable(); err == nil {
+			if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), "sealift")); err == nil {
+				named = beside
+			}
+		}
+	}
+	path, err := exec.LookPath(named)
+	if err != nil {
+		return "", fmt.Errorf("look for the sealift that makes bundles: %w; name it with --program", err)
+	}
+	return filepath.Abs(path)
+}

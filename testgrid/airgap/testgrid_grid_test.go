@@ -1,0 +1,63 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/testgrid/report"
+)
+
+// TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
+func TestTheGridRunsTheDemosTests(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-testgrid")
+	hosts, out := filepath.Join(r.dir(), "hosts.yaml"), filepath.Join(t.TempDir(), "report")
+	place(t, hosts, []byte("systems: {debian-12: {lab: debian-12}}\n"))
+	grid := func() (list struct {
+		Counts report.Counts
+		Cells  []report.Cell
+	}) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), r.sealift, "testgrid", "run", "testgrid/demo/tests.yaml", "--hosts", hosts, "--store", r.packages, "--out", out, "-o", "json")
+		var stdout, stderr bytes.Buffer
+		cmd.Dir, cmd.Stdout, cmd.Stderr = repository, &stdout, &stderr
+		if err := cmd.Run(); cmd.ProcessState.ExitCode() != 1 {
+			t.Fatalf("%v, want exit 1 for the test that calls out\n%s", err, stderr.String())
+		}
+		t.Log(stderr.String())
+		if err := json.Unmarshal(stdout.Bytes(), &list); err != nil {
+			t.Fatalf("%v: %s", err, stdout.String())
+		}
+		return list
+	}
+	list := grid()
+	if want := (report.Counts{Passed: 2, Failed: 1, Skipped: 1}); list.Counts != want {
+		t.Errorf("%s, want %s", list.Counts, want)
+	}
+	for _, c := range list.Cells {
+		if c.Test != "a-script-that-calls-out" {
+			continue
+		}
+		a := c.Attempts[0]
+		if len(a.Violations) != 1 || a.Violations[0].Address != "203.0.113.7" || a.Violations[0].Port != 443 || !strings.Contains(a.Violations[0].Process, "/dev/tcp/203.0.113.7/443") {
+			t.Errorf("the violation is %+v", a.Violations)
+		}
+		if len(a.Files) != 1 {
+			t.Errorf("support bundles: %q", a.Files)
+		}
+	}
+	if again := grid(); again.Counts != list.Counts || again.Cells[0].Attempts[0].Started != list.Cells[0].Attempts[0].Started {
+		t.Error("a second run did not take over the results of the first one")
+	}
+	page, err := os.ReadFile(filepath.Join(out, "index.html"))
+	if err != nil || strings.Count(string(page), `class="verdict`) != 4 {
+		t.Errorf("the page shows other cells: %v\n%s", err, page)
+	}
+}

@@ -1,0 +1,120 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/spec"
+)
+
+// bundleGrace is how long 'sealift bundle' may take to end after it was asked to.
+const bundleGrace = 30 * time.Second
+
+// bundles makes the bundle of each Installer once.
+type bundles struct {
+	sealift string
+	store   string
+	dir     string
+
+	mu   sync.Mutex
+	made map[string]*bundle // by the digest of the Installer
+}
+
+// bundle is made by the first test that needs it.
+type bundle struct {
+	once   sync.Once
+	err    error
+	path   string
+	digest string // of its index
+	text   string // the Installer
+}
+
+// open makes an empty folder. A killed run may have left a full one.
+func (b *bundles) open() error {
+	b.made = map[string]*bundle{}
+	if err := b.close(); err != nil {
+		return err
+	}
+	return os.MkdirAll(b.dir, 0o755)
+}
+
+func (b *bundles) close() error { return os.RemoveAll(b.dir) }
+
+// of returns the bundle of an Installer.
+func (b *bundles) of(ctx context.Context, i *spec.Installer) (*bundle, error) {
+	id, err := i.Digest()
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	made := b.made[id]
+	if made == nil {
+		made = &bundle{path: filepath.Join(b.dir, id+".tar.gz")}
+		b.made[id] = made
+	}
+	b.mu.Unlock()
+	made.once.Do(func() { made.err = b.make(ctx, i, made) })
+	return made, made.err
+}
+
+// make runs 'sealift bundle', as a user does.
+func (b *bundles) make(ctx context.Context, i *spec.Installer, to *bundle) error {
+	text, err := i.Canonical()
+	if err != nil {
+		return err
+	}
+	to.text = string(text)
+	file := strings.TrimSuffix(to.path, ".tar.gz") + ".yaml"
+	if err := atomicfile.Write(file, text); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, b.sealift, "bundle", "-f", file, "--store", b.store, "--out", to.path, "-o", "json")
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = bundleGrace
+	if err := child.Run(cmd); err != nil {
+		return fmt.Errorf("make the bundle of the Installer: %w\n%s", err, strings.TrimSpace(errOut.String()))
+	}
+	var summary struct{ Digest string }
+	if err := json.Unmarshal(out.Bytes(), &summary); err != nil || summary.Digest == "" {
+		return fmt.Errorf("'sealift bundle -o json' printed no digest: %w\n%s", err, out.String())
+	}
+	to.digest = summary.Digest
+	return nil
+}
+
+// bundleFor returns the bundle that a job installs, or nil if it does not run.
+func (r *runner) bundleFor(ctx context.Context, j job) (*bundle, error) {
+	if j.unable() != "" {
+		return nil, nil
+	}
+	return r.bundles.of(ctx, j.test.Install)
+}
+
+// digest is over all that decides how a job ends: what the test says, what is installed, and where.
+func (j job) digest(b *bundle) string {
+	input := map[string]any{"test": j.test, "system": j.system}
+	if b != nil {
+		input["bundle"] = b.digest
+	}
+	text, err := json.Marshal(input)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,300 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/machine"
+	"github.com/sealift/sealift/testgrid/report"
+	"github.com/sealift/sealift/testgrid/scenario"
+	"github.com/sealift/sealift/testgrid/spec"
+)
+
+// The times that the parts of a test may take. They are kURL's (kURL §7.1).
+const (
+	installTimeout = 60 * time.Minute
+	scriptTimeout  = 60 * time.Minute
+	stepTimeout    = 20 * time.Minute // for everything else
+)
+
+// cell is one job while it runs.
+type cell struct {
+	runner   *runner
+	test     spec.Test
+	system   string
+	attempt  int
+	bundle   *bundle
+	dir      string // of the logs
+	result   report.Result
+	began    time.Time
+	machines []machine.Machine
+	before   [][]string     // of each machine, what it looked like
+	received []int64        // bytes, of each machine
+	inside   []netip.Prefix // networks of the cluster
+}
+
+func newCell(r *runner, j job, b *bundle, digest string) *cell {
+	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
+	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
+	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, r.Store, j.test.ID, j.system)
+	if b != nil {
+		c.result.Bundle, c.result.Installer = b.digest, b.text
+	}
+	return c
+}
+
+// kurlHelpers is the file of functions that kURL's runner puts on its hosts.
+const kurlHelpers = "/opt/kurl-testgrid/testhelpers.sh"
+
+// unable returns why a test cannot run, or "".
+func (j job) unable() string {
+	t := j.test
+	scripts := t.PreInstall + t.PostInstall + t.PreUpgrade + t.PostUpgrade
+	switch {
+	case !t.Supports(j.system):
+		return "the test refuses this system"
+	case t.Upgrade != nil:
+		return "needs upgrade: the runner cannot upgrade a cluster yet"
+	case t.InstallEndpoint != "" || t.UpgradeEndpoint != "":
+		return "needs a server of Installers; the runner installs from bundles of its store"
+	case t.Install.Section("kurl").Options["installerVersion"] != nil && t.Install.Section("kurl").Options["installerVersion"] != "":
+		return "needs an old release of kURL"
+	case t.SupportBundle != "":
+		return "needs a support bundle of its own: the runner collects the usual one"
+	case strings.Contains(scripts, kurlHelpers):
+		return "its scripts need kURL's " + kurlHelpers
+	}
+	return ""
+}
+
+func (c *cell) skip(reason string) { c.result.Verdict, c.result.Reason = report.Skipped, reason }
+
+func (c *cell) fail(err error) {
+	if c.result.Verdict == report.Failed {
+		return // the first reason counts
+	}
+	c.result.Verdict, c.result.Reason = report.Failed, err.Error()
+}
+
+func (c *cell) finish() report.Result {
+	c.result.Took = report.Since(c.began, time.Now())
+	return c.result
+}
+
+// run runs the test. The machines are gone afterwards, unless they are to be kept.
+func (c *cell) run(ctx context.Context) {
+	var err error
+	if c.machines, err = c.take(ctx); err == nil {
+		c.began = time.Now() // tests may wait for machines for hours
+		c.result.Started = c.began.UTC()
+		err = c.steps(ctx)
+	}
+	switch {
+	case errors.Is(err, machine.ErrUnable):
+		c.skip(err.Error())
+	case err != nil:
+		c.fail(err)
+	default:
+		c.result.Verdict = report.Passed
+	}
+	if len(c.machines) > 0 {
+		c.violations(ctx)
+	}
+	if c.result.Verdict == report.Failed && len(c.machines) > 0 {
+		_ = c.step(ctx, "support bundle", stepTimeout, c.collect) // its log says why there is none
+	}
+	c.release(ctx)
+}
+
+// steps returns the error of the first step that fails.
+func (c *cell) steps(ctx context.Context) error {
+	t := c.test
+	err := c.step(ctx, "preparation", stepTimeout, c.prepare)
+	if err == nil && t.PreInstall != "" {
+		err = c.step(ctx, "pre-install script", scriptTimeout, c.script(t.PreInstall))
+	}
+	if err == nil {
+		err = c.step(ctx, "install", installTimeout, c.install)
+	}
+	for i := range t.Joins {
+		if err == nil {
+			err = c.step(ctx, fmt.Sprintf("join of node %d", i+2), installTimeout, func(ctx context.Context, log io.Writer) error { return c.join(ctx, log, i+2) })
+		}
+	}
+	if err == nil && t.PostInstall != "" {
+		err = c.step(ctx, "post-install script", scriptTimeout, c.script(t.PostInstall))
+	}
+	for _, e := range t.Expect {
+		if err == nil && e.Took == nil {
+			err = c.step(ctx, "expect "+e.String(), e.Within+stepTimeout, func(ctx context.Context, log io.Writer) error { return c.expect(ctx, log, e) })
+		}
+	}
+	if err == nil && t.Reset {
+		err = c.step(ctx, "reset", stepTimeout, c.reset)
+	}
+	if err == nil {
+		c.checkTimes()
+	}
+	return err
+}
+
+var notInFile = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// step runs one part of the test with a log of its own.
+func (c *cell) step(ctx context.Context, name string, most time.Duration, do func(context.Context, io.Writer) error) error {
+	s := report.Step{Name: name, Verdict: report.Passed, Log: fmt.Sprintf("%02d-%s.log", len(c.result.Steps)+1, strings.Trim(notInFile.ReplaceAllString(name, "-"), "-"))}
+	begin := time.Now()
+	s.Begin = report.Since(c.began, begin)
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(c.dir, s.Log))
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, most)
+	err = do(limited, log)
+	if errors.Is(limited.Err(), context.DeadlineExceeded) {
+		err = errors.Join(fmt.Errorf("it took longer than %s", most), err)
+	}
+	cancel()
+	err = errors.Join(err, log.Close())
+	s.Took = report.Since(begin, time.Now())
+	if err != nil {
+		s.Verdict, s.Error = report.Failed, err.Error()
+		if errors.Is(err, machine.ErrUnable) {
+			s.Verdict = report.Skipped
+		}
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	c.result.Steps = append(c.result.Steps, s)
+	return err
+}
+
+// carried is the folder on a machine for what a person would carry to it.
+const carried = "/root/sealift-testgrid"
+
+// take waits for bare machines.
+func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
+	wish := machine.Wish{System: c.system, Count: c.test.Nodes(), CPU: c.test.CPU, Memory: c.test.Memory, Airgap: c.test.Airgap}
+	machines, err := c.runner.Hosts.Kind(c.system).Make(ctx, wish)
+	if err != nil {
+		return nil, fmt.Errorf("take bare machines: %w", err)
+	}
+	return machines, nil
+}
+
+// prepare describes the machines, and puts the bundle on the first one.
+func (c *cell) prepare(ctx context.Context, log io.Writer) error {
+	for i, m := range c.machines {
+		fmt.Fprintf(log, "node %d is %s at %s\n", i+1, m.Name(), m.Address())
+	}
+	if err := c.able(); err != nil {
+		return err
+	}
+	f, err := os.Open(c.bundle.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	first := c.machines[0]
+	if err := machine.Put(ctx, first, f, carried+"/cluster.tar.gz", "0644"); err != nil {
+		return err
+	}
+	if _, err := machine.Output(ctx, first, "cd "+carried+" && tar xzf cluster.tar.gz --occurrence=1 install.sh"); err != nil {
+		return err
+	}
+	for _, clock := range c.test.Clocks {
+		if err := setClock(ctx, c.machines[clock.Node-1], clock.Offset); err != nil {
+			return err
+		}
+	}
+	for _, m := range c.machines {
+		looks, err := machine.Output(ctx, m, scenario.Looks)
+		if err != nil {
+			return err
+		}
+		received, err := receivedBytes(ctx, m)
+		if err != nil {
+			return err
+		}
+		c.before, c.received = append(c.before, strings.Split(looks, "\n")), append(c.received, received)
+	}
+	return nil
+}
+
+// able finds out before the install what the machines cannot do.
+func (c *cell) able() error {
+	m := c.machines[0]
+	_, cuts := m.(machine.NetworkCutter)
+	_, cycles := m.(machine.PowerCycler)
+	clock, owns := m.(machine.ClockOwner)
+	switch {
+	case len(c.test.CutNetwork) > 0 && !cuts:
+		return fmt.Errorf("%w: the network of %s cannot be cut", machine.ErrUnable, m.Name())
+	case len(c.test.PowerCuts) > 0 && !cycles:
+		return fmt.Errorf("%w: %s cannot lose its power", machine.ErrUnable, m.Name())
+	case len(c.test.Clocks) > 0 && (!owns || !clock.OwnsClock()):
+		return fmt.Errorf("%w: %s has no clock of its own", machine.ErrUnable, m.Name())
+	}
+	return nil
+}
+
+// setClock moves the clock of a machine that owns it.
+func setClock(ctx context.Context, m machine.Machine, by time.Duration) error {
+	_, err := machine.Output(ctx, m, fmt.Sprintf("timedatectl set-ntp false 2>/dev/null || true; date -s @$(($(date +%%s) + %d))", int(by.Seconds())))
+	return err
+}
+
+// collect takes a support bundle from each machine that has sealift.
+func (c *cell) collect(ctx context.Context, log io.Writer) error {
+	var errs []error
+	for i, m := range c.machines {
+		const path = carried + "/support.tar.gz"
+		script := "command -v sealift || exit 0; mkdir -p " + carried + "; sealift support-bundle --out " + path
+		if err := m.Run(ctx, machine.Command{Script: script, Stdout: log, Stderr: log}); err != nil {
+			errs = append(errs, fmt.Errorf("node %d: %w", i+1, err))
+		}
+		if _, err := machine.Output(ctx, m, "test -s "+path); err != nil {
+			continue
+		}
+		name := fmt.Sprintf("support-bundle-%d.tar.gz", i+1)
+		f, err := os.Create(filepath.Join(c.dir, name))
+		if err == nil {
+			err = errors.Join(machine.Get(ctx, m, path, f), f.Close())
+		}
+		if err == nil {
+			c.result.Files = append(c.result.Files, name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// release removes the machines, or keeps those of a failed test.
+func (c *cell) release(ctx context.Context) {
+	var errs []error
+	for _, m := range c.machines {
+		keeper, can := m.(machine.Keeper)
+		if c.runner.KeepFailed && c.result.Verdict == report.Failed && can && ctx.Err() == nil {
+			enter, err := keeper.Keep(ctx)
+			if err == nil {
+				c.result.Kept = append(c.result.Kept, enter)
+				continue
+			}
+			errs = append(errs, err)
+		}
+		errs = append(errs, m.Remove(context.WithoutCancel(ctx)))
+	}
+	if err := errors.Join(errs...); err != nil {
+		c.fail(fmt.Errorf("remove the machines: %w", err))
+	}
+}

@@ -1,0 +1,185 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/machine"
+	"github.com/sealift/sealift/testgrid/scenario"
+	"github.com/sealift/sealift/testgrid/spec"
+)
+
+// environment lets scripts of tests use kubectl as kURL's do.
+const environment = "export KUBECONFIG=/etc/kubernetes/admin.conf PATH=/usr/local/bin:$PATH; cd /root; "
+
+// script runs a script of the test on the first node.
+func (c *cell) script(text string) func(context.Context, io.Writer) error {
+	return func(ctx context.Context, log io.Writer) error {
+		return c.machines[0].Run(ctx, machine.Command{Script: environment + "exec bash -euxo pipefail -c " + machine.Quote(text), Stdout: log, Stderr: log})
+	}
+}
+
+// install installs the bundle on the first node.
+func (c *cell) install(ctx context.Context, log io.Writer) error {
+	command := "cd " + carried + " && exec bash -s airgap " + words(c.test.Flags) + " <install.sh"
+	if err := c.befall(ctx, log, 1, command, isInstall); err != nil {
+		return err
+	}
+	return c.findNetworks(ctx)
+}
+
+// join adds a node with the command that the first one prints.
+func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
+	j := c.test.Joins[node-2]
+	create := "sealift token create"
+	if j.Role == spec.ControlPlane {
+		create += " --control-plane"
+	}
+	command, err := machine.Output(ctx, c.machines[0], environment+create)
+	if err != nil {
+		return fmt.Errorf("make a command for node %d: %w", node, err)
+	}
+	return c.befall(ctx, log, node, command+" "+words(j.Flags), isInstall)
+}
+
+// reset takes everything back, from the last node to the first, and compares each machine with how it was.
+func (c *cell) reset(ctx context.Context, log io.Writer) error {
+	for node := len(c.machines); node > 0; node-- {
+		m := c.machines[node-1]
+		const program = "/var/tmp/sealift-testgrid" // outlives the reset
+		if _, err := machine.Output(ctx, m, "cp /usr/local/bin/sealift "+program); err != nil {
+			return err
+		}
+		if err := c.befall(ctx, log, node, "exec "+program+" reset --yes", isReset); err != nil {
+			return err
+		}
+		if node > 1 { // the cluster forgets the node
+			name, err := machine.Output(ctx, m, "hostname")
+			if err == nil {
+				_, err = machine.Output(ctx, c.machines[0], environment+"sealift node remove --yes "+machine.Quote(name))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		looks, err := machine.Output(ctx, m, scenario.Looks)
+		if err != nil {
+			return err
+		}
+		explained := append(scenario.Kept(), " transient", "running systemd-timedated.service", "/join.sh", program, carried)
+		differences := scenario.Differences(c.before[node-1], strings.Split(looks, "\n"), explained...)
+		var own []string
+		for _, line := range differences {
+			if !strings.Contains(line, carried) && !strings.Contains(line, "join.sh") {
+				own = append(own, line)
+			}
+		}
+		if len(own) > 0 {
+			return fmt.Errorf("%s is not what it was before the install:\n%s", m.Name(), strings.Join(own, "\n"))
+		}
+	}
+	return nil
+}
+
+// isInstall and isReset tell the steps of a reset from those of installs and joins.
+func isInstall(step string) bool { return !isReset(step) }
+func isReset(step string) bool   { return strings.HasPrefix(step, "reset/") }
+
+// words makes arguments of a test's flags. A flag has no spaces in it, as for kURL.
+func words(flags string) string {
+	var quoted []string
+	for _, flag := range strings.Fields(flags) {
+		quoted = append(quoted, machine.Quote(flag))
+	}
+	return strings.Join(quoted, " ")
+}
+
+// befall runs a command on a node until it succeeds: once for each fault that the test has for its steps, and once undisturbed.
+func (c *cell) befall(ctx context.Context, log io.Writer, node int, command string, ofCommand func(step string) bool) error {
+	m := c.machines[node-1]
+	for _, f := range c.test.Kills {
+		if f.Node != node || !ofCommand(f.Step) {
+			continue
+		}
+		fmt.Fprintf(log, "== SIG%s %s after step %s begins\n", f.Signal, f.After, f.Step)
+		err := m.Run(ctx, machine.Command{Script: scenario.Interruption{Command: command, Step: f.Step, Record: "started", After: f.After, Signal: f.Signal}.Script(), Stdout: log, Stderr: log})
+		var exit *machine.ExitError
+		switch {
+		case errors.As(err, &exit) && exit.Code == scenario.NotRecorded:
+			return fmt.Errorf("step %s never began, so nothing was killed", f.Step)
+		case errors.As(err, &exit) && exit.Code == scenario.DidNotEnd:
+			return fmt.Errorf("SIG%s in step %s did not end the command", f.Signal, f.Step)
+		case err != nil && !errors.As(err, &exit):
+			return err
+		}
+	}
+	for _, f := range c.test.PowerCuts {
+		if f.Node != node || !ofCommand(f.Step) {
+			continue
+		}
+		if err := c.during(ctx, log, m, command, f, func(ctx context.Context) error {
+			fmt.Fprintf(log, "== %s loses its power in step %s\n", m.Name(), f.Step)
+			return m.(machine.PowerCycler).PowerCycle(ctx)
+		}); err != nil {
+			return err
+		}
+	}
+	for _, f := range c.test.CutNetwork {
+		if f.Node != node || !ofCommand(f.Step) {
+			continue
+		}
+		if err := c.during(ctx, log, m, command, f, func(ctx context.Context) error {
+			fmt.Fprintf(log, "== %s has no network for %s in step %s\n", m.Name(), f.Lasts, f.Step)
+			restore, err := m.(machine.NetworkCutter).CutNetwork(ctx)
+			if err != nil {
+				return err
+			}
+			return errors.Join(pause(ctx, f.Lasts), restore(context.WithoutCancel(ctx)))
+		}); err != nil {
+			return err
+		}
+	}
+	return m.Run(ctx, machine.Command{Script: command, Stdout: log, Stderr: log})
+}
+
+// during runs a command, and does something when one of its steps has begun. How the command ends does not matter.
+func (c *cell) during(ctx context.Context, log io.Writer, m machine.Machine, command string, f spec.Fault, do func(context.Context) error) error {
+	ended := make(chan struct{})
+	working, stop := context.WithCancel(ctx)
+	defer func() {
+		stop()
+		<-ended
+	}()
+	go func() {
+		defer close(ended)
+		err := m.Run(working, machine.Command{Script: command, Stdout: log, Stderr: log})
+		fmt.Fprintf(log, "== the command ended: %v\n", err)
+	}()
+	err := m.Run(ctx, machine.Command{Script: scenario.Await(f.Step, "started", stepTimeout)})
+	if err != nil {
+		return fmt.Errorf("wait for the begin of step %s: %w", f.Step, err)
+	}
+	if err := errors.Join(pause(ctx, f.After), do(ctx)); err != nil {
+		return err
+	}
+	if f.Lasts > 0 { // a cut network may let the command succeed
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+	}
+	return ctx.Err()
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

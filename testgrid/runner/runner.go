@@ -1,0 +1,238 @@
+// Package runner runs tests of the grid: it takes bare machines of any kind, installs a bundle on them, joins them, lets befall
+// them what the test says, and looks at what it expects. Each result is on the disk before the next test begins, so a run that
+// is killed goes on where it was.
+package runner
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/cache"
+	"github.com/sealift/sealift/testgrid/machine"
+	"github.com/sealift/sealift/testgrid/report"
+	"github.com/sealift/sealift/testgrid/spec"
+)
+
+// Options say what to run, and on what.
+type Options struct {
+	Files   []*spec.File
+	Hosts   *machine.Hosts
+	Systems []string // of HOSTS.yaml; default all
+	Tests   []string // IDs; default all
+	Out     string   // folder of the report
+	Sealift string   // the program that makes bundles
+	Store   string   // where the packages are, as 'sealift bundle --store' takes it
+	Repeat  int      // attempts at each test; default 1
+	// KeepFailed leaves the machines of failed tests as they are.
+	KeepFailed bool
+	// Again runs tests that an earlier run has finished: "" none, "failed" those that failed, "all" all of them.
+	Again    string
+	Progress func(line string) // one line per event
+}
+
+// The values of Options.Again.
+const (
+	AgainFailed = "failed"
+	AgainAll    = "all"
+)
+
+// workers is the most tests that run or wait for machines at one time.
+const workers = 64
+
+// reportInterval is the least time between two reports while tests run.
+const reportInterval = 5 * time.Second
+
+// job is one attempt at one test on one system.
+type job struct {
+	test    spec.Test
+	file    string
+	system  string
+	attempt int
+}
+
+type runner struct {
+	Options
+	folder  report.Folder
+	bundles bundles
+
+	mu       sync.Mutex
+	results  []report.Result
+	reported time.Time
+}
+
+// Run runs the tests and returns the results of all of them, also of those that an earlier run into the same folder has
+// finished. The error is about the run, not about tests that fail. If ctx ends, no machine is left, and the next run goes on.
+func Run(ctx context.Context, o Options) ([]report.Cell, error) {
+	r := &runner{Options: o, folder: report.Folder{Path: o.Out}}
+	if r.Progress == nil {
+		r.Progress = func(string) {}
+	}
+	jobs, err := r.jobs()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.Out, 0o755); err != nil {
+		return nil, err
+	}
+	unlock, err := cache.LockFile(ctx, filepath.Join(r.Out, ".lock"))
+	if err != nil {
+		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
+	}
+	defer unlock()
+	for _, system := range r.systems() {
+		if err := r.Hosts.Kind(system).Clean(ctx); err != nil {
+			return nil, fmt.Errorf("clean up after earlier runs on %s: %w", system, err)
+		}
+	}
+	r.bundles = bundles{sealift: r.Sealift, store: r.Store, dir: filepath.Join(r.Out, ".bundles")}
+	if err := r.bundles.open(); err != nil {
+		return nil, err
+	}
+	err = errors.Join(r.all(ctx, jobs), r.bundles.close(), r.write(true))
+	return report.Cells(r.results), err
+}
+
+func (r *runner) systems() []string {
+	if len(r.Systems) > 0 {
+		return r.Systems
+	}
+	return r.Hosts.Systems()
+}
+
+// jobs lists everything to do: all tests once on each system, then all again for further attempts.
+func (r *runner) jobs() ([]job, error) {
+	for _, system := range r.systems() {
+		if r.Hosts.Kind(system) == nil {
+			return nil, fmt.Errorf("HOSTS.yaml has no system %q, only %q", system, r.Hosts.Systems())
+		}
+	}
+	var jobs []job
+	found, owners := map[string]bool{}, map[string]string{}
+	for attempt := 1; attempt <= max(1, r.Repeat); attempt++ {
+		for _, f := range r.Files {
+			if len(f.Systems) > 0 {
+				return nil, fmt.Errorf("%s is a list of systems, not of tests; HOSTS.yaml says where tests run", f.Name)
+			}
+			for _, t := range f.Tests {
+				if owner := cmp.Or(owners[t.ID], f.Name); owner != f.Name {
+					return nil, fmt.Errorf("%s and %s both have a test %q; run them into two folders, or rename one", owner, f.Name, t.ID)
+				}
+				owners[t.ID] = f.Name
+				if len(r.Tests) > 0 && !slices.Contains(r.Tests, t.ID) {
+					continue
+				}
+				found[t.ID] = true
+				for _, system := range r.systems() {
+					jobs = append(jobs, job{test: t, file: f.Name, system: system, attempt: attempt})
+				}
+			}
+		}
+	}
+	for _, id := range r.Tests {
+		if !found[id] {
+			return nil, fmt.Errorf("there is no test %q", id)
+		}
+	}
+	return jobs, nil
+}
+
+// all does the jobs side by side. A kind of machine makes a test wait until there is room for it.
+func (r *runner) all(ctx context.Context, jobs []job) error {
+	var group sync.WaitGroup
+	errs := make(chan error, len(jobs))
+	slots := make(chan struct{}, workers)
+	for _, j := range jobs {
+		slots <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
+		group.Go(func() {
+			defer func() { <-slots }()
+			if err := r.one(ctx, j); err != nil {
+				errs <- err
+			}
+		})
+	}
+	group.Wait()
+	close(errs)
+	var all []error
+	for err := range errs {
+		all = append(all, err)
+	}
+	return errors.Join(append(all, ctx.Err())...)
+}
+
+// one does a job, unless an earlier run has done it with the same input.
+func (r *runner) one(ctx context.Context, j job) error {
+	label := fmt.Sprintf("%s on %s", j.test.ID, j.system)
+	if max(1, r.Repeat) > 1 {
+		label += fmt.Sprintf(", attempt %d", j.attempt)
+	}
+	b, err := r.bundleFor(ctx, j)
+	if ctx.Err() != nil {
+		return nil
+	}
+	digest := j.digest(b)
+	earlier, loadErr := r.folder.Load(j.test.ID, j.system, j.attempt)
+	if loadErr != nil {
+		return loadErr
+	}
+	if earlier != nil && earlier.Digest == digest && r.stands(earlier.Verdict) {
+		r.Progress(label + ": " + string(earlier.Verdict) + " before, and nothing has changed")
+		return r.add(*earlier)
+	}
+	if err := os.RemoveAll(r.folder.Dir(j.test.ID, j.system, j.attempt)); err != nil {
+		return err
+	}
+	c := newCell(r, j, b, digest)
+	if reason := j.unable(); reason != "" {
+		c.skip(reason)
+	} else if err != nil {
+		c.fail(err)
+	} else {
+		r.Progress(label + ": runs")
+		c.run(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil // the next run repeats it
+	}
+	result := c.finish()
+	r.Progress(fmt.Sprintf("%s: %s in %s %s", label, result.Verdict, result.Took, result.Reason))
+	return errors.Join(r.folder.Save(result), r.add(result))
+}
+
+// stands says whether a verdict of an earlier run is taken over.
+func (r *runner) stands(v report.Verdict) bool {
+	switch r.Again {
+	case AgainAll:
+		return false
+	case AgainFailed:
+		return v != report.Failed
+	}
+	return true
+}
+
+func (r *runner) add(result report.Result) error {
+	r.mu.Lock()
+	r.results = append(r.results, result)
+	r.mu.Unlock()
+	return r.write(false)
+}
+
+// write writes the report. While tests run, it does so now and then.
+func (r *runner) write(last bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !last && time.Since(r.reported) < reportInterval {
+		return nil
+	}
+	r.reported = time.Now()
+	return r.folder.Write(r.results)
+}

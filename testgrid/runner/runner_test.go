@@ -1,0 +1,370 @@
+package runner_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/machine"
+	"github.com/sealift/sealift/testgrid/report"
+	"github.com/sealift/sealift/testgrid/runner"
+	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/testgrid/spec"
+)
+
+// runEnv makes the test binary a process that runs tests and may be killed: the folder of a bench.
+const runEnv = "SEALIFT_TEST_RUNNER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(runEnv); dir != "" {
+		if _, err := (bench{dir}).run(context.Background(), runner.Options{}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// bench is a folder with all that a run needs. Its machines are mount namespaces of this machine, and its sealift makes small
+// bundles: what the lab's hosts and the real program do is for testgrid/airgap to show.
+type bench struct{ dir string }
+
+// hostsProgram makes machines: folders, which stand in the place of this machine's own while a script runs.
+const hostsProgram = `#!/bin/bash
+set -eu
+cd "$(dirname "$0")"
+echo "$*" | head -n 1 | cut -c1-40 >>log
+case $1 in
+clean) rm -rf machines; mkdir machines ;;
+make)
+	count=$(sed 's/.*"count":\([0-9]*\).*/\1/') list=
+	for _ in $(seq "$count"); do
+		m=$(mktemp -d -p machines m-XXXXXX)
+		mkdir -p "$m"/{root,local/bin,varlib,vartmp,etc,opt}
+		list="$list,{\"name\": \"${m#machines/}\", \"address\": \"127.0.0.1\", \"can\": [\"egress\"]}"
+	done
+	echo "[${list#,}]"
+	;;
+run)
+	export SHARED=$PWD/shared
+	exec unshare --mount bash -c '
+		cd "machines/$0" || exit 250
+		for pair in root:/root local:/usr/local etc:/etc opt:/opt varlib:/var/lib vartmp:/var/tmp; do mount --bind "${pair%%:*}" "${pair#*:}" || exit 250; done
+		exec bash -c "$1"' "$2" "$3"
+	;;
+egress) if [ -e "machines/$2/root/egress" ]; then cat "machines/$2/root/egress"; else echo '[]'; fi ;;
+remove) rm -rf "machines/$2" ;;
+esac
+`
+
+// sealiftProgram makes a bundle whose install.sh installs a sealift and a kubectl that are just as small.
+const sealiftProgram = `#!/bin/bash
+set -eu
+[ "$1" = bundle ] && shift
+while [ $# -gt 0 ]; do
+	case $1 in -f) file=$2; shift ;; --out) out=$2; shift ;; esac
+	shift
+done
+! grep -q 'version: none' "$file" || { echo "the store has no such package" >&2; exit 1; }
+work=$(mktemp -d -p "$(dirname "$out")")
+cat >"$work/install.sh" <<'END'
+echo "installing with $*"
+cat >/usr/local/bin/sealift <<'PROGRAM'
+#!/bin/bash
+case "$1 $2" in
+"token create") echo "echo joined with" ;;
+"support-bundle --out") echo bundle >"$3" ;;
+esac
+PROGRAM
+printf '#!/bin/sh\necho node-1 Ready\n' >/usr/local/bin/kubectl
+chmod 755 /usr/local/bin/*
+END
+tar czf "$out" -C "$work" install.sh
+rm -r "$work"
+echo "{\"digest\": \"$(sha256sum <"$file" | cut -d' ' -f1)\"}"
+`
+
+func newBench(t *testing.T, tests string) bench {
+	t.Helper()
+	short.Skip(t, "root, for mount namespaces")
+	b := bench{t.TempDir()}
+	for name, text := range map[string]string{"hosts": hostsProgram, "sealift": sealiftProgram, "hosts.yaml": "systems:\n  plain: {command: ./hosts}\n  other: {command: ./hosts}\n"} {
+		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(b.dir, "shared"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.describe(t, tests)
+	return b
+}
+
+// describe replaces the file of tests. $SHARED is a folder that all machines have.
+func (b bench) describe(t *testing.T, tests string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(b.dir, "tests.yaml"), []byte(strings.ReplaceAll(tests, "KUBERNETES", "{kubernetes: {version: 1.36.3}}")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (b bench) run(ctx context.Context, o runner.Options) ([]report.Cell, error) {
+	file, err := spec.Load(filepath.Join(b.dir, "tests.yaml"), spec.Values{})
+	if err != nil {
+		return nil, err
+	}
+	if o.Hosts, err = machine.Load(filepath.Join(b.dir, "hosts.yaml"), nil); err != nil {
+		return nil, err
+	}
+	o.Files, o.Out, o.Sealift, o.Store = []*spec.File{file}, filepath.Join(b.dir, "report"), filepath.Join(b.dir, "sealift"), "store"
+	if len(o.Systems) == 0 {
+		o.Systems = []string{"plain"}
+	}
+	return runner.Run(ctx, o)
+}
+
+func (b bench) must(t *testing.T, o runner.Options) map[string]report.Cell {
+	t.Helper()
+	o.Progress = func(line string) { t.Log(line) }
+	cells, err := b.run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if left, err := filepath.Glob(filepath.Join(b.dir, "machines", "*")); len(left) > 0 && !o.KeepFailed || err != nil {
+		t.Errorf("machines are left: %v, %v", left, err)
+	}
+	byTest := map[string]report.Cell{}
+	for _, c := range cells {
+		byTest[c.Test+"/"+c.System] = c
+	}
+	return byTest
+}
+
+// made counts the machines that the program was asked for, in calls.
+func (b bench) made(t *testing.T) int {
+	t.Helper()
+	log, err := os.ReadFile(filepath.Join(b.dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(log), "make\n")
+}
+
+const everyVerdict = `
+- name: good
+  installerSpec: KUBERNETES
+  airgap: true
+  flags: yes labels=a=b
+  numSecondaryNodes: 1
+  join: [{flags: "it's"}]
+  postInstallScript: kubectl get nodes >/root/nodes
+  expect:
+  - nodesReady: 1
+  - command: {run: "cat /root/nodes; exit 3", exit: 3, contains: node-1}
+  - took: {part: install, most: 1ns}
+- name: bad script
+  installerSpec: KUBERNETES
+  postInstallScript: |
+    echo about to fail
+    false
+- name: bad expectation
+  installerSpec: KUBERNETES
+  expect: [{nodesReady: 2, within: 1s}]
+- name: calls out
+  airgap: true
+  installerSpec: KUBERNETES
+  preInstallScript: |
+    echo '[{"address": "203.0.113.7", "protocol": "tcp", "port": 443, "packets": 3, "process": "curl"}]' >/root/egress
+- name: calls out without a gap
+  installerSpec: KUBERNETES
+  preInstallScript: |
+    echo '[{"address": "203.0.113.7", "protocol": "tcp", "port": 443, "packets": 3, "process": "curl"}]' >/root/egress
+- name: calls itself
+  airgap: true
+  installerSpec: KUBERNETES
+  preInstallScript: |
+    mkdir -p /etc/kubernetes/manifests
+    echo '    - --service-cluster-ip-range=10.96.0.0/22' >/etc/kubernetes/manifests/kube-apiserver.yaml
+    echo '[{"address": "10.96.3.1", "packets": 1}, {"address": "192.0.2.1", "port": 53, "packets": 1}]' >/root/egress
+- name: no package
+  installerSpec: {kubernetes: {version: none}}
+- name: upgrade
+  installerSpec: KUBERNETES
+  upgradeSpec: KUBERNETES
+- name: other systems only
+  installerSpec: KUBERNETES
+  unsupportedOSIDs: [plain]
+- name: needs a cable
+  installerSpec: KUBERNETES
+  cutNetwork: [{step: a/b, lasts: 1s}]
+`
+
+func TestEveryVerdictHasItsReason(t *testing.T) {
+	b := newBench(t, everyVerdict)
+	cells := b.must(t, runner.Options{Systems: []string{"plain", "other"}})
+	for test, want := range map[string]struct {
+		verdict report.Verdict
+		reason  string
+	}{
+		"good/plain":                    {report.Passed, ""},
+		"bad-script/plain":              {report.Failed, "post-install script: exit status 1"},
+		"bad-expectation/plain":         {report.Failed, "1 of 1 nodes are Ready, want 2"},
+		"calls-out/plain":               {report.Failed, "sent 3 packets to 203.0.113.7 port 443 (tcp) by curl"},
+		"calls-out-without-a-gap/plain": {report.Passed, ""},
+		"calls-itself/plain":            {report.Passed, ""},
+		"no-package/plain":              {report.Failed, "the store has no such package"},
+		"upgrade/plain":                 {report.Skipped, "needs upgrade"},
+		"other-systems-only/plain":      {report.Skipped, "refuses this system"},
+		"other-systems-only/other":      {report.Passed, ""},
+		"needs-a-cable/plain":           {report.Skipped, "cannot be cut"},
+	} {
+		if c := cells[test]; c.Verdict != want.verdict || !strings.Contains(c.Reason(), want.reason) || want.reason == "" && c.Reason() != "" {
+			t.Errorf("%s: %s, %q; want %s, %q", test, c.Verdict, c.Reason(), want.verdict, want.reason)
+		}
+	}
+	good := cells["good/plain"].Attempts[0]
+	if len(good.Warnings) != 1 || !strings.Contains(good.Warnings[0], "install took") {
+		t.Errorf("warnings: %q", good.Warnings)
+	}
+	if own := cells["calls-itself/plain"].Attempts[0]; len(own.Warnings) != 2 || len(own.Violations) > 0 {
+		t.Errorf("warnings %q, violations %v", own.Warnings, own.Violations)
+	}
+	folder := report.Folder{Path: filepath.Join(b.dir, "report")}
+	logs := map[string]string{}
+	for _, s := range good.Steps {
+		text, err := os.ReadFile(filepath.Join(folder.Dir("good", "plain", 1), s.Log))
+		if err != nil {
+			t.Error(err)
+		}
+		logs[s.Name] = string(text)
+	}
+	if logs["install"] != "installing with airgap yes labels=a=b\n" || logs["join of node 2"] != "joined with\n" || logs["join of node 3"] != "joined with it's\n" {
+		t.Errorf("logs: %q", logs)
+	}
+	if bad := cells["bad-script/plain"].Attempts[0]; len(bad.Files) != 1 || !strings.Contains(bad.Reproduce, "--test bad-script --system plain") {
+		t.Errorf("files %q, reproduce with %q", bad.Files, bad.Reproduce)
+	}
+	if out := cells["calls-out/plain"].Attempts[0]; len(out.Violations) != 1 || out.Violations[0].Process != "curl" {
+		t.Errorf("violations: %+v", out.Violations)
+	}
+	if _, err := os.Stat(filepath.Join(b.dir, "report", ".bundles")); !os.IsNotExist(err) {
+		t.Errorf("bundles are left: %v", err)
+	}
+}
+
+func TestOnlyChangedTestsRunAgain(t *testing.T) {
+	const tests = "- name: one\n  installerSpec: KUBERNETES\n- name: two\n  installerSpec: KUBERNETES\n  postInstallScript: test -e $SHARED/mended\n"
+	b := newBench(t, tests)
+	step := func(behaviour string, o runner.Options, ran int, verdict report.Verdict) {
+		t.Helper()
+		before := 0
+		if _, err := os.Stat(filepath.Join(b.dir, "log")); err == nil {
+			before = b.made(t)
+		}
+		cells := b.must(t, o)
+		if got := b.made(t) - before; got != ran || cells["two/plain"].Verdict != verdict {
+			t.Errorf("%s: %d tests ran, want %d; two: %s, want %s", behaviour, got, ran, cells["two/plain"].Verdict, verdict)
+		}
+	}
+	step("the first run", runner.Options{}, 2, report.Failed)
+	step("nothing changed", runner.Options{}, 0, report.Failed)
+	if err := os.WriteFile(filepath.Join(b.dir, "shared", "mended"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	step("failed ones again", runner.Options{Again: runner.AgainFailed}, 1, report.Passed)
+	step("all again", runner.Options{Again: runner.AgainAll}, 2, report.Passed)
+	b.describe(t, "# one line more moves the tests, and does not change them\n"+tests)
+	step("another place", runner.Options{}, 0, report.Passed)
+	b.describe(t, tests+"  preInstallScript: \"true\"\n")
+	step("a changed test", runner.Options{}, 1, report.Passed)
+	step("one test alone", runner.Options{Tests: []string{"two"}, Again: runner.AgainAll}, 1, report.Passed)
+	if _, err := b.run(t.Context(), runner.Options{Tests: []string{"three"}}); err == nil || !strings.Contains(err.Error(), `no test "three"`) {
+		t.Errorf("a test that does not exist: %v", err)
+	}
+	if _, err := b.run(t.Context(), runner.Options{Systems: []string{"plan-9"}}); err == nil || !strings.Contains(err.Error(), `no system "plan-9"`) {
+		t.Errorf("a system that does not exist: %v", err)
+	}
+}
+
+func TestATestThatPassesAndFailsIsFlaky(t *testing.T) {
+	b := newBench(t, "- name: sometimes\n  installerSpec: KUBERNETES\n  postInstallScript: mkdir $SHARED/one || mkdir $SHARED/two\n")
+	c := b.must(t, runner.Options{Repeat: 3})["sometimes/plain"]
+	if c.Verdict != report.Flaky || c.Rate() != "2 of 3 passed" {
+		t.Errorf("%s, %s", c.Verdict, c.Rate())
+	}
+}
+
+func TestMachinesOfAFailedTestAreKept(t *testing.T) {
+	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n- name: bad\n  installerSpec: KUBERNETES\n  postInstallScript: touch /root/evidence; false\n")
+	c := b.must(t, runner.Options{KeepFailed: true})["bad/plain"]
+	left, err := filepath.Glob(filepath.Join(b.dir, "machines", "*", "root", "evidence"))
+	if err != nil || len(left) != 1 || len(c.Attempts[0].Kept) != 1 {
+		t.Errorf("left %q, kept %q, %v", left, c.Attempts[0].Kept, err)
+	}
+	if all, _ := filepath.Glob(filepath.Join(b.dir, "machines", "*")); len(all) != 1 {
+		t.Errorf("the machine of a passed test is left, too: %q", all)
+	}
+}
+
+// TestARunThatIsKilledGoesOn kills the runner at five moments and wants the report of a run that nobody disturbed.
+func TestARunThatIsKilledGoesOn(t *testing.T) {
+	var tests strings.Builder
+	for i := range 6 {
+		fmt.Fprintf(&tests, "- name: test %d\n  airgap: true\n  installerSpec: KUBERNETES\n  postInstallScript: sleep 0.%d; test %d != 3\n", i, i, i)
+	}
+	undisturbed := newBench(t, tests.String())
+	want := verdicts(t, undisturbed.must(t, runner.Options{}))
+	b := newBench(t, tests.String())
+	kills := 0
+	for moment := 100 * time.Millisecond; kills < 5; moment += 250 * time.Millisecond {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), runEnv+"="+b.dir)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		timer := time.AfterFunc(moment, func() { _ = cmd.Process.Kill() })
+		if err := cmd.Wait(); err == nil {
+			t.Logf("the run ended before %s; killed %d times", moment, kills)
+			break
+		}
+		timer.Stop()
+		kills++
+	}
+	got := verdicts(t, b.must(t, runner.Options{}))
+	if got != want || kills == 0 {
+		t.Errorf("after %d kills:\n%s\nwant\n%s", kills, got, want)
+	}
+	var list struct{ Counts report.Counts }
+	text, err := os.ReadFile(filepath.Join(b.dir, "report", "results.json"))
+	if err == nil {
+		err = json.Unmarshal(text, &list)
+	}
+	if err != nil || list.Counts.Passed != 5 || list.Counts.Failed != 1 {
+		t.Errorf("the report counts %+v, %v", list.Counts, err)
+	}
+}
+
+// verdicts is a report without what differs between any two runs: times, and names of machines.
+func verdicts(t *testing.T, cells map[string]report.Cell) string {
+	t.Helper()
+	var out strings.Builder
+	for i := range 6 {
+		c := cells[fmt.Sprintf("test-%d/plain", i)]
+		if len(c.Attempts) != 1 {
+			t.Fatalf("test %d has %d attempts", i, len(c.Attempts))
+		}
+		fmt.Fprintf(&out, "%s %s %s %q", c.Test, c.Verdict, c.Attempts[0].Digest, c.Reason())
+		for _, s := range c.Attempts[0].Steps {
+			fmt.Fprintf(&out, " %s=%s", s.Name, s.Verdict)
+		}
+		out.WriteString("\n")
+	}
+	return out.String()
+}
