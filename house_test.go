@@ -47,6 +47,8 @@ var fences = []struct{ from, what, why string }{
 	{"kube", "sigs.k8s.io/controller-runtime", "the node links kube; client-go watches and queues"},
 	{"rollout", "k8s.io/", "a rollout decides on plain data"},
 	{"fleet/configuration", "k8s.io/client-go", "the fleet's decisions need no cluster"},
+	{"fleet/conversion", "k8s.io/client-go", "converting needs no cluster"},
+	{"fleet/install", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/placement", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/release", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/strategy", "k8s.io/client-go", "the fleet's decisions need no cluster"},
