@@ -27,6 +27,9 @@ import (
 type Request struct {
 	Installer *spec.Installer // with versions instead of patterns; see Resolve
 	Packages  packages.Source
+	// Steps are versions of Kubernetes, as an Installer names them, on the way to that of the Installer: an upgrade stops at
+	// each. Their packages come with the bundle.
+	Steps []spec.AddOn
 	// Binary is the sealift for the nodes. Platform is its platform.
 	Binary   *bundle.Member
 	Platform string
@@ -71,7 +74,8 @@ const opensAtOnce = 8
 // Prepare opens every package that the Installer names and checks that they make a cluster together. One error names
 // everything that is missing. Call Close after use.
 func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
-	parts := make([]part, len(r.Installer.AddOns))
+	wanted := slices.Concat(r.Installer.AddOns, r.Steps)
+	parts := make([]part, len(wanted))
 	errs := make([]error, len(parts))
 	p := &Plan{}
 	defer func() {
@@ -81,20 +85,23 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	}()
 	var group errgroup.Group
 	group.SetLimit(opensAtOnce)
-	for i, wanted := range r.Installer.AddOns {
+	for i, one := range wanted {
 		group.Go(func() error {
-			parts[i], errs[i] = r.open(ctx, wanted)
+			parts[i], errs[i] = r.open(ctx, one)
 			return nil
 		})
 	}
 	_ = group.Wait() // all errors are collected in the order of the Installer
 	var metas []catalog.Meta
 	b := bundle.Bundle{Since: r.Since, Key: r.Key}
-	for _, one := range parts {
+	for i, one := range parts {
 		if one.object != nil {
 			p.objects, p.places = append(p.objects, one.object), append(p.places, one.place)
 		}
-		metas, b.Packages = append(metas, one.meta), append(b.Packages, one.archive)
+		b.Packages = append(b.Packages, one.archive)
+		if i < len(r.Installer.AddOns) {
+			metas = append(metas, one.meta)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,36 @@ func TestBundleHasAllThatAnInstallNeeds(t *testing.T) {
 		if _, ok := a.Entry(name); !ok {
 			t.Errorf("no %s", name)
 		}
+	}
+}
+
+// TestStepsOfAnUpgradeComeWithTheBundle adds a second version of an add-on, behind that of the Installer.
+func TestStepsOfAnUpgradeComeWithTheBundle(t *testing.T) {
+	r := request(t, both)
+	r.Steps = []spec.AddOn{{Name: "base", Version: "0.9"}}
+	if _, err := assemble.Prepare(t.Context(), r); err == nil || !strings.Contains(err.Error(), "base-0.9.tar.gz") {
+		t.Errorf("a step that the store lacks: %v", err)
+	}
+	dir := t.TempDir()
+	for version, text := range map[string]string{"1.0": "provides: [thing]\n", "0.9": "description: older\n"} {
+		publish(t, dir, "base", version, platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": text})
+	}
+	publish(t, dir, "user", "2.0", platform, map[string]string{"Manifest": "", "install.sh": "", "addon.yaml": "requires: [thing]\n"})
+	s, err := store.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Packages.Store = s
+	data := assembled(t, r)
+	a, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := a.Versions("base"); !slices.Equal(got, []string{"1.0", "0.9"}) {
+		t.Errorf("the bundle has base %v", got)
+	}
+	if _, ok := a.Entry("addons/base/0.9/install.sh"); !ok {
+		t.Error("the files of the step are missing")
 	}
 }
 

@@ -57,7 +57,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	info, ok := archive.Package("demo")
+	info, ok := archive.Package("demo", "1.0")
 	if !ok || info.Version != "1.0" || filepath.Base(r.Path) != "demo-1.0.tar.gz" {
 		t.Fatalf("%s holds %+v", r.Path, info)
 	}
@@ -175,7 +175,7 @@ func TestWhatAMinimalHostLacksIsCarried(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	info, _ := archive.Package("demo")
+	info, _ := archive.Package("demo", "1.0")
 	carried := make(map[string]bool)
 	for _, p := range info.HostPackages {
 		carried[p.Target+" "+p.Name] = true
@@ -207,7 +207,7 @@ func TestHostPackagesForSeveralPlatformsShareOneRepository(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer archive.Close()
-	info, _ := archive.Package("demo")
+	info, _ := archive.Package("demo", "1.0")
 	count := make(map[string]int)
 	for _, p := range info.HostPackages {
 		count[p.Arch]++

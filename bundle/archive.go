@@ -276,13 +276,23 @@ func (a *Archive) Entry(name string) (Entry, bool) {
 }
 
 // Package returns the description of one package from the index.
-func (a *Archive) Package(name string) (PackageInfo, bool) {
+func (a *Archive) Package(name, version string) (PackageInfo, bool) {
 	for _, p := range a.Index.Packages {
-		if p.Name == name {
+		if p.Name == name && p.Version == version {
 			return p, true
 		}
 	}
 	return PackageInfo{}, false
+}
+
+// Versions returns the versions of one package that the archive has, in the order of the index: that of the Installer first.
+func (a *Archive) Versions(name string) (versions []string) {
+	for _, p := range a.Index.Packages {
+		if p.Name == name {
+			versions = append(versions, p.Version)
+		}
+	}
+	return versions
 }
 
 // ReadFile reads and verifies one small file of at most limit bytes.

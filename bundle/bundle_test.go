@@ -229,7 +229,7 @@ func render(t *testing.T, files ...bundle.File) []*bundle.Member {
 func TestBundleKeepsPackageIndexes(t *testing.T) {
 	one := write(t, demo("one"), bundle.WriteOptions{})
 	a := open(t, assemble(t, one))
-	info, ok := a.Package("one")
+	info, ok := a.Package("one", "1.0.0")
 	if !ok || info.Index != open(t, one).Digest {
 		t.Fatalf("bundle names index %q of package one, want %q", info.Index, open(t, one).Digest)
 	}

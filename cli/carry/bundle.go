@@ -29,6 +29,7 @@ type bundleOptions struct {
 	key      string
 	signers  []string
 	since    string
+	from     string // version of Kubernetes of the clusters that are to be upgraded
 	format   string
 	verify   bool
 	cache    string
@@ -50,11 +51,15 @@ newest of a line.
 With --require-signed, each package must be signed with the private key that belongs to one of the given public
 keys. People who can write to the store then cannot decide what --key signs.
 
+With --upgrade-from, the bundle also has Kubernetes for each minor version between that one and the Installer's: the
+newest that the store has. 'sealift upgrade' takes a cluster through them.
+
 With --since, files of an earlier bundle are left out. Installing such a bundle needs both:
 sealift install --bundle NEW --base OLD.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
-  sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz`,
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
@@ -66,6 +71,7 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	app.AddSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
+	flags.StringVar(&o.from, "upgrade-from", "", "version of Kubernetes that a cluster runs which this bundle is to upgrade")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	addCacheFlag(flags, &o.cache)
 	app.AddOutputFlag(cmd, &o.format)
@@ -111,13 +117,20 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
 		return err
 	}
+	steps, err := kubernetesSteps(o.from, installer)
+	if err != nil {
+		return err
+	}
+	if steps, err = from.Resolve(ctx, steps); err != nil {
+		return err
+	}
 	programs, err := a.carriedPrograms(ctx, cache, o.programs)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
 	plan, err := assemble.Prepare(ctx, assemble.Request{
-		Installer: installer, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "",
+		Installer: installer, Steps: steps, Packages: from, Binary: programs.sealift, Platform: o.programs.platform, Commands: a.nodes, Preflight: programs.preflight, KeepPreflight: o.programs.preflight != "",
 		Since: since, Key: key,
 	})
 	if err != nil {
@@ -125,6 +138,27 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	return a.writeBundle(ctx, plan, o)
+}
+
+// kubernetesSteps are the minor versions of Kubernetes between one that runs and that of an Installer, as patterns.
+func kubernetesSteps(from string, installer *spec.Installer) (steps []spec.AddOn, err error) {
+	if from == "" {
+		return nil, nil
+	}
+	to := installer.AddOn("kubernetes")
+	var major, minor [2]int
+	for n, version := range []string{from, to.Version} {
+		if _, err := fmt.Sscanf(version+".", "%d.%d.", &major[n], &minor[n]); err != nil {
+			return nil, app.UsageError("--upgrade-from %s: %q is not a version of Kubernetes such as 1.34.4", from, version)
+		}
+	}
+	if major[0] != major[1] || minor[0] > minor[1] {
+		return nil, app.UsageError("--upgrade-from %s: the Installer has Kubernetes %s, which is no newer", from, to.Version)
+	}
+	for between := minor[0] + 1; between < minor[1]; between++ {
+		steps = append(steps, spec.AddOn{Name: to.Name, Version: fmt.Sprintf("%d.%d.x", major[0], between), Pos: to.Pos})
+	}
+	return steps, nil
 }
 
 // readSince looks at an earlier bundle, if one is named.

@@ -51,7 +51,8 @@ to every node, saves a snapshot of etcd, and upgrades the control planes one by 
 a node move to other nodes before its kubelet changes, as their PodDisruptionBudgets allow. The next node begins when
 the node and its pods are Ready. The add-ons come last.
 
-Kubernetes goes from one minor version to the next; use one bundle for each.
+Kubernetes goes from one minor version to the next. A bundle that was made with 'sealift bundle --upgrade-from' has the
+versions between, and the cluster stops at each of them.
 
 If the upgrade is interrupted, run the same command again, on any control plane, to continue it.`,
 		Example: `  sealift upgrade --bundle /media/usb/cluster.tar.gz --plan
@@ -114,32 +115,48 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 	}
 	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
 	options.Adjust = o.changes.Apply
-	in, err := c.Prepare(options)
-	if err != nil {
+	plan, err := a.planUpgrade(ctx, c, options, o)
+	if err != nil || plan.Empty() || o.plan {
 		return err
 	}
-	defer func() { err = errors.Join(err, in.Close()) }()
-	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
-	plan := c.Plan(in)
-	if plan.Empty() {
-		fmt.Fprintln(a.Out, "nothing to do: the cluster runs the versions and options of the bundle")
-		return nil
-	}
-	report, err := a.checkCluster(ctx, c, in, !o.plan)
-	if err != nil {
-		return err
-	}
-	if o.plan {
-		return a.printUpgradePlan(plan, report, o.format)
-	}
-	if err := report.Err(preflight.Policy{}); err != nil {
-		return err
-	}
-	fmt.Fprint(a.Out, plan)
 	if !o.yes && !a.Confirm("Upgrade the cluster?") {
 		return errors.New("not confirmed; nothing was changed")
 	}
-	return a.runUpgrade(ctx, c, in, o)
+	began := time.Now()
+	for _, stop := range append(plan.Stops, "") {
+		if err := a.runUpgrade(ctx, options, stop, name, o); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(a.Out, "done: the cluster is upgraded, in %s\n", time.Since(began).Round(time.Second))
+	return nil
+}
+
+// planUpgrade makes and prints the plan, after the checks that it passes.
+func (a commands) planUpgrade(ctx context.Context, c *upgrade.Cluster, options install.Options, o upgradeOptions) (plan upgrade.Plan, err error) {
+	in, err := c.Prepare(options, "")
+	if err != nil {
+		return plan, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
+	plan = c.Plan(in)
+	if plan.Empty() {
+		fmt.Fprintln(a.Out, "nothing to do: the cluster runs the versions and options of the bundle")
+		return plan, nil
+	}
+	report, err := a.checkCluster(ctx, c, in, !o.plan)
+	if err != nil {
+		return plan, err
+	}
+	if o.plan {
+		return plan, a.printUpgradePlan(plan, report, o.format)
+	}
+	if err := report.Err(preflight.Policy{}); err != nil {
+		return plan, err
+	}
+	fmt.Fprint(a.Out, plan)
+	return plan, nil
 }
 
 // checkCluster checks this host and the cluster.
@@ -167,9 +184,21 @@ func (a commands) printUpgradePlan(plan upgrade.Plan, report preflight.Report, f
 	return report.Err(preflight.Policy{})
 }
 
-func (a commands) runUpgrade(ctx context.Context, c *upgrade.Cluster, in *install.Install, o upgradeOptions) error {
+// runUpgrade takes all nodes to one stop, or to the end.
+func (a commands) runUpgrade(ctx context.Context, options install.Options, stop, name string, o upgradeOptions) (err error) {
 	defer a.tellOfInterruption(ctx)()
-	began := time.Now()
+	c, err := upgrade.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	in, err := c.Prepare(options, stop)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	if stop != "" {
+		fmt.Fprintf(a.Out, "all nodes go to Kubernetes %s first\n", stop)
+	}
 	var mu sync.Mutex // several nodes are at work at once
 	o.how.Observe = func(e lifecycle.Event) {
 		mu.Lock()
@@ -185,7 +214,7 @@ func (a commands) runUpgrade(ctx context.Context, c *upgrade.Cluster, in *instal
 	if err := c.Run(ctx, in, o.how); err != nil {
 		return fmt.Errorf("%w\nlog: %s\nwhat is done stays done; %s", err, in.LogFile(), nextStep(ctx, err, in.Resume()))
 	}
-	fmt.Fprintf(a.Out, "done: the cluster is upgraded, in %s, log %s\n", time.Since(began).Round(time.Second), in.LogFile())
+	fmt.Fprintf(a.Out, "log: %s\n", in.LogFile())
 	return nil
 }
 

@@ -109,8 +109,8 @@ func readAddOns(a *bundle.Archive, s *spec.Installer) ([]addOn, error) {
 }
 
 func readAddOn(a *bundle.Archive, wanted spec.AddOn) (addOn, error) {
-	info, ok := a.Package(wanted.Name)
-	if !ok || info.Version != wanted.Version {
+	info, ok := a.Package(wanted.Name, wanted.Version)
+	if !ok {
 		return addOn{}, fmt.Errorf("%s: the Installer asks for %s %s, which the bundle does not have; make the bundle again", wanted.Pos, wanted.Name, wanted.Version)
 	}
 	one := addOn{info: info, options: optionsDigest(wanted.Options)}

@@ -117,6 +117,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if o.Upgrade != nil && o.Upgrade.Address.IsValid() {
 		i.facts.Address = o.Upgrade.Address
 	}
+	i.stopOnTheWay()
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", o.Bundle, err)
 	}

@@ -25,6 +25,9 @@ type Upgrade struct {
 	Address netip.Addr
 	// Endpoint is where nodes reach the API, host:port.
 	Endpoint string
+	// Stop is the version of Kubernetes at which an upgrade over several minor versions stops on its way: the add-ons come when
+	// the last version runs. "" for that of the Installer.
+	Stop string
 	// Leads says that this node also applies the add-ons, when all nodes have the new versions. It has to be a control plane.
 	Leads bool
 }
@@ -44,6 +47,21 @@ func (o Options) operation() lifecycle.Operation {
 func (i *Install) follows() bool { return i.options.Upgrade != nil && !i.options.Upgrade.Leads }
 
 func (i *Install) leads() bool { return i.options.Upgrade != nil && i.options.Upgrade.Leads }
+
+// stopOnTheWay replaces the Installer's version of Kubernetes by that of a stop.
+func (i *Install) stopOnTheWay() {
+	if i.options.Upgrade == nil || i.options.Upgrade.Stop == "" {
+		return
+	}
+	for n := range i.spec.AddOns {
+		if i.spec.AddOns[n].Name == kubernetesCapability {
+			i.spec.AddOns[n].Version = i.options.Upgrade.Stop
+		}
+	}
+}
+
+// KubernetesVersions are all versions of Kubernetes in the bundle.
+func (i *Install) KubernetesVersions() []string { return i.archive.Versions(kubernetesCapability) }
 
 // RunPhases runs what is pending of some phases of an upgrade.
 func (i *Install) RunPhases(ctx context.Context, observe func(lifecycle.Event), phases ...lifecycle.Phase) (ran int, err error) {
@@ -70,7 +88,7 @@ func (p *planner) upgrade() {
 	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeTime,
 		Inputs: lifecycle.Digest(k.info.Version), Run: p.inCluster(p.upgradeCluster)})
 	p.kubelet(k)
-	if p.options.Upgrade.Leads {
+	if p.options.Upgrade.Leads && p.options.Upgrade.Stop == "" {
 		p.labels(lifecycle.Install)
 		p.kurlState()
 		p.apply(true)

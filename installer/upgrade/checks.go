@@ -46,16 +46,17 @@ func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
 func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
 	to := in.Version()
 	from := in.From()
+	stops, whole := Stops(in)
 	switch apart := minor(to) - minor(from); {
 	case to == "":
 		r.Refusef("make the bundle with a Kubernetes", "the bundle has no Kubernetes")
 	case catalog.CompareVersions(to, from) < 0 && apart != 0 || apart < 0:
 		r.Refusef("use a bundle with the version that runs, or a newer one", "the cluster runs Kubernetes %s, the bundle has %s; a cluster does not go back", from, to)
-	case apart > 1:
-		r.Refusef(fmt.Sprintf("upgrade to a 1.%d first, with a bundle of its own", minor(from)+1),
-			"the cluster runs Kubernetes %s, the bundle has %s; kubeadm goes from one minor version to the next", from, to)
+	case !whole:
+		r.Refusef("make the bundle with 'sealift bundle --upgrade-from "+from+"', or upgrade to each minor version with a bundle of its own",
+			"the cluster runs Kubernetes %s, the bundle has %s and not what is between; kubeadm goes from one minor version to the next", from, to)
 	default:
-		r.Passf("Kubernetes %s to %s", from, to)
+		r.Passf("Kubernetes %s", strings.Join(slices.Concat([]string{from}, stops, []string{to}), " to "))
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 type Plan struct {
 	From    string           `json:"from"` // versions of Kubernetes
 	To      string           `json:"to"`
+	Stops   []string         `json:"stops"` // versions of Kubernetes on the way, at each of which all nodes arrive
 	Changes []install.Change `json:"changes"`
 	Nodes   []PlannedNode    `json:"nodes"` // in the order in which they begin
 	// Bytes is how much each node gets at most: of what the bundle has and the one before had not.
@@ -32,7 +33,8 @@ type PlannedNode struct {
 
 // Plan compares the bundle with what the cluster runs.
 func (c *Cluster) Plan(in *install.Install) Plan {
-	p := Plan{From: in.From(), To: in.Version(), Changes: in.Changes(), Bytes: in.NewBytes(), Nodes: []PlannedNode{}, Resumes: c.begun != nil}
+	stops, _ := Stops(in)
+	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: in.NewBytes(), Nodes: []PlannedNode{}, Resumes: c.begun != nil}
 	for _, n := range c.inOrder() {
 		role := "worker"
 		if controlPlane(n) {
@@ -68,7 +70,8 @@ func (p Plan) String() string {
 	if p.Resumes {
 		b.WriteString("this goes on with an upgrade that was begun before\n")
 	}
-	fmt.Fprintf(&b, "Kubernetes %s -> %s, at most %d MB for each node\n", p.From, p.To, p.Bytes>>20)
+	way := slices.Concat([]string{p.From}, p.Stops, []string{p.To})
+	fmt.Fprintf(&b, "Kubernetes %s, at most %d MB for each node\n", strings.Join(way, " -> "), p.Bytes>>20)
 	for _, c := range p.Changes {
 		fmt.Fprintf(&b, "  %s\n", c)
 	}

@@ -96,8 +96,9 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 	return c, nil
 }
 
-// Prepare completes the options of an install for this host, and makes the plan of its upgrade.
-func (c *Cluster) Prepare(o install.Options) (*install.Install, error) {
+// Prepare completes the options of an install for this host, and makes the plan of its upgrade. stop is the version of
+// Kubernetes to stop at on the way; "" goes to that of the Installer.
+func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, error) {
 	address, err := netip.ParseAddr(c.admin.Address)
 	if err != nil {
 		return nil, err
@@ -106,7 +107,7 @@ func (c *Cluster) Prepare(o install.Options) (*install.Install, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Upgrade = &install.Upgrade{From: from, Address: address, Endpoint: c.about.Endpoint, Leads: true}
+	o.Upgrade = &install.Upgrade{From: from, Address: address, Endpoint: c.about.Endpoint, Stop: stop, Leads: true}
 	made, err := node.Made(o.Root)
 	if err != nil {
 		return nil, err
@@ -116,6 +117,25 @@ func (c *Cluster) Prepare(o install.Options) (*install.Install, error) {
 			Missing: func(context.Context, []string) ([]string, error) { return nil, nil }}
 	}
 	return install.Prepare(o)
+}
+
+// Stops are the versions of Kubernetes at which the upgrade stops on its way to the last, one for each minor version between: the
+// newest of it that the bundle has. ok says that no minor version is skipped.
+func Stops(in *install.Install) (stops []string, ok bool) {
+	from, to := minor(in.From()), minor(in.Version())
+	for between := from + 1; between < to; between++ {
+		newest := ""
+		for _, version := range in.KubernetesVersions() {
+			if minor(version) == between && (newest == "" || catalog.CompareVersions(version, newest) > 0) {
+				newest = version
+			}
+		}
+		if newest == "" {
+			return nil, false
+		}
+		stops = append(stops, newest)
+	}
+	return stops, true
 }
 
 // from is the version of Kubernetes that the cluster comes from: that of its oldest node, before the upgrade began.
