@@ -18,6 +18,8 @@ import (
 type AddOn struct {
 	Name string
 	addon.Applied
+	// Memory is the folder in which what was applied is remembered; see GoBack. "" is nowhere.
+	Memory string
 }
 
 // Apply makes the cluster hold what a kustomization renders as the set of an add-on, and prunes what the set has no longer.
@@ -86,11 +88,16 @@ func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstruct
 	if err != nil {
 		return false, err
 	}
+	if err := a.remember(objects, false); err != nil {
+		return false, err
+	}
 	result, err := m.engine.Apply(ctx, set, objects, kube.ApplyOptions{Progress: func(e kube.Entry) { fmt.Fprintln(output, e) }})
 	if err != nil {
 		return false, err
 	}
 	fmt.Fprintln(output, result.Summary())
-	_, err = m.records.SetApplied(ctx, a.Name, own.Owner, a.Applied)
-	return false, err
+	if _, err = m.records.SetApplied(ctx, a.Name, own.Owner, a.Applied); err != nil {
+		return false, err
+	}
+	return false, a.remember(objects, true)
 }

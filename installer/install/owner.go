@@ -16,12 +16,12 @@ import (
 func (i *Install) applied(name string) cluster.AddOn {
 	for _, a := range i.addOns {
 		if a.name() == name {
-			return cluster.AddOn{Name: name, Applied: addon.Applied{
+			return cluster.AddOn{Name: name, Memory: node.MemoryDir(i.options.Root), Applied: addon.Applied{
 				Version: a.info.Version, Digest: a.info.Index, Options: lifecycle.Digest(a.info.Index, a.reads(i.hooks.variables)),
 			}}
 		}
 	}
-	return cluster.AddOn{Name: name}
+	return cluster.AddOn{Name: name, Memory: node.MemoryDir(i.options.Root)}
 }
 
 // lookAtOwners reads who owns the add-ons of a cluster that this host has made before. An add-on that was given back is
@@ -51,18 +51,20 @@ func (i *Install) respect(records []addon.Record) {
 		case r.Owner != addon.Installer():
 			i.kept = append(i.kept, cluster.KeptBy(r))
 		case r.Released != nil && r.Applied != wanted:
-			i.again(r)
+			i.again(r, fmt.Sprintf(" again, since %s gave it back", r.Released))
+		case r.Applied != addon.Applied{} && r.Applied != wanted: // an upgrade went back to what was before
+			i.again(r, "")
 		}
 	}
 }
 
 // again makes the step that applies an add-on run once more, and the one that waits for it.
-func (i *Install) again(r addon.Record) {
+func (i *Install) again(r addon.Record, why string) {
 	for n := range i.plan {
 		switch step := &i.plan[n]; step.ID {
 		case r.Name + "/" + installStep:
 			step.Again = true
-			step.Title += fmt.Sprintf(" again, since %s gave it back", r.Released)
+			step.Title += why
 		case node.ReadyStep:
 			step.Again = true
 		}

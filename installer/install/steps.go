@@ -168,5 +168,8 @@ func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {
 	for _, a := range i.addOns {
 		names = append(names, a.name())
 	}
-	return nil, cluster.WaitReady(ctx, names, i.log)
+	if err := cluster.WaitReady(ctx, names, i.log); err != nil {
+		return nil, err
+	}
+	return nil, cluster.Remember(node.MemoryDir(i.options.Root))
 }

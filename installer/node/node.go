@@ -33,6 +33,7 @@ const (
 	apiServersName = "api-servers"
 	preflightName  = "preflight"
 	baselineName   = "before"
+	memoryName     = "applied"
 )
 
 // StateDir is where the journal of an install root lies.
@@ -40,6 +41,9 @@ func StateDir(root string) string { return filepath.Join(root, "state") }
 
 // InstallerFile has the Installer as it was installed: that of the bundle with what was asked for on the command line.
 func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
+
+// MemoryDir has what was applied to the cluster from this node, to go back to.
+func MemoryDir(root string) string { return filepath.Join(StateDir(root), memoryName) }
 
 // APIServersFile has the addresses of the API servers that the balancer knows.
 func APIServersFile(root string) string { return filepath.Join(StateDir(root), apiServersName) }

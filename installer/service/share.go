@@ -7,9 +7,6 @@ import (
 	"net"
 	"os"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
@@ -47,13 +44,7 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			}
 			return err
 		},
-		Member: func(ctx context.Context, name string) error {
-			_, err := admin.Client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				return share.ErrMember
-			}
-			return err
-		},
+		Member:       func(ctx context.Context, name string) (bool, error) { return isMember(ctx, admin.Client, name) },
 		ControlPlane: func(ctx context.Context, key string) error { return holdsCertificateKey(ctx, admin.Client, key) },
 		Cluster: func(ctx context.Context, controlPlane bool) (share.Cluster, error) {
 			c, err := admin.Cluster(ctx)

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8s "k8s.io/client-go/kubernetes"
 
@@ -134,4 +135,20 @@ func opens(key string, sealed []byte) bool {
 	}
 	_, err = gcm.Open(nil, sealed[:gcm.NonceSize()], sealed[gcm.NonceSize():], nil)
 	return err == nil
+}
+
+// controlPlaneLabel is on the Node of a control plane. A kubelet cannot give it to itself (the NodeRestriction admission).
+const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
+
+// isMember says whether the cluster has a node, and whether that is a control plane.
+func isMember(ctx context.Context, client k8s.Interface, name string) (controlPlane bool, err error) {
+	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false, share.ErrMember
+	}
+	if err != nil {
+		return false, err
+	}
+	_, controlPlane = n.Labels[controlPlaneLabel]
+	return controlPlane, nil
 }

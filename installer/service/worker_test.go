@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/hex"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/sealift/sealift/installer/share"
 )
 
 func TestAWorkerIsToldWhatItsJoinNeeds(t *testing.T) {
@@ -92,5 +95,20 @@ func TestOnlyTheKeyOfTheCertificatesMakesAControlPlane(t *testing.T) {
 	}
 	if err := holdsCertificateKey(t.Context(), fake.NewClientset(), key); err == nil {
 		t.Error("without certificates in the cluster")
+	}
+}
+
+func TestANodeIsKnownByItsNameAndItsRole(t *testing.T) {
+	client := fake.NewClientset(
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-1", Labels: map[string]string{"node-role.kubernetes.io/control-plane": ""}}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "host-2"}},
+	)
+	for name, want := range map[string]bool{"host-1": true, "host-2": false} {
+		if got, err := isMember(t.Context(), client, name); err != nil || got != want {
+			t.Errorf("%s: control plane %v, %v", name, got, err)
+		}
+	}
+	if _, err := isMember(t.Context(), client, "host-3"); !errors.Is(err, share.ErrMember) {
+		t.Errorf("a node that is gone: %v", err)
 	}
 }

@@ -40,6 +40,16 @@ func TestNodesOfTheClusterNeedNoToken(t *testing.T) {
 	if _, err := archive.ReadFile(bundle.InstallerName, 1<<20); err == nil {
 		t.Error("a kubelet gets the Installer, which may have secrets")
 	}
+	controlPlane := client(pki.Client(t, n.pki, "system:node:host-3", "system:nodes"))
+	if c, err := controlPlane.Cluster(t.Context()); err != nil || c.Installer != "whole" {
+		t.Errorf("a control plane gets %+v, %v", c, err)
+	}
+	if archive, err = controlPlane.Archive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := archive.ReadFile(bundle.InstallerName, 1<<20); err != nil {
+		t.Errorf("a control plane asks for the Installer: %v", err)
+	}
 	var program bytes.Buffer
 	if err := kubelet.Program(t.Context(), &program); err != nil || !strings.HasPrefix(program.String(), "#!/bin/sh") {
 		t.Errorf("a kubelet asks for sealift: %v", err)

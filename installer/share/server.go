@@ -36,9 +36,9 @@ type Server struct {
 	Blobs func(ctx context.Context, sha256 string) (Blob, error)
 	// Authorize says whether a token is one of the cluster's; ErrToken when not.
 	Authorize func(ctx context.Context, token string) error
-	// Member says whether a node of that name is part of the cluster, which has shown the certificate of its kubelet; ErrMember
-	// when not.
-	Member func(ctx context.Context, node string) error
+	// Member says whether a node of that name is part of the cluster, which has shown the certificate of its kubelet, and whether it
+	// is a control plane; ErrMember when it is no part.
+	Member func(ctx context.Context, node string) (controlPlane bool, err error)
 	// ControlPlane says whether a host holds the key of the certificates that control planes share; ErrCertificateKey when not.
 	ControlPlane func(ctx context.Context, key string) error
 	// Cluster tells of the cluster. Only a control plane may know the secrets of its Installer.
@@ -89,7 +89,7 @@ func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) erro
 		if ok {
 			err = s.Authorize(r.Context(), token)
 		} else {
-			err = s.Member(r.Context(), member)
+			_, err = s.Member(r.Context(), member)
 		}
 		if err == nil {
 			err = answer(w, r)
@@ -132,8 +132,11 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(c)
 }
 
-// controlPlane says whether the host is to be a control plane, and has shown that it may be one.
+// controlPlane says whether the host is to be a control plane, and has shown that it may be one, or is one.
 func (s *Server) controlPlane(r *http.Request) (bool, error) {
+	if member := memberOf(r.TLS); member != "" {
+		return s.Member(r.Context(), member)
+	}
 	key := r.Header.Get(keyHeader)
 	if key == "" {
 		return false, nil

@@ -97,11 +97,11 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 			}
 			return nil
 		},
-		Member: func(_ context.Context, name string) error {
-			if name != "host-1" {
-				return share.ErrMember
+		Member: func(_ context.Context, name string) (bool, error) {
+			if name != "host-1" && name != "host-3" {
+				return false, share.ErrMember
 			}
-			return nil
+			return name == "host-3", nil
 		},
 		ControlPlane: func(_ context.Context, key string) error {
 			if key != certificateKey {

@@ -209,7 +209,7 @@ func (r *run) lead(ctx context.Context) (err error) {
 		return err
 	}
 	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Install, lifecycle.PostInit, lifecycle.Outro); err != nil {
-		return err
+		return r.goBack(ctx, err)
 	}
 	for _, n := range r.nodes {
 		if err := r.insist(ctx, func(ctx context.Context) error {
@@ -219,6 +219,20 @@ func (r *run) lead(ctx context.Context) (err error) {
 		}
 	}
 	return r.change(ctx, func(s *State) { s.Phase, s.Ended, s.Error = Finished, time.Now().UTC(), "" })
+}
+
+// goBack takes the add-ons that are not well back to what they were. An upgrade that was interrupted leaves them as they are:
+// it goes on.
+func (r *run) goBack(ctx context.Context, cause error) error {
+	if ctx.Err() != nil {
+		return cause
+	}
+	gone, err := cluster.GoBack(ctx, node.MemoryDir(r.in.Root()), r.Output)
+	errs := []error{cause}
+	for _, back := range gone {
+		errs = append(errs, errors.New(back.String()))
+	}
+	return errors.Join(append(errs, err)...)
 }
 
 // begin reads the state of this upgrade, or makes it.

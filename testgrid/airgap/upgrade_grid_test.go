@@ -113,7 +113,7 @@ func TestKilledUpgradeGoesOn(t *testing.T) {
 		if kill%2 == 1 {
 			worker.must("systemctl kill --signal=KILL sealift-agent || :")
 		}
-		out, _ := first.run("systemd-run --quiet --wait --pipe --unit=upgrade --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + quoted(command) + " 2>&1")
+		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + quoted(command) + " 2>&1")
 		finished = strings.Contains(out, "done: the cluster is upgraded")
 		t.Logf("killed after %s:\n%s", after, out)
 	}

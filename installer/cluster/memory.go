@@ -1,0 +1,183 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/addon"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/kube"
+)
+
+// The files of a memory: NAME.json has what of an add-on was well, NAME.json.new what was applied since and has not shown that
+// it is.
+const (
+	memorySuffix = ".json"
+	newSuffix    = ".json.new"
+)
+
+// remembered is the content of such a file. It may have secrets.
+type remembered struct {
+	Applied addon.Applied                `json:"applied"`
+	Whole   bool                         `json:"whole"` // all of it was applied
+	Objects []*unstructured.Unstructured `json:"objects"`
+}
+
+// remember notes what is applied; whole says that all of it is.
+func (a AddOn) remember(objects []*unstructured.Unstructured, whole bool) error {
+	if a.Memory == "" {
+		return nil
+	}
+	if err := atomicfile.MkdirAll(a.Memory, 0o700); err != nil {
+		return err
+	}
+	text, err := json.Marshal(remembered{a.Applied, whole, objects})
+	if err != nil {
+		return err
+	}
+	return atomicfile.WriteMode(filepath.Join(a.Memory, a.Name+newSuffix), 0o600, text)
+}
+
+// Remember notes that all that was applied is well. From now on that is what GoBack goes back to.
+func Remember(memory string) error {
+	names, err := unproven(memory)
+	for _, name := range names {
+		err = errors.Join(err, prove(memory, name))
+	}
+	return err
+}
+
+func prove(memory, name string) error {
+	return os.Rename(filepath.Join(memory, name+newSuffix), filepath.Join(memory, name+memorySuffix))
+}
+
+func read(file string) (r remembered, err error) {
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	if err != nil {
+		err = fmt.Errorf("what is remembered of an add-on: %w", err)
+	}
+	return r, err
+}
+
+// unproven names the add-ons that were applied and have not shown that they are well.
+func unproven(memory string) (names []string, err error) {
+	entries, err := os.ReadDir(memory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), newSuffix); ok {
+			names = append(names, name)
+		}
+	}
+	return names, err
+}
+
+// Back says what became of an add-on that was not well.
+type Back struct {
+	AddOn string
+	Why   string // it was not well
+	To    string // the version that it went back to; "" where nothing of it was remembered, so that it stays as it is
+}
+
+// String says it in words.
+func (b Back) String() string {
+	if b.To == "" {
+		return fmt.Sprintf("add-on %s is not well, and stays as it is, since what was applied before is not known: %s", b.AddOn, b.Why)
+	}
+	return fmt.Sprintf("add-on %s went back to version %s, since it was not well: %s", b.AddOn, b.To, b.Why)
+}
+
+// How long an add-on is looked at before it goes back, and how long it has to be well again.
+const (
+	lookTime = 2 * time.Minute
+	backTime = 5 * time.Minute
+)
+
+// GoBack takes the add-ons that were applied since the last Remember, and are not well, back to what was remembered: the same
+// objects, without those that came since. Those that are well are remembered.
+func GoBack(ctx context.Context, memory string, output io.Writer) (gone []Back, err error) {
+	here, err := administrator()
+	if err != nil {
+		return nil, err
+	}
+	return here.goBack(ctx, memory, lookTime, output)
+}
+
+func (m *applier) goBack(ctx context.Context, memory string, look time.Duration, output io.Writer) (gone []Back, err error) {
+	names, err := unproven(memory)
+	if err != nil {
+		return nil, err
+	}
+	records, err := m.records.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, name := range names {
+		members, err := m.engine.Members(ctx, setOf(name, records))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		applied, err := read(filepath.Join(memory, name+newSuffix))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		ill := errors.New("not all of it was applied")
+		if applied.Whole {
+			ill = m.engine.Wait(ctx, members, kube.WaitOptions{Timeout: look})
+		}
+		if ill == nil {
+			errs = append(errs, prove(memory, name))
+			continue
+		}
+		back, err := m.restore(ctx, memory, name, output)
+		back.Why = ill.Error()
+		gone, errs = append(gone, back), append(errs, err)
+	}
+	return gone, errors.Join(errs...)
+}
+
+// restore applies what is remembered of an add-on.
+func (m *applier) restore(ctx context.Context, memory, name string, output io.Writer) (back Back, err error) {
+	back.AddOn = name
+	before, err := read(filepath.Join(memory, name+memorySuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return back, nil
+	}
+	if err != nil {
+		return back, err
+	}
+	back.To = before.Applied.Version
+	a := AddOn{Name: name, Applied: before.Applied}
+	err = m.alone(ctx, output, func(ctx context.Context) error {
+		_, err := m.applyObjects(ctx, a, slices.Clone(before.Objects), output)
+		return err
+	})
+	if err == nil {
+		err = os.Remove(filepath.Join(memory, name+newSuffix))
+	}
+	if err == nil {
+		err = waitFor(ctx, m.engine, before.Objects, backTime, output)
+	}
+	if err != nil {
+		err = fmt.Errorf("take add-on %s back to version %s: %w", name, before.Applied.Version, err)
+	}
+	return back, err
+}
