@@ -1,0 +1,73 @@
+package ocm
+
+// AddOnTemplateSpec says what an add-on's agent is, and what it may do on the hub.
+type AddOnTemplateSpec struct {
+	AddOnName    string         `json:"addonName"`
+	AgentSpec    AgentSpec      `json:"agentSpec"`
+	Registration []Registration `json:"registration,omitempty"`
+}
+
+// AgentSpec is the part of a ManifestWork's spec that rendering reads.
+type AgentSpec struct {
+	Workload Workload `json:"workload,omitzero"`
+}
+
+type Workload struct {
+	Manifests []map[string]any `json:"manifests,omitempty"`
+}
+
+// Types of a Registration.
+const (
+	KubeClient   = "KubeClient"
+	CustomSigner = "CustomSigner"
+)
+
+// Registration says how the agent authenticates.
+type Registration struct {
+	Type         string            `json:"type"`
+	CustomSigner *CustomSignerSpec `json:"customSigner,omitempty"`
+}
+
+type CustomSignerSpec struct {
+	SignerName string `json:"signerName"`
+}
+
+// AddOnDeploymentConfigSpec adapts an agent to a cluster.
+type AddOnDeploymentConfigSpec struct {
+	CustomizedVariables   []Variable             `json:"customizedVariables,omitempty"`
+	NodePlacement         *NodePlacement         `json:"nodePlacement,omitempty"`
+	Registries            []ImageMirror          `json:"registries,omitempty"`
+	ProxyConfig           ProxyConfig            `json:"proxyConfig,omitzero"`
+	AgentInstallNamespace string                 `json:"agentInstallNamespace,omitempty"`
+	ResourceRequirements  []ContainerRequirement `json:"resourceRequirements,omitempty"`
+}
+
+type Variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value,omitempty"`
+}
+
+// NodePlacement has the fields of a pod's spec, as plain JSON.
+type NodePlacement struct {
+	NodeSelector map[string]any `json:"nodeSelector,omitempty"`
+	Tolerations  []any          `json:"tolerations,omitempty"`
+}
+
+// ImageMirror replaces the beginning of an image's name.
+type ImageMirror struct {
+	Source string `json:"source,omitempty"`
+	Mirror string `json:"mirror"`
+}
+
+type ProxyConfig struct {
+	HTTPProxy  string `json:"httpProxy,omitempty"`
+	HTTPSProxy string `json:"httpsProxy,omitempty"`
+	NoProxy    string `json:"noProxy,omitempty"`
+	CABundle   []byte `json:"caBundle,omitempty"`
+}
+
+// ContainerRequirement has the resources of containers. ContainerID is <kind>:<name>:<container>; a part may be *.
+type ContainerRequirement struct {
+	ContainerID string         `json:"containerID"`
+	Resources   map[string]any `json:"resources"`
+}

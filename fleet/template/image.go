@@ -1,0 +1,45 @@
+package template
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+// registriesAnnotation is the annotation of a ManagedCluster that names mirrors.
+const registriesAnnotation = "open-cluster-management.io/image-registries"
+
+// Mirrors returns the mirrors of a cluster. Those of a configuration replace those of the cluster's annotation (X-28).
+func Mirrors(annotations map[string]string, config []ocm.ImageMirror) ([]ocm.ImageMirror, error) {
+	if len(config) > 0 {
+		return config, nil
+	}
+	text, found := annotations[registriesAnnotation]
+	if !found || text == "" {
+		return nil, nil
+	}
+	var content struct {
+		Registries []ocm.ImageMirror `json:"registries"`
+	}
+	if err := json.Unmarshal([]byte(text), &content); err != nil {
+		return nil, errRegistries(err)
+	}
+	return content.Registries, nil
+}
+
+// Image returns the name under which a cluster finds an image. Sources match by text, and the last one that matches wins.
+// An empty source matches any image and keeps the last part of its name.
+func Image(mirrors []ocm.ImageMirror, image string) string {
+	name := image
+	for _, m := range mirrors {
+		source, mirror := strings.TrimSuffix(m.Source, "/"), strings.TrimSuffix(m.Mirror, "/")
+		switch {
+		case source == "":
+			name = strings.TrimPrefix(mirror+"/"+image[strings.LastIndex(image, "/")+1:], "/")
+		case strings.HasPrefix(image, source):
+			name = mirror + strings.TrimPrefix(image, source)
+		}
+	}
+	return name
+}

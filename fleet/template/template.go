@@ -1,0 +1,167 @@
+// Package template renders AddOnTemplates for a cluster (O-33, O-34, X-27 to X-29). It works on plain JSON, so it keeps
+// fields that it does not know.
+//
+// {{NAME}} in any text of a manifest is replaced by a variable. Deployments and DaemonSets get the environment, the
+// volumes, the placement, the proxy and the resources. Images are rewritten in every kind that has pods, since a cluster
+// behind an air gap reaches no other registry.
+package template
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+const (
+	hubKubeconfig = "HUB_KUBECONFIG"
+	clusterName   = "CLUSTER_NAME"
+	namespaceName = "INSTALL_NAMESPACE"
+
+	// defaultNamespace is where agents live unless a configuration says otherwise.
+	defaultNamespace = "open-cluster-management-agent-addon"
+)
+
+// Input is what an agent's manifests depend on.
+type Input struct {
+	AddOn, Cluster string
+	// ClusterAnnotations are those of the ManagedCluster.
+	ClusterAnnotations map[string]string
+	Template           ocm.AddOnTemplateSpec
+	Config             ocm.AddOnDeploymentConfigSpec
+}
+
+// Render returns the manifests of the agent. It does not change what it is given.
+func Render(in Input) ([]map[string]any, error) {
+	mirrors, err := Mirrors(in.ClusterAnnotations, in.Config.Registries)
+	if err != nil {
+		return nil, err
+	}
+	env, variables := Variables(in)
+	var manifests []map[string]any
+	for i, m := range in.Template.AgentSpec.Workload.Manifests {
+		o, err := substitute(runtime.DeepCopyJSONValue(m), variables)
+		if err != nil {
+			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
+		}
+		manifest, _ := o.(map[string]any)
+		if manifest == nil {
+			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d is empty", in.AddOn, i)
+		}
+		if err := decorate(manifest, in, env); err != nil {
+			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
+		}
+		for _, pod := range pods(manifest) {
+			for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {
+				if image, ok := c["image"].(string); ok {
+					c["image"] = Image(mirrors, image)
+				}
+			}
+		}
+		manifests = append(manifests, manifest)
+	}
+	if len(in.Config.ProxyConfig.CABundle) > 0 {
+		manifests = append(manifests, map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap",
+			"metadata": map[string]any{"name": in.AddOn + "-proxy-ca", "namespace": defaultNamespace},
+			"data":     map[string]any{"ca-bundle.crt": string(in.Config.ProxyConfig.CABundle)},
+		})
+	}
+	if ns := in.Config.AgentInstallNamespace; ns != "" {
+		for _, m := range manifests {
+			relocate(m, ns)
+		}
+	}
+	return manifests, nil
+}
+
+// Variables returns the environment of agents in order, and what {{NAME}} stands for. A configuration may set
+// HUB_KUBECONFIG, but neither CLUSTER_NAME nor INSTALL_NAMESPACE.
+func Variables(in Input) (env []ocm.Variable, all map[string]string) {
+	all = make(map[string]string)
+	names := []string{clusterName}
+	if len(in.Template.Registration) > 0 {
+		all[hubKubeconfig] = "/managed/hub-kubeconfig/kubeconfig"
+		names = []string{hubKubeconfig, clusterName}
+	}
+	for _, v := range in.Config.CustomizedVariables {
+		all[v.Name] = v.Value
+	}
+	all[clusterName] = in.Cluster
+	if ns := in.Config.AgentInstallNamespace; ns != "" {
+		all[namespaceName] = ns
+		names = append(names, namespaceName)
+	}
+	for _, name := range names {
+		env = append(env, ocm.Variable{Name: name, Value: all[name]})
+	}
+	return env, all
+}
+
+// substitute replaces {{NAME}} in all texts and keys. An unknown name is empty. Values are not substituted again.
+func substitute(value any, variables map[string]string) (any, error) {
+	switch v := value.(type) {
+	case string:
+		return replace(v, variables)
+	case []any:
+		for i, item := range v {
+			var err error
+			if v[i], err = substitute(item, variables); err != nil {
+				return nil, err
+			}
+		}
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, item := range v {
+			name, err := replace(key, variables)
+			if err != nil {
+				return nil, err
+			}
+			if out[name], err = substitute(item, variables); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return value, nil
+}
+
+func replace(text string, variables map[string]string) (string, error) {
+	var out strings.Builder
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, "{{")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		name, after, found := strings.Cut(after, "}}")
+		if !found {
+			return "", fmt.Errorf("%q has {{ without }}", text)
+		}
+		out.WriteString(variables[name])
+		rest = after
+	}
+}
+
+// relocate moves an object to a namespace: where one is set, in subjects of bindings, and in the name of a Namespace.
+func relocate(m map[string]any, namespace string) {
+	metadata, _ := m["metadata"].(map[string]any)
+	if ns, _ := metadata["namespace"].(string); ns != "" {
+		metadata["namespace"] = namespace
+	}
+	switch m["kind"] {
+	case "Namespace":
+		if metadata != nil {
+			metadata["name"] = namespace
+		}
+	case "RoleBinding", "ClusterRoleBinding":
+		subjects, _ := m["subjects"].([]any)
+		for _, s := range subjects {
+			if subject, ok := s.(map[string]any); ok {
+				subject["namespace"] = namespace
+			}
+		}
+	}
+}
