@@ -17,8 +17,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), and the lab (sealift-testgrid)
-	CGO_ENABLED=0 go build -trimpath -tags $(SMALL) -ldflags "-s -w" -o bin/ ./cmd/sealift ./cmd/sealift-node ./cmd/sealift-testgrid
+build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift-preflight), sealift-controller, and the lab (sealift-testgrid)
+	CGO_ENABLED=0 go build -trimpath -tags $(SMALL) -ldflags "-s -w" -o bin/ ./cmd/sealift ./cmd/sealift-node ./cmd/sealift-controller ./cmd/sealift-testgrid
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
 .PHONY: image

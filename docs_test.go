@@ -11,6 +11,7 @@ import (
 
 var (
 	kopsRule    = regexp.MustCompile(`\bK-[0-9]+\b`)
+	hookRule    = regexp.MustCompile(`\b[SA]-[0-9]+\b`)
 	kurlSection = regexp.MustCompile(`kURL(?:'s)? \(?§[0-9.]*[0-9](?:,? (?:and )?§[0-9.]*[0-9])*`)
 	section     = regexp.MustCompile(`§([0-9.]*[0-9])`)
 	anchor      = regexp.MustCompile(`<a id="([^"]+)">`)
@@ -63,6 +64,7 @@ func anchors(t *testing.T, page string) map[string]bool {
 
 func TestRulesThatCommentsCiteAreInTheReference(t *testing.T) {
 	kops, kurl := anchors(t, "docs/reference/kops.md"), anchors(t, "docs/reference/kurl.md")
+	hooks := anchors(t, "docs/reference/operator.md")
 	cited := 0
 	files(t, ".go", func(path, text string) {
 		if path == "docs_test.go" {
@@ -71,6 +73,13 @@ func TestRulesThatCommentsCiteAreInTheReference(t *testing.T) {
 		for _, rule := range kopsRule.FindAllString(text, -1) {
 			if cited++; !kops[rule] {
 				t.Errorf("%s cites %s, which docs/reference/kops.md lacks", path, rule)
+			}
+		}
+		if strings.HasPrefix(path, "operator/") {
+			for _, rule := range hookRule.FindAllString(text, -1) {
+				if cited++; !hooks[rule] {
+					t.Errorf("%s cites %s, which docs/reference/operator.md lacks", path, rule)
+				}
 			}
 		}
 		for _, citation := range kurlSection.FindAllString(text, -1) {

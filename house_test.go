@@ -57,6 +57,8 @@ var fences = []struct{ from, what, why string }{
 	{"catalog", "k8s.io/client-go", "reading a catalogue needs no cluster"},
 	{"cmd/sealift", module + "operator", "the operator is a program of its own, sealift-controller"},
 	{"cmd/sealift-node", module + "operator", "a node runs no operator"},
+	{"cmd/sealift-controller", module + "builder", "what runs in a cluster builds nothing"},
+	{"cmd/sealift-controller", module + "installer", "what runs in a cluster installs no nodes"},
 	{"operator", "helm.sh/", "the engine of hooks knows no charts"},
 	{"operator", "sigs.k8s.io/controller-runtime", "client-go watches and queues"},
 	{"builder", "k8s.io/client-go", "building needs no cluster"},

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/sealift/sealift/cli/app"
+	clusterconfig "github.com/sealift/sealift/cli/kubeconfig"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/health"
 	"github.com/sealift/sealift/kube/render"
@@ -156,7 +157,7 @@ func (a commands) readObjects(o applyOptions) ([]*unstructured.Unstructured, err
 
 // newEngine connects to the cluster of a kubeconfig, or of the one that kubectl would use.
 func (a commands) newEngine(kubeconfig string) (*kube.Engine, error) {
-	cfg, err := clusterConfig(kubeconfig)
+	cfg, err := clusterconfig.Load(kubeconfig, "")
 	if err != nil {
 		return nil, err
 	}

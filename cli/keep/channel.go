@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/channel"
 	"github.com/sealift/sealift/cli/app"
+	clusterconfig "github.com/sealift/sealift/cli/kubeconfig"
 )
 
 func (a commands) channelCommand() *cobra.Command {
@@ -97,7 +98,7 @@ func (f *channelFlags) read(ctx context.Context, source channel.Source, channels
 
 // newCluster connects to the cluster of a kubeconfig.
 func (a commands) newCluster(kubeconfig string) (*channel.Cluster, error) {
-	cfg, err := clusterConfig(kubeconfig)
+	cfg, err := clusterconfig.Load(kubeconfig, "")
 	if err != nil {
 		return nil, err
 	}

@@ -13,8 +13,11 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// testgridName is the program that runs tests on hosts.
-const testgridName = "sealift-testgrid"
+// The programs: one runs tests on hosts, the other runs all the time in a cluster.
+const (
+	testgridName   = "sealift-testgrid"
+	controllerName = "sealift-controller"
+)
 
 // Testgrid makes the command testgrid, which becomes sealift-testgrid.
 func Testgrid() *cobra.Command {
@@ -25,17 +28,35 @@ func Testgrid() *cobra.Command {
 beside sealift or on the PATH; 'make build' makes both.`,
 		Example:            "  sealift testgrid lint tests.yaml\n  sealift testgrid lab boot node-1",
 		DisableFlagParsing: true,
+		RunE:               func(_ *cobra.Command, args []string) error { return become(testgridName, args) },
+	}
+}
+
+// Operator makes the command operator, which becomes sealift-controller.
+func Operator() *cobra.Command {
+	return &cobra.Command{
+		Use:   "operator COMMAND...",
+		Short: "Run hooks of shell-operator in a cluster",
+		Long: `Run hooks of shell-operator in a cluster. This command runs 'sealift-controller operator' with the same arguments. The
+program must lie beside sealift or on the PATH; 'make build' makes both.`,
+		Example:            "  sealift operator start --hooks-dir hooks\n  sealift operator queue list",
+		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := find(testgridName)
-			if err != nil {
-				return err
-			}
-			if err := syscall.Exec(path, append([]string{testgridName}, args...), os.Environ()); err != nil {
-				return fmt.Errorf("run %s: %w", path, err)
-			}
-			return nil
+			return become(controllerName, append([]string{"operator"}, args...))
 		},
 	}
+}
+
+// become replaces this process by a program.
+func become(name string, args []string) error {
+	path, err := find(name)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Exec(path, append([]string{name}, args...), os.Environ()); err != nil {
+		return fmt.Errorf("run %s: %w", path, err)
+	}
+	return nil
 }
 
 // find returns the program that lies beside this one, or else the one on the PATH.

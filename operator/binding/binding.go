@@ -4,7 +4,7 @@
 // Context says why it runs now. Both exist in two versions: hooks without configVersion have version v0, which keeps its
 // own names. The package runs nothing and knows no cluster.
 //
-// The sources of its rules are S-2 to S-10 and S-15, S-16 of the add-on systems' reference, with their corrections.
+// The sources of its rules are S-2 to S-10, S-15 and S-16.
 package binding
 
 import (

@@ -48,6 +48,8 @@ type Context struct {
 	IncludeAll bool
 	Snapshots  map[string][]Object
 
+	// Index is the place of a kubernetes binding in its configuration, because names may repeat.
+	Index   int
 	Moment  Moment
 	Event   Event
 	Objects []Object // all of them for a synchronization, one for an event

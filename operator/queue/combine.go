@@ -23,6 +23,7 @@ func (q *Queue) Combine(t *Task) (taken int) {
 	contexts := slices.Clone(t.Contexts)
 	for _, next := range q.tasks[1 : 1+taken] {
 		contexts = append(contexts, next.Contexts...)
+		t.Done = append(t.Done, next.Done...)
 	}
 	t.Contexts = collapse(contexts)
 	q.tasks = slices.Delete(q.tasks, 1, 1+taken)

@@ -28,6 +28,8 @@ type Task struct {
 	Version      string
 	// Do does the work. It runs in the worker of the queue.
 	Do func(ctx context.Context, q *Queue, t *Task) error
+	// Done are called after Do has succeeded. Runs that are joined bring theirs.
+	Done []func()
 
 	added    time.Time
 	failures int
@@ -159,6 +161,9 @@ func (q *Queue) work() {
 			return
 		}
 		if err == nil {
+			for _, done := range t.Done {
+				done()
+			}
 			q.drop()
 			continue
 		}

@@ -1,10 +1,12 @@
-package keep
+package kubeconfig_test
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/cli/kubeconfig"
 )
 
 func TestMistakesInAKubeconfigAreTold(t *testing.T) {
@@ -25,7 +27,7 @@ func TestMistakesInAKubeconfigAreTold(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.text), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := clusterConfig(file)
+			_, err := kubeconfig.Load(file, "")
 			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), file) {
 				t.Fatalf("%v", err)
 			}
@@ -34,7 +36,30 @@ func TestMistakesInAKubeconfigAreTold(t *testing.T) {
 			}
 		})
 	}
-	if _, err := clusterConfig("/nowhere/config"); err == nil || strings.Count(err.Error(), "no such file") != 1 {
+	if _, err := kubeconfig.Load("/nowhere/config", ""); err == nil || strings.Count(err.Error(), "no such file") != 1 {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestAContextIsChosenByName(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	text := "clusters: [{name: c, cluster: {server: 'https://192.0.2.1'}}, {name: d, cluster: {server: 'https://192.0.2.2'}}]\n" +
+		"current-context: first\ncontexts: [{name: first, context: {cluster: c}}, {name: second, context: {cluster: d}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for context, want := range map[string]string{"": "https://192.0.2.1", "first": "https://192.0.2.1", "second": "https://192.0.2.2"} {
+		if cfg, err := kubeconfig.InPodOr(file, context); err != nil || cfg.Host != want {
+			t.Errorf("context %q: %v, %v", context, cfg, err)
+		}
+	}
+	if _, err := kubeconfig.Load(file, "third"); err == nil || !strings.Contains(err.Error(), `has no context "third"`) {
+		t.Errorf("%v", err)
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.3")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	t.Setenv("KUBECONFIG", "")
+	if _, err := kubeconfig.InPodOr("", ""); err == nil || !strings.Contains(err.Error(), "ServiceAccount token") {
+		t.Errorf("in a Pod without a token: %v", err)
 	}
 }

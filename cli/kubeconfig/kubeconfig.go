@@ -1,8 +1,11 @@
-package keep
+// Package kubeconfig finds the cluster that a command line means, and says in plain words why it finds none.
+package kubeconfig
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,8 +14,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// clusterConfig reads how to reach the cluster of a kubeconfig, or of the one that kubectl would use.
-func clusterConfig(kubeconfig string) (*rest.Config, error) {
+// Load reads how to reach the cluster of a kubeconfig file, or of the one that kubectl would use if file is "". context is
+// one of its contexts, or "" for its current one.
+func Load(kubeconfig, context string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	file := strings.Join(rules.GetLoadingPrecedence(), ", ")
@@ -20,7 +24,10 @@ func clusterConfig(kubeconfig string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig %s: %w; name another one with --kubeconfig", file, err)
 	}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if context != "" {
+		loaded.CurrentContext = context
+	}
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err == nil {
 		return cfg, checkUser(loaded, file)
 	}
@@ -69,4 +76,16 @@ func names[V any](of map[string]V) string {
 		return "none"
 	}
 	return strings.Join(slices.Sorted(maps.Keys(of)), ", ")
+}
+
+// InPodOr is Load, but for a process in a Pod that names neither file nor context: there it is the cluster of the Pod.
+func InPodOr(kubeconfig, context string) (*rest.Config, error) {
+	if kubeconfig == "" && context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
+		if cfg, err := rest.InClusterConfig(); err == nil {
+			return cfg, nil
+		} else if !errors.Is(err, rest.ErrNotInCluster) {
+			return nil, fmt.Errorf("find the cluster of this Pod: %w; does it have a ServiceAccount token?", err)
+		}
+	}
+	return Load(kubeconfig, context)
 }

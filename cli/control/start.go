@@ -1,0 +1,158 @@
+package control
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/operator"
+	"github.com/sealift/sealift/operator/engine"
+	"github.com/sealift/sealift/operator/hook"
+)
+
+// defaultSocket is where shell-operator has its socket.
+const defaultSocket = "/var/run/shell-operator/debug.socket"
+
+// startFlags are the settings of an operator, by shell-operator's names.
+type startFlags struct {
+	hooksDir, tmpDir, address, port, prefix, socket string
+	kubeconfig, context                             string
+	logType, logLevel                               string
+	noTime, rawJSON, keepFiles                      bool
+	hookEnv                                         []string
+	hookUser                                        string
+	hookTimeout                                     time.Duration
+}
+
+// fromEnvironment is a setting of shell-operator, or what it is without.
+func fromEnvironment(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }
+
+func (a commands) startCommand(called string) *cobra.Command {
+	var f startFlags
+	cmd := &cobra.Command{
+		Use:   "start",
+		Short: "Run the hooks of a folder until SIGTERM",
+		Long: `Run the hooks of a folder until SIGTERM. The environment variables of shell-operator set the defaults of the flags that
+name them.
+
+In a Pod, the operator works in the cluster of the Pod as its ServiceAccount. Hooks run as the user of the operator and see
+its environment, unless --hook-user and --hook-env say otherwise.`,
+		Example: fmt.Sprintf("  %[1]s start --hooks-dir hooks\n  %[1]s start --hook-user nobody --hook-env PATH --hook-env KUBECONFIG", called),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.start(cmd, f) },
+	}
+	text := func(target *string, flag, variable, fallback, usage string) {
+		cmd.Flags().StringVar(target, flag, fromEnvironment(variable, fallback), usage+" ["+variable+"]")
+	}
+	truth := func(target *bool, flag, variable, usage string) {
+		set, _ := strconv.ParseBool(os.Getenv(variable))
+		cmd.Flags().BoolVar(target, flag, set || os.Getenv(variable) == "yes", usage+" ["+variable+"]")
+	}
+	text(&f.hooksDir, "hooks-dir", "SHELL_OPERATOR_HOOKS_DIR", "/hooks", "folder of the hooks")
+	text(&f.tmpDir, "tmp-dir", "SHELL_OPERATOR_TMP_DIR", "", "folder for the files of runs")
+	text(&f.address, "listen-address", "SHELL_OPERATOR_LISTEN_ADDRESS", "0.0.0.0", "address of /healthz, /readyz and /metrics")
+	text(&f.port, "listen-port", "SHELL_OPERATOR_LISTEN_PORT", "9115", "port of /healthz, /readyz and /metrics")
+	text(&f.prefix, "prometheus-metrics-prefix", "SHELL_OPERATOR_PROMETHEUS_METRICS_PREFIX", "shell_operator_", "beginning of the names of the operator's metrics")
+	text(&f.socket, "debug-unix-socket", "DEBUG_UNIX_SOCKET", defaultSocket, "socket for the commands queue and hook")
+	text(&f.kubeconfig, "kube-config", "KUBE_CONFIG", "", "kubeconfig file")
+	text(&f.context, "kube-context", "KUBE_CONTEXT", "", "context of the kubeconfig")
+	text(&f.logType, "log-type", "LOG_TYPE", "text", "format of the log: text, color or json")
+	text(&f.logLevel, "log-level", "LOG_LEVEL", "info", "level of the log: debug, info, warn or error")
+	truth(&f.noTime, "log-no-time", "LOG_NO_TIME", "log without times")
+	truth(&f.rawJSON, "log-proxy-hook-json", "LOG_PROXY_HOOK_JSON", "pass lines of hooks that are JSON on as they are")
+	truth(&f.keepFiles, "debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "keep the files of runs")
+	cmd.Flags().StringArrayVar(&f.hookEnv, "hook-env", nil, "name of a variable that hooks see; repeat it (default: all)")
+	cmd.Flags().StringVar(&f.hookUser, "hook-user", "", "user who runs the hooks, as name or UID[:GID] (default: the user of the operator)")
+	cmd.Flags().DurationVar(&f.hookTimeout, "hook-timeout", 0, "stop a run of a hook after this time (default: never)")
+	return cmd
+}
+
+func (a commands) start(cmd *cobra.Command, f startFlags) error {
+	log, err := f.logger(a.Err)
+	if err != nil {
+		return err
+	}
+	credential, err := f.credential()
+	if err != nil {
+		return err
+	}
+	cfg, err := kubeconfig.InPodOr(f.kubeconfig, f.context)
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(cfg, log)
+	if err != nil {
+		return err
+	}
+	runner := hook.Runner{Log: log, TempDir: f.tmpDir, KeepFiles: f.keepFiles, Timeout: f.hookTimeout, Pass: f.hookEnv, User: credential}
+	if f.rawJSON {
+		runner.Raw = a.Out
+	}
+	return operator.Run(cmd.Context(), operator.Options{
+		Options:     engine.Options{HooksDir: f.hooksDir, Cluster: cluster, Runner: runner, Log: log, MetricsPrefix: f.prefix},
+		Listen:      net.JoinHostPort(f.address, f.port),
+		Listening:   func(address string) { log.Info("listening", "address", address) },
+		DebugSocket: f.socket,
+	})
+}
+
+func (f *startFlags) logger(out io.Writer) (*slog.Logger, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+		return nil, app.UsageError("--log-level %q is none of debug, info, warn and error", f.logLevel)
+	}
+	options := &slog.HandlerOptions{Level: level}
+	if f.noTime {
+		options.ReplaceAttr = func(groups []string, attr slog.Attr) slog.Attr {
+			if len(groups) == 0 && attr.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return attr
+		}
+	}
+	switch f.logType {
+	case "json":
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	case "text", "color":
+		return slog.New(slog.NewTextHandler(out, options)), nil
+	}
+	return nil, app.UsageError("--log-type %q is none of %s", f.logType, strings.Join([]string{"text", "color", "json"}, ", "))
+}
+
+// credential finds the user of --hook-user.
+func (f *startFlags) credential() (*syscall.Credential, error) {
+	if f.hookUser == "" {
+		return nil, nil
+	}
+	uid, gid, both := strings.Cut(f.hookUser, ":")
+	if found, err := user.Lookup(f.hookUser); err == nil {
+		uid, gid = found.Uid, found.Gid
+	} else if !both {
+		gid = uid
+	}
+	ids := make([]uint32, 0, 2)
+	for _, text := range []string{uid, gid} {
+		id, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return nil, app.UsageError("--hook-user %q is neither a user of this machine nor UID or UID:GID", f.hookUser)
+		}
+		ids = append(ids, uint32(id))
+	}
+	if os.Getuid() != 0 && int(ids[0]) != os.Getuid() {
+		return nil, app.UsageError("--hook-user %q: only root can run hooks as another user", f.hookUser)
+	}
+	return &syscall.Credential{Uid: ids[0], Gid: ids[1]}, nil
+}

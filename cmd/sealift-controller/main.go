@@ -1,0 +1,19 @@
+// Command sealift-controller runs in a cluster all the time: 'operator' runs hooks. Called by the name shell-operator, it has
+// the commands of operator at the top, as that program has.
+package main
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/control"
+)
+
+func main() {
+	command := control.Run
+	if filepath.Base(os.Args[0]) == control.ShellOperatorName {
+		command = control.RunShellOperator
+	}
+	app.Main(command)
+}

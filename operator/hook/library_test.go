@@ -1,0 +1,79 @@
+package hook_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/operator/hook"
+)
+
+// withLibrary runs a hook in bash that sources shell_lib.sh, and returns what it writes to $METRICS_PATH.
+func withLibrary(t *testing.T, script, contexts string) (string, error) {
+	t.Helper()
+	dir := t.TempDir()
+	if err := hook.WriteShellLibrary(dir); err != nil {
+		t.Fatal(err)
+	}
+	path := file(t, dir, "hook.sh", "#!/bin/bash\nsource \"$FRAMEWORK_DIR/shell_lib.sh\"\n"+script+"\nhook::run \"$@\"\n")
+	r := hook.Runner{TempDir: dir, Set: []string{hook.FrameworkDir + "=" + dir}}
+	result, err := r.Run(t.Context(), hook.Command{
+		Name: "hook.sh", Path: path, Dir: dir, In: map[string][]byte{"BINDING_CONTEXT_PATH": []byte(contexts)}, Out: []string{"METRICS_PATH"},
+	})
+	return string(result.Out["METRICS_PATH"]), err
+}
+
+func TestShellLibraryCallsTheBestFunction(t *testing.T) {
+	const every = `[{"binding":"onStartup"},{"binding":"pods","type":"Synchronization","objects":[]},
+		{"binding":"pods","type":"Event","watchEvent":"Added"},{"binding":"pods","type":"Event","watchEvent":"Modified"},{"binding":"pods","type":"Event","watchEvent":"Deleted"},
+		{"binding":"every","type":"Schedule"},{"binding":"pods","type":"Group","groupName":"g","snapshots":{}},
+		{"binding":"a.b.c","type":"Validating","review":{}},{"binding":"a.b.c","type":"Mutating","review":{}},{"binding":"up","type":"Conversion","fromVersion":"v1","toVersion":"v2","review":{}}]`
+	define := func(names ...string) (script string) {
+		for _, name := range names {
+			script += "function " + name + "() { echo -n '" + name + " ' >> $METRICS_PATH; }\n"
+		}
+		return script
+	}
+	for _, c := range []struct{ name, script, want string }{
+		{"each has its own", define("__on_startup", "__on_kubernetes::pods::synchronization", "__on_kubernetes::pods::added", "__on_kubernetes::pods::modified", "__on_kubernetes::pods::deleted",
+			"__on_schedule::every", "__on_group::g", "__on_validating::a.b.c", "__on_mutating::a.b.c", "__on_conversion::up::v1::v2", "__main__"),
+			"__on_startup __on_kubernetes::pods::synchronization __on_kubernetes::pods::added __on_kubernetes::pods::modified __on_kubernetes::pods::deleted " +
+				"__on_schedule::every __on_group::g __on_validating::a.b.c __on_mutating::a.b.c __on_conversion::up::v1::v2 "},
+		{"general ones", define("__on_kubernetes::pods", "__on_kubernetes::pods::added_or_modified", "__on_conversion::up", "__main__"),
+			"__main__ __on_kubernetes::pods __on_kubernetes::pods::added_or_modified __on_kubernetes::pods::added_or_modified __on_kubernetes::pods " +
+				"__main__ __main__ __main__ __main__ __on_conversion::up "},
+	} {
+		if got, err := withLibrary(t, c.script, every); err != nil || got != c.want {
+			t.Errorf("%s: %v\ngot  %s\nwant %s", c.name, err, got, c.want)
+		}
+	}
+	if _, err := withLibrary(t, define("__on_startup"), every); err == nil || !strings.Contains(err.Error(), "define one of: __on_kubernetes::pods::synchronization") {
+		t.Errorf("no function: %v", err)
+	}
+	if got, err := withLibrary(t, `function __main__() { echo -n "$BINDING_CONTEXT_CURRENT_INDEX$BINDING_CONTEXT_CURRENT_BINDING$left " >> $METRICS_PATH; left=x; cat > /dev/null; [[ $BINDING_CONTEXT_CURRENT_INDEX != 2 ]]; }`,
+		`[{"binding":"a"},{"binding":"b"},{"binding":"c"},{"binding":"d"}]`); err == nil || got != "0a 1b 2c " {
+		t.Errorf("a failure ends the run, and nothing is left of the call before: %q, %v", got, err)
+	}
+}
+
+func TestShellLibraryReadsContexts(t *testing.T) {
+	const contexts = `[{"binding":"x"},{"binding":"pods","object":{"metadata":{"name":"a","labels":{"app.kubernetes.io/name":"web"}},"on":true,"off":false,"none":null,"n":3}}]`
+	for _, c := range []struct{ command, want string }{
+		{"context::get object.metadata.name", "a\n"},
+		{"context::get object.metadata.labels", "{\n  \"app.kubernetes.io/name\": \"web\"\n}\n"},
+		{`context::get '.object.metadata.labels["app.kubernetes.io/name"]'`, "web\n"},
+		{"context::get object.nothing", "null\n"},
+		{"context::jq -r .object.n", "3\n"},
+		{"context::global::jq -r '.[0].binding'", "x\n"},
+		{"context::has object.none && echo yes", "yes\n"},
+		{"context::has object.nothing || echo no", "no\n"},
+		{"context::has object.metadata.name.deeper || echo no", "no\n"},
+		{"context::is_true object.on && ! context::is_true object.off && echo yes", "yes\n"},
+		{"context::is_false object.off && ! context::is_false object.none && echo yes", "yes\n"},
+		{"context::is_null object.none && ! context::is_null object.on && echo yes", "yes\n"},
+	} {
+		got, err := withLibrary(t, "function __main__() { [[ $BINDING_CONTEXT_CURRENT_BINDING == x ]] || { "+c.command+" >> $METRICS_PATH; }; }", contexts)
+		if err != nil || got != c.want {
+			t.Errorf("%s: %q, %v", c.command, got, err)
+		}
+	}
+}

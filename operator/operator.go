@@ -1,0 +1,96 @@
+// Package operator runs hooks of Flant's shell-operator unchanged: an engine that runs them, /healthz, /readyz and /metrics
+// for the cluster, and a socket for people who want to see what it does.
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/sealift/sealift/operator/engine"
+	"github.com/sealift/sealift/operator/hook"
+)
+
+// headerTimeout ends a connection that asks nothing.
+const headerTimeout = 5 * time.Second
+
+// Options of an operator.
+type Options struct {
+	engine.Options
+
+	// Listen is the address of /healthz, /readyz and /metrics, such as 0.0.0.0:9115.
+	Listen string
+	// Listening is told the address when it is open, which matters for a port of 0. It may be nil.
+	Listening func(address string)
+	// DebugSocket is the path of the socket for 'operator queue' and 'operator hook'; "" is none.
+	DebugSocket string
+}
+
+// Run loads the hooks and runs them until ctx ends. It fails if a hook has no valid configuration.
+func Run(ctx context.Context, o Options) (err error) {
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	framework, err := os.MkdirTemp(o.Runner.TempDir, "framework-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(framework)) }()
+	if err := hook.WriteShellLibrary(framework); err != nil {
+		return err
+	}
+	if os.Getenv(hook.FrameworkDir) == "" {
+		o.Runner.Set = append(o.Runner.Set, hook.FrameworkDir+"="+framework)
+	}
+	e, err := engine.Load(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	for _, h := range e.Hooks {
+		o.Log.InfoContext(ctx, "hook loaded", "hook", h.Name, "version", h.Config.Version)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return fmt.Errorf("serve /healthz and /metrics: %w; choose another address or port", err)
+	}
+	public := &http.Server{Handler: publicHandler(e), ReadHeaderTimeout: headerTimeout}
+	defer public.Close()
+	go func() { _ = public.Serve(listener) }()
+	if o.Listening != nil {
+		o.Listening(listener.Addr().String())
+	}
+	if o.DebugSocket != "" {
+		stop, err := serveDebug(ctx, o.DebugSocket, e)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
+	e.Run(ctx)
+	return nil
+}
+
+func publicHandler(e *engine.Engine) http.Handler {
+	own, hooks := e.Metrics()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if !e.Ready() {
+			http.Error(w, "the start is not over: hooks with onStartup run, or objects are synchronized", http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	// A metric of a hook that has the name of one of ours must not hide all the others.
+	all := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{own, hooks}, all))
+	mux.Handle("GET /metrics/hooks", promhttp.HandlerFor(hooks, all))
+	return mux
+}
