@@ -16,7 +16,8 @@ import (
 
 // TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
 func TestTheGridRunsTheDemosTests(t *testing.T) {
-	r := build(t, "1.36.3", "debian-12")
+	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	shell(t, r.packages, "ln -f "+older.packages+"/kubernetes-1.35.4.tar.gz .")
 	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-testgrid")
 	hosts, out := filepath.Join(r.dir(), "hosts.yaml"), filepath.Join(t.TempDir(), "report")
 	place(t, hosts, []byte("systems: {debian-12: {lab: debian-12}}\n"))
@@ -38,7 +39,7 @@ func TestTheGridRunsTheDemosTests(t *testing.T) {
 		return list
 	}
 	list := grid()
-	if want := (report.Counts{Passed: 2, Failed: 1, Skipped: 1}); list.Counts != want {
+	if want := (report.Counts{Passed: 3, Failed: 1, Skipped: 1}); list.Counts != want {
 		t.Errorf("%s, want %s", list.Counts, want)
 	}
 	for _, c := range list.Cells {
@@ -57,7 +58,7 @@ func TestTheGridRunsTheDemosTests(t *testing.T) {
 		t.Error("a second run did not take over the results of the first one")
 	}
 	page, err := os.ReadFile(filepath.Join(out, "index.html"))
-	if err != nil || strings.Count(string(page), `class="verdict`) != 4 {
+	if err != nil || strings.Count(string(page), `class="verdict`) != 5 {
 		t.Errorf("the page shows other cells: %v\n%s", err, page)
 	}
 }

@@ -97,19 +97,27 @@ func (b *bundles) make(ctx context.Context, i *spec.Installer, to *bundle) error
 	return nil
 }
 
-// bundleFor returns the bundle that a job installs, or nil if it does not run.
-func (r *runner) bundleFor(ctx context.Context, j job) (*bundle, error) {
+// bundlesFor returns the bundles that a job installs and upgrades to, or nil if it does not run, or not upgrade.
+func (r *runner) bundlesFor(ctx context.Context, j job) (b, newer *bundle, err error) {
 	if j.unable() != "" {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return r.bundles.of(ctx, j.test.Install)
+	b, err = r.bundles.of(ctx, j.test.Install)
+	if err != nil || j.test.Upgrade == nil {
+		return b, nil, err
+	}
+	newer, err = r.bundles.of(ctx, j.test.Upgrade)
+	return b, newer, err
 }
 
 // digest is over all that decides how a job ends: what the test says, what is installed, and where.
-func (j job) digest(b *bundle) string {
+func (j job) digest(b, newer *bundle) string {
 	input := map[string]any{"test": j.test, "system": j.system}
 	if b != nil {
 		input["bundle"] = b.digest
+	}
+	if newer != nil {
+		input["upgrade"] = newer.digest
 	}
 	text, err := json.Marshal(input)
 	if err != nil {

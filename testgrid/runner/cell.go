@@ -22,6 +22,7 @@ import (
 const (
 	installTimeout = 60 * time.Minute
 	scriptTimeout  = 60 * time.Minute
+	upgradeTimeout = 6 * time.Hour
 	stepTimeout    = 20 * time.Minute // for everything else
 )
 
@@ -31,8 +32,9 @@ type cell struct {
 	test     spec.Test
 	system   string
 	attempt  int
-	bundle   *bundle
-	dir      string // of the logs
+	bundle   *bundle // of the install
+	newer    *bundle // of the upgrade, or nil
+	dir      string  // of the logs
 	result   report.Result
 	began    time.Time
 	machines []machine.Machine
@@ -41,8 +43,8 @@ type cell struct {
 	inside   []netip.Prefix // networks of the cluster
 }
 
-func newCell(r *runner, j job, b *bundle, digest string) *cell {
-	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
+func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
+	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
 	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, r.Store, j.test.ID, j.system)
 	if b != nil {
@@ -61,8 +63,6 @@ func (j job) unable() string {
 	switch {
 	case !t.Supports(j.system):
 		return "the test refuses this system"
-	case t.Upgrade != nil:
-		return "needs upgrade: the runner cannot upgrade a cluster yet"
 	case t.InstallEndpoint != "" || t.UpgradeEndpoint != "":
 		return "needs a server of Installers; the runner installs from bundles of its store"
 	case t.Install.Section("kurl").Options["installerVersion"] != nil && t.Install.Section("kurl").Options["installerVersion"] != "":
@@ -132,6 +132,9 @@ func (c *cell) steps(ctx context.Context) error {
 	if err == nil && t.PostInstall != "" {
 		err = c.step(ctx, "post-install script", scriptTimeout, c.script(t.PostInstall))
 	}
+	if err == nil && t.Upgrade != nil {
+		err = c.upgrades(ctx)
+	}
 	for _, e := range t.Expect {
 		if err == nil && e.Took == nil {
 			err = c.step(ctx, "expect "+e.String(), e.Within+stepTimeout, func(ctx context.Context, log io.Writer) error { return c.expect(ctx, log, e) })
@@ -200,16 +203,7 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 	if err := c.able(); err != nil {
 		return err
 	}
-	f, err := os.Open(c.bundle.path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	first := c.machines[0]
-	if err := machine.Put(ctx, first, f, carried+"/cluster.tar.gz", "0644"); err != nil {
-		return err
-	}
-	if _, err := machine.Output(ctx, first, "cd "+carried+" && tar xzf cluster.tar.gz --occurrence=1 install.sh"); err != nil {
+	if err := c.carry(ctx, c.bundle, carried, "install.sh"); err != nil {
 		return err
 	}
 	for _, clock := range c.test.Clocks {
@@ -229,6 +223,20 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 		c.before, c.received = append(c.before, strings.Split(looks, "\n")), append(c.received, received)
 	}
 	return nil
+}
+
+// carry puts a bundle and one of its scripts on the first machine.
+func (c *cell) carry(ctx context.Context, b *bundle, to, script string) error {
+	f, err := os.Open(b.path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := machine.Put(ctx, c.machines[0], f, to+"/cluster.tar.gz", "0644"); err != nil {
+		return err
+	}
+	_, err = machine.Output(ctx, c.machines[0], "cd "+to+" && tar xzf cluster.tar.gz --occurrence=1 "+script)
+	return err
 }
 
 // able finds out before the install what the machines cannot do.

@@ -26,7 +26,7 @@ func (c *cell) script(text string) func(context.Context, io.Writer) error {
 // install installs the bundle on the first node.
 func (c *cell) install(ctx context.Context, log io.Writer) error {
 	command := "cd " + carried + " && exec bash -s airgap " + words(c.test.Flags) + " <install.sh"
-	if err := c.befall(ctx, log, 1, command, isInstall); err != nil {
+	if err := c.befall(ctx, log, 1, command, ofInstall); err != nil {
 		return err
 	}
 	return c.findNetworks(ctx)
@@ -43,7 +43,32 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 	if err != nil {
 		return fmt.Errorf("make a command for node %d: %w", node, err)
 	}
-	return c.befall(ctx, log, node, command+" "+words(j.Flags), isInstall)
+	return c.befall(ctx, log, node, command+" "+words(j.Flags), ofInstall)
+}
+
+// upgrades brings the cluster to the newer bundle, between the two scripts for that.
+func (c *cell) upgrades(ctx context.Context) error {
+	if c.test.PreUpgrade != "" {
+		if err := c.step(ctx, "pre-upgrade script", scriptTimeout, c.script(c.test.PreUpgrade)); err != nil {
+			return err
+		}
+	}
+	if err := c.step(ctx, "upgrade", upgradeTimeout, c.upgrade); err != nil {
+		return err
+	}
+	if c.test.PostUpgrade == "" {
+		return nil
+	}
+	return c.step(ctx, "post-upgrade script", scriptTimeout, c.script(c.test.PostUpgrade))
+}
+
+// upgrade upgrades all nodes with one command on the first one.
+func (c *cell) upgrade(ctx context.Context, log io.Writer) error {
+	const newer = carried + "/upgrade"
+	if err := c.carry(ctx, c.newer, newer, "upgrade.sh"); err != nil {
+		return err
+	}
+	return c.befall(ctx, log, 1, "cd "+newer+" && exec bash -s airgap yes <upgrade.sh", ofUpgrade)
 }
 
 // reset takes everything back, from the last node to the first, and compares each machine with how it was.
@@ -54,7 +79,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 		if _, err := machine.Output(ctx, m, "cp /usr/local/bin/sealift "+program); err != nil {
 			return err
 		}
-		if err := c.befall(ctx, log, node, "exec "+program+" reset --yes", isReset); err != nil {
+		if err := c.befall(ctx, log, node, "exec "+program+" reset --yes", ofReset); err != nil {
 			return err
 		}
 		if node > 1 { // the cluster forgets the node
@@ -85,9 +110,10 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 	return nil
 }
 
-// isInstall and isReset tell the steps of a reset from those of installs and joins.
-func isInstall(step string) bool { return !isReset(step) }
-func isReset(step string) bool   { return strings.HasPrefix(step, "reset/") }
+// ofInstall, ofReset and ofUpgrade tell the faults of a command from those of another.
+func ofInstall(f spec.Fault) bool { return !f.Upgrade && !ofReset(f) }
+func ofReset(f spec.Fault) bool   { return !f.Upgrade && strings.HasPrefix(f.Step, "reset/") }
+func ofUpgrade(f spec.Fault) bool { return f.Upgrade }
 
 // words makes arguments of a test's flags. A flag has no spaces in it, as for kURL.
 func words(flags string) string {
@@ -99,10 +125,10 @@ func words(flags string) string {
 }
 
 // befall runs a command on a node until it succeeds: once for each fault that the test has for its steps, and once undisturbed.
-func (c *cell) befall(ctx context.Context, log io.Writer, node int, command string, ofCommand func(step string) bool) error {
+func (c *cell) befall(ctx context.Context, log io.Writer, node int, command string, ofCommand func(spec.Fault) bool) error {
 	m := c.machines[node-1]
 	for _, f := range c.test.Kills {
-		if f.Node != node || !ofCommand(f.Step) {
+		if f.Node != node || !ofCommand(f) {
 			continue
 		}
 		fmt.Fprintf(log, "== SIG%s %s after step %s begins\n", f.Signal, f.After, f.Step)
@@ -118,7 +144,7 @@ func (c *cell) befall(ctx context.Context, log io.Writer, node int, command stri
 		}
 	}
 	for _, f := range c.test.PowerCuts {
-		if f.Node != node || !ofCommand(f.Step) {
+		if f.Node != node || !ofCommand(f) {
 			continue
 		}
 		if err := c.during(ctx, log, m, command, f, func(ctx context.Context) error {
@@ -129,7 +155,7 @@ func (c *cell) befall(ctx context.Context, log io.Writer, node int, command stri
 		}
 	}
 	for _, f := range c.test.CutNetwork {
-		if f.Node != node || !ofCommand(f.Step) {
+		if f.Node != node || !ofCommand(f) {
 			continue
 		}
 		if err := c.during(ctx, log, m, command, f, func(ctx context.Context) error {

@@ -175,11 +175,11 @@ func (r *runner) one(ctx context.Context, j job) error {
 	if max(1, r.Repeat) > 1 {
 		label += fmt.Sprintf(", attempt %d", j.attempt)
 	}
-	b, err := r.bundleFor(ctx, j)
+	b, newer, err := r.bundlesFor(ctx, j)
 	if ctx.Err() != nil {
 		return nil
 	}
-	digest := j.digest(b)
+	digest := j.digest(b, newer)
 	earlier, loadErr := r.folder.Load(j.test.ID, j.system, j.attempt)
 	if loadErr != nil {
 		return loadErr
@@ -191,7 +191,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 	if err := os.RemoveAll(r.folder.Dir(j.test.ID, j.system, j.attempt)); err != nil {
 		return err
 	}
-	c := newCell(r, j, b, digest)
+	c := newCell(r, j, b, newer, digest)
 	if reason := j.unable(); reason != "" {
 		c.skip(reason)
 	} else if err != nil {

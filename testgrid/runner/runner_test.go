@@ -86,7 +86,8 @@ PROGRAM
 printf '#!/bin/sh\necho node-1 Ready\n' >/usr/local/bin/kubectl
 chmod 755 /usr/local/bin/*
 END
-tar czf "$out" -C "$work" install.sh
+echo "echo $(grep version: "$file") >/root/upgraded" >"$work/upgrade.sh"
+tar czf "$out" -C "$work" install.sh upgrade.sh
 rm -r "$work"
 echo "{\"digest\": \"$(sha256sum <"$file" | cut -d' ' -f1)\"}"
 `
@@ -197,7 +198,12 @@ const everyVerdict = `
   installerSpec: {kubernetes: {version: none}}
 - name: upgrade
   installerSpec: KUBERNETES
-  upgradeSpec: KUBERNETES
+  postInstallScript: test ! -e /root/upgraded; touch /root/a
+  preUpgradeScript: test -e /root/a; touch /root/b
+  upgradeSpec: {kubernetes: {version: 1.37.0}}
+  postUpgradeScript: test -e /root/b; grep 1.37 /root/upgraded
+- name: old kURL
+  installerSpec: {kubernetes: {version: 1.36.3}, kurl: {installerVersion: v2024.07.02-0}}
 - name: other systems only
   installerSpec: KUBERNETES
   unsupportedOSIDs: [plain]
@@ -220,7 +226,8 @@ func TestEveryVerdictHasItsReason(t *testing.T) {
 		"calls-out-without-a-gap/plain": {report.Passed, ""},
 		"calls-itself/plain":            {report.Passed, ""},
 		"no-package/plain":              {report.Failed, "the store has no such package"},
-		"upgrade/plain":                 {report.Skipped, "needs upgrade"},
+		"upgrade/plain":                 {report.Passed, ""},
+		"old-kurl/plain":                {report.Skipped, "old release of kURL"},
 		"other-systems-only/plain":      {report.Skipped, "refuses this system"},
 		"other-systems-only/other":      {report.Passed, ""},
 		"needs-a-cable/plain":           {report.Skipped, "cannot be cut"},

@@ -85,7 +85,7 @@ func array(items object) object { return object{"type": []string{"array", "null"
 func testSchema() object {
 	node := number(1, maxNodes, "the node; 1 installs, the others follow in the order in which they join")
 	step := object{"type": "string", "pattern": stepID.String(), "description": "ID of a step in the journal, such as containerd/install"}
-	after := duration()
+	after, during := duration(), object{"const": "upgrade", "description": "the step is one of the upgrade"}
 	installer := object{"$ref": "#/$defs/installerSpec"}
 	return closed("one test; it runs on every system that does not refuse it", object{
 		"name": words("what the report calls the test"), "installerSpec": installer, "upgradeSpec": installer,
@@ -101,10 +101,10 @@ func testSchema() object {
 		"installerApiEndpoint": words("server of Installers"), "upgradeApiEndpoint": words("server of Installers"),
 		"join": array(closed("a node that joins", object{"role": object{"enum": []string{Worker, ControlPlane}}, "flags": words("more arguments")})),
 		"kill": array(closed("the installer is killed in a step and runs again",
-			object{"node": node, "step": step, "after": after, "signal": object{"enum": []string{"KILL", "TERM", "INT"}}}, "step")),
-		"powerCut": array(closed("the node loses its power in a step", object{"node": node, "step": step, "after": after}, "step")),
+			object{"node": node, "step": step, "after": after, "during": during, "signal": object{"enum": []string{"KILL", "TERM", "INT"}}}, "step")),
+		"powerCut": array(closed("the node loses its power in a step", object{"node": node, "step": step, "after": after, "during": during}, "step")),
 		"cutNetwork": array(closed("the node loses its network in a step",
-			object{"node": node, "step": step, "after": after, "lasts": duration()}, "step", "lasts")),
+			object{"node": node, "step": step, "after": after, "during": during, "lasts": duration()}, "step", "lasts")),
 		"clock":  array(closed("the clock of a node is wrong", object{"node": node, "offset": duration()}, "offset")),
 		"expect": array(object{"$ref": "#/$defs/expectation"}),
 		"reset":  object{"const": "clean"},

@@ -86,10 +86,13 @@ type Fault struct {
 	// Node counts from 1, the node that installs. The others follow in the order in which they join.
 	Node int
 	// Step is the ID of a step in the node's journal, such as containerd/install. The fault waits for the step's begin.
-	Step   string
-	After  time.Duration // since the step's begin
-	Signal string        // of a kill: KILL, TERM or INT
-	Lasts  time.Duration // of a cut of the network
+	Step string
+	// Upgrade is set if the fault befalls the upgrade, and not the install, the join or the reset, whose steps may have the same
+	// ID.
+	Upgrade bool
+	After   time.Duration // since the step's begin
+	Signal  string        // of a kill: KILL, TERM or INT
+	Lasts   time.Duration // of a cut of the network
 }
 
 // Clock sets the clock of a node before it installs or joins.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -137,7 +138,8 @@ const ours = `
   installerSpec: {kubernetes: {version: 1.36.3}}
   join: [{}, {role: control-plane, flags: force}]
   kill: [{step: containerd/install, after: 300ms}, {node: 3, step: kubernetes/join, signal: TERM}]
-  powerCut: [{step: kubernetes/init}]
+  upgradeSpec: {kubernetes: {version: 1.37.0}}
+  powerCut: [{step: kubernetes/init, during: upgrade}]
   cutNetwork: [{node: 2, step: kubernetes/join, lasts: 20s}]
   clock: [{node: 2, offset: -1h}]
   expect:
@@ -158,6 +160,9 @@ func TestAFieldOfOursIsRead(t *testing.T) {
 	}
 	if diff := cmp.Diff([]spec.Fault{{Node: 2, Step: "kubernetes/join", Lasts: 20 * time.Second}}, got.CutNetwork); diff != "" {
 		t.Errorf("cutNetwork (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff([]spec.Fault{{Node: 1, Step: "kubernetes/init", Upgrade: true}}, got.PowerCuts); diff != "" {
+		t.Errorf("powerCut (-want +got)\n%s", diff)
 	}
 	if diff := cmp.Diff([]spec.Clock{{Node: 2, Offset: -time.Hour}}, got.Clocks); diff != "" {
 		t.Errorf("clock (-want +got)\n%s", diff)
@@ -223,6 +228,9 @@ func TestAWrongFileIsRefused(t *testing.T) {
 		"scripts that are a list":     {head + "preInstallScript: [a]\n", "must be a string"},
 		"a role that does not exist":  {head + "join: [{role: master}]\n", `unknown role "master"`},
 		"a fault without a step":      {head + "powerCut: [{}]\n", "needs the ID of a step"},
+		"a fault of no upgrade":       {head + "kill: [{step: a/b, during: upgrade}]\n", "the test has no upgrade"},
+		"a fault of another node":     {head + "upgradeSpec: {kubernetes: {version: 2}}\n  numSecondaryNodes: 1\n  kill: [{step: a/b, node: 2, during: upgrade}]\n", "a command on node 1"},
+		"a fault of no reset":         {head + "kill: [{step: reset/b}]\n", "the test has no reset"},
 		"a cut without an end":        {head + "cutNetwork: [{step: a/b}]\n", "how long the cut lasts"},
 		"a signal that does not end":  {head + "kill: [{step: a/b, signal: STOP}]\n", `unknown signal "STOP"`},
 		"a clock that is right":       {head + "clock: [{}]\n", "by how much"},
@@ -243,7 +251,8 @@ func TestAWrongFileIsRefused(t *testing.T) {
 		if behaviour == "an alias" {
 			continue
 		}
-		if compiled.Validate(decoded(t, []byte(row.text))) == nil && behaviour != "no processors" && behaviour != "a size beyond all" && behaviour != "a clock that is right" {
+		beyond := []string{"no processors", "a size beyond all", "a clock that is right", "a fault of no upgrade", "a fault of another node", "a fault of no reset"}
+		if !slices.Contains(beyond, behaviour) && compiled.Validate(decoded(t, []byte(row.text))) == nil {
 			t.Errorf("%s: the schema accepts it", behaviour)
 		}
 	}

@@ -3,6 +3,7 @@ package spec
 import (
 	"regexp"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -132,10 +133,21 @@ func (p *parser) faults(f fields, key string, nodes int, more ...string) (all []
 			continue
 		}
 		fault := Fault{Node: 1}
-		of := fields{p, p.Fields(n, key, append([]string{"node", "step", "after"}, more...)...)}
+		of := fields{p, p.Fields(n, key, append([]string{"node", "step", "after", "during"}, more...)...)}
 		of.number("node", &fault.Node, 1, nodes)
 		of.text("step", &fault.Step)
 		of.duration("after", &fault.After)
+		during := ""
+		of.oneOf("during", &during, "upgrade")
+		if fault.Upgrade = during == "upgrade"; fault.Upgrade && f.nodes["upgradeSpec"] == nil {
+			p.Errorf(p.Pos(of.nodes["during"]), "write upgradeSpec, or leave it out", "the test has no upgrade")
+		}
+		if fault.Upgrade && fault.Node != 1 {
+			p.Errorf(p.Pos(of.nodes["node"]), "write node: 1", "the upgrade is a command on node 1; nothing can befall node %d then", fault.Node)
+		}
+		if strings.HasPrefix(fault.Step, "reset/") && f.nodes["reset"] == nil {
+			p.Errorf(p.Pos(of.nodes["step"]), "write reset: clean", "the test has no reset")
+		}
 		if slices.Contains(more, "signal") {
 			fault.Signal = "KILL"
 			of.oneOf("signal", &fault.Signal, "KILL", "TERM", "INT")
