@@ -23,6 +23,7 @@ type runOptions struct {
 	runner.Options
 	hosts   string
 	program string
+	gate    string
 	values  spec.Values
 	format  string
 }
@@ -39,7 +40,8 @@ sends a packet to another network, it fails.
 REPORT is a folder that any web server can serve: index.html, junit.xml, results.tap and results.json. It is also the
 journal: run the same command again after a kill, and it goes on. Tests whose input is unchanged do not run again.
 
-Exit codes: 0 if all tests passed or were skipped, 1 if one failed or is flaky.`,
+Exit codes: 0 if all tests passed or were skipped, 1 if one failed or is flaky. With --gate, tests that were broken
+before do not count.`,
 		Example: `  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --test two-nodes --repeat 10
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --again failed --keep-failed`,
@@ -55,6 +57,7 @@ Exit codes: 0 if all tests passed or were skipped, 1 if one failed or is flaky.`
 	flags.IntVar(&o.Repeat, "repeat", 1, "run each test so often; one that passes and fails is flaky")
 	flags.BoolVar(&o.KeepFailed, "keep-failed", false, "keep the hosts of failed tests")
 	flags.Var(app.NewChoice(&o.Again, []string{runner.AgainFailed, runner.AgainAll}), "again", "run tests again that have ended with the same input: failed or all")
+	flags.StringVar(&o.gate, "gate", "", "results.json of an earlier report: fail only if a test is broken that was not broken there")
 	flags.StringVar(&o.program, "program", "", "the sealift that makes bundles (default: the one beside this program, or on the PATH)")
 	addValueFlags(cmd, &o.values)
 	app.AddOutputFlag(cmd, &o.format)
@@ -65,6 +68,13 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	for _, flag := range [][2]string{{"--hosts", o.hosts}, {"--store", o.Store}, {"--out", o.Out}} {
 		if flag[1] == "" {
 			return app.UsageError("%s is missing; see 'sealift testgrid run --help'", flag[0])
+		}
+	}
+	var before []report.Cell
+	if o.gate != "" {
+		var err error
+		if before, err = report.ReadCells(o.gate); err != nil {
+			return err
 		}
 	}
 	if o.Repeat < 1 {
@@ -97,7 +107,7 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.concluded(cells, o)
+	return a.concluded(cells, before, o)
 }
 
 // mistaken prints the mistakes of a file, one per line, and counts them in the error.
@@ -110,8 +120,8 @@ func (a commands) mistaken(path string, err error) error {
 	return fmt.Errorf("%s is not valid: %s", path, app.Counted(len(mistakes), "error"))
 }
 
-// concluded prints how the tests ended. Failed and flaky tests make the command fail.
-func (a commands) concluded(cells []report.Cell, o runOptions) error {
+// concluded prints how the tests ended. Failed and flaky tests make the command fail, unless they were broken before.
+func (a commands) concluded(cells, before []report.Cell, o runOptions) error {
 	counts := report.Count(cells)
 	index := filepath.Join(o.Out, "index.html")
 	if o.format == "json" {
@@ -121,8 +131,8 @@ func (a commands) concluded(cells []report.Cell, o runOptions) error {
 	} else {
 		fmt.Fprintf(a.Out, "%s; the report is %s\n", counts, index)
 	}
-	if counts.Failed+counts.Flaky > 0 {
-		return fmt.Errorf("%s did not pass", app.Counted(counts.Failed+counts.Flaky, "test"))
+	if broken := len(report.NewlyBroken(cells, before)); broken > 0 {
+		return fmt.Errorf("%s did not pass", app.Counted(broken, "test"))
 	}
 	return nil
 }

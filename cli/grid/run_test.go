@@ -1,6 +1,7 @@
 package grid_test
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,5 +52,16 @@ func TestRunFailsIfATestDoesNotPass(t *testing.T) {
 	}
 	if code, out, errOut := command(t, append(args, "--test", "y")...); code != app.ExitDone || !strings.Contains(out, "1 skipped") {
 		t.Errorf("code %d: %s%s", code, out, errOut)
+	}
+	results := filepath.Join(args[7], "results.json")
+	if code, _, errOut := command(t, append(args, "--gate", results)...); code != app.ExitDone {
+		t.Errorf("with a gate, a test that was broken before: code %d: %s", code, errOut)
+	}
+	earlier := write(t, "results.json", `{"cells": [{"test": "x", "system": "a", "verdict": "passed"}]}`)
+	if code, _, _ := command(t, append(args, "--gate", earlier)...); code != app.ExitFailed {
+		t.Errorf("with a gate, a test that passed before: code %d", code)
+	}
+	if code, _, errOut := command(t, append(args, "--gate", tests)...); code != app.ExitFailed || !strings.Contains(errOut, "name the results.json") {
+		t.Errorf("a gate that is none: code %d: %s", code, errOut)
 	}
 }

@@ -62,6 +62,9 @@ type runner struct {
 	folder  report.Folder
 	bundles bundles
 
+	// aside are results of earlier runs that this one was not asked to look at. The report shows them, too.
+	aside []report.Result
+
 	mu       sync.Mutex
 	results  []report.Result
 	reported time.Time
@@ -86,6 +89,9 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
 	}
 	defer unlock()
+	if err := r.setAside(); err != nil {
+		return nil, err
+	}
 	for _, system := range r.systems() {
 		if err := r.Hosts.Kind(system).Clean(ctx); err != nil {
 			return nil, fmt.Errorf("clean up after earlier runs on %s: %w", system, err)
@@ -104,6 +110,33 @@ func (r *runner) systems() []string {
 		return r.Systems
 	}
 	return r.Hosts.Systems()
+}
+
+// wanted says whether the options name a test.
+func (r *runner) wanted(test string) bool { return len(r.Tests) == 0 || slices.Contains(r.Tests, test) }
+
+// setAside loads what earlier runs into the folder have found about tests and systems that the options leave out.
+func (r *runner) setAside() error {
+	for _, f := range r.Files {
+		for _, t := range f.Tests {
+			for _, system := range r.Hosts.Systems() {
+				if r.wanted(t.ID) && slices.Contains(r.systems(), system) {
+					continue
+				}
+				for attempt := 1; ; attempt++ {
+					result, err := r.folder.Load(t.ID, system, attempt)
+					if err != nil {
+						return err
+					}
+					if result == nil {
+						break
+					}
+					r.aside = append(r.aside, *result)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // jobs lists everything to do: all tests once on each system, then all again for further attempts.
@@ -125,7 +158,7 @@ func (r *runner) jobs() ([]job, error) {
 					return nil, fmt.Errorf("%s and %s both have a test %q; run them into two folders, or rename one", owner, f.Name, t.ID)
 				}
 				owners[t.ID] = f.Name
-				if len(r.Tests) > 0 && !slices.Contains(r.Tests, t.ID) {
+				if !r.wanted(t.ID) {
 					continue
 				}
 				found[t.ID] = true
@@ -234,5 +267,5 @@ func (r *runner) write(last bool) error {
 		return nil
 	}
 	r.reported = time.Now()
-	return r.folder.Write(r.results)
+	return r.folder.Write(slices.Concat(r.results, r.aside))
 }

@@ -292,6 +292,9 @@ func TestOnlyChangedTestsRunAgain(t *testing.T) {
 	b.describe(t, tests+"  preInstallScript: \"true\"\n")
 	step("a changed test", runner.Options{}, 1, report.Passed)
 	step("one test alone", runner.Options{Tests: []string{"two"}, Again: runner.AgainAll}, 1, report.Passed)
+	if cells, err := report.ReadCells(filepath.Join(b.dir, "report", "results.json")); err != nil || len(cells) != 2 {
+		t.Errorf("after one test alone, the report has %d tests: %v", len(cells), err)
+	}
 	if _, err := b.run(t.Context(), runner.Options{Tests: []string{"three"}}); err == nil || !strings.Contains(err.Error(), `no test "three"`) {
 		t.Errorf("a test that does not exist: %v", err)
 	}
