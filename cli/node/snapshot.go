@@ -21,17 +21,19 @@ import (
 func (a commands) snapshotCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "snapshot",
-		Short: "Save, check and prune snapshots of this control plane",
+		Short: "Save, check, unpack and prune snapshots of this control plane",
 		Long: `Save what this control plane needs to come back after it lost its data: etcd's database, the keys and files of kubeadm in
 /etc/kubernetes, and the Installer. A snapshot is one encrypted file. It has no data of volumes and no images.
 
-There is no command yet that restores a snapshot. See docs/snapshots.md for the steps.`,
+No command restores a snapshot yet. 'sealift snapshot unpack' writes its files into a folder; docs/snapshots.md says what
+etcd's own tool does with them.`,
 		Example: `  sealift snapshot key --out snapshots.key
   sealift snapshot save --key age1…
   sealift snapshot verify --identity snapshots.key
   sealift snapshot prune --keep 7`,
 	}
-	cmd.AddCommand(a.snapshotSaveCommand(), a.snapshotListCommand(), a.snapshotShowCommand(), a.snapshotVerifyCommand(), a.snapshotPruneCommand(), a.snapshotKeyCommand())
+	cmd.AddCommand(a.snapshotSaveCommand(), a.snapshotListCommand(), a.snapshotShowCommand(), a.snapshotVerifyCommand(), a.snapshotUnpackCommand(),
+		a.snapshotPruneCommand(), a.snapshotKeyCommand())
 	return cmd
 }
 

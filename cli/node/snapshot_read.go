@@ -174,3 +174,36 @@ a file, or the name of a snapshot in the store. Without one, the command checks 
 	k.addFlags(cmd)
 	return cmd
 }
+
+func (a commands) snapshotUnpackCommand() *cobra.Command {
+	var k snapshotKeys
+	var out string
+	cmd := &cobra.Command{
+		Use:   "unpack [FILE|NAME] --out DIR",
+		Short: "Verify a snapshot and write its files into a new folder",
+		Long: `Check a whole snapshot as 'sealift snapshot verify' does, and write its files and etcd's database into a new folder. The
+folder appears only when everything in it is right. It has every key of the cluster, unencrypted: remove it when you are
+done. docs/snapshots.md says how etcd is restored from it.`,
+		Example: "  sealift snapshot unpack --identity snapshots.key --out /root/unpacked",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return app.UsageError("--out must name the folder to write")
+			}
+			found, err := a.readSnapshot(cmd, args, k, func(r io.Reader, keys ...age.Identity) (snapshot.Index, error) {
+				return snapshot.Unpack(r, out, keys...)
+			})
+			if err != nil {
+				return err
+			}
+			if k.format == "json" {
+				return a.PrintJSON(found)
+			}
+			fmt.Fprintf(a.Out, "%s is whole; its files are in %s\n", found.File, out)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "folder to write; it must not exist")
+	k.addFlags(cmd)
+	return cmd
+}

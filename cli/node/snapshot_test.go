@@ -85,6 +85,11 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 	if out := must(t, "snapshot", "verify", file, "--identity", key); !strings.HasPrefix(out, file+" is whole: host-1 of ") {
 		t.Error(out)
 	}
+	unpacked := filepath.Join(t.TempDir(), "unpacked")
+	must(t, "snapshot", "unpack", file, "--identity", key, "--out", unpacked)
+	if err := snapshot.VerifyEtcd(filepath.Join(unpacked, "etcd.db")); err != nil {
+		t.Error(err)
+	}
 	if out := must(t, "snapshot", "prune", "--keep", "1", "--store", location); out != "removed "+listed[0].File+"\n" {
 		t.Error(out)
 	}
@@ -96,6 +101,8 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 		{app.ExitFailed, "no such file", []string{"verify", file, "--identity", key}},
 		{app.ExitFailed, "there is no snapshot", []string{"verify", listed[0].File, "--store", location, "--identity", key}},
 		{app.ExitUsage, "--identity FILE", []string{"verify", "--store", location}},
+		{app.ExitUsage, "--out must name", []string{"unpack", "--store", location, "--identity", key}},
+		{app.ExitFailed, "unpacked exists", []string{"unpack", "--store", location, "--identity", key, "--out", unpacked}},
 		{app.ExitUsage, "--keep must be at least 1", []string{"prune", "--store", location}},
 		{app.ExitUsage, "must be encrypted", []string{"save"}},
 		{app.ExitFailed, "is not one of age", []string{"save", "--key", "/none"}},

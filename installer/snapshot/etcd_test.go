@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,16 +28,7 @@ const values = 2000
 func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 	t.Helper()
 	at := cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
-	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(at.PKI, "ca.crt"),
-		CertFile: filepath.Join(at.PKI, "healthcheck-client.crt"), KeyFile: filepath.Join(at.PKI, "healthcheck-client.key")}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Endpoint}, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := clientOf(t, at)
 	for n := 0; n < values; n += 100 {
 		var puts []clientv3.Op
 		for i := range 100 {
@@ -47,6 +39,21 @@ func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 		}
 	}
 	return at
+}
+
+func clientOf(t *testing.T, at cluster.EtcdAddress) *clientv3.Client {
+	t.Helper()
+	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(at.PKI, "ca.crt"),
+		CertFile: filepath.Join(at.PKI, "healthcheck-client.crt"), KeyFile: filepath.Join(at.PKI, "healthcheck-client.key")}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Endpoint}, TLS: tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
@@ -69,6 +76,47 @@ func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
 	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", name, "--data-dir", filepath.Join(t.TempDir(), "data"))
 	if out, err := restore.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestRestoredEtcdHasWhatWasSaved follows docs/snapshots.md, but for the restart of a host's pods.
+func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
+	s := controlPlane(t)
+	saved := clientOf(t, s.Etcd)
+	was, err := saved.Get(t.Context(), "/registry/", clientv3.WithPrefix())
+	if err != nil || len(was.Kvs) != values {
+		t.Fatalf("%d values, %v", len(was.Kvs), err)
+	}
+	to, keys := pair(t)
+	name := filepath.Join(t.TempDir(), "snapshot")
+	if _, err := s.Save(t.Context(), name, to...); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := saved.Put(t.Context(), "/registry/after", "lost"); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if _, err := Unpack(bytes.NewReader(read(t, name)), filepath.Join(dir, "unpacked"), keys...); err != nil {
+		t.Fatal(err)
+	}
+	restore := exec.CommandContext(t.Context(), kubeadm.Etcdutl(t), "snapshot", "restore", filepath.Join(dir, "unpacked/etcd.db"), "--data-dir", filepath.Join(dir, "data"),
+		"--name", kubeadm.Node, "--initial-cluster", kubeadm.Node+"="+kubeadm.Peer, "--initial-advertise-peer-urls", kubeadm.Peer,
+		"--bump-revision", "1000000000", "--mark-compacted")
+	if out, err := restore.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, s.path(kubernetesFolder), filepath.Join(dir, "data")), PKI: s.Etcd.PKI}
+	is, err := clientOf(t, at).Get(t.Context(), "/registry/", clientv3.WithPrefix())
+	if err != nil || len(is.Kvs) != values {
+		t.Fatalf("%d values, %v", len(is.Kvs), err)
+	}
+	for n := range was.Kvs {
+		if a, b := was.Kvs[n], is.Kvs[n]; !bytes.Equal(a.Key, b.Key) || !bytes.Equal(a.Value, b.Value) {
+			t.Errorf("%s differs from %s", a.Key, b.Key)
+		}
+	}
+	if is.Header.Revision < was.Header.Revision+1_000_000_000 {
+		t.Errorf("the revision is %d, was %d: watches would miss changes", is.Header.Revision, was.Header.Revision)
 	}
 }
 

@@ -8,11 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // ErrWrongKey says that a snapshot was encrypted to another key or passphrase.
@@ -33,7 +39,12 @@ func Verify(r io.Reader, keys ...age.Identity) (Index, error) {
 	if err != nil {
 		return Index{}, err
 	}
-	index, err := verify(archive)
+	return verifyAll(archive, rest, discard)
+}
+
+// verifyAll reads an archive to its end. Each entry goes to a writer that create makes for it, too.
+func verifyAll(archive *tar.Reader, rest io.Reader, create func(name string, mode fs.FileMode) (io.WriteCloser, error)) (Index, error) {
+	index, err := verify(archive, create)
 	if err != nil {
 		return Index{}, err
 	}
@@ -43,7 +54,65 @@ func Verify(r io.Reader, keys ...age.Identity) (Index, error) {
 	return index, nil
 }
 
-// unpack decrypts and decompresses. rest has what follows the archive.
+type nowhere struct{ io.Writer }
+
+func (nowhere) Close() error { return nil }
+
+func discard(string, fs.FileMode) (io.WriteCloser, error) { return nowhere{io.Discard}, nil }
+
+// Unpack verifies a whole snapshot, and writes its files and etcd's database below a folder that does not exist yet. The folder
+// appears when everything in it is verified and on the disk. Only its owner can enter it.
+func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err error) {
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return Index{}, errors.Join(fmt.Errorf("%s exists; name a folder that does not", dir), err)
+	}
+	archive, rest, err := unpack(r, keys)
+	if err != nil {
+		return Index{}, err
+	}
+	dir = filepath.Clean(dir)
+	pattern := "." + filepath.Base(dir) + ".*"
+	if err := atomicfile.Sweep(filepath.Dir(dir), pattern); err != nil {
+		return Index{}, err
+	}
+	folder, err := atomicfile.MkdirTemp(filepath.Dir(dir), pattern)
+	if err != nil {
+		return Index{}, err
+	}
+	defer func() { err = errors.Join(err, folder.Remove()) }()
+	root, err := os.OpenRoot(folder.Path)
+	if err != nil {
+		return Index{}, err
+	}
+	defer root.Close()
+	index, err = verifyAll(archive, rest, func(name string, mode fs.FileMode) (io.WriteCloser, error) {
+		if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+			return nil, err
+		}
+		return root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	})
+	if err != nil {
+		return Index{}, fmt.Errorf("unpack into %s: %w", dir, err)
+	}
+	if err := syncAll(folder.Path); err != nil {
+		return Index{}, err
+	}
+	if err := os.Rename(folder.Path, dir); err != nil {
+		return Index{}, err
+	}
+	return index, atomicfile.SyncDir(filepath.Dir(dir))
+}
+
+// syncAll writes the file system of a folder to its disk.
+func syncAll(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+}
+
+// unpack decrypts and decompresses a snapshot. rest has what follows the archive.
 func unpack(r io.Reader, keys []age.Identity) (archive *tar.Reader, rest io.Reader, err error) {
 	decrypted, err := age.Decrypt(r, keys...)
 	var noMatch *age.NoIdentityMatchError
@@ -81,29 +150,23 @@ func readIndex(archive *tar.Reader) (index Index, err error) {
 	return index, index.check()
 }
 
-func verify(archive *tar.Reader) (Index, error) {
+func verify(archive *tar.Reader, create func(name string, mode fs.FileMode) (io.WriteCloser, error)) (Index, error) {
 	index, err := readIndex(archive)
 	if err != nil {
 		return Index{}, err
 	}
 	for _, f := range index.Files {
-		if err := nextEntry(archive, f.Name, f.Size); err != nil {
-			return Index{}, err
-		}
 		sum := sha256.New()
-		if _, err := io.Copy(sum, archive); err != nil {
-			return Index{}, damaged(err)
+		if err := copyEntry(archive, f.Name, f.Size, f.Mode, sum, create); err != nil {
+			return Index{}, err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
 			return Index{}, damaged(fmt.Errorf("/%s has sha256 %s, and the index says %s", f.Name, got, f.SHA256))
 		}
 	}
-	if err := nextEntry(archive, etcdName, index.Etcd.Size); err != nil {
-		return Index{}, err
-	}
 	var check cluster.EtcdCheck
-	if _, err := io.Copy(&check, archive); err != nil {
-		return Index{}, damaged(err)
+	if err := copyEntry(archive, etcdName, index.Etcd.Size, 0o600, &check, create); err != nil {
+		return Index{}, err
 	}
 	if err := check.Err(); err != nil {
 		return Index{}, damaged(err)
@@ -112,6 +175,37 @@ func verify(archive *tar.Reader) (Index, error) {
 		return Index{}, damaged(errors.Join(err, fmt.Errorf("something follows the database: %v", header)))
 	}
 	return index, nil
+}
+
+// copyEntry copies the next entry, which must be the named one, to a check and to a writer of its own.
+func copyEntry(archive *tar.Reader, name string, size int64, mode fs.FileMode, check io.Writer, create func(string, fs.FileMode) (io.WriteCloser, error)) error {
+	if err := nextEntry(archive, name, size); err != nil {
+		return err
+	}
+	w, err := create(name, mode)
+	if err != nil {
+		return err
+	}
+	from := &source{Reader: archive}
+	_, err = io.Copy(io.MultiWriter(check, w), from)
+	if from.err != nil {
+		return errors.Join(damaged(from.err), w.Close())
+	}
+	return errors.Join(err, w.Close())
+}
+
+// source tells the errors of a reader from those of the writer that its content is copied to.
+type source struct {
+	io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		s.err = err
+	}
+	return n, err
 }
 
 // nextEntry goes to the next entry, which must be the named one.

@@ -167,6 +167,58 @@ func TestSnapshotIsReadWithoutSealift(t *testing.T) {
 	}
 }
 
+func TestUnpackedSnapshotIsWholeOrNotThere(t *testing.T) {
+	s := controlPlane(t)
+	to, keys := pair(t)
+	name := filepath.Join(t.TempDir(), "snapshot")
+	if _, err := s.Save(t.Context(), name, to...); err != nil {
+		t.Fatal(err)
+	}
+	whole := read(t, name)
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "unpacked")
+	index, err := Unpack(bytes.NewReader(whole), dir, keys...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range index.Files {
+		if info, err := os.Stat(filepath.Join(dir, f.Name)); err != nil || info.Mode() != f.Mode || !bytes.Equal(read(t, filepath.Join(dir, f.Name)), read(t, s.path("/"+f.Name))) {
+			t.Errorf("%s differs: %v, %v", f.Name, info, err)
+		}
+	}
+	if err := VerifyEtcd(filepath.Join(dir, etcdName)); err != nil {
+		t.Error(err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("%v, %v", info, err)
+	}
+	full := disk.New(t, 32<<20)
+	defer full.Fill()()
+	_, stranger := pair(t)
+	changed := bytes.Clone(whole)
+	changed[len(changed)-1] ^= 1
+	for why, row := range map[string]struct {
+		content []byte
+		parent  string
+		keys    []age.Identity
+		want    string
+	}{
+		"exists":        {whole, parent, keys, "exists"},
+		"another key":   {whole, t.TempDir(), stranger, ErrWrongKey.Error()},
+		"the last byte": {changed, t.TempDir(), keys, "damaged"},
+		"cut":           {whole[:len(whole)/2], t.TempDir(), keys, "damaged"},
+		"full disk":     {whole, full.Path(), keys, "no space left"},
+	} {
+		_, err := Unpack(bytes.NewReader(row.content), filepath.Join(row.parent, "unpacked"), row.keys...)
+		if err == nil || !strings.Contains(err.Error(), row.want) || why == "full disk" && strings.Contains(err.Error(), "damaged") {
+			t.Errorf("%s: got %v, want %q", why, err, row.want)
+		}
+		if left, err := filepath.Glob(filepath.Join(row.parent, "*unpacked*")); row.parent != parent && (err != nil || len(left) > 0) {
+			t.Errorf("%s: left %v, %v", why, left, err)
+		}
+	}
+}
+
 func TestDamagedSnapshotsAreRefused(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)
@@ -365,12 +417,12 @@ func FuzzArchive(f *testing.F) {
 	f.Add(whole(indexName, `{"format":2}`))
 	f.Add([]byte("no archive"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		index, err := verify(tar.NewReader(bytes.NewReader(data)))
+		index, err := verify(tar.NewReader(bytes.NewReader(data)), discard)
 		if err == nil && index.check() != nil {
 			t.Errorf("took %+v", index)
 		}
 		if packed, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-			_, _ = verify(tar.NewReader(packed))
+			_, _ = verify(tar.NewReader(packed), discard)
 		}
 	})
 }

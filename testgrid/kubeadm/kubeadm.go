@@ -66,8 +66,14 @@ func Folder(t testing.TB) string {
 	return filepath.Join(dir, "etc/kubernetes")
 }
 
-// Etcd runs an etcd with the certificates of a Folder until t ends, and returns its endpoint.
-func Etcd(t testing.TB, folder string) (endpoint string) {
+// Peer is the URL at which members of Etcd would reach it.
+const Peer = "unix://peer:1"
+
+// Etcd runs an etcd with the certificates of a Folder until t ends, and returns its endpoint. It begins without data.
+func Etcd(t testing.TB, folder string) (endpoint string) { return EtcdWithData(t, folder, "") }
+
+// EtcdWithData is Etcd with the data of a folder.
+func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 	t.Helper()
 	program := file(t, "etcd-v3.6.8", "etcd")
 	dir, err := scratch.New()
@@ -87,11 +93,14 @@ func Etcd(t testing.TB, folder string) (endpoint string) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	pki, peer := filepath.Join(folder, "pki/etcd"), "unix://peer:1"
+	if data == "" {
+		data = dir.File("data")
+	}
+	pki := filepath.Join(folder, "pki/etcd")
 	d, err := daemon.Start(daemon.Command{Path: program, Dir: dir.Path(), Log: dir.File("etcd.log"), Args: []string{
-		"--name=" + Node, "--data-dir=" + dir.File("data"), "--log-level=warn", "--unsafe-no-fsync",
+		"--name=" + Node, "--data-dir=" + data, "--log-level=warn", "--unsafe-no-fsync",
 		"--listen-client-urls=https://" + address, "--advertise-client-urls=https://" + address,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer, "--initial-cluster=" + Node + "=" + peer,
+		"--listen-peer-urls=" + Peer, "--initial-advertise-peer-urls=" + Peer, "--initial-cluster=" + Node + "=" + Peer,
 		"--client-cert-auth", "--trusted-ca-file=" + filepath.Join(pki, "ca.crt"),
 		"--cert-file=" + filepath.Join(pki, "server.crt"), "--key-file=" + filepath.Join(pki, "server.key"),
 	}})
