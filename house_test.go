@@ -52,6 +52,7 @@ var fences = []struct{ from, what, why string }{
 	{"fleet/placement", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/release", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/strategy", "k8s.io/client-go", "the fleet's decisions need no cluster"},
+	{"fleet/status", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/template", "k8s.io/client-go", "rendering needs no cluster"},
 	{"fleet/values", "k8s.io/client-go", "rendering needs no cluster"},
 	{"catalog", "k8s.io/client-go", "reading a catalogue needs no cluster"},

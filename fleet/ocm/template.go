@@ -7,7 +7,7 @@ type AddOnTemplateSpec struct {
 	Registration []Registration `json:"registration,omitempty"`
 }
 
-// AgentSpec is the part of a ManifestWork's spec that rendering reads.
+// AgentSpec is the spec of a ManifestWork, as far as decisions read it.
 type AgentSpec struct {
 	Workload Workload `json:"workload,omitzero"`
 }

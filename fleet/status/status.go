@@ -1,0 +1,178 @@
+// Package status says what the status of an add-on on a cluster is, from its ManifestWorks: how far it has come (O-27) and
+// whether it is healthy (O-37, X-32). It is pure.
+package status
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+// Condition is a condition without its time.
+type Condition struct{ Type, Status, Reason, Message string }
+
+// AddOn is a ManagedClusterAddOn with its works.
+type AddOn struct {
+	Name string
+	// Configs, Supported and References are as in package configuration.
+	Configs    []ocm.AddOnConfig
+	Supported  []ocm.ConfigType
+	References []ocm.ConfigReference
+	Conditions []metav1.Condition
+	// Hosted says that another cluster hosts the agent.
+	Hosted bool
+	Works  []ocm.ManifestWork
+}
+
+// Works returns the works of an add-on: those in its cluster's namespace, and those that belong to it in the namespace of
+// the hosting cluster.
+func Works(name, cluster, hosting string, all []ocm.ManifestWork) []ocm.ManifestWork {
+	return slices.DeleteFunc(slices.Clone(all), func(w ocm.ManifestWork) bool {
+		owner, elsewhere := w.Labels[ocm.AddOnNamespaceLabel]
+		mine := w.Namespace == cluster && !elsewhere || hosting != "" && w.Namespace == hosting && owner == cluster
+		return w.Labels[ocm.AddOnLabel] != name || !mine
+	})
+}
+
+// Progressing returns condition Progressing, and the references. Once all works have the desired configuration and are
+// ready, it is what was applied last.
+func (a AddOn) Progressing() (Condition, []ocm.ConfigReference) {
+	no := func(reason, message string) (Condition, []ocm.ConfigReference) {
+		return Condition{"Progressing", "False", reason, message}, a.References
+	}
+	if message := configuration.Unsupported(a.Configs, a.Supported); message != "" {
+		return no("ConfigurationUnsupported", message)
+	}
+	if meta.FindStatusCondition(a.Conditions, "ManifestApplied") == nil {
+		return no("WaitingForManifestApplied", "Waiting for ManagedClusterAddOn ManifestApplied condition")
+	}
+	if a.Hosted && meta.FindStatusCondition(a.Conditions, "HostingManifestApplied") == nil {
+		return no("WaitingForHostingManifestApplied", "Waiting for ManagedClusterAddOn HostingManifestApplied condition")
+	}
+	if why := a.pending(); why != "" {
+		return Condition{"Progressing", "True", "Progressing", "progressing... " + why}, a.References
+	}
+	done := slices.Clone(a.References)
+	for i := range done {
+		done[i].LastAppliedConfig = done[i].DesiredConfig
+	}
+	return Condition{"Progressing", "False", "Completed", "completed with no errors."}, done
+}
+
+// pending says what the add-on waits for, or "".
+func (a AddOn) pending() string {
+	if len(a.Works) == 0 {
+		return "no addon works"
+	}
+	for _, w := range a.Works {
+		switch {
+		case strings.HasPrefix(w.Name, "addon-"+a.Name+"-pre-delete"):
+		case !a.matches(w):
+			return "mca and work configs mismatch"
+		case !holds(w, "Available") || !holds(w, "Applied"):
+			return "work is not ready"
+		}
+	}
+	return ""
+}
+
+// matches says whether a work was made from the desired configuration.
+func (a AddOn) matches(w ocm.ManifestWork) bool {
+	text, found := w.Annotations[configuration.HashAnnotation]
+	if !found {
+		return len(a.References) == 0
+	}
+	want, err := configuration.Annotate(a.References)
+	if err != nil {
+		return false
+	}
+	var has, wanted map[string]string
+	if json.Unmarshal([]byte(text), &has) != nil || json.Unmarshal([]byte(want), &wanted) != nil {
+		return false
+	}
+	for _, hash := range has {
+		if hash == "" {
+			return false
+		}
+	}
+	complete := !slices.ContainsFunc(a.References, func(r ocm.ConfigReference) bool { return r.DesiredConfig == nil })
+	return complete && maps.Equal(has, wanted)
+}
+
+// holds says whether a condition of a work is true for its present content.
+func holds(w ocm.ManifestWork, kind string) bool {
+	c := meta.FindStatusCondition(w.Status.Conditions, kind)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == w.Generation
+}
+
+// Available returns condition Available of an add-on whose health is that of its works.
+func (a AddOn) Available() Condition {
+	is := func(status, reason, message string) Condition { return Condition{"Available", status, reason, message} }
+	if len(a.Works) == 0 {
+		return is("Unknown", "WorkNotFound", "Work for addon is not found")
+	}
+	for _, w := range a.Works {
+		switch c := meta.FindStatusCondition(w.Status.Conditions, "Available"); {
+		case c == nil:
+			return is("Unknown", "WorkNotApplied", "Work is not applied yet")
+		case c.Status == metav1.ConditionFalse:
+			return is("False", "WorkNotApplied", c.Message)
+		}
+	}
+	probed := 0
+	for _, w := range a.Works {
+		for _, m := range w.Status.ResourceStatus.Manifests {
+			if len(m.StatusFeedback.Values) == 0 {
+				continue
+			}
+			probed++
+			if err := probe(m); err != nil {
+				return is("False", "ProbeUnavailable", fmt.Sprintf("Probe addon unavailable with err %v", err))
+			}
+		}
+	}
+	if probed == 0 && slices.ContainsFunc(a.Works, hasProbes) {
+		return is("Unknown", "NoProbeResult", "Probe results are not returned")
+	}
+	return is("True", "ProbeAvailable", a.Name+" add-on is available.")
+}
+
+// hasProbes says whether a work has something to probe: a DaemonSet, or a Deployment that wants replicas.
+func hasProbes(w ocm.ManifestWork) bool {
+	return slices.ContainsFunc(w.Spec.Workload.Manifests, func(m map[string]any) bool {
+		spec, _ := m["spec"].(map[string]any)
+		replicas, found := spec["replicas"]
+		return m["kind"] == "DaemonSet" || m["kind"] == "Deployment" && (!found || fmt.Sprint(replicas) != "0")
+	})
+}
+
+// probe judges what the agent reports of a Deployment or a DaemonSet.
+func probe(m ocm.ManifestStatus) error {
+	values := make(map[string]int64)
+	for _, v := range m.StatusFeedback.Values {
+		if v.FieldValue.Integer != nil {
+			values[v.Name] = *v.FieldValue.Integer
+		}
+	}
+	at := m.ResourceMeta
+	switch at.Resource {
+	case "deployments":
+		if want, ready := values["Replicas"], values["ReadyReplicas"]; want > 0 && ready < 1 {
+			return fmt.Errorf("desiredNumberReplicas is %d but readyReplica is %d for deployments %s/%s", want, ready, at.Namespace, at.Name)
+		}
+	case "daemonsets":
+		if want, ready := values["DesiredNumberScheduled"], values["NumberReady"]; ready != want {
+			return fmt.Errorf("desiredNumberScheduled is %d but numberReady is %d for daemonsets %s/%s", want, ready, at.Namespace, at.Name)
+		}
+	}
+	return nil
+}
