@@ -1,0 +1,267 @@
+// Package schema checks the values of modules against the OpenAPI schemas that a module, or the folder of global hooks,
+// brings: openapi/config-values.yaml for what administrators set, and openapi/values.yaml for what hooks add to it.
+//
+// The extensions of addon-operator are understood: x-extend, x-required-for-helm, and additionalProperties: false as the
+// default of every object that names properties. A reference must stay in the folder.
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/regularfile"
+)
+
+// The files of a folder of schemas.
+const (
+	configFile = "config-values.yaml"
+	valuesFile = "values.yaml"
+)
+
+const (
+	// fileSize bounds each file, mostNodes what a schema grows to when its references are filled in.
+	fileSize  = 4 << 20
+	mostNodes = 50_000
+)
+
+// Set is the schemas of a module. Its zero value finds everything valid.
+type Set struct {
+	config, values, helm *compiled
+}
+
+// compiled is a schema without references, as plain data for defaults and as the type that the validator takes.
+type compiled struct {
+	plain map[string]any
+	spec  *spec.Schema
+}
+
+// Load reads the schemas of a folder. A file, or the folder, may be missing.
+func Load(dir string) (*Set, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Set{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	l := &loader{root: root, files: map[string]map[string]any{}}
+	s := &Set{}
+	if s.config, err = l.compile(configFile, false); err == nil {
+		if s.values, err = l.compile(valuesFile, false); err == nil {
+			s.helm, err = l.compile(valuesFile, true)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("schema %s/%w", dir, err)
+	}
+	return s, nil
+}
+
+// loader reads the files of one folder.
+type loader struct {
+	root  *os.Root
+	files map[string]map[string]any
+	nodes int
+}
+
+// compile makes a schema of a file; nil is a file that does not exist.
+func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
+	if _, err := l.root.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	plain, err := l.read(file)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	l.nodes = 0
+	full, err := l.resolve(file, plain, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	plain, ok := full.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("%s: is no schema", file)
+	}
+	delete(plain, "definitions")
+	forbidUnknown(plain, true)
+	if forHelm {
+		if err := requireForHelm(plain, ""); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	data, err := json.Marshal(plain)
+	if err != nil {
+		return nil, err
+	}
+	c := &compiled{plain: plain, spec: &spec.Schema{}}
+	if err := json.Unmarshal(data, c.spec); err != nil {
+		return nil, fmt.Errorf("%s: is no schema: %w", file, err)
+	}
+	return c, nil
+}
+
+// read returns a file as plain data, with what x-extend adds to it.
+func (l *loader) read(file string) (map[string]any, error) {
+	if known, ok := l.files[file]; ok {
+		return known, nil
+	}
+	f, err := regularfile.OpenIn(l.root, file)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, fileSize+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	if len(data) > fileSize {
+		return nil, fmt.Errorf("larger than %d MiB", fileSize>>20)
+	}
+	asJSON, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return nil, fmt.Errorf("not YAML: %w", err)
+	}
+	var plain map[string]any
+	if err := json.Unmarshal(asJSON, &plain); err != nil || plain == nil {
+		return nil, errors.New("is no mapping")
+	}
+	l.files[file] = plain // before x-extend, so that a circle of them ends
+	if extend, ok := plain["x-extend"].(map[string]any); ok {
+		name, _ := extend["schema"].(string)
+		base, err := l.read(name)
+		if err != nil {
+			return nil, fmt.Errorf("x-extend.schema %q: %w", name, err)
+		}
+		merge(plain, base)
+	}
+	return plain, nil
+}
+
+// merge adds to a schema what the schema that it extends has. Its own entries win.
+func merge(own, base map[string]any) {
+	for _, key := range []string{"definitions", "properties", "patternProperties"} {
+		added, _ := base[key].(map[string]any)
+		if mine, ok := own[key].(map[string]any); ok {
+			added = maps.Clone(added)
+			if added == nil {
+				added = map[string]any{}
+			}
+			maps.Copy(added, mine)
+		}
+		if added != nil {
+			own[key] = added
+		}
+	}
+	for key, value := range base {
+		if _, mine := own[key]; !mine && (key == "title" || key == "description" || strings.HasPrefix(key, "x-")) {
+			own[key] = value
+		}
+	}
+	if more, ok := base["required"].([]any); ok {
+		mine, _ := own["required"].([]any)
+		own["required"] = union(mine, more)
+	}
+}
+
+func union(a, b []any) []any {
+	out := slices.Clone(a)
+	for _, one := range b {
+		if !slices.Contains(out, one) {
+			out = append(out, one)
+		}
+	}
+	return out
+}
+
+// resolve copies a schema with its references filled in. within are the references that it is part of.
+func (l *loader) resolve(file string, node any, within []string) (any, error) {
+	if l.nodes++; l.nodes > mostNodes {
+		return nil, fmt.Errorf("grows to more than %d nodes when its references are filled in", mostNodes)
+	}
+	schema, ok := node.(map[string]any)
+	if !ok {
+		return node, nil // additionalProperties: false
+	}
+	if ref, ok := schema["$ref"].(string); ok {
+		return l.follow(file, ref, within)
+	}
+	out := copied(schema).(map[string]any) //nolint:forcetypeassert // a copy has the type of its source
+	delete(out, "definitions")             // what is used of them is filled in where it is used
+	var errs []error
+	put := func(set func(any), part any) {
+		resolved, err := l.resolve(file, part, within)
+		errs = append(errs, err)
+		set(resolved)
+	}
+	for _, key := range []string{"properties", "patternProperties"} {
+		if all, ok := out[key].(map[string]any); ok {
+			for name, part := range all {
+				put(func(v any) { all[name] = v }, part)
+			}
+		}
+	}
+	for _, key := range []string{"items", "additionalProperties", "not", "allOf", "anyOf", "oneOf"} {
+		switch part := out[key].(type) {
+		case map[string]any:
+			put(func(v any) { out[key] = v }, part)
+		case []any:
+			for i := range part {
+				put(func(v any) { part[i] = v }, part[i])
+			}
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// follow fills in one reference, such as #/definitions/size or sizes.yaml#/definitions/size.
+func (l *loader) follow(file, ref string, within []string) (any, error) {
+	name, pointer, _ := strings.Cut(ref, "#")
+	if strings.Contains(name, "://") {
+		return nil, fmt.Errorf("$ref %q: schemas are read from their folder only", ref)
+	}
+	if name == "" {
+		name = file
+	}
+	full := name + "#" + pointer
+	if slices.Contains(within, full) {
+		return nil, fmt.Errorf("$ref %q is circular", ref)
+	}
+	document, err := l.read(name)
+	if err != nil {
+		return nil, fmt.Errorf("$ref %q: %w", ref, err)
+	}
+	var node any = document
+	for _, step := range strings.Split(strings.TrimPrefix(pointer, "/"), "/") {
+		if step == "" {
+			continue
+		}
+		step = strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
+		switch n := node.(type) {
+		case map[string]any:
+			node = n[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i < 0 || i >= len(n) {
+				return nil, fmt.Errorf("$ref %q leads nowhere", ref)
+			}
+			node = n[i]
+		default:
+			node = nil
+		}
+		if node == nil {
+			return nil, fmt.Errorf("$ref %q leads nowhere", ref)
+		}
+	}
+	return l.resolve(name, node, append(slices.Clip(within), full))
+}

@@ -1,0 +1,180 @@
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/kube-openapi/pkg/validation/strfmt"
+	"k8s.io/kube-openapi/pkg/validation/validate"
+)
+
+// Stage is a moment at which values are checked, or filled with defaults.
+type Stage int
+
+// The stages: what administrators set, the same with what hooks add, and that once more before Helm, when everything that
+// the chart needs must be there.
+const (
+	ConfigValues Stage = iota
+	Values
+	HelmValues
+)
+
+func (s *Set) at(stage Stage) *compiled {
+	return []*compiled{s.config, s.values, s.helm}[stage]
+}
+
+// Check finds what is wrong with values, whose place in errors is key. Without a schema all values are valid.
+func (s *Set) Check(stage Stage, key string, values any) error {
+	c := s.at(stage)
+	if c == nil {
+		return nil
+	}
+	// The validator knows the types of encoding/json only.
+	data, err := json.Marshal(values)
+	if err != nil {
+		return err
+	}
+	var plain any
+	if err := json.Unmarshal(data, &plain); err != nil {
+		return err
+	}
+	return c.check(key, plain)
+}
+
+func (c *compiled) check(key string, plain any) (err error) {
+	defer func() { // a pattern or a bound that the validator does not understand
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s: the schema cannot be used: %v", key, r)
+		}
+	}()
+	result := validate.NewSchemaValidator(c.spec, nil, key, strfmt.Default).Validate(plain)
+	var errs []error
+	for _, e := range result.Errors {
+		if !slices.ContainsFunc(errs, func(known error) bool { return known.Error() == e.Error() }) {
+			errs = append(errs, e)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// Default fills in what values lack and the schema has a default for, also inside of objects and list items that are there.
+// An object without a default is not made, and null stays. values stays as it is.
+func (s *Set) Default(stage Stage, values map[string]any) map[string]any {
+	c := s.at(stage)
+	if c == nil {
+		return values
+	}
+	out, _ := fill(c.plain, copied(values)).(map[string]any)
+	return out
+}
+
+// fill changes value, which is its caller's.
+func fill(schema map[string]any, value any) any {
+	if all, ok := schema["allOf"].([]any); ok {
+		for _, part := range all {
+			if part, ok := part.(map[string]any); ok {
+				value = fill(part, value)
+			}
+		}
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		properties, _ := schema["properties"].(map[string]any)
+		for name, property := range properties {
+			property, ok := property.(map[string]any)
+			if !ok {
+				continue
+			}
+			below, there := v[name]
+			if !there {
+				if below, there = property["default"]; !there {
+					continue
+				}
+				below = copied(below)
+			}
+			v[name] = fill(property, below)
+		}
+	case []any:
+		if items, ok := schema["items"].(map[string]any); ok {
+			for i := range v {
+				v[i] = fill(items, v[i])
+			}
+		}
+	}
+	return value
+}
+
+func copied(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := make(map[string]any, len(v))
+		for key, below := range v {
+			out[key] = copied(below)
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = copied(v[i])
+		}
+		return out
+	}
+	return value
+}
+
+// below calls visit with every schema that a schema holds, and the key that leads there.
+func below(schema map[string]any, visit func(key string, part map[string]any)) {
+	one := func(key string, part any) {
+		if part, ok := part.(map[string]any); ok {
+			visit(key, part)
+		}
+	}
+	for _, key := range []string{"properties", "patternProperties"} {
+		all, _ := schema[key].(map[string]any)
+		for name, part := range all {
+			one(name, part)
+		}
+	}
+	one("additionalProperties", schema["additionalProperties"])
+	one("items", schema["items"])
+	for _, key := range []string{"items", "allOf", "anyOf", "oneOf"} {
+		all, _ := schema[key].([]any)
+		for i, part := range all {
+			one(fmt.Sprintf("%s[%d]", key, i), part)
+		}
+	}
+}
+
+// forbidUnknown forbids keys that an object does not name, where it names some or is the root, and does not say itself.
+func forbidUnknown(schema map[string]any, root bool) {
+	_, names := schema["properties"]
+	if _, says := schema["additionalProperties"]; (names || root && schema["type"] == "object") && !says {
+		schema["additionalProperties"] = false
+	}
+	below(schema, func(_ string, part map[string]any) { forbidUnknown(part, false) })
+}
+
+// requireForHelm adds x-required-for-helm to required, at any depth.
+func requireForHelm(schema map[string]any, path string) (err error) {
+	required, _ := schema["required"].([]any)
+	switch more := schema["x-required-for-helm"].(type) {
+	case nil:
+	case string:
+		schema["required"] = union(required, []any{more})
+	case []any:
+		for _, name := range more {
+			if _, ok := name.(string); !ok {
+				return fmt.Errorf("%sx-required-for-helm: %v is no name", path, name)
+			}
+		}
+		schema["required"] = union(required, more)
+	default:
+		return fmt.Errorf("%sx-required-for-helm: must be a name or a list of names", path)
+	}
+	below(schema, func(key string, part map[string]any) { err = errors.Join(err, requireForHelm(part, path+key+".")) })
+	return err
+}

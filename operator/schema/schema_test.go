@@ -1,0 +1,213 @@
+package schema_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sealift/sealift/operator/schema"
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// load writes files and reads them as schemas.
+func load(t testing.TB, files map[string]string) (*schema.Set, error) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if text == "" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return schema.Load(dir)
+}
+
+// offending are the values that an error of upstream names.
+var offending = regexp.MustCompile(`\* (\S+) in body`)
+
+var place = regexp.MustCompile(`\[\d+\]`)
+
+func TestSamplesOfOpenAPI(t *testing.T) {
+	var file struct{ Cases []map[string]any }
+	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/openapi.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, c := range file.Cases {
+		if expected, ok := c["seedExpect"].(map[string]any); ok {
+			for key, value := range expected {
+				c[key] = value
+			}
+		}
+		text := func(key string) string { s, _ := c[key].(string); return s }
+		set, err := load(t, map[string]string{"config-values.yaml": text("openapi/config-values.yaml"), "values.yaml": text("openapi/values.yaml")})
+		if err != nil {
+			t.Fatal(c["name"], err)
+		}
+		for _, stage := range []struct {
+			stage                         schema.Stage
+			values, valid, errors, filled string
+		}{
+			{schema.ConfigValues, "configValues", "configValid", "configError", "configValuesWithDefaults"},
+			{schema.Values, "moduleValues", "valuesValid", "valuesError", "moduleValuesWithDefaults"},
+			{schema.HelmValues, "moduleValues", "helmValid", "helmError", ""},
+		} {
+			values, ok := c[stage.values].(map[string]any)
+			valid, said := c[stage.valid].(bool)
+			if !ok || !said {
+				continue
+			}
+			checked++
+			values = set.Default(stage.stage, values)
+			if want, ok := c[stage.filled]; ok {
+				if diff := cmp.Diff(want, any(values)); diff != "" {
+					t.Errorf("%s: %s", c["name"], diff)
+				}
+			}
+			err := set.Check(stage.stage, "moduleName", values)
+			if (err == nil) != valid {
+				t.Errorf("%s: %s is to be %v: %v", c["name"], stage.valid, valid, err)
+			}
+			for _, m := range offending.FindAllStringSubmatch(text(stage.errors), -1) {
+				// Upstream leaves out the place in a list.
+				if got := place.ReplaceAllString(fmt.Sprint(err), ""); !valid && !strings.Contains(got, m[1]) {
+					t.Errorf("%s: %v does not name %s", c["name"], err, m[1])
+				}
+			}
+		}
+	}
+	if checked < len(file.Cases) {
+		t.Errorf("%d checks for %d rows", checked, len(file.Cases))
+	}
+	t.Logf("%d rows of openapi.json, %d checks", len(file.Cases), checked)
+}
+
+// TestTheExamplesOfTheSeed: the schemas of addon-operator's documentation and what it says of them.
+func TestTheExamplesOfTheSeed(t *testing.T) {
+	const config = "type: object\nadditionalProperties: false\nrequired: [project, clusterName]\nminProperties: 2\nproperties:\n  project: {type: string}\n  clusterName: {type: string}\n  clusterHostname: {type: string}\n  discovery: {type: object}\n"
+	set, err := load(t, map[string]string{"config-values.yaml": config, "values.yaml": `
+x-extend: {schema: config-values.yaml}
+type: object
+x-required-for-helm: [param1, param2]
+properties:
+  param1: {type: string}
+  param2: {type: string}
+  found: {type: object, default: {}}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := map[string]any{"project": "p", "clusterName": "c", "discovery": map[string]any{"any": 1}}
+	with := func(key string, value any) map[string]any {
+		out := map[string]any{key: value}
+		for k, v := range whole {
+			if k != key {
+				out[k] = v
+			}
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name   string
+		stage  schema.Stage
+		values map[string]any
+		want   string // of the error; "" is valid
+	}{
+		{"all that is required", schema.ConfigValues, whole, ""},
+		{"a required key is missing", schema.ConfigValues, map[string]any{"project": "p"}, "global.clusterName in body is required"},
+		{"an object where a string is asked for", schema.ConfigValues, with("clusterHostname", map[string]any{}), "global.clusterHostname in body must be of type string"},
+		{"an unknown key", schema.ConfigValues, with("clustername", "c"), "global.clustername in body is a forbidden property"},
+		{"values have what config values have", schema.Values, with("param1", "x"), ""},
+		{"one of two that Helm needs", schema.HelmValues, with("param1", "x"), "global.param2 in body is required"},
+	} {
+		err := set.Check(c.stage, "global", c.values)
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if got := set.Default(schema.Values, whole); got["found"] == nil || whole["found"] != nil {
+		t.Errorf("with defaults %v, and before %v", got, whole)
+	}
+}
+
+func TestReferencesAndProperties(t *testing.T) {
+	set, err := load(t, map[string]string{
+		"config-values.yaml": "type: object\ndefinitions: {size: {type: integer, default: 3}}\nproperties: {a: {$ref: '#/definitions/size'}, definitions: {type: string}}\n",
+		"values.yaml":        "x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {b: {$ref: '#/definitions/size'}, c: {$ref: 'parts.yaml#/definitions/part'}}\n",
+		"parts.yaml":         "definitions: {part: {type: object, x-required-for-helm: x, properties: {x: {$ref: '#/definitions/text'}, list: {type: array, items: {type: object, properties: {why: {type: string, default: d}}}}}}, text: {type: string}}\n",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := set.Default(schema.Values, map[string]any{"definitions": "x", "c": map[string]any{"list": []any{map[string]any{}, map[string]any{"why": nil}}}})
+	if text := fmt.Sprint(values); text != "map[a:3 b:3 c:map[list:[map[why:d] map[why:<nil>]]] definitions:x]" {
+		t.Errorf("with defaults %s", text)
+	}
+	err = set.Check(schema.HelmValues, "m", map[string]any{"b": "no", "c": map[string]any{"list": []any{map[string]any{"z": 1}}}})
+	for _, want := range []string{"m.b in body must be of type integer", "m.c.x in body is required", "z in body is a forbidden property"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q is not in %v", want, err)
+		}
+	}
+}
+
+func TestMistakesInSchemas(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"no YAML":                {"a: [", "config-values.yaml: not YAML"},
+		"a list":                 {"[]", "is no mapping"},
+		"no schema":              {"type: object\nproperties: 3\n", "is no schema"},
+		"circular":               {"definitions: {a: {type: object, properties: {b: {$ref: '#/definitions/a'}}}}\nproperties: {a: {$ref: '#/definitions/a'}}\n", "circular"},
+		"a reference to nothing": {"properties: {a: {$ref: '#/definitions/a'}}\n", `"#/definitions/a" leads nowhere`},
+		"a reference out":        {"properties: {a: {$ref: '../../etc/passwd'}}\n", "../../etc/passwd"},
+		"a reference to the web": {"properties: {a: {$ref: 'https://example.org/a.yaml'}}\n", "from their folder only"},
+		"a missing base":         {"x-extend: {schema: nothing.yaml}\n", `x-extend.schema "nothing.yaml"`},
+		"a circle of bases":      {"x-extend: {schema: config-values.yaml}\ntype: object\nproperties: {a: {$ref: 'config-values.yaml'}}\n", "circular"},
+	} {
+		if _, err := load(t, map[string]string{"config-values.yaml": c.text}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := load(t, map[string]string{"values.yaml": "type: object\nx-required-for-helm: {a: b}\n"}); err == nil || !strings.Contains(err.Error(), "x-required-for-helm") {
+		t.Errorf("%v", err)
+	}
+	bomb := "definitions:\n  a0: {type: string}\n"
+	for i := 1; i < 30; i++ {
+		bomb += fmt.Sprintf("  a%d: {properties: {x: {$ref: '#/definitions/a%d'}, y: {$ref: '#/definitions/a%d'}}}\n", i, i-1, i-1)
+	}
+	if _, err := load(t, map[string]string{"values.yaml": bomb + "properties: {a: {$ref: '#/definitions/a29'}}\n"}); err == nil || !strings.Contains(err.Error(), "grows to more than") {
+		t.Errorf("a schema that doubles 29 times: %v", err)
+	}
+	set, err := schema.Load("/nowhere")
+	if err != nil || set.Check(schema.HelmValues, "m", map[string]any{"any": 1}) != nil {
+		t.Errorf("without schemas: %v", err)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte("type: object\nproperties: {a: {type: string, default: x}, l: {type: array, items: {type: object, properties: {b: {type: integer}}}}}\n"), []byte(`{"a":1,"l":[{"b":2}]}`))
+	f.Add([]byte("x-extend: {schema: values.yaml}\nallOf: [{$ref: '#/properties/a'}]\nproperties: {a: {pattern: '(', type: string}}\n"), []byte(`{"a":"x"}`))
+	dir := f.TempDir() // one for all, because making folders takes longer than reading schemas
+	f.Fuzz(func(t *testing.T, text, values []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "values.yaml"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		set, err := schema.Load(dir)
+		var plain map[string]any
+		if err != nil || json.Unmarshal(values, &plain) != nil {
+			return
+		}
+		_ = set.Check(schema.HelmValues, "m", set.Default(schema.Values, plain))
+	})
+}

@@ -1,0 +1,115 @@
+package values
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// Config is what administrators set: the data of the ConfigMap.
+type Config struct {
+	Global  map[string]any
+	Modules map[string]ModuleConfig // by key
+}
+
+// ModuleConfig is the part of one module. Its zero value says nothing.
+type ModuleConfig struct {
+	Values  any   // a map or a list, nil if there is no section
+	Enabled *bool // nil if there is no flag
+	// Unmanaged says that the module's objects are left alone: maintenance NoResourceReconciliation (A-36).
+	Unmanaged bool
+}
+
+var camelCase = regexp.MustCompile(`^[a-z][a-zA-Z0-9]*$`)
+
+// ReadConfig reads the data of a ConfigMap (A-12). Its error names every key that is wrong.
+func ReadConfig(data map[string]string) (Config, error) {
+	c := Config{Modules: map[string]ModuleConfig{}}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(data)) {
+		if err := c.read(key, data[key]); err != nil {
+			errs = append(errs, fmt.Errorf("ConfigMap key %s: %w", key, err))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+func (c *Config) read(key, text string) error {
+	if !camelCase.MatchString(key) {
+		return fmt.Errorf("bad module name '%s': should be camelCased", key)
+	}
+	if name, ok := strings.CutSuffix(key, EnabledSuffix); ok && name != "" {
+		return c.change(name, func(m *ModuleConfig) error { return m.setEnabled(strings.TrimSpace(text)) })
+	}
+	if name, ok := strings.CutSuffix(key, MaintenanceSuffix); ok && name != "" {
+		return c.change(name, func(m *ModuleConfig) error { return m.setMaintenance(strings.TrimSpace(text)) })
+	}
+	asJSON, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		return fmt.Errorf("not YAML: %w", err)
+	}
+	var value any
+	if err := json.Unmarshal(asJSON, &value); err != nil {
+		return err
+	}
+	if key == GlobalKey {
+		section, ok := value.(map[string]any)
+		if !ok && value != nil {
+			return errors.New("must be a map")
+		}
+		c.Global = section
+		return nil
+	}
+	return c.change(key, func(m *ModuleConfig) error { return m.setValues(value) })
+}
+
+func (c *Config) change(key string, set func(*ModuleConfig) error) error {
+	m := c.Modules[key]
+	err := set(&m)
+	c.Modules[key] = m
+	return err
+}
+
+// setValues takes a section. A bare boolean is the flag: the documentation of addon-operator disables a module so.
+func (m *ModuleConfig) setValues(value any) error {
+	switch v := value.(type) {
+	case nil:
+	case map[string]any, []any:
+		m.Values = v
+	case bool:
+		return m.setEnabled(fmt.Sprint(v))
+	case string:
+		if v == "true" || v == "false" {
+			return m.setEnabled(v)
+		}
+		return errors.New("must be a map or a list, not a string")
+	default:
+		return fmt.Errorf("must be a map or a list, not %v", v)
+	}
+	return nil
+}
+
+func (m *ModuleConfig) setEnabled(text string) error {
+	if text != "true" && text != "false" {
+		return fmt.Errorf("%q is neither \"true\" nor \"false\"", text)
+	}
+	enabled := text == "true"
+	if m.Enabled != nil && *m.Enabled != enabled {
+		return errors.New("the section and the flag of the module disagree; remove one of them")
+	}
+	m.Enabled = &enabled
+	return nil
+}
+
+func (m *ModuleConfig) setMaintenance(text string) error {
+	if m.Unmanaged = strings.EqualFold(text, "NoResourceReconciliation"); !m.Unmanaged && text != "" && text != "Managed" {
+		return fmt.Errorf("%q is neither NoResourceReconciliation nor Managed", text)
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+// Package values computes the values of modules: names and keys, layers, the ConfigMap that administrators edit, and the
+// patches of hooks.
+//
+// Values are plain data as encoding/json decodes them. All functions leave their arguments as they are.
+package values
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"unicode"
+)
+
+// GlobalKey is the key of the values that all modules see. EnabledSuffix ends the key of the flag that switches a module on,
+// MaintenanceSuffix that of its maintenance.
+const (
+	GlobalKey         = "global"
+	EnabledSuffix     = "Enabled"
+	MaintenanceSuffix = "Maintenance"
+)
+
+// Key is the key of a module in values: the name in camel case, such as ingressNginx for ingress-nginx.
+func Key(module string) string {
+	var out strings.Builder
+	for i, part := range strings.Split(module, "-") {
+		if i > 0 && part != "" {
+			part = strings.ToUpper(part[:1]) + part[1:]
+		}
+		out.WriteString(part)
+	}
+	return out.String()
+}
+
+// NameOf is the module that a key most likely stands for: ingress-nginx for ingressNginx. Names such as module-1 do not come
+// back; a caller who knows the modules compares their keys.
+func NameOf(key string) string {
+	var out strings.Builder
+	for i, r := range key {
+		if unicode.IsUpper(r) && i > 0 {
+			out.WriteByte('-')
+		}
+		out.WriteRune(unicode.ToLower(r))
+	}
+	return out.String()
+}
+
+// Merge lays values over each other. Later layers win. Maps are merged at any depth; lists, scalars and null replace.
+func Merge(layers ...map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, layer := range layers {
+		for key, value := range layer {
+			below, belowIsMap := out[key].(map[string]any)
+			above, aboveIsMap := value.(map[string]any)
+			switch {
+			case belowIsMap && aboveIsMap:
+				out[key] = Merge(below, above)
+			case aboveIsMap:
+				out[key] = Merge(above) // a copy
+			default:
+				out[key] = value
+			}
+		}
+	}
+	return out
+}
+
+// Sections are the values that a module, or a global hook, sees: those of the keys, in a map of their own.
+func Sections(all map[string]any, keys ...string) map[string]any {
+	out := maps.Clone(all)
+	maps.DeleteFunc(out, func(key string, _ any) bool {
+		for _, wanted := range keys {
+			if key == wanted {
+				return false
+			}
+		}
+		return true
+	})
+	return out
+}
+
+func decode(document []byte) (out map[string]any, err error) {
+	err = json.Unmarshal(document, &out)
+	if err == nil && out == nil {
+		err = errors.New("the values are no object")
+	}
+	return out, err
+}
+
+func throughJSON(values map[string]any) (map[string]any, error) {
+	data, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	return decode(data)
+}

@@ -1,0 +1,304 @@
+package values_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/operator/values"
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// sample reads the cases of a file of samples.
+func sample[Case any](t *testing.T, name string) []Case {
+	t.Helper()
+	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/"+name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Cases []Case }
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d of %d rows of %s checked", len(file.Cases), len(file.Cases), name)
+	return file.Cases
+}
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	var plain any
+	data, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &plain); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, plain); diff != "" {
+		t.Errorf("%s: %s", what, diff)
+	}
+}
+
+func TestSamplesOfMerging(t *testing.T) {
+	for i, c := range sample[struct {
+		Layers []map[string]any
+		Result any
+	}](t, "merge_values.json") {
+		before := fmt.Sprint(c.Layers)
+		same(t, fmt.Sprint(i), values.Merge(c.Layers...), c.Result)
+		if fmt.Sprint(c.Layers) != before {
+			t.Errorf("case %d: a layer was changed", i)
+		}
+	}
+}
+
+func TestSamplesOfNames(t *testing.T) {
+	for _, c := range sample[struct {
+		ModuleName, ValuesKey, Back string
+		Accepted                    bool
+	}](t, "module_names.json") {
+		if got := values.Key(c.ModuleName); got != c.ValuesKey {
+			t.Errorf("the key of %s is %s, not %s", c.ModuleName, got, c.ValuesKey)
+		}
+		if got := values.NameOf(c.ValuesKey); c.Accepted && got != c.ModuleName {
+			t.Errorf("the name of %s is %s", c.ValuesKey, got)
+		}
+	}
+}
+
+func TestSamplesOfPatchStreams(t *testing.T) {
+	for _, c := range sample[struct {
+		Stream     string
+		Operations any
+		Error      bool
+	}](t, "values_patch_parse.json") {
+		got, err := values.ParsePatch([]byte(c.Stream))
+		if (err != nil) != c.Error {
+			t.Errorf("%s: %v", c.Stream, err)
+		}
+		if err == nil {
+			same(t, c.Stream, got, c.Operations)
+		}
+	}
+}
+
+var quoted = regexp.MustCompile(`path '([^']*)'`)
+
+func TestSamplesOfForbiddenPatches(t *testing.T) {
+	for _, c := range sample[struct {
+		Patch, PermittedRoot string
+		Error                *string
+	}](t, "values_patch_validate.json") {
+		operations, err := values.ParsePatch([]byte(c.Patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = values.CheckPatch(operations, c.PermittedRoot)
+		if (err != nil) != (c.Error != nil) {
+			t.Errorf("%s: %v", c.Patch, err)
+			continue
+		}
+		if c.Error != nil {
+			if path := quoted.FindStringSubmatch(*c.Error); path != nil && !strings.Contains(err.Error(), path[0]) {
+				t.Errorf("%s: %v does not name %s", c.Patch, err, path[0])
+			}
+		}
+	}
+}
+
+type applied struct {
+	Error, Changed bool
+	Result         any
+}
+
+func TestSamplesOfAppliedPatches(t *testing.T) {
+	for _, c := range sample[struct {
+		Name, Patch string
+		Values      map[string]any
+		Strict      applied
+		Kept        applied `json:"ignore-non-existent-paths"`
+	}](t, "values_patch_apply.json") {
+		operations, err := values.ParsePatch([]byte(c.Patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for strict, want := range map[bool]applied{true: c.Strict, false: c.Kept} {
+			result, changed, err := values.Apply(c.Values, operations, strict)
+			if (err != nil) != want.Error || changed != want.Changed {
+				t.Errorf("%s, strict %v: changed %v, %v", c.Name, strict, changed, err)
+			}
+			if !want.Error {
+				same(t, c.Name, result, want.Result)
+			}
+		}
+	}
+}
+
+func TestSamplesOfCompaction(t *testing.T) {
+	for _, c := range sample[struct {
+		Existing, New string
+		Stored        any
+	}](t, "values_patch_compact.json") {
+		existing, err := values.ParsePatch([]byte(c.Existing))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh, err := values.ParsePatch([]byte(c.New))
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, c.Existing+" and "+c.New, values.Compact(values.Compact(nil, existing), fresh), c.Stored)
+	}
+	appends, err := values.ParsePatch([]byte(`{"op":"add","path":"/m/list/-","value":1} {"op":"add","path":"/m/list/-","value":2} {"op":"add","path":"/m/listed","value":3}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := values.Compact(nil, appends); len(got) != 3 {
+		t.Errorf("of two appends and another path %d operations are left", len(got))
+	}
+	removal := []values.Operation{{Op: "remove", Path: "/m/list"}}
+	if got := values.Compact(appends, removal); len(got) != 2 || got[0].Op != "remove" {
+		t.Errorf("after the list was removed: %v", got)
+	}
+}
+
+func TestSamplesOfModuleConfigs(t *testing.T) {
+	for _, c := range sample[struct {
+		Module, Error string
+		Values        map[string]any
+		Enabled       *bool
+		Config        map[string]any
+	}](t, "module_config.json") {
+		data := map[string]string{}
+		for key, value := range c.Values {
+			text, err := yaml.Marshal(value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[key] = string(text)
+		}
+		config, err := values.ReadConfig(data)
+		// Upstream refuses a bare boolean as a section; its documentation has it as the flag, which counts.
+		if section, ok := c.Values[values.Key(c.Module)]; ok && (section == "false" || section == "true" || section == true || section == false) {
+			flag := fmt.Sprint(section) == "true"
+			c.Error, c.Enabled = "", &flag
+		}
+		if (err != nil) != (c.Error != "") {
+			t.Errorf("%v: %v", c.Values, err)
+			continue
+		}
+		m := config.Modules[values.Key(c.Module)]
+		if diff := cmp.Diff(c.Enabled, m.Enabled); diff != "" {
+			t.Errorf("%v: %s", c.Values, diff)
+		}
+		if len(c.Config) > 0 {
+			same(t, c.Module, m.Values, any(c.Config))
+		}
+	}
+}
+
+func TestSamplesOfConfigMaps(t *testing.T) {
+	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/kube_config.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct {
+		Parse []struct {
+			Data    map[string]string
+			Modules map[string]string
+		}
+		Events []struct {
+			Before map[string]string
+			Patch  struct{ Add map[string]string }
+			Expect struct{ Event string }
+		}
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range file.Parse {
+		config, err := values.ReadConfig(c.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range c.Modules {
+			got := "n/d"
+			if enabled := config.Modules[values.Key(name)].Enabled; enabled != nil {
+				got = fmt.Sprint(*enabled)
+			}
+			if got != want {
+				t.Errorf("module %s is %s, not %s", name, got, want)
+			}
+		}
+	}
+	invalid := 0
+	for _, c := range file.Events {
+		if c.Expect.Event != "invalid" {
+			continue
+		}
+		invalid++
+		if _, err := values.ReadConfig(c.Patch.Add); err == nil {
+			t.Errorf("%v is valid", c.Patch.Add)
+		}
+	}
+	t.Logf("%d rows of parse and %d of events of kube_config.yaml checked; saving and other events need the operator", len(file.Parse), invalid)
+}
+
+func TestMistakesInAConfigMapNameTheKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		data map[string]string
+		want string
+	}{
+		"kebab case":              {map[string]string{"my-module": "a: 1"}, "ConfigMap key my-module: bad module name 'my-module': should be camelCased"},
+		"a flag that is a word":   {map[string]string{"oneEnabled": "yes"}, `ConfigMap key oneEnabled: "yes" is neither "true" nor "false"`},
+		"a section that is text":  {map[string]string{"one": "text"}, "ConfigMap key one: must be a map or a list"},
+		"a section that is wrong": {map[string]string{"one": "a: ["}, "ConfigMap key one: not YAML"},
+		"a list of globals":       {map[string]string{"global": "[1]"}, "ConfigMap key global: must be a map"},
+		"a maintenance":           {map[string]string{"oneMaintenance": "soon"}, `ConfigMap key oneMaintenance: "soon"`},
+		"two that disagree":       {map[string]string{"one": "false", "oneEnabled": "true"}, "disagree"},
+	} {
+		if _, err := values.ReadConfig(c.data); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	config, err := values.ReadConfig(map[string]string{"oneMaintenance": "noresourcereconciliation", "global": "", "two": "[1]", "three": "false"})
+	if err != nil || !config.Modules["one"].Unmanaged || config.Global != nil || *config.Modules["three"].Enabled {
+		t.Errorf("%+v, %v", config, err)
+	}
+}
+
+func TestSectionsAreThoseOfTheModule(t *testing.T) {
+	all := map[string]any{"global": 1, "one": 2, "two": 3}
+	same(t, "one", values.Sections(all, values.GlobalKey, "one"), any(map[string]any{"global": 1.0, "one": 2.0}))
+	if len(all) != 3 {
+		t.Error("the values were changed")
+	}
+}
+
+func FuzzPatch(f *testing.F) {
+	f.Add([]byte(`{"op":"add","path":"/m/a","value":1} [{"op":"remove","path":"/m/b"},{"op":"add","path":"/m/l/-","value":[]}]`))
+	f.Add([]byte(`{"op":"test","path":"/m","value":{}}`))
+	f.Fuzz(func(t *testing.T, stream []byte) {
+		operations, err := values.ParsePatch(stream)
+		if err != nil || values.CheckPatch(operations, "m") != nil {
+			return
+		}
+		start := map[string]any{"m": map[string]any{"l": []any{1.0}}}
+		if result, _, err := values.Apply(start, operations, false); err == nil && result == nil {
+			t.Error("no values and no error")
+		}
+		values.Compact(operations, operations)
+	})
+}
+
+func FuzzReadConfig(f *testing.F) {
+	f.Add("global", "a: 1")
+	f.Add("oneEnabled", "true")
+	f.Fuzz(func(_ *testing.T, key, text string) { _, _ = values.ReadConfig(map[string]string{key: text}) })
+}
