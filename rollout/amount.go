@@ -31,6 +31,7 @@ func (a Amount) Of(total int) int {
 	return (min(a.Value, 100)*total + 99) / 100
 }
 
+// String returns the text that ParseAmount reads.
 func (a Amount) String() string {
 	if a.Percent {
 		return strconv.Itoa(a.Value) + "%"
@@ -38,6 +39,7 @@ func (a Amount) String() string {
 	return strconv.Itoa(a.Value)
 }
 
+// MarshalJSON writes 3 or "25%".
 func (a Amount) MarshalJSON() ([]byte, error) {
 	if a.Percent {
 		return json.Marshal(a.String())
@@ -45,6 +47,7 @@ func (a Amount) MarshalJSON() ([]byte, error) {
 	return json.Marshal(a.Value)
 }
 
+// UnmarshalJSON reads 3, "3" or "25%".
 func (a *Amount) UnmarshalJSON(data []byte) error {
 	text := string(data)
 	if strings.HasPrefix(text, `"`) {

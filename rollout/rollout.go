@@ -102,9 +102,10 @@ const (
 	Keep Action = "Keep"
 )
 
-// Reason says why a target waits.
+// Reason says what a target waits for.
 type Reason string
 
+// Why a target waits.
 const (
 	WaitsForWave   Reason = "Wave"   // an earlier wave is not complete
 	WaitsForSlot   Reason = "Slot"   // AtOnce targets are at work
@@ -130,6 +131,7 @@ type Decision struct {
 // Phase is the state of the whole rollout.
 type Phase string
 
+// The states of a rollout.
 const (
 	Progressing Phase = "Progressing" // targets are at work or about to start
 	Paused      Phase = "Paused"      // targets wait because of Spec.Paused

@@ -37,6 +37,7 @@ type HelmChartProxy struct {
 	Status HelmChartProxyStatus `json:"status,omitzero"`
 }
 
+// HelmChartProxySpec is what users write.
 type HelmChartProxySpec struct {
 	ClusterSelector metav1.LabelSelector `json:"clusterSelector"`
 	Chart           `json:",inline"`
@@ -56,6 +57,7 @@ type Chart struct {
 	TLSConfig         *TLSConfig   `json:"tlsConfig,omitempty"`
 }
 
+// HelmChartProxyStatus is what the controller reports.
 type HelmChartProxyStatus struct {
 	Conditions         []metav1.Condition       `json:"conditions,omitempty"`
 	MatchingClusters   []corev1.ObjectReference `json:"matchingClusters"`
@@ -71,12 +73,14 @@ type HelmReleaseProxy struct {
 	Status HelmReleaseProxyStatus `json:"status,omitzero"`
 }
 
+// HelmReleaseProxySpec is what a HelmChartProxy writes for one cluster.
 type HelmReleaseProxySpec struct {
 	ClusterRef corev1.ObjectReference `json:"clusterRef"`
 	Chart      `json:",inline"`
 	Values     string `json:"values,omitempty"`
 }
 
+// HelmReleaseProxyStatus is what became of the release.
 type HelmReleaseProxyStatus struct {
 	Conditions         []metav1.Condition `json:"conditions,omitempty"`
 	Status             string             `json:"status,omitempty"`
@@ -102,11 +106,13 @@ type Options struct {
 	EnableClientCache        *bool             `json:"enableClientCache,omitempty"`
 }
 
+// InstallOptions are options of helm install. CreateNamespace is true by default.
 type InstallOptions struct {
 	CreateNamespace *bool `json:"createNamespace,omitempty"`
 	IncludeCRDs     bool  `json:"includeCRDs,omitempty"`
 }
 
+// UpgradeOptions are options of helm upgrade. MaxHistory is 10 by default.
 type UpgradeOptions struct {
 	Force                bool `json:"force,omitempty"`
 	ResetValues          bool `json:"resetValues,omitempty"`
@@ -117,6 +123,7 @@ type UpgradeOptions struct {
 	CleanupOnFail        bool `json:"cleanupOnFail,omitempty"`
 }
 
+// UninstallOptions are options of helm uninstall.
 type UninstallOptions struct {
 	KeepHistory bool   `json:"keepHistory,omitempty"`
 	Description string `json:"description,omitempty"`

@@ -5,6 +5,7 @@ package conversion
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,7 +45,7 @@ func Convert(in map[string]any, version string) (map[string]any, error) {
 	case from == group+"v1beta1" && version == "v1alpha1":
 		err = downgrade(out, kind)
 	default:
-		err = fmt.Errorf("there is no such conversion")
+		err = errors.New("there is no such conversion")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("convert %s %v from %q to %q: %w", kind, child(in, "metadata")["name"], from, to, err)
@@ -65,7 +66,7 @@ func upgrade(o object, kind string) error {
 		upgradeStatus(child(o, "status"), left)
 	case "AddOnDeploymentConfig":
 	default:
-		return fmt.Errorf("the kind has one version only")
+		return errors.New("the kind has one version only")
 	}
 	if len(left) == 0 {
 		return nil
@@ -101,7 +102,7 @@ func downgrade(o object, kind string) error {
 		downgradeStatus(child(o, "status"), left)
 	case "AddOnDeploymentConfig":
 	default:
-		return fmt.Errorf("the kind has one version only")
+		return errors.New("the kind has one version only")
 	}
 	return nil
 }

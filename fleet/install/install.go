@@ -55,9 +55,10 @@ type Installed struct {
 	Deleting bool
 }
 
-// Verb is what happens with a ManagedClusterAddOn.
+// Verb is a kind of change.
 type Verb string
 
+// What happens with a ManagedClusterAddOn.
 const (
 	Create Verb = "Create" // with the annotations, and the add-on as its controller
 	Update Verb = "Update" // annotations, and an owner reference

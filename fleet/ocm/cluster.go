@@ -17,6 +17,7 @@ type ManagedCluster struct {
 	Status ManagedClusterStatus `json:"status,omitzero"`
 }
 
+// ManagedClusterSpec is what users and the hub write.
 type ManagedClusterSpec struct {
 	HubAcceptsClient            bool           `json:"hubAcceptsClient"`
 	LeaseDurationSeconds        int32          `json:"leaseDurationSeconds,omitempty"`
@@ -45,6 +46,7 @@ type Taint struct {
 	TimeAdded metav1.Time `json:"timeAdded,omitzero"`
 }
 
+// ManagedClusterStatus is what the cluster's agent reports.
 type ManagedClusterStatus struct {
 	Conditions    []metav1.Condition           `json:"conditions,omitempty"`
 	Capacity      map[string]resource.Quantity `json:"capacity,omitempty"`
@@ -53,6 +55,7 @@ type ManagedClusterStatus struct {
 	ClusterClaims []ClusterClaim               `json:"clusterClaims,omitempty"`
 }
 
+// Version has the version of a cluster's Kubernetes.
 type Version struct {
 	Kubernetes string `json:"kubernetes,omitempty"`
 }
@@ -77,6 +80,7 @@ type ManagedClusterSet struct {
 	Spec ManagedClusterSetSpec `json:"spec,omitzero"`
 }
 
+// ManagedClusterSetSpec selects the members of a set.
 type ManagedClusterSetSpec struct {
 	ClusterSelector SetSelector `json:"clusterSelector,omitzero"`
 }
@@ -95,6 +99,7 @@ type ManagedClusterSetBinding struct {
 	Spec ManagedClusterSetBindingSpec `json:"spec,omitzero"`
 }
 
+// ManagedClusterSetBindingSpec names the set. It is also the name of the binding.
 type ManagedClusterSetBindingSpec struct {
 	ClusterSet string `json:"clusterSet"`
 }
@@ -107,6 +112,7 @@ type AddOnPlacementScore struct {
 	Status AddOnPlacementScoreStatus `json:"status,omitzero"`
 }
 
+// AddOnPlacementScoreStatus is what the add-on reports. It counts until ValidUntil.
 type AddOnPlacementScoreStatus struct {
 	Scores     []Score      `json:"scores,omitempty"`
 	ValidUntil *metav1.Time `json:"validUntil,omitempty"`

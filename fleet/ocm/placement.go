@@ -24,6 +24,7 @@ type Placement struct {
 	Status PlacementStatus `json:"status,omitzero"`
 }
 
+// PlacementSpec says which clusters to select.
 type PlacementSpec struct {
 	ClusterSets       []string           `json:"clusterSets,omitempty"`
 	NumberOfClusters  *int32             `json:"numberOfClusters,omitempty"`
@@ -35,6 +36,7 @@ type PlacementSpec struct {
 	SortBy string `json:"sortBy,omitempty"`
 }
 
+// ClusterPredicate is a requirement. A cluster has to meet one of them.
 type ClusterPredicate struct {
 	RequiredClusterSelector ClusterSelector `json:"requiredClusterSelector,omitzero"`
 }
@@ -46,6 +48,7 @@ type ClusterSelector struct {
 	CelSelector   CelSelector          `json:"celSelector,omitzero"`
 }
 
+// ClaimSelector selects by the claims of a cluster, as a label selector does by labels.
 type ClaimSelector struct {
 	MatchExpressions []metav1.LabelSelectorRequirement `json:"matchExpressions,omitempty"`
 }
@@ -61,11 +64,13 @@ const (
 	PrioritizersExact    = "Exact"
 )
 
+// PrioritizerPolicy says which prioritizers give scores.
 type PrioritizerPolicy struct {
 	Mode           string              `json:"mode,omitempty"`
 	Configurations []PrioritizerConfig `json:"configurations,omitempty"`
 }
 
+// PrioritizerConfig is a prioritizer with its weight, from -10 to 10.
 type PrioritizerConfig struct {
 	ScoreCoordinate *ScoreCoordinate `json:"scoreCoordinate,omitempty"`
 	Weight          int32            `json:"weight,omitempty"`
@@ -84,6 +89,7 @@ type ScoreCoordinate struct {
 	AddOn   *AddOnScore `json:"addOn,omitempty"`
 }
 
+// AddOnScore names a score of an AddOnPlacementScore.
 type AddOnScore struct {
 	ResourceName string `json:"resourceName"`
 	ScoreName    string `json:"scoreName"`
@@ -95,6 +101,7 @@ const (
 	TolerationEqual  = "Equal"
 )
 
+// Toleration lets a placement select clusters with a taint, for ever or for some seconds.
 type Toleration struct {
 	Key               string `json:"key,omitempty"`
 	Operator          string `json:"operator,omitempty"`
@@ -103,32 +110,38 @@ type Toleration struct {
 	TolerationSeconds *int64 `json:"tolerationSeconds,omitempty"`
 }
 
+// DecisionStrategy says how decisions are divided.
 type DecisionStrategy struct {
 	GroupStrategy GroupStrategy `json:"groupStrategy,omitzero"`
 }
 
+// GroupStrategy divides decisions into groups.
 type GroupStrategy struct {
 	DecisionGroups []DecisionGroup `json:"decisionGroups,omitempty"`
 	// ClustersPerDecisionGroup is a number of clusters, or a percentage of them. Zero means all.
 	ClustersPerDecisionGroup intstr.IntOrString `json:"clustersPerDecisionGroup,omitzero"`
 }
 
+// DecisionGroup is a named group of clusters.
 type DecisionGroup struct {
 	GroupName            string        `json:"groupName"`
 	GroupClusterSelector GroupSelector `json:"groupClusterSelector"`
 }
 
+// GroupSelector selects the clusters of a group.
 type GroupSelector struct {
 	LabelSelector metav1.LabelSelector `json:"labelSelector,omitzero"`
 	ClaimSelector ClaimSelector        `json:"claimSelector,omitzero"`
 }
 
+// PlacementStatus is what became of a placement.
 type PlacementStatus struct {
 	NumberOfSelectedClusters int32                 `json:"numberOfSelectedClusters"`
 	DecisionGroups           []DecisionGroupStatus `json:"decisionGroups,omitempty"`
 	Conditions               []metav1.Condition    `json:"conditions,omitempty"`
 }
 
+// DecisionGroupStatus names the decisions of a group.
 type DecisionGroupStatus struct {
 	DecisionGroupIndex int32    `json:"decisionGroupIndex"`
 	DecisionGroupName  string   `json:"decisionGroupName"`
@@ -144,10 +157,12 @@ type PlacementDecision struct {
 	Status PlacementDecisionStatus `json:"status,omitzero"`
 }
 
+// PlacementDecisionStatus has the clusters.
 type PlacementDecisionStatus struct {
 	Decisions []ClusterDecision `json:"decisions"`
 }
 
+// ClusterDecision is a selected cluster.
 type ClusterDecision struct {
 	ClusterName string `json:"clusterName"`
 	Reason      string `json:"reason"`

@@ -12,6 +12,7 @@ type AgentSpec struct {
 	Workload Workload `json:"workload,omitzero"`
 }
 
+// Workload has the manifests.
 type Workload struct {
 	Manifests []map[string]any `json:"manifests,omitempty"`
 }
@@ -28,6 +29,7 @@ type Registration struct {
 	CustomSigner *CustomSignerSpec `json:"customSigner,omitempty"`
 }
 
+// CustomSignerSpec names a signer of certificates.
 type CustomSignerSpec struct {
 	SignerName string `json:"signerName"`
 }
@@ -42,6 +44,7 @@ type AddOnDeploymentConfigSpec struct {
 	ResourceRequirements  []ContainerRequirement `json:"resourceRequirements,omitempty"`
 }
 
+// Variable is a name that templates and environments know, with its value.
 type Variable struct {
 	Name  string `json:"name"`
 	Value string `json:"value,omitempty"`
@@ -59,6 +62,7 @@ type ImageMirror struct {
 	Mirror string `json:"mirror"`
 }
 
+// ProxyConfig says how an agent reaches the network. CABundle is PEM.
 type ProxyConfig struct {
 	HTTPProxy  string `json:"httpProxy,omitempty"`
 	HTTPSProxy string `json:"httpsProxy,omitempty"`

@@ -19,20 +19,24 @@ type ManifestWork struct {
 	Status ManifestWorkStatus `json:"status,omitzero"`
 }
 
+// ManifestWorkStatus is what the agent reports.
 type ManifestWorkStatus struct {
 	Conditions     []metav1.Condition `json:"conditions,omitempty"`
 	ResourceStatus ResourceStatus     `json:"resourceStatus,omitzero"`
 }
 
+// ResourceStatus has the status of each manifest.
 type ResourceStatus struct {
 	Manifests []ManifestStatus `json:"manifests,omitempty"`
 }
 
+// ManifestStatus is the status of one manifest.
 type ManifestStatus struct {
 	ResourceMeta   ResourceMeta   `json:"resourceMeta"`
 	StatusFeedback StatusFeedback `json:"statusFeedback,omitzero"`
 }
 
+// ResourceMeta names the object of a manifest.
 type ResourceMeta struct {
 	Group     string `json:"group"`
 	Resource  string `json:"resource"`
@@ -40,6 +44,7 @@ type ResourceMeta struct {
 	Name      string `json:"name"`
 }
 
+// StatusFeedback has values of the object's status.
 type StatusFeedback struct {
 	Values []FeedbackValue `json:"values,omitempty"`
 }
@@ -50,6 +55,7 @@ type FeedbackValue struct {
 	FieldValue FieldValue `json:"fieldValue"`
 }
 
+// FieldValue is a value of one type.
 type FieldValue struct {
 	Integer *int64 `json:"integer,omitempty"`
 }

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -72,14 +73,14 @@ func weigh(policy ocm.PrioritizerPolicy) ([]weighted, error) {
 		w := weighted{weight: c.Weight}
 		switch {
 		case at == nil:
-			return nil, fmt.Errorf("scoreCoordinate field is required")
+			return nil, errors.New("scoreCoordinate field is required")
 		case at.Type == ocm.ScoreBuiltIn || at.Type == "":
 			w.name, w.run = at.BuiltIn, builtIn[at.BuiltIn]
 			if w.run == nil {
 				return nil, fmt.Errorf("incorrect builtin prioritizer: %s", at.BuiltIn)
 			}
 		case at.AddOn == nil:
-			return nil, fmt.Errorf("addOn should not be empty")
+			return nil, errors.New("addOn should not be empty")
 		default:
 			w.name = "AddOn/" + at.AddOn.ResourceName + "/" + at.AddOn.ScoreName
 			w.run = addOn(*at.AddOn)

@@ -19,9 +19,10 @@ type Installed struct {
 	Version, Values string
 }
 
-// Operation is what Helm does with a release.
+// Operation is one of Helm's.
 type Operation string
 
+// What Helm does with a release.
 const (
 	None    Operation = "None"
 	Install Operation = "Install"

@@ -58,9 +58,10 @@ func Orphans(hcp *caaph.HelmChartProxy, selected []Cluster, releases []caaph.Hel
 	})
 }
 
-// Action is what happens with the HelmReleaseProxy of a cluster.
+// Action is what a HelmChartProxy does for one cluster.
 type Action string
 
+// What happens with the HelmReleaseProxy of a cluster.
 const (
 	Keep      Action = "Keep"
 	Create    Action = "Create"

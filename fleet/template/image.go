@@ -2,6 +2,7 @@ package template
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/sealift/sealift/fleet/ocm"
@@ -23,7 +24,7 @@ func Mirrors(annotations map[string]string, config []ocm.ImageMirror) ([]ocm.Ima
 		Registries []ocm.ImageMirror `json:"registries"`
 	}
 	if err := json.Unmarshal([]byte(text), &content); err != nil {
-		return nil, errRegistries(err)
+		return nil, fmt.Errorf("annotation %s: %w", registriesAnnotation, err)
 	}
 	return content.Registries, nil
 }

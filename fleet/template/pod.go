@@ -2,7 +2,6 @@ package template
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/sealift/sealift/fleet/ocm"
@@ -164,9 +163,4 @@ func matches(pattern, id string) bool {
 		}
 	}
 	return true
-}
-
-// errRegistries says which annotation is wrong.
-func errRegistries(err error) error {
-	return fmt.Errorf("annotation %s: %w", registriesAnnotation, err)
 }

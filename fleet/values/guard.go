@@ -23,7 +23,7 @@ var unsafe = []string{"env", "expandenv", "getHostByName"}
 
 // functions returns what templates may call. Each call is counted, and bounded in its arguments and its result.
 func (g *guard) functions() template.FuncMap {
-	all := maps.Clone(template.FuncMap(sprig.TxtFuncMap()))
+	all := maps.Clone(sprig.TxtFuncMap())
 	for _, name := range unsafe {
 		delete(all, name)
 	}

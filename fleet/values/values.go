@@ -58,8 +58,8 @@ func Render(in Input) (string, error) {
 	})
 	for _, t := range t.Templates() {
 		if t.Tree != nil {
-			rewrite(t.Tree.Root)
-			tick(t.Tree.Root)
+			rewrite(t.Root)
+			tick(t.Root)
 		}
 	}
 	var out bytes.Buffer
