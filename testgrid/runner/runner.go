@@ -241,12 +241,13 @@ func (r *runner) one(ctx context.Context, j job) error {
 	return errors.Join(r.folder.Save(result), r.add(result))
 }
 
-// stands says whether a verdict of an earlier run is taken over.
+// stands says whether a verdict of an earlier run is taken over. A skipped test is looked at again, because other hosts may be
+// able to do what it needs.
 func (r *runner) stands(v report.Verdict) bool {
-	switch r.Again {
-	case AgainAll:
+	switch {
+	case v == report.Skipped || r.Again == AgainAll:
 		return false
-	case AgainFailed:
+	case r.Again == AgainFailed:
 		return v != report.Failed
 	}
 	return true

@@ -213,6 +213,7 @@ const everyVerdict = `
 `
 
 func TestEveryVerdictHasItsReason(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, everyVerdict)
 	cells := b.must(t, runner.Options{Systems: []string{"plain", "other"}})
 	for test, want := range map[string]struct {
@@ -267,6 +268,7 @@ func TestEveryVerdictHasItsReason(t *testing.T) {
 }
 
 func TestOnlyChangedTestsRunAgain(t *testing.T) {
+	t.Parallel()
 	const tests = "- name: one\n  installerSpec: KUBERNETES\n- name: two\n  installerSpec: KUBERNETES\n  postInstallScript: test -e $SHARED/mended\n"
 	b := newBench(t, tests)
 	step := func(behaviour string, o runner.Options, ran int, verdict report.Verdict) {
@@ -291,6 +293,10 @@ func TestOnlyChangedTestsRunAgain(t *testing.T) {
 	step("another place", runner.Options{}, 0, report.Passed)
 	b.describe(t, tests+"  preInstallScript: \"true\"\n")
 	step("a changed test", runner.Options{}, 1, report.Passed)
+	b.describe(t, tests+"  cutNetwork: [{step: a/b, lasts: 1s}]\n")
+	step("hosts cannot do it", runner.Options{}, 1, report.Skipped)
+	step("hosts may be able now", runner.Options{}, 1, report.Skipped)
+	b.describe(t, tests)
 	step("one test alone", runner.Options{Tests: []string{"two"}, Again: runner.AgainAll}, 1, report.Passed)
 	if cells, err := report.ReadCells(filepath.Join(b.dir, "report", "results.json")); err != nil || len(cells) != 2 {
 		t.Errorf("after one test alone, the report has %d tests: %v", len(cells), err)
@@ -304,6 +310,7 @@ func TestOnlyChangedTestsRunAgain(t *testing.T) {
 }
 
 func TestATestThatPassesAndFailsIsFlaky(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "- name: sometimes\n  installerSpec: KUBERNETES\n  postInstallScript: mkdir $SHARED/one || mkdir $SHARED/two\n")
 	c := b.must(t, runner.Options{Repeat: 3})["sometimes/plain"]
 	if c.Verdict != report.Flaky || c.Rate() != "2 of 3 passed" {
@@ -312,6 +319,7 @@ func TestATestThatPassesAndFailsIsFlaky(t *testing.T) {
 }
 
 func TestMachinesOfAFailedTestAreKept(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n- name: bad\n  installerSpec: KUBERNETES\n  postInstallScript: touch /root/evidence; false\n")
 	c := b.must(t, runner.Options{KeepFailed: true})["bad/plain"]
 	left, err := filepath.Glob(filepath.Join(b.dir, "machines", "*", "root", "evidence"))
@@ -325,6 +333,7 @@ func TestMachinesOfAFailedTestAreKept(t *testing.T) {
 
 // TestARunThatIsKilledGoesOn kills the runner at five moments and wants the report of a run that nobody disturbed.
 func TestARunThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
 	var tests strings.Builder
 	for i := range 6 {
 		fmt.Fprintf(&tests, "- name: test %d\n  airgap: true\n  installerSpec: KUBERNETES\n  postInstallScript: sleep 0.%d; test %d != 3\n", i, i, i)
