@@ -11,6 +11,9 @@ import (
 )
 
 func main() {
+	if os.Getpid() == 1 {
+		os.Exit(control.RunAsInit(os.Stderr))
+	}
 	command := control.Run
 	if filepath.Base(os.Args[0]) == control.ShellOperatorName {
 		command = control.RunShellOperator

@@ -16,11 +16,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/testgrid/cases"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -190,6 +192,7 @@ func TestEngine(t *testing.T) {
 	}
 	s := &site{T: t, cluster: cluster}
 	s.in("a start has its order, and events come after it", testOrder)
+	s.in("the sample of a start", testSampleOfStart)
 	s.in("events wait until the synchronization has succeeded", testEventsWait)
 	s.in("a group runs once for all that changed", testGroup)
 	s.in("schedules tick, once for a crontab", testSchedule)
@@ -212,6 +215,56 @@ func testOrder(s *site) {
 	s.ran("c.sh onStartup", "a.sh onStartup", "b.sh onStartup", "a.sh maps:Synchronization:1", "c.sh first:Synchronization:1")
 	s.apply(configMap("order", "b", ""))
 	s.until("three events", func() bool { return strings.Count(strings.Join(s.shorts(), " "), ":Event:Added:b") == 3 })
+}
+
+// testSampleOfStart runs the hooks of the sample startup_tasks. They trace the file name and the contexts.
+func testSampleOfStart(s *site) {
+	var file struct {
+		Cases []struct {
+			Fixture         string
+			ExpectTaskOrder []struct{ Run, Hook string }
+		}
+	}
+	data, err := os.ReadFile(cases.Path(s, "operator/addon-operator/operator.yaml"))
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		s.Fatal(err)
+	}
+	c := file.Cases[0]
+	hooks, err := filepath.Glob(filepath.Join(cases.Path(s, "operator/addon-operator/fixtures/operator/"+c.Fixture), "global-hooks", "*.sh"))
+	if err != nil || len(hooks) < 3 {
+		s.Fatal(hooks, err)
+	}
+	for _, name := range hooks {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.dir, filepath.Base(name)), text, 0o755); err != nil {
+			s.Fatal(err)
+		}
+	}
+	e, _ := s.start()
+	s.until("ready", e.Ready)
+	var want []string
+	for _, one := range c.ExpectTaskOrder {
+		if one.Run != "" {
+			want = append(want, one.Hook+" onStartup")
+		}
+	}
+	want = append(want, "hook01 kind1:Synchronization:0") // hook03 does not ask for one
+	var got []string
+	for _, run := range s.shorts() {
+		name, contexts, _ := strings.Cut(run, " ")
+		number, _, _ := strings.Cut(name, "_")
+		got = append(got, number+" "+contexts)
+	}
+	if !slices.Equal(got, want) {
+		s.Errorf("got %v, want %v", got, want)
+	}
+	s.Logf("%d of %d rows of operator.yaml checked", 1, len(file.Cases))
 }
 
 func testEventsWait(s *site) {
