@@ -161,7 +161,7 @@ func TestDecide(t *testing.T) {
 			want:  "a:Start b:Start c:Wait/Slot d:Wait/Slot e:Wait/Slot", phase: rollout.Progressing,
 		},
 		{
-			name: "who sleeps holds no slot and no wave", spec: rollout.Spec{Waves: two},
+			name: "who sleeps holds no slot and no wave", spec: rollout.Spec{Waves: []rollout.Wave{{AtOnce: number(1)}, {AtOnce: number(1)}}},
 			first: "a:Waiting/zz b:Working/zz", second: "c:Waiting",
 			want: "a:Wait/WakeUp b:Keep/Working c:Start", phase: rollout.Progressing,
 		},
@@ -247,6 +247,22 @@ func TestStartIsRepeatedUntilItIsSeen(t *testing.T) {
 	got, err = rollout.Decide(spec, parse(t, 0, "a:Waiting b:Waiting"), got.State, noon.Add(time.Minute))
 	if err != nil || print(got) != "a:Wait/Resume b:Wait/Resume" {
 		t.Fatal("another change does not begin a new rollout:", print(got), err)
+	}
+}
+
+// TestFirstSightIsRemembered shows that a status without a time counts from when it was first seen.
+func TestFirstSightIsRemembered(t *testing.T) {
+	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Soak: time.Minute}
+	var state rollout.State
+	for _, look := range []struct {
+		after time.Duration
+		want  string
+	}{{0, "a:Keep/Soaking"}, {59 * time.Second, "a:Keep/Soaking"}, {time.Minute, "a:Keep/Succeeded"}} {
+		got, err := rollout.Decide(spec, parse(t, 0, "a:Succeeded"), state, noon.Add(look.after))
+		if err != nil || print(got) != look.want {
+			t.Fatalf("after %v: got %s, want %s: %v", look.after, print(got), look.want, err)
+		}
+		state = got.State
 	}
 }
 
