@@ -1,8 +1,8 @@
 // Package patch changes objects of a cluster as hooks ask for it through $KUBERNETES_PATCH_PATH (S-13).
 //
 // A hook writes a stream of operations. The whole stream is checked before anything is done. Then the operations are done in
-// their order; one that fails does not stop those after it. Objects belong to whoever made them: the package neither labels
-// nor prunes.
+// their order; one that fails does not stop those after it. The package does not own the objects: it neither labels
+// nor prunes them.
 package patch
 
 import (

@@ -1,0 +1,206 @@
+// Package module finds modules in folders, and tells which of them are switched on.
+//
+// A module is a folder with hooks, a chart, schemas or values. Its name is that of the folder without the number before it,
+// which is its order. The package reads files; it runs nothing.
+package module
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/internal/regularfile"
+	"github.com/sealift/sealift/operator/values"
+)
+
+// Module is one module as its folder has it.
+type Module struct {
+	Name  string // such as ingress-nginx
+	Key   string // of its values, such as ingressNginx
+	Path  string
+	Order int
+	// Values are those of its own values.yaml, below its key. Enabled is the flag there, or nil.
+	Values  map[string]any
+	Enabled *bool
+}
+
+// Found is what the folders hold.
+type Found struct {
+	Modules []*Module // by order, then by name
+	// Common are the sections of values.yaml beside the modules, by key. Flags are the flags there, by module key.
+	Common map[string]any
+	Flags  map[string]bool
+}
+
+// DefaultOrder is the order of modules without a number.
+const DefaultOrder = 1
+
+// valuesFile holds values of modules, in a module or beside modules.
+const valuesFile = "values.yaml"
+
+// valuesSize bounds it.
+const valuesSize = 4 << 20
+
+var folderName = regexp.MustCompile(`^(?:([0-9]+)-)?(.+)$`)
+
+// Find reads the folders of a path list, such as $MODULES_DIR. order is that of modules without a number. Of two modules with
+// one name the first counts, and log gets a warning (A-4).
+func Find(pathList string, order int, log *slog.Logger) (*Found, error) {
+	f := &Found{Common: map[string]any{}, Flags: map[string]bool{}}
+	var errs []error
+	for _, dir := range filepath.SplitList(pathList) {
+		errs = append(errs, f.addFolder(dir, order, log))
+	}
+	slices.SortStableFunc(f.Modules, func(a, b *Module) int { return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Name, b.Name)) })
+	errs = append(errs, f.checkKeys())
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *Found) addFolder(dir string, order int, log *slog.Logger) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("path '%s' does not exist", dir)
+	}
+	if err != nil {
+		return err
+	}
+	common, flags, err := readValues(filepath.Join(dir, valuesFile))
+	if err != nil {
+		return err
+	}
+	f.Common = values.Merge(f.Common, common)
+	maps.Copy(f.Flags, flags)
+	var errs []error
+	for _, entry := range entries { // sorted by name
+		path := filepath.Join(dir, entry.Name())
+		info, err := os.Stat(path) // of what a link leads to
+		if errors.Is(err, fs.ErrNotExist) {
+			log.Warn("a link in a folder of modules leads nowhere; it is no module", "link", path)
+			continue
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if !info.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		errs = append(errs, f.addModule(path, order, log))
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Found) addModule(path string, order int, log *slog.Logger) error {
+	parts := folderName.FindStringSubmatch(filepath.Base(path))
+	m := &Module{Name: parts[2], Key: values.Key(parts[2]), Path: path, Order: order}
+	if parts[1] != "" {
+		number, err := strconv.ParseInt(parts[1], 10, 32)
+		if err != nil {
+			return fmt.Errorf("module %s: the number %s is too large for an order", path, parts[1])
+		}
+		m.Order = int(number)
+	}
+	for _, other := range f.Modules {
+		if other.Name == m.Name {
+			log.Warn("module is not registered, because it has a duplicate", "module", path, "registered", other.Path)
+			return nil
+		}
+	}
+	sections, flags, err := readValues(filepath.Join(path, valuesFile))
+	if err != nil {
+		return err
+	}
+	m.Values = values.Sections(sections, m.Key) // sections of others do not count
+	if enabled, ok := flags[m.Key]; ok {
+		m.Enabled = &enabled
+	}
+	f.Modules = append(f.Modules, m)
+	return nil
+}
+
+// checkKeys refuses modules that cannot be told apart in values: two with one key, and one whose key another has as its flag.
+func (f *Found) checkKeys() error {
+	var errs []error
+	paths := map[string]string{}
+	for _, m := range f.Modules {
+		if other, ok := paths[m.Key]; ok {
+			errs = append(errs, fmt.Errorf("modules %s and %s have the same key %s in values; rename one of them", other, m.Path, m.Key))
+		}
+		paths[m.Key] = m.Path
+		if strings.HasSuffix(m.Key, values.EnabledSuffix) {
+			errs = append(errs, fmt.Errorf("module %s: its key %s is that of a flag; rename the module", m.Path, m.Key))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readValues reads sections and flags; a file that does not exist has none.
+func readValues(path string) (sections map[string]any, flags map[string]bool, err error) {
+	file, err := regularfile.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, valuesSize+1))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, nil, err
+	}
+	if len(data) > valuesSize {
+		return nil, nil, fmt.Errorf("%s: larger than %d MiB", path, valuesSize>>20)
+	}
+	sections, flags, err = splitValues(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return sections, flags, nil
+}
+
+// splitValues takes sections and flags of a values.yaml apart.
+func splitValues(data []byte) (sections map[string]any, flags map[string]bool, err error) {
+	asJSON, err := yaml.YAMLToJSON(data)
+	if err != nil {
+		return nil, nil, fmt.Errorf("not YAML: %w", err)
+	}
+	if err := json.Unmarshal(asJSON, &sections); err != nil {
+		return nil, nil, errors.New("is no mapping")
+	}
+	flags = map[string]bool{}
+	var errs []error
+	for key, value := range sections {
+		name, isFlag := strings.CutSuffix(key, values.EnabledSuffix)
+		switch v := value.(type) {
+		case bool:
+			if !isFlag || name == "" {
+				errs = append(errs, fmt.Errorf("key %s: must be a map or a list, not a boolean", key))
+				continue
+			}
+			flags[name] = v
+			delete(sections, key)
+		case map[string]any, []any, nil:
+			if isFlag && name != "" {
+				errs = append(errs, fmt.Errorf("key %s: must be true or false", key))
+			}
+		default:
+			errs = append(errs, fmt.Errorf("key %s: must be %s, not %v", key, map[bool]string{true: "true or false", false: "a map or a list"}[isFlag], v))
+		}
+	}
+	return sections, flags, errors.Join(errs...)
+}

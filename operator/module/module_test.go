@@ -1,0 +1,190 @@
+package module_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/operator/module"
+	"github.com/sealift/sealift/operator/values"
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// tree writes files below a new folder.
+func tree(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func names(f *module.Found) (all string) {
+	for _, m := range f.Modules {
+		all += " " + m.Name
+	}
+	return strings.TrimSpace(all)
+}
+
+// TestSamplesOfModules checks what the samples say of modules that were found and of their values. What hooks do needs the
+// operator.
+func TestSamplesOfModules(t *testing.T) {
+	var file struct {
+		Cases []struct {
+			ID, Fixture string
+			Expect      struct {
+				ModulesFound, EnabledByConfig, Enabled []string
+				NotEnabled                             any
+				GlobalValues                           any
+				ModuleValues                           map[string]any
+			}
+		}
+	}
+	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/module_manager.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := yaml.Unmarshal(data, &file); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, c := range file.Cases {
+		if c.Expect.NotEnabled == nil {
+			continue
+		}
+		checked++
+		dir := cases.Path(t, "operator/addon-operator/fixtures/"+c.Fixture)
+		found, err := module.Find(filepath.Join(dir, "modules"), module.DefaultOrder, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var configMap struct{ Data map[string]string }
+		if data, err := os.ReadFile(filepath.Join(dir, "config_map.yaml")); err == nil {
+			if err := yaml.Unmarshal(data, &configMap); err != nil {
+				t.Fatal(err)
+			}
+		}
+		config, err := values.ReadConfig(configMap.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := strings.Join(c.Expect.ModulesFound, " "); want != "" && names(found) != want {
+			t.Errorf("%s: found %s", c.ID, names(found))
+		}
+		var on []string
+		for _, m := range found.Modules {
+			if enabled, _ := found.Enabled(m, nil, config); enabled {
+				on = append(on, m.Name)
+			}
+			merged := values.Merge(found.Layers(m, config)...)
+			if want := c.Expect.GlobalValues; want != nil && cmp.Diff(want, merged[values.GlobalKey]) != "" {
+				t.Errorf("%s: global values of %s are %v", c.ID, m.Name, merged[values.GlobalKey])
+			}
+			if want, ok := c.Expect.ModuleValues[m.Name]; ok && cmp.Diff(want, merged[m.Key]) != "" {
+				t.Errorf("%s: values of %s are %v", c.ID, m.Name, merged[m.Key])
+			}
+		}
+		if want := append(c.Expect.EnabledByConfig, c.Expect.Enabled...); strings.Join(on, " ") != strings.Join(want, " ") {
+			t.Errorf("%s: %v are on, not %v", c.ID, on, want)
+		}
+	}
+	t.Logf("%d of %d rows of module_manager.yaml checked; the others need hooks", checked, len(file.Cases))
+}
+
+func TestFind(t *testing.T) {
+	first := tree(t, map[string]string{
+		"020-b/x": "", "003-c/x": "", "a/x": "", "README.md": "", ".git/x": "",
+		"values.yaml": "global: {a: 1, b: 1}\nb: {x: 1}\nbEnabled: true\n", "003-c/values.yaml": "c: {why: 1}\nb: {not: mine}\ncEnabled: false\n",
+	})
+	second := tree(t, map[string]string{"1-b/x": "", "d-1/x": "", "values.yaml": "global: {b: 2}\ncEnabled: true\n"})
+	if err := os.Symlink("/nowhere", filepath.Join(first, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(second, "1-b"), filepath.Join(first, "002-linked")); err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	found, err := module.Find(first+":"+second, 7, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(found); got != "linked c a d-1 b" {
+		t.Errorf("found %s", got)
+	}
+	for _, warned := range []string{"dangling", "module is not registered, because it has a duplicate"} {
+		if !strings.Contains(log.String(), warned) {
+			t.Errorf("no warning of %s:\n%s", warned, &log)
+		}
+	}
+	if text := fmt.Sprint(found.Common, found.Flags, found.Modules[1].Values); text != "map[b:map[x:1] global:map[a:1 b:2]] map[b:true c:true] map[c:map[why:1]]" {
+		t.Errorf("values are %s", text)
+	}
+	b, c := found.Modules[4], found.Modules[1]
+	off, config := false, values.Config{Modules: map[string]values.ModuleConfig{}}
+	is := func(m *module.Module, hooks map[string]bool, on bool, by module.Source) {
+		t.Helper()
+		if gotOn, gotBy := found.Enabled(m, hooks, config); gotOn != on || gotBy != by {
+			t.Errorf("%s is %v by %s", m.Name, gotOn, gotBy)
+		}
+	}
+	is(found.Modules[2], nil, false, module.ByDefault)
+	is(b, nil, true, module.ByCommon)
+	is(c, nil, false, module.ByModule)
+	is(c, map[string]bool{"c": true}, true, module.ByHook)
+	config.Modules["c"] = values.ModuleConfig{Enabled: &off}
+	is(c, map[string]bool{"c": true}, false, module.ByConfig)
+}
+
+func TestMistakesNameFileAndKey(t *testing.T) {
+	for name, c := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"no YAML":                 {map[string]string{"values.yaml": "a: ["}, "/values.yaml: not YAML"},
+		"a list":                  {map[string]string{"values.yaml": "[1]"}, "/values.yaml: is no mapping"},
+		"a flag that is text":     {map[string]string{"1-a/values.yaml": "aEnabled: \"true\""}, "/1-a/values.yaml: key aEnabled: must be true or false, not true"},
+		"a flag that is a map":    {map[string]string{"1-a/values.yaml": "aEnabled: {}"}, "key aEnabled: must be true or false"},
+		"a section that is text":  {map[string]string{"1-a/values.yaml": "a: text"}, "key a: must be a map or a list, not text"},
+		"a section that is false": {map[string]string{"1-a/values.yaml": "a: false"}, "key a: must be a map or a list, not a boolean"},
+		"two with one key":        {map[string]string{"1-module-1/x": "", "2-module1/x": ""}, "have the same key module1"},
+		"a key that is a flag's":  {map[string]string{"1-is-enabled/x": ""}, "its key isEnabled is that of a flag"},
+		"a number too large":      {map[string]string{"99999999999-a/x": ""}, "the number 99999999999 is too large"},
+	} {
+		if _, err := module.Find(tree(t, c.files), module.DefaultOrder, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := module.Find("/nowhere", module.DefaultOrder, slog.New(slog.DiscardHandler)); err == nil || err.Error() != "path '/nowhere' does not exist" {
+		t.Errorf("%v", err)
+	}
+}
+
+func FuzzValuesFile(f *testing.F) {
+	f.Add([]byte("global: {a: 1}\nbEnabled: true\nb: [1]\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if err := os.WriteFile(filepath.Join(dir, "values.yaml"), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found, err := module.Find(dir, module.DefaultOrder, slog.New(slog.DiscardHandler)); err == nil {
+			if _, err := json.Marshal(found.Common); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
