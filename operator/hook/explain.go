@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -54,10 +55,5 @@ func beginning(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	head := make([]byte, 4096)
-	n, err := f.Read(head)
-	if n == 0 && err != nil && !errors.Is(err, os.ErrClosed) {
-		return nil, nil //nolint:nilerr // empty
-	}
-	return head[:n], nil
+	return io.ReadAll(io.LimitReader(f, 4096))
 }

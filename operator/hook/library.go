@@ -14,8 +14,8 @@ var shellLibrary []byte
 
 // WriteShellLibrary puts shell_lib.sh, which many hooks in bash source, into a folder that hooks may read.
 func WriteShellLibrary(dir string) error {
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // hooks of another user read it, too
+	if err := os.Chmod(dir, 0o755); err != nil { // hooks of another user read it, too
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, "shell_lib.sh"), shellLibrary, 0o644) //nolint:gosec // see above
+	return os.WriteFile(filepath.Join(dir, "shell_lib.sh"), shellLibrary, 0o644)
 }

@@ -95,7 +95,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 		return &Result{}, fmt.Errorf("make the files of hook %s: %w", c.Name, err)
 	}
 	out := &lines{log: r.Log, raw: r.Raw, hook: c.Name}
-	cmd := exec.Command(c.Path) //nolint:gosec,noctx // hooks are run by definition; r.wait ends it
+	cmd := exec.Command(c.Path) // supervise ends it, not a context
 	cmd.Dir, cmd.Env = c.Dir, append(r.environment(), environment...)
 	result, err := r.process(ctx, cmd, out.of("stdout"), out.of("stderr"))
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *Runner) Config(ctx context.Context, name, path, dir string) ([]byte, er
 	defer cancel()
 	out := &lines{log: r.Log, raw: r.Raw, hook: name}
 	printed := &bounded{limit: configSize}
-	cmd := exec.Command(path, "--config") //nolint:gosec,noctx // see Run
+	cmd := exec.Command(path, "--config")
 	cmd.Dir, cmd.Env = dir, r.environment()
 	_, err := r.process(ctx, cmd, printed, out.of("stderr"))
 	if err == nil && printed.over {
@@ -228,9 +228,15 @@ func (r *Runner) process(ctx context.Context, cmd *exec.Cmd, stdout, stderr io.W
 		closeErr()
 		return &Result{}, explain(cmd.Path, err)
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- wait() }()
-	err = supervise(ctx, cmd.Process.Pid, ended)
+	ended := make(chan struct{})
+	var failed error // of the process, once it has ended
+	go func() {
+		failed = wait()
+		close(ended)
+	}()
+	if err = supervise(ctx, cmd.Process.Pid, ended); err == nil {
+		err = failed
+	}
 	result := &Result{Duration: time.Since(started)}
 	closeOut()
 	closeErr()
@@ -241,11 +247,11 @@ func (r *Runner) process(ctx context.Context, cmd *exec.Cmd, stdout, stderr io.W
 	return result, err
 }
 
-// supervise waits for a process, and stops its group when ctx ends.
-func supervise(ctx context.Context, pid int, ended <-chan error) error {
+// supervise waits for a process, and stops its group when ctx ends. Only then it returns an error.
+func supervise(ctx context.Context, pid int, ended <-chan struct{}) error {
 	select {
-	case err := <-ended:
-		return err
+	case <-ended:
+		return nil
 	case <-ctx.Done():
 	}
 	_ = syscall.Kill(-pid, syscall.SIGTERM)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -99,7 +100,7 @@ func TestSamplesOfModules(t *testing.T) {
 				t.Errorf("%s: values of %s are %v", c.ID, m.Name, merged[m.Key])
 			}
 		}
-		if want := append(c.Expect.EnabledByConfig, c.Expect.Enabled...); strings.Join(on, " ") != strings.Join(want, " ") {
+		if want := slices.Concat(c.Expect.EnabledByConfig, c.Expect.Enabled); strings.Join(on, " ") != strings.Join(want, " ") {
 			t.Errorf("%s: %v are on, not %v", c.ID, on, want)
 		}
 	}

@@ -49,7 +49,7 @@ type Set struct {
 	Delay func(failed int) time.Duration
 
 	mu      sync.Mutex
-	ctx     context.Context //nolint:containedctx // of the workers, from Run until it returns
+	ctx     context.Context // of the workers, from Run until it returns
 	queues  map[string]*Queue
 	workers sync.WaitGroup
 }
@@ -79,7 +79,7 @@ func Delay(failed int) time.Duration {
 	if failed > 5 {
 		return longestDelay
 	}
-	return min(longestDelay, firstDelay+time.Second<<(failed-1)+rand.N(time.Second)) //nolint:gosec // spreads load, hides nothing
+	return min(longestDelay, firstDelay+time.Second<<(failed-1)+rand.N(time.Second))
 }
 
 // Run works until ctx ends, and returns when no task runs any more. Tasks may be added before and meanwhile.

@@ -196,7 +196,7 @@ func (l *loader) resolve(file string, node any, within []string) (any, error) {
 	if ref, ok := schema["$ref"].(string); ok {
 		return l.follow(file, ref, within)
 	}
-	out := copied(schema).(map[string]any) //nolint:forcetypeassert // a copy has the type of its source
+	out := copied(schema).(map[string]any) // a copy has the type of its source
 	delete(out, "definitions")             // what is used of them is filled in where it is used
 	var errs []error
 	put := func(set func(any), part any) {

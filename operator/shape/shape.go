@@ -44,12 +44,20 @@ func List(items Shape) Shape { return Shape{kind: "array", element: &items} }
 // Word is a string out of these.
 func Word(words ...string) Shape { return Shape{kind: "string", words: words} }
 
-// Text is any string, Integer a whole number, Number any number, Bool true or false, and Any everything.
-func Text() Shape    { return Shape{kind: "string"} }
+// Text is any string.
+func Text() Shape { return Shape{kind: "string"} }
+
+// Integer is a whole number; 1.0 is one.
 func Integer() Shape { return Shape{kind: "integer"} }
-func Number() Shape  { return Shape{kind: "number"} }
-func Bool() Shape    { return Shape{kind: "boolean"} }
-func Any() Shape     { return Shape{kind: "any"} }
+
+// Number is any number.
+func Number() Shape { return Shape{kind: "number"} }
+
+// Bool is true or false.
+func Bool() Shape { return Shape{kind: "boolean"} }
+
+// Any is everything.
+func Any() Shape { return Shape{kind: "any"} }
 
 // Between limits the number of an object's keys or a list's items. most 0 means no limit.
 func (s Shape) Between(fewest, most int) Shape {

@@ -18,7 +18,7 @@ import (
 
 // Watcher holds the lists of one cluster.
 type Watcher struct {
-	ctx     context.Context //nolint:containedctx // of all watches, which outlast the call that begins them
+	ctx     context.Context // of all watches, which outlast the call that begins them
 	cluster *kube.Cluster
 	log     *slog.Logger
 
