@@ -28,7 +28,7 @@ const maxClockSkew = 30 * time.Second
 // themselves if ask is true.
 func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
 	hosts := c.agents
-	if ask {
+	if ask && c.begun == nil { // an agent that is at work answers late
 		hosts = c.look
 	}
 	return []preflight.Check{
