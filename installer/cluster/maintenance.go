@@ -16,7 +16,7 @@ import (
 // cordonAnnotation says on whose behalf a node takes no new pods: only they let it take pods again.
 const cordonAnnotation = "sealift.dev/cordoned-by"
 
-// Cordon keeps new pods from a node. A node that takes none already is left as it is: whoever said so has to take it back.
+// Cordon keeps new pods from a node. A node that takes none already stays as it is: somebody else cordoned it.
 func (v *View) Cordon(ctx context.Context, name, by string) error {
 	off, _, err := v.cordoned(ctx, name)
 	if err != nil || off {
