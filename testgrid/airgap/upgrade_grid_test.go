@@ -51,7 +51,7 @@ spec:
 // clients asks a Service and the API five times a second each, and notes what failed twice in a row.
 const clients = `
 ask() { name=$1; shift; while :; do "$@" >/dev/null 2>&1 || { sleep 0.5; "$@" >/dev/null 2>&1 || echo "$name failed at $(date +%T.%N)" >>/var/tmp/failures; }; echo >>/var/tmp/asked-$name; sleep 0.2; done; }
-ask service curl -fsS --max-time 3 "http://$1/" &
+ask service timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/80" && printf "GET / HTTP/1.0\\r\\n\\r\\n" >&3 && grep -q here <&3' "$1" &
 ask api kubectl --kubeconfig /etc/kubernetes/kubelet.conf --request-timeout=3s get --raw /version &
 wait
 `
@@ -80,7 +80,7 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 
 	t.Log(first.must(upgrade + " yes 2>&1"))
 
-	worker.must("systemctl stop clients")
+	worker.must("systemctl stop clients; [ $(wc -l </var/tmp/asked-service) -gt 100 ]")
 	if failures, _ := worker.run("cat /var/tmp/failures"); !strings.Contains(failures, "No such file") {
 		t.Errorf("requests failed twice in a row:\n%s", failures)
 	}
