@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -63,6 +64,9 @@ If the upgrade is interrupted, run the same command again, on any control plane,
   sealift upgrade pause`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, words []string) (err error) {
+			if len(words) > 0 && o.source == (bundleSource{}) && !strings.Contains(words[0], "=") { // one of kURL's flags needs a bundle, too
+				return app.UnknownCommand(fmt.Sprintf("unknown command %q for %q; see '%s --help'", words[0], cmd.CommandPath(), cmd.CommandPath()))
+			}
 			o.yes = o.changes.Take(append(words, a.TrustedWords()...)) || o.yes
 			if o.root, err = installers.Root(o.root, o.changes.Folder); err != nil {
 				return err
