@@ -40,6 +40,7 @@ const (
 	Joining    Operation = "join"
 	Upgrading  Operation = "upgrade"
 	Resetting  Operation = "reset"
+	Renewing   Operation = "renew" // of certificates
 )
 
 // Record is one line of the journal.

@@ -276,9 +276,13 @@ func mentions(text, file string) bool {
 		if !found {
 			return false
 		}
-		if after == "" || strings.ContainsRune(" \t\n\r\"',", rune(after[0])) {
+		if after == "" || !nameByte(after[0]) {
 			return true
 		}
 		rest = after
 	}
+}
+
+func nameByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._-/", c) >= 0
 }

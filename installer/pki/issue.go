@@ -1,0 +1,175 @@
+package pki
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// validity is how long a renewed certificate is valid: as long as kubeadm makes it.
+const validity = 365 * 24 * time.Hour
+
+// authority is a CA whose key is on this node.
+type authority struct {
+	cert *x509.Certificate
+	key  crypto.Signer
+}
+
+// renewal is a certificate that can be renewed, and the CA that signs it.
+type renewal struct {
+	Entry
+	ca authority
+}
+
+// renewals finds the CA of every certificate that kubeadm made. It changes nothing. Certificates of CAs that are not in the
+// cluster's folder are not kubeadm's, and are left out.
+func renewals(h host, entries []Entry, now time.Time) ([]renewal, error) {
+	var all []renewal
+	for _, e := range entries {
+		if e.cert == nil || e.Kind == CA || strings.HasPrefix(e.File, kubeletFolder) {
+			continue
+		}
+		for _, ca := range entries {
+			if ca.Kind != CA || e.cert.CheckSignatureFrom(ca.cert) != nil {
+				continue
+			}
+			signer, err := h.authority(ca, now)
+			if err != nil {
+				return nil, fmt.Errorf("renew %s: %w", e.File, err)
+			}
+			all = append(all, renewal{e, signer})
+			break
+		}
+	}
+	if len(all) == 0 {
+		return nil, errors.New("this host has no certificates that kubeadm made; run the command on a control plane")
+	}
+	return all, nil
+}
+
+// authority reads the key of a CA.
+func (h host) authority(ca Entry, now time.Time) (authority, error) {
+	if ca.Ended(now) {
+		return authority{}, fmt.Errorf("its CA %s ended on %s, and sealift cannot renew a CA yet", ca.File, ca.End.Format(time.DateOnly))
+	}
+	if ca.Problem != "" {
+		return authority{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
+	}
+	file := strings.TrimSuffix(ca.File, ".crt") + ".key"
+	text, err := os.ReadFile(h.path(file))
+	if errors.Is(err, fs.ErrNotExist) {
+		return authority{}, fmt.Errorf("the key of its CA, %s, is not on this host: renew the certificate where the key is: %w", file, err)
+	}
+	if err != nil {
+		return authority{}, err
+	}
+	key, err := parseKey(text)
+	if err != nil {
+		return authority{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return authority{ca.cert, key}, nil
+}
+
+// parseKey reads a private key in any form that kubeadm writes.
+func parseKey(text []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		switch block.Type {
+		case "RSA PRIVATE KEY":
+			return x509.ParsePKCS1PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY":
+			return x509.ParseECPrivateKey(block.Bytes)
+		case "PRIVATE KEY":
+			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+			if signer, ok := key.(crypto.Signer); ok {
+				return signer, nil
+			}
+			return nil, errors.Join(errors.New("the key cannot sign"), err)
+		}
+	}
+	return nil, errors.New("it has no private key")
+}
+
+// sign makes a certificate like an old one, for the same key, that is valid for a year from now, but no longer than its CA.
+func (a authority) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, err
+	}
+	end := now.Add(validity)
+	if a.cert.NotAfter.Before(end) {
+		end = a.cert.NotAfter
+	}
+	return x509.CreateCertificate(rand.Reader, &x509.Certificate{
+		SerialNumber: serial, RawSubject: old.RawSubject, NotBefore: a.cert.NotBefore, NotAfter: end, // clocks of others may be behind
+		KeyUsage: old.KeyUsage, ExtKeyUsage: old.ExtKeyUsage, BasicConstraintsValid: true,
+		DNSNames: old.DNSNames, IPAddresses: old.IPAddresses, URIs: old.URIs, EmailAddresses: old.EmailAddresses,
+	}, a.cert, old.PublicKey, a.key)
+}
+
+// issue renews certificates. It may be interrupted and run again.
+func (h host) issue(all []renewal, now time.Time) error {
+	for _, r := range all {
+		der, err := r.ca.sign(r.cert, now)
+		if err == nil {
+			err = h.write(r, der)
+		}
+		if err != nil {
+			return fmt.Errorf("renew %s: %w", r.File, err)
+		}
+	}
+	return nil
+}
+
+// write puts a new certificate in place of the old one. The key stays, so a file is always whole: with the old certificate
+// or the new one.
+func (h host) write(r renewal, der []byte) error {
+	path, err := filepath.EvalSymlinks(h.path(r.file))
+	if err != nil {
+		return err
+	}
+	if r.Kind != Kubeconfig || r.file != r.File {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return atomicfile.Replace(path, replaceFirst(text, der))
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err != nil {
+		return err
+	}
+	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
+	user.ClientCertificateData = replaceFirst(user.ClientCertificateData, der)
+	text, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Replace(path, text)
+}
+
+// replaceFirst replaces the first certificate of a PEM, and keeps the rest, such as a key.
+func replaceFirst(text, der []byte) []byte {
+	var out bytes.Buffer
+	done := false
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "CERTIFICATE" && !done {
+			block, done = &pem.Block{Type: block.Type, Bytes: der}, true
+		}
+		_ = pem.Encode(&out, block) // memory does not fail
+	}
+	return out.Bytes()
+}

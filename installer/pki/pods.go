@@ -1,0 +1,138 @@
+package pki
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientset "k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// renewedAnnotation is in the manifest of a static pod since its certificates were renewed. The kubelet starts a pod again when
+// its manifest changes.
+const renewedAnnotation = "sealift.dev/certificates-renewed"
+
+// firstPods are restarted in this order, and others after them.
+var firstPods = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
+
+// podsOf returns the static pods that use certificates, in the order of their restart.
+func podsOf(renewals []renewal, manifests map[string]string) []string {
+	var pods []string
+	for pod, text := range manifests {
+		if slices.ContainsFunc(renewals, func(r renewal) bool { return mentions(text, r.File) }) {
+			pods = append(pods, pod)
+		}
+	}
+	rank := func(pod string) int {
+		if i := slices.Index(firstPods, pod); i >= 0 {
+			return i
+		}
+		return len(firstPods)
+	}
+	slices.SortFunc(pods, func(a, b string) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return pods
+}
+
+// restart changes the manifest of a static pod so that the kubelet starts it again. The manifest is valid at every moment.
+func (h host) restart(pod, generation string) error {
+	manifest, err := h.manifest(pod)
+	if err != nil {
+		return err
+	}
+	annotations := manifest.GetAnnotations()
+	if annotations[renewedAnnotation] == generation {
+		return nil
+	}
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[renewedAnnotation] = generation
+	manifest.SetAnnotations(annotations)
+	text, err := yaml.Marshal(manifest.Object)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Replace(h.path(manifestOf(pod)), text)
+}
+
+func manifestOf(pod string) string { return filepath.Join(manifestFolder, pod+".yaml") }
+
+func (h host) manifest(pod string) (*unstructured.Unstructured, error) {
+	text, err := os.ReadFile(h.path(manifestOf(pod)))
+	if err != nil {
+		return nil, err
+	}
+	manifest := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(text, &manifest.Object); err != nil {
+		return nil, fmt.Errorf("%s: %w", manifestOf(pod), err)
+	}
+	if manifest.GetName() == "" {
+		return nil, fmt.Errorf("%s is not the manifest of a pod: it has no name", manifestOf(pod))
+	}
+	return manifest, nil
+}
+
+// pollPause is the time between two looks at a pod.
+const pollPause = time.Second
+
+// waitPod waits until the API shows a static pod of this node that was started for a renewal and is ready.
+func (h host) waitPod(ctx context.Context, pod, node, generation string) error {
+	manifest, err := h.manifest(pod)
+	if err != nil {
+		return err
+	}
+	last := errors.New("not asked yet")
+	for {
+		client, err := cluster.Client(h.path(cluster.AdminKubeconfig)) // its certificate is new now
+		if err == nil {
+			err = renewed(ctx, client, manifest, node, generation)
+		}
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("pod %s is not ready with its new certificates: %w; see 'journalctl --unit kubelet' and /var/log/pods", pod, last)
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+func renewed(ctx context.Context, client clientset.Interface, manifest *unstructured.Unstructured, node, generation string) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	pod, err := client.CoreV1().Pods(cmp.Or(manifest.GetNamespace(), metav1.NamespaceDefault)).Get(ctx, manifest.GetName()+"-"+node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	if pod.Annotations[renewedAnnotation] != generation {
+		return errors.New("the kubelet has not started it again yet")
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("it is %s and not ready", pod.Status.Phase)
+}

@@ -1,0 +1,181 @@
+package pki
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// The steps of a renewal that are looked for in the journal: the first and the last.
+const (
+	firstStep = "certs/issue"
+	LastStep  = "certs/ready"
+)
+
+// How long a step may take. The kubelet looks at its manifests every 20 seconds at the latest, and a pod may take its time to
+// end.
+const (
+	shortTime = time.Minute
+	podTime   = 10 * time.Minute
+)
+
+// resumeTime is how long a renewal that was interrupted is resumed. After that, a new one begins.
+const resumeTime = 24 * time.Hour
+
+// Options of a renewal. The zero value of a folder is its default.
+type Options struct {
+	Root   string
+	LogDir string
+	// Output receives what programs print, besides the log file; nil for nothing.
+	Output io.Writer
+}
+
+// Renewal is about to renew the certificates of this control plane. Nothing is changed before Run.
+type Renewal struct {
+	host       host
+	journal    *lifecycle.Journal
+	log        *node.Log
+	renewals   []renewal
+	pods       []string
+	node       string // as the kubelet calls it
+	generation string // when the renewal began; the inputs of its steps
+	answers    bool   // the API answered before
+}
+
+// Prepare finds what is to be renewed, and checks that it can be. Close must be called.
+func Prepare(ctx context.Context, o Options) (_ *Renewal, err error) {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	r := &Renewal{log: node.NewLog(o.LogDir, lifecycle.Renewing, o.Output)}
+	if err := r.look(now); err != nil {
+		return nil, err
+	}
+	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	r.generation = generation(r.journal.Records(), now)
+	view, err := cluster.NewView()
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	r.answers = view != nil && view.API(ctx).Ready
+	return r, nil
+}
+
+// look reads the certificates and the manifests of the host.
+func (r *Renewal) look(now time.Time) error {
+	entries, err := r.host.list(now)
+	if err != nil {
+		return err
+	}
+	if r.renewals, err = renewals(r.host, entries, now); err != nil {
+		return err
+	}
+	manifests, err := r.host.manifests()
+	if err != nil {
+		return err
+	}
+	r.pods = podsOf(r.renewals, manifests)
+	for _, e := range r.renewals {
+		if name, ok := strings.CutPrefix(e.cert.Subject.CommonName, "system:node:"); ok {
+			r.node = name
+		}
+	}
+	if r.node == "" {
+		return errors.New("/etc/kubernetes/kubelet.conf does not tell the name of this node: it has no certificate that the cluster's CA signed")
+	}
+	return nil
+}
+
+// generation is when a renewal began: the last one, if it was interrupted, or the one that begins now.
+func generation(records []lifecycle.Record, now time.Time) string {
+	const layout = "20060102T150405.000Z"
+	begun := ""
+	for _, rec := range records {
+		switch {
+		case rec.Step == firstStep:
+			begun = rec.Inputs
+		case rec.Step == LastStep && rec.Outcome == lifecycle.Finished:
+			begun = ""
+		}
+	}
+	at, err := time.Parse(layout, begun)
+	if err != nil || at.After(now) || now.Sub(at) > resumeTime {
+		return now.UTC().Format(layout)
+	}
+	return begun
+}
+
+// Files are the files that get a new certificate.
+func (r *Renewal) Files() (names []string) {
+	for _, e := range r.renewals {
+		names = append(names, e.File)
+	}
+	return names
+}
+
+// Close releases the lock of the node.
+func (r *Renewal) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
+
+// LogFile is the name of the log of this run.
+func (r *Renewal) LogFile() string { return r.log.Name() }
+
+// Plan returns the steps. Those that an interrupted renewal has finished are skipped when it runs.
+func (r *Renewal) Plan() lifecycle.Plan {
+	step := func(id, title string, timeout time.Duration, run func(context.Context) error) lifecycle.Step {
+		return lifecycle.Step{ID: id, Phase: lifecycle.Outro, Title: title, Timeout: timeout, Inputs: r.generation,
+			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, run(ctx) }}
+	}
+	plan := lifecycle.Plan{
+		step(firstStep, fmt.Sprintf("renew %d certificates", len(r.renewals)), shortTime, func(context.Context) error { return r.host.issue(r.renewals, time.Now()) }),
+		step("certs/kubelet", "restart the kubelet", shortTime, r.restartKubelet),
+	}
+	for _, pod := range r.pods {
+		plan = append(plan, step("certs/"+pod, "restart "+pod, podTime, func(ctx context.Context) error {
+			if err := r.host.restart(pod, r.generation); err != nil || !r.answers {
+				return err
+			}
+			return r.host.waitPod(ctx, pod, r.node, r.generation)
+		}))
+	}
+	return append(plan, step(LastStep, "wait for the Kubernetes API", podTime, r.waitReady))
+}
+
+// Run renews the certificates and restarts what uses them, one at a time if the API answers.
+func (r *Renewal) Run(ctx context.Context, observe func(lifecycle.Event)) error {
+	_, err := lifecycle.Run(ctx, lifecycle.Renewing, r.Plan(), r.journal, r.log.Narrate(observe))
+	return err
+}
+
+// restartKubelet also lets the kubelet make a new serving certificate, if it signs that itself: it does so when it starts and
+// has none.
+func (r *Renewal) restartKubelet(ctx context.Context) error {
+	for _, name := range []string{kubeletServing, strings.TrimSuffix(kubeletServing, ".crt") + ".key"} {
+		if err := os.Remove(r.host.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return command.Run(ctx, r.log, "systemctl", "restart", "kubelet")
+}
+
+// waitReady waits for all pods, also those that were not waited for because the API did not answer.
+func (r *Renewal) waitReady(ctx context.Context) error {
+	for _, pod := range r.pods {
+		if err := r.host.waitPod(ctx, pod, r.node, r.generation); err != nil {
+			return err
+		}
+	}
+	return cluster.WaitAPI(ctx, r.log)
+}
