@@ -1,6 +1,8 @@
 package node
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -10,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 )
 
@@ -34,7 +38,79 @@ and who uses it. 'sealift status' warns three months before the end.`,
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
+	cmd.AddCommand(a.certsRenewCommand())
 	return cmd
+}
+
+type certsRenewOptions struct {
+	pki.Options
+	plan   bool
+	format string
+}
+
+func (a commands) certsRenewCommand() *cobra.Command {
+	var o certsRenewOptions
+	cmd := &cobra.Command{
+		Use:   "renew",
+		Short: "Renew the certificates of this control plane",
+		Long: `Renew every certificate and kubeconfig that kubeadm made on this control plane, for a year, and restart what uses them: the
+kubelet, and then static pods one at a time. Keys, names and addresses stay. The API of this control plane is away while etcd and
+the API server restart. Run the command on one control plane after the other.
+
+The command also works when all certificates have ended. If it is interrupted, run it again: it resumes where it stopped.`,
+		Example: "  sealift certs renew --plan\n  sealift certs renew",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
+				o.Output = a.Err
+			}
+			return refuse(a.renewCertificates(cmd.Context(), o))
+		},
+	}
+	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	cmd.Flags().BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) (err error) {
+	r, err := pki.Prepare(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.plan {
+		return a.printRenewal(r, o.format)
+	}
+	defer a.tellOfInterruption(ctx)()
+	events := a.Out
+	if o.format == "json" {
+		events = a.Err
+	}
+	if err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
+		return fmt.Errorf("%w\nlog: %s\nrun 'sealift certs renew' again to go on", err, r.LogFile())
+	}
+	if o.format == "json" {
+		return a.PrintJSON(map[string]any{"renewed": r.Files()})
+	}
+	fmt.Fprintf(a.Out, "%s renewed, log %s\n", app.Counted(len(r.Files()), "certificate"), r.LogFile())
+	return nil
+}
+
+func (a commands) printRenewal(r *pki.Renewal, format string) error {
+	if format == "json" {
+		return a.PrintJSON(map[string]any{"steps": r.Plan(), "renews": r.Files()})
+	}
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tWHAT")
+	for _, s := range r.Plan() {
+		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "\nrenews %s\n", strings.Join(r.Files(), "\nrenews "))
+	return nil
 }
 
 func (a commands) printCertificates(all []pki.Entry) error {

@@ -147,6 +147,7 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		s.Failure = &Failure{rec.Step, rec.Time, rec.Error, run.Log}
 	}
 	_, resetting := last[node.ResetStep]
+	renewing := renewalStopped(records)
 	switch {
 	case resetting:
 		s.State = "resetting"
@@ -154,15 +155,26 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		s.State = "running"
 	case s.Failure != nil:
 		s.State = "failed"
-	case s.Finished < s.Steps:
+	case s.Finished < s.Steps || renewing:
 		s.State = "interrupted"
 	}
 	switch {
+	case renewing && !resetting && !busy:
+		s.Resume = "sudo sealift certs renew"
 	case s.State == "failed" || s.State == "interrupted":
 		s.Resume = run.Resume
 	case resetting && !busy:
 		s.Resume = "sudo sealift reset"
 	}
+}
+
+// renewalStopped says whether the last run was a renewal of certificates that failed or was killed.
+func renewalStopped(records []lifecycle.Record) bool {
+	if len(records) == 0 {
+		return false
+	}
+	last := records[len(records)-1]
+	return last.Operation == lifecycle.Renewing && (last.Step != pki.LastStep || last.Outcome != lifecycle.Finished)
 }
 
 func addOnState(name string, plan lifecycle.Plan, last map[string]lifecycle.Record, done func(lifecycle.Step) bool) string {

@@ -18,6 +18,8 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
@@ -143,6 +145,29 @@ func TestCertificatesThatEndSoonAreToldAndEndedOnesAreIll(t *testing.T) {
 		s.noteCertificates(row.entries, now)
 		if len(s.Certificates) != row.told || s.Healthy() != row.healthy {
 			t.Errorf("%s: told %d, healthy %t", row.why, len(s.Certificates), s.Healthy())
+		}
+	}
+}
+
+func TestAnInterruptedRenewalIsToldWithTheCommandThatResumesIt(t *testing.T) {
+	record := func(step string, outcome lifecycle.Outcome) lifecycle.Record {
+		return lifecycle.Record{Operation: lifecycle.Renewing, Step: step, Outcome: outcome}
+	}
+	installed := lifecycle.Record{Operation: lifecycle.Installing, Step: "a", Outcome: lifecycle.Finished}
+	run := node.Run{Resume: "install again", Plan: lifecycle.Plan{{ID: "a"}}}
+	for _, row := range []struct {
+		why           string
+		records       []lifecycle.Record
+		state, resume string
+	}{
+		{"killed", []lifecycle.Record{installed, record("certs/issue", lifecycle.Started)}, "interrupted", "sudo sealift certs renew"},
+		{"killed between two steps", []lifecycle.Record{installed, record("certs/issue", lifecycle.Finished)}, "interrupted", "sudo sealift certs renew"},
+		{"failed", []lifecycle.Record{installed, record("certs/etcd", lifecycle.Started), record("certs/etcd", lifecycle.Failed)}, "failed", "sudo sealift certs renew"},
+		{"finished", []lifecycle.Record{installed, record(pki.LastStep, lifecycle.Finished)}, "installed", ""},
+	} {
+		var s Status
+		if s.read(row.records, run, false); s.State != row.state || s.Resume != row.resume {
+			t.Errorf("%s: %s, %q", row.why, s.State, s.Resume)
 		}
 	}
 }

@@ -1,0 +1,26 @@
+package node_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/cli/app"
+)
+
+// TestAHostOfNoClusterHasNoCertificatesToRenew runs on a host without /etc/kubernetes.
+func TestAHostOfNoClusterHasNoCertificatesToRenew(t *testing.T) {
+	if out := must(t, "certs", "-o", "json"); out != "[]\n" {
+		t.Skipf("this host is a node: %s", out)
+	}
+	if out := must(t, "certs"); !strings.HasPrefix(out, "FILE") || strings.Count(out, "\n") != 1 {
+		t.Error(out)
+	}
+	root := t.TempDir()
+	code, _, errOut := sealift(t, "certs", "renew", "--root", root)
+	if code == app.ExitRefused {
+		t.Skip("this user is not root")
+	}
+	if code != app.ExitFailed || !strings.Contains(errOut, "run the command on a control plane") {
+		t.Errorf("%d, %s", code, errOut)
+	}
+}
