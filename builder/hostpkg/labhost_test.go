@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // offline are options of apt-get for a source of the folder at /media/usb and nothing else; lists is the folder of its lists.
@@ -41,9 +42,7 @@ func (h labHost) run(args ...string) string {
 // repository it installs that. For the target as it is built in, which counts on less, nothing more is resolved than what
 // the host has already.
 func TestALabHostWantsWhatWasResolvedAndInstallsItWithoutANetwork(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("lab hosts want root")
-	}
+	short.Root(t, "hosts of the lab")
 	for name, codename := range map[string]string{"debian-12": "bookworm", "debian-13": "trixie"} {
 		t.Run(name, func(t *testing.T) {
 			source := debianSource(t, openCache(t))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // distribution builds a repository of 60 packages: each needs some of those before it by name, by version, by path or by
@@ -99,9 +100,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func TestAYumPackageIsWhatDNFWouldDownloadAndInstallsIntoAnEmptyRoot(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("dnf install wants root")
-	}
+	short.Root(t, "dnf install")
 	a := distribution(t)
 	c := openCache(t)
 	source := a.source(c)

@@ -10,11 +10,13 @@ import (
 	"github.com/sealift/sealift/cli/app"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // labState gives the commands a rack of their own.
 func labState(t *testing.T) {
 	t.Helper()
+	short.Root(t, "hosts of the lab")
 	// A test's own folder may be on an overlay, which cannot carry another.
 	dir, err := os.MkdirTemp("/var/lib", "sealift-lab-test-")
 	if err != nil {

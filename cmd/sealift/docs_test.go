@@ -28,7 +28,7 @@ func tour(t *testing.T, page string, env ...string) {
 	if err := os.Symlink(self, filepath.Join(bin, "sealift")); err != nil {
 		t.Fatal(err)
 	}
-	env = slices.Concat(os.Environ(), env, []string{"SEALIFT_SEALIFT=" + self, "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir})
+	env = slices.Concat(os.Environ(), []string{"SEALIFT_SEALIFT=" + self, "PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + dir}, env) // the last one counts
 	commands := 0
 	for _, block := range regexp.MustCompile("(?ms)^```(yaml|console)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 		kind, body := block[1], block[2]

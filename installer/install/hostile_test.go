@@ -207,7 +207,10 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 			setField(hostile[rivalOf(f)], f, strings.Join(texts, " "))
 			continue
 		}
-		for _, text := range texts {
+		for at, text := range texts {
+			if testing.Short() && at > 0 { // each is refused alike
+				break
+			}
 			one := allAddOns(addOns, rivalOf(f))
 			setField(one, f, text)
 			if i, err := prepare(t, bundles[rivalOf(f)], writeSpec(t, one)); err == nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // plant makes files below dir: folders where a name ends with a slash.
@@ -51,9 +52,7 @@ func names(t *testing.T, dir string) (list []string) {
 
 func needRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("a reset wants root")
-	}
+	short.Root(t, "a reset")
 }
 
 func TestResetTouchesNoFolderThatNoInstallMarked(t *testing.T) {

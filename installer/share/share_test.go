@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/testgrid/pki"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 const token = "abcdef.0123456789abcdef"
@@ -276,9 +277,7 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 
 // TestPrintedCommandStartsWhatItChecked runs the command up to sealift, with bash alone and with what curl there is.
 func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("a join needs root")
-	}
+	short.Root(t, "a join")
 	n := serve(t)
 	key := strings.Repeat("0f", 32)
 	command, err := n.script.Command(token, key)

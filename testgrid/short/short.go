@@ -1,12 +1,24 @@
 // Package short says which tests a short run leaves out: 'make unit', which has neither root nor the lab.
 package short
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // Skip skips t under 'go test -short', and says what it needs, such as "a kube-apiserver".
 func Skip(t testing.TB, needs string) {
 	t.Helper()
 	if testing.Short() {
 		t.Skipf("needs %s: 'make test' runs it", needs)
+	}
+}
+
+// Root skips t in a short run, and where it is not run by root. what says what root does in it, such as "mounting".
+func Root(t testing.TB, what string) {
+	t.Helper()
+	Skip(t, "root for "+what)
+	if os.Geteuid() != 0 {
+		t.Skip(what + " needs root")
 	}
 }

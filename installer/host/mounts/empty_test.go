@@ -7,13 +7,13 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestEmptyLeavesWhatOthersMounted has a volume that could not be unmounted, and links to what is elsewhere.
 func TestEmptyLeavesWhatOthersMounted(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("mounting takes root")
-	}
+	short.Root(t, "mounting")
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	volume := filepath.Join(dir, "pods", "a b", "volume")
 	for _, sub := range []string{volume, filepath.Join(dir, "pods", "other"), filepath.Join(dir, "plugins")} {

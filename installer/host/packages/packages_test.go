@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // yumRepository makes a signed repository with tool, which needs libtool.
@@ -102,9 +104,7 @@ func installed(t *testing.T, root string) string {
 }
 
 func TestDNFInstallsFromAFolder(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("installing packages wants root")
-	}
+	short.Root(t, "installing packages")
 	repository := yumRepository(t)
 	t.Run("what is named, and what that depends on, checked against the keys", func(t *testing.T) {
 		var said bytes.Buffer

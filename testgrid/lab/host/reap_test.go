@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // traces lists what hosts leave on a machine while they exist: mounts, interfaces, control groups and processes that have the
@@ -191,6 +192,7 @@ func TestARebootedHostIsEnteredAgain(t *testing.T) {
 // is long and has the test's name in it.
 func stateDir(t *testing.T) string {
 	t.Helper()
+	short.Root(t, "hosts of the lab")
 	dir, err := os.MkdirTemp("/var/lib", "sealift-lab-test-")
 	if err != nil {
 		t.Fatal(err)
