@@ -163,6 +163,8 @@ func planCases() map[string]func(*testing.T) {
 		"sealift join --plan":           planOfJoin,
 		"sealift reset --plan":          planOfReset,
 		"sealift node remove --plan":    planOfNodeRemove,
+		"sealift upgrade --plan":        planOfUpgrade,
+		"sealift certs renew --plan":    planOfRenewal,
 		"sealift channel plan":          planOfChannel,
 		"sealift apply --dry-run":       dryRunOfApply,
 		"sealift cache prune --dry-run": dryRunOfCachePrune,

@@ -75,6 +75,11 @@ func (i *Install) RunPhases(ctx context.Context, observe func(lifecycle.Event), 
 //   - Kubelet replaces the kubelet and the container runtime. The pods that can run elsewhere have left the node before.
 //   - Install, PostInit and Outro are those of an install, on the node that leads.
 func (p *planner) upgrade() {
+	k, hasCluster := kubernetes(p.addOns)
+	if !hasCluster { // RunPhases finds nothing to do in such a plan
+		p.first()
+		return
+	}
 	p.images(lifecycle.Prepare)
 	if p.ControlPlane() {
 		p.share()
@@ -83,7 +88,6 @@ func (p *planner) upgrade() {
 	for n := range p.steps { // one after the other: nothing of this phase is waited for by the next one
 		p.steps[n].Phase, p.steps[n].Beside, p.steps[n].After = lifecycle.Prepare, false, nil
 	}
-	k, _ := kubernetes(p.addOns)
 	p.made = true
 	p.add(lifecycle.Step{ID: "kubernetes/upgrade", Phase: lifecycle.Upgrade, AddOn: k.name(), Title: "upgrade this node with kubeadm", Timeout: kubeTime,
 		Inputs: lifecycle.Digest(k.info.Version), Run: p.inCluster(p.upgradeCluster)})

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/testgrid/kubeadm"
+)
+
+// planOfUpgrade looks at a cluster whose only node is this host, with a bundle that has no Kubernetes: the plan refuses that.
+func planOfUpgrade(t *testing.T) {
+	h := newPlanHost(t)
+	kubeconfig := settled(t)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	h.made(err)
+	client, err := kubernetes.NewForConfig(config)
+	h.made(err)
+	name, err := host.Name()
+	h.made(err)
+	h.apply(kubeconfig, "nodes")
+	_, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	h.made(err)
+	nodes, err := client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	h.made(err)
+	for _, n := range nodes.Items {
+		n.Status.NodeInfo.KubeletVersion = "v1.35.4"
+		_, err = client.CoreV1().Nodes().UpdateStatus(t.Context(), &n, metav1.UpdateOptions{})
+		h.made(err)
+	}
+	_, err = client.CoreV1().ConfigMaps("kube-system").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config"},
+		Data: map[string]string{"ClusterConfiguration": "kubernetesVersion: v1.35.4\ncontrolPlaneEndpoint: 127.0.0.1:6444\n"}}, metav1.CreateOptions{})
+	h.made(err)
+	text, err := os.ReadFile(kubeconfig)
+	h.made(err)
+	h.write("etc/kubernetes/admin.conf", string(text))
+	h.write("etc/kubernetes/manifests/kube-apiserver.yaml", "metadata:\n  annotations:\n    kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint: 127.0.0.1:6443\n")
+	h.runningBundle()
+	h.write("work/node/state/journal.jsonl", `{"time":"2030-01-01T00:00:00Z","step":"kubernetes/init","phase":"install","inputs":"once","outcome":"finished"}`+"\n")
+	for _, format := range []string{"text", "json"} {
+		out := h.planned("", []string{"upgrade", "--plan", "--bundle", "cluster.tar.gz", "--root", "node", "-o", format}, func() map[string]string { return everything(t, kubeconfig) })
+		if !strings.Contains(out, "the bundle has no Kubernetes") || !strings.Contains(out, "app") {
+			t.Errorf("the plan says:\n%s", out)
+		}
+	}
+}
+
+// planOfRenewal looks at the certificates of a control plane as kubeadm makes it.
+func planOfRenewal(t *testing.T) {
+	h := newPlanHost(t)
+	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(kubeadm.Folder(t))))
+	out := h.planned("", []string{"certs", "renew", "--plan", "--root", "node"})
+	if !strings.Contains(out, "apiserver") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+}
