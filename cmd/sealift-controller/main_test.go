@@ -33,9 +33,9 @@ func TestAsProcessOneItReapsWhatHooksLeave(t *testing.T) {
 if [[ $1 == --config ]]; then echo '{configVersion: v1, onStartup: 1}'; exit; fi
 (sleep 0.1 &)
 sleep 1
+trap 'echo stopped >> ` + answer + `; exit 1' TERM
 { echo "zombies: $(grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null | wc -l)"; tr '\0' ' ' < /proc/1/cmdline; } > ` + answer + `.new
 mv ` + answer + `.new ` + answer + `
-trap 'echo stopped >> ` + answer + `; exit 1' TERM
 sleep 60 & wait
 `
 	if err := os.Mkdir(hooks, 0o755); err != nil {
