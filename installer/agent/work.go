@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -38,11 +39,15 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	if err != nil {
 		return "", err
 	}
+	of, err := about(ctx, client)
+	if err != nil {
+		return "", err
+	}
 	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, w) })
 	if err != nil {
 		return "", err
 	}
-	prepared, err := a.prepare(ctx, in, client, binary)
+	prepared, err := a.prepare(ctx, in, client, of, binary)
 	if err != nil {
 		return "", err
 	}
@@ -64,12 +69,29 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	return prepared.LogFile(), err
 }
 
-// prepare plans what the bundle of an intent changes on this host.
-func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Client, binary string) (*install.Install, error) {
-	of, err := client.Cluster(ctx)
-	if err != nil {
-		return nil, err
+// restartTime is how long the control plane that asks may be away: its own upgrade starts the service for files again.
+const restartTime = 2 * time.Minute
+
+// about asks the control plane for the cluster, and waits for one that is away.
+func about(ctx context.Context, client *share.Client) (of share.Cluster, err error) {
+	bounded, cancel := context.WithTimeout(ctx, restartTime)
+	defer cancel()
+	for {
+		of, err = client.Cluster(bounded)
+		var refused *net.OpError
+		if err == nil || !errors.As(err, &refused) {
+			return of, err
+		}
+		select {
+		case <-bounded.Done():
+			return of, err
+		case <-time.After(retryPause):
+		}
 	}
+}
+
+// prepare plans what the bundle of an intent changes on this host.
+func (a *Agent) prepare(ctx context.Context, in intent.Intent, client *share.Client, of share.Cluster, binary string) (*install.Install, error) {
 	address, err := a.address(ctx)
 	if err != nil {
 		return nil, err

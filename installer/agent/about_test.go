@@ -1,0 +1,54 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/testgrid/pki"
+)
+
+// TestAControlPlaneThatRestartsItsServiceIsWaitedFor asks before anybody listens, as when the leading node starts its service for
+// files again.
+func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
+	folder := pki.New(t)
+	authority, err := share.ReadAuthority(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client, err := share.NewMemberClient(address, authority.Certificate, pki.Client(t, folder, "system:node:host-1", "system:nodes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	time.AfterFunc(time.Second, func() {
+		again, err := net.Listen("tcp", address)
+		if err == nil {
+			err = share.Serve(ctx, share.Mixed(again, authority.TLS("127.0.0.1")), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_ = json.NewEncoder(w).Encode(share.Cluster{Name: "test"})
+			}))
+		}
+		served <- err
+	})
+	of, err := about(t.Context(), client)
+	if err != nil || of.Name != "test" {
+		t.Errorf("%+v, %v", of, err)
+	}
+	stop()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
+}
