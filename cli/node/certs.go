@@ -101,12 +101,7 @@ func (a commands) printRenewal(r *pki.Renewal, format string) error {
 	if format == "json" {
 		return a.PrintJSON(map[string]any{"steps": r.Plan(), "renews": r.Files()})
 	}
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "STEP\tWHAT")
-	for _, s := range r.Plan() {
-		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
-	}
-	if err := t.Flush(); err != nil {
+	if err := a.printSteps(r.Plan()); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "\nrenews %s\n", strings.Join(r.Files(), "\nrenews "))

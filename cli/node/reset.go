@@ -110,16 +110,21 @@ func (a commands) printResetPlan(r *reset.Reset, format string) error {
 	if format == "json" {
 		return a.PrintJSON(map[string]any{"steps": r.Plan(), "undoes": r.Undoes()})
 	}
-	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "STEP\tWHAT")
-	for _, s := range r.Plan() {
-		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
-	}
-	if err := t.Flush(); err != nil {
+	if err := a.printSteps(r.Plan()); err != nil {
 		return err
 	}
 	fmt.Fprintf(a.Out, "\n%s\n", strings.Join(r.Undoes(), "\n"))
 	return nil
+}
+
+// printSteps lists what a plan does, in order.
+func (a commands) printSteps(plan lifecycle.Plan) error {
+	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tWHAT")
+	for _, s := range plan {
+		fmt.Fprintf(t, "%s\t%s\n", s.ID, s.Title)
+	}
+	return t.Flush()
 }
 
 func (a commands) printLeft(left []baseline.Left, format string) error {

@@ -106,15 +106,23 @@ func (v *View) API(ctx context.Context) API {
 
 // OwnNode gives the node of that name, which is all that a node's own credentials show.
 func (v *View) OwnNode(ctx context.Context, name string) (Node, error) {
+	object, err := v.nodeObject(ctx, name)
+	if err != nil {
+		return Node{}, err
+	}
+	return node(*object), nil
+}
+
+func (v *View) nodeObject(ctx context.Context, name string) (*unstructured.Unstructured, error) {
 	nodes, err := v.cluster.Objects(ctx, nodeKind)
 	if err != nil {
-		return Node{}, fmt.Errorf("look for node %s: %w", name, err)
+		return nil, fmt.Errorf("look for node %s: %w", name, err)
 	}
 	object, err := nodes.Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return Node{}, fmt.Errorf("look for node %s: %w", name, err)
+		return nil, fmt.Errorf("look for node %s: %w", name, err)
 	}
-	return node(*object), nil
+	return object, nil
 }
 
 // Nodes lists the cluster's nodes by name.

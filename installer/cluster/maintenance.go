@@ -39,13 +39,9 @@ func (v *View) Uncordon(ctx context.Context, name, by string) error {
 }
 
 func (v *View) cordoned(ctx context.Context, name string) (off bool, by string, err error) {
-	nodes, err := v.cluster.Objects(ctx, nodeKind)
+	object, err := v.nodeObject(ctx, name)
 	if err != nil {
-		return false, "", fmt.Errorf("look for node %s: %w", name, err)
-	}
-	object, err := nodes.Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return false, "", fmt.Errorf("look for node %s: %w", name, err)
+		return false, "", err
 	}
 	off, _, _ = unstructured.NestedBool(object.Object, "spec", "unschedulable")
 	return off, object.GetAnnotations()[cordonAnnotation], nil
@@ -130,7 +126,16 @@ func podReady(pod unstructured.Unstructured) bool {
 	return false
 }
 
-// Annotations are those of all nodes, by name.
+// AnnotationsOf returns the annotations of one node.
+func (v *View) AnnotationsOf(ctx context.Context, name string) (map[string]string, error) {
+	object, err := v.nodeObject(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return object.GetAnnotations(), nil
+}
+
+// Annotations returns those of all nodes, by name.
 func (v *View) Annotations(ctx context.Context) (map[string]map[string]string, error) {
 	nodes, err := v.cluster.Objects(ctx, nodeKind)
 	if err != nil {

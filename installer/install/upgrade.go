@@ -243,8 +243,9 @@ func (i *Install) Changes() (changes []Change) {
 	return changes
 }
 
-// brought are the entries of the bundle that the bundle before did not have, each content once. Without that one it is all.
-func (i *Install) brought() (entries []bundle.Entry) {
+// Brings counts what the bundle has and the bundle before had not, each content once: the bytes that a node needs at most, and the
+// files. Without a bundle before it is all.
+func (i *Install) Brings() (size, files uint64) {
 	seen := map[string]bool{}
 	if before, err := bundle.Open(i.options.Root); err == nil {
 		defer before.Close()
@@ -255,19 +256,9 @@ func (i *Install) brought() (entries []bundle.Entry) {
 	for _, e := range i.archive.Index.Entries {
 		if !seen[e.SHA256] {
 			seen[e.SHA256] = true
-			entries = append(entries, e)
+			size += uint64(e.Size) //nolint:gosec // sizes are not negative
+			files++
 		}
 	}
-	return entries
+	return size, files
 }
-
-// NewBytes is how much a node needs at most of what the bundle has and the one before had not.
-func (i *Install) NewBytes() (sum uint64) {
-	for _, e := range i.brought() {
-		sum += uint64(e.Size) //nolint:gosec // sizes are not negative
-	}
-	return sum
-}
-
-// NewFiles is how many files that are.
-func (i *Install) NewFiles() uint64 { return uint64(len(i.brought())) }

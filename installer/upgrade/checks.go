@@ -115,7 +115,7 @@ func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[str
 		r.Refusef("run the command again", "the nodes cannot be asked: %v", err)
 		return
 	}
-	need := in.NewBytes()
+	need, files := in.Brings()
 	good := true
 	for _, n := range c.nodes {
 		if n.Name == c.own {
@@ -129,9 +129,9 @@ func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[str
 		case h.Images.Bytes < need:
 			good = false
 			r.Refusef("make room there", "node %s has %d MB left for images and files, the bundle brings up to %d MB", n.Name, h.Images.Bytes>>20, need>>20)
-		case h.Free.Inodes > 0 && h.Free.Inodes < in.NewFiles():
+		case h.Free.Inodes > 0 && h.Free.Inodes < files:
 			good = false
-			r.Refusef("make room there", "node %s has %d inodes left, the bundle brings %d files", n.Name, h.Free.Inodes, in.NewFiles())
+			r.Refusef("make room there", "node %s has %d inodes left, the bundle brings %d files", n.Name, h.Free.Inodes, files)
 		case off > maxClockSkew && off < staleLook:
 			good = false
 			r.Refusef("set the clocks, for instance with timedatectl set-time", "the clock of node %s is %s from that of this one", n.Name, off.Round(time.Second))
@@ -175,12 +175,8 @@ func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) 
 		return err
 	}
 	for {
-		all, err := c.view.Annotations(ctx)
-		if err == nil {
-			report, err := intent.ParseReport(all[name][intent.ReportAnnotation])
-			if err == nil && report.Answers(in) && report.State == intent.Done {
-				return nil
-			}
+		if report, err := c.report(ctx, name); err == nil && report.Answers(in) && report.State == intent.Done {
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -225,7 +221,7 @@ func (c *Cluster) budgets(ctx context.Context, r *preflight.Reporter) {
 		r.Refusef("raise their maxUnavailable, or the number of replicas, for the time of the upgrade", "these allow no pod to leave its node, ever: %s", strings.Join(never, ", "))
 		return
 	}
-	r.Passf("%d, each of which lets pods leave", len(list.Items))
+	r.Passf("%d; all let pods leave", len(list.Items))
 }
 
 // forbidsAll says whether a budget allows no disruption although all its pods are well.

@@ -59,7 +59,7 @@ func wantResult(t *testing.T, got []preflight.Result, status preflight.Status, t
 func TestABudgetThatLetsNoPodLeaveIsNamed(t *testing.T) {
 	c, client := opened(t)
 	check := preflight.Check{Name: "disruption budgets", Probe: c.budgets}
-	wantResult(t, results(t, check), preflight.Pass, "0, each")
+	wantResult(t, results(t, check), preflight.Pass, "0; all let pods leave")
 	budgets := client.PolicyV1().PodDisruptionBudgets("default")
 	for name, status := range map[string]policyv1.PodDisruptionBudgetStatus{
 		"never":    {ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 3},

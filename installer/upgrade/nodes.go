@@ -302,10 +302,11 @@ func (r *run) request(ctx context.Context, name string, operation intent.Operati
 	return in, err
 }
 
-func (r *run) report(ctx context.Context, name string) (intent.Report, error) {
-	all, err := r.view.Annotations(ctx)
+// report is what a node last answered.
+func (c *Cluster) report(ctx context.Context, name string) (intent.Report, error) {
+	annotations, err := c.view.AnnotationsOf(ctx, name)
 	if err != nil {
 		return intent.Report{}, err
 	}
-	return intent.ParseReport(all[name][intent.ReportAnnotation])
+	return intent.ParseReport(annotations[intent.ReportAnnotation])
 }

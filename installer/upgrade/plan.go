@@ -13,7 +13,7 @@ import (
 type Plan struct {
 	From    string           `json:"from"` // versions of Kubernetes
 	To      string           `json:"to"`
-	Stops   []string         `json:"stops"` // versions of Kubernetes on the way, at each of which all nodes arrive
+	Stops   []string         `json:"stops"` // versions of Kubernetes on the way; all nodes reach one before any goes on
 	Changes []install.Change `json:"changes"`
 	Nodes   []PlannedNode    `json:"nodes"` // in the order in which they begin
 	// Bytes is how much each node gets at most: of what the bundle has and the one before had not.
@@ -34,7 +34,8 @@ type PlannedNode struct {
 // Plan compares the bundle with what the cluster runs.
 func (c *Cluster) Plan(in *install.Install) Plan {
 	stops, _ := Stops(in)
-	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: in.NewBytes(), Nodes: []PlannedNode{}, Resumes: c.begun != nil}
+	size, _ := in.Brings()
+	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: size, Nodes: []PlannedNode{}, Resumes: c.begun != nil}
 	for _, n := range c.inOrder() {
 		role := "worker"
 		if controlPlane(n) {

@@ -7,7 +7,7 @@ import (
 // Source is who switched a module on or off.
 type Source string
 
-// The sources, the later of which win.
+// The sources of flags. A later one wins.
 const (
 	ByDefault Source = "default"
 	ByCommon  Source = "values.yaml beside the modules"
@@ -35,7 +35,7 @@ func (f *Found) Enabled(m *Module, hooks map[string]bool, config values.Config) 
 	return on, by
 }
 
-// Layers are the values that a module has from files and from the ConfigMap, the first of which are the lowest: those beside
+// Layers are the values that a module has from files and from the ConfigMap. A later layer goes over an earlier one: those beside
 // the modules, its own, and the administrators'. They have the sections global and that of the module.
 func (f *Found) Layers(m *Module, config values.Config) []map[string]any {
 	set := map[string]any{}
