@@ -6,33 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
 type installOptions struct {
-	source  bundleSource
-	keys    []string
-	root    string
-	plan    bool
-	yes     bool
-	older   bool
-	verbose bool
-	format  string
-	checks  install.PreflightOptions
-	changes installers.Adjustment
+	bundleOptions
+	plan   bool
+	older  bool
+	format string
+	checks install.PreflightOptions
 }
 
 func (a commands) installCommand() *cobra.Command {
@@ -64,25 +55,19 @@ flannel.podCIDR=10.1.0.0/16.`,
   sealift install --from https://sealift.example.com/abc1234
   sealift install --from https://sealift.example.com/abc1234 --ca-cert company-ca.pem`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, words []string) (err error) {
-			o.yes = o.changes.Take(append(words, a.TrustedWords()...)) || o.yes
-			if o.root, err = installers.Root(o.root, o.changes.Folder); err != nil {
+		RunE: func(cmd *cobra.Command, words []string) error {
+			if err := o.take(cmd, append(words, a.TrustedWords()...)); err != nil {
 				return err
 			}
-			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.install(cmd.Context(), o))
 		},
 	}
 	flags := cmd.Flags()
-	o.source.add(cmd)
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	o.bundleOptions.add(cmd)
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept a bundle with older add-ons than this host has, unless they run")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	addPreflightFlags(cmd, &o.checks)
 	app.AddOutputFlag(cmd, &o.format)
-	o.changes.Add(cmd)
 	return cmd
 }
 
@@ -99,21 +84,11 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	if err := o.source.check("install"); err != nil {
 		return err
 	}
-	binary, err := os.Executable()
+	options, err := o.options(ctx, a)
 	if err != nil {
 		return err
 	}
-	trusted, err := app.PublicKeys(o.keys)
-	if err != nil {
-		return err
-	}
-	options := install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes, AllowDowngrade: o.older}
-	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
-	if o.verbose {
-		options.Output = a.Err
-	}
-	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
-	options.Adjust = o.changes.Apply
+	options.AllowDowngrade = o.older
 	in, err := install.Prepare(options)
 	if err != nil {
 		return err

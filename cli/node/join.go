@@ -179,7 +179,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
 		}
 	}
-	return a.carryOut(ctx, in, installOptions{source: bundleSource{from: o.from}, plan: o.plan, yes: o.yes, format: o.format, checks: o.checks})
+	return a.carryOut(ctx, in, installOptions{bundleOptions: bundleOptions{source: bundleSource{from: o.from}, yes: o.yes}, plan: o.plan, format: o.format, checks: o.checks})
 }
 
 // checkEndpoint wants the API to be where the command line says that it is.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,28 +13,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/installers"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/upgrade"
 	"github.com/sealift/sealift/preflight"
 )
 
 type upgradeOptions struct {
-	source  bundleSource
-	keys    []string
-	root    string
-	plan    bool
-	yes     bool
-	verbose bool
-	format  string
-	changes installers.Adjustment
-	how     upgrade.Options
+	bundleOptions
+	plan   bool
+	format string
+	how    upgrade.Options
 }
 
 func (a commands) upgradeCommand() *cobra.Command {
@@ -63,28 +54,22 @@ If the upgrade is interrupted, run the same command again, on any control plane,
   sealift upgrade status
   sealift upgrade pause`,
 		Args: cobra.ArbitraryArgs,
-		RunE: func(cmd *cobra.Command, words []string) (err error) {
+		RunE: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 && o.source == (bundleSource{}) && !strings.Contains(words[0], "=") { // one of kURL's flags needs a bundle, too
 				return app.UnknownCommand(fmt.Sprintf("unknown command %q for %q; see '%s --help'", words[0], cmd.CommandPath(), cmd.CommandPath()))
 			}
-			o.yes = o.changes.Take(append(words, a.TrustedWords()...)) || o.yes
-			if o.root, err = installers.Root(o.root, o.changes.Folder); err != nil {
+			if err := o.take(cmd, append(words, a.TrustedWords()...)); err != nil {
 				return err
 			}
-			o.verbose, _ = cmd.Flags().GetBool("verbose")
 			return refuse(a.upgrade(cmd.Context(), o))
 		},
 	}
 	flags := cmd.Flags()
-	o.source.add(cmd)
-	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	o.bundleOptions.add(cmd)
 	flags.BoolVar(&o.plan, "plan", false, "print the changes, the order of the nodes and the checks; change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
-	flags.StringArrayVar(&o.keys, "key", nil, "public key that the bundle must be signed with; may be repeated")
 	flags.IntVar(&o.how.MaxUnavailable, "max-unavailable", 1, "number of workers that may be away at once")
 	flags.DurationVar(&o.how.DrainTimeout, "drain-timeout", 10*time.Minute, "how long the pods of a node may take to leave it")
 	app.AddOutputFlag(cmd, &o.format)
-	o.changes.Add(cmd)
 	cmd.AddCommand(a.upgradeStatusCommand(), a.pauseCommand("pause", true), a.pauseCommand("resume", false))
 	return cmd
 }
@@ -96,11 +81,7 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 	if o.how.MaxUnavailable < 1 || o.how.DrainTimeout <= 0 {
 		return app.UsageError("--max-unavailable and --drain-timeout must be more than nothing")
 	}
-	binary, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	trusted, err := app.PublicKeys(o.keys)
+	options, err := o.options(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -112,13 +93,6 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	options := install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes}
-	options.Resume = resumeCommand(os.Args, os.Getenv(resumeVariable))
-	if o.verbose {
-		options.Output = a.Err
-	}
-	options.Open = func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }
-	options.Adjust = o.changes.Apply
 	plan, err := a.planUpgrade(ctx, c, options, o)
 	if err != nil || plan.Empty() || o.plan {
 		return err
