@@ -33,3 +33,15 @@ func TestFiltersWorkWithoutScripts(t *testing.T) {
 		t.Errorf("%q, %v", title, err)
 	}
 }
+
+// TestPagesAreAccessible asks axe-core, in a browser, about the pages that a person sees.
+func TestPagesAreAccessible(t *testing.T) {
+	ctx := browser.ForTest(t)
+	f := written(t)
+	for _, page := range []string{"index.html", "results/one/debian-13/index.html", "results/two/debian-12/index.html", "results/three/debian-12/index.html"} {
+		if err := chromedp.Run(ctx, chromedp.Navigate("file://"+filepath.Join(f.Path, page)), chromedp.WaitVisible("h1", chromedp.ByQuery)); err != nil {
+			t.Fatalf("%s: %v", page, err)
+		}
+		browser.Accessible(ctx, t)
+	}
+}

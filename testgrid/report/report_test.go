@@ -161,24 +161,3 @@ func TestProgramsReadTheReport(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
-
-// BenchmarkAThousandResults writes a report of 250 tests on four systems.
-func BenchmarkAThousandResults(b *testing.B) {
-	var many []report.Result
-	for i := range 1000 {
-		r := results()[i%2]
-		r.Test, r.System = fmt.Sprintf("test-%d", i/4), fmt.Sprintf("system-%d", i%4)
-		many = append(many, r)
-	}
-	f := report.Folder{Path: b.TempDir()}
-	for _, r := range many {
-		if err := f.Save(r); err != nil {
-			b.Fatal(err)
-		}
-	}
-	for b.Loop() {
-		if err := f.Write(many); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
