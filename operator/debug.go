@@ -83,7 +83,7 @@ func debugHandler(e *engine.Engine) http.Handler {
 			return
 		}
 		name, ok := strings.CutSuffix(path, "/snapshots")
-		for _, h := range e.Hooks {
+		for _, h := range e.Hooks() {
 			if ok && h.Name == name {
 				write(w, format, h.Snapshots(), nil)
 				return

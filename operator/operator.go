@@ -53,7 +53,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, h := range e.Hooks {
+	for _, h := range e.Hooks() {
 		o.Log.InfoContext(ctx, "hook loaded", "hook", h.Name, "version", h.Config.Version)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)

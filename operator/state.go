@@ -53,8 +53,9 @@ type hookState struct {
 }
 
 func hookStates(e *engine.Engine) []hookState {
-	all := make([]hookState, len(e.Hooks))
-	for i, h := range e.Hooks {
+	hooks := e.Hooks()
+	all := make([]hookState, len(hooks))
+	for i, h := range hooks {
 		bindings := map[string]int{}
 		for t := range h.Config.Orders {
 			bindings[string(t)] = 1

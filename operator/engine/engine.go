@@ -1,5 +1,6 @@
-// Package engine runs hooks without modules: shell mode. It loads the hooks of a folder, puts their runs into queues as time
-// passes and objects change, and does what they answer. It knows neither modules nor charts.
+// Package engine runs hooks. It loads the hooks of folders, puts their runs into queues as time passes and objects change,
+// and does what they answer. It knows neither modules nor charts: an Owner of hooks gives them more to read, and takes more
+// of their answers. Alone, with the hooks of one folder, it is shell mode.
 //
 // The order of a start (S-10, S-19): hooks with onStartup run by their order; then kubernetes bindings are watched, and each
 // hook runs once with everything that exists; then events and schedules begin.
@@ -10,6 +11,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,18 +28,18 @@ import (
 
 // Options of an engine.
 type Options struct {
-	HooksDir string
+	HooksDir string // of shell mode
 	Cluster  *kube.Cluster
 	Runner   hook.Runner
 	Log      *slog.Logger // nil is silence
 	// MetricsPrefix begins the names of the engine's own metrics.
 	MetricsPrefix string
+	// Modules says that hooks are global or of modules, which metrics then tell.
+	Modules bool
 }
 
-// Engine runs the hooks of one folder.
+// Engine runs hooks.
 type Engine struct {
-	Hooks []*Hook
-
 	options   Options
 	log       *slog.Logger
 	queues    *queue.Set
@@ -45,20 +48,36 @@ type Engine struct {
 	metrics   metric.Store
 	telemetry *telemetry
 	ready     atomic.Bool
+
+	mu    sync.Mutex
+	hooks []*Hook
 }
 
-// Load finds the hooks and asks them for their configurations. Its error names every hook that gives none.
-func Load(ctx context.Context, o Options) (*Engine, error) {
+// New makes an engine without hooks.
+func New(o Options) *Engine {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Runner.Log = cmp.Or(o.Runner.Log, o.Log)
-	hooks, err := load(ctx, o)
+	e := &Engine{options: o, log: o.Log, queues: &queue.Set{Log: o.Log}}
+	e.clock = clock{cron: cron.New(), entries: map[string][]entry{}}
+	e.telemetry = newTelemetry(e, o.MetricsPrefix)
+	return e
+}
+
+// Load makes an engine with the hooks of a folder: shell mode. Its error names every hook that gives no configuration.
+func Load(ctx context.Context, o Options) (*Engine, error) {
+	e := New(o)
+	_, err := e.Add(ctx, Folder{Dir: o.HooksDir, Scope: binding.Shell})
 	if err != nil {
 		return nil, err
 	}
-	e := &Engine{Hooks: hooks, options: o, log: o.Log, queues: &queue.Set{Log: o.Log}}
-	e.clock = clock{cron: cron.New(), entries: map[string][]entry{}}
-	e.telemetry = newTelemetry(e, o.MetricsPrefix)
 	return e, nil
+}
+
+// Hooks are all hooks, in the order in which they were added.
+func (e *Engine) Hooks() []*Hook {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.hooks)
 }
 
 // Queues are the queues of the engine.
@@ -74,12 +93,24 @@ func (e *Engine) Metrics() (own, hooks prometheus.Gatherer) {
 	return e.telemetry.registry, reported
 }
 
-// Run runs hooks until ctx ends. A hook that runs then gets SIGTERM.
+// Run runs the hooks until ctx ends. A hook that runs then gets SIGTERM.
 func (e *Engine) Run(ctx context.Context) {
+	e.Serve(ctx, func(context.Context) {
+		e.Start(e.Hooks()...)
+		e.queues.Add(binding.MainQueue, &queue.Task{Name: "be ready", Do: func(context.Context, *queue.Queue, *queue.Task) error {
+			e.ready.Store(true)
+			e.log.Info("the start is over", "hooks", len(e.Hooks()))
+			return nil
+		}})
+	})
+}
+
+// Serve works on the queues until ctx ends. Before that it calls begin, which fills them.
+func (e *Engine) Serve(ctx context.Context, begin func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	e.watcher = watch.New(ctx, e.options.Cluster, e.log)
-	e.start()
+	begin(ctx)
 	e.clock.cron.Start()
 	go e.telemetry.tick(ctx)
 	e.queues.Run(ctx)
@@ -88,37 +119,39 @@ func (e *Engine) Run(ctx context.Context) {
 	e.watcher.Wait()
 }
 
-// start fills the main queue.
-func (e *Engine) start() {
-	for _, h := range startOrder(e.Hooks) {
-		e.queues.Add(binding.MainQueue, e.run(h, binding.Common{}, binding.Context{Type: binding.OnStartup, Binding: string(binding.OnStartup)}))
+// Start puts into the main queue what hooks do first: they run with onStartup, see what exists, and then get events.
+func (e *Engine) Start(hooks ...*Hook) {
+	for _, h := range InOrder(hooks, binding.OnStartup) {
+		e.queues.Add(binding.MainQueue, e.Task(h, binding.Common{}, binding.Context{Type: binding.OnStartup, Binding: string(binding.OnStartup)}))
 	}
 	e.queues.Add(binding.MainQueue, &queue.Task{Name: "watch objects", Do: func(context.Context, *queue.Queue, *queue.Task) error {
-		e.watch()
+		e.Watch(hooks...)
 		return nil
 	}})
-	for _, h := range e.Hooks {
+	for _, h := range hooks {
 		if len(h.Config.Kubernetes) > 0 {
 			e.queues.Add(binding.MainQueue, &queue.Task{Name: "synchronize " + h.Name, Do: func(ctx context.Context, q *queue.Queue, _ *queue.Task) error {
-				return e.synchronize(ctx, q, h)
+				next, err := e.Synchronize(ctx, h)
+				q.Next(next...)
+				return err
 			}})
 		}
 		if len(h.Config.Schedules) > 0 {
 			e.queues.Add(binding.MainQueue, &queue.Task{Name: "schedule " + h.Name, Do: func(context.Context, *queue.Queue, *queue.Task) error {
-				return e.schedule(h)
+				return e.Schedule(h)
 			}})
 		}
 	}
-	e.queues.Add(binding.MainQueue, &queue.Task{Name: "be ready", Do: func(context.Context, *queue.Queue, *queue.Task) error {
-		e.ready.Store(true)
-		e.log.Info("the start is over", "hooks", len(e.Hooks))
-		return nil
-	}})
 }
 
-// watch begins all lists at once, so that bindings of several hooks share them.
-func (e *Engine) watch() {
-	for _, h := range e.Hooks {
+// Subscribe watches objects for the caller. The engine must be serving.
+func (e *Engine) Subscribe(b binding.Kubernetes, on func(watch.Change)) *watch.Subscription {
+	return e.watcher.Subscribe(b, on)
+}
+
+// Watch begins all lists of hooks at once, so that bindings of several hooks share them.
+func (e *Engine) Watch(hooks ...*Hook) {
+	for _, h := range hooks {
 		var all []*watch.Subscription
 		for i, b := range h.Config.Kubernetes {
 			all = append(all, e.watcher.Subscribe(b, func(c watch.Change) { e.changed(h, i, c) }))
@@ -129,15 +162,31 @@ func (e *Engine) watch() {
 	}
 }
 
-// synchronize shows a hook what exists, one run for each binding. A binding whose objects cannot be listed yet gets its run
-// when they can, and holds up nothing.
-func (e *Engine) synchronize(ctx context.Context, q *queue.Queue, h *Hook) error {
-	var next []*queue.Task
+// Remove stops a hook: it gets no events, and runs of it that wait in queues do nothing.
+func (e *Engine) Remove(h *Hook) {
+	e.mu.Lock()
+	e.hooks = slices.DeleteFunc(e.hooks, func(one *Hook) bool { return one == h })
+	e.mu.Unlock()
+	e.unschedule(h)
+	h.mu.Lock()
+	h.removed = true
+	subscriptions := h.subscriptions
+	h.subscriptions = nil
+	h.mu.Unlock()
+	for _, s := range subscriptions {
+		s.Stop()
+	}
+	e.telemetry.forget(h)
+}
+
+// Synchronize shows a hook what exists: it returns one run for each binding that others wait for, and queues the others. A
+// binding whose objects cannot be listed yet gets its run when they can, and holds up nothing.
+func (e *Engine) Synchronize(ctx context.Context, h *Hook) (next []*queue.Task, err error) {
 	for i, s := range h.watched() {
 		select {
 		case <-s.Tried():
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 		b := &h.Config.Kubernetes[i]
 		select {
@@ -146,54 +195,52 @@ func (e *Engine) synchronize(ctx context.Context, q *queue.Queue, h *Hook) error
 			go func() {
 				select {
 				case <-s.Synced():
-					e.queueSynchronization(h, i, b.Queue)
+					e.queueSynchronization(h, i, s)
 				case <-ctx.Done():
 				}
 			}()
 			continue
 		}
-		switch {
-		case !b.OnSynchronization:
-			s.Release()
-		case b.Wait:
-			next = append(next, e.synchronization(h, i))
-		default:
-			e.queueSynchronization(h, i, b.Queue)
+		if b.OnSynchronization && b.Wait {
+			next = append(next, e.synchronization(h, i, s))
+			continue
 		}
+		e.queueSynchronization(h, i, s)
 	}
-	q.Next(next...)
-	return nil
+	return next, nil
 }
 
-func (e *Engine) queueSynchronization(h *Hook, i int, name string) {
-	if !h.Config.Kubernetes[i].OnSynchronization {
-		h.watched()[i].Release()
+func (e *Engine) queueSynchronization(h *Hook, i int, s *watch.Subscription) {
+	b := &h.Config.Kubernetes[i]
+	if !b.OnSynchronization {
+		s.Release()
 		return
 	}
-	e.queues.Add(name, e.synchronization(h, i))
+	e.queues.Add(b.Queue, e.synchronization(h, i, s))
 }
 
 // synchronization is the run with all objects. Events come after it has succeeded.
-func (e *Engine) synchronization(h *Hook, i int) *queue.Task {
+func (e *Engine) synchronization(h *Hook, i int, s *watch.Subscription) *queue.Task {
 	b := &h.Config.Kubernetes[i]
-	t := e.run(h, b.Common, binding.Context{
+	t := e.Task(h, b.Common, binding.Context{
 		Type: binding.OnKubernetes, Binding: b.Name, Group: b.Group, Include: b.Include, Index: i, Moment: binding.Synchronization,
 	})
-	t.Done = []func(){h.watched()[i].Release}
+	t.JoinSynchronizations = h.folder.Scope != binding.Shell
+	t.Done = []func(){s.Release}
 	return t
 }
 
 // changed queues a run for an event.
 func (e *Engine) changed(h *Hook, i int, c watch.Change) {
 	b := &h.Config.Kubernetes[i]
-	e.queues.Add(b.Queue, e.run(h, b.Common, binding.Context{
+	e.queues.Add(b.Queue, e.Task(h, b.Common, binding.Context{
 		Type: binding.OnKubernetes, Binding: b.Name, Group: b.Group, Include: b.Include, Index: i,
 		Moment: binding.OneEvent, Event: c.Event, Objects: []binding.Object{c.Object},
 	}))
 }
 
-// run is the task of a run.
-func (e *Engine) run(h *Hook, b binding.Common, contexts ...binding.Context) *queue.Task {
+// Task is the task of a run.
+func (e *Engine) Task(h *Hook, b binding.Common, contexts ...binding.Context) *queue.Task {
 	return &queue.Task{
 		Name: fmt.Sprintf("run %s", h.Name), Hook: h.Name, Version: h.Config.Version, AllowFailure: b.AllowFailure, Contexts: contexts,
 		Do: func(ctx context.Context, q *queue.Queue, t *queue.Task) error { return e.do(ctx, q, t, h) },

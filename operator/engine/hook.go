@@ -15,25 +15,48 @@ import (
 	"github.com/sealift/sealift/operator/watch"
 )
 
+// Folder is where the hooks of one owner lie.
+type Folder struct {
+	Dir   string
+	Scope binding.Scope
+	// Prefix goes before the names of the hooks, such as 001-ingress/hooks. Module names their module in metrics.
+	Prefix, Module string
+	// Owner is nil in shell mode.
+	Owner Owner
+}
+
+// Owner is who hooks belong to. It gives them more to read, and takes more of their answers than metrics and objects.
+type Owner interface {
+	// Files are what a hook reads, by the variable that names the file.
+	Files() (map[string][]byte, error)
+	// Answers are the variables of the files that the hook writes.
+	Answers() []string
+	// Take takes what a hook wrote there, once its metrics and its object patches are done. An error repeats the run.
+	Take(ctx context.Context, h *Hook, contexts []binding.Context, answers map[string][]byte) error
+}
+
 // Hook is one hook with its configuration.
 type Hook struct {
-	Name   string // its path below the folder of hooks
+	Name   string // its path below the folder of hooks, after the prefix of the folder
 	Config *binding.Config
 
-	path  string
-	limit *rate.Limiter // nil is none
+	folder Folder
+	path   string
+	limit  *rate.Limiter // nil is none
 
 	mu            sync.Mutex
 	subscriptions []*watch.Subscription // of Config.Kubernetes, in their order; nil before they are watched
+	removed       bool
 }
 
-// load finds the hooks of a folder and asks each for its configuration. Its error joins those of all hooks.
-func load(ctx context.Context, o Options) ([]*Hook, error) {
-	dir, err := filepath.Abs(o.HooksDir)
+// Add finds the hooks of a folder and asks each for its configuration. Its error joins those of all hooks; then no hook is
+// added.
+func (e *Engine) Add(ctx context.Context, f Folder) ([]*Hook, error) {
+	dir, err := filepath.Abs(f.Dir)
 	if err != nil {
 		return nil, err
 	}
-	names, err := hook.Find(dir, o.Log)
+	names, err := hook.Find(dir, e.log)
 	if err != nil {
 		return nil, err
 	}
@@ -41,15 +64,22 @@ func load(ctx context.Context, o Options) ([]*Hook, error) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, configurers)
 	for i, name := range names {
+		hooks[i] = &Hook{Name: filepath.Join(f.Prefix, name), path: filepath.Join(dir, name), folder: f}
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			hooks[i], errs[i] = ask(ctx, o, dir, name)
+			errs[i] = hooks[i].ask(ctx, &e.options.Runner, dir)
 		})
 	}
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
+	}
+	e.mu.Lock()
+	e.hooks = append(e.hooks, hooks...)
+	e.mu.Unlock()
+	for _, h := range hooks {
+		e.telemetry.know(h)
 	}
 	return hooks, nil
 }
@@ -57,37 +87,45 @@ func load(ctx context.Context, o Options) ([]*Hook, error) {
 // configurers is how many hooks are asked at once.
 const configurers = 8
 
-func ask(ctx context.Context, o Options, dir, name string) (*Hook, error) {
-	h := &Hook{Name: name, path: filepath.Join(dir, name)}
-	printed, err := o.Runner.Config(ctx, name, h.path, dir)
-	if err != nil {
-		return nil, err
+// ask runs the hook with --config.
+func (h *Hook) ask(ctx context.Context, runner *hook.Runner, dir string) error {
+	if h.folder.Scope != binding.Shell {
+		dir = "" // hooks of modules work where the operator does (S-17)
 	}
-	if h.Config, err = binding.Parse(name, printed, binding.Shell); err != nil {
-		return nil, err
+	printed, err := runner.Config(ctx, h.Name, h.path, dir)
+	if err != nil {
+		return err
+	}
+	if h.Config, err = binding.Parse(h.Name, printed, h.folder.Scope); err != nil {
+		return err
 	}
 	if len(h.Config.Validating)+len(h.Config.Mutating)+len(h.Config.Conversions) > 0 {
-		return nil, errors.New("configuration of hook " + name + ": webhooks are not served; remove its kubernetesValidating, " +
+		return errors.New("configuration of hook " + h.Name + ": webhooks are not served; remove its kubernetesValidating, " +
 			"kubernetesMutating and kubernetesCustomResourceConversion, or take the hook out of the folder")
 	}
 	if h.Config.MinInterval > 0 {
 		h.limit = rate.NewLimiter(rate.Every(h.Config.MinInterval), h.Config.Burst)
 	}
-	return h, nil
+	return nil
 }
 
-// startOrder sorts the hooks that run at the start.
-func startOrder(hooks []*Hook) []*Hook {
+// InOrder returns the hooks that have a binding such as onStartup, by its order and then as they are given.
+func InOrder(hooks []*Hook, t binding.Type) []*Hook {
 	var all []*Hook
 	for _, h := range hooks {
-		if _, ok := h.Config.Orders[binding.OnStartup]; ok {
+		if _, ok := h.Config.Orders[t]; ok {
 			all = append(all, h)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b *Hook) int {
-		return cmp.Compare(a.Config.Orders[binding.OnStartup], b.Config.Orders[binding.OnStartup])
-	})
+	slices.SortStableFunc(all, func(a, b *Hook) int { return cmp.Compare(a.Config.Orders[t], b.Config.Orders[t]) })
 	return all
+}
+
+// stopped says whether the hook was removed.
+func (h *Hook) stopped() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.removed
 }
 
 // watched are the subscriptions of the kubernetes bindings, or nil before they are watched.

@@ -3,8 +3,9 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"path/filepath"
-	"time"
 
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/hook"
@@ -31,23 +32,21 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 		}
 	}
 	q.Combine(t)
-	labels := runLabels{hook: h.Name, binding: t.Contexts[0].Binding, queue: q.Name}
-	e.telemetry.waited(labels, time.Since(t.Added()))
-	data, err := binding.Encode(h.Config.Version, h.fill(t.Contexts))
+	if h.stopped() {
+		return nil
+	}
+	labels := h.labels(t, q.Name)
+	e.telemetry.waited(labels, t.Added())
+	command, err := h.command(t.Contexts)
 	if err != nil {
 		return err
 	}
-	result, err := e.options.Runner.Run(ctx, hook.Command{
-		Name: h.Name, Path: h.path, Dir: filepath.Dir(h.path),
-		In:    map[string][]byte{contextFile: data},
-		Out:   []string{metricsFile, patchFile, admissionFile, conversionFile},
-		Alias: map[string]string{admissionFile: validatingFile},
-	})
+	result, err := e.options.Runner.Run(ctx, command)
 	if ctx.Err() != nil {
 		return err
 	}
-	err = e.answer(ctx, h, result, err)
-	e.telemetry.ran(labels, result, err, t.AllowFailure)
+	err = e.answer(ctx, h, t.Contexts, result, err)
+	e.telemetry.ran(h, labels, result, err, t.AllowFailure)
 	if err != nil && t.AllowFailure {
 		e.log.WarnContext(ctx, "a hook failed that may fail", "hook", h.Name, "queue", q.Name, "error", err)
 		return nil
@@ -55,9 +54,34 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 	return err
 }
 
-// answer does what a hook wrote: first its metrics, then its object patches. What a failed hook wrote is not used,
-// except for a status that it asked to set in spite of that.
-func (e *Engine) answer(ctx context.Context, h *Hook, result *hook.Result, failed error) error {
+// command is a run of the hook with its files.
+func (h *Hook) command(contexts []binding.Context) (hook.Command, error) {
+	data, err := binding.Encode(h.Config.Version, h.fill(contexts))
+	if err != nil {
+		return hook.Command{}, err
+	}
+	c := hook.Command{
+		Name: h.Name, Path: h.path, Dir: filepath.Dir(h.path),
+		In:    map[string][]byte{contextFile: data},
+		Out:   []string{metricsFile, patchFile, admissionFile, conversionFile},
+		Alias: map[string]string{admissionFile: validatingFile},
+	}
+	if h.folder.Owner == nil {
+		return c, nil
+	}
+	c.Dir = "" // hooks of modules work where the operator does (S-17)
+	files, err := h.folder.Owner.Files()
+	if err != nil {
+		return c, fmt.Errorf("values for hook %s: %w", h.Name, err)
+	}
+	maps.Copy(c.In, files)
+	c.Out = append(c.Out, h.folder.Owner.Answers()...)
+	return c, nil
+}
+
+// answer does what a hook wrote: first its metrics, then its object patches, then what its owner takes. What a failed
+// hook wrote is not used, except for a status that it asked to set in spite of that.
+func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context, result *hook.Result, failed error) error {
 	patches, err := patch.Parse(result.Out[patchFile])
 	if failed != nil {
 		var kept []*patch.Operation
@@ -72,10 +96,17 @@ func (e *Engine) answer(ctx context.Context, h *Hook, result *hook.Result, faile
 	if err := errors.Join(metricErr, err); err != nil {
 		return named(h, err)
 	}
-	if err := e.metrics.Apply(operations, map[string]string{"hook": h.Name}); err != nil {
+	labels := map[string]string{"hook": h.Name}
+	if h.folder.Module != "" {
+		labels["module"] = h.folder.Module
+	}
+	if err := e.metrics.Apply(operations, labels); err != nil {
 		return named(h, err)
 	}
-	return named(h, patch.Do(ctx, e.options.Cluster, patches))
+	if err := patch.Do(ctx, e.options.Cluster, patches); err != nil || h.folder.Owner == nil {
+		return named(h, err)
+	}
+	return named(h, h.folder.Owner.Take(ctx, h, contexts, result.Out))
 }
 
 // named says which hook's answer is wrong.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/robfig/cron/v3"
@@ -21,8 +22,8 @@ type entry struct {
 	binds []*binding.Schedule
 }
 
-// schedule lets a hook's schedules tick.
-func (e *Engine) schedule(h *Hook) error {
+// Schedule lets a hook's schedules tick.
+func (e *Engine) Schedule(h *Hook) error {
 	e.clock.mu.Lock()
 	defer e.clock.mu.Unlock()
 	fresh := map[string]bool{}
@@ -49,6 +50,15 @@ func (e *Engine) schedule(h *Hook) error {
 	return nil
 }
 
+// unschedule ends the ticks of a hook.
+func (e *Engine) unschedule(h *Hook) {
+	e.clock.mu.Lock()
+	defer e.clock.mu.Unlock()
+	for crontab, all := range e.clock.entries {
+		e.clock.entries[crontab] = slices.DeleteFunc(all, func(one entry) bool { return one.hook == h })
+	}
+}
+
 // tick queues runs: one for all bindings of a hook that share queue and permission to fail.
 func (e *Engine) tick(crontab string) {
 	e.clock.mu.Lock()
@@ -68,7 +78,7 @@ func (e *Engine) tick(crontab string) {
 			contexts[w] = append(contexts[w], binding.Context{Type: binding.OnSchedule, Binding: s.Name, Group: s.Group, Include: s.Include})
 		}
 		for _, w := range order {
-			e.queues.Add(w.queue, e.run(one.hook, binding.Common{AllowFailure: w.allowFailure}, contexts[w]...))
+			e.queues.Add(w.queue, e.Task(one.hook, binding.Common{AllowFailure: w.allowFailure}, contexts[w]...))
 		}
 	}
 }

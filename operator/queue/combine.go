@@ -40,7 +40,10 @@ func joins(t, next *Task) bool {
 	if !first && !second {
 		return true
 	}
-	return first && second && group(t) != "" && group(t) == group(next)
+	if !first || !second {
+		return false
+	}
+	return t.JoinSynchronizations && next.JoinSynchronizations || group(t) != "" && group(t) == group(next)
 }
 
 func synchronizes(t *Task) bool {

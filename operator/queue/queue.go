@@ -6,6 +6,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -26,6 +27,12 @@ type Task struct {
 	// AllowFailure and Version are the hook's. Only runs that agree in them are joined, and none of version v0.
 	AllowFailure bool
 	Version      string
+	// JoinSynchronizations lets first runs with all objects be joined also where they have no group: so it is in modules.
+	JoinSynchronizations bool
+	// Activation is the event that led to a run, for metrics; "" is the event of its binding.
+	Activation string
+	// Pause is the time between a failure and the next try; 0 is a pause that grows.
+	Pause time.Duration
 	// Do does the work. It runs in the worker of the queue.
 	Do func(ctx context.Context, q *Queue, t *Task) error
 	// Done are called after Do has succeeded. Runs that are joined bring theirs.
@@ -178,7 +185,7 @@ func (q *Queue) failed(ctx context.Context, t *Task, err error) {
 		delay = q.set.Delay
 	}
 	q.mu.Lock()
-	pause := delay(t.failures)
+	pause := cmp.Or(t.Pause, delay(t.failures))
 	t.failures++
 	t.err = err
 	q.mu.Unlock()

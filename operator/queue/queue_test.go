@@ -98,6 +98,18 @@ func TestATaskThatFailsStaysAtTheHead(t *testing.T) {
 	})
 }
 
+func TestATaskMayHaveItsOwnPause(t *testing.T) {
+	set := &queue.Set{}
+	bubble(t, set, func(d *diary) {
+		set.Add("main", &queue.Task{Name: "bad", Pause: 5 * time.Second, Do: func(context.Context, *queue.Queue, *queue.Task) error {
+			d.note("try")
+			return errors.New("no luck")
+		}})
+		time.Sleep(18 * time.Second)
+		d.is(t, "0s try", "5s try", "10s try", "15s try")
+	})
+}
+
 func TestWhatATaskPutsNextRunsBeforeTheRest(t *testing.T) {
 	set := &queue.Set{}
 	bubble(t, set, func(d *diary) {
@@ -213,6 +225,7 @@ func TestWhatIsNotCombined(t *testing.T) {
 	synced := func(group string) entry { return entry{"h", "pods", "Synchronization", group} }
 	v0, allowed := event.task(), event.task()
 	v0.Version, allowed.AllowFailure = "v0", true
+	inModule := func() *queue.Task { task := synced("").task(); task.JoinSynchronizations = true; return task }
 	for _, c := range []struct {
 		name            string
 		tasks           []*queue.Task
@@ -224,6 +237,7 @@ func TestWhatIsNotCombined(t *testing.T) {
 		{"another hook", []*queue.Task{event.task(), entry{"other", "pods", "Event", ""}.task(), event.task()}, 1, 0},
 		{"another task", []*queue.Task{event.task(), {Name: "enable"}, event.task()}, 1, 0},
 		{"synchronizations without a group", []*queue.Task{synced("").task(), synced("").task()}, 1, 0},
+		{"synchronizations of modules are", []*queue.Task{inModule(), inModule(), event.task()}, 2, 1},
 		{"synchronizations of two groups", []*queue.Task{synced("a").task(), synced("b").task()}, 1, 0},
 		{"synchronizations of one group are", []*queue.Task{synced("a").task(), synced("a").task()}, 1, 1},
 		{"a synchronization and an event", []*queue.Task{synced("a").task(), entry{"h", "pods", "Event", "a"}.task()}, 1, 0},
