@@ -7,16 +7,6 @@ type AddOnTemplateSpec struct {
 	Registration []Registration `json:"registration,omitempty"`
 }
 
-// AgentSpec is the spec of a ManifestWork, as far as decisions read it.
-type AgentSpec struct {
-	Workload Workload `json:"workload,omitzero"`
-}
-
-// Workload has the manifests.
-type Workload struct {
-	Manifests []map[string]any `json:"manifests,omitempty"`
-}
-
 // Types of a Registration.
 const (
 	KubeClient   = "KubeClient"

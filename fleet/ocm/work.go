@@ -1,6 +1,8 @@
 package ocm
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -10,13 +12,118 @@ const (
 	AddOnNamespaceLabel = "open-cluster-management.io/addon-namespace"
 )
 
-// ManifestWork is what a cluster's agent applies, as far as an add-on's status depends on it.
+// ManifestWork is what a cluster's agent applies. Its namespace is the cluster's name.
 type ManifestWork struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
 	Spec   AgentSpec          `json:"spec,omitzero"`
 	Status ManifestWorkStatus `json:"status,omitzero"`
+}
+
+// AgentSpec is the spec of a ManifestWork. An AddOnTemplate has one for its agent.
+type AgentSpec struct {
+	Workload        Workload         `json:"workload,omitzero"`
+	DeleteOption    *DeleteOption    `json:"deleteOption,omitempty"`
+	ManifestConfigs []ManifestConfig `json:"manifestConfigs,omitempty"`
+	// Executor is for upstream's agent alone. It is passed on as it is.
+	Executor json.RawMessage `json:"executor,omitempty"`
+}
+
+// Workload has the manifests.
+type Workload struct {
+	Manifests []map[string]any `json:"manifests,omitempty"`
+}
+
+// Propagation policies of a DeleteOption. Empty means DeleteForeground.
+const (
+	DeleteForeground        = "Foreground"
+	DeleteOrphan            = "Orphan"
+	DeleteSelectivelyOrphan = "SelectivelyOrphan"
+)
+
+// DeleteOption says what stays when the work is deleted.
+type DeleteOption struct {
+	PropagationPolicy       string              `json:"propagationPolicy,omitempty"`
+	SelectivelyOrphan       *SelectivelyOrphans `json:"selectivelyOrphans,omitempty"`
+	TTLSecondsAfterFinished *int64              `json:"ttlSecondsAfterFinished,omitempty"`
+}
+
+// SelectivelyOrphans names the objects that stay.
+type SelectivelyOrphans struct {
+	OrphaningRules []ResourceIdentifier `json:"orphaningRules,omitempty"`
+}
+
+// ResourceIdentifier names an object by its resource.
+type ResourceIdentifier struct {
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource"`
+	Name      string `json:"name"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// ManifestConfig says how one object is applied, and what is reported of it.
+type ManifestConfig struct {
+	ResourceIdentifier ResourceIdentifier `json:"resourceIdentifier"`
+	FeedbackRules      []FeedbackRule     `json:"feedbackRules,omitempty"`
+	FeedbackScrapeType string             `json:"feedbackScrapeType,omitempty"`
+	UpdateStrategy     *UpdateStrategy    `json:"updateStrategy,omitempty"`
+	// ConditionRules are for upstream's agent alone. They are passed on as they are.
+	ConditionRules json.RawMessage `json:"conditionRules,omitempty"`
+}
+
+// Types of a FeedbackRule.
+const (
+	WellKnownStatus = "WellKnownStatus"
+	JSONPaths       = "JSONPaths"
+)
+
+// FeedbackRule says which values of an object's status are reported.
+type FeedbackRule struct {
+	Type      string     `json:"type"`
+	JSONPaths []JSONPath `json:"jsonPaths,omitempty"`
+}
+
+// JSONPath is a value of an object's status.
+type JSONPath struct {
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	Path    string `json:"path"`
+}
+
+// Types of an UpdateStrategy. Empty means UpdateUpdate.
+const (
+	UpdateUpdate          = "Update"
+	UpdateCreateOnly      = "CreateOnly"
+	UpdateServerSideApply = "ServerSideApply"
+	UpdateReadOnly        = "ReadOnly"
+)
+
+// UpdateStrategy says how an object that exists is changed.
+type UpdateStrategy struct {
+	Type            string           `json:"type,omitempty"`
+	ServerSideApply *ServerSideApply `json:"serverSideApply,omitempty"`
+}
+
+// ServerSideApply has the options of the type of its name.
+type ServerSideApply struct {
+	Force        bool          `json:"force,omitempty"`
+	FieldManager string        `json:"fieldManager,omitempty"`
+	IgnoreFields []IgnoreField `json:"ignoreFields,omitempty"`
+}
+
+// Conditions of an IgnoreField.
+const (
+	OnSpokePresent = "OnSpokePresent"
+	OnSpokeChange  = "OnSpokeChange"
+)
+
+// IgnoreField names fields that are not applied once the object exists.
+type IgnoreField struct {
+	Condition         string   `json:"condition"`
+	JSONPaths         []string `json:"jsonPaths,omitempty"`
+	JSONPointers      []string `json:"jsonPointers,omitempty"`
+	JQPathExpressions []string `json:"jqPathExpressions,omitempty"`
 }
 
 // ManifestWorkStatus is what the agent reports.
@@ -32,13 +139,17 @@ type ResourceStatus struct {
 
 // ManifestStatus is the status of one manifest.
 type ManifestStatus struct {
-	ResourceMeta   ResourceMeta   `json:"resourceMeta"`
-	StatusFeedback StatusFeedback `json:"statusFeedback,omitzero"`
+	ResourceMeta   ResourceMeta       `json:"resourceMeta"`
+	StatusFeedback StatusFeedback     `json:"statusFeedback,omitzero"`
+	Conditions     []metav1.Condition `json:"conditions"`
 }
 
 // ResourceMeta names the object of a manifest.
 type ResourceMeta struct {
+	Ordinal   int32  `json:"ordinal"`
 	Group     string `json:"group"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
 	Resource  string `json:"resource"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
@@ -55,7 +166,60 @@ type FeedbackValue struct {
 	FieldValue FieldValue `json:"fieldValue"`
 }
 
+// Types of a FieldValue.
+const (
+	FieldInteger = "Integer"
+	FieldString  = "String"
+	FieldBoolean = "Boolean"
+	FieldJSON    = "JsonRaw"
+)
+
 // FieldValue is a value of one type.
 type FieldValue struct {
-	Integer *int64 `json:"integer,omitempty"`
+	Type    string  `json:"type,omitempty"`
+	Integer *int64  `json:"integer,omitempty"`
+	String  *string `json:"string,omitempty"`
+	Boolean *bool   `json:"boolean,omitempty"`
+	JSON    *string `json:"jsonRaw,omitempty"`
+}
+
+// AppliedManifestWork is what an agent writes on its own cluster about a work.
+type AppliedManifestWork struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec   AppliedManifestWorkSpec   `json:"spec,omitzero"`
+	Status AppliedManifestWorkStatus `json:"status,omitzero"`
+}
+
+// AppliedManifestWorkSpec names the work.
+type AppliedManifestWorkSpec struct {
+	HubHash          string `json:"hubHash"`
+	AgentID          string `json:"agentID,omitempty"`
+	ManifestWorkName string `json:"manifestWorkName"`
+}
+
+// AppliedManifestWorkStatus has the objects of the work.
+type AppliedManifestWorkStatus struct {
+	AppliedResources []AppliedResource `json:"appliedResources,omitempty"`
+}
+
+// AppliedResource is an object that exists.
+type AppliedResource struct {
+	ResourceIdentifier `json:",inline"`
+	Version            string `json:"version"`
+	UID                string `json:"uid,omitempty"`
+}
+
+// ClusterPropertyClaim is a ClusterClaim of the cluster that it describes.
+type ClusterPropertyClaim struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec ClusterPropertyClaimSpec `json:"spec,omitzero"`
+}
+
+// ClusterPropertyClaimSpec has the value. The name of the object is the claim's.
+type ClusterPropertyClaimSpec struct {
+	Value string `json:"value,omitempty"`
 }

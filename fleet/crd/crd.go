@@ -1,0 +1,93 @@
+// Package crd has the CustomResourceDefinitions of the fleet. Names, fields, defaults and patterns are those of Open
+// Cluster Management and of the Cluster API add-on provider for Helm, so users' objects apply as they are (O-1 to O-5).
+// Their files have no descriptions: docs/fleet.md says what the fields do.
+package crd
+
+import (
+	"bytes"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"path"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/kube/render"
+)
+
+//go:embed hub caaph managed
+var files embed.FS
+
+// Conversion says how the API server reaches the webhook that converts add-on objects.
+type Conversion struct {
+	// URL is where the webhook listens. Without one the Service is asked.
+	URL string
+	// Service and Namespace name a Service with port 443.
+	Service, Namespace string
+	// CA is the certificate authority of the webhook, as PEM.
+	CA []byte
+}
+
+// Hub returns the definitions for a hub. Kinds with two versions are converted by the webhook.
+func Hub(c Conversion) ([]*unstructured.Unstructured, error) {
+	list, err := read("hub", "caaph")
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range list {
+		versions, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
+		if err != nil {
+			return nil, fmt.Errorf("definition %s: %w", o.GetName(), err)
+		}
+		if len(versions) < 2 {
+			continue
+		}
+		if err := unstructured.SetNestedMap(o.Object, c.strategy(), "spec", "conversion"); err != nil {
+			return nil, fmt.Errorf("definition %s: %w", o.GetName(), err)
+		}
+	}
+	return list, nil
+}
+
+// Managed returns the definitions for a cluster that an agent looks after.
+func Managed() ([]*unstructured.Unstructured, error) { return read("managed") }
+
+// ConversionPath is the path of the webhook behind a Service.
+const ConversionPath = "/convert"
+
+func (c Conversion) strategy() map[string]any {
+	client := map[string]any{"caBundle": base64.StdEncoding.EncodeToString(c.CA)}
+	if c.URL != "" {
+		client["url"] = c.URL
+	} else {
+		client["service"] = map[string]any{"name": c.Service, "namespace": c.Namespace, "path": ConversionPath, "port": int64(443)}
+	}
+	return map[string]any{
+		"strategy": "Webhook",
+		"webhook":  map[string]any{"clientConfig": client, "conversionReviewVersions": []any{"v1"}},
+	}
+}
+
+// read returns the definitions of some folders, in the order of their names.
+func read(folders ...string) ([]*unstructured.Unstructured, error) {
+	var list []*unstructured.Unstructured
+	for _, folder := range folders {
+		entries, err := fs.ReadDir(files, folder)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			text, err := files.ReadFile(path.Join(folder, e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			objects, err := render.Decode(bytes.NewReader(text))
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", e.Name(), err)
+			}
+			list = append(list, objects...)
+		}
+	}
+	return list, nil
+}

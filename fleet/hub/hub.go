@@ -1,0 +1,185 @@
+// Package hub starts what runs on a fleet's hub: it installs the definitions, serves the webhooks over TLS, and runs the
+// controllers under one Lease. The controllers themselves are in the packages beside it.
+//
+// All state is in the hub's API server. A hub that is killed at any moment goes on where it was, and of several hubs one
+// decides: it holds the Lease.
+package hub
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/kube"
+)
+
+// DefaultNamespace is the namespace of the hub's own objects: its Lease, its certificate authority, and what rollouts
+// remember.
+const DefaultNamespace = "sealift-fleet"
+
+// lease is the Lease of the hub that decides.
+const lease = "sealift-fleet-hub"
+
+// Controller registers controllers with the manager of a hub. It may add kinds to the manager's scheme and register
+// webhooks. It must not start anything itself.
+//
+// The manager's client reads from caches, all but Secrets and ConfigMaps. Writes go to the API server.
+type Controller func(context.Context, *Hub) error
+
+// Options say how a hub runs. Config and Webhook.Listen are required.
+type Options struct {
+	Config *rest.Config
+	// Namespace is DefaultNamespace if it is empty.
+	Namespace string
+	Log       *slog.Logger
+	Webhook   Webhook
+	// Health is the address of /healthz and /readyz, and Metrics that of /metrics, by TLS. None is served without one.
+	Health, Metrics string
+	// Controllers are started once this hub holds the Lease.
+	Controllers []Controller
+	// LeaseDuration is how long another hub waits for one that is silent. Default 15 s.
+	LeaseDuration time.Duration
+}
+
+// Webhook says where a hub serves its webhooks, and how the API server reaches them.
+type Webhook struct {
+	// Listen is the address to listen on.
+	Listen string
+	// Service names the Service of the webhooks in the hub's namespace. Without one, the API server is told the address
+	// that the hub listens on, or Host with its port.
+	Service, Host string
+	// Cert, Key and CA are files with a certificate that is issued by somebody else. Without them the hub has a certificate
+	// authority of its own.
+	Cert, Key, CA string
+}
+
+// Hub is a hub that is about to run.
+type Hub struct {
+	manager.Manager
+	// Namespace has the hub's own objects.
+	Namespace string
+	// Log is for controllers.
+	Log *slog.Logger
+
+	webhooks *webhooks
+}
+
+// Run runs a hub until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	cluster, err := kube.Connect(o.Config, o.Log)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	served, err := listen(ctx, cluster, o)
+	if err != nil {
+		return fmt.Errorf("serve the webhooks of the hub: %w", err)
+	}
+	defer served.close()
+	if err := install(ctx, cluster, o.Namespace, served.conversion()); err != nil {
+		return fmt.Errorf("install the definitions of the hub: %w", err)
+	}
+	m, err := newManager(cluster, o, served)
+	if err != nil {
+		return fmt.Errorf("prepare the hub: %w", err)
+	}
+	h := &Hub{Manager: m, Namespace: o.Namespace, Log: o.Log, webhooks: served}
+	for _, register := range o.Controllers {
+		if err := register(ctx, h); err != nil {
+			return fmt.Errorf("prepare the controllers of the hub: %w", err)
+		}
+	}
+	o.Log.Info("the hub runs", "namespace", o.Namespace, "webhooks", served.address())
+	if err := m.Start(ctx); err != nil {
+		return fmt.Errorf("run the hub: %w", err)
+	}
+	return nil
+}
+
+// install applies the definitions. They may have been applied by Open Cluster Management before.
+func install(ctx context.Context, cluster *kube.Cluster, namespace string, c crd.Conversion) error {
+	definitions, err := crd.Hub(c)
+	if err != nil {
+		return err
+	}
+	set := kube.Set{Name: "fleet-definitions", Namespace: namespace}
+	_, err = kube.New(cluster, kube.Options{}).Apply(ctx, set, definitions, kube.ApplyOptions{Force: true})
+	return err
+}
+
+func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Manager, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme, ocm.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	duration := cmp.Or(o.LeaseDuration, 15*time.Second)
+	deadline, retry := duration*2/3, duration/7
+	cfg, _ := cluster.Config()
+	m, err := manager.New(cfg, manager.Options{
+		Scheme: scheme,
+		Logger: logr.FromSlogHandler(o.Log.Handler()),
+		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Client: client.Options{Cache: &client.CacheOptions{
+			DisableFor:   []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
+			Unstructured: true,
+		}},
+		LeaderElection: true, LeaderElectionID: lease, LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true,
+		LeaseDuration: &duration, RenewDeadline: &deadline, RetryPeriod: &retry,
+		HealthProbeBindAddress: cmp.Or(o.Health, "0"),
+		Metrics:                metricsserver.Options{BindAddress: cmp.Or(o.Metrics, "0"), SecureServing: true, TLSOpts: served.tlsOptions()},
+		// two hubs in one process are a test
+		Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := m.AddHealthzCheck("ping", healthz.Ping); err != nil {
+		return nil, err
+	}
+	return m, m.AddReadyzCheck("webhooks", served.check)
+}
+
+// pool returns a pool with one authority.
+func pool(pem []byte) (*x509.CertPool, error) {
+	p := x509.NewCertPool()
+	if !p.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("there is no certificate in the certificate authority")
+	}
+	return p, nil
+}
+
+// reachable returns the address under which the API server finds a listener.
+func reachable(l net.Listener, host string) string {
+	if host == "" {
+		return l.Addr().String()
+	}
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return l.Addr().String()
+	}
+	return net.JoinHostPort(host, port)
+}

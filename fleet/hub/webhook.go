@@ -1,0 +1,156 @@
+package hub
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sealift/sealift/fleet/conversion"
+	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/kube"
+)
+
+// maxReview bounds what a webhook reads: an API server sends a list of 500 objects at most.
+const maxReview = 64 << 20
+
+// webhooks is the server of the hub's webhooks.
+type webhooks struct {
+	o        Options
+	listener net.Listener
+	mux      *http.ServeMux
+	server   *http.Server
+	ca       []byte
+	cert     func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+}
+
+// listen serves the conversion. It runs before the definitions name it.
+func listen(ctx context.Context, cluster *kube.Cluster, o Options) (*webhooks, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Webhook.Listen)
+	if err != nil {
+		return nil, err
+	}
+	w := &webhooks{o: o, listener: l, mux: http.NewServeMux()}
+	if w.ca, w.cert, err = certificates(ctx, cluster, o, w.names()); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	w.mux.HandleFunc("POST "+crd.ConversionPath, convert)
+	w.server = &http.Server{
+		Handler: w.mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
+	}
+	go func() {
+		err := w.server.Serve(tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.cert, NextProtos: []string{"h2", "http/1.1"}}))
+		if !errors.Is(err, http.ErrServerClosed) {
+			o.Log.Error("the webhooks of the hub ended", "error", err)
+		}
+	}()
+	return w, nil
+}
+
+func (w *webhooks) close() { _ = w.server.Close() }
+
+func (w *webhooks) address() string { return reachable(w.listener, w.o.Webhook.Host) }
+
+// names are the names that the API server calls the hub by.
+func (w *webhooks) names() []string {
+	if s := w.o.Webhook.Service; s != "" {
+		return []string{s + "." + w.o.Namespace + ".svc"}
+	}
+	host, _, err := net.SplitHostPort(w.address())
+	if err != nil {
+		return nil
+	}
+	return []string{host}
+}
+
+func (w *webhooks) conversion() crd.Conversion {
+	c := crd.Conversion{Service: w.o.Webhook.Service, Namespace: w.o.Namespace, CA: w.ca}
+	if c.Service == "" {
+		c.URL = "https://" + w.address() + crd.ConversionPath
+	}
+	return c
+}
+
+func (w *webhooks) tlsOptions() []func(*tls.Config) {
+	return []func(*tls.Config){func(c *tls.Config) { c.GetCertificate = w.cert }}
+}
+
+// check says whether the webhooks answer. It connects as an API server does.
+func (w *webhooks) check(r *http.Request) error {
+	roots, err := pool(w.ca)
+	if err != nil {
+		return err
+	}
+	d := tls.Dialer{Config: &tls.Config{RootCAs: roots, ServerName: w.names()[0], MinVersion: tls.VersionTLS12}}
+	conn, err := d.DialContext(r.Context(), "tcp", w.listener.Addr().String())
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// Webhook serves a handler under a path that begins with a slash, and returns how an API server reaches it.
+func (h *Hub) Webhook(path string, handler http.Handler) admissionv1.WebhookClientConfig {
+	h.webhooks.mux.Handle(path, http.MaxBytesHandler(handler, maxReview))
+	c := admissionv1.WebhookClientConfig{CABundle: h.webhooks.ca}
+	if s := h.webhooks.o.Webhook.Service; s != "" {
+		c.Service = &admissionv1.ServiceReference{Namespace: h.Namespace, Name: s, Path: &path, Port: new(int32(443))}
+	} else {
+		c.URL = new("https://" + h.webhooks.address() + path)
+	}
+	return c
+}
+
+// convert answers a ConversionReview. One object that cannot be converted fails the review, as the API demands.
+func convert(w http.ResponseWriter, r *http.Request) {
+	var review apiextensionsv1.ConversionReview
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	if err == nil {
+		err = json.Unmarshal(data, &review)
+	}
+	if err != nil || review.Request == nil {
+		http.Error(w, "this is no ConversionReview", http.StatusBadRequest)
+		return
+	}
+	answer := &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	for _, in := range review.Request.Objects {
+		out, err := convertOne(in, review.Request.DesiredAPIVersion)
+		if err != nil {
+			answer.ConvertedObjects = nil
+			answer.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
+			break
+		}
+		answer.ConvertedObjects = append(answer.ConvertedObjects, out)
+	}
+	review.Request, review.Response = nil, answer
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review) // the API server asks again
+}
+
+func convertOne(in runtime.RawExtension, version string) (runtime.RawExtension, error) {
+	var object map[string]any
+	if err := json.Unmarshal(in.Raw, &object); err != nil {
+		return runtime.RawExtension{}, fmt.Errorf("convert an object: %w", err)
+	}
+	// an object of another group fails in Convert, which compares the whole apiVersion
+	_, version, _ = strings.Cut(version, "/")
+	out, err := conversion.Convert(object, version)
+	if err != nil {
+		return runtime.RawExtension{}, err
+	}
+	text, err := json.Marshal(out)
+	return runtime.RawExtension{Raw: text}, err
+}
