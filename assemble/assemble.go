@@ -49,6 +49,8 @@ type Request struct {
 // Plan is the exact plan of a bundle. All of its parts are available.
 type Plan struct {
 	*bundle.Layout
+	// Installer is the one in the bundle: that of the request, with the add-ons that its own add-ons need.
+	Installer *spec.Installer
 
 	objects []store.Object
 	places  []place // of the objects
@@ -74,38 +76,37 @@ const opensAtOnce = 8
 // Prepare opens every package that the Installer names and checks that they make a cluster together. One error names
 // everything that is missing. Call Close after use.
 func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
-	wanted := slices.Concat(r.Installer.AddOns, r.Steps)
-	parts := make([]part, len(wanted))
-	errs := make([]error, len(parts))
-	p := &Plan{}
+	p := &Plan{Installer: r.Installer}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.Close())
 		}
 	}()
-	var group errgroup.Group
-	group.SetLimit(opensAtOnce)
-	for i, one := range wanted {
-		group.Go(func() error {
-			parts[i], errs[i] = r.open(ctx, one)
-			return nil
-		})
+	parts, err := p.open(ctx, r, slices.Concat(r.Installer.AddOns, r.Steps))
+	if err != nil {
+		return nil, err
 	}
-	_ = group.Wait() // all errors are collected in the order of the Installer
-	var metas []catalog.Meta
-	b := bundle.Bundle{Since: r.Since, Key: r.Key}
-	for i, one := range parts {
-		if one.object != nil {
-			p.objects, p.places = append(p.objects, one.object), append(p.places, one.place)
+	more, err := r.utility(ctx, archives(parts))
+	if err != nil {
+		return nil, err
+	}
+	if len(more) > 0 {
+		with := *r.Installer
+		with.AddOns = slices.Concat(with.AddOns, more)
+		p.Installer, r.Installer = &with, &with
+		added, err := p.open(ctx, r, more)
+		if err != nil {
+			return nil, err
 		}
-		b.Packages = append(b.Packages, one.archive)
-		if i < len(r.Installer.AddOns) {
+		parts = append(parts, added...)
+	}
+	var metas []catalog.Meta
+	for _, one := range parts {
+		if r.Installer.AddOn(one.meta.Name).Version == one.meta.Version {
 			metas = append(metas, one.meta)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
+	b := bundle.Bundle{Since: r.Since, Key: r.Key, Packages: archives(parts)}
 	if len(metas) == 0 {
 		return nil, &packages.UnknownError{Message: "the Installer names no add-ons"}
 	}
@@ -151,6 +152,34 @@ func PrepareSupplement(ctx context.Context, from packages.Source, platform strin
 	}
 	p.Layout, err = bundle.NewLayout(b)
 	return p, err
+}
+
+// open opens the packages of add-ons. They belong to the plan, whether open fails or not.
+func (p *Plan) open(ctx context.Context, r Request, wanted []spec.AddOn) ([]part, error) {
+	parts := make([]part, len(wanted))
+	errs := make([]error, len(parts))
+	var group errgroup.Group
+	group.SetLimit(opensAtOnce)
+	for i, one := range wanted {
+		group.Go(func() error {
+			parts[i], errs[i] = r.open(ctx, one)
+			return nil
+		})
+	}
+	_ = group.Wait() // all errors are collected in the order of the Installer
+	for _, one := range parts {
+		if one.object != nil {
+			p.objects, p.places = append(p.objects, one.object), append(p.places, one.place)
+		}
+	}
+	return parts, errors.Join(errs...)
+}
+
+func archives(parts []part) (list []*bundle.Archive) {
+	for _, one := range parts {
+		list = append(list, one.archive)
+	}
+	return list
 }
 
 // open finds the package of one add-on.

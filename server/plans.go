@@ -154,9 +154,6 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q question, 
 		installer.AddOns[n].Version = versions[a.Name]
 	}
 	made := &plan{}
-	if made.installer, err = installer.Canonical(); err != nil {
-		return nil, err
-	}
 	o := p.server.options
 	if len(q.names) > 0 {
 		made.Plan, err = assemble.PrepareSupplement(p.ctx, packages, o.Platform, q.names)
@@ -168,8 +165,13 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q question, 
 			return nil, err
 		}
 	}
-	made.Plan, err = assemble.Prepare(p.ctx, request)
-	return made, err
+	if made.Plan, err = assemble.Prepare(p.ctx, request); err != nil {
+		return nil, err
+	}
+	if made.installer, err = made.Plan.Installer.Canonical(); err != nil {
+		return nil, errors.Join(err, made.Close())
+	}
+	return made, nil
 }
 
 var digestForm = regexp.MustCompile(`^[0-9a-f]{64}$`)

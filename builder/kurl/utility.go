@@ -15,15 +15,13 @@ import (
 
 	"github.com/sealift/sealift/builder/image"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // kURL keeps the image of programs that its add-ons run in pods beside them, as what 'docker save' writes (kURL §1.5). It becomes
 // an add-on of its own, with the image's tag as version.
-const (
-	utilityFile  = "shared/kurl-util.tar"
-	utilityAddOn = "kurl-util"
-)
+const utilityFile = "shared/kurl-util.tar"
 
 // addUtility makes an add-on of that image, unless the archive has it as an add-on already.
 func (u *unpacked) addUtility() error {
@@ -34,17 +32,17 @@ func (u *unpacked) addUtility() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", utilityFile, err)
 	}
-	dir := path.Join("addons", utilityAddOn, tag)
+	dir := path.Join("addons", catalog.UtilityAddOn, tag)
 	if u.addOns[dir] != nil {
 		return nil
 	}
-	zipped, err := u.zipped(path.Join(dir, "images", utilityAddOn+".tar.gz"))
+	zipped, err := u.zipped(path.Join(dir, "images", catalog.UtilityAddOn+".tar.gz"))
 	if err != nil {
 		return fmt.Errorf("%s: %w", utilityFile, err)
 	}
 	u.addOns[dir] = map[string]bundle.File{zipped.Path: zipped}
 	for name, text := range map[string]string{
-		"Manifest":   "image " + utilityAddOn + " " + ref + "\n",
+		"Manifest":   "image " + catalog.UtilityAddOn + " " + ref + "\n",
 		"install.sh": "# The image is for the hooks of other add-ons.\n",
 	} {
 		file := bundle.BytesFile(path.Join(dir, name), 0o644, []byte(text))
@@ -79,18 +77,18 @@ func (u *unpacked) utilityRef() (ref, tag string, err error) {
 			return "", "", fmt.Errorf("has %d images, not one", len(images))
 		}
 		for _, ref := range images[0].RepoTags {
-			if name, tag, _ := strings.Cut(path.Base(ref), ":"); name == utilityAddOn && tag != "" {
+			if _, tag, _ := strings.Cut(path.Base(ref), ":"); catalog.IsUtilityImage(ref) && tag != "" {
 				_, err := image.ParseReference(ref)
 				return ref, tag, err
 			}
 		}
-		return "", "", fmt.Errorf("its image is named %q, not %s:TAG", images[0].RepoTags, utilityAddOn)
+		return "", "", fmt.Errorf("its image is named %q, not %s:TAG", images[0].RepoTags, catalog.UtilityAddOn)
 	}
 }
 
 // zipped compresses the image, as those of add-ons are.
 func (u *unpacked) zipped(name string) (bundle.File, error) {
-	file := filepath.Join(u.spool, utilityAddOn+".tar.gz")
+	file := filepath.Join(u.spool, catalog.UtilityAddOn+".tar.gz")
 	err := atomicfile.FillLarge(file, 0o644, func(w *os.File) (err error) {
 		content, err := u.utility.Open()
 		if err != nil {

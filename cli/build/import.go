@@ -29,8 +29,8 @@ func (a commands) importCommand() *cobra.Command {
 them. The package has an index, so that every byte can be verified from then on. With --key, it is also signed.
 
 The files are not changed. Kubernetes itself and kURL's own programs are left out, because Sealift has its own. The
-image in kURL's shared/kurl-util.tar becomes a package kurl-util. Add it to the Installer for velero, which needs
-it.
+image in kURL's shared/kurl-util.tar becomes a package kurl-util. A bundle with velero, which needs the image,
+contains the newest one of the store.
 
 The size of an archive without an index is not known in advance. An archive that exceeds --max-size or --max-files
 is refused, and everything unpacked from it is removed.`,

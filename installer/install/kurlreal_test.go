@@ -107,7 +107,8 @@ func TestKurlFindsThePackageOfKubernetes(t *testing.T) {
 	}
 }
 
-// TestVeleroFindsTheUtilityImageThatImportTookIn goes from kURL's common.tar.gz to the containerd of a host.
+// TestVeleroFindsTheUtilityImageThatImportTookIn goes from kURL's common.tar.gz to the containerd of a host. The Installer does not
+// name the package: the bundle has it because velero needs it.
 func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
 	const ref = "replicated/kurl-util:v2026.08.07-0"
 	dir := t.TempDir()
@@ -116,7 +117,7 @@ func TestVeleroFindsTheUtilityImageThatImportTookIn(t *testing.T) {
 	if _, err := kurl.Import(t.Context(), bytes.NewReader(common), kurl.Options{Dir: dir}); err != nil {
 		t.Fatal(err)
 	}
-	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  velero: {version: 1.18.2}\n  kurl-util: {version: v2026.08.07-0}\n"
+	const text = "apiVersion: cluster.kurl.sh/v1beta1\nkind: Installer\nmetadata: {name: 1a2b3c4}\nspec:\n  velero: {version: 1.18.2}\n"
 	i := &Install{archive: openBundle(t, storeBundle(t, text, dir)), socket: containerd.ForTest(t), facts: host.Facts{Hostname: "node"}, log: node.NewLog(t.TempDir(), lifecycle.Installing, t.Output())}
 	err := i.readSpec()
 	if err == nil {

@@ -2,13 +2,12 @@ package install
 
 import (
 	"maps"
-	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/spec"
@@ -57,7 +56,7 @@ func (i *Install) variables() map[string]string {
 func (i *Install) utilityImage() string {
 	for _, a := range i.addOns {
 		for _, image := range a.manifest.Images() {
-			if name, _, _ := strings.Cut(path.Base(image.Ref), ":"); name == "kurl-util" {
+			if catalog.IsUtilityImage(image.Ref) {
 				return image.Ref
 			}
 		}
@@ -65,16 +64,13 @@ func (i *Install) utilityImage() string {
 	return ""
 }
 
-// pluginsOfUtilityImage finds a list of plug-ins that ends with that image: without one it has a plug-in without a name.
-var pluginsOfUtilityImage = regexp.MustCompile(`,\$\{?KURL_UTIL_IMAGE\b`)
-
 // needUtilityImage are the add-ons that do not work without it.
 func (i *Install) needUtilityImage() (names []string) {
 	if i.utilityImage() != "" {
 		return nil
 	}
 	for _, a := range i.addOns {
-		if slices.ContainsFunc(a.texts, pluginsOfUtilityImage.Match) {
+		if slices.ContainsFunc(a.texts, catalog.NeedsUtilityImage) {
 			names = append(names, a.name())
 		}
 	}

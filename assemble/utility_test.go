@@ -1,0 +1,103 @@
+package assemble_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// TestTheUtilityImageComesWithTheAddOnThatNeedsIt uses kURL's own velero, whose list of plug-ins ends with that image.
+func TestTheUtilityImageComesWithTheAddOnThatNeedsIt(t *testing.T) {
+	t.Parallel()
+	velero, err := os.ReadFile(filepath.Join(cases.KurlAddOns(t), "addons/velero/1.18.2/install.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "docker.io/replicated/kurl-util:v2026.08.07-0"
+	for name, row := range map[string]struct {
+		spec     string
+		packages map[string]string // images, by name-version
+		want     string            // its version in the Installer of the bundle
+		refusal  string
+	}{
+		"the store's newest":    {"  velero: {version: 1.18.2}\n", map[string]string{"kurl-util-v2026.07.01-0": image, "kurl-util-v2026.08.07-0": image}, "kurl-util:\n    version: v2026.08.07-0\n", ""},
+		"one of the Installer":  {"  velero: {version: 1.18.2}\n  kurl-util: {version: v2026.07.01-0}\n", map[string]string{"kurl-util-v2026.07.01-0": image, "kurl-util-v2026.08.07-0": image}, "kurl-util:\n    version: v2026.07.01-0\n", ""},
+		"one of another add-on": {"  velero: {version: 1.18.2}\n  tools: {version: '1'}\n", map[string]string{"tools-1": image, "kurl-util-v2026.08.07-0": image}, "", ""},
+		"nothing needs it":      {"  base: {version: '1.0'}\n", map[string]string{"kurl-util-v2026.08.07-0": image}, "", ""},
+		"the store has none":    {"  velero: {version: 1.18.2}\n", nil, "", "velero needs kURL's image kurl-util, and the store has no package with it: give kURL's bundle or its common.tar.gz to 'sealift import'"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := request(t, row.spec)
+			dir := t.TempDir()
+			publish(t, dir, "base", "1.0", platform, map[string]string{"Manifest": "", "install.sh": ""})
+			publish(t, dir, "velero", "1.18.2", platform, map[string]string{"Manifest": "", "install.sh": string(velero)})
+			for file, ref := range row.packages {
+				at := strings.LastIndex(file[:len(file)-1], "-v")
+				if at < 0 {
+					at = strings.LastIndex(file, "-")
+				}
+				publishImage(t, dir, file[:at], file[at+1:], ref)
+			}
+			if r.Packages.Store, err = store.Open(dir); err != nil {
+				t.Fatal(err)
+			}
+			plan, err := assemble.Prepare(t.Context(), r)
+			if row.refusal != "" {
+				if err == nil || !strings.Contains(err.Error(), row.refusal) {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = plan.Close()
+			data := assembled(t, r)
+			archive, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := archive.ReadFile(bundle.InstallerName, 1<<20)
+			if err != nil || !strings.Contains(string(text), row.want) || row.want == "" && strings.Contains(string(text), "kurl-util") {
+				t.Errorf("%s, %v, want %s", text, err, row.want)
+			}
+			inBundle, err := spec.Parse("installer.yaml", bytes.NewReader(text))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range inBundle.AddOns {
+				if _, ok := archive.Package(a.Name, a.Version); !ok {
+					t.Errorf("the bundle has no package %s %s", a.Name, a.Version)
+				}
+			}
+			if len(archive.Index.Packages) != len(inBundle.AddOns) {
+				t.Errorf("%d packages for %d add-ons", len(archive.Index.Packages), len(inBundle.AddOns))
+			}
+		})
+	}
+}
+
+// publishImage puts a package into a folder whose index names one image.
+func publishImage(t *testing.T, dir, name, version, ref string) {
+	t.Helper()
+	p := bundle.Package{Name: name, Version: version, Platforms: []string{platform}, Contents: bundle.Contents{Images: []bundle.Image{{ID: "one", Ref: ref}}}}
+	for file, text := range map[string]string{"Manifest": "image one " + ref + "\n", "install.sh": ""} {
+		p.Files = append(p.Files, bundle.BytesFile(bundle.AddOnDir(name, version)+"/"+file, 0o644, []byte(text)))
+	}
+	f, err := os.Create(filepath.Join(dir, name+"-"+version+".tar.gz"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := bundle.WritePackage(t.Context(), f, p, bundle.WriteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
