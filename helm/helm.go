@@ -1,5 +1,6 @@
-// Package helm is what Sealift says of Helm charts: what is rendered, for which release, and what comes out. Package
-// helm/engine renders, and is the only one that links Helm; the command line hands its Renderer to those who need one.
+// Package helm is what Sealift says of Helm charts: what is rendered, for which release, and what comes out; and how
+// values are read and compared. It links no Helm. Two packages do: helm/engine renders, and the command line hands its
+// Renderer to those who need one. helm/release installs charts in clusters, and only sealift-controller links it.
 package helm
 
 import (

@@ -1,5 +1,5 @@
 // Package engine renders Helm charts as `helm template` does: without a cluster, and with nothing but the chart and its
-// values. It is the only package that links Helm.
+// values.
 package engine
 
 import (
@@ -53,7 +53,7 @@ func (Renderer) Render(ctx context.Context, archive []byte, r helm.Release) (hel
 }
 
 func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered, error) {
-	values, err := readValues(r.Values)
+	values, err := helm.ReadValues(r.Values)
 	if err != nil {
 		return helm.Rendered{}, err
 	}
@@ -90,14 +90,19 @@ func render(ctx context.Context, archive []byte, r helm.Release) (helm.Rendered,
 	return out, err
 }
 
-// load reads a chart and checks that it can be installed and has all that it depends on.
+// load reads a chart and checks that it can be installed.
 func load(archive []byte) (*chart.Chart, error) {
 	loaded, err := loader.LoadArchive(bytes.NewReader(archive))
 	if err != nil {
 		return nil, fmt.Errorf("read the chart: %w", err)
 	}
+	return loaded, Installable(loaded)
+}
+
+// Installable checks that a chart is no library and has all charts that it depends on.
+func Installable(loaded *chart.Chart) error {
 	if loaded.Metadata.Type == "library" {
-		return nil, errors.New("the chart is a library for other charts and installs nothing")
+		return errors.New("the chart is a library for other charts and installs nothing")
 	}
 	there := make(map[string]bool)
 	for _, d := range loaded.Dependencies() {
@@ -105,10 +110,10 @@ func load(archive []byte) (*chart.Chart, error) {
 	}
 	for _, d := range loaded.Metadata.Dependencies {
 		if !there[d.Name] {
-			return nil, fmt.Errorf("the archive lacks the chart %s, which Chart.yaml depends on", d.Name)
+			return fmt.Errorf("the archive lacks the chart %s, which Chart.yaml depends on", d.Name)
 		}
 	}
-	return loaded, nil
+	return nil
 }
 
 // allValues is what was given, and below it the values of the chart and of everything that it depends on.

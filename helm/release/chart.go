@@ -1,0 +1,73 @@
+package release
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"helm.sh/helm/v4/pkg/chart/loader/archive"
+	chart "helm.sh/helm/v4/pkg/chart/v2"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+)
+
+// Chart is a chart that was read. Operations do not change it, so that several may use it.
+type Chart struct {
+	Name       string
+	Version    string // of the chart
+	AppVersion string // of what the chart installs; may be empty
+
+	files []*archive.BufferedFile
+}
+
+// Load reads a chart from a directory or an archive.
+func Load(path string) (Chart, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Chart{}, err
+	}
+	var loaded *chart.Chart
+	if info.IsDir() {
+		loaded, err = loader.LoadDir(path)
+	} else {
+		loaded, err = loader.LoadFile(path)
+	}
+	return keep(path, loaded, err)
+}
+
+// ReadArchive reads a chart from the content of an archive, a .tgz file.
+func ReadArchive(content []byte) (Chart, error) {
+	loaded, err := loader.LoadArchive(bytes.NewReader(content))
+	return keep("the archive", loaded, err)
+}
+
+// ReadFiles reads a chart from files by their paths in the chart, such as Chart.yaml and templates/web.yaml.
+func ReadFiles(files map[string][]byte) (Chart, error) {
+	var list []*archive.BufferedFile
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		list = append(list, &archive.BufferedFile{Name: name, Data: files[name]})
+	}
+	loaded, err := loader.LoadFiles(list)
+	return keep("the files", loaded, err)
+}
+
+// keep keeps the files of a chart, since Helm's operations change what it loaded.
+func keep(from string, loaded *chart.Chart, err error) (Chart, error) {
+	if err != nil {
+		return Chart{}, fmt.Errorf("read a chart from %s: %w", from, err)
+	}
+	c := Chart{Name: loaded.Name(), Version: loaded.Metadata.Version, AppVersion: loaded.AppVersion()}
+	for _, f := range loaded.Raw {
+		c.files = append(c.files, &archive.BufferedFile{Name: f.Name, ModTime: f.ModTime, Data: f.Data})
+	}
+	return c, nil
+}
+
+// load makes what Helm works with.
+func (c Chart) load() (*chart.Chart, error) {
+	if len(c.files) == 0 {
+		return nil, fmt.Errorf("no chart is given")
+	}
+	return loader.LoadFiles(c.files)
+}

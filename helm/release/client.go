@@ -1,0 +1,245 @@
+// Package release installs charts in clusters, upgrades and uninstalls them, and reads what is installed.
+//
+// Releases are those of Helm: the helm command lists, upgrades and rolls back what this package installed, and the other
+// way round. Releases that Helm 3 made keep its way of applying, and new ones get it, so that Helm 3 can go on with all.
+//
+// It waits for no lock: the caller sees to it that only one operation at a time works on a release.
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"helm.sh/helm/v4/pkg/action"
+	"helm.sh/helm/v4/pkg/chart/common"
+	helmrelease "helm.sh/helm/v4/pkg/release"
+	v1 "helm.sh/helm/v4/pkg/release/v1"
+	"helm.sh/helm/v4/pkg/storage/driver"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrNotFound means that there is no such release.
+	ErrNotFound = driver.ErrReleaseNotFound
+	// ErrPending means that another operation is at work on the release, or was killed. Recover helps then.
+	ErrPending = errors.New("another operation is in progress, or was killed")
+)
+
+// Words of Helm for the status of a release.
+const (
+	Deployed    = "deployed"
+	Failed      = "failed"
+	Uninstalled = "uninstalled"
+)
+
+// Config says which releases a Client works on.
+type Config struct {
+	Cluster   *rest.Config
+	Namespace string // of the releases
+	// ConfigMaps keeps releases in ConfigMaps. By default they are kept in Secrets.
+	ConfigMaps bool
+	// Log gets Helm's messages, which may quote what a chart renders to. Nil drops them.
+	Log *slog.Logger
+}
+
+// Client works on the releases of one namespace. It may be used from several goroutines.
+type Client struct {
+	config     *rest.Config
+	namespace  string
+	configMaps bool
+	log        *slog.Logger
+	discovery  discovery.CachedDiscoveryInterface
+	mapper     *restmapper.DeferredDiscoveryRESTMapper
+
+	mu    sync.Mutex
+	offer *common.Capabilities // what the cluster offers to templates; nil until it was asked
+}
+
+// discoveryTimeout ends questions for the kinds of a cluster, which several operations share.
+const discoveryTimeout = 10 * time.Second
+
+// New returns a Client. It asks the cluster nothing.
+func New(c Config) (*Client, error) {
+	if c.Namespace == "" {
+		return nil, errors.New("releases need a namespace")
+	}
+	config := rest.CopyConfig(c.Cluster)
+	config.WarningHandler = rest.NoWarnings{}
+	forDiscovery := rest.CopyConfig(config)
+	forDiscovery.Timeout = discoveryTimeout
+	found, err := discovery.NewDiscoveryClientForConfig(forDiscovery)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+	}
+	kinds := memory.NewMemCacheClient(found)
+	return &Client{
+		config: config, namespace: c.Namespace, configMaps: c.ConfigMaps, log: c.Log,
+		discovery: kinds, mapper: restmapper.NewDeferredDiscoveryRESTMapper(kinds),
+	}, nil
+}
+
+// Refresh forgets which kinds the cluster has. Call it when CustomResourceDefinitions have changed.
+func (c *Client) Refresh() {
+	c.mapper.Reset()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.offer = nil
+}
+
+// capabilities returns what the cluster offers to templates.
+func (c *Client) capabilities() (*common.Capabilities, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.offer == nil {
+		versions, err := action.GetVersionSet(c.discovery)
+		if err != nil {
+			return nil, err
+		}
+		server, err := c.discovery.ServerVersion()
+		if err != nil {
+			return nil, fmt.Errorf("ask the cluster for its version: %w", err)
+		}
+		offer := common.DefaultCapabilities.Copy()
+		offer.APIVersions = versions
+		offer.KubeVersion = common.KubeVersion{Version: server.GitVersion, Major: server.Major, Minor: server.Minor}
+		c.offer = offer
+	}
+	return c.offer.Copy(), nil
+}
+
+// Release is one revision of a release.
+type Release struct {
+	Name, Namespace string
+	Revision        int
+	Status          string // Helm's word, such as deployed or pending-upgrade
+	Description     string // what Helm says of it; an error may quote values
+	Chart           string
+	Version         string // of the chart
+	AppVersion      string
+	Values          map[string]any // what it was given, without those of the chart
+	Manifest        string         // what it applied, without hooks
+	Labels          map[string]string
+	Deployed        time.Time
+	ServerSide      bool // whether it was applied on the server, as Helm 4 does
+}
+
+// Record is a release without its content.
+type Record struct {
+	Name     string
+	Revision int
+	Status   string
+	Labels   map[string]string // those that Options gave it
+}
+
+// Get returns the newest revision of a release, or ErrNotFound.
+func (c *Client) Get(ctx context.Context, name string) (Release, error) {
+	s, err := c.begin(ctx)
+	if err != nil {
+		return Release{}, err
+	}
+	defer s.cancel()
+	last, err := s.cfg.Releases.Last(name)
+	if err != nil {
+		return Release{}, fail(ctx, "read", name, err, nil)
+	}
+	return plain(last), nil
+}
+
+// History returns all revisions of a release that are kept, the oldest first. A release that does not exist has none.
+func (c *Client) History(ctx context.Context, name string) ([]Release, error) {
+	s, err := c.begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer s.cancel()
+	revisions, err := s.cfg.Releases.History(name)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fail(ctx, "read", name, err, nil)
+	}
+	var list []Release
+	for _, r := range revisions {
+		list = append(list, plain(r))
+	}
+	slices.SortFunc(list, func(a, b Release) int { return a.Revision - b.Revision })
+	return list, nil
+}
+
+// List returns the newest revision of each release, by name. It reads no contents: one request for 500 revisions.
+func (c *Client) List(ctx context.Context) ([]Record, error) {
+	client, err := metadata.NewForConfig(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client of the cluster: %w", err)
+	}
+	resource := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	if c.configMaps {
+		resource.Resource = "configmaps"
+	}
+	newest := make(map[string]Record)
+	for options := (metav1.ListOptions{LabelSelector: "owner=helm", Limit: 500}); ; {
+		page, err := client.Resource(resource).Namespace(c.namespace).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("list releases in namespace %s: %w", c.namespace, err)
+		}
+		for _, item := range page.Items {
+			if r := record(item.Labels); r.Revision > newest[r.Name].Revision {
+				newest[r.Name] = r
+			}
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			break
+		}
+	}
+	var list []Record
+	for _, name := range slices.Sorted(maps.Keys(newest)) {
+		list = append(list, newest[name])
+	}
+	return list, nil
+}
+
+// record reads the labels by which Helm finds a release.
+func record(labels map[string]string) Record {
+	r := Record{Name: labels["name"], Status: labels["status"], Labels: make(map[string]string)}
+	r.Revision, _ = strconv.Atoi(labels["version"])
+	for key, value := range labels {
+		if !slices.Contains(driver.GetSystemLabels(), key) {
+			r.Labels[key] = value
+		}
+	}
+	return r
+}
+
+// plain makes a Release of Helm's.
+func plain(from helmrelease.Releaser) Release {
+	r, ok := from.(*v1.Release)
+	if !ok || r == nil {
+		return Release{}
+	}
+	out := Release{
+		Name: r.Name, Namespace: r.Namespace, Revision: r.Version, Values: r.Config, Manifest: r.Manifest, Labels: r.Labels,
+		ServerSide: r.ApplyMethod == string(v1.ApplyMethodServerSideApply),
+	}
+	if r.Info != nil {
+		out.Status, out.Description, out.Deployed = r.Info.Status.String(), r.Info.Description, r.Info.LastDeployed
+	}
+	if r.Chart != nil && r.Chart.Metadata != nil {
+		out.Chart, out.Version, out.AppVersion = r.Chart.Metadata.Name, r.Chart.Metadata.Version, r.Chart.Metadata.AppVersion
+	}
+	return out
+}
