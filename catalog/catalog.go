@@ -24,6 +24,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // MetaFile is the file in which an add-on describes itself.
@@ -38,6 +39,8 @@ type Meta struct {
 	Requires    []string          `json:"requires,omitempty"` // names or capabilities
 	After       []string          `json:"after,omitempty"`    // names or capabilities
 	Options     map[string]Option `json:"options,omitempty"`
+	// Silence is how long a hook of the add-on may print nothing before it is stopped. Zero means the installer's default.
+	Silence time.Duration `json:"-"`
 	// Declared says that the add-on has an addon.yaml. kURL's defaults do not apply to it then.
 	Declared bool `json:"declared"`
 }

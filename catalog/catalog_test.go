@@ -5,8 +5,10 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -76,6 +78,19 @@ addons/b/1/addon.yaml:1:8: error: after must be a list (write after: [name])`
 	}
 	if len(all) != 1 || all[0].Name != "c" {
 		t.Errorf("add-ons that could be read: %v", all)
+	}
+}
+
+func TestSilenceIsATimeThatAHookCanReach(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 0, "silence: 2h\n": 2 * time.Hour, "silence: 1m\n": time.Minute, "silence: 6h\n": catalog.MaxHookTime} {
+		if m, err := read(t, "description: x\n"+text); err != nil || m.Silence != want {
+			t.Errorf("%q is %s, %v", text, m.Silence, err)
+		}
+	}
+	for _, value := range []string{"0", "-1h", "30", "7h", "59s", "long", "[1h]", "''", "9999999999h"} {
+		if _, err := read(t, "silence: "+value+"\n"); err == nil || !strings.Contains(err.Error(), "addon.yaml:1:10: error: silence") {
+			t.Errorf("silence: %s: %v", value, err)
+		}
 	}
 }
 
@@ -187,7 +202,7 @@ func TestDefaultsFillWhatIsNotSet(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	f.Add("description: x\nprovides: [a]\nrequires: [b]\nafter: [c]\noptions:\n  d: {type: integer, enum: [1, 2], default: 1}\n")
+	f.Add("description: x\nprovides: [a]\nrequires: [b]\nafter: [c]\nsilence: 45m\noptions:\n  d: {type: integer, enum: [1, 2], default: 1}\n")
 	f.Add("options: {a: {type: object, default: {b: [null, 1.5]}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		m, err := read(t, text)

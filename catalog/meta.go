@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -120,13 +121,16 @@ func (m *Meta) parse(file string, data []byte) error {
 		return r.Err()
 	}
 	m.Declared = true
-	fields := r.Fields(root, "addon.yaml", "description", "provides", "requires", "after", "options")
+	fields := r.Fields(root, "addon.yaml", "description", "provides", "requires", "after", "silence", "options")
 	if n := fields["description"]; n != nil {
 		m.Description = r.Text(n, "description")
 	}
 	m.Provides = r.relations(fields["provides"], "provides")
 	m.Requires = r.relations(fields["requires"], "requires")
 	m.After = r.relations(fields["after"], "after")
+	if n := fields["silence"]; n != nil {
+		m.Silence = r.silence(n)
+	}
 	if n := fields["options"]; n != nil && r.IsMapping(n, "options") {
 		m.Options = r.options(n)
 	}
@@ -158,6 +162,19 @@ func (r *metaReader) relations(n *yaml.Node, what string) []string {
 		}
 	}
 	return names
+}
+
+// MaxHookTime is how long a hook may take in all, such as Rook's own upgrade, disk by disk.
+const MaxHookTime = 6 * time.Hour
+
+func (r *metaReader) silence(n *yaml.Node) time.Duration {
+	text := r.Text(n, "silence")
+	d, err := time.ParseDuration(text)
+	if err != nil || d < time.Minute || d > MaxHookTime {
+		r.Errorf(r.Pos(n), "write silence: 45m", "silence must be a time from 1m to %dh, not %q", int(MaxHookTime.Hours()), text)
+		return 0
+	}
+	return d
 }
 
 func (r *metaReader) options(n *yaml.Node) map[string]Option {

@@ -55,7 +55,7 @@ type Options struct {
 	Dir string   // working directory of the hooks: the install root
 	Env []string // the whole environment, as NAME=value
 	Log io.Writer
-	// Silence is how long a hook may print nothing before it is stopped; zero for any time.
+	// Silence is how long a hook may print nothing before it is stopped, until SetSilence says otherwise; zero for any time.
 	Silence time.Duration
 	// Verbs are what hooks can ask for beyond the package's own: host-packages NAME…, host-package-files DIR NAME…, and
 	// load-images DIR.

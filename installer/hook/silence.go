@@ -10,7 +10,7 @@ import (
 type SilenceError struct{ Silence time.Duration }
 
 func (e *SilenceError) Error() string {
-	return fmt.Sprintf("stopped after %s without output; work that takes longer must say so while it goes on", e.Silence)
+	return fmt.Sprintf("stopped after %s without output; work that takes longer must say so while it goes on, or its add-on allows more with 'silence' in addon.yaml", e.Silence)
 }
 
 // hearing is a writer that only notes that something was written.
@@ -25,22 +25,26 @@ func (h hearing) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// SetSilence says how long the shell may print nothing from the next request on; zero for any time.
+func (s *Shell) SetSilence(d time.Duration) { s.silence = d }
+
 // listen ends a context when the shell has printed nothing for too long.
 func (s *Shell) listen(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	if s.silence == 0 {
+	silence := s.silence
+	if silence == 0 {
 		return ctx, cancel
 	}
 	go func() {
-		for timer := time.NewTimer(s.silence); ; {
+		for timer := time.NewTimer(silence); ; {
 			select {
 			case <-ctx.Done():
 				timer.Stop()
 				return
 			case <-s.heard:
-				timer.Reset(s.silence)
+				timer.Reset(silence)
 			case <-timer.C:
-				cancel(&SilenceError{s.silence})
+				cancel(&SilenceError{silence})
 				return
 			}
 		}

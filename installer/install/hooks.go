@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
@@ -56,6 +58,7 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	if err := h.start(ctx); err != nil {
 		return nil, err
 	}
+	h.shell.SetSilence(h.silence(function))
 	command := h.command(function)
 	before, err := h.shell.Variables(ctx)
 	if err == nil {
@@ -80,6 +83,16 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	changed := after.Since(before)
 	h.state.Add(changed)
 	return lifecycle.State(changed), nil
+}
+
+// silence returns how long a function may print nothing: what its add-on declares, or the default.
+func (h *hooks) silence(function string) time.Duration {
+	for _, a := range h.addOns {
+		if a.hasHook(function) {
+			return cmp.Or(a.meta.Silence, hookSilence)
+		}
+	}
+	return hookSilence
 }
 
 // command is what is called for a hook: what applies an add-on is called as one add-on calls another, so that both make the same

@@ -12,13 +12,13 @@ import (
 	"github.com/sealift/sealift/installer/node"
 )
 
-// hookSilence is how long a hook may print nothing.
+// hookSilence is how long a hook may print nothing, unless its add-on's addon.yaml says otherwise.
 const hookSilence = 30 * time.Minute
 
 // How long a step may take before it is stopped: several times what a slow disk needs.
 const (
 	shortTime = 5 * time.Minute
-	hookTime  = 6 * time.Hour // such as Rook's own upgrade, disk by disk
+	hookTime  = catalog.MaxHookTime
 	kubeTime  = 20 * time.Minute
 	copyTime  = time.Hour
 )
