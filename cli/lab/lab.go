@@ -48,7 +48,8 @@ $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on 
 		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab serve --write-config sealift.yaml\n  sealift-testgrid lab boot node-1\n" +
 			"  sealift-testgrid lab enter node-1 -- kubectl get nodes\n  sealift-testgrid lab remove --all",
 	}
-	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labBootCommand(), a.labEnterCommand(), a.labListCommand(), a.labRemoveCommand())
+	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labBootCommand(), a.labEnterCommand(), a.labEgressCommand(), a.labListCommand(),
+		a.labRemoveCommand())
 	return cmd
 }
 
@@ -171,8 +172,10 @@ func (a commands) labBootCommand() *cobra.Command {
 		Short: "Boot a host without a route out",
 		Long: `Boot a host: a systemd-nspawn container with systemd as its first process, on a network that reaches other hosts of the
 lab and nothing else. The host stays until it is removed. Each folder given with --usb is there read-only, the first at
-/media/usb, the second at /media/usb2, and so on.`,
-		Example: "  sealift-testgrid lab boot node-1\n  sealift-testgrid lab boot node-1 --os debian-13 --usb ./out",
+/media/usb, the second at /media/usb2, and so on.
+
+With --exit the host has a default route. What takes it is dropped outside of the host, and 'lab egress' lists it.`,
+		Example: "  sealift-testgrid lab boot node-1\n  sealift-testgrid lab boot node-1 --os debian-13 --usb ./out --exit",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rack, err := a.rack(cmd)
@@ -190,6 +193,7 @@ lab and nothing else. The host stays until it is removed. Each folder given with
 	}
 	cmd.Flags().StringVar(&s.OS, "os", host.DefaultOS, "system of the host: "+strings.Join(host.Systems(), " or "))
 	cmd.Flags().StringArrayVar(&s.USB, "usb", nil, "folder that the host has read-only at /media/usb; may be repeated")
+	cmd.Flags().BoolVar(&s.Exit, "exit", false, "give the host a default route, and count and drop what takes it")
 	return cmd
 }
 

@@ -44,7 +44,7 @@ func TestLabHostFromBootToRemove(t *testing.T) {
 	if err := os.WriteFile(usb+"/bundle", []byte("carried by hand"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errOut := command(t, "", "boot", "node-1", "--usb", usb); code != app.ExitDone || !strings.Contains(out, "lab enter node-1") {
+	if code, out, errOut := command(t, "", "boot", "node-1", "--usb", usb, "--exit"); code != app.ExitDone || !strings.Contains(out, "lab enter node-1") {
 		t.Fatalf("boot: %d, %s%s", code, out, errOut)
 	}
 	defer func() {
@@ -73,6 +73,10 @@ func TestLabHostFromBootToRemove(t *testing.T) {
 	if code, _, _ := command(t, "", "enter", "node-1", "--", "sh", "-c", "exit 42"); code != 42 {
 		t.Errorf("exit code is %d, want that of the command", code)
 	}
+	command(t, "", "enter", "node-1", "--", "bash", "-c", "echo hello >/dev/udp/203.0.113.7/53")
+	if code, out, errOut := command(t, "", "egress", "node-1"); code != app.ExitDone || !strings.Contains(out, "203.0.113.7 port 53 (udp), 1 packets\n") {
+		t.Errorf("egress: %d, %s%s", code, out, errOut)
+	}
 	if code, _, errOut := command(t, "", "boot", "node-1"); code != app.ExitFailed || !strings.Contains(errOut, "lab remove node-1") {
 		t.Errorf("a second boot: %d, %s", code, errOut)
 	}
@@ -90,6 +94,7 @@ func TestLabWrongUsage(t *testing.T) {
 		{"a host's name is a DNS label", []string{"boot", "Node_1"}, app.ExitFailed, "small letters"},
 		{"the system must be known", []string{"boot", "a", "--os", "plan-9"}, app.ExitFailed, "debian-12 or debian-13"},
 		{"enter needs a host that exists", []string{"enter", "nobody"}, app.ExitFailed, "there is no such host"},
+		{"so does egress", []string{"egress", "nobody"}, app.ExitFailed, "there is no such host"},
 		{"remove needs names or --all", []string{"remove"}, app.ExitUsage, "--all"},
 		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
 		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4 and v1.36.3"},

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,31 +13,43 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
-func TestTheGridRunsTheDemosTests(t *testing.T) {
+// gridRoad has the packages of both releases, and the grid's program.
+func gridRoad(t *testing.T) road {
+	t.Helper()
 	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, r.packages, "ln -f "+older.packages+"/kubernetes-1.35.4.tar.gz .")
 	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-testgrid")
+	return r
+}
+
+// gridReport is what 'sealift testgrid run -o json' prints.
+type gridReport struct {
+	Counts report.Counts
+	Cells  []report.Cell
+}
+
+// grid runs tests of the demo from the command line, and wants this exit code.
+func (r road) grid(t *testing.T, code int, hosts, out string, flags ...string) (list gridReport) {
+	t.Helper()
+	cmd := r.gridCommand(t.Context(), hosts, out, flags...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState.ExitCode() != code {
+		t.Fatalf("%v, want exit %d\n%s%s", err, code, stderr.String(), stdout.String())
+	}
+	t.Log(stderr.String())
+	if err := json.Unmarshal(stdout.Bytes(), &list); err != nil {
+		t.Fatalf("%v: %s", err, stdout.String())
+	}
+	return list
+}
+
+// TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
+func TestTheGridRunsTheDemosTests(t *testing.T) {
+	r := gridRoad(t)
 	hosts, out := filepath.Join(r.dir(), "hosts.yaml"), filepath.Join(t.TempDir(), "report")
 	place(t, hosts, []byte("systems: {debian-12: {lab: debian-12}}\n"))
-	grid := func() (list struct {
-		Counts report.Counts
-		Cells  []report.Cell
-	}) {
-		t.Helper()
-		cmd := exec.CommandContext(t.Context(), r.sealift, "testgrid", "run", "testgrid/demo/tests.yaml", "--hosts", hosts, "--store", r.packages, "--out", out, "-o", "json")
-		var stdout, stderr bytes.Buffer
-		cmd.Dir, cmd.Stdout, cmd.Stderr = repository, &stdout, &stderr
-		if err := cmd.Run(); cmd.ProcessState.ExitCode() != 1 {
-			t.Fatalf("%v, want exit 1 for the test that calls out\n%s", err, stderr.String())
-		}
-		t.Log(stderr.String())
-		if err := json.Unmarshal(stdout.Bytes(), &list); err != nil {
-			t.Fatalf("%v: %s", err, stdout.String())
-		}
-		return list
-	}
-	list := grid()
+	list := r.grid(t, 1, hosts, out) // one test calls out
 	if want := (report.Counts{Passed: 3, Failed: 1, Skipped: 1}); list.Counts != want {
 		t.Errorf("%s, want %s", list.Counts, want)
 	}
@@ -54,7 +65,7 @@ func TestTheGridRunsTheDemosTests(t *testing.T) {
 			t.Errorf("support bundles: %q", a.Files)
 		}
 	}
-	if again := grid(); again.Counts != list.Counts || again.Cells[0].Attempts[0].Started != list.Cells[0].Attempts[0].Started {
+	if again := r.grid(t, 1, hosts, out); again.Counts != list.Counts || again.Cells[0].Attempts[0].Started != list.Cells[0].Attempts[0].Started {
 		t.Error("a second run did not take over the results of the first one")
 	}
 	page, err := os.ReadFile(filepath.Join(out, "index.html"))

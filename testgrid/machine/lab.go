@@ -117,20 +117,30 @@ func (m *labMachine) watch() {
 
 // look asks what has left the host, and who sent it if that is not known yet.
 func (m *labMachine) look(ctx context.Context) ([]Connection, error) {
-	packets, err := m.Host.Egress(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return egress(ctx, m.Host, m.senders)
+}
+
+// LabEgress returns what has left a host of the lab, with the processes whose sockets still exist.
+func LabEgress(ctx context.Context, h *host.Host) ([]Connection, error) {
+	return egress(ctx, h, map[host.Packets]string{})
+}
+
+// egress returns what has left a host. senders are the processes that are known by now.
+func egress(ctx context.Context, h *host.Host, senders map[host.Packets]string) ([]Connection, error) {
+	packets, err := h.Egress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	connections := make([]Connection, 0, len(packets))
 	for _, p := range packets {
 		count := p.Count
 		p.Count = 0
-		if m.senders[p] == "" {
-			m.senders[p] = m.Sender(p)
+		if senders[p] == "" {
+			senders[p] = h.Sender(p)
 		}
-		connections = append(connections, Connection{Address: p.Address.String(), Protocol: p.Protocol, Port: p.Port, Packets: count, Process: m.senders[p]})
+		connections = append(connections, Connection{Address: p.Address.String(), Protocol: p.Protocol, Port: p.Port, Packets: count, Process: senders[p]})
 	}
 	return connections, nil
 }
