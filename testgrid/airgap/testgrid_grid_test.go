@@ -65,8 +65,11 @@ func TestTheGridRunsTheDemosTests(t *testing.T) {
 			t.Errorf("support bundles: %q", a.Files)
 		}
 	}
-	if again := r.grid(t, 1, hosts, out); again.Counts != list.Counts || again.Cells[0].Attempts[0].Started != list.Cells[0].Attempts[0].Started {
-		t.Error("a second run did not take over the results of the first one")
+	again := r.grid(t, 1, hosts, out)
+	for i, c := range list.Cells {
+		if c.Verdict != report.Skipped && !again.Cells[i].Attempts[0].Started.Equal(c.Attempts[0].Started) {
+			t.Errorf("a second run did not take over the result of %s", c.Test)
+		}
 	}
 	page, err := os.ReadFile(filepath.Join(out, "index.html"))
 	if err != nil || strings.Count(string(page), `class="verdict`) != 5 {

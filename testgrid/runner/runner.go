@@ -102,7 +102,8 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 		return nil, err
 	}
 	err = errors.Join(r.all(ctx, jobs), r.bundles.close(), r.write(true))
-	return report.Cells(r.results), err
+	r.aside = nil // they do not decide how this run ends
+	return report.Cells(r.ordered()), err
 }
 
 func (r *runner) systems() []string {
@@ -268,5 +269,18 @@ func (r *runner) write(last bool) error {
 		return nil
 	}
 	r.reported = time.Now()
-	return r.folder.Write(slices.Concat(r.results, r.aside))
+	return r.folder.Write(r.ordered())
+}
+
+// ordered returns all results in the order of the files. They come in the order in which tests end.
+func (r *runner) ordered() []report.Result {
+	order := map[string]int{}
+	for _, f := range r.Files {
+		for _, t := range f.Tests {
+			order[t.ID] = len(order)
+		}
+	}
+	all := slices.Concat(r.results, r.aside)
+	slices.SortStableFunc(all, func(a, b report.Result) int { return cmp.Compare(order[a.Test], order[b.Test]) })
+	return all
 }
