@@ -44,7 +44,8 @@ Exit codes: 0 if all tests passed or were skipped, 1 if one failed or is flaky. 
 before do not count.`,
 		Example: `  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --test two-nodes --repeat 10
-  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --again failed --keep-failed`,
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --again failed --keep-failed
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --resume --keep-failed`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error { return a.run(cmd.Context(), paths, o) },
 	}
@@ -56,6 +57,7 @@ before do not count.`,
 	flags.StringSliceVar(&o.Systems, "system", nil, "run only on this system; may be repeated")
 	flags.IntVar(&o.Repeat, "repeat", 1, "run each test so often; one that passes and fails is flaky")
 	flags.BoolVar(&o.KeepFailed, "keep-failed", false, "keep the hosts of failed tests")
+	flags.BoolVar(&o.Resume, "resume", false, "go on with the kept hosts of failed tests, behind the last step that passed")
 	flags.Var(app.NewChoice(&o.Again, []string{runner.AgainFailed, runner.AgainAll}), "again", "run tests again that have ended with the same input: failed or all")
 	flags.StringVar(&o.gate, "gate", "", "results.json of an earlier report: fail only if a test is broken that was not broken there")
 	flags.StringVar(&o.program, "program", "", "the sealift that makes bundles (default: the one beside this program, or on the PATH)")
@@ -76,6 +78,9 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		if before, err = report.ReadCells(o.gate); err != nil {
 			return err
 		}
+	}
+	if o.Resume && o.Again != "" {
+		return app.UsageError("--resume goes on with failed tests, and --again begins them from the start; choose one")
 	}
 	if o.Repeat < 1 {
 		return app.UsageError("--repeat must be 1 or more")

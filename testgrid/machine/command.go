@@ -62,6 +62,18 @@ func (k commandKind) Make(ctx context.Context, w Wish) ([]Machine, error) {
 	return machines, nil
 }
 
+// Adopt asks each machine whether it is still there. They can do what their test needs, since it has begun on them.
+func (k commandKind) Adopt(ctx context.Context, _ Wish, kept []Kept) (machines []Machine, err error) {
+	for _, m := range kept {
+		one := &commandMachine{ID: m.Name, IP: m.Address, Can: []string{canPowerCycle, canEgress, canClock}, program: k.program}
+		if _, err := Output(ctx, one, "true"); err != nil {
+			return nil, err
+		}
+		machines = append(machines, one)
+	}
+	return machines, nil
+}
+
 // commandMachine is a machine that the program made.
 type commandMachine struct {
 	ID      string   `json:"name"`
@@ -91,8 +103,10 @@ func (m *commandMachine) Remove(ctx context.Context) error {
 }
 
 // Keep leaves the machine to the user, whose program made it. 'PROGRAM clean' removes it.
-func (m *commandMachine) Keep(context.Context) (string, error) {
-	return fmt.Sprintf("%s run %s bash", m.program[0], m.ID), nil
+func (m *commandMachine) Keep(context.Context) error { return nil }
+
+func (m *commandMachine) Enter() []string {
+	return append(m.program[:len(m.program):len(m.program)], "run", m.ID, "exec bash")
 }
 
 func (m *commandMachine) PowerCycle(ctx context.Context) error {

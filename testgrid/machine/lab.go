@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"sync"
 
@@ -42,6 +43,37 @@ func (k lab) Make(ctx context.Context, w Wish) ([]Machine, error) {
 		if err != nil {
 			share.giveBack()
 			return nil, errors.Join(err, removeAll(ctx, machines))
+		}
+		m := &labMachine{Host: h, rack: rack, share: share, senders: map[host.Packets]string{}, watched: w.Airgap}
+		m.watch()
+		machines = append(machines, m)
+	}
+	return machines, nil
+}
+
+// Adopt takes hosts that were kept. They end with this program from here on.
+func (k lab) Adopt(ctx context.Context, w Wish, kept []Kept) ([]Machine, error) {
+	rack, err := k.rack(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var hosts []*host.Host
+	for _, m := range kept {
+		h, err := rack.Find(m.Name)
+		if err != nil {
+			return nil, err
+		}
+		hosts = append(hosts, h)
+	}
+	share, err := k.budget.take(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	var machines []Machine
+	for _, h := range hosts {
+		if err := h.Own(); err != nil {
+			share.giveBack()
+			return nil, err
 		}
 		m := &labMachine{Host: h, rack: rack, share: share, senders: map[host.Packets]string{}, watched: w.Airgap}
 		m.watch()
@@ -90,10 +122,18 @@ func (m *labMachine) Remove(ctx context.Context) error {
 }
 
 // Keep lets the host stay after this program.
-func (m *labMachine) Keep(context.Context) (string, error) {
+func (m *labMachine) Keep(context.Context) error {
 	m.stop()
 	m.share.keep()
-	return "sealift testgrid lab enter " + m.Name(), m.Host.Keep()
+	return m.Host.Keep()
+}
+
+func (m *labMachine) Enter() []string {
+	program, err := os.Executable()
+	if err != nil {
+		program = "sealift-testgrid"
+	}
+	return []string{program, "lab", "enter", m.Name()}
 }
 
 func (m *labMachine) PowerCycle(ctx context.Context) error {

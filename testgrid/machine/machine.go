@@ -58,9 +58,22 @@ type ClockOwner interface {
 	OwnsClock() bool
 }
 
-// Keeper is a machine that can stay after a failed test. Keep returns how to enter it.
+// Keeper is a machine that can stay after a failed test.
 type Keeper interface {
-	Keep(ctx context.Context) (enter string, err error)
+	Keep(ctx context.Context) error
+}
+
+// Kept is a machine that an earlier run has kept.
+type Kept struct{ Name, Address string }
+
+// Adopter is a kind that takes kept machines back. If it fails, it leaves them as they are.
+type Adopter interface {
+	Adopt(ctx context.Context, w Wish, kept []Kept) ([]Machine, error)
+}
+
+// Enterer is a machine that a person can enter. Enter returns the command line of a shell there, which reads its standard input.
+type Enterer interface {
+	Enter() []string
 }
 
 // Connection is what a machine sent to one destination outside.

@@ -168,7 +168,7 @@ func TestTestsWaitForMachines(t *testing.T) {
 	go func() {
 		machines, err := k.Make(t.Context(), machine.Wish{Count: 2})
 		if err == nil {
-			_, err = machines[0].(machine.Keeper).Keep(t.Context())
+			err = machines[0].(machine.Keeper).Keep(t.Context())
 			err = errors.Join(err, machines[1].Remove(t.Context()))
 		}
 		second <- err

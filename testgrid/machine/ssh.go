@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -235,6 +236,23 @@ func (p *sshPool) Make(ctx context.Context, w Wish) ([]Machine, error) {
 	return machines, nil
 }
 
+// Adopt takes machines of the pool as they are.
+func (p *sshPool) Adopt(_ context.Context, _ Wish, kept []Kept) (machines []Machine, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := slices.Clone(p.free)
+	for _, m := range kept {
+		at := slices.IndexFunc(free, func(h sshHost) bool { return h.Name == m.Name })
+		if at < 0 {
+			return nil, fmt.Errorf("machine %s is not in HOSTS.yaml, or another test has it", m.Name)
+		}
+		machines = append(machines, &sshMachine{sshHost: free[at], pool: p})
+		free = slices.Delete(free, at, at+1)
+	}
+	p.free = free
+	return machines, nil
+}
+
 func (p *sshPool) makeBare(ctx context.Context, h sshHost) error {
 	if len(p.bareProgram) > 0 {
 		if err := p.bareProgram.run(ctx, nil, nil, h.environment()); err != nil {
@@ -268,9 +286,17 @@ func (m *sshMachine) Remove(context.Context) error {
 }
 
 // Keep takes the machine out of the pool.
-func (m *sshMachine) Keep(context.Context) (string, error) {
+func (m *sshMachine) Keep(context.Context) error {
 	m.pool.back(m.sshHost, true)
-	return fmt.Sprintf("ssh -p %d %s@%s", m.Port, m.User, m.sshHost.Address), nil
+	return nil
+}
+
+func (m *sshMachine) Enter() []string {
+	line := []string{"ssh", "-i", m.Key, "-p", strconv.Itoa(m.Port), m.User + "@" + m.sshHost.Address}
+	if m.User != "root" {
+		line = append(line, "-t", "sudo", "-n", "-i")
+	}
+	return line
 }
 
 func (m *sshMachine) PowerCycle(ctx context.Context) error {

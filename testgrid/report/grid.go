@@ -25,6 +25,16 @@ func (c Cell) Took() Seconds {
 	return most
 }
 
+// Doing is the step at which a running test is, and "" otherwise.
+func (c Cell) Doing() string {
+	for _, a := range c.Attempts {
+		if a.Verdict == Running && len(a.Steps) > 0 {
+			return a.Steps[len(a.Steps)-1].Name
+		}
+	}
+	return ""
+}
+
 // Reason is that of the first attempt that has one.
 func (c Cell) Reason() string {
 	for _, a := range c.Attempts {
@@ -72,20 +82,28 @@ func Cells(results []Result) []Cell {
 
 func (c *Cell) judge() {
 	slices.SortFunc(c.Attempts, func(a, b Result) int { return cmp.Compare(a.Attempt, b.Attempt) })
-	failures := 0
+	failures, running, waiting := 0, false, false
 	for _, a := range c.Attempts {
 		switch a.Verdict {
 		case Passed:
 			c.Passes++
 		case Failed, Flaky:
 			failures++
+		case Running:
+			running = true
+		case Waiting:
+			waiting = true
 		}
 	}
 	switch {
+	case running:
+		c.Verdict = Running
 	case failures > 0 && c.Passes > 0:
 		c.Verdict = Flaky
 	case failures > 0:
 		c.Verdict = Failed
+	case waiting:
+		c.Verdict = Waiting
 	case c.Passes > 0:
 		c.Verdict = Passed
 	default:
@@ -99,6 +117,8 @@ type Counts struct {
 	Failed  int `json:"failed"`
 	Flaky   int `json:"flaky"`
 	Skipped int `json:"skipped"`
+	Running int `json:"running,omitempty"`
+	Waiting int `json:"waiting,omitempty"`
 }
 
 // Count counts cells by verdict.
@@ -111,6 +131,10 @@ func Count(cells []Cell) (n Counts) {
 			n.Failed++
 		case Flaky:
 			n.Flaky++
+		case Running:
+			n.Running++
+		case Waiting:
+			n.Waiting++
 		default:
 			n.Skipped++
 		}
@@ -120,5 +144,9 @@ func Count(cells []Cell) (n Counts) {
 
 // String is the last line of a run.
 func (n Counts) String() string {
-	return fmt.Sprintf("%d passed, %d failed, %d flaky, %d skipped", n.Passed, n.Failed, n.Flaky, n.Skipped)
+	text := fmt.Sprintf("%d passed, %d failed, %d flaky, %d skipped", n.Passed, n.Failed, n.Flaky, n.Skipped)
+	if n.Running+n.Waiting > 0 {
+		text += fmt.Sprintf(", %d running, %d waiting", n.Running, n.Waiting)
+	}
+	return text
 }

@@ -19,7 +19,7 @@ var pages embed.FS
 
 // sign is a verdict's shape, for people who do not tell colours apart.
 func sign(v Verdict) string {
-	return map[Verdict]string{Passed: "✓", Failed: "✗", Flaky: "≈", Skipped: "–"}[v]
+	return map[Verdict]string{Passed: "✓", Failed: "✗", Flaky: "≈", Skipped: "–", Running: "▶", Waiting: "…"}[v]
 }
 
 // templates are the pages. Each has the same head.
@@ -62,7 +62,8 @@ func (r row) Class() string {
 	return "all-" + string(all[0])
 }
 
-func indexPage(cells []Cell) ([]byte, error) {
+// indexPage renders the matrix. A live page changes while tests run.
+func indexPage(cells []Cell, live bool) ([]byte, error) {
 	var systems []string
 	for _, c := range cells {
 		if !slices.Contains(systems, c.System) {
@@ -80,7 +81,7 @@ func indexPage(cells []Cell) ([]byte, error) {
 		}
 		rows[len(rows)-1].Cells[slices.Index(systems, c.System)] = c
 	}
-	return render("index.html", map[string]any{"Title": "Test grid", "Counts": Count(cells), "Systems": systems, "Rows": rows})
+	return render("index.html", map[string]any{"Title": "Test grid", "Counts": Count(cells), "Systems": systems, "Rows": rows, "Live": live})
 }
 
 // maxLog is how much of a log a page shows, from its end. The whole log is a file beside it.
@@ -104,13 +105,13 @@ type shownAttempt struct {
 	Shown []shownStep
 }
 
-func (f Folder) cellPage(c Cell) ([]byte, error) {
+func (f Folder) cellPage(c Cell, live bool) ([]byte, error) {
 	var attempts []shownAttempt
 	for _, a := range c.Attempts {
 		s := shownAttempt{Result: a}
 		prefix := strconv.Itoa(a.Attempt) + "/"
 		for _, step := range a.Steps {
-			shown := shownStep{Step: step, Open: step.Verdict == Failed}
+			shown := shownStep{Step: step, Open: step.Verdict == Failed || step.Verdict == Running}
 			if step.Log != "" {
 				shown.Link = prefix + step.Log
 				text, err := tailOf(filepath.Join(f.Dir(a.Test, a.System, a.Attempt), step.Log))
@@ -119,7 +120,7 @@ func (f Folder) cellPage(c Cell) ([]byte, error) {
 				}
 				shown.Text = text
 			}
-			whole := max(float64(a.Took), 0.001)
+			whole := max(float64(a.Took), float64(step.Begin), 0.001)
 			shown.Left = fmt.Sprintf("%.2f", min(99, 100*float64(step.Begin)/whole))
 			shown.Width = fmt.Sprintf("%.2f", max(0.5, min(100-100*float64(step.Begin)/whole, 100*float64(step.Took)/whole)))
 			s.Steps = append(s.Steps, shown)
@@ -131,7 +132,7 @@ func (f Folder) cellPage(c Cell) ([]byte, error) {
 		slices.SortStableFunc(s.Shown, func(a, b shownStep) int { return failedFirst(a.Verdict) - failedFirst(b.Verdict) })
 		attempts = append(attempts, s)
 	}
-	return render("cell.html", map[string]any{"Title": c.Name + " on " + c.System, "Cell": c, "Attempts": attempts})
+	return render("cell.html", map[string]any{"Title": c.Name + " on " + c.System, "Cell": c, "Attempts": attempts, "Live": live})
 }
 
 func failedFirst(v Verdict) int {

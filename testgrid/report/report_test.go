@@ -26,7 +26,7 @@ func results() []report.Result {
 			Steps: []report.Step{{Name: "install", Verdict: report.Passed, Took: 60, Log: "install.log"}}},
 		{Test: "one", Name: "one " + hostile, System: "debian-13", Attempt: 1, Verdict: report.Failed, Reason: "install: exit 1\n" + hostile, Started: at, Took: 3,
 			Steps:      []report.Step{{Name: "machines", Verdict: report.Passed, Took: 1, Log: "machines.log"}, {Name: "install", Verdict: report.Failed, Begin: 1, Took: 2, Error: hostile, Log: "install.log"}},
-			Violations: []machine.Connection{{Address: "203.0.113.7", Protocol: "tcp", Port: 443, Packets: 2, Process: "curl " + hostile}}, Kept: []string{"sealift testgrid lab enter host-1"}},
+			Violations: []machine.Connection{{Address: "203.0.113.7", Protocol: "tcp", Port: 443, Packets: 2, Process: "curl " + hostile}}, Machines: []report.Machine{{Name: "host-1", Address: "10.90.0.2", Enter: []string{"sealift-testgrid", "lab", "enter", "host-1"}}}},
 		{Test: "two", Name: "two", System: "debian-12", Attempt: 2, Verdict: report.Passed, Started: at, Took: 2},
 		{Test: "two", Name: "two", System: "debian-12", Attempt: 1, Verdict: report.Failed, Reason: "no luck", Started: at, Took: 1},
 		{Test: "three", Name: "three", System: "debian-12", Attempt: 1, Verdict: report.Skipped, Reason: "needs upgrade", Started: at},
@@ -118,7 +118,7 @@ func TestPagesEscapeWhatTestsAndLogsSay(t *testing.T) {
 			t.Errorf("the page of the failed test lacks %q", want)
 		}
 	}
-	if strings.Index(cell, "<summary>install") > strings.Index(cell, "<summary>machines") {
+	if strings.Index(cell, `>install: failed</summary>`) > strings.Index(cell, `>machines: passed</summary>`) {
 		t.Error("the log of the step that failed is not the first")
 	}
 	if len(cell) > 64<<10 {

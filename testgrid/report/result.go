@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -21,12 +22,14 @@ import (
 // Verdict is how a test ended.
 type Verdict string
 
-// The verdicts. Flaky is that of several attempts with different ends.
+// The verdicts. Flaky is that of several attempts with different ends. Running and Waiting are those of tests that have not ended.
 const (
 	Passed  Verdict = "passed"
 	Failed  Verdict = "failed"
 	Skipped Verdict = "skipped" // it did not run, and the reason says why
 	Flaky   Verdict = "flaky"
+	Running Verdict = "running"
+	Waiting Verdict = "waiting"
 )
 
 // Result is one attempt at one test on one system.
@@ -48,9 +51,20 @@ type Result struct {
 	Steps     []Step    `json:"steps,omitempty"`
 	// Violations are what left the machines of an airgap test.
 	Violations []machine.Connection `json:"violations,omitempty"`
-	Kept       []string             `json:"kept,omitempty"`  // commands that enter machines of a failed test
-	Files      []string             `json:"files,omitempty"` // support bundles and others, beside the result
+	// Machines are those of a test that runs, and those that were kept after it failed. The first is node 1.
+	Machines []Machine `json:"machines,omitempty"`
+	Files    []string  `json:"files,omitempty"` // support bundles and others, beside the result
 }
+
+// Machine is one that a person can enter.
+type Machine struct {
+	Name    string   `json:"name"`
+	Address string   `json:"address"`
+	Enter   []string `json:"enter"` // command line of a shell there
+}
+
+// Command is the command line, for a shell.
+func (m Machine) Command() string { return strings.Join(m.Enter, " ") }
 
 // Step is one part of a test. Its log is the file Log beside the result.
 type Step struct {
@@ -60,6 +74,9 @@ type Step struct {
 	Verdict Verdict `json:"verdict"`
 	Error   string  `json:"error,omitempty"`
 	Log     string  `json:"log,omitempty"`
+	// Input is the digest of what decides about the step. A step that passed with the same input need not run again on the
+	// same machines.
+	Input string `json:"input,omitempty"`
 }
 
 // Seconds is a duration as JSON and JUnit have it.
@@ -79,8 +96,11 @@ func (s Seconds) String() string {
 	return d.Round(time.Second).String()
 }
 
-// resultName is the file of a result in its own folder.
-const resultName = "result.json"
+// The files of an attempt in its own folder: its result, and how far it has come until then.
+const (
+	resultName  = "result.json"
+	runningName = "running.json"
+)
 
 // Folder is a report's folder.
 type Folder struct{ Path string }
@@ -92,6 +112,22 @@ func (f Folder) Dir(test, system string, attempt int) string {
 
 // Save writes a result. It is complete or absent, whatever happens.
 func (f Folder) Save(r Result) error {
+	if err := f.save(r, resultName); err != nil {
+		return err
+	}
+	if err := os.Remove(filepath.Join(f.Dir(r.Test, r.System, r.Attempt), runningName)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// Note writes how far a test has come. Save ends that.
+func (f Folder) Note(r Result) error {
+	r.Verdict = Running
+	return f.save(r, runningName)
+}
+
+func (f Folder) save(r Result, name string) error {
 	data, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("save the result of %s: %w", r.Test, err)
@@ -100,12 +136,15 @@ func (f Folder) Save(r Result) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("save the result of %s: %w", r.Test, err)
 	}
-	return atomicfile.Write(filepath.Join(dir, resultName), append(data, '\n'))
+	return atomicfile.Write(filepath.Join(dir, name), append(data, '\n'))
 }
 
 // Load returns a result that an earlier run has saved, or nil.
 func (f Folder) Load(test, system string, attempt int) (*Result, error) {
-	path := filepath.Join(f.Dir(test, system, attempt), resultName)
+	return load(filepath.Join(f.Dir(test, system, attempt), resultName))
+}
+
+func load(path string) (*Result, error) {
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -21,7 +21,7 @@ const pageWriters = 16
 // and results.tap.
 func (f Folder) Write(results []Result) error {
 	cells := Cells(results)
-	index, err := indexPage(cells)
+	index, err := indexPage(cells, false)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (f Folder) Write(results []Result) error {
 	group.SetLimit(pageWriters)
 	for _, c := range cells {
 		group.Go(func() error {
-			page, err := f.cellPage(c)
+			page, err := f.cellPage(c, false)
 			if err == nil {
 				err = f.put(c.Page(), page)
 			}

@@ -27,10 +27,10 @@ func (c *cell) findNetworks(ctx context.Context) error {
 	}
 	for _, word := range strings.Fields(text) {
 		if network, err := netip.ParsePrefix(word); err == nil {
-			c.inside = append(c.inside, network)
+			c.facts.Inside = append(c.facts.Inside, network)
 		}
 	}
-	return nil
+	return c.facts.save(c.dir)
 }
 
 // harmless returns why a packet is no call to the outside, or "".
@@ -41,7 +41,7 @@ func (c *cell) harmless(to machine.Connection) string {
 		return ""
 	case to.Address == noNameServer && to.Port == 53:
 		return "the name server of clusters without a name server"
-	case slices.ContainsFunc(c.inside, func(network netip.Prefix) bool { return network.Contains(address) }):
+	case slices.ContainsFunc(c.facts.Inside, func(network netip.Prefix) bool { return network.Contains(address) }):
 		return "an address of the cluster itself"
 	}
 	return ""
@@ -52,7 +52,7 @@ func (c *cell) violations(ctx context.Context) {
 	if !c.test.Airgap || c.result.Verdict == report.Skipped {
 		return
 	}
-	err := c.step(ctx, "air gap", stepTimeout, func(ctx context.Context, log io.Writer) error {
+	err := c.step(ctx, part{name: "air gap", most: stepTimeout, do: func(ctx context.Context, log io.Writer) error {
 		var all []string
 		for _, m := range c.machines {
 			counter, ok := m.(machine.EgressCounter)
@@ -79,7 +79,7 @@ func (c *cell) violations(ctx context.Context) {
 		}
 		fmt.Fprintln(log, strings.Join(all, "\n"))
 		return errors.New(strings.Join(all, "\n"))
-	})
+	}})
 	if err != nil {
 		c.fail(err)
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
@@ -38,9 +36,9 @@ type cell struct {
 	result   report.Result
 	began    time.Time
 	machines []machine.Machine
-	before   [][]string     // of each machine, what it looked like
-	received []int64        // bytes, of each machine
-	inside   []netip.Prefix // networks of the cluster
+	facts    facts
+	earlier  *report.Result // whose machines this attempt goes on with, or nil
+	passed   []report.Step  // of the earlier attempt, those that need not run again
 }
 
 func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
@@ -93,6 +91,7 @@ func (c *cell) finish() report.Result {
 func (c *cell) run(ctx context.Context) {
 	var err error
 	if c.machines, err = c.take(ctx); err == nil {
+		c.result.Machines = enterable(c.machines)
 		c.began = time.Now() // tests may wait for machines for hours
 		c.result.Started = c.began.UTC()
 		err = c.steps(ctx)
@@ -109,85 +108,31 @@ func (c *cell) run(ctx context.Context) {
 		c.violations(ctx)
 	}
 	if c.result.Verdict == report.Failed && len(c.machines) > 0 {
-		_ = c.step(ctx, "support bundle", stepTimeout, c.collect) // its log says why there is none
+		_ = c.step(ctx, part{name: "support bundle", most: stepTimeout, do: c.collect}) // its log says why there is none
 	}
 	c.release(ctx)
 }
 
 // steps returns the error of the first step that fails.
 func (c *cell) steps(ctx context.Context) error {
-	t := c.test
-	err := c.step(ctx, "preparation", stepTimeout, c.prepare)
-	if err == nil && t.PreInstall != "" {
-		err = c.step(ctx, "pre-install script", scriptTimeout, c.script(t.PreInstall))
-	}
-	if err == nil {
-		err = c.step(ctx, "install", installTimeout, c.install)
-	}
-	for i := range t.Joins {
-		if err == nil {
-			err = c.step(ctx, fmt.Sprintf("join of node %d", i+2), installTimeout, func(ctx context.Context, log io.Writer) error { return c.join(ctx, log, i+2) })
+	for _, p := range c.parts() {
+		if err := c.resumable(ctx, p); err != nil {
+			return err
 		}
 	}
-	if err == nil && t.PostInstall != "" {
-		err = c.step(ctx, "post-install script", scriptTimeout, c.script(t.PostInstall))
-	}
-	if err == nil && t.Upgrade != nil {
-		err = c.upgrades(ctx)
-	}
-	for _, e := range t.Expect {
-		if err == nil && e.Took == nil {
-			err = c.step(ctx, "expect "+e.String(), e.Within+stepTimeout, func(ctx context.Context, log io.Writer) error { return c.expect(ctx, log, e) })
-		}
-	}
-	if err == nil && t.Reset {
-		err = c.step(ctx, "reset", stepTimeout, c.reset)
-	}
-	if err == nil {
-		c.checkTimes()
-	}
-	return err
-}
-
-var notInFile = regexp.MustCompile(`[^A-Za-z0-9]+`)
-
-// step runs one part of the test with a log of its own.
-func (c *cell) step(ctx context.Context, name string, most time.Duration, do func(context.Context, io.Writer) error) error {
-	s := report.Step{Name: name, Verdict: report.Passed, Log: fmt.Sprintf("%02d-%s.log", len(c.result.Steps)+1, strings.Trim(notInFile.ReplaceAllString(name, "-"), "-"))}
-	begin := time.Now()
-	s.Begin = report.Since(c.began, begin)
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return err
-	}
-	log, err := os.Create(filepath.Join(c.dir, s.Log))
-	if err != nil {
-		return err
-	}
-	limited, cancel := context.WithTimeout(ctx, most)
-	err = do(limited, log)
-	if errors.Is(limited.Err(), context.DeadlineExceeded) {
-		err = errors.Join(fmt.Errorf("it took longer than %s", most), err)
-	}
-	cancel()
-	err = errors.Join(err, log.Close())
-	s.Took = report.Since(begin, time.Now())
-	if err != nil {
-		s.Verdict, s.Error = report.Failed, err.Error()
-		if errors.Is(err, machine.ErrUnable) {
-			s.Verdict = report.Skipped
-		}
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	c.result.Steps = append(c.result.Steps, s)
-	return err
+	c.checkTimes()
+	return nil
 }
 
 // carried is the folder on a machine for what a person would carry to it.
 const carried = "/root/sealift-testgrid"
 
-// take waits for bare machines.
+// take waits for bare machines, or takes back those that an earlier attempt has kept.
 func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
 	wish := machine.Wish{System: c.system, Count: c.test.Nodes(), CPU: c.test.CPU, Memory: c.test.Memory, Airgap: c.test.Airgap}
+	if c.earlier != nil {
+		return c.takeBack(ctx, wish)
+	}
 	machines, err := c.runner.Hosts.Kind(c.system).Make(ctx, wish)
 	if err != nil {
 		return nil, fmt.Errorf("take bare machines: %w", err)
@@ -220,9 +165,9 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 		if err != nil {
 			return err
 		}
-		c.before, c.received = append(c.before, strings.Split(looks, "\n")), append(c.received, received)
+		c.facts.Looks, c.facts.Received = append(c.facts.Looks, strings.Split(looks, "\n")), append(c.facts.Received, received)
 	}
-	return nil
+	return c.facts.save(c.dir)
 }
 
 // carry puts a bundle and one of its scripts on the first machine.
@@ -290,18 +235,20 @@ func (c *cell) collect(ctx context.Context, log io.Writer) error {
 // release removes the machines, or keeps those of a failed test.
 func (c *cell) release(ctx context.Context) {
 	var errs []error
+	var kept []report.Machine
 	for _, m := range c.machines {
 		keeper, can := m.(machine.Keeper)
 		if c.runner.KeepFailed && c.result.Verdict == report.Failed && can && ctx.Err() == nil {
-			enter, err := keeper.Keep(ctx)
+			err := keeper.Keep(ctx)
 			if err == nil {
-				c.result.Kept = append(c.result.Kept, enter)
+				kept = append(kept, enterable([]machine.Machine{m})...)
 				continue
 			}
 			errs = append(errs, err)
 		}
 		errs = append(errs, m.Remove(context.WithoutCancel(ctx)))
 	}
+	c.result.Machines = kept
 	if err := errors.Join(errs...); err != nil {
 		c.fail(fmt.Errorf("remove the machines: %w", err))
 	}

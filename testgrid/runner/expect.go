@@ -170,7 +170,7 @@ func (c *cell) bytesFetched(ctx context.Context, b spec.BytesFetched) error {
 	if err != nil {
 		return err
 	}
-	if got := now - c.received[b.Node-1]; got > b.Most {
+	if got := now - c.facts.Received[b.Node-1]; got > b.Most {
 		return fmt.Errorf("node %d has received %d bytes, more than %d", b.Node, got, b.Most)
 	}
 	return nil

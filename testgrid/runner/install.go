@@ -46,22 +46,6 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 	return c.befall(ctx, log, node, command+" "+words(j.Flags), ofInstall)
 }
 
-// upgrades brings the cluster to the newer bundle, between the two scripts for that.
-func (c *cell) upgrades(ctx context.Context) error {
-	if c.test.PreUpgrade != "" {
-		if err := c.step(ctx, "pre-upgrade script", scriptTimeout, c.script(c.test.PreUpgrade)); err != nil {
-			return err
-		}
-	}
-	if err := c.step(ctx, "upgrade", upgradeTimeout, c.upgrade); err != nil {
-		return err
-	}
-	if c.test.PostUpgrade == "" {
-		return nil
-	}
-	return c.step(ctx, "post-upgrade script", scriptTimeout, c.script(c.test.PostUpgrade))
-}
-
 // upgrade upgrades all nodes with one command on the first one.
 func (c *cell) upgrade(ctx context.Context, log io.Writer) error {
 	const newer = carried + "/upgrade"
@@ -96,7 +80,7 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 			return err
 		}
 		explained := append(scenario.Kept(), " transient", "running systemd-timedated.service", "/join.sh", program, carried)
-		differences := scenario.Differences(c.before[node-1], strings.Split(looks, "\n"), explained...)
+		differences := scenario.Differences(c.facts.Looks[node-1], strings.Split(looks, "\n"), explained...)
 		var own []string
 		for _, line := range differences {
 			if !strings.Contains(line, carried) && !strings.Contains(line, "join.sh") {

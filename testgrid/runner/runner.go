@@ -32,6 +32,8 @@ type Options struct {
 	Repeat  int      // attempts at each test; default 1
 	// KeepFailed leaves the machines of failed tests as they are.
 	KeepFailed bool
+	// Resume takes the kept machines of failed tests, and goes on behind the last step that passed.
+	Resume bool
 	// Again runs tests that an earlier run has finished: "" none, "failed" those that failed, "all" all of them.
 	Again    string
 	Progress func(line string) // one line per event
@@ -84,18 +86,13 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	if err := os.MkdirAll(r.Out, 0o755); err != nil {
 		return nil, err
 	}
-	unlock, err := cache.LockFile(ctx, filepath.Join(r.Out, ".lock"))
+	unlock, err := cache.LockFile(ctx, filepath.Join(r.Out, report.LockName))
 	if err != nil {
 		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
 	}
 	defer unlock()
-	if err := r.setAside(); err != nil {
+	if err := errors.Join(r.setAside(), r.plan(jobs), r.clean(ctx)); err != nil {
 		return nil, err
-	}
-	for _, system := range r.systems() {
-		if err := r.Hosts.Kind(system).Clean(ctx); err != nil {
-			return nil, fmt.Errorf("clean up after earlier runs on %s: %w", system, err)
-		}
 	}
 	r.bundles = bundles{sealift: r.Sealift, store: r.Store, dir: filepath.Join(r.Out, ".bundles")}
 	if err := r.bundles.open(); err != nil {
@@ -104,6 +101,28 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	err = errors.Join(r.all(ctx, jobs), r.bundles.close(), r.write(true))
 	r.aside = nil // they do not decide how this run ends
 	return report.Cells(r.ordered()), err
+}
+
+// plan writes down the jobs for those who watch.
+func (r *runner) plan(jobs []job) error {
+	planned := make([]report.Result, 0, len(jobs))
+	for _, j := range jobs {
+		planned = append(planned, report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt})
+	}
+	return r.folder.Plan(planned)
+}
+
+// clean removes what earlier runs have left, but not what is resumed: a program of the user does not know the difference.
+func (r *runner) clean(ctx context.Context) error {
+	if r.Resume {
+		return nil
+	}
+	for _, system := range r.systems() {
+		if err := r.Hosts.Kind(system).Clean(ctx); err != nil {
+			return fmt.Errorf("clean up after earlier runs on %s: %w", system, err)
+		}
+	}
+	return nil
 }
 
 func (r *runner) systems() []string {
@@ -218,14 +237,17 @@ func (r *runner) one(ctx context.Context, j job) error {
 	if loadErr != nil {
 		return loadErr
 	}
-	if earlier != nil && earlier.Digest == digest && r.stands(earlier.Verdict) {
+	resumed := r.Resume && earlier != nil && earlier.Verdict == report.Failed && len(earlier.Machines) > 0
+	if earlier != nil && earlier.Digest == digest && r.stands(earlier.Verdict) && !resumed {
 		r.Progress(label + ": " + string(earlier.Verdict) + " before, and nothing has changed")
 		return r.add(*earlier)
 	}
-	if err := os.RemoveAll(r.folder.Dir(j.test.ID, j.system, j.attempt)); err != nil {
+	c := newCell(r, j, b, newer, digest)
+	if resumed {
+		c.earlier = earlier
+	} else if err := os.RemoveAll(c.dir); err != nil {
 		return err
 	}
-	c := newCell(r, j, b, newer, digest)
 	if reason := j.unable(); reason != "" {
 		c.skip(reason)
 	} else if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -323,8 +324,8 @@ func TestMachinesOfAFailedTestAreKept(t *testing.T) {
 	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n- name: bad\n  installerSpec: KUBERNETES\n  postInstallScript: touch /root/evidence; false\n")
 	c := b.must(t, runner.Options{KeepFailed: true})["bad/plain"]
 	left, err := filepath.Glob(filepath.Join(b.dir, "machines", "*", "root", "evidence"))
-	if err != nil || len(left) != 1 || len(c.Attempts[0].Kept) != 1 {
-		t.Errorf("left %q, kept %q, %v", left, c.Attempts[0].Kept, err)
+	if err != nil || len(left) != 1 || len(c.Attempts[0].Machines) != 1 || !slices.Contains(c.Attempts[0].Machines[0].Enter, "run") {
+		t.Errorf("left %q, kept %+v, %v", left, c.Attempts[0].Machines, err)
 	}
 	if all, _ := filepath.Glob(filepath.Join(b.dir, "machines", "*")); len(all) != 1 {
 		t.Errorf("the machine of a passed test is left, too: %q", all)

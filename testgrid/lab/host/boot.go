@@ -165,6 +165,16 @@ func (h *Host) Keep() error {
 	return h.save()
 }
 
+// Own lets the host end with this process, also if it was kept.
+func (h *Host) Own() error {
+	owner, err := describeProcess(os.Getpid())
+	if err != nil {
+		return err
+	}
+	h.state.Owner = owner
+	return h.save()
+}
+
 // powerOn starts the container from the host's disk and waits for it.
 func (h *Host) powerOn(ctx context.Context, tree string) error {
 	ctx, cancel := context.WithTimeout(ctx, bootTimeout)

@@ -1,0 +1,135 @@
+package runner
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/machine"
+	"github.com/sealift/sealift/testgrid/report"
+	"github.com/sealift/sealift/testgrid/spec"
+)
+
+// part is one part of a test, which becomes a step of the report.
+type part struct {
+	name  string
+	most  time.Duration // it may take
+	input any           // all that decides what it does, as JSON
+	do    func(context.Context, io.Writer) error
+}
+
+// parts lists what the test does, in this order, until one of them fails.
+func (c *cell) parts() []part {
+	t := c.test
+	all := []part{{"preparation", stepTimeout, []any{c.bundle.digest, t.Clocks, t.Nodes(), t.Airgap}, c.prepare}}
+	script := func(name, text string) {
+		if text != "" {
+			all = append(all, part{name, scriptTimeout, text, c.script(text)})
+		}
+	}
+	script("pre-install script", t.PreInstall)
+	all = append(all, part{"install", installTimeout, []any{c.bundle.digest, t.Flags, c.faults(1, ofInstall)}, c.install})
+	for i, j := range t.Joins {
+		node := i + 2
+		all = append(all, part{fmt.Sprintf("join of node %d", node), installTimeout, []any{j, c.faults(node, ofInstall)},
+			func(ctx context.Context, log io.Writer) error { return c.join(ctx, log, node) }})
+	}
+	script("post-install script", t.PostInstall)
+	if t.Upgrade != nil {
+		script("pre-upgrade script", t.PreUpgrade)
+		all = append(all, part{"upgrade", upgradeTimeout, []any{c.newer.digest, c.faults(1, ofUpgrade)}, c.upgrade})
+		script("post-upgrade script", t.PostUpgrade)
+	}
+	for _, e := range t.Expect {
+		if e.Took == nil {
+			all = append(all, part{"expect " + e.String(), e.Within + stepTimeout, e,
+				func(ctx context.Context, log io.Writer) error { return c.expect(ctx, log, e) }})
+		}
+	}
+	if t.Reset {
+		all = append(all, part{"reset", stepTimeout, []any{t.Kills, t.PowerCuts, t.CutNetwork}, c.reset})
+	}
+	return all
+}
+
+// faults lists what befalls a node during one command.
+func (c *cell) faults(node int, ofCommand func(spec.Fault) bool) (all [][]spec.Fault) {
+	for _, kind := range [][]spec.Fault{c.test.Kills, c.test.PowerCuts, c.test.CutNetwork} {
+		var mine []spec.Fault
+		for _, f := range kind {
+			if f.Node == node && ofCommand(f) {
+				mine = append(mine, f)
+			}
+		}
+		all = append(all, mine)
+	}
+	return all
+}
+
+// digest is over what decides about the part.
+func (p part) digest() (string, error) {
+	text, err := json.Marshal([]any{p.name, p.input})
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+var notInFile = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// step runs one part of the test with a log of its own.
+func (c *cell) step(ctx context.Context, p part) error {
+	input, err := p.digest()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	at := len(c.result.Steps)
+	s := report.Step{Name: p.name, Verdict: report.Running, Input: input, Begin: report.Since(c.began, begin),
+		Log: fmt.Sprintf("%02d-%s.log", at+1, strings.Trim(notInFile.ReplaceAllString(p.name, "-"), "-"))}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(c.dir, s.Log))
+	if err != nil {
+		return err
+	}
+	c.result.Steps = append(c.result.Steps, s)
+	err = c.note()
+	if err == nil {
+		limited, cancel := context.WithTimeout(ctx, p.most)
+		err = p.do(limited, log)
+		if errors.Is(limited.Err(), context.DeadlineExceeded) {
+			err = errors.Join(fmt.Errorf("it took longer than %s", p.most), err)
+		}
+		cancel()
+	}
+	err = errors.Join(err, log.Close())
+	s.Verdict, s.Took = report.Passed, report.Since(begin, time.Now())
+	if err != nil {
+		s.Verdict, s.Error = report.Failed, err.Error()
+		if errors.Is(err, machine.ErrUnable) {
+			s.Verdict = report.Skipped
+		}
+		err = fmt.Errorf("%s: %w", p.name, err)
+	}
+	c.result.Steps[at] = s
+	return err
+}
+
+// note tells those who watch how far the test is.
+func (c *cell) note() error {
+	now := c.result
+	now.Took = report.Since(c.began, time.Now())
+	return c.runner.folder.Note(now)
+}
