@@ -65,6 +65,7 @@ var fences = []struct{ from, what, why string }{
 	{"cmd/sealift-controller", module + "installer", "what runs in a cluster installs no nodes"},
 	{"operator", "helm.sh/", "the engine of hooks knows no charts"},
 	{"operator", "sigs.k8s.io/controller-runtime", "client-go watches and queues"},
+	{"helm/source", "k8s.io/client-go", "fetching charts needs no cluster"},
 	{"builder", "k8s.io/client-go", "building needs no cluster"},
 	{"builder", "helm.sh/", "the command line hands a renderer of charts to the builder"},
 	{"catalog", "helm.sh/", "the command line hands a renderer of charts to lint"},

@@ -64,6 +64,43 @@ func keep(from string, loaded *chart.Chart, err error) (Chart, error) {
 	return c, nil
 }
 
+// Dependency is a chart that another one depends on.
+type Dependency struct{ Repository, Name, Version string }
+
+// Missing returns the charts that c depends on and does not contain. A chart with a Chart.lock says which versions.
+func (c Chart) Missing() ([]Dependency, error) {
+	loaded, err := c.load()
+	if err != nil {
+		return nil, err
+	}
+	var missing []Dependency
+	for _, d := range loaded.Metadata.Dependencies {
+		if slices.ContainsFunc(loaded.Dependencies(), func(sub *chart.Chart) bool { return sub.Name() == d.Name }) {
+			continue
+		}
+		m := Dependency{Repository: d.Repository, Name: d.Name, Version: d.Version}
+		if loaded.Lock != nil {
+			for _, locked := range loaded.Lock.Dependencies {
+				if locked.Name == d.Name && locked.Repository == d.Repository {
+					m.Version = locked.Version
+				}
+			}
+		}
+		missing = append(missing, m)
+	}
+	return missing, nil
+}
+
+// With returns the chart with the archives of charts that it depends on.
+func (c Chart) With(archives ...[]byte) (Chart, error) {
+	files := slices.Clone(c.files)
+	for i, content := range archives {
+		files = append(files, &archive.BufferedFile{Name: fmt.Sprintf("charts/added-%d.tgz", i), Data: content})
+	}
+	loaded, err := loader.LoadFiles(files)
+	return keep(c.Name+" with its dependencies", loaded, err)
+}
+
 // load makes what Helm works with.
 func (c Chart) load() (*chart.Chart, error) {
 	if len(c.files) == 0 {

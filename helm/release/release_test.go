@@ -296,3 +296,25 @@ func TestChartsComeFromDirectoriesArchivesAndFiles(t *testing.T) {
 	_, err = w.Install(t.Context(), "web", chart(t, "1.0.0", map[string]string{"Chart.yaml": files("1.0.0", nil)["Chart.yaml"] + "type: library\n"}), nil, release.Options{})
 	contains(t, err, "a library")
 }
+
+func TestMissingDependenciesAreNamedAndAdded(t *testing.T) {
+	t.Parallel()
+	c := chart(t, "1.0.0", map[string]string{
+		"Chart.yaml":              files("1.0.0", nil)["Chart.yaml"] + "dependencies: [{name: db, version: 1.x, repository: \"https://a\"}, {name: there, version: 1.0.0}]\n",
+		"Chart.lock":              "dependencies: [{name: db, version: 1.4.0, repository: \"https://a\"}]\n",
+		"charts/there/Chart.yaml": "apiVersion: v2\nname: there\nversion: 1.0.0\n",
+	})
+	missing, err := c.Missing()
+	if err != nil || len(missing) != 1 || missing[0] != (release.Dependency{Repository: "https://a", Name: "db", Version: "1.4.0"}) {
+		t.Fatalf("missing are %v, %v", missing, err)
+	}
+	whole, err := c.With(charts.Archive(t, "db", map[string]string{"Chart.yaml": "apiVersion: v2\nname: db\nversion: 1.4.0\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if missing, err = whole.Missing(); err != nil || len(missing) != 0 {
+		t.Errorf("missing are %v, %v", missing, err)
+	}
+	_, err = c.With([]byte("no archive"))
+	contains(t, err, "web with its dependencies")
+}
