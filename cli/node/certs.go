@@ -23,7 +23,7 @@ func (a commands) certsCommand() *cobra.Command {
 		Use:   "certs",
 		Short: "List the certificates of this node and when they end",
 		Long: `List every certificate, pair of keys and kubeconfig of this node: its subject and issuer, its end, the days that are left,
-and who uses it. 'sealift status' warns three months before the end.`,
+who renews it and when, and who uses it. 'sealift status' warns three months before the end.`,
 		Example: "  sealift certs\n  sealift certs -o json | jq -r '.[] | select(.daysLeft != null and .daysLeft < 90).file'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -52,13 +52,17 @@ func (a commands) certsRenewCommand() *cobra.Command {
 	var o certsRenewOptions
 	cmd := &cobra.Command{
 		Use:   "renew",
-		Short: "Renew the certificates of this control plane",
-		Long: `Renew every certificate and kubeconfig that kubeadm made on this control plane, for a year, and restart what uses them: the
+		Short: "Renew the certificates of this node now",
+		Long: `On a control plane, renew every certificate and kubeconfig that kubeadm made, for a year, and restart what uses them: the
 kubelet, and then static pods one at a time. Keys, names and addresses stay. The API of this control plane is away while etcd and
 the API server restart. Run the command on one control plane after the other.
 
-The command also works when all certificates have ended. If it is interrupted, run it again: it resumes where it stopped.`,
-		Example: "  sealift certs renew --plan\n  sealift certs renew",
+On a worker that was off for so long that the certificate of its kubelet has ended, the command needs a token of the cluster:
+'sealift token create --renew' on a control plane prints the whole command.
+
+The command also works when all certificates have ended. If it is interrupted, run it again: it resumes where it stopped. The
+nodes run it by themselves four months before certificates end.`,
+		Example: "  sealift certs renew --plan\n  sealift certs renew\n  sealift certs renew --token abcdef.0123456789abcdef",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
@@ -68,6 +72,7 @@ The command also works when all certificates have ended. If it is interrupted, r
 		},
 	}
 	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	cmd.Flags().StringVar(&o.Token, "token", "", "token of the cluster, for a worker whose certificate has ended")
 	cmd.Flags().BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
@@ -110,13 +115,24 @@ func (a commands) printRenewal(r *pki.Renewal, format string) error {
 
 func (a commands) printCertificates(all []pki.Entry) error {
 	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FILE\tKIND\tSUBJECT\tISSUER\tEND\tDAYS\tUSED BY\tPROBLEM")
+	fmt.Fprintln(t, "FILE\tKIND\tSUBJECT\tISSUER\tEND\tDAYS\tRENEWED\tUSED BY\tPROBLEM")
 	for _, e := range all {
 		end, days := "-", "-"
 		if e.End != nil {
 			end, days = e.End.UTC().Format(time.DateOnly), strconv.Itoa(*e.Days)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, strings.Join(e.UsedBy, ","), firstLine(e.Problem))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, renewed(e), strings.Join(e.UsedBy, ","), firstLine(e.Problem))
 	}
 	return t.Flush()
+}
+
+// renewed says when Sealift renews a certificate by itself, or who else does.
+func renewed(e pki.Entry) string {
+	if e.Renewal != nil {
+		return e.Renewal.UTC().Format(time.DateOnly)
+	}
+	if e.RenewedBy != "" {
+		return "by the " + e.RenewedBy
+	}
+	return "-"
 }

@@ -20,7 +20,7 @@ func TestAHostOfNoClusterHasNoCertificatesToRenew(t *testing.T) {
 	if code == app.ExitRefused {
 		t.Skip("this user is not root")
 	}
-	if code != app.ExitFailed || !strings.Contains(errOut, "run the command on a control plane") {
+	if code != app.ExitFailed || !strings.Contains(errOut, "run the command on a node") {
 		t.Errorf("%d, %s", code, errOut)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/installer/service"
 )
 
@@ -29,7 +30,7 @@ func (a commands) nodeCommand() *cobra.Command {
 	}{
 		{"balance", "Give this node an address of the API that works while any control plane does", service.Balance},
 		{"share", "Serve hosts that join the cluster", service.Share},
-		{"agent", "Take part in upgrades of the cluster", runAgent},
+		{"agent", "Renew the certificates of this node, and take part in upgrades of the cluster", runAgent},
 	} {
 		var root string
 		// services of a node run it; people have no use for it
@@ -46,9 +47,15 @@ func (a commands) nodeCommand() *cobra.Command {
 	return cmd
 }
 
-// runAgent runs the agent. One that is to make room for another sealift has done its work.
+// runAgent runs the agent, and the renewal of certificates beside it. An agent that has to make room for another sealift has done
+// its work.
 func runAgent(ctx context.Context, root string, log *slog.Logger) error {
+	ctx, stop := context.WithCancel(ctx)
+	renewed := make(chan error, 1)
+	go func() { renewed <- renewal.Run(ctx, root, log) }()
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
+	stop()
+	err = errors.Join(err, <-renewed)
 	if errors.Is(err, agent.ErrReplaced) {
 		log.Info(err.Error())
 		return nil

@@ -101,6 +101,9 @@ func (a commands) printStatus(s status.Status) error {
 	for _, c := range s.Certificates {
 		fmt.Fprintf(a.Out, "expiry   %s %s; 'sealift certs' lists all certificates\n", c.File, c.Why())
 	}
+	if at := s.NextRenewal; !at.IsZero() {
+		fmt.Fprintf(a.Out, "renewal  of certificates by this node itself: %s\n", at.UTC().Format(time.DateOnly))
+	}
 	fmt.Fprintf(a.Out, "cluster  %s\n", s.Cluster)
 	if s.Sees == "node" {
 		fmt.Fprintln(a.Out, "         this worker may see itself alone; for other nodes and the health of add-ons run 'sealift status' on a control plane")

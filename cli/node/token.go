@@ -32,7 +32,7 @@ func (a commands) tokenCommand() *cobra.Command {
 }
 
 func (a commands) tokenCreateCommand() *cobra.Command {
-	var controlPlane bool
+	var controlPlane, renew bool
 	var ttl time.Duration
 	var description, from string
 	cmd := &cobra.Command{
@@ -42,8 +42,10 @@ func (a commands) tokenCreateCommand() *cobra.Command {
 host. The host needs nothing else.
 
 With --control-plane, the host becomes an additional control plane node. Run the command within two hours then. With
---from, the host downloads its files from a server instead of this control plane.`,
-		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234",
+--from, the host downloads its files from a server instead of this control plane.
+
+With --renew, print the command that brings a worker back that was off for longer than its certificate was valid.`,
+		Example: "  sealift token create\n  sealift token create --control-plane\n  sealift token create --ttl 30m --description 'rack 7'\n  sealift token create --from https://sealift.example.com/abc1234\n  sealift token create --renew --ttl 1h",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if controlPlane && !cmd.Flags().Changed("ttl") {
@@ -59,6 +61,13 @@ With --control-plane, the host becomes an additional control plane node. Run the
 			if err != nil {
 				return err
 			}
+			if renew {
+				whole, err := token.Create(cmd.Context(), admin.Client, ttl, description)
+				if err == nil {
+					fmt.Fprintln(a.Out, "sudo sealift certs renew --token "+whole)
+				}
+				return err
+			}
 			command, err := admin.JoinCommand(cmd.Context(), controlplane.Invitation{For: ttl, Description: description, ControlPlane: controlPlane, From: from})
 			if err != nil {
 				return err
@@ -68,9 +77,12 @@ With --control-plane, the host becomes an additional control plane node. Run the
 		},
 	}
 	cmd.Flags().BoolVar(&controlPlane, "control-plane", false, "create a token for an additional control plane")
+	cmd.Flags().BoolVar(&renew, "renew", false, "create a token for a node whose certificate has ended")
 	cmd.Flags().DurationVar(&ttl, "ttl", tokenLife, "lifetime of the token; default 2h for a control plane")
 	cmd.Flags().StringVar(&from, "from", "", "URL of the cluster's Installer on a server that the host can reach")
 	cmd.Flags().StringVar(&description, "description", "", "description for the list of tokens")
+	cmd.MarkFlagsMutuallyExclusive("renew", "control-plane")
+	cmd.MarkFlagsMutuallyExclusive("renew", "from")
 	return cmd
 }
 

@@ -25,6 +25,17 @@ type Node struct {
 	Address string   `json:"address"`
 }
 
+// ControlPlaneLabel is on the Node of a control plane. A kubelet cannot give it to itself (the NodeRestriction admission).
+const ControlPlaneLabel = roleLabel + controlPlaneRole
+
+const (
+	roleLabel        = "node-role.kubernetes.io/"
+	controlPlaneRole = "control-plane"
+)
+
+// ControlPlane says whether the node is one.
+func (n Node) ControlPlane() bool { return slices.Contains(n.Roles, controlPlaneRole) }
+
 // healthTime bounds the wait for the API's health: a balancer takes connections for an API that is gone, too.
 const healthTime = 4 * time.Second
 
@@ -145,7 +156,7 @@ func (v *View) Nodes(ctx context.Context) ([]Node, error) {
 func node(o unstructured.Unstructured) Node {
 	n := Node{Name: o.GetName(), Roles: []string{}}
 	for label := range o.GetLabels() {
-		if role, ok := strings.CutPrefix(label, "node-role.kubernetes.io/"); ok {
+		if role, ok := strings.CutPrefix(label, roleLabel); ok {
 			n.Roles = append(n.Roles, role)
 		}
 	}

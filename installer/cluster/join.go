@@ -19,8 +19,9 @@ import (
 
 // The files by which a host tells how far it has come as a node.
 const (
-	bootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
-	kubeletConfig       = "/var/lib/kubelet/config.yaml"
+	// BootstrapKubeconfig has the token with which the kubelet asks for a certificate if it has no valid one. Its unit names the file.
+	BootstrapKubeconfig = "/etc/kubernetes/bootstrap-kubelet.conf"
+	KubeletConfig       = "/var/lib/kubelet/config.yaml"
 	KubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 	clusterCA           = PKI + "/ca.crt"
 	etcdManifest        = "/etc/kubernetes/manifests/etcd.yaml"
@@ -83,7 +84,7 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 // joined says whether kubeadm has nothing left to do here. A worker is the kubelet's affair once that has its credentials; a
 // control plane is marked as one at the end.
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
-	needed := []string{KubeletKubeconfig, kubeletConfig, KubeletCertificate}
+	needed := []string{KubeletKubeconfig, KubeletConfig, KubeletCertificate}
 	if controlPlane {
 		needed = append(needed, AdminKubeconfig, APIServerManifest, etcdManifest)
 	}
@@ -101,7 +102,7 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 
 // finishJoin does what comes after kubeadm, and what it did not come to.
 func (k Kubeadm) finishJoin(ctx context.Context) error {
-	for _, secret := range []string{bootstrapKubeconfig, k.joinConfig()} {
+	for _, secret := range []string{BootstrapKubeconfig, k.joinConfig()} {
 		if err := os.Remove(secret); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -112,7 +113,7 @@ func (k Kubeadm) finishJoin(ctx context.Context) error {
 // takeBack undoes what an interrupted join has done, in the cluster and here: kubeadm refuses a host with traces, and a
 // node of the same name that is Ready.
 func (k Kubeadm) takeBack(ctx context.Context, node string) error {
-	traces, err := anyThere(bootstrapKubeconfig, kubeletConfig, clusterCA, APIServerManifest)
+	traces, err := anyThere(BootstrapKubeconfig, KubeletConfig, clusterCA, APIServerManifest)
 	if err != nil || !traces {
 		return err
 	}

@@ -141,10 +141,10 @@ func (p *planner) kubelet(k addOn) {
 		}})
 }
 
-// agent adds the step for the service that lets another node lead an upgrade of this one.
+// agent adds the step for the service that renews certificates, and lets another node lead an upgrade of this one.
 func (p *planner) agent() {
 	unit := service.Agent(p.options.Root)
-	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "take part in upgrades of the cluster", Timeout: shortTime,
+	p.add(lifecycle.Step{ID: "node/agent", Phase: lifecycle.Install, Title: "renew certificates, and take part in upgrades", Timeout: shortTime,
 		Inputs: lifecycle.Digest(unit.Text), Run: func(ctx context.Context) (lifecycle.State, error) {
 			return nil, unit.Start(ctx, p.log)
 		}})

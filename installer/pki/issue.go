@@ -69,7 +69,7 @@ func (h host) authority(ca Entry, now time.Time) (authority, error) {
 	if ca.Problem != "" {
 		return authority{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
 	}
-	file := strings.TrimSuffix(ca.File, ".crt") + ".key"
+	file := keyOf(ca.File)
 	text, err := os.ReadFile(h.path(file))
 	if errors.Is(err, fs.ErrNotExist) {
 		return authority{}, fmt.Errorf("the key of its CA, %s, is not on this host: renew the certificate where the key is: %w", file, err)

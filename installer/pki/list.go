@@ -48,7 +48,10 @@ type Entry struct {
 	End     *time.Time `json:"end,omitempty"`
 	Days    *int       `json:"daysLeft,omitempty"` // whole days; negative when the certificate has ended
 	UsedBy  []string   `json:"usedBy"`
-	Problem string     `json:"problem,omitempty"` // what is wrong with the file
+	// RenewedBy says who renews the certificate by itself: Sealift or Kubelet, or "" for nobody.
+	RenewedBy string     `json:"renewedBy,omitempty"`
+	Renewal   *time.Time `json:"renewal,omitempty"` // when Sealift renews it
+	Problem   string     `json:"problem,omitempty"` // what is wrong with the file
 
 	cert *x509.Certificate
 	file string // has the certificate: File, or the file that a kubeconfig names
@@ -67,7 +70,7 @@ func (e Entry) Due(now time.Time) bool {
 		return false
 	}
 	before := warnBefore
-	if e.rotates() {
+	if e.RenewedBy == Kubelet {
 		before = warnKubeletBefore
 	}
 	return e.End.Sub(now) < before
@@ -87,11 +90,6 @@ func (e Entry) Why() string {
 		return "ended on " + e.End.Format(time.DateOnly)
 	}
 	return fmt.Sprintf("ends on %s, in %d days", e.End.Format(time.DateOnly), *e.Days)
-}
-
-// rotates says whether the kubelet renews the certificate.
-func (e Entry) rotates() bool {
-	return strings.HasPrefix(filepath.Base(e.file), "kubelet-") && strings.HasSuffix(e.file, "-current.pem")
 }
 
 // host is a node with its files below a folder.
@@ -149,7 +147,7 @@ func (h host) list(now time.Time) ([]Entry, error) {
 		}
 	}
 	slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.File, b.File) })
-	return entries, nil
+	return entries, h.schedule(entries)
 }
 
 // name is the name that a path has on the host.

@@ -1,20 +1,47 @@
 package pki
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
-// controlPlane makes the files of a control plane with kubeadm.
+// made are the files of a control plane, which kubeadm makes once for all tests.
+var made struct {
+	once  sync.Once
+	files fstest.MapFS
+}
+
+// controlPlane copies the files of a control plane into a folder of the test.
 func controlPlane(t *testing.T) host {
 	t.Helper()
-	return host{strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}
+	made.once.Do(func() {
+		made.files = fstest.MapFS{}
+		folder := os.DirFS(kubeadm.Folder(t))
+		if err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			text, err := fs.ReadFile(folder, name)
+			made.files[name] = &fstest.MapFile{Data: text, Mode: 0o600}
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	h := host{t.TempDir()}
+	if err := os.CopyFS(h.path(kubernetesFolder), made.files); err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 func (h host) must(t *testing.T, now time.Time) map[string]Entry {
@@ -102,7 +129,7 @@ func TestCertificatesAreDueThreeMonthsBeforeTheirEnd(t *testing.T) {
 	if files := due(400); len(files) != 12 {
 		t.Errorf("after the end: %v", files)
 	}
-	rotated := Entry{file: kubeletFolder + "/kubelet-client-current.pem", End: &now}
+	rotated := Entry{RenewedBy: Kubelet, End: &now}
 	if rotated.Due(now.AddDate(0, 0, -40)) || !rotated.Due(now.AddDate(0, 0, -20)) {
 		t.Error("what the kubelet renews is warned of in the wrong time")
 	}
@@ -163,7 +190,7 @@ func TestAKubeconfigMayNameTheFileOfItsCertificate(t *testing.T) {
 	if err := os.WriteFile(h.path("/etc/kubernetes/kubelet.conf"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if e := h.must(t, time.Now())["kubelet.conf"]; e.Problem != "" || e.Days == nil || *e.Days != 364 || !e.rotates() {
+	if e := h.must(t, time.Now())["kubelet.conf"]; e.Problem != "" || e.Days == nil || *e.Days != 364 || e.RenewedBy != Kubelet {
 		t.Errorf("%+v", e)
 	}
 }

@@ -7,19 +7,21 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/service"
 )
 
-// The steps of a renewal that are looked for in the journal: the first and the last.
+// The IDs of steps. Every renewal ends with the last; a control plane begins with certs/issue, a worker with one of the others.
 const (
-	firstStep = "certs/issue"
-	LastStep  = "certs/ready"
+	issueStep     = "certs/issue"
+	bootstrapStep = "certs/bootstrap"
+	kubeletStep   = "certs/kubelet"
+	LastStep      = "certs/ready"
 )
 
 // How long a step may take. The kubelet looks at its manifests every 20 seconds at the latest, and a pod may take its time to
@@ -36,17 +38,22 @@ const resumeTime = 24 * time.Hour
 type Options struct {
 	Root   string
 	LogDir string
+	// Token is a join token of the cluster. A worker whose kubelet has no valid certificate needs it.
+	Token string
 	// Output receives what programs print, besides the log file; nil for nothing.
 	Output io.Writer
 }
 
-// Renewal is about to renew the certificates of this control plane. Nothing is changed before Run.
+// Renewal is about to renew the certificates of this node. Nothing is changed before Run.
 type Renewal struct {
 	host       host
+	options    Options
 	journal    *lifecycle.Journal
 	log        *node.Log
-	renewals   []renewal
-	pods       []string
+	worker     bool
+	renewals   []renewal // of a control plane
+	pods       []string  // that use them
+	files      []string
 	node       string // as the kubelet calls it
 	generation string // when the renewal began; the inputs of its steps
 	answers    bool   // the API answered before
@@ -58,9 +65,14 @@ func Prepare(ctx context.Context, o Options) (_ *Renewal, err error) {
 		return nil, err
 	}
 	now := time.Now()
-	r := &Renewal{log: node.NewLog(o.LogDir, lifecycle.Renewing, o.Output)}
+	r := &Renewal{options: o, log: node.NewLog(o.LogDir, lifecycle.Renewing, o.Output)}
 	if err := r.look(now); err != nil {
 		return nil, err
+	}
+	if r.options.Token != "" {
+		if err := r.host.checkToken(ctx, o.Token); err != nil {
+			return nil, err
+		}
 	}
 	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
 		return nil, err
@@ -80,6 +92,11 @@ func (r *Renewal) look(now time.Time) error {
 	if err != nil {
 		return err
 	}
+	r.node = nodeName(entries)
+	if _, err := os.Stat(r.host.path(cluster.APIServerManifest)); errors.Is(err, fs.ErrNotExist) {
+		return r.lookAtWorker(entries, now)
+	}
+	r.options.Token = "" // the keys of the CAs are here
 	if r.renewals, err = renewals(r.host, entries, now); err != nil {
 		return err
 	}
@@ -89,9 +106,7 @@ func (r *Renewal) look(now time.Time) error {
 	}
 	r.pods = podsOf(r.renewals, manifests)
 	for _, e := range r.renewals {
-		if name, ok := strings.CutPrefix(e.cert.Subject.CommonName, "system:node:"); ok {
-			r.node = name
-		}
+		r.files = append(r.files, e.File)
 	}
 	if r.node == "" {
 		return errors.New("/etc/kubernetes/kubelet.conf does not tell the name of this node: it has no certificate that the cluster's CA signed")
@@ -104,11 +119,13 @@ func generation(records []lifecycle.Record, now time.Time) string {
 	const layout = "20060102T150405.000Z"
 	begun := ""
 	for _, rec := range records {
-		switch {
-		case rec.Step == firstStep:
+		switch rec.Step {
+		case issueStep, bootstrapStep, kubeletStep:
 			begun = rec.Inputs
-		case rec.Step == LastStep && rec.Outcome == lifecycle.Finished:
-			begun = ""
+		case LastStep:
+			if rec.Outcome == lifecycle.Finished {
+				begun = ""
+			}
 		}
 	}
 	at, err := time.Parse(layout, begun)
@@ -119,12 +136,7 @@ func generation(records []lifecycle.Record, now time.Time) string {
 }
 
 // Files are the files that get a new certificate.
-func (r *Renewal) Files() (names []string) {
-	for _, e := range r.renewals {
-		names = append(names, e.File)
-	}
-	return names
-}
+func (r *Renewal) Files() []string { return r.files }
 
 // Close releases the lock of the node.
 func (r *Renewal) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
@@ -138,9 +150,12 @@ func (r *Renewal) Plan() lifecycle.Plan {
 		return lifecycle.Step{ID: id, Phase: lifecycle.Outro, Title: title, Timeout: timeout, Inputs: r.generation,
 			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, run(ctx) }}
 	}
+	if r.worker {
+		return r.workerPlan(step)
+	}
 	plan := lifecycle.Plan{
-		step(firstStep, fmt.Sprintf("renew %d certificates", len(r.renewals)), shortTime, func(context.Context) error { return r.host.issue(r.renewals, time.Now()) }),
-		step("certs/kubelet", "restart the kubelet", shortTime, r.restartKubelet),
+		step(issueStep, fmt.Sprintf("renew %d certificates", len(r.renewals)), shortTime, func(context.Context) error { return r.host.issue(r.renewals, time.Now()) }),
+		step(kubeletStep, "restart the kubelet", shortTime, r.restartKubelet),
 	}
 	for _, pod := range r.pods {
 		plan = append(plan, step("certs/"+pod, "restart "+pod, podTime, func(ctx context.Context) error {
@@ -150,7 +165,9 @@ func (r *Renewal) Plan() lifecycle.Plan {
 			return r.host.waitPod(ctx, pod, r.node, r.generation)
 		}))
 	}
-	return append(plan, step(LastStep, "wait for the Kubernetes API", podTime, r.waitReady))
+	return append(plan,
+		step("certs/share", "restart the service for hosts that join", shortTime, r.restartShare),
+		step(LastStep, "wait for the Kubernetes API", podTime, r.waitReady))
 }
 
 // Run renews the certificates and restarts what uses them, one at a time if the API answers.
@@ -162,12 +179,17 @@ func (r *Renewal) Run(ctx context.Context, observe func(lifecycle.Event)) error 
 // restartKubelet also lets the kubelet make a new serving certificate, if it signs that itself: it does so when it starts and
 // has none.
 func (r *Renewal) restartKubelet(ctx context.Context) error {
-	for _, name := range []string{kubeletServing, strings.TrimSuffix(kubeletServing, ".crt") + ".key"} {
+	for _, name := range []string{kubeletServing, keyOf(kubeletServing)} {
 		if err := os.Remove(r.host.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	return command.Run(ctx, r.log, "systemctl", "restart", "kubelet")
+}
+
+// restartShare restarts the service that asks the API with admin.conf: it reads that file only when it starts.
+func (r *Renewal) restartShare(ctx context.Context) error {
+	return command.Run(ctx, r.log, "systemctl", "try-restart", service.Sharer(r.options.Root).Name)
 }
 
 // waitReady waits for all pods, also those that were not waited for because the API did not answer.

@@ -120,14 +120,15 @@ func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	}
 }
 
-func TestTheKubeletsCertificateIsRenewedWhereItsKubeconfigNamesIt(t *testing.T) {
-	h := controlPlane(t)
+// rotatedClient gives the kubelet its certificate in files, as a kubelet that rotates has it.
+func (h host) rotatedClient(t *testing.T) (dated, current string) {
+	t.Helper()
 	config, err := clientcmd.LoadFromFile(h.path("/etc/kubernetes/kubelet.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
-	dated, current := kubeletFolder+"/kubelet-client-2026.pem", kubeletFolder+"/kubelet-client-current.pem"
+	dated, current = kubeletFolder+"/kubelet-client-2026.pem", kubeletFolder+"/kubelet-client-current.pem"
 	if err := os.MkdirAll(h.path(kubeletFolder), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +142,12 @@ func TestTheKubeletsCertificateIsRenewedWhereItsKubeconfigNamesIt(t *testing.T) 
 	if err := clientcmd.WriteToFile(*config, h.path("/etc/kubernetes/kubelet.conf")); err != nil {
 		t.Fatal(err)
 	}
+	return dated, current
+}
+
+func TestTheKubeletsCertificateIsRenewedWhereItsKubeconfigNamesIt(t *testing.T) {
+	h := controlPlane(t)
+	dated, current := h.rotatedClient(t)
 	_, after := h.renew(t, time.Now().AddDate(2, 0, 0))
 	if e := after["kubelet.conf"]; *e.Days < 364 || e.Problem != "" {
 		t.Errorf("%+v", e)
@@ -286,7 +293,7 @@ func TestAnInterruptedRenewalIsResumedForADay(t *testing.T) {
 	record := func(step string, outcome lifecycle.Outcome) lifecycle.Record {
 		return lifecycle.Record{Step: step, Outcome: outcome, Inputs: first}
 	}
-	begun := []lifecycle.Record{record(firstStep, lifecycle.Started), record(firstStep, lifecycle.Finished), record("certs/etcd", lifecycle.Failed)}
+	begun := []lifecycle.Record{record(issueStep, lifecycle.Started), record(issueStep, lifecycle.Finished), record("certs/etcd", lifecycle.Failed)}
 	finished := append(slices.Clone(begun), record(LastStep, lifecycle.Started), record(LastStep, lifecycle.Finished))
 	for _, row := range []struct {
 		why     string

@@ -31,9 +31,9 @@ func Sharer(root string) Unit {
 	return Unit{"sealift-node.service", unit("files for hosts that join the cluster", "share", root)}
 }
 
-// Agent lets another node of the cluster lead an upgrade of this one.
+// Agent renews the certificates of the node, and lets another node of the cluster lead its upgrade.
 func Agent(root string) Unit {
-	return Unit{"sealift-agent.service", unit("takes part in upgrades of the cluster", "agent", root)}
+	return Unit{"sealift-agent.service", unit("renews certificates, takes part in upgrades of the cluster", "agent", root)}
 }
 
 // Start installs a service, and starts it with every boot and now. output receives what systemctl prints.

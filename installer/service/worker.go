@@ -18,6 +18,7 @@ import (
 	k8s "k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
@@ -137,9 +138,6 @@ func opens(key string, sealed []byte) bool {
 	return err == nil
 }
 
-// controlPlaneLabel is on the Node of a control plane. A kubelet cannot give it to itself (the NodeRestriction admission).
-const controlPlaneLabel = "node-role.kubernetes.io/control-plane"
-
 // isMember says whether the cluster has a node, and whether that is a control plane.
 func isMember(ctx context.Context, client k8s.Interface, name string) (controlPlane bool, err error) {
 	n, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
@@ -149,6 +147,6 @@ func isMember(ctx context.Context, client k8s.Interface, name string) (controlPl
 	if err != nil {
 		return false, err
 	}
-	_, controlPlane = n.Labels[controlPlaneLabel]
+	_, controlPlane = n.Labels[cluster.ControlPlaneLabel]
 	return controlPlane, nil
 }

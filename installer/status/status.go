@@ -53,6 +53,8 @@ type Status struct {
 	Stopped []string `json:"stopped,omitempty"`
 	// Certificates are those that end within three months or have ended, and those that are damaged.
 	Certificates []pki.Entry `json:"certificates,omitempty"`
+	// NextRenewal is when Sealift renews certificates of this node by itself.
+	NextRenewal time.Time `json:"nextRenewal,omitzero"`
 	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
@@ -101,6 +103,7 @@ func Read(ctx context.Context, root string) (Status, error) {
 
 // noteCertificates keeps those that need attention. An end that is near leaves the node healthy.
 func (s *Status) noteCertificates(all []pki.Entry, now time.Time) {
+	s.NextRenewal = pki.ScheduleOf(all, now).Next
 	for _, e := range all {
 		if e.Problem != "" || e.Due(now) {
 			s.Certificates = append(s.Certificates, e)

@@ -3,10 +3,8 @@ package upgrade
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
@@ -27,9 +25,6 @@ const (
 	changeBound  = 40 * time.Minute
 )
 
-// controlPlane says whether a node is one, as kubeadm labels it.
-func controlPlane(n cluster.Node) bool { return slices.Contains(n.Roles, "control-plane") }
-
 // waves are the control planes one by one, this node first, and then the workers.
 func (r *run) waves(paused bool) rollout.Spec {
 	one := rollout.Amount{Value: 1}
@@ -45,7 +40,7 @@ func (r *run) targets(working map[string]bool) (targets []rollout.Target) {
 	defer r.mu.Unlock()
 	for _, n := range r.nodes {
 		t := rollout.Target{Name: n.Name, Wave: 1, Status: rollout.Waiting}
-		if controlPlane(n) {
+		if n.ControlPlane() {
 			t.Wave = 0
 		}
 		if n.Name != r.own {

@@ -38,7 +38,7 @@ func (c *Cluster) Plan(in *install.Install) Plan {
 	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: size, Nodes: []PlannedNode{}, Resumes: c.begun != nil}
 	for _, n := range c.inOrder() {
 		role := "worker"
-		if controlPlane(n) {
+		if n.ControlPlane() {
 			role = "control plane"
 		}
 		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: len(c.nodes) > 1})
@@ -52,7 +52,7 @@ func (c *Cluster) inOrder() []cluster.Node {
 		switch {
 		case n.Name == c.own:
 			return 0
-		case controlPlane(n):
+		case n.ControlPlane():
 			return 1
 		}
 		return 2

@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
@@ -31,14 +30,6 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/snapshot"
-	"github.com/sealift/sealift/kube/lease"
-)
-
-// The Lease of the run that leads. It outlives the restart of an API server, which the upgrade of a single control plane brings.
-const (
-	leaseName     = "sealift-upgrade"
-	leaseDuration = 5 * time.Minute
-	leaseDeadline = 4 * time.Minute
 )
 
 // atOnce is how many nodes fetch files from this one at a time.
@@ -181,11 +172,8 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 		return fmt.Errorf("read the running sealift: %w", err)
 	}
 	r := &run{Cluster: c, Options: o, in: in, store: store{c.admin.Client}, sealift: sealift.SHA256}
-	return lease.Run(ctx, c.view.Cluster(), lease.Options{
-		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1,
-		Waiting: func(holder string) {
-			o.Say("another run leads the upgrade: waiting for it to end (its lease names " + holder + ")")
-		},
+	return controlplane.Alone(ctx, c.view.Cluster(), func(holder string) {
+		o.Say("another upgrade, or a renewal of certificates, is at work: waiting for it to end (its lease names " + holder + ")")
 	}, r.lead)
 }
 

@@ -1,0 +1,26 @@
+package controlplane
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/lease"
+)
+
+// The Lease of work that restarts control planes. It outlives the restart of the only API server.
+const (
+	leaseName     = "sealift-upgrade"
+	leaseDuration = 5 * time.Minute
+	leaseDeadline = 4 * time.Minute
+)
+
+// Alone runs work that restarts control planes, while no other host of the cluster does such work: an upgrade, or a renewal of
+// certificates. waiting is told the holder of the Lease if there is one. The context of work ends when the Lease is lost.
+func Alone(ctx context.Context, c *kube.Cluster, waiting func(holder string), work func(context.Context) error) error {
+	return lease.Run(ctx, c, lease.Options{
+		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1, Waiting: waiting,
+	}, work)
+}

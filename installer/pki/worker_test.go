@@ -1,0 +1,117 @@
+package pki
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+)
+
+// worker makes the files that a worker has.
+func worker(t *testing.T) host {
+	t.Helper()
+	h := controlPlane(t)
+	h.rotatedClient(t)
+	ca := h.read(t, "/etc/kubernetes/pki/ca.crt")
+	for _, folder := range []string{"/etc/kubernetes/pki", manifestFolder} {
+		if err := os.RemoveAll(h.path(folder)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"admin", "super-admin", "scheduler", "controller-manager"} {
+		if err := os.Remove(h.path(kubernetesFolder + "/" + name + ".conf")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.MkdirAll(h.path("/etc/kubernetes/pki"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(h.path("/etc/kubernetes/pki/ca.crt"), ca, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func TestAWorkerNeedsATokenOnlyAfterItsCertificateHasEnded(t *testing.T) {
+	h, now := worker(t), time.Now()
+	const token = "abcdef.0123456789abcdef"
+	for _, row := range []struct {
+		why, token, refused string
+		serving             bool // the kubelet signs its serving certificate itself
+		days                int
+		steps               []string
+	}{
+		{"nothing to do", "", "nothing to renew", false, 0, nil},
+		{"its kubelet signs its serving certificate", "", "", true, 0, []string{kubeletStep, LastStep}},
+		{"off for too long", "", "'sealift token create --renew'", true, 400, nil},
+		{"off for too long, with a token", token, "", true, 400, []string{bootstrapStep, kubeletStep, LastStep}},
+		{"interrupted after the kubelet had its certificate", token, "", false, 0, []string{kubeletStep, LastStep}},
+	} {
+		if err := os.RemoveAll(h.path(kubeletServing)); err != nil {
+			t.Fatal(err)
+		}
+		if row.serving {
+			if err := os.WriteFile(h.path(kubeletServing), h.read(t, kubeletFolder+"/kubelet-client-current.pem"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := &Renewal{host: h, options: Options{Token: row.token}}
+		err := r.look(now.AddDate(0, 0, row.days))
+		if row.refused != "" {
+			if err == nil || !strings.Contains(err.Error(), row.refused) {
+				t.Errorf("%s: %v", row.why, err)
+			}
+			continue
+		}
+		var steps []string
+		for _, s := range r.Plan() {
+			steps = append(steps, s.ID)
+		}
+		if err != nil || !slices.Equal(steps, row.steps) || r.node != "host-1" {
+			t.Errorf("%s: %v on %s, %v", row.why, steps, r.node, err)
+		}
+	}
+}
+
+func TestTheTokenTakesThePlaceOfTheCertificate(t *testing.T) {
+	h := worker(t)
+	if err := h.writeBootstrap("abcdef.0123456789abcdef"); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(h.path(cluster.BootstrapKubeconfig)); err != nil || info.Mode() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	own, err := clientcmd.LoadFromFile(h.path(cluster.KubeletKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := clientcmd.LoadFromFile(h.path(cluster.BootstrapKubeconfig))
+	if err != nil {
+		t.Fatal(err)
+	}
+	context := made.Contexts[made.CurrentContext]
+	user, server := made.AuthInfos[context.AuthInfo], made.Clusters[context.Cluster]
+	if user.Token != "abcdef.0123456789abcdef" || user.ClientCertificate != "" || server.Server != own.Clusters[context.Cluster].Server || len(server.CertificateAuthorityData) == 0 {
+		t.Errorf("%+v, %+v", user, server)
+	}
+	if !h.clientValid(time.Now()) || h.clientValid(time.Now().AddDate(2, 0, 0)) {
+		t.Error("the end of the kubelet's certificate is not seen")
+	}
+}
+
+func TestARenewalOfAWorkerIsResumed(t *testing.T) {
+	now := time.Now()
+	first := generation(nil, now)
+	for _, step := range []string{bootstrapStep, kubeletStep} {
+		begun := []lifecycle.Record{{Step: step, Outcome: lifecycle.Finished, Inputs: first}}
+		if got := generation(begun, now.Add(time.Hour)); got != first {
+			t.Errorf("%s: %s", step, got)
+		}
+	}
+}

@@ -1,0 +1,164 @@
+// Package renewal keeps the certificates of a node from ending, without being asked.
+//
+// It runs in the agent of each node rather than by a timer of systemd. A control plane also has to approve the serving
+// certificates of kubelets within seconds, which needs a process that is always there; and an agent that was killed in the
+// middle of a renewal is restarted at once and resumes it.
+//
+// A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it one after the other,
+// under the Lease that upgrades take, too. An Approver approves what kubelets ask for.
+package renewal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/kube"
+)
+
+// pause is the time between two looks at the certificates. It is short because clocks may be set.
+const pause = 10 * time.Minute
+
+// Keeper renews the certificates of a node. New makes one for this host.
+type Keeper struct {
+	Log *slog.Logger
+	Now func() time.Time
+	// List reads the certificates of the node.
+	List func(now time.Time) ([]pki.Entry, error)
+	// Renew renews them.
+	Renew func(context.Context) error
+	// Cluster connects to the cluster with the rights of a control plane. It is nil on a worker.
+	Cluster func() (*kube.Cluster, error)
+	// Settled says whether the other control planes can do without this one.
+	Settled func(context.Context) error
+}
+
+// Run keeps the certificates of this host, and approves those of kubelets on a control plane, until ctx ends.
+func Run(ctx context.Context, root string, log *slog.Logger) error {
+	k := New(root, log)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	if _, err := os.Stat(cluster.APIServerManifest); err == nil {
+		k.Cluster = administrator
+		beside.Go(func() { (&Approver{Log: log}).Run(ctx, cluster.AdminKubeconfig) })
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	k.Run(ctx)
+	return nil
+}
+
+// New makes a Keeper for this host, as a worker.
+func New(root string, log *slog.Logger) *Keeper {
+	return &Keeper{Log: log, Now: time.Now, List: pki.List, Settled: settled, Renew: func(ctx context.Context) error { return renew(ctx, root, log) }}
+}
+
+func administrator() (*kube.Cluster, error) {
+	config, err := cluster.Config(cluster.AdminKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return kube.Connect(config, nil)
+}
+
+// Run looks at the certificates at once and then again and again, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	for {
+		if err := k.Pass(ctx); err != nil && ctx.Err() == nil {
+			k.Log.Warn("the certificates of this node were not renewed", "error", err, "again in", pause)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// Pass renews the certificates whose time has come.
+func (k *Keeper) Pass(ctx context.Context) error {
+	due, err := k.due()
+	if err != nil || len(due.Due) == 0 {
+		return err
+	}
+	if k.Cluster == nil || due.Ended { // a worker disturbs nobody; and the API takes no certificate that has ended
+		return k.renew(ctx, due)
+	}
+	c, err := k.Cluster()
+	if err != nil {
+		return err
+	}
+	waiting := func(holder string) {
+		k.Log.Info("certificates are renewed when another control plane has done its work", "holder", holder)
+	}
+	return controlplane.Alone(ctx, c, waiting, func(ctx context.Context) error {
+		due, err := k.due() // the other one may have been an upgrade of this node
+		if err != nil || len(due.Due) == 0 {
+			return err
+		}
+		if err := k.Settled(ctx); err != nil && !due.Late {
+			return fmt.Errorf("the cluster has to settle before: %w", err)
+		}
+		return k.renew(ctx, due)
+	})
+}
+
+func (k *Keeper) due() (pki.Schedule, error) {
+	now := k.Now()
+	entries, err := k.List(now)
+	return pki.ScheduleOf(entries, now), err
+}
+
+func (k *Keeper) renew(ctx context.Context, due pki.Schedule) error {
+	k.Log.Info("renewing certificates", "files", strings.Join(due.Due, " "))
+	return k.Renew(ctx)
+}
+
+// renew does what 'sealift certs renew' does.
+func renew(ctx context.Context, root string, log *slog.Logger) (err error) {
+	r, err := pki.Prepare(ctx, pki.Options{Root: root})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	return r.Run(ctx, func(e lifecycle.Event) {
+		if e.Outcome != lifecycle.Started {
+			log.Info(e.Step.Title, "step", e.Step.ID, "outcome", e.Outcome, "log", r.LogFile())
+		}
+	})
+}
+
+// settled wants every member of etcd to answer, and every control plane to be Ready.
+func settled(ctx context.Context) error {
+	silent, _, err := cluster.EtcdHealth(ctx)
+	if err != nil {
+		return err
+	}
+	if len(silent) > 0 {
+		return fmt.Errorf("etcd members do not answer: %s", strings.Join(silent, ", "))
+	}
+	view, err := cluster.NewView()
+	if err != nil {
+		return err
+	}
+	nodes, err := view.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		if n.ControlPlane() && !n.Ready {
+			return fmt.Errorf("control plane %s is not ready: %s", n.Name, n.Why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package renewal_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/renewal"
+	"github.com/sealift/sealift/kube"
+)
+
+// node is a node with one certificate and a clock.
+type node struct {
+	renewal.Keeper
+	mu      sync.Mutex
+	now     time.Time
+	end     time.Time
+	renewed int
+}
+
+const year = 365 * 24 * time.Hour
+
+func newNode(t *testing.T) *node {
+	n := &node{now: time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)}
+	n.end = n.now.Add(year)
+	n.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	n.Now = func() time.Time { return n.now }
+	n.List = func(time.Time) ([]pki.Entry, error) {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		end, at := n.end, n.end.Add(-120*24*time.Hour)
+		return []pki.Entry{{File: "admin.conf", End: &end, RenewedBy: pki.Sealift, Renewal: &at}}, nil
+	}
+	n.Renew = func(context.Context) error {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		n.renewed++
+		n.end = n.now.Add(year)
+		return nil
+	}
+	n.Settled = func(context.Context) error { return nil }
+	return n
+}
+
+// TestACertificateIsRenewedMonthsBeforeItsEnd lets five years go by in steps of thirty days.
+func TestACertificateIsRenewedMonthsBeforeItsEnd(t *testing.T) {
+	n := newNode(t)
+	for range 60 {
+		n.now = n.now.Add(30 * 24 * time.Hour)
+		if err := n.Pass(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if left := n.end.Sub(n.now); left < 90*24*time.Hour {
+			t.Errorf("on %s there are %s left", n.now, left)
+		}
+	}
+	if n.renewed < 5 || n.renewed > 8 {
+		t.Errorf("renewed %d times in five years", n.renewed)
+	}
+}
+
+// TestControlPlanesRenewOneAfterTheOther has three of them look at the same time.
+func TestControlPlanesRenewOneAfterTheOther(t *testing.T) {
+	config := server(t)
+	var working, together atomic.Int32
+	var all sync.WaitGroup
+	var nodes []*node
+	for range 3 {
+		n := newNode(t)
+		nodes = append(nodes, n)
+		n.now = n.now.Add(250 * 24 * time.Hour)
+		n.Cluster = func() (*kube.Cluster, error) { return kube.Connect(config, nil) }
+		renew := n.Renew
+		n.Renew = func(ctx context.Context) error {
+			if working.Add(1) > 1 {
+				together.Add(1)
+			}
+			defer working.Add(-1)
+			time.Sleep(300 * time.Millisecond)
+			return renew(ctx)
+		}
+		all.Go(func() {
+			if err := n.Pass(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	for _, n := range nodes {
+		if n.renewed != 1 {
+			t.Errorf("one renewed %d times", n.renewed)
+		}
+	}
+	if together.Load() > 0 {
+		t.Errorf("%d renewed at the same time as another", together.Load())
+	}
+}
+
+func TestAControlPlaneWaitsForAClusterThatIsNotSettledButNotForEver(t *testing.T) {
+	config := server(t)
+	n := newNode(t)
+	n.Cluster = func() (*kube.Cluster, error) { return kube.Connect(config, nil) }
+	down := errors.New("control plane b is not ready")
+	n.Settled = func(context.Context) error { return down }
+	n.now = n.end.Add(-100 * 24 * time.Hour)
+	if err := n.Pass(t.Context()); !errors.Is(err, down) || n.renewed != 0 {
+		t.Errorf("%v, %d", err, n.renewed)
+	}
+	n.now = n.end.Add(-80 * 24 * time.Hour)
+	if err := n.Pass(t.Context()); err != nil || n.renewed != 1 {
+		t.Errorf("%v, %d", err, n.renewed)
+	}
+}
+
+// TestCertificatesThatHaveEndedNeedNoAPI: with them, the node cannot ask it.
+func TestCertificatesThatHaveEndedNeedNoAPI(t *testing.T) {
+	n := newNode(t)
+	n.Cluster = func() (*kube.Cluster, error) { return nil, errors.New("the API was asked") }
+	n.now = n.end.Add(time.Hour)
+	if err := n.Pass(t.Context()); err != nil || n.renewed != 1 {
+		t.Errorf("%v, %d", err, n.renewed)
+	}
+}
