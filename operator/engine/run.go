@@ -7,6 +7,8 @@ import (
 	"maps"
 	"path/filepath"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/metric"
@@ -46,12 +48,22 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 		return err
 	}
 	err = e.answer(ctx, h, t.Contexts, result, err)
-	e.telemetry.ran(h, labels, result, err, t.AllowFailure)
+	e.telemetry.ran(h.folder.Scope, labels, result, err, t.AllowFailure)
 	if err != nil && t.AllowFailure {
 		e.log.WarnContext(ctx, "a hook failed that may fail", "hook", h.Name, "queue", q.Name, "error", err)
 		return nil
 	}
 	return err
+}
+
+// Program runs a program that is no hook, such as the enabled script of a module, and measures it as one.
+func (e *Engine) Program(ctx context.Context, c hook.Command, module, activation string) (*hook.Result, error) {
+	result, err := e.options.Runner.Run(ctx, c)
+	name := filepath.Base(c.Path)
+	e.telemetry.ran(binding.Module, prometheus.Labels{
+		moduleLabel: module, hookLabel: name, bindingLabel: name, activationLabel: activation, queueLabel: binding.MainQueue,
+	}, result, err, false)
+	return result, err
 }
 
 // command is a run of the hook with its files.

@@ -126,8 +126,8 @@ func (t *telemetry) waited(l prometheus.Labels, since time.Time) {
 }
 
 // ran notes a run that is over.
-func (t *telemetry) ran(h *Hook, l prometheus.Labels, result *hook.Result, err error, allowed bool) {
-	r := t.runs[h.folder.Scope]
+func (t *telemetry) ran(scope binding.Scope, l prometheus.Labels, result *hook.Result, err error, allowed bool) {
+	r := t.runs[scope]
 	l = pick(l, r.labels)
 	r.seconds.With(l).Observe(result.Duration.Seconds())
 	r.userCPU.With(l).Observe(result.User.Seconds())

@@ -1,0 +1,279 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/operator/values"
+	"github.com/sealift/sealift/operator/watch"
+)
+
+// configRef is the ConfigMap of the administrators.
+func (o *Operator) configRef() kube.Ref {
+	return kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: o.options.Namespace, Name: o.options.ConfigMap}
+}
+
+// liveConfig reads the ConfigMap. One that does not exist is nil.
+func (o *Operator) liveConfig(ctx context.Context) (*unstructured.Unstructured, error) {
+	var live *unstructured.Unstructured
+	err := o.cluster().Retry(ctx, o.configRef(), func(ctx context.Context) error {
+		objects, err := o.cluster().Objects(ctx, o.configRef())
+		if err != nil {
+			return err
+		}
+		live, err = objects.Get(ctx, o.options.ConfigMap, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			live, err = nil, nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read ConfigMap %s/%s: %w", o.options.Namespace, o.options.ConfigMap, err)
+	}
+	return live, nil
+}
+
+func dataOf(live *unstructured.Unstructured) map[string]string {
+	if live == nil {
+		return nil
+	}
+	data, _, _ := unstructured.NestedStringMap(live.Object, "data")
+	return data
+}
+
+// loadConfig reads the ConfigMap at the start. It must be valid then.
+func (o *Operator) loadConfig(ctx context.Context) error {
+	live, err := o.liveConfig(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := values.ReadConfig(dataOf(live))
+	if err == nil {
+		err = o.store.checkConfig(config)
+	}
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s/%s and values.yaml: %w", o.options.Namespace, o.options.ConfigMap, err)
+	}
+	o.store.use(config)
+	return nil
+}
+
+// followConfig reacts to edits of the ConfigMap until ctx ends.
+func (o *Operator) followConfig(ctx context.Context) {
+	changed := make(chan struct{}, 1)
+	signal := func(watch.Change) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
+	s := o.engine.Subscribe(binding.Kubernetes{
+		APIVersion: "v1", Kind: "ConfigMap", Namespaces: []string{o.options.Namespace}, Names: []string{o.options.ConfigMap},
+		Events: []binding.Event{binding.Added, binding.Modified, binding.Deleted},
+	}, signal)
+	s.Release()
+	synced := s.Synced()
+	for {
+		select {
+		case <-changed:
+		case <-synced:
+			synced = nil // what changed between the start and the first list
+		case <-ctx.Done():
+			return
+		}
+		if err := o.configChanged(ctx); err != nil && ctx.Err() == nil {
+			o.telemetry.configErrors.Inc()
+			o.log.ErrorContext(ctx, "the ConfigMap was changed and is wrong; what it said before stays in force",
+				"configMap", o.configRef().String(), "error", err)
+		}
+	}
+}
+
+// configChanged compares the ConfigMap with what is in force. The operator's own writes are in force already, so they change
+// nothing. It always looks at the live object: an event may be older than a write.
+func (o *Operator) configChanged(ctx context.Context) error {
+	o.configMu.Lock()
+	defer o.configMu.Unlock()
+	live, err := o.liveConfig(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := values.ReadConfig(dataOf(live))
+	if err == nil {
+		err = o.store.checkConfig(config)
+	}
+	if err != nil {
+		return err
+	}
+	before := o.store.inForce()
+	if reflect.DeepEqual(before, config) {
+		return nil
+	}
+	o.store.use(config)
+	o.react(before, config)
+	o.engine.Queues().Wake(binding.MainQueue)
+	return nil
+}
+
+// react queues what a change of the configuration asks for: everything again, or a run of single modules.
+func (o *Operator) react(before, after values.Config) {
+	var runs []*unit
+	everything := !reflect.DeepEqual(orEmpty(section(before, values.GlobalKey)), orEmpty(section(after, values.GlobalKey)))
+	for _, u := range o.units {
+		old, now := before.Modules[u.Key], after.Modules[u.Key]
+		if !reflect.DeepEqual(old.Enabled, now.Enabled) {
+			everything = true
+		}
+		if old.Unmanaged != now.Unmanaged || !reflect.DeepEqual(orEmpty(old.Values), orEmpty(now.Values)) {
+			runs = append(runs, u)
+		}
+	}
+	if everything {
+		o.reload("configChanged")
+		return
+	}
+	for _, u := range runs {
+		o.queueRun(u, "configChanged")
+	}
+}
+
+// patchConfig writes a hook's lasting patch to the ConfigMap, which is made if there is none. The patch is applied to the live
+// object, so an edit that is not in force yet is neither lost nor missed.
+func (o *Operator) patchConfig(ctx context.Context, key string, operations []values.Operation) (changed bool, err error) {
+	if len(operations) == 0 {
+		return false, nil
+	}
+	if err := values.CheckPatch(operations, key); err != nil {
+		return false, err
+	}
+	rest, flags, err := splitFlags(operations)
+	if err != nil {
+		return false, err
+	}
+	o.configMu.Lock()
+	defer o.configMu.Unlock()
+	ref := o.configRef()
+	err = o.cluster().Retry(ctx, ref, func(ctx context.Context) error {
+		live, err := o.liveConfig(ctx)
+		if err != nil {
+			return err
+		}
+		data, config, err := o.patched(dataOf(live), key, rest, flags)
+		if err != nil || data == nil {
+			return err
+		}
+		if err := o.writeConfig(ctx, live, data); err != nil {
+			return err
+		}
+		changed = true
+		o.store.use(config)
+		return nil
+	})
+	return changed, err
+}
+
+// patched returns the ConfigMap's data after a patch, or nil if the patch changes nothing, and what is in force then.
+func (o *Operator) patched(live map[string]string, key string, rest []values.Operation, flags map[string]*bool,
+) (data map[string]string, config values.Config, err error) {
+	var was any
+	if err := yaml.Unmarshal([]byte(live[key]), &was); err != nil {
+		return nil, config, fmt.Errorf("ConfigMap key %s: not YAML: %w", key, err)
+	}
+	was = orEmpty(was)
+	result, differs, err := values.Apply(map[string]any{key: was}, rest, true)
+	if err != nil {
+		return nil, config, err
+	}
+	data, config = maps.Clone(live), clone(o.store.inForce())
+	if data == nil {
+		data = map[string]string{}
+	}
+	if differs {
+		text, err := yaml.Marshal(result[key])
+		if err != nil {
+			return nil, config, err
+		}
+		data[key] = string(text)
+		if err := setSection(&config, key, was, rest, result[key]); err != nil {
+			return nil, config, err
+		}
+		if err := o.store.checkSection(key, config); err != nil {
+			return nil, config, err
+		}
+	}
+	for name, flag := range flags {
+		m := config.Modules[name]
+		m.Enabled = flag
+		config.Modules[name] = m
+		if delete(data, name+values.EnabledSuffix); flag != nil {
+			data[name+values.EnabledSuffix] = fmt.Sprint(*flag)
+		}
+	}
+	if maps.Equal(data, live) {
+		return nil, config, nil
+	}
+	return data, config, nil
+}
+
+func clone(c values.Config) values.Config {
+	c.Modules = maps.Clone(c.Modules)
+	if c.Modules == nil {
+		c.Modules = map[string]values.ModuleConfig{}
+	}
+	return c
+}
+
+// setSection sets what is in force. was is what the live section had before the patch. If it had an edit that is not in force
+// yet, that edit stays to be noticed: only the patch counts here.
+func setSection(c *values.Config, key string, was any, patch []values.Operation, after any) error {
+	if now := orEmpty(section(*c, key)); !reflect.DeepEqual(now, was) {
+		result, _, err := values.Apply(map[string]any{key: now}, patch, false)
+		if err != nil {
+			return err
+		}
+		after = result[key]
+	}
+	if key != values.GlobalKey {
+		m := c.Modules[key]
+		m.Values = after
+		c.Modules[key] = m
+		return nil
+	}
+	global, ok := after.(map[string]any)
+	if !ok {
+		return fmt.Errorf("values patch: %s must stay a map", key)
+	}
+	c.Global = global
+	return nil
+}
+
+func (o *Operator) writeConfig(ctx context.Context, live *unstructured.Unstructured, data map[string]string) error {
+	ref := o.configRef()
+	objects, err := o.cluster().Objects(ctx, ref)
+	if err != nil {
+		return err
+	}
+	fields := make(map[string]any, len(data))
+	for key, text := range data {
+		fields[key] = text
+	}
+	if live == nil {
+		_, err = objects.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": ref.Version, "kind": ref.Kind, "metadata": map[string]any{"namespace": ref.Namespace, "name": ref.Name}, "data": fields,
+		}}, metav1.CreateOptions{})
+		return err
+	}
+	wanted := live.DeepCopy()
+	wanted.Object["data"] = fields
+	_, err = objects.Update(ctx, wanted, metav1.UpdateOptions{})
+	return err
+}

@@ -1,0 +1,148 @@
+package lifecycle
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
+	"github.com/sealift/sealift/operator/queue"
+)
+
+// definitionTime is how long new kinds may take until the cluster serves them.
+const definitionTime = time.Minute
+
+// defineTask applies the CustomResourceDefinitions of a module. Those of all modules come before the first module runs, so
+// that a module may use the kinds of a later one.
+func (o *Operator) defineTask(u *unit) *queue.Task {
+	return &queue.Task{Name: "define kinds of module " + u.Name, Do: func(ctx context.Context, _ *queue.Queue, _ *queue.Task) error {
+		if err := o.define(ctx, u); err != nil {
+			return fmt.Errorf("definitions of module %s: %w", u.Name, err)
+		}
+		u.defined = true
+		return nil
+	}}
+}
+
+func (o *Operator) define(ctx context.Context, u *unit) error {
+	files, err := filepath.Glob(filepath.Join(u.Path, "crds", "*.yaml"))
+	if err != nil {
+		return err
+	}
+	var all []*unstructured.Unstructured
+	for _, file := range files {
+		named := func(prefix string) bool { return prefix != "" && strings.HasPrefix(filepath.Base(file), prefix) }
+		if slices.ContainsFunc(o.options.DefinitionPrefixes, named) {
+			continue
+		}
+		data, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		objects, err := render.Decode(bytes.NewReader(data))
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+		for _, obj := range objects {
+			if obj.GetKind() != "CustomResourceDefinition" {
+				return fmt.Errorf("%s: a %s is no CustomResourceDefinition; put it into templates/", file, obj.GetKind())
+			}
+			all = append(all, obj)
+		}
+	}
+	wrote := false
+	for _, obj := range all {
+		changed, err := o.putDefinition(ctx, obj)
+		if err != nil {
+			return err
+		}
+		wrote = wrote || changed
+	}
+	if !wrote {
+		return nil
+	}
+	if o.options.Releases != nil {
+		o.options.Releases.Refresh()
+	}
+	return kube.New(o.cluster(), kube.Options{}).Wait(ctx, all, kube.WaitOptions{Timeout: definitionTime})
+}
+
+// putDefinition creates or updates one definition. The conversion that a live one has is kept: hooks may have set it.
+func (o *Operator) putDefinition(ctx context.Context, obj *unstructured.Unstructured) (wrote bool, err error) {
+	labels := obj.GetLabels()
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	for key, value := range o.options.DefinitionLabels {
+		labels[key] = value
+	}
+	obj.SetLabels(labels)
+	ref := kube.RefOf(obj)
+	err = o.cluster().Retry(ctx, ref, func(ctx context.Context) error {
+		objects, err := o.cluster().Objects(ctx, ref)
+		if err != nil {
+			return err
+		}
+		live, err := objects.Get(ctx, ref.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			_, err = objects.Create(ctx, obj, metav1.CreateOptions{})
+			wrote = err == nil
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		wanted := adapted(live, obj)
+		if wrote = !reflect.DeepEqual(wanted.Object, live.Object); !wrote {
+			return nil
+		}
+		_, err = objects.Update(ctx, wanted, metav1.UpdateOptions{})
+		return err
+	})
+	return wrote, err
+}
+
+// adapted is a live definition with what a module says of it. Fields that the module does not mention stay, except below
+// the versions.
+func adapted(live, obj *unstructured.Unstructured) *unstructured.Unstructured {
+	wanted := live.DeepCopy()
+	wanted.SetLabels(over(live.GetLabels(), obj.GetLabels()))
+	wanted.SetAnnotations(over(live.GetAnnotations(), obj.GetAnnotations()))
+	spec, _, _ := unstructured.NestedMap(obj.Object, "spec")
+	into, _ := wanted.Object["spec"].(map[string]any)
+	for key, value := range spec {
+		switch key {
+		case "conversion":
+		case "names":
+			names, _ := into[key].(map[string]any)
+			given, _ := value.(map[string]any)
+			for name, text := range given {
+				names[name] = text
+			}
+		default:
+			into[key] = value
+		}
+	}
+	return wanted
+}
+
+func over(below, above map[string]string) map[string]string {
+	if below == nil && len(above) > 0 {
+		below = map[string]string{}
+	}
+	for key, value := range above {
+		below[key] = value
+	}
+	return below
+}

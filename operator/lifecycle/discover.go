@@ -1,0 +1,181 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/operator/engine"
+	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/operator/module"
+)
+
+// The variables of an enabled script.
+const (
+	resultFile = "MODULE_ENABLED_RESULT"
+	reasonFile = "MODULE_ENABLED_REASON"
+)
+
+// plan is what a discovery found out: modules to run and to delete, in order, and releases of modules that are gone.
+type plan struct {
+	run, remove []*unit
+	purge       []string
+}
+
+// verdict is whether a module is switched on, and why.
+type verdict struct {
+	on  bool
+	why string
+}
+
+// discover decides which modules are switched on, and loads the hooks of those that are new. It changes nothing if it fails.
+func (o *Operator) discover(ctx context.Context, activation string) (*plan, error) {
+	verdicts, enabled, err := o.judge(ctx, activation)
+	if err != nil {
+		return nil, err
+	}
+	p, known := &plan{}, map[string]helm.Record{}
+	if o.options.Releases != nil {
+		if known, err = o.options.Releases.List(ctx); err != nil {
+			return nil, err
+		}
+		delete(known, o.options.IgnoreRelease)
+	}
+	var errs []error
+	for _, u := range o.units {
+		record, released := known[u.Name]
+		u.known, u.released = &record, released
+		switch {
+		case verdicts[u].on:
+			p.run = append(p.run, u)
+			errs = append(errs, o.loadHooks(ctx, u))
+		case released, u.loaded:
+			p.remove = append(p.remove, u)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	for u, v := range verdicts {
+		u.enabled, u.why = v.on, v.why
+	}
+	purged := o.purged
+	o.mu.Unlock()
+	o.store.setEnabled(enabled)
+	if !purged {
+		p.purge = o.strangers(known)
+	}
+	o.log.InfoContext(ctx, "modules are discovered", "enabled", strings.Join(enabled, " "))
+	return p, nil
+}
+
+// strangers are releases without a module, sorted.
+func (o *Operator) strangers(known map[string]helm.Record) (names []string) {
+	for name := range known {
+		if !slices.ContainsFunc(o.units, func(u *unit) bool { return u.Name == name }) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// judge looks at flags and asks enabled scripts, which can only switch off. A script sees the modules that are on before its
+// own.
+func (o *Operator) judge(ctx context.Context, activation string) (verdicts map[*unit]verdict, enabled []string, err error) {
+	flags, config := o.store.hookFlags(), o.store.inForce()
+	verdicts, enabled = map[*unit]verdict{}, []string{}
+	var errs []error
+	for _, u := range o.units {
+		on, by := o.store.found.Enabled(u.Module, flags, config)
+		v := verdict{on, switched(on, by)}
+		if on {
+			if v, err = o.askScript(ctx, u, v, enabled, activation); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+		}
+		if verdicts[u] = v; v.on {
+			enabled = append(enabled, u.Name)
+		}
+	}
+	return verdicts, enabled, errors.Join(errs...)
+}
+
+func switched(on bool, by module.Source) string {
+	if by == module.ByDefault {
+		return "no flag switches it on"
+	}
+	return fmt.Sprintf("%s says %t", by, on)
+}
+
+// askScript runs the enabled script of a module. A file that is not executable is no script.
+func (o *Operator) askScript(ctx context.Context, u *unit, before verdict, enabled []string, activation string) (verdict, error) {
+	path := filepath.Join(u.Path, "enabled")
+	info, err := os.Stat(path)
+	if err != nil || info.IsDir() {
+		return before, nil // there is none
+	}
+	if info.Mode().Perm()&0o111 == 0 {
+		o.log.WarnContext(ctx, "an enabled script is not executable, so it is not asked; run chmod +x", "file", path)
+		return before, nil
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return before, err
+	}
+	config, all, err := o.store.forHooks(u.Key, enabled)
+	if err != nil {
+		return before, fmt.Errorf("values for %s/enabled: %w", u.Name, err)
+	}
+	name := filepath.Join(filepath.Base(u.Path), "enabled")
+	result, err := o.engine.Program(ctx, hook.Command{
+		Name: name, Path: path,
+		In:  map[string][]byte{configFile: config, valuesFile: all},
+		Out: []string{resultFile, reasonFile},
+	}, u.Name, activation)
+	if err != nil {
+		return before, err
+	}
+	switch text := strings.TrimSpace(string(result.Out[resultFile])); text {
+	case "true":
+		return before, nil
+	case "false":
+		why := "its enabled script says false"
+		if reason := strings.TrimSpace(string(result.Out[reasonFile])); reason != "" {
+			why += ": " + reason
+		}
+		return verdict{false, why}, nil
+	default:
+		return before, fmt.Errorf("hook %s: bad enabled result %q; write true or false to $%s", name, text, resultFile)
+	}
+}
+
+// loadHooks asks the hooks of a module for their configurations, once.
+func (o *Operator) loadHooks(ctx context.Context, u *unit) error {
+	if u.loaded {
+		return nil
+	}
+	dir := filepath.Join(u.Path, "hooks")
+	if !exists(dir) {
+		u.loaded = true
+		return nil
+	}
+	hooks, err := o.engine.Add(ctx, engine.Folder{
+		Dir: dir, Prefix: filepath.Join(filepath.Base(u.Path), "hooks"), Module: u.Name, Scope: binding.Module, Owner: u.owner,
+	})
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	u.hooks = hooks
+	o.mu.Unlock()
+	u.loaded = true
+	return nil
+}

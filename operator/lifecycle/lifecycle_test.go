@@ -1,0 +1,172 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+func TestLifecycle(t *testing.T) {
+	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{T: t, cluster: cluster}
+	s.in("steps", testSteps)
+	s.in("first-run-fails", testFirstRunFails)
+	s.in("discovery-fails", testDiscoveryFails)
+	s.in("restart", testRestart)
+	s.in("on-and-off", testOnAndOff)
+	s.in("after-all", testAfterAll)
+	s.in("edits", testEdits)
+	s.in("own-writes", testOwnWrites)
+	s.in("wrong-config", testWrongConfig)
+	s.in("schemas", testSchemas)
+	s.in("definitions", testDefinitions)
+	s.in("sample-rows", testSampleRows)
+	s.in("seed-synchronization", testSeedSynchronization)
+}
+
+// maps watches the ConfigMaps of a namespace, without the one of the administrators.
+func (s *site) maps(more string) string {
+	return fmt.Sprintf("{name: maps, kind: ConfigMap, namespace: {nameSelector: {matchNames: [%s]}}, labelSelector: {matchLabels: {seen: 'yes'}}%s}", s.namespace, more)
+}
+
+func (s *site) seen(name, data string) {
+	s.apply(fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: %s, name: %s, labels: {seen: 'yes'}}\ndata: {x: '%s'}\n", s.namespace, name, data))
+}
+
+// printValues adds to the trace what a hook finds in a file of values.
+func printValues(variable, filter string) string {
+	return fmt.Sprintf(`echo "  $(jq -c '%s' "$%s")" >> $TRACE`, filter, variable)
+}
+
+// testSteps follows the steps that addon-operator's documentation lists, from the start to the end of the first reload.
+func testSteps(s *site) {
+	s.seen("a", "1")
+	s.file("modules/values.yaml", "global: {a: 1}\nfirstEnabled: true\nsecondEnabled: true\nthirdEnabled: false\nfourthEnabled: true\nfifthEnabled: false\n")
+	s.file("modules/001-first/templates/x.yaml", "")
+	s.file("modules/002-second/enabled", "#!/bin/bash\n"+printValues("VALUES_PATH", ".global.enabledModules")+"\necho false > $MODULE_ENABLED_RESULT\n")
+	s.file("modules/003-third/templates/x.yaml", "")
+	s.file("modules/004-fourth/enabled", "#!/bin/bash\n"+printValues("VALUES_PATH", ".global.enabledModules")+"\necho true > $MODULE_ENABLED_RESULT\n")
+	s.file("modules/005-fifth/templates/x.yaml", "")
+	global := "onStartup: %d\nbeforeAll: %d\nafterAll: %d\nkubernetes: [" + s.maps("") + "]"
+	s.hook("global/b.sh", fmt.Sprintf(global, 1, 2, 3), printValues("VALUES_PATH", "."))
+	s.hook("global/a.sh", fmt.Sprintf(global, 2, 1, 4), "")
+	hooks := "onStartup: %d\nbeforeHelm: %d\nafterHelm: %d\nafterDeleteHelm: %[1]d\nbeforeDeleteHelm: %[1]d\nkubernetes: [" + s.maps("") + ", " + s.maps(", executeHookOnSynchronization: false") + "]"
+	s.hook("modules/001-first/hooks/z.sh", fmt.Sprintf(hooks, 1, 2, 3), "")
+	s.hook("modules/001-first/hooks/sub/y.sh", fmt.Sprintf(hooks, 2, 1, 4), "")
+	s.hook("modules/003-third/hooks/d.sh", fmt.Sprintf(hooks, 1, 1, 1), "")
+	s.hook("modules/004-fourth/hooks/h.sh", "beforeHelm: 1\nafterHelm: 1", printValues("VALUES_PATH", "[.global.enabledModules, .fourth]"))
+	for _, name := range []string{"third", "fifth", "gone", "operator"} {
+		s.releases.there[name] = helm.Record{Revision: 1, Status: "deployed"}
+	}
+	s.start()
+	s.traced(
+		"b.sh onStartup", `  {"global":{"a":1}}`, "a.sh onStartup",
+		"a.sh maps:1", "b.sh maps:1", `  {"global":{"a":1}}`,
+		"a.sh beforeAll", "b.sh beforeAll", `  {"global":{"a":1}}`,
+		`  ["first"]`, `  ["first"]`,
+		"helm uninstall fifth",
+		"003-third/hooks/d.sh beforeDeleteHelm", "helm uninstall third", "003-third/hooks/d.sh afterDeleteHelm",
+		"001-first/hooks/z.sh onStartup", "001-first/hooks/sub/y.sh onStartup",
+		"001-first/hooks/sub/y.sh maps:1", "001-first/hooks/z.sh maps:1",
+		"001-first/hooks/sub/y.sh beforeHelm", "001-first/hooks/z.sh beforeHelm", "helm upgrade first",
+		"001-first/hooks/z.sh afterHelm", "001-first/hooks/sub/y.sh afterHelm",
+		"004-fourth/hooks/h.sh beforeHelm", `  [["first","fourth"],{}]`, "004-fourth/hooks/h.sh afterHelm", `  [["first","fourth"],{}]`,
+		"helm uninstall gone",
+		"b.sh afterAll", `  {"global":{"a":1,"enabledModules":["first","fourth"]}}`, "a.sh afterAll",
+	)
+	if _, has := s.releases.last["first"]["global"].(map[string]any)["enabledModules"]; has {
+		s.Error("the chart gets enabledModules")
+	}
+	s.seen("b", "1")
+	s.until("four events", func() bool { return strings.Count(strings.Join(s.lines(), " "), "maps:b") == 6 })
+}
+
+// testFirstRunFails: what fails in the first run of a module begins again with onStartup, but not with what exists.
+func testFirstRunFails(s *site) {
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.file("modules/a/templates/x.yaml", "")
+	s.hook("modules/a/hooks/h.sh", "onStartup: 1\nbeforeHelm: 1\nafterHelm: 1\nkubernetes: ["+s.maps("")+"]",
+		`grep -q afterHelm $BINDING_CONTEXT_PATH || exit 0; [ -e $TRACE.failed ] && exit 0; touch $TRACE.failed; exit 1`)
+	o := s.run()
+	s.until("it has failed", func() bool { return strings.Contains(s.log.String(), "failures=1") })
+	o.Engine().Queues().Wake(binding.MainQueue)
+	s.until("ready", o.Ready)
+	s.traced("a/hooks/h.sh onStartup", "a/hooks/h.sh maps:0", "a/hooks/h.sh beforeHelm", "helm upgrade a", "a/hooks/h.sh afterHelm",
+		"a/hooks/h.sh onStartup", "a/hooks/h.sh beforeHelm", "helm upgrade a", "a/hooks/h.sh afterHelm")
+	if text := s.metrics(o); !strings.Contains(text, `addon_operator_module_run_errors_total{module="a"} 1`) {
+		s.Error(text)
+	}
+}
+
+func testDiscoveryFails(s *site) {
+	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
+	s.file("modules/a/enabled", "#!/bin/bash\n[ -e $TRACE.go ] && echo ' true ' > $MODULE_ENABLED_RESULT || echo perhaps > $MODULE_ENABLED_RESULT\n")
+	s.file("modules/b/hooks/h.sh", "#!/bin/bash\n[ -e $TRACE.go ] && echo '{configVersion: v1, beforeHelm: 1}' || echo nonsense: 1\n")
+	o := s.run()
+	s.until("discovery has failed", func() bool { return strings.Contains(s.log.String(), "failures=1") })
+	for _, want := range []string{"hook a/enabled: bad enabled result", "task=\"discover modules\"", "pause=5s"} {
+		if !strings.Contains(s.log.String(), want) {
+			s.Errorf("%q is not in the log:\n%s", want, s.log)
+		}
+	}
+	s.touch(".go")
+	s.until("discovery is repeated", func() bool { o.Engine().Queues().Wake(binding.MainQueue); return o.Ready() })
+	if text := s.metrics(o); !strings.Contains(text, "addon_operator_module_discover_errors_total ") {
+		s.Error(text)
+	}
+}
+
+// testRestart changes global values while a module fails: the reload begins again at once.
+func testRestart(s *site) {
+	s.file("modules/values.yaml", "global: {fail: 'yes'}\naEnabled: true\nbEnabled: true\n")
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1", `[[ $(jq -r .global.fail $VALUES_PATH) == no ]]`)
+	s.hook("modules/b/hooks/h.sh", "beforeHelm: 1", "")
+	s.hook("global/g.sh", "beforeAll: 1\nafterAll: 1", "")
+	o := s.run()
+	s.until("the module has failed", func() bool { return strings.Contains(s.log.String(), "failures=1") })
+	s.config(map[string]any{"global": "fail: 'no'\n"})
+	s.until("ready", o.Ready)
+	s.traced("g.sh beforeAll", "a/hooks/h.sh beforeHelm", "g.sh beforeAll", "a/hooks/h.sh beforeHelm", "b/hooks/h.sh beforeHelm", "g.sh afterAll")
+}
+
+func testOnAndOff(s *site) {
+	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
+	s.file("modules/a/templates/x.yaml", "")
+	s.hook("modules/a/hooks/h.sh", "onStartup: 1\nafterDeleteHelm: 1\nkubernetes: ["+s.maps("")+"]", "")
+	// b is on if a is
+	s.file("modules/b/enabled", `#!/bin/bash
+jq -c 'any(.global.enabledModules[]; . == "a")' $VALUES_PATH > $MODULE_ENABLED_RESULT; echo a is missing > $MODULE_ENABLED_REASON
+`)
+	s.hook("modules/b/hooks/h.sh", "onStartup: 1\nafterDeleteHelm: 1", "")
+	o := s.start()
+	s.traced("a/hooks/h.sh onStartup", "a/hooks/h.sh maps:0", "helm upgrade a", "b/hooks/h.sh onStartup")
+	s.config(map[string]any{"aEnabled": "false"})
+	s.traced("b/hooks/h.sh afterDeleteHelm", "helm uninstall a", "a/hooks/h.sh afterDeleteHelm")
+	s.idle(o)
+	s.seen("one", "1")
+	if text := asJSON(o.Modules()); !strings.Contains(text, `"why":"its enabled script says false: a is missing"`) && !strings.Contains(text, `"why":"the ConfigMap says false"`) {
+		s.Error(text)
+	}
+	s.config(map[string]any{"aEnabled": nil})
+	s.traced("a/hooks/h.sh onStartup", "a/hooks/h.sh maps:1", "helm upgrade a", "b/hooks/h.sh onStartup")
+}
+
+// testAfterAll: hooks after all modules that change global values make all modules run again. A flag is such a value.
+func testAfterAll(s *site) {
+	s.hook("global/g.sh", "beforeAll: 1\nafterAll: 1", `grep -q afterAll $BINDING_CONTEXT_PATH || exit 0
+echo '[{"op":"add","path":"/aEnabled","value":"True"}]{"op":"add","path":"/global/x","value":{"y":1}}' > $VALUES_JSON_PATCH_PATH`)
+	s.hook("modules/a/hooks/h.sh", "afterHelm: 1", printValues("VALUES_PATH", ".global.x"))
+	o := s.start()
+	s.traced("g.sh beforeAll", "g.sh afterAll", "g.sh beforeAll", "a/hooks/h.sh afterHelm", `  {"y":1}`, "g.sh afterAll")
+	s.idle(o)
+	s.config(map[string]any{"aEnabled": "false"}) // the administrator wins
+	s.traced("g.sh beforeAll", "g.sh afterAll")
+}

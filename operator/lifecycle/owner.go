@@ -1,0 +1,72 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+
+	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/operator/engine"
+	"github.com/sealift/sealift/operator/values"
+)
+
+// The variables that name the files with values, and those with patches of them.
+const (
+	valuesFile      = "VALUES_PATH"
+	configFile      = "CONFIG_VALUES_PATH"
+	valuesPatchFile = "VALUES_JSON_PATCH_PATH"
+	configPatchFile = "CONFIG_VALUES_JSON_PATCH_PATH"
+)
+
+// owner gives the hooks of one section their values, and takes their patches. The section is that of a module or of global
+// values.
+type owner struct {
+	operator *Operator
+	key      string
+	// changed is called when an event has led a hook to change values.
+	changed func()
+	// untold notes a change of a run that failed later, so that its repetition tells it.
+	untold atomic.Bool
+}
+
+// Files are the values.
+func (o *owner) Files() (map[string][]byte, error) {
+	config, all, err := o.operator.store.forHooks(o.key, nil)
+	return map[string][]byte{configFile: config, valuesFile: all}, err
+}
+
+// Answers are the patches.
+func (*owner) Answers() []string { return []string{valuesPatchFile, configPatchFile} }
+
+// Take applies patches: first the one that lasts, then the one in memory.
+func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Context, answers map[string][]byte) error {
+	lasting, err := values.ParsePatch(answers[configPatchFile])
+	passing, err2 := values.ParsePatch(answers[valuesPatchFile])
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	wrote, err := o.operator.patchConfig(ctx, o.key, lasting)
+	if wrote && isEvent(contexts) {
+		o.untold.Store(true)
+	}
+	if err != nil {
+		return err
+	}
+	changed, err := o.operator.store.patch(o.key, passing)
+	if err != nil {
+		return err
+	}
+	if isEvent(contexts) && (o.untold.Swap(false) || changed) {
+		o.changed()
+	}
+	return nil
+}
+
+// isEvent says whether a run came of an event, whose changes of values have effects. Those of a start and of a synchronization
+// have none, since what needs the values runs after them anyway.
+func isEvent(contexts []binding.Context) bool {
+	return slices.ContainsFunc(contexts, func(c binding.Context) bool {
+		return c.Type == binding.OnSchedule || c.Type == binding.OnKubernetes && c.Moment != binding.Synchronization
+	})
+}

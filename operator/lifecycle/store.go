@@ -1,0 +1,264 @@
+package lifecycle
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/sealift/sealift/operator/module"
+	"github.com/sealift/sealift/operator/schema"
+	"github.com/sealift/sealift/operator/values"
+)
+
+// store holds the values of all modules: files, the ConfigMap that is in force, and what hooks have added.
+type store struct {
+	found   *module.Found
+	modules map[string]*module.Module // by key
+	schemas map[string]*schema.Set    // by key; that of global values is among them
+
+	mu      sync.Mutex
+	config  values.Config
+	patches map[string][]values.Operation // by key
+	flags   map[string]bool               // that global hooks have set, by key of the module
+	enabled []string                      // in the order in which they run; nil before the first discovery
+}
+
+func newStore(found *module.Found) *store {
+	s := &store{
+		found: found, modules: map[string]*module.Module{}, schemas: map[string]*schema.Set{values.GlobalKey: {}},
+		patches: map[string][]values.Operation{}, flags: map[string]bool{},
+	}
+	for _, m := range found.Modules {
+		s.modules[m.Key], s.schemas[m.Key] = m, &schema.Set{}
+	}
+	return s
+}
+
+// inForce returns the ConfigMap's content that counts.
+func (s *store) inForce() values.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.config
+}
+
+func (s *store) use(c values.Config) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.config = c
+}
+
+func (s *store) setEnabled(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enabled = append([]string{}, names...)
+}
+
+// hookFlags are the flags that global hooks have set.
+func (s *store) hookFlags() map[string]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.flags)
+}
+
+// section returns what a configuration has for a key.
+func section(c values.Config, key string) any {
+	if key == values.GlobalKey {
+		if c.Global == nil {
+			return nil
+		}
+		return c.Global
+	}
+	return c.Modules[key].Values
+}
+
+// orEmpty is a section, or an empty one: hooks add to it, and templates look into it.
+func orEmpty(section any) any {
+	if section == nil {
+		return map[string]any{}
+	}
+	return section
+}
+
+// configured is the section of a key from files and from a configuration, with the defaults of the schema for what
+// administrators set. A default fills what files lack; the configuration goes over both (A-14).
+func (s *store) configured(key string, c values.Config) any {
+	layers := []map[string]any{values.Sections(s.found.Common, key)}
+	if m := s.modules[key]; m != nil {
+		layers = append(layers, m.Values)
+	}
+	below := map[string]any{key: s.fill(schema.ConfigValues, key, values.Merge(layers...)[key])}
+	if above := section(c, key); above != nil {
+		below = values.Merge(below, map[string]any{key: above})
+	}
+	return below[key]
+}
+
+func (s *store) fill(stage schema.Stage, key string, section any) any {
+	if m, ok := orEmpty(section).(map[string]any); ok {
+		return s.schemas[key].Default(stage, m)
+	}
+	return section
+}
+
+// merged is the section of a key as hooks and charts see it. s.mu is held.
+func (s *store) merged(key string) (any, error) {
+	base := s.fill(schema.Values, key, s.configured(key, s.config))
+	result, _, err := values.Apply(map[string]any{key: base}, s.patches[key], false)
+	return result[key], err
+}
+
+// checkConfig finds what is wrong with a configuration: in global values, and in those of modules that are switched on.
+func (s *store) checkConfig(c values.Config) error {
+	flags := s.hookFlags()
+	errs := []error{s.checkSection(values.GlobalKey, c)}
+	for _, m := range s.found.Modules {
+		if on, _ := s.found.Enabled(m, flags, c); on {
+			errs = append(errs, s.checkSection(m.Key, c))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *store) checkSection(key string, c values.Config) error {
+	return s.schemas[key].Check(schema.ConfigValues, key, s.configured(key, c))
+}
+
+// forHooks are the values that hooks of a module read, or global hooks where key is that of global values: those of the
+// ConfigMap, and all. enabled are the modules that count as switched on; nil are those of the last discovery (A-15).
+func (s *store) forHooks(key string, enabled []string) (config, all []byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if enabled == nil {
+		enabled = s.enabled
+	}
+	some, full := map[string]any{}, map[string]any{}
+	for _, k := range []string{values.GlobalKey, key} {
+		some[k] = orEmpty(section(s.config, k))
+		if full[k], err = s.merged(k); err != nil {
+			return nil, nil, err
+		}
+	}
+	if global, ok := full[values.GlobalKey].(map[string]any); ok && enabled != nil {
+		global = maps.Clone(global)
+		global["enabledModules"] = enabled
+		full[values.GlobalKey] = global
+	}
+	config, err = json.Marshal(some)
+	if err == nil {
+		all, err = json.Marshal(full)
+	}
+	return config, all, err
+}
+
+// forHelm are the values of a chart, checked: what the chart needs must be there by now (A-23).
+func (s *store) forHelm(key string) (map[string]any, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]any{}
+	var errs []error
+	for _, k := range []string{values.GlobalKey, key} {
+		one, err := s.merged(k)
+		if err == nil {
+			err = s.schemas[k].Check(schema.HelmValues, k, one)
+		}
+		all[k], errs = one, append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+// sum tells whether the values of a section have changed, and for global values the flags of hooks, too.
+func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]any{}
+	if all[key], err = s.merged(key); err != nil {
+		return sum, err
+	}
+	if key == values.GlobalKey {
+		all["flags"] = s.flags
+	}
+	data, err := json.Marshal(all)
+	return sha256.Sum256(data), err
+}
+
+// patch adds a fresh patch of a hook to those that are kept, if what comes out is valid (A-17, A-24).
+func (s *store) patch(key string, operations []values.Operation) (changed bool, err error) {
+	if len(operations) == 0 {
+		return false, nil
+	}
+	if err := values.CheckPatch(operations, key); err != nil {
+		return false, err
+	}
+	rest, flags, err := splitFlags(operations)
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, err := s.merged(key)
+	if err != nil {
+		return false, err
+	}
+	if _, _, err = values.Apply(map[string]any{key: before}, rest, true); err != nil {
+		return false, err
+	}
+	kept := s.patches[key]
+	s.patches[key] = values.Compact(kept, rest)
+	after, err := s.merged(key)
+	if err == nil {
+		err = s.schemas[key].Check(schema.Values, key, after)
+	}
+	if err != nil {
+		s.patches[key] = kept
+		return false, err
+	}
+	changed = !reflect.DeepEqual(before, after)
+	for name, flag := range flags {
+		old, had := s.flags[name]
+		if flag == nil {
+			changed = changed || had
+			delete(s.flags, name)
+			continue
+		}
+		changed = changed || !had || old != *flag
+		s.flags[name] = *flag
+	}
+	return changed, nil
+}
+
+// splitFlags takes the operations on flags such as /ingressEnabled out of a patch. A flag that is taken back is nil.
+func splitFlags(operations []values.Operation) (rest []values.Operation, flags map[string]*bool, err error) {
+	flags = map[string]*bool{}
+	for _, o := range operations {
+		name, ok := strings.CutSuffix(strings.TrimPrefix(o.Path, "/"), values.EnabledSuffix)
+		if !ok || name == "" || strings.Contains(name, "/") {
+			rest = append(rest, o)
+			continue
+		}
+		switch o.Op {
+		case "remove":
+			flags[name] = nil
+		case "add":
+			text := strings.ToLower(strings.Trim(string(o.Value), `" `))
+			if text != "true" && text != "false" {
+				return nil, nil, fmt.Errorf("values patch: %s must be true or false", o.Path)
+			}
+			on := text == "true"
+			flags[name] = &on
+		}
+	}
+	return rest, flags, nil
+}
+
+// kept are the patches of a section, as the debug socket shows them.
+func (s *store) kept(key string) []values.Operation {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Concat([]values.Operation{}, s.patches[key])
+}
