@@ -8,20 +8,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/grid"
 )
 
 // command runs one command line of the grid.
 func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	root := func(a *app.App) *cobra.Command {
-		root := &cobra.Command{Use: "sealift-testgrid"}
-		root.AddCommand(grid.Commands(a)...)
-		return root
-	}
 	var out, errOut bytes.Buffer
 	code = app.Run(t.Context(), "sealift-testgrid", root, args, strings.NewReader(""), &out, &errOut)
 	return code, out.String(), errOut.String()

@@ -24,6 +24,7 @@ type runOptions struct {
 	hosts   string
 	program string
 	gate    string
+	history string
 	values  spec.Values
 	format  string
 }
@@ -59,6 +60,7 @@ before do not count.`,
 	flags.BoolVar(&o.KeepFailed, "keep-failed", false, "keep the hosts of failed tests")
 	flags.BoolVar(&o.Resume, "resume", false, "go on with the kept hosts of failed tests, behind the last step that passed")
 	flags.Var(app.NewChoice(&o.Again, []string{runner.AgainFailed, runner.AgainAll}), "again", "run tests again that have ended with the same input: failed or all")
+	flags.StringVar(&o.history, "history", "", "store of results, such as s3://bucket/grid or a folder: take over what other machines have finished, and compare with earlier runs")
 	flags.StringVar(&o.gate, "gate", "", "results.json of an earlier report: fail only if a test is broken that was not broken there")
 	flags.StringVar(&o.program, "program", "", "the sealift that makes bundles (default: the one beside this program, or on the PATH)")
 	addValueFlags(cmd, &o.values)
@@ -92,6 +94,11 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		fmt.Fprintln(a.Err, line)
 	}
 	var err error
+	if o.history != "" {
+		if o.History, err = a.openHistory(o.history, true); err != nil {
+			return err
+		}
+	}
 	for _, path := range paths {
 		f, err := spec.Load(path, o.values)
 		if err != nil {

@@ -14,6 +14,8 @@ type Cell struct {
 	Verdict  Verdict  `json:"verdict"`
 	Passes   int      `json:"passes"`
 	Attempts []Result `json:"attempts"`
+
+	past []Earlier
 }
 
 // Took is the time of the longest attempt.

@@ -17,14 +17,14 @@ import (
 //go:embed pages
 var pages embed.FS
 
-// sign is a verdict's shape, for people who do not tell colours apart.
-func sign(v Verdict) string {
+// Sign is a verdict's shape, for people who do not tell colours apart.
+func Sign(v Verdict) string {
 	return map[Verdict]string{Passed: "✓", Failed: "✗", Flaky: "≈", Skipped: "–", Running: "▶", Waiting: "…"}[v]
 }
 
 // templates are the pages. Each has the same head.
 var templates = sync.OnceValues(func() (*template.Template, error) {
-	return template.New("").Funcs(template.FuncMap{"sign": sign}).ParseFS(pages, "pages/*.html")
+	return template.New("").Funcs(template.FuncMap{"sign": Sign}).ParseFS(pages, "pages/*.html")
 })
 
 func render(name string, data any) ([]byte, error) {

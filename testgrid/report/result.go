@@ -42,13 +42,15 @@ type Result struct {
 	Reason   string   `json:"reason,omitempty"` // of a failure or a skip, with what to do next
 	Warnings []string `json:"warnings,omitempty"`
 	// Digest is over all that went in: the test, the bundle, the system. The same digest need not run again.
-	Digest    string    `json:"digest,omitempty"`
-	Bundle    string    `json:"bundle,omitempty"` // digest of the bundle's index
-	Installer string    `json:"installer,omitempty"`
-	Reproduce string    `json:"reproduce,omitempty"` // command line
-	Started   time.Time `json:"started"`
-	Took      Seconds   `json:"seconds"`
-	Steps     []Step    `json:"steps,omitempty"`
+	Digest    string `json:"digest,omitempty"`
+	Bundle    string `json:"bundle,omitempty"` // digest of the bundle's index
+	Installer string `json:"installer,omitempty"`
+	// Packages are those of the bundles: the digest of each, by name and version, such as "kubernetes 1.36.3".
+	Packages  map[string]string `json:"packages,omitempty"`
+	Reproduce string            `json:"reproduce,omitempty"` // command line
+	Started   time.Time         `json:"started"`
+	Took      Seconds           `json:"seconds"`
+	Steps     []Step            `json:"steps,omitempty"`
 	// Violations are what left the machines of an airgap test.
 	Violations []machine.Connection `json:"violations,omitempty"`
 	// Machines are those of a test that runs, and those that were kept after it failed. The first is node 1.
@@ -141,8 +143,11 @@ func (f Folder) save(r Result, name string) error {
 
 // Load returns a result that an earlier run has saved, or nil.
 func (f Folder) Load(test, system string, attempt int) (*Result, error) {
-	return load(filepath.Join(f.Dir(test, system, attempt), resultName))
+	return ReadResult(f.Dir(test, system, attempt))
 }
+
+// ReadResult returns the result in the folder of an attempt, or nil.
+func ReadResult(dir string) (*Result, error) { return load(filepath.Join(dir, resultName)) }
 
 func load(path string) (*Result, error) {
 	data, err := os.ReadFile(path)

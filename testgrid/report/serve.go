@@ -113,22 +113,31 @@ func (s *Server) fingerprint() string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+// cells reads the report as it is now.
+func (s *Server) cells() ([]Cell, error) {
 	results, err := s.folder.Read()
+	if err != nil {
+		return nil, err
+	}
+	cells := Cells(results)
+	return cells, s.folder.remember(cells)
+}
+
+func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
+	cells, err := s.cells()
 	var page []byte
 	if err == nil {
-		page, err = indexPage(Cells(results), true)
+		page, err = indexPage(cells, true)
 	}
 	answer(w, page, err)
 }
 
 func (s *Server) cell(w http.ResponseWriter, r *http.Request) {
-	results, err := s.folder.Read()
+	cells, err := s.cells()
 	if err != nil {
 		answer(w, nil, err)
 		return
 	}
-	cells := Cells(results)
 	i := slices.IndexFunc(cells, func(c Cell) bool { return c.Test == r.PathValue("test") && c.System == r.PathValue("system") })
 	if i < 0 {
 		http.NotFound(w, r)

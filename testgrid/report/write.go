@@ -21,6 +21,9 @@ const pageWriters = 16
 // and results.tap.
 func (f Folder) Write(results []Result) error {
 	cells := Cells(results)
+	if err := f.remember(cells); err != nil {
+		return err
+	}
 	index, err := indexPage(cells, false)
 	if err != nil {
 		return err

@@ -40,6 +40,8 @@ type bundle struct {
 	path   string
 	digest string // of its index
 	text   string // the Installer
+	// packages are the digests of the packages by name and version.
+	packages map[string]string
 }
 
 // open makes an empty folder. A killed run may have left a full one.
@@ -89,11 +91,17 @@ func (b *bundles) make(ctx context.Context, i *spec.Installer, to *bundle) error
 	if err := child.Run(cmd); err != nil {
 		return fmt.Errorf("make the bundle of the Installer: %w\n%s", err, strings.TrimSpace(errOut.String()))
 	}
-	var summary struct{ Digest string }
+	var summary struct {
+		Digest   string
+		Packages []struct{ Name, Version, Index string }
+	}
 	if err := json.Unmarshal(out.Bytes(), &summary); err != nil || summary.Digest == "" {
 		return fmt.Errorf("'sealift bundle -o json' printed no digest: %w\n%s", err, out.String())
 	}
-	to.digest = summary.Digest
+	to.digest, to.packages = summary.Digest, map[string]string{}
+	for _, p := range summary.Packages {
+		to.packages[p.Name+" "+p.Version] = p.Index
+	}
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,7 +47,10 @@ func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
 	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, r.Store, j.test.ID, j.system)
 	if b != nil {
-		c.result.Bundle, c.result.Installer = b.digest, b.text
+		c.result.Bundle, c.result.Installer, c.result.Packages = b.digest, b.text, maps.Clone(b.packages)
+	}
+	if newer != nil {
+		maps.Copy(c.result.Packages, newer.packages)
 	}
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
@@ -35,7 +36,9 @@ type Options struct {
 	// Resume takes the kept machines of failed tests, and goes on behind the last step that passed.
 	Resume bool
 	// Again runs tests that an earlier run has finished: "" none, "failed" those that failed, "all" all of them.
-	Again    string
+	Again string
+	// History, if not nil, has what earlier runs and other machines have found, and gets what this run finds.
+	History  *history.History
 	Progress func(line string) // one line per event
 }
 
@@ -91,7 +94,8 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 		return nil, fmt.Errorf("wait for another run into %s: %w", r.Out, err)
 	}
 	defer unlock()
-	if err := errors.Join(r.setAside(), r.plan(jobs), r.clean(ctx)); err != nil {
+	began := time.Now()
+	if err := errors.Join(r.setAside(), r.plan(jobs), r.remember(ctx), r.clean(ctx)); err != nil {
 		return nil, err
 	}
 	r.bundles = bundles{sealift: r.Sealift, store: r.Store, dir: filepath.Join(r.Out, ".bundles")}
@@ -100,7 +104,11 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	}
 	err = errors.Join(r.all(ctx, jobs), r.bundles.close(), r.write(true))
 	r.aside = nil // they do not decide how this run ends
-	return report.Cells(r.ordered()), err
+	cells := report.Cells(r.ordered())
+	if err == nil && r.History != nil {
+		err = r.History.Add(ctx, began, cells)
+	}
+	return cells, err
 }
 
 // plan writes down the jobs for those who watch.
@@ -233,7 +241,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 		return nil
 	}
 	digest := j.digest(b, newer)
-	earlier, loadErr := r.folder.Load(j.test.ID, j.system, j.attempt)
+	earlier, loadErr := r.earlier(ctx, j, digest, b != nil)
 	if loadErr != nil {
 		return loadErr
 	}
@@ -261,7 +269,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 	}
 	result := c.finish()
 	r.Progress(fmt.Sprintf("%s: %s in %s %s", label, result.Verdict, result.Took, result.Reason))
-	return errors.Join(r.folder.Save(result), r.add(result))
+	return errors.Join(r.folder.Save(result), r.share(ctx, result), r.add(result))
 }
 
 // stands says whether a verdict of an earlier run is taken over. A skipped test is looked at again, because other hosts may be

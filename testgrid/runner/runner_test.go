@@ -90,7 +90,8 @@ END
 echo "echo $(grep version: "$file") >/root/upgraded" >"$work/upgrade.sh"
 tar czf "$out" -C "$work" install.sh upgrade.sh
 rm -r "$work"
-echo "{\"digest\": \"$(sha256sum <"$file" | cut -d' ' -f1)\"}"
+sum=$(sha256sum <"$file" | cut -d' ' -f1) version=$(grep -m1 -o 'version: .*' "$file" | cut -d' ' -f2 | tr -d '"}')
+echo "{\"digest\": \"$sum\", \"packages\": [{\"name\": \"kubernetes\", \"version\": \"$version\", \"index\": \"$sum\"}]}"
 `
 
 func newBench(t *testing.T, tests string) bench {

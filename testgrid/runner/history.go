@@ -1,0 +1,44 @@
+package runner
+
+import (
+	"context"
+
+	"github.com/sealift/sealift/testgrid/history"
+	"github.com/sealift/sealift/testgrid/report"
+)
+
+// rememberedRuns is how many earlier runs a report knows.
+const rememberedRuns = 50
+
+// remember writes down what the store knows of earlier runs, for the pages.
+func (r *runner) remember(ctx context.Context) error {
+	if r.History == nil {
+		return nil
+	}
+	runs, err := r.History.Runs(ctx, rememberedRuns)
+	if err != nil {
+		return err
+	}
+	return r.folder.SavePast(history.Past(runs))
+}
+
+// earlier returns what an earlier run has found about a job: here, or else on another machine with the same input.
+func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool) (*report.Result, error) {
+	here, err := r.folder.Load(j.test.ID, j.system, j.attempt)
+	if err != nil || r.History == nil || !bundled || r.Again == AgainAll || here != nil && here.Digest == digest {
+		return here, err
+	}
+	there, err := r.History.Load(ctx, digest, j.attempt, r.folder.Dir(j.test.ID, j.system, j.attempt))
+	if there == nil || err != nil {
+		return here, err
+	}
+	return there, r.folder.Save(*there)
+}
+
+// share stores a result for other machines. One that depends on what these hosts can do is not for others.
+func (r *runner) share(ctx context.Context, result report.Result) error {
+	if r.History == nil || result.Bundle == "" || result.Verdict == report.Skipped {
+		return nil
+	}
+	return r.History.Save(ctx, result, r.folder.Dir(result.Test, result.System, result.Attempt))
+}
