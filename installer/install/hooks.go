@@ -30,15 +30,17 @@ type hooks struct {
 	// upgrade are the variables of an upgrade. They are no inputs of steps: an add-on is the same however it came to be there.
 	upgrade map[string]string
 	output  io.Writer
+	secret  func(values ...string) // is told the secrets that hooks make up
 	shell   *hook.Shell
 }
 
 func newHooks(root string, addOns []addOn, variables map[string]string, output io.Writer) *hooks {
-	return &hooks{root: root, addOns: addOns, variables: variables, state: hook.Variables{}, output: output}
+	return &hooks{root: root, addOns: addOns, variables: variables, state: hook.Variables{}, output: output, secret: func(...string) {}}
 }
 
 // restore puts back what an earlier step left in the shell.
 func (h *hooks) restore(ctx context.Context, state lifecycle.State) error {
+	h.secret(madeSecrets(state)...)
 	h.state.Add(hook.Variables(state))
 	if h.shell == nil {
 		return nil
@@ -82,6 +84,7 @@ func (h *hooks) call(ctx context.Context, function string) (lifecycle.State, err
 	}
 	changed := after.Since(before)
 	h.state.Add(changed)
+	h.secret(madeSecrets(lifecycle.State(changed))...)
 	return lifecycle.State(changed), nil
 }
 

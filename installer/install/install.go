@@ -61,6 +61,8 @@ type Options struct {
 	Yes bool
 	// Output receives what hooks and tools print, besides the log file; nil for nothing.
 	Output io.Writer
+	// Outro receives what the hooks of the last phase print for people, if Output is nil.
+	Outro io.Writer
 }
 
 // Install is one bundle about to be installed on this host. Nothing is changed before Run.
@@ -77,6 +79,7 @@ type Install struct {
 	kept     []string // what is to be told of add-ons that others own
 	hooks    *hooks
 	log      *node.Log
+	said     *hookOutput       // what hooks print
 	socket   string            // of containerd
 	before   map[string]string // the host's packages before the first install, with their versions
 	signer   string            // fingerprint of the trusted key that signed the bundle
@@ -138,7 +141,13 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, err
 	}
 	i.settings = i.newSettings()
-	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.log)
+	i.log.Hide(i.secrets()...)
+	i.said = &hookOutput{log: i.log}
+	if o.Output == nil {
+		i.said.people = o.Outro
+	}
+	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.said)
+	i.hooks.secret = i.log.Hide
 	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {
 		return nil, err

@@ -203,6 +203,12 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 		return
 	}
 	run := func(ctx context.Context) (lifecycle.State, error) { return p.hooks.call(ctx, function) }
+	if phase == lifecycle.Outro {
+		run = func(ctx context.Context) (lifecycle.State, error) {
+			p.said.outro.Store(true)
+			return p.hooks.call(ctx, function)
+		}
+	}
 	if p.made {
 		run = p.inCluster(run)
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/redact"
 )
 
 // Log is the log file of one run, made when it is first written to.
@@ -17,18 +19,29 @@ type Log struct {
 	also io.Writer
 	mu   sync.Mutex
 	file *os.File
+	// text goes through the redactor into the file, since people send logs to others.
+	text     *redact.Writer
+	redactor *redact.Redactor
 }
 
-// NewLog makes the log of a run of an operation in a folder. What is written goes to also, too, unless that is nil.
+// NewLog makes the log of a run of an operation in a folder. Secrets are masked in the file. What is written goes to also, too,
+// as it is, unless that is nil.
 func NewLog(dir string, operation lifecycle.Operation, also io.Writer) *Log {
 	if also == nil {
 		also = io.Discard
 	}
-	return &Log{name: filepath.Join(dir, string(operation)+"-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also}
+	return &Log{name: filepath.Join(dir, string(operation)+"-"+time.Now().UTC().Format("20060102T150405Z")+".log"), also: also, redactor: redact.New()}
 }
 
 // Name is the name of the file.
 func (l *Log) Name() string { return l.name }
+
+// Hide masks these values in the file from now on, besides what looks like a secret.
+func (l *Log) Hide(secrets ...string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.redactor.Hide(secrets...)
+}
 
 // Write never fails: a log that cannot be written must not stop the work that it tells of.
 func (l *Log) Write(p []byte) (int, error) {
@@ -43,9 +56,9 @@ func (l *Log) Write(p []byte) (int, error) {
 		if err != nil {
 			return len(p), nil
 		}
-		l.file = file
+		l.file, l.text = file, l.redactor.Writer(file)
 	}
-	_, _ = l.file.Write(p)
+	_, _ = l.text.Write(p)
 	return len(p), nil
 }
 
@@ -67,5 +80,5 @@ func (l *Log) Close() error {
 	if l.file == nil {
 		return nil
 	}
-	return l.file.Close()
+	return errors.Join(l.text.Flush(), l.file.Close())
 }

@@ -4,11 +4,8 @@
 package redact
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/base64"
-	"errors"
-	"io"
 	"regexp"
 )
 
@@ -82,6 +79,7 @@ func lineRules() []rule {
 
 // Redactor masks one text after another. It is not for use by more than one goroutine.
 type Redactor struct {
+	known                           []string
 	rules                           []rule
 	joinToken, alone                *regexp.Regexp
 	keyBegin, keyEnd, encoded       *regexp.Regexp
@@ -119,55 +117,6 @@ type state struct {
 
 // valueWithin is how many lines behind a name its value is looked for: comments may stand between.
 const valueWithin = 3
-
-// Copy copies the text in r to w, masked.
-func (d *Redactor) Copy(w io.Writer, r io.Reader) error {
-	lines, out := bufio.NewReaderSize(r, 64<<10), bufio.NewWriterSize(w, 64<<10)
-	var s state
-	for {
-		line, long, err := readLine(lines)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		ended := errors.Is(err, io.EOF)
-		if ended && len(line) == 0 && !long {
-			return out.Flush()
-		}
-		text, newline := bytes.CutSuffix(line, []byte("\n"))
-		if long {
-			text = []byte(Mask + " (a line of more than 1 MiB)")
-		} else {
-			text = d.line(&s, text)
-		}
-		if _, err := out.Write(text); err != nil {
-			return err
-		}
-		if newline || long {
-			if err := out.WriteByte('\n'); err != nil {
-				return err
-			}
-		}
-		if ended {
-			return out.Flush()
-		}
-	}
-}
-
-// readLine reads a line with its end. Of one that is too long it reads all and gives none.
-func readLine(r *bufio.Reader) (line []byte, long bool, err error) {
-	for {
-		part, err := r.ReadSlice('\n')
-		if !long {
-			line = append(line, part...)
-		}
-		if len(line) > maxLine {
-			line, long = nil, true
-		}
-		if !errors.Is(err, bufio.ErrBufferFull) {
-			return line, long, err
-		}
-	}
-}
 
 // line masks one line.
 func (d *Redactor) line(s *state, text []byte) []byte {
@@ -269,6 +218,7 @@ func indentation(text []byte) int { return len(text) - len(bytes.TrimLeft(text, 
 
 // words masks what a line gives away by itself.
 func (d *Redactor) words(text []byte) []byte {
+	text = d.withoutKnown(text)
 	text = d.encoded.ReplaceAllFunc(text, func(found []byte) []byte {
 		head := make([]byte, 96)
 		n, _ := base64.StdEncoding.Decode(head, found[:min(len(found), 96)/4*4])

@@ -1,0 +1,41 @@
+package redact
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// minKnown is the shortest value that Hide masks, in bytes. Shorter ones occur by accident in every text.
+const minKnown = 4
+
+// Hide masks these values from now on, wherever they stand, and their base64. Of a value with several lines it masks each
+// line.
+func (d *Redactor) Hide(values ...string) {
+	for _, value := range values {
+		forms := strings.Split(value, "\n")
+		forms = append(forms, base64.StdEncoding.EncodeToString([]byte(value)), base64.RawURLEncoding.EncodeToString([]byte(value)))
+		for _, form := range forms {
+			if form = strings.TrimSpace(form); len(form) >= minKnown && !slices.Contains(d.known, form) {
+				d.known = append(d.known, form)
+			}
+		}
+	}
+	// one that has another in it comes first
+	slices.SortFunc(d.known, func(a, b string) int { return cmp.Or(len(b)-len(a), cmp.Compare(a, b)) })
+}
+
+func (d *Redactor) withoutKnown(text []byte) []byte {
+	for _, value := range d.known {
+		text = bytes.ReplaceAll(text, []byte(value), []byte(Mask))
+	}
+	return text
+}
+
+var secretName = regexp.MustCompile(`(?i)` + secretWord + `$`)
+
+// IsSecretName reports whether a value with this name is a secret, as far as a name can tell: adminPassword, CERT_KEY.
+func IsSecretName(name string) bool { return secretName.MatchString(name) }
