@@ -1,5 +1,5 @@
-// Package operator runs hooks of Flant's shell-operator unchanged: an engine that runs them, /healthz, /readyz and /metrics
-// for the cluster, and a socket for people who want to see what it does.
+// Package operator runs hooks of Flant's shell-operator unchanged: an engine that runs them, webhooks, /healthz, /readyz and
+// /metrics for the cluster, and a socket for people who want to see what it does.
 package operator
 
 import (
@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/operator/webhook"
 )
 
 // headerTimeout ends a connection that asks nothing.
@@ -31,6 +32,8 @@ type Options struct {
 	Listen string
 	// Listening is told the address when it is open, which matters for a port of 0. It may be nil.
 	Listening func(address string)
+	// Webhooks says where hooks answer the API server. Cluster and Log are those of the engine.
+	Webhooks webhook.Options
 	// DebugSocket is the path of the socket for 'operator queue' and 'operator hook'; "" is none.
 	DebugSocket string
 }
@@ -72,6 +75,15 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 		defer stop()
+	}
+	o.Webhooks.Cluster, o.Webhooks.Log = o.Cluster, o.Log
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	webhooks := webhook.New(ctx, o.Webhooks)
+	defer webhooks.Wait()
+	defer cancel()
+	if err := webhooks.Set(e.Webhooks()); err != nil {
+		return err
 	}
 	e.Run(ctx)
 	return nil

@@ -57,13 +57,8 @@ func hookStates(e *engine.Engine) []hookState {
 	all := make([]hookState, len(hooks))
 	for i, h := range hooks {
 		bindings := map[string]int{}
-		for t := range h.Config.Orders {
-			bindings[string(t)] = 1
-		}
-		for t, n := range map[binding.Type]int{binding.OnSchedule: len(h.Config.Schedules), binding.OnKubernetes: len(h.Config.Kubernetes)} {
-			if n > 0 {
-				bindings[string(t)] = n
-			}
+		for t, n := range h.Config.Counts() {
+			bindings[string(t)] = n
 		}
 		all[i] = hookState{h.Name, h.Config.Version, bindings}
 	}

@@ -177,6 +177,7 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 		{[]string{"start", "--log-level", "loud"}, `--log-level "loud"`, app.ExitUsage},
 		{[]string{"start", "--log-type", "xml"}, `--log-type "xml"`, app.ExitUsage},
 		{[]string{"start", "--hook-user", "nobody-there"}, `--hook-user "nobody-there"`, app.ExitUsage},
+		{[]string{"start", "--validating-webhook-failure-policy", "Maybe"}, `policy "Maybe" is neither Fail nor Ignore`, app.ExitUsage},
 		{[]string{"start", "--hooks-dir", "/nowhere", "--debug-unix-socket", ""}, "find hooks in /nowhere", app.ExitFailed},
 	} {
 		if got, code := ask(c.args...); code != c.code || !strings.Contains(got, c.want) {

@@ -35,6 +35,7 @@ type startFlags struct {
 	hookEnv                                         []string
 	hookUser                                        string
 	hookTimeout                                     time.Duration
+	webhooks                                        webhookFlags
 }
 
 // fromEnvironment is a setting of shell-operator, or what it is without.
@@ -74,6 +75,7 @@ its environment, unless --hook-user and --hook-env say otherwise.`,
 	truth(&f.noTime, "log-no-time", "LOG_NO_TIME", "log without times")
 	truth(&f.rawJSON, "log-proxy-hook-json", "LOG_PROXY_HOOK_JSON", "pass lines of hooks that are JSON on as they are")
 	truth(&f.keepFiles, "debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "keep the files of runs")
+	f.webhooks.add(cmd)
 	cmd.Flags().StringArrayVar(&f.hookEnv, "hook-env", nil, "name of a variable that hooks see; repeat it (default: all)")
 	cmd.Flags().StringVar(&f.hookUser, "hook-user", "", "user who runs the hooks, as name or UID[:GID] (default: the user of the operator)")
 	cmd.Flags().DurationVar(&f.hookTimeout, "hook-timeout", 0, "stop a run of a hook after this time (default: never)")
@@ -97,6 +99,10 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	if err != nil {
 		return err
 	}
+	webhooks, err := f.webhooks.options()
+	if err != nil {
+		return err
+	}
 	runner := hook.Runner{Log: log, TempDir: f.tmpDir, KeepFiles: f.keepFiles, Timeout: f.hookTimeout, Pass: f.hookEnv, User: credential}
 	if f.rawJSON {
 		runner.Raw = a.Out
@@ -106,6 +112,7 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 		Listen:      net.JoinHostPort(f.address, f.port),
 		Listening:   func(address string) { log.Info("listening", "address", address) },
 		DebugSocket: f.socket,
+		Webhooks:    webhooks,
 	})
 }
 

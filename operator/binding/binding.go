@@ -8,6 +8,7 @@
 package binding
 
 import (
+	"maps"
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
@@ -136,6 +137,19 @@ type Conversion struct {
 type Step struct {
 	From string `json:"fromVersion"`
 	To   string `json:"toVersion"`
+}
+
+// Counts returns how many bindings of each kind there are, without the kinds that have none.
+func (c *Config) Counts() map[Type]int {
+	all := map[Type]int{
+		OnSchedule: len(c.Schedules), OnKubernetes: len(c.Kubernetes),
+		OnValidating: len(c.Validating), OnMutating: len(c.Mutating), OnConversion: len(c.Conversions),
+	}
+	for t := range c.Orders {
+		all[t] = 1
+	}
+	maps.DeleteFunc(all, func(_ Type, n int) bool { return n == 0 })
+	return all
 }
 
 // kubernetesOf returns the kubernetes bindings of a name.

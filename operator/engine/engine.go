@@ -96,6 +96,7 @@ func (e *Engine) Metrics() (own, hooks prometheus.Gatherer) {
 // Run runs the hooks until ctx ends. A hook that runs then gets SIGTERM.
 func (e *Engine) Run(ctx context.Context) {
 	e.Serve(ctx, func(context.Context) {
+		e.WatchForWebhooks() // the API server may ask from now on
 		e.Start(e.Hooks()...)
 		e.queues.Add(binding.MainQueue, &queue.Task{Name: "be ready", Do: func(context.Context, *queue.Queue, *queue.Task) error {
 			e.ready.Store(true)
@@ -149,16 +150,11 @@ func (e *Engine) Subscribe(b binding.Kubernetes, on func(watch.Change)) *watch.S
 	return e.watcher.Subscribe(b, on)
 }
 
-// Watch begins all lists of hooks at once, so that bindings of several hooks share them.
+// Watch begins all lists of hooks at once, so that bindings of several hooks share them. A hook that is watched already stays
+// so.
 func (e *Engine) Watch(hooks ...*Hook) {
 	for _, h := range hooks {
-		var all []*watch.Subscription
-		for i, b := range h.Config.Kubernetes {
-			all = append(all, e.watcher.Subscribe(b, func(c watch.Change) { e.changed(h, i, c) }))
-		}
-		h.mu.Lock()
-		h.subscriptions = all
-		h.mu.Unlock()
+		h.watch(e.watcher, func(i int, c watch.Change) { e.changed(h, i, c) })
 	}
 }
 

@@ -441,9 +441,9 @@ func TestLoadNamesEveryHookWithoutAConfiguration(t *testing.T) {
 	s := &site{T: t, dir: t.TempDir()}
 	s.hook("a.sh", "configVersion: v2", "")
 	s.hook("b.sh", "configVersion: v1\nonStartup: first", "")
-	s.hook("c.sh", "configVersion: v1\nkubernetesValidating: [{name: a.b.c}]", "")
+	s.hook("c.sh", "configVersion: v1\nkubernetesValidating: [{name: a.b}]", "")
 	_, err := engine.Load(t.Context(), engine.Options{HooksDir: s.dir})
-	for _, want := range []string{"hook a.sh: 'configVersion' value 'v2'", "hook b.sh: onStartup: must be an integer", "hook c.sh: webhooks are not served"} {
+	for _, want := range []string{"hook a.sh: 'configVersion' value 'v2'", "hook b.sh: onStartup: must be an integer", "hook c.sh: kubernetesValidating[0].name: \"a.b\" should be a domain"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}

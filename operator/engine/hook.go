@@ -47,6 +47,7 @@ type Hook struct {
 	mu            sync.Mutex
 	subscriptions []*watch.Subscription // of Config.Kubernetes, in their order; nil before they are watched
 	removed       bool
+	subscribed    chan struct{} // closed when they are watched
 }
 
 // Add finds the hooks of a folder and asks each for its configuration. Its error joins those of all hooks; then no hook is
@@ -64,7 +65,7 @@ func (e *Engine) Add(ctx context.Context, f Folder) ([]*Hook, error) {
 	var group sync.WaitGroup
 	slots := make(chan struct{}, configurers)
 	for i, name := range names {
-		hooks[i] = &Hook{Name: filepath.Join(f.Prefix, name), path: filepath.Join(dir, name), folder: f}
+		hooks[i] = &Hook{Name: filepath.Join(f.Prefix, name), path: filepath.Join(dir, name), folder: f, subscribed: make(chan struct{})}
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -99,10 +100,6 @@ func (h *Hook) ask(ctx context.Context, runner *hook.Runner, dir string) error {
 	if h.Config, err = binding.Parse(h.Name, printed, h.folder.Scope); err != nil {
 		return err
 	}
-	if len(h.Config.Validating)+len(h.Config.Mutating)+len(h.Config.Conversions) > 0 {
-		return errors.New("configuration of hook " + h.Name + ": webhooks are not served; remove its kubernetesValidating, " +
-			"kubernetesMutating and kubernetesCustomResourceConversion, or take the hook out of the folder")
-	}
 	if h.Config.MinInterval > 0 {
 		h.limit = rate.NewLimiter(rate.Every(h.Config.MinInterval), h.Config.Burst)
 	}
@@ -126,6 +123,19 @@ func (h *Hook) stopped() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.removed
+}
+
+// watch begins to watch the objects of all bindings, once. Their events wait until each is released.
+func (h *Hook) watch(w *watch.Watcher, changed func(i int, c watch.Change)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.subscriptions != nil || h.removed || len(h.Config.Kubernetes) == 0 {
+		return
+	}
+	for i, b := range h.Config.Kubernetes {
+		h.subscriptions = append(h.subscriptions, w.Subscribe(b, func(c watch.Change) { changed(i, c) }))
+	}
+	close(h.subscribed)
 }
 
 // watched are the subscriptions of the kubernetes bindings, or nil before they are watched.

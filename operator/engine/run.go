@@ -39,21 +39,31 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 	}
 	labels := h.labels(t, q.Name)
 	e.telemetry.waited(labels, t.Added())
-	command, err := h.command(t.Contexts)
-	if err != nil {
-		return err
-	}
-	result, err := e.options.Runner.Run(ctx, command)
+	_, err := e.runOnce(ctx, h, t, labels)
 	if ctx.Err() != nil {
 		return err
 	}
-	err = e.answer(ctx, h, t.Contexts, result, err)
-	e.telemetry.ran(h.folder.Scope, labels, result, err, t.AllowFailure)
 	if err != nil && t.AllowFailure {
 		e.log.WarnContext(ctx, "a hook failed that may fail", "hook", h.Name, "queue", q.Name, "error", err)
 		return nil
 	}
 	return err
+}
+
+// runOnce runs a hook as a process, and does what it answers.
+func (e *Engine) runOnce(ctx context.Context, h *Hook, t *queue.Task, labels prometheus.Labels) (*hook.Result, error) {
+	command, err := h.command(t.Contexts)
+	if err != nil {
+		return &hook.Result{}, err
+	}
+	result, err := e.options.Runner.Run(ctx, command)
+	if ctx.Err() == nil {
+		err = e.answer(ctx, h, t.Contexts, result, err)
+	} else if err == nil { // nobody waits for the answer any more
+		err = context.Cause(ctx)
+	}
+	e.telemetry.ran(h.folder.Scope, labels, result, err, t.AllowFailure)
+	return result, err
 }
 
 // Program runs a program that is no hook, such as the enabled script of a module, and measures it as one.

@@ -110,7 +110,11 @@ func pick(all prometheus.Labels, names []string) prometheus.Labels {
 // know counts the bindings of a hook.
 func (t *telemetry) know(h *Hook) {
 	labels := pick(prometheus.Labels{hookLabel: h.Name, moduleLabel: h.folder.Module}, t.hookLabels)
-	t.bindings.With(labels).Set(float64(len(h.Config.Orders) + len(h.Config.Schedules) + len(h.Config.Kubernetes)))
+	count := 0
+	for _, n := range h.Config.Counts() {
+		count += n
+	}
+	t.bindings.With(labels).Set(float64(count))
 }
 
 // forget drops what is only true of a hook that is there.

@@ -1,0 +1,202 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sealift/sealift/kube"
+)
+
+const (
+	// lookTime is the pause between two looks at the files of the certificates.
+	lookTime = time.Second
+	// settleTime is how long the API server may take to trust a CA that is new in the objects. Until then the certificate of
+	// before is shown.
+	settleTime = 3 * time.Second
+	// retryTime and keepTime are the pauses before the objects are looked at again: after a failure, and else.
+	retryTime = 3 * time.Second
+	keepTime  = time.Minute
+	// readTime bounds how long a review may take to arrive, and idleTime how long a connection may be silent.
+	readTime = 15 * time.Second
+	idleTime = 2 * time.Minute
+	// parallel is how many hooks of an endpoint run at once. Further reviews wait.
+	parallel = 64
+)
+
+// object is an object of the cluster that leads the API server to an endpoint.
+type object struct {
+	ref kube.Ref
+	// set writes what is ours into the object, which is nil if there is none, and says what to do with it.
+	set func(live *unstructured.Unstructured) (*unstructured.Unstructured, action)
+}
+
+// endpoint serves HTTPS, and keeps the objects that lead to it.
+type endpoint struct {
+	Endpoint
+
+	server  *Server
+	handler http.Handler
+	objects func(ca []byte) []object
+	slots   chan struct{}
+	kick    chan struct{} // has a message when the objects shall be written
+
+	mu       sync.Mutex
+	listener net.Listener
+	shown    atomic.Pointer[certificate]
+	known    map[kube.Ref]string // the generations that we have written
+	told     map[string]bool     // errors that were logged already
+}
+
+func newEndpoint(s *Server, e Endpoint, handler http.Handler, objects func([]byte) []object) *endpoint {
+	return &endpoint{
+		Endpoint: e, server: s, handler: handler, objects: objects, slots: make(chan struct{}, parallel), kick: make(chan struct{}, 1),
+		known: map[kube.Ref]string{}, told: map[string]bool{},
+	}
+}
+
+// Address is where the endpoint listens, or "".
+func (e *endpoint) Address() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.listener == nil {
+		return ""
+	}
+	return e.listener.Addr().String()
+}
+
+// open begins to serve, if it does not yet.
+func (e *endpoint) open() error {
+	if e.Address() != "" {
+		return nil
+	}
+	ctx := e.server.ctx
+	load, err := e.source(ctx)
+	if err != nil {
+		return err
+	}
+	first, err := load()
+	if err != nil {
+		return err
+	}
+	e.shown.Store(first)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", e.Listen)
+	if err != nil {
+		return fmt.Errorf("serve webhooks: %w; choose another address or port", err)
+	}
+	e.mu.Lock()
+	e.listener = listener
+	e.mu.Unlock()
+	server := &http.Server{
+		Handler: e.limited(), ErrorLog: slog.NewLogLogger(e.server.log.Handler(), slog.LevelDebug),
+		ReadTimeout: readTime, ReadHeaderTimeout: readTime, IdleTimeout: idleTime,
+		TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return e.shown.Load().config, nil
+		}},
+	}
+	e.server.log.InfoContext(ctx, "webhooks are served", "address", listener.Addr().String(), "service", e.Service)
+	e.server.running.Go(func() { _ = server.ServeTLS(listener, "", "") })
+	e.server.running.Go(func() {
+		e.keep(ctx, load)
+		_ = server.Close()
+	})
+	return nil
+}
+
+// limited is the handler for as many reviews at once as there are slots.
+func (e *endpoint) limited() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, req *http.Request) {
+		select {
+		case e.slots <- struct{}{}:
+			defer func() { <-e.slots }()
+			e.handler.ServeHTTP(w, req)
+		case <-req.Context().Done():
+		}
+	})
+	return mux
+}
+
+// register asks keep to write the objects soon.
+func (e *endpoint) register() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}
+
+// keep holds the objects and the certificate right until ctx ends.
+func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) {
+	ticker := time.NewTicker(lookTime)
+	defer ticker.Stop()
+	var due time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.kick:
+			clear(e.known)
+			due = time.Time{}
+		case <-ticker.C:
+		}
+		fresh, err := load()
+		if shown := e.shown.Load(); e.tell(ctx, "the certificate of webhooks cannot be renewed; the one of before is kept", err) && fresh.sum != shown.sum {
+			e.rotate(ctx, shown, fresh)
+			due = time.Time{}
+		}
+		if time.Now().Before(due) {
+			continue
+		}
+		if due = time.Now().Add(keepTime); !e.write(ctx, e.shown.Load().ca) {
+			due = time.Now().Add(retryTime)
+		}
+	}
+}
+
+// rotate shows another certificate. The API server trusts both while it changes, so no review fails.
+func (e *endpoint) rotate(ctx context.Context, before, after *certificate) {
+	clear(e.known)
+	if string(before.ca) != string(after.ca) {
+		e.write(ctx, append(append([]byte{}, before.ca...), after.ca...))
+		if !sleep(ctx, settleTime) {
+			return
+		}
+	}
+	e.shown.Store(after)
+	e.server.log.InfoContext(ctx, "webhooks have a new certificate", "service", e.Service)
+	if string(before.ca) != string(after.ca) {
+		sleep(ctx, settleTime) // connections that began before show the old one
+	}
+	clear(e.known)
+}
+
+// tell logs an error once, until it is gone. It says whether there is none.
+func (e *endpoint) tell(ctx context.Context, text string, err error) bool {
+	if err == nil {
+		delete(e.told, text)
+		return true
+	}
+	if !e.told[text] && ctx.Err() == nil {
+		e.told[text] = true
+		e.server.log.ErrorContext(ctx, text, "service", e.Service, "error", err)
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

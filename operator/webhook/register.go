@@ -1,0 +1,222 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	admissionregistration "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/operator/binding"
+)
+
+const (
+	validatingKind, mutatingKind = "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"
+	// configurationSuffix ends the names of both, as upstream's do.
+	configurationSuffix = "-hooks"
+)
+
+// reviewVersions are the versions of reviews that we read.
+func reviewVersions() []string { return []string{"v1", "v1beta1"} }
+
+// errAwaited is the error of an object that somebody else makes, and that is not there yet.
+var errAwaited = errors.New("it is not there yet")
+
+// action is what is done with an object.
+type action int
+
+const (
+	leave action = iota
+	await        // somebody else makes it
+	put
+	remove
+)
+
+// plain is a value as the maps and lists of an object.
+func plain(value map[string]any) map[string]any {
+	data, err := json.Marshal(value)
+	out := map[string]any{}
+	if err == nil {
+		err = json.Unmarshal(data, &out)
+	}
+	if err != nil {
+		panic(err) // the types of an API become JSON, always
+	}
+	return out
+}
+
+// write makes the objects right, and says whether all are.
+func (e *endpoint) write(ctx context.Context, ca []byte) bool {
+	all := true
+	for _, o := range e.objects(ca) {
+		err := e.writeOne(ctx, o)
+		all = e.tell(ctx, fmt.Sprintf("%s cannot be written yet, so the API server does not call hooks for it", o.ref), err) && all
+	}
+	return all
+}
+
+// sweep removes what an earlier run has left, when hooks had webhooks. An operator that may not look has left nothing.
+func (e *endpoint) sweep(ctx context.Context) {
+	if e.server.options.Namespace == "" {
+		return
+	}
+	for _, o := range e.objects(nil) {
+		if err := e.writeOne(ctx, o); err != nil {
+			e.server.log.DebugContext(ctx, "webhooks of an earlier run cannot be looked for", "object", o.ref.String(), "error", err)
+		}
+	}
+}
+
+// writeOne writes an object, unless it is as we have left it.
+func (e *endpoint) writeOne(ctx context.Context, o object) error {
+	objects, err := e.server.options.Cluster.Objects(ctx, o.ref)
+	if err != nil {
+		return err
+	}
+	live, err := objects.Get(ctx, o.ref.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		live = nil
+	} else if err != nil {
+		return err
+	}
+	if live != nil && e.known[o.ref] == generation(live) {
+		return nil
+	}
+	wanted, do := o.set(live)
+	switch {
+	case do == await:
+		return errAwaited
+	case do == leave:
+		return nil
+	case do == remove:
+		uid := live.GetUID()
+		if err := objects.Delete(ctx, o.ref.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	case live == nil:
+		wanted, err = objects.Create(ctx, wanted, metav1.CreateOptions{})
+	default:
+		wanted, err = objects.Update(ctx, wanted, metav1.UpdateOptions{})
+	}
+	if err == nil {
+		e.known[o.ref] = generation(wanted)
+	}
+	return err
+}
+
+// generation tells the states of an object apart. Its status does not count.
+func generation(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %d", o.GetUID(), o.GetGeneration())
+}
+
+// admissionObjects are the two configurations. One that has no webhooks any more is deleted if it is ours.
+func (s *Server) admissionObjects(ca []byte) []object {
+	var validating []admissionregistration.ValidatingWebhook
+	var mutating []admissionregistration.MutatingWebhook
+	admissions := s.routes.Load().admissions
+	for _, name := range slices.Sorted(maps.Keys(admissions)) {
+		if a := admissions[name]; a.kind == binding.OnValidating {
+			validating = append(validating, s.validating(a.binding, ca))
+		} else {
+			mutating = append(mutating, s.mutating(a.binding, ca))
+		}
+	}
+	return []object{s.configuration(validatingKind, len(validating), validating), s.configuration(mutatingKind, len(mutating), mutating)}
+}
+
+func (s *Server) configuration(kind string, count int, webhooks any) object {
+	ref := kube.Ref{Group: admissionregistration.GroupName, Version: "v1", Kind: kind, Name: s.options.ConfigurationName + configurationSuffix}
+	return object{ref, func(live *unstructured.Unstructured) (*unstructured.Unstructured, action) {
+		switch {
+		case count == 0 && live != nil && s.leadsHere(live):
+			return nil, remove
+		case count == 0:
+			return nil, leave
+		}
+		if live == nil {
+			live = &unstructured.Unstructured{}
+			live.SetAPIVersion(admissionregistration.SchemeGroupVersion.String())
+			live.SetKind(kind)
+			live.SetName(ref.Name)
+		}
+		live.Object["webhooks"] = plain(map[string]any{"webhooks": webhooks})["webhooks"]
+		return live, put
+	}}
+}
+
+// leadsHere says whether all webhooks of a configuration lead to our Service.
+func (s *Server) leadsHere(live *unstructured.Unstructured) bool {
+	webhooks, _, _ := unstructured.NestedSlice(live.Object, "webhooks")
+	for _, one := range webhooks {
+		fields, _ := one.(map[string]any)
+		namespace, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "namespace")
+		name, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "name")
+		if namespace != s.options.Namespace || name != s.options.Admission.Service {
+			return false
+		}
+	}
+	return true
+}
+
+// conversionObjects are the CRDs. One that is not there is left to whoever makes it.
+func (s *Server) conversionObjects(ca []byte) (all []object) {
+	for _, crd := range slices.Sorted(maps.Keys(s.routes.Load().conversions)) {
+		ref := kube.Ref{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Name: crd}
+		all = append(all, object{ref, func(live *unstructured.Unstructured) (*unstructured.Unstructured, action) {
+			if live == nil {
+				return nil, await
+			}
+			client := s.client(s.options.Conversion.Service, "/"+crd, ca)
+			spec, ok := live.Object["spec"].(map[string]any)
+			if !ok {
+				return nil, await
+			}
+			spec["conversion"] = plain(map[string]any{
+				"strategy": "Webhook",
+				"webhook":  map[string]any{"clientConfig": client, "conversionReviewVersions": reviewVersions()},
+			})
+			return live, put
+		}})
+	}
+	return all
+}
+
+func (s *Server) client(service, path string, ca []byte) admissionregistration.WebhookClientConfig {
+	return admissionregistration.WebhookClientConfig{
+		Service:  &admissionregistration.ServiceReference{Namespace: s.options.Namespace, Name: service, Path: &path},
+		CABundle: ca,
+	}
+}
+
+func (s *Server) validating(b *binding.Admission, ca []byte) admissionregistration.ValidatingWebhook {
+	policy, match := s.policy(b), admissionregistration.Equivalent
+	return admissionregistration.ValidatingWebhook{
+		Name: b.Name, ClientConfig: s.client(s.options.Admission.Service, admissionPath+b.Name, ca), Rules: b.Rules,
+		FailurePolicy: &policy, MatchPolicy: &match, NamespaceSelector: b.NamespaceLabels, ObjectSelector: b.Labels,
+		SideEffects: &b.SideEffects, TimeoutSeconds: &b.Timeout, AdmissionReviewVersions: reviewVersions(), MatchConditions: b.Conditions,
+	}
+}
+
+func (s *Server) mutating(b *binding.Admission, ca []byte) admissionregistration.MutatingWebhook {
+	v := s.validating(b, ca)
+	return admissionregistration.MutatingWebhook{
+		Name: v.Name, ClientConfig: v.ClientConfig, Rules: v.Rules,
+		FailurePolicy: v.FailurePolicy, MatchPolicy: v.MatchPolicy, NamespaceSelector: v.NamespaceSelector, ObjectSelector: v.ObjectSelector,
+		SideEffects: v.SideEffects, TimeoutSeconds: v.TimeoutSeconds, AdmissionReviewVersions: v.AdmissionReviewVersions, MatchConditions: v.MatchConditions,
+	}
+}
+
+func (s *Server) policy(b *binding.Admission) admissionregistration.FailurePolicyType {
+	if b.FailurePolicy != nil {
+		return *b.FailurePolicy
+	}
+	return s.options.FailurePolicy
+}

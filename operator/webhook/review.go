@@ -1,0 +1,68 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// review is an AdmissionReview or a ConversionReview. Hooks get the request as it came, so that nothing of a later API is lost.
+type review struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Request    json.RawMessage `json:"request,omitempty"`
+	Response   any             `json:"response,omitempty"`
+}
+
+// forHook is what a hook reads under the key review.
+func (r *review) forHook() (json.RawMessage, error) {
+	return json.Marshal(map[string]json.RawMessage{"request": r.Request})
+}
+
+// readReview reads the body of a request, and the UID of the review in it. It has answered the client if it returns nil.
+func readReview(w http.ResponseWriter, req *http.Request, limit int64) (*review, types.UID) {
+	if kind, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
+		return nil, ""
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
+	if tooLarge := (&http.MaxBytesError{}); errors.As(err, &tooLarge) {
+		http.Error(w, fmt.Sprintf("a review has at most %d MiB", limit>>20), http.StatusRequestEntityTooLarge)
+		return nil, ""
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return nil, ""
+	}
+	var r review
+	var request struct {
+		UID types.UID `json:"uid"`
+	}
+	if err = json.Unmarshal(body, &r); err == nil {
+		err = json.Unmarshal(r.Request, &request)
+	}
+	if err == nil && request.UID == "" {
+		err = errors.New("request.uid is missing")
+	}
+	if err != nil {
+		http.Error(w, "this is no review: "+err.Error(), http.StatusBadRequest)
+		return nil, ""
+	}
+	return &r, request.UID
+}
+
+// answer sends the review back with a response.
+func (r *review) answer(w http.ResponseWriter, response any) {
+	data, err := json.Marshal(review{APIVersion: r.APIVersion, Kind: r.Kind, Response: response})
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(data)
+}

@@ -1,0 +1,260 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/operator/binding"
+	"github.com/sealift/sealift/testgrid/pki"
+)
+
+func TestPathIsTheShortest(t *testing.T) {
+	all := []binding.Step{
+		{From: "v1alpha1", To: "v1alpha2"}, {From: "v1alpha2", To: "g/v1beta1"}, {From: "g/v1beta1", To: "v1"},
+		{From: "v1alpha1", To: "v1beta1"}, {From: "g/v1alpha1", To: "v1beta1"}, {From: "v1", To: "v1beta1"},
+		{From: "other/v1", To: "g/v1alpha1"}, {From: "v11", To: "v1alpha1"},
+	}
+	var steps []*conversion
+	for _, s := range all {
+		steps = append(steps, &conversion{step: s})
+	}
+	for _, row := range []struct{ from, to, want string }{
+		{"g/v1alpha1", "g/v1", "g/v1alpha1>v1beta1 g/v1beta1>v1"}, // of two that do the same, the one with a group
+		{"g/v1alpha2", "g/v1", "v1alpha2>g/v1beta1 g/v1beta1>v1"},
+		{"g/v1", "g/v1beta1", "v1>v1beta1"},
+		{"g/v1", "g/v1alpha1", ""}, // v1 is no beginning of v11, and not that of another group
+		{"g/v1", "g/v1", ""},       // there is nothing to do
+		{"g/v1beta1", "g/v2", ""},  // nobody makes it
+		{"h/v1alpha1", "g/v1", ""}, // objects of another group
+		{"g/v11", "g/v1beta1", "v11>v1alpha1 g/v1alpha1>v1beta1"},
+	} {
+		var got []string
+		for _, c := range path(steps, row.from, row.to) {
+			got = append(got, c.step.From+">"+c.step.To)
+		}
+		if strings.Join(got, " ") != row.want {
+			t.Errorf("%s to %s: %v, want %s", row.from, row.to, got, row.want)
+		}
+	}
+}
+
+// review runs a request through the handler of an endpoint.
+func (e *endpoint) review(t *testing.T, path, kind string, body io.Reader) (int, string) {
+	t.Helper()
+	req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, body)
+	req.Header.Set("Content-Type", kind)
+	w := httptest.NewRecorder()
+	e.limited().ServeHTTP(w, req)
+	return w.Code, w.Body.String()
+}
+
+func object1(version, name string) string {
+	return fmt.Sprintf(`{"apiVersion":"g/%s","metadata":{"name":"%s"}}`, version, name)
+}
+
+func conversionReview(objects ...string) io.Reader {
+	return strings.NewReader(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"g/v3","objects":[` + strings.Join(objects, ",") + `]}}`)
+}
+
+// TestConversionsKeepTheOrder converts objects of several versions: each step sees those of one version.
+func TestConversionsKeepTheOrder(t *testing.T) {
+	var seen []string
+	answer := func(c binding.Context) string {
+		var review struct{ Request conversionRequest }
+		if err := json.Unmarshal(c.Review, &review); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(review.Request.Objects)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, fmt.Sprintf("%s>%s %d", c.FromVersion, c.ToVersion, len(review.Request.Objects)))
+		return fmt.Sprintf(`{"convertedObjects":%s}`, strings.ReplaceAll(string(text), "g/"+c.FromVersion, "g/"+c.ToVersion))
+	}
+	var wrong *string
+	h := Hook{Name: "hook.sh", Config: &binding.Config{Conversions: []binding.Conversion{
+		{CRD: "x.g", Steps: []binding.Step{{From: "v1", To: "v2"}, {From: "v2", To: "v3"}, {From: "v4", To: "v5"}, {From: "v5", To: "v6"}, {From: "v6", To: "v3"}}},
+	}}, Run: func(_ context.Context, c binding.Context) ([]byte, error) {
+		if wrong != nil {
+			return []byte(*wrong), nil
+		}
+		return []byte(answer(c)), nil
+	}}
+	s := New(t.Context(), Options{})
+	r, err := route([]Hook{h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.routes.Store(r)
+	all := conversionReview(object1("v1", "a"), object1("v3", "b"), object1("v2", "c"), object1("v1", "d"))
+	code, body := s.conversion.review(t, "/x.g", "application/json", all)
+	want := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","response":{"uid":"u","convertedObjects":[` +
+		strings.Join([]string{object1("v3", "a"), object1("v3", "b"), object1("v3", "c"), object1("v3", "d")}, ",") + `],"result":{"metadata":{},"status":"Success"}}}`
+	if code != http.StatusOK || body != want {
+		t.Errorf("%d\n%s\n%s", code, body, want)
+	}
+	if got := strings.Join(seen, ", "); got != "v1>v2 2, v2>v3 3" {
+		t.Error(got)
+	}
+	for answer, want := range map[string]string{
+		"":                            "it wrote nothing to $CONVERSION_RESPONSE_PATH",
+		"{":                           "is no answer",
+		`{"failedMessage":"no luck"}`: `"message":"no luck"`,
+		`{"convertedObjects":[]}`:     "it returned 0 objects instead of 1",
+		`{"convertedObjects":[{}]}`:   "object 0 has no apiVersion",
+		`{"convertedObjects":[` + object1("v1", "a") + `]}`: "convertedObjects[0] still has the version g/v1",
+		`{"convertedObjects":[` + object1("v9", "a") + `]}`: "no hook converts g/v9 to g/v3",
+	} {
+		wrong = &answer
+		if code, body := s.conversion.review(t, "/x.g", "application/json", conversionReview(object1("v1", "a"))); code != http.StatusOK || !strings.Contains(body, want) || !strings.Contains(body, `"status":"Failure"`) {
+			t.Errorf("%s: %d %s", answer, code, body)
+		}
+	}
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	s := New(t.Context(), Options{})
+	h := Hook{Name: "hook.sh", Config: &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "a.b.c"}, Timeout: 1}}},
+		Run: func(ctx context.Context, _ binding.Context) ([]byte, error) {
+			<-ctx.Done()
+			return nil, context.Cause(ctx)
+		}}
+	r, err := route([]Hook{h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.routes.Store(r)
+	review := func() io.Reader { return strings.NewReader(`{"request":{"uid":"u"}}`) }
+	for name, row := range map[string]struct {
+		path, kind string
+		body       io.Reader
+		code       int
+		want       string
+	}{
+		"a webhook that nobody has":   {"/hooks/x.y.z", "application/json", review(), http.StatusNotFound, ""},
+		"something else than JSON":    {"/hooks/a.b.c", "text/plain", review(), http.StatusUnsupportedMediaType, ""},
+		"no review":                   {"/hooks/a.b.c", "application/json", strings.NewReader("{}"), http.StatusBadRequest, "this is no review"},
+		"a review without a UID":      {"/hooks/a.b.c", "application/json", strings.NewReader(`{"request":{}}`), http.StatusBadRequest, "request.uid is missing"},
+		"a body that is too large":    {"/hooks/a.b.c", "application/json", io.LimitReader(zeros{}, admissionSize+1), http.StatusRequestEntityTooLarge, "at most 16 MiB"},
+		"a hook that does not return": {"/hooks/a.b.c", "application/json", review(), http.StatusOK, `"message":"Hook failed"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if code, body := s.admission.review(t, row.path, row.kind, row.body); code != row.code || !strings.Contains(body, row.want) {
+				t.Errorf("%d %s", code, body)
+			}
+		})
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil }
+
+func TestWebhooksOfOneNameAreAnError(t *testing.T) {
+	config := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "a.b.c"}}}}
+	err := New(t.Context(), Options{Namespace: "n"}).Set([]Hook{{Name: "one.sh", Config: config}, {Name: "two.sh", Config: config}})
+	if err == nil || !strings.Contains(err.Error(), "hook two.sh: kubernetesValidating[0].name: hook one.sh has a webhook a.b.c, too") {
+		t.Error(err)
+	}
+	err = New(t.Context(), Options{}).Set([]Hook{{Name: "one.sh", Config: config}})
+	if err == nil || !strings.Contains(err.Error(), "say --namespace") {
+		t.Error(err)
+	}
+}
+
+// TestAClientNeedsACertificateOfItsAuthority connects with and without one.
+func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
+	a, _, err := newAuthority("svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := pki.New(t)
+	s := New(t.Context(), Options{Namespace: "n", Admission: Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(clients, "ca.crt")}}})
+	cert, key, err := a.issue(s.admission.names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := s.admission.make(cert, key, a.pem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.expires(made) {
+		t.Error("a new certificate counts as old")
+	}
+	server := httptest.NewUnstartedServer(s.admission.limited())
+	server.TLS = made.config
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	server.StartTLS()
+	defer server.Close()
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(a.pem)
+	for name, row := range map[string]struct {
+		file string
+		ok   bool
+	}{
+		"none":                 {"", false},
+		"one of its authority": {pki.Client(t, clients, "apiserver"), true},
+		"one of another":       {pki.Client(t, pki.New(t), "apiserver"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := &tls.Config{RootCAs: pool, ServerName: "svc.n.svc"}
+			if row.file != "" {
+				pair, err := tls.LoadX509KeyPair(row.file, row.file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+			}
+			client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}, Timeout: 10 * time.Second}
+			resp, err := client.Get(server.URL + "/healthz")
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if (err == nil) != row.ok {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAWrongCertificateIsNamed reads files of which one is missing or wrong.
+func TestAWrongCertificateIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	e := New(t.Context(), Options{Admission: Endpoint{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), CAFile: filepath.Join(dir, "ca.crt")}}).admission
+	if _, err := e.fromFiles(); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "tls.crt") {
+		t.Error(err)
+	}
+	for _, name := range []string{"tls.crt", "tls.key", "ca.crt"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("nothing"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := e.fromFiles(); err == nil || !strings.Contains(err.Error(), "tls.key") {
+		t.Error(err)
+	}
+}
+
+func FuzzVerdict(f *testing.F) {
+	for _, text := range []string{`{"allowed":true}`, `{"allowed":false,"message":"no","code":418}`, `{"allowed":true,"patch":"W10K"}`, "[]", ""} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if v, err := parseVerdict(text); err == nil && v.Allowed == nil {
+			t.Error("an answer that says nothing was taken")
+		}
+	})
+}
