@@ -50,6 +50,7 @@ var fences = []struct{ from, what, why string }{
 	{"cmd/sealift", "sigs.k8s.io/controller-runtime", "controllers run in a program of their own, sealift-controller"},
 	{"fleet/configuration", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/conversion", "k8s.io/client-go", "converting needs no cluster"},
+	{"fleet/deploy", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/install", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/ocm", "k8s.io/client-go", "the types need no cluster"},
 	{"fleet/placement", "k8s.io/client-go", "the fleet's decisions need no cluster"},

@@ -46,6 +46,10 @@ func (a *application) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if a.options.CreateOnly && live != nil && !(a.lost && live.Labels[labelPartOf] == a.id) {
+		a.entry = Entry{Object: a.ref, Action: Unchanged, Message: "it exists, and is only to be created", uid: string(live.UID)}
+		return nil
+	}
 	if err := a.claim(ctx, live); err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ type ApplyOptions struct {
 	// Recreate deletes and makes again an object of which a field changed that cannot be changed, such as the template
 	// of a Job. Namespaces, definitions and volume claims are never recreated.
 	Recreate bool
+	// CreateOnly leaves objects alone that exist already. They do not become members.
+	CreateOnly bool
 	// NoPrune keeps what the set no longer contains; it stays in the record of the set.
 	NoPrune bool
 	// PruneProtected prunes Namespaces, CustomResourceDefinitions and PersistentVolumeClaims too.

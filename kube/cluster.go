@@ -92,6 +92,12 @@ func (c *Cluster) Metadata(ctx context.Context, ref Ref) (metadata.ResourceInter
 	return metadataOf{c.metaFor(r, ref.Namespace), metaAt(c.patientMeta, r, ref.Namespace)}, nil
 }
 
+// Resource returns the name under which the cluster serves a kind, such as deployments.
+func (c *Cluster) Resource(ctx context.Context, ref Ref) (string, error) {
+	r, err := c.kinds.find(ctx, ref.gvk())
+	return r.gvr.Resource, err
+}
+
 // Version asks the API server for its version, such as v1.36.3.
 func (c *Cluster) Version(ctx context.Context) (string, error) {
 	data, err := c.kinds.client.Get().AbsPath("/version").Do(ctx).Raw()

@@ -18,12 +18,15 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -42,7 +45,8 @@ const lease = "sealift-fleet-hub"
 // Controller registers controllers with the manager of a hub. It may add kinds to the manager's scheme and register
 // webhooks. It must not start anything itself.
 //
-// The manager's client reads from caches, all but Secrets and ConfigMaps. Writes go to the API server.
+// The manager's client reads from caches, all but Secrets and ConfigMaps. Of Leases and RoleBindings the caches have those
+// of clusters and of add-ons only. Writes go to the API server.
 type Controller func(context.Context, *Hub) error
 
 // Options say how a hub runs. Config and Webhook.Listen are required.
@@ -136,13 +140,25 @@ func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Man
 			return nil, err
 		}
 	}
+	bindings, err := labels.Parse(ocm.AddOnLabel)
+	if err != nil {
+		return nil, err
+	}
 	duration := cmp.Or(o.LeaseDuration, 15*time.Second)
 	deadline, retry := duration*2/3, duration/7
 	cfg, _ := cluster.Config()
+	logger := logr.FromSlogHandler(o.Log.Handler())
+	ctrllog.SetLogger(logger) // for parts of the library that ask nobody
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,
-		Logger: logr.FromSlogHandler(o.Log.Handler()),
-		Cache:  cache.Options{DefaultTransform: cache.TransformStripManagedFields()},
+		Logger: logger,
+		Cache: cache.Options{
+			DefaultTransform: cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", ocm.ClusterLease)},
+				&rbacv1.RoleBinding{}:   {Label: bindings},
+			},
+		},
 		Client: client.Options{Cache: &client.CacheOptions{
 			DisableFor:   []client.Object{&corev1.Secret{}, &corev1.ConfigMap{}},
 			Unstructured: true,

@@ -75,7 +75,7 @@ type Change struct {
 // Decide returns the changes, sorted by cluster, and what is wrong with placements. While a placement does not count, no
 // add-on is removed.
 func Decide(a AddOn, clusters []Cluster, installed []Installed) (changes []Change, warnings []string) {
-	if a.Annotations[lifecycle] == "self" {
+	if Unmanaged(a.Annotations) {
 		return nil, nil
 	}
 	known := make(map[string]Cluster, len(clusters))
@@ -117,6 +117,9 @@ func Decide(a AddOn, clusters []Cluster, installed []Installed) (changes []Chang
 	slices.SortFunc(changes, func(a, b Change) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return changes, warnings
 }
+
+// Unmanaged says whether nobody here looks after an add-on with these annotations (O-5).
+func Unmanaged(annotations map[string]string) bool { return annotations[lifecycle] == "self" }
 
 // unusable says why the decisions of a placement do not count, or "".
 func unusable(p Placement) string {

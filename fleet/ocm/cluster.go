@@ -123,3 +123,6 @@ type Score struct {
 	Name  string `json:"name"`
 	Value int32  `json:"value"`
 }
+
+// ClusterLease is the Lease in a cluster's namespace on the hub that the cluster's agent renews.
+const ClusterLease = "managed-cluster-lease"

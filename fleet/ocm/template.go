@@ -16,12 +16,50 @@ const (
 // Registration says how the agent authenticates.
 type Registration struct {
 	Type         string            `json:"type"`
+	KubeClient   KubeClientSpec    `json:"kubeClient,omitzero"`
 	CustomSigner *CustomSignerSpec `json:"customSigner,omitempty"`
+}
+
+// KubeClientSpec has the rights of an agent on the hub.
+type KubeClientSpec struct {
+	HubPermissions []HubPermission `json:"hubPermissions,omitempty"`
+}
+
+// Types of a HubPermission.
+const (
+	CurrentCluster  = "CurrentCluster"
+	SingleNamespace = "SingleNamespace"
+)
+
+// HubPermission is a role of an agent: in the namespace of its cluster, or in another one.
+type HubPermission struct {
+	Type            string               `json:"type"`
+	CurrentCluster  *CurrentClusterRole  `json:"currentCluster,omitempty"`
+	SingleNamespace *SingleNamespaceRole `json:"singleNamespace,omitempty"`
+}
+
+// CurrentClusterRole names a ClusterRole.
+type CurrentClusterRole struct {
+	ClusterRoleName string `json:"clusterRoleName"`
+}
+
+// SingleNamespaceRole names a namespace, and a role to bind there.
+type SingleNamespaceRole struct {
+	Namespace string  `json:"namespace"`
+	RoleRef   RoleRef `json:"roleRef"`
+}
+
+// RoleRef names a Role or a ClusterRole.
+type RoleRef struct {
+	APIGroup string `json:"apiGroup"`
+	Kind     string `json:"kind"`
+	Name     string `json:"name"`
 }
 
 // CustomSignerSpec names a signer of certificates.
 type CustomSignerSpec struct {
-	SignerName string `json:"signerName"`
+	SignerName string               `json:"signerName"`
+	Subject    *RegistrationSubject `json:"subject,omitempty"`
 }
 
 // AddOnDeploymentConfigSpec adapts an agent to a cluster.

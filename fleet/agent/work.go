@@ -1,0 +1,359 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/kube"
+)
+
+// workFinalizer keeps a work until its objects are gone.
+const workFinalizer = "cluster.open-cluster-management.io/manifest-work-cleanup"
+
+// defaultManager owns the fields of objects whose strategy names nobody else.
+const defaultManager = "work-agent"
+
+// appliedWork is what the agent remembers of a work while it runs.
+type appliedWork struct {
+	generation int64
+	at         time.Time
+	manifests  []manifest
+}
+
+// manifest is a manifest of a work, and what became of it.
+type manifest struct {
+	object *unstructured.Unstructured
+	id     ocm.ResourceIdentifier
+	config ocm.ManifestConfig
+	err    error
+}
+
+// reconcile brings one work and the cluster together. It asks to be called again while the work has something to look at.
+func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duration, err error) {
+	work := &ocm.ManifestWork{}
+	err = a.hub.Get(ctx, types.NamespacedName{Namespace: a.Cluster, Name: key.Name}, work)
+	if apierrors.IsNotFound(err) {
+		a.remember(key.Name, nil)
+		return 0, nil // its finalizer went when its objects were gone
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !work.DeletionTimestamp.IsZero() {
+		return 0, a.remove(ctx, work)
+	}
+	if !slices.Contains(work.Finalizers, workFinalizer) {
+		if err := a.finalizers(ctx, work, append(slices.Clone(work.Finalizers), workFinalizer)); err != nil {
+			return 0, err
+		}
+	}
+	known := a.remembered(work.Name)
+	if known == nil || known.generation != work.Generation || time.Since(known.at) > a.Repair {
+		known = &appliedWork{generation: work.Generation, at: time.Now()}
+		known.manifests = a.apply(ctx, work)
+		if err := a.record(ctx, work, known.manifests); err != nil {
+			return 0, err
+		}
+		a.remember(work.Name, known)
+	}
+	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
+	if !ok {
+		return 0, errors.New("the copy of a work is none")
+	}
+	failed := a.status(ctx, after, known.manifests)
+	if failed {
+		known.at = time.Time{} // next time it is applied again
+	}
+	if err := a.patchStatus(ctx, work, after); client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("report work %s: %w", work.Name, err)
+	}
+	return a.Look, nil
+}
+
+func (a *agent) remembered(work string) *appliedWork {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.applied[work]
+}
+
+// remember notes what was applied of a work. Nil forgets it.
+func (a *agent) remember(work string, applied *appliedWork) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if applied == nil {
+		delete(a.applied, work)
+	} else {
+		a.applied[work] = applied
+	}
+}
+
+func (a *agent) finalizers(ctx context.Context, work *ocm.ManifestWork, list []string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": list, "resourceVersion": work.ResourceVersion}})
+	if err != nil {
+		return err
+	}
+	return a.hub.Patch(ctx, work, client.RawPatch(types.MergePatchType, patch))
+}
+
+// manner is how objects of a work are applied that are applied together.
+type manner struct {
+	manager    string
+	force      bool
+	createOnly bool
+}
+
+// set names the set of the objects of a work that are applied in one manner.
+func (m manner) set(work string) kube.Set {
+	name := "work." + work
+	if m.createOnly {
+		name += ".create-only"
+	} else if m.manager != defaultManager || !m.force {
+		name += "." + strings.ToLower(m.manager)
+		if m.force {
+			name += ".force"
+		}
+	}
+	return kube.Set{Name: name, Namespace: Namespace}
+}
+
+// manners has each manner that is in use, at least the default one: a work may lose its last manifest.
+func manners(manifests []manifest) map[manner][]int {
+	by := map[manner][]int{{manager: defaultManager, force: true}: nil}
+	for i, m := range manifests {
+		how := manner{manager: defaultManager, force: true}
+		if s := m.config.UpdateStrategy; s != nil {
+			switch s.Type {
+			case ocm.UpdateReadOnly:
+				continue
+			case ocm.UpdateCreateOnly:
+				how = manner{manager: defaultManager, createOnly: true}
+			case ocm.UpdateServerSideApply:
+				how.force = false
+				if o := s.ServerSideApply; o != nil {
+					how.manager, how.force = cmp.Or(o.FieldManager, defaultManager), o.Force
+				}
+			}
+		}
+		if m.err == nil {
+			by[how] = append(by[how], i)
+		}
+	}
+	return by
+}
+
+// engine returns the engine for a field manager. It takes no field from anybody without force.
+func (a *agent) engine(manager string) *kube.Engine {
+	return kube.New(a.local, kube.Options{Manager: manager, TakeOver: []string{}})
+}
+
+// apply applies a work. A manifest that fails does not stop the others.
+func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork) []manifest {
+	manifests := a.read(ctx, work)
+	// what cannot be read now may be a member, so nothing is pruned then
+	unread := slices.ContainsFunc(manifests, func(m manifest) bool { return m.err != nil })
+	for how, members := range manners(manifests) {
+		var objects []*unstructured.Unstructured
+		for _, i := range members {
+			object := manifests[i].object
+			if object, manifests[i].err = a.ignore(ctx, manifests[i], how); manifests[i].err == nil {
+				objects = append(objects, object)
+			} else {
+				unread = true
+			}
+		}
+		if len(objects) == 0 && !a.exists(ctx, how.set(work.Name)) {
+			continue
+		}
+		result, err := a.engine(how.manager).Apply(ctx, how.set(work.Name), objects, kube.ApplyOptions{
+			Force: how.force, CreateOnly: how.createOnly, NoPrune: unread, PruneProtected: true, FailFast: true, Timeout: time.Minute,
+		})
+		for _, i := range members {
+			m := &manifests[i]
+			at := slices.IndexFunc(result.Entries, func(e kube.Entry) bool {
+				ref := kube.RefOf(m.object)
+				return e.Object.Kind == ref.Kind && e.Object.Group == ref.Group && e.Object.Name == ref.Name &&
+					(e.Object.Namespace == ref.Namespace || ref.Namespace == "")
+			})
+			switch {
+			case m.err != nil:
+			case at >= 0 && result.Entries[at].Action == kube.Failed:
+				m.err = result.Entries[at].Err
+			case at < 0 && err != nil: // the whole set failed
+				m.err = err
+			}
+		}
+		if err != nil {
+			a.Log.WarnContext(ctx, "a work was not applied", "work", work.Name, "error", err)
+		}
+	}
+	return manifests
+}
+
+// exists says whether a set has been applied before.
+func (a *agent) exists(ctx context.Context, set kube.Set) bool {
+	_, err := a.reader.CoreV1().Secrets(set.Namespace).Get(ctx, set.Name, metav1.GetOptions{})
+	return !apierrors.IsNotFound(err)
+}
+
+// read takes the manifests of a work apart.
+func (a *agent) read(ctx context.Context, work *ocm.ManifestWork) []manifest {
+	manifests := make([]manifest, len(work.Spec.Workload.Manifests))
+	for i, content := range work.Spec.Workload.Manifests {
+		m := &manifests[i]
+		m.object = &unstructured.Unstructured{Object: content}
+		ref := kube.RefOf(m.object)
+		m.id = ocm.ResourceIdentifier{Group: ref.Group, Namespace: ref.Namespace, Name: ref.Name}
+		if m.id.Resource, m.err = a.local.Resource(ctx, ref); m.err != nil {
+			continue
+		}
+		for _, c := range work.Spec.ManifestConfigs {
+			if c.ResourceIdentifier == m.id {
+				m.config = c
+			}
+		}
+	}
+	return manifests
+}
+
+// remove deletes what a work has on the cluster, and then lets the work go.
+func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) error {
+	if !slices.Contains(work.Finalizers, workFinalizer) {
+		return nil
+	}
+	manifests := a.read(ctx, work)
+	stays := func(kube.Ref) bool { return false }
+	if o := work.Spec.DeleteOption; o != nil {
+		switch {
+		case o.PropagationPolicy == ocm.DeleteOrphan:
+			stays = func(kube.Ref) bool { return true }
+		case o.PropagationPolicy == ocm.DeleteSelectivelyOrphan && o.SelectivelyOrphan != nil:
+			rules := o.SelectivelyOrphan.OrphaningRules
+			stays = func(ref kube.Ref) bool {
+				resource, err := a.local.Resource(ctx, ref)
+				id := ocm.ResourceIdentifier{Group: ref.Group, Resource: resource, Namespace: ref.Namespace, Name: ref.Name}
+				return err == nil && slices.Contains(rules, id)
+			}
+		}
+	}
+	for how := range manners(manifests) {
+		if !a.exists(ctx, how.set(work.Name)) {
+			continue
+		}
+		engine := a.engine(how.manager)
+		if _, err := engine.Release(ctx, how.set(work.Name), stays); err != nil {
+			return err
+		}
+		if _, err := engine.Delete(ctx, how.set(work.Name), kube.DeleteOptions{Protected: true, Timeout: time.Minute}); err != nil {
+			return err
+		}
+	}
+	if err := a.forget(ctx, work); err != nil {
+		return err
+	}
+	a.remember(work.Name, nil)
+	left := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workFinalizer })
+	return client.IgnoreNotFound(a.finalizers(ctx, work, left))
+}
+
+// status writes the conditions of a work and of its manifests. It returns whether a manifest failed.
+func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) (failed bool) {
+	old := make(map[int32]ocm.ManifestStatus)
+	for _, s := range work.Status.ResourceStatus.Manifests {
+		old[s.ResourceMeta.Ordinal] = s
+	}
+	var list []ocm.ManifestStatus
+	var broken []string
+	counts := map[string]int{}
+	for i, m := range manifests {
+		ref := kube.RefOf(m.object)
+		s := ocm.ManifestStatus{ResourceMeta: ocm.ResourceMeta{
+			Ordinal: int32(i), Group: ref.Group, Version: ref.Version, Kind: ref.Kind, Resource: m.id.Resource, Namespace: ref.Namespace, Name: ref.Name,
+		}}
+		if had := old[int32(i)]; had.ResourceMeta == s.ResourceMeta {
+			s.Conditions = slices.Clone(had.Conditions)
+		}
+		if m.err != nil {
+			broken = append(broken, fmt.Sprintf("%s: %v", ref, m.err))
+			set(&s.Conditions, "Applied", "False", "AppliedManifestFailed", "Failed to apply manifest: "+m.err.Error())
+		} else {
+			set(&s.Conditions, "Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
+		}
+		counts[a.look(ctx, m, &s)]++
+		list = append(list, s)
+	}
+	work.Status.ResourceStatus.Manifests = list
+	state := func(kind, status, reason, message string) {
+		meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: work.Generation,
+		})
+	}
+	if len(broken) > 0 {
+		message := "Failed to apply manifest work: " + strings.Join(broken, "; ")
+		state("Applied", "False", "AppliedManifestWorkFailed", message[:min(len(message), 32000)])
+	} else {
+		state("Applied", "True", "AppliedManifestWorkComplete", "Apply manifest work complete")
+	}
+	switch total := len(manifests); {
+	case counts["Unknown"] > 0:
+		state("Available", "Unknown", "ResourcesStatusUnknown", fmt.Sprintf("%d of %d resources have unknown status", counts["Unknown"], total))
+	case counts["False"] > 0:
+		state("Available", "False", "ResourcesNotAvailable", fmt.Sprintf("%d of %d resources are not available", counts["False"], total))
+	default:
+		state("Available", "True", "ResourcesAvailable", "All resources are available")
+	}
+	return len(broken) > 0
+}
+
+// record writes the AppliedManifestWork of a work: which of its objects exist on the cluster.
+func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) error {
+	var resources []any
+	for _, m := range manifests {
+		if m.err != nil {
+			continue
+		}
+		ref := kube.RefOf(m.object)
+		r := map[string]any{"group": ref.Group, "version": ref.Version, "resource": m.id.Resource, "name": ref.Name}
+		if ref.Namespace != "" {
+			r["namespace"] = ref.Namespace
+		}
+		resources = append(resources, r)
+	}
+	client := a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks"))
+	name := a.hubHash + "-" + work.Name
+	o := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": ocm.WorkVersion.String(), "kind": "AppliedManifestWork", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"hubHash": a.hubHash, "manifestWorkName": work.Name, "agentID": a.Cluster},
+	}}
+	options := metav1.ApplyOptions{FieldManager: defaultManager, Force: true}
+	if _, err := client.Apply(ctx, name, o, options); err != nil {
+		return fmt.Errorf("record the objects of work %s: %w", work.Name, err)
+	}
+	status := &unstructured.Unstructured{Object: maps.Clone(o.Object)}
+	delete(status.Object, "spec")
+	status.Object["status"] = map[string]any{"appliedResources": resources}
+	if _, err := client.ApplyStatus(ctx, name, status, options); err != nil {
+		return fmt.Errorf("record the objects of work %s: %w", work.Name, err)
+	}
+	return nil
+}
+
+// forget deletes the AppliedManifestWork.
+func (a *agent) forget(ctx context.Context, work *ocm.ManifestWork) error {
+	err := a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks")).Delete(ctx, a.hubHash+"-"+work.Name, metav1.DeleteOptions{})
+	return client.IgnoreNotFound(err)
+}

@@ -1,0 +1,220 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealift/sealift/fleet/install"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/strategy"
+)
+
+// addOns installs add-ons and rolls their configurations out. One goroutine does it for all of them: which cluster starts
+// next depends on all the others.
+func (c *controllers) addOns() error {
+	r := &addOns{controllers: c, memory: newMemory(c)}
+	all := soon(every[ocm.ClusterManagementAddOn](c.Client))
+	controller, err := builder.ControllerManagedBy(c.hub).Named("addon").
+		For(&ocm.ClusterManagementAddOn{}).
+		Watches(&ocm.ManagedClusterAddOn{}, soon(func(_ context.Context, o client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
+		})).
+		Watches(&ocm.Placement{}, all).
+		Watches(&ocm.PlacementDecision{}, all).
+		Watches(&ocm.ManagedCluster{}, all).
+		Build(r)
+	r.configs = newConfigs(c, controller, all)
+	return err
+}
+
+// addOns reconciles ClusterManagementAddOns.
+type addOns struct {
+	*controllers
+	memory  *memory
+	configs *configs
+}
+
+// fleet is what an add-on depends on.
+type fleet struct {
+	addOn *ocm.ClusterManagementAddOn
+	// placements are those of the install strategy, nil for one that does not exist.
+	placements []*ocm.Placement
+	groups     [][]strategy.Group
+	clusters   map[string]*ocm.ManagedCluster
+	installed  []*ocm.ManagedClusterAddOn
+}
+
+// Reconcile looks at one add-on on all clusters.
+func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var addOn ocm.ClusterManagementAddOn
+	err := r.Get(ctx, req.NamespacedName, &addOn)
+	if apierrors.IsNotFound(err) || err == nil && !addOn.DeletionTimestamp.IsZero() {
+		return reconcile.Result{}, r.removed(ctx, req.Name)
+	}
+	if err != nil || install.Unmanaged(addOn.Annotations) {
+		return reconcile.Result{}, err
+	}
+	f, err := r.observe(ctx, &addOn)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	warnings, err := r.install(ctx, f)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	again, err := r.configure(ctx, f, warnings)
+	return reconcile.Result{RequeueAfter: again}, err
+}
+
+// removed deletes what an add-on that is gone has on clusters (O-9). The API server's garbage collector does so too, but
+// knows only those with an owner reference.
+func (r *addOns) removed(ctx context.Context, name string) error {
+	r.memory.forget(name)
+	var list ocm.List[ocm.ManagedClusterAddOn]
+	if err := r.List(ctx, &list, client.MatchingFields{byAddOn: name}); err != nil {
+		return err
+	}
+	var errs []error
+	for i := range list.Items {
+		a := &list.Items[i]
+		owned := slices.ContainsFunc(a.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == "ClusterManagementAddOn" && o.Name == name
+		})
+		if owned && a.DeletionTimestamp.IsZero() {
+			errs = append(errs, client.IgnoreNotFound(r.Delete(ctx, a)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *addOns) observe(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*fleet, error) {
+	f := &fleet{addOn: addOn, clusters: make(map[string]*ocm.ManagedCluster)}
+	var clusters ocm.List[ocm.ManagedCluster]
+	var installed ocm.List[ocm.ManagedClusterAddOn]
+	if err := errors.Join(r.List(ctx, &clusters), r.List(ctx, &installed, client.MatchingFields{byAddOn: addOn.Name})); err != nil {
+		return nil, err
+	}
+	for i := range clusters.Items {
+		f.clusters[clusters.Items[i].Name] = &clusters.Items[i]
+	}
+	for i := range installed.Items {
+		f.installed = append(f.installed, &installed.Items[i])
+	}
+	if addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
+		return f, nil
+	}
+	for _, wish := range addOn.Spec.InstallStrategy.Placements {
+		var p ocm.Placement
+		var decisions ocm.List[ocm.PlacementDecision]
+		err := r.Get(ctx, types.NamespacedName{Namespace: wish.Namespace, Name: wish.Name}, &p)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, err
+		}
+		if err != nil {
+			f.placements, f.groups = append(f.placements, nil), append(f.groups, nil)
+			continue
+		}
+		if err := r.List(ctx, &decisions, client.InNamespace(wish.Namespace), client.MatchingLabels{ocm.PlacementLabel: wish.Name}); err != nil {
+			return nil, err
+		}
+		f.placements, f.groups = append(f.placements, &p), append(f.groups, strategy.Groups(decisions.Items))
+	}
+	return f, nil
+}
+
+// install creates, changes and deletes ManagedClusterAddOns.
+func (r *addOns) install(ctx context.Context, f *fleet) (warnings []string, err error) {
+	in := install.AddOn{Name: f.addOn.Name, Annotations: f.addOn.Annotations, Manual: f.addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements}
+	for i, p := range f.placements {
+		wish := install.Placement{ConfigObject: f.addOn.Spec.InstallStrategy.Placements[i].ConfigObject, Exists: p != nil}
+		wish.Misconfigured = p != nil && meta.IsStatusConditionTrue(p.Status.Conditions, "PlacementMisconfigured")
+		// a placement that nobody has looked at yet selects nothing so far, which removes nothing either
+		if p != nil && p.Annotations[ocm.SchedulingDisabled] != "true" && len(p.Status.Conditions) == 0 {
+			wish.Exists = false
+		}
+		for _, g := range f.groups[i] {
+			wish.Clusters = append(wish.Clusters, g.Clusters...)
+		}
+		in.Placements = append(in.Placements, wish)
+	}
+	var clusters []install.Cluster
+	for _, cluster := range f.clusters {
+		clusters = append(clusters, install.Cluster{Name: cluster.Name, Annotations: cluster.Annotations, Deleting: !cluster.DeletionTimestamp.IsZero()})
+	}
+	at := make(map[string]*ocm.ManagedClusterAddOn)
+	var installed []install.Installed
+	for _, a := range f.installed {
+		at[a.Namespace] = a
+		installed = append(installed, install.Installed{
+			Cluster: a.Namespace, Annotations: a.Annotations, Owned: r.owns(f.addOn, a), Deleting: !a.DeletionTimestamp.IsZero(),
+		})
+	}
+	changes, warnings := install.Decide(in, clusters, installed)
+	var group errgroup.Group
+	group.SetLimit(r.Concurrency)
+	for _, change := range changes {
+		group.Go(func() error { return r.change(ctx, f.addOn, change, at[change.Cluster]) })
+	}
+	return warnings, group.Wait()
+}
+
+func (r *addOns) owns(addOn *ocm.ClusterManagementAddOn, a *ocm.ManagedClusterAddOn) bool {
+	return slices.ContainsFunc(a.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == addOn.UID })
+}
+
+// change makes one change.
+func (r *addOns) change(ctx context.Context, addOn *ocm.ClusterManagementAddOn, change install.Change, a *ocm.ManagedClusterAddOn) error {
+	owner := metav1.OwnerReference{
+		APIVersion: ocm.AddOnVersion.String(), Kind: "ClusterManagementAddOn", Name: addOn.Name, UID: addOn.UID,
+		Controller: new(true), BlockOwnerDeletion: new(true),
+	}
+	switch change.Verb {
+	case install.Create:
+		a = &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{
+			Name: addOn.Name, Namespace: change.Cluster, Annotations: change.Annotations, OwnerReferences: []metav1.OwnerReference{owner},
+		}}
+		a.Spec.InstallNamespace = ocm.DefaultInstallNamespace
+		err := r.Create(ctx, a)
+		switch {
+		case apierrors.IsAlreadyExists(err): // the cache does not have it yet
+			return nil
+		case apierrors.IsNotFound(err):
+			return fmt.Errorf("install %s on cluster %s: its namespace does not exist yet: %w", addOn.Name, change.Cluster, err)
+		}
+		return err
+	case install.Delete:
+		return client.IgnoreNotFound(r.Delete(ctx, a))
+	}
+	after := copyOf(a)
+	after.Annotations = change.Annotations
+	if !r.owns(addOn, a) {
+		after.OwnerReferences = slices.DeleteFunc(after.OwnerReferences, func(o metav1.OwnerReference) bool {
+			return o.Kind == owner.Kind && o.Name == owner.Name // of an add-on of this name that was deleted
+		})
+		if metav1.GetControllerOf(after) != nil {
+			owner.Controller = nil
+		}
+		after.OwnerReferences = append(after.OwnerReferences, owner)
+	}
+	return r.patch(ctx, a, after)
+}
+
+// until returns how long to wait for a time. Zero is never.
+func (r *addOns) until(t time.Time) time.Duration {
+	if t.IsZero() {
+		return 0
+	}
+	return max(time.Millisecond, t.Sub(r.now()))
+}

@@ -1,0 +1,190 @@
+package control
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+const (
+	accepted    = "HubAcceptedManagedCluster"
+	available   = "ManagedClusterConditionAvailable"
+	unreachable = "cluster.open-cluster-management.io/unreachable"
+	unavailable = "cluster.open-cluster-management.io/unavailable"
+	feature     = "feature.open-cluster-management.io/addon-"
+)
+
+// clusters looks after ManagedClusters: namespace, set, Lease, taints, and labels with the health of add-ons.
+func (c *controllers) clusters() error {
+	return builder.ControllerManagedBy(c.hub).Named("cluster").
+		For(&ocm.ManagedCluster{}).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(heartbeats())).
+		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf)).
+		Complete(reconcile.Func(c.lookAfter))
+}
+
+// clusterOf asks for the cluster whose namespace an object is in.
+func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}
+}
+
+// heartbeats passes a Lease that appears. Renewals pass when the one before them is late: only then they change anything.
+func heartbeats() predicate.Funcs {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, ok := e.ObjectOld.(*coordinationv1.Lease)
+			return !ok || before.Spec.RenewTime == nil || time.Since(before.Spec.RenewTime.Time) > time.Minute
+		},
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+	}
+}
+
+func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var cluster ocm.ManagedCluster
+	if err := c.Get(ctx, req.NamespacedName, &cluster); err != nil || !cluster.DeletionTimestamp.IsZero() || !cluster.Spec.HubAcceptsClient {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if err := c.namespace(ctx, cluster.Name); err != nil {
+		return reconcile.Result{}, err
+	}
+	after := copyOf(&cluster)
+	if meta.FindStatusCondition(after.Status.Conditions, accepted) == nil {
+		c.set(&after.Status.Conditions, accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
+	}
+	again, err := c.heartbeat(ctx, after)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status := after.Status
+	c.taint(after)
+	if after.Labels[ocm.ClusterSetLabel] == "" {
+		if after.Labels == nil {
+			after.Labels = make(map[string]string)
+		}
+		after.Labels[ocm.ClusterSetLabel] = "default"
+	}
+	if err := c.labelHealth(ctx, after); err != nil {
+		return reconcile.Result{}, err
+	}
+	after.Status = cluster.Status
+	if err := c.patch(ctx, &cluster, after); err != nil {
+		return reconcile.Result{}, err
+	}
+	before := copyOf(after)
+	after.Status = status
+	return reconcile.Result{RequeueAfter: again}, c.patchStatus(ctx, before, after)
+}
+
+// namespace makes the namespace of a cluster.
+func (c *controllers) namespace(ctx context.Context, name string) error {
+	err := c.Get(ctx, types.NamespacedName{Name: name}, &corev1.Namespace{})
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	labels := map[string]string{"open-cluster-management.io/cluster-name": name}
+	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again.
+func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster) (again time.Duration, err error) {
+	seen, err := c.lastSeen(ctx, cluster)
+	if err != nil {
+		return 0, err
+	}
+	seconds := cmp.Or(cluster.Spec.LeaseDurationSeconds, 60)
+	limit := 5 * time.Duration(seconds) * time.Second
+	if left := seen.Add(limit).Sub(c.now()); left > 0 {
+		return left, nil
+	}
+	c.set(&cluster.Status.Conditions, available, "Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease.")
+	return 0, nil
+}
+
+// lastSeen returns when the agent of a cluster was last in contact.
+func (c *controllers) lastSeen(ctx context.Context, cluster *ocm.ManagedCluster) (time.Time, error) {
+	var lease coordinationv1.Lease
+	err := c.Get(ctx, types.NamespacedName{Namespace: cluster.Name, Name: ocm.ClusterLease}, &lease)
+	switch {
+	case err == nil && lease.Spec.RenewTime != nil:
+		return lease.Spec.RenewTime.Time, nil
+	case client.IgnoreNotFound(err) != nil:
+		return time.Time{}, err
+	}
+	if since := meta.FindStatusCondition(cluster.Status.Conditions, accepted); since != nil {
+		return since.LastTransitionTime.Time, nil
+	}
+	return cluster.CreationTimestamp.Time, nil
+}
+
+// taint keeps placements from selecting a cluster that is away, unless it is away now and then by its nature.
+func (c *controllers) taint(cluster *ocm.ManagedCluster) {
+	want := ""
+	switch state := meta.FindStatusCondition(cluster.Status.Conditions, available); {
+	case cluster.Annotations[Occasional] == "true":
+	case state == nil || state.Status == metav1.ConditionUnknown:
+		want = unreachable
+	case state.Status == metav1.ConditionFalse:
+		want = unavailable
+	}
+	found := false
+	taints := slices.DeleteFunc(slices.Clone(cluster.Spec.Taints), func(t ocm.Taint) bool {
+		found = found || t.Key == want
+		return (t.Key == unreachable || t.Key == unavailable) && t.Key != want
+	})
+	if want != "" && !found {
+		taints = append(taints, ocm.Taint{Key: want, Effect: ocm.NoSelect, TimeAdded: metav1.NewTime(c.now()).Rfc3339Copy()})
+	}
+	cluster.Spec.Taints = taints
+}
+
+// labelHealth labels a cluster with the health of its add-ons (O-38, X-31).
+func (c *controllers) labelHealth(ctx context.Context, cluster *ocm.ManagedCluster) error {
+	var addOns ocm.List[ocm.ManagedClusterAddOn]
+	if err := c.List(ctx, &addOns, client.InNamespace(cluster.Name)); err != nil {
+		return err
+	}
+	labels := maps.Clone(cluster.Labels)
+	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, feature) })
+	known := meta.FindStatusCondition(cluster.Status.Conditions, available) != nil
+	for _, a := range addOns.Items {
+		key := feature + a.Name
+		if !known || !a.DeletionTimestamp.IsZero() || len(a.Name) > 63-len("addon-") {
+			continue
+		}
+		if labels == nil {
+			labels = make(map[string]string)
+		}
+		labels[key] = "unreachable"
+		switch state := meta.FindStatusCondition(a.Status.Conditions, "Available"); {
+		case state == nil:
+		case state.Status == metav1.ConditionTrue:
+			labels[key] = "available"
+		case state.Status == metav1.ConditionFalse:
+			labels[key] = "unhealthy"
+		}
+	}
+	cluster.Labels = labels
+	return nil
+}

@@ -1,0 +1,166 @@
+// Package control has the controllers of Open Cluster Management's add-ons. They observe the hub, ask the pure packages
+// beside this one what to do, and write what changed. What they decide is in those packages.
+//
+//   - Clusters: whether a cluster answers, its taints, and the labels that tell the health of its add-ons.
+//   - Placements: which clusters a Placement selects.
+//   - Add-ons: where a ClusterManagementAddOn is installed, and which cluster gets which configuration when.
+//   - Add-ons of clusters: the ManifestWorks of a ManagedClusterAddOn, and its conditions.
+//
+// Nothing is polled. A controller that waits for a time asks to be called then.
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+// Annotations that users set.
+const (
+	// Occasional marks a ManagedCluster that is seldom in contact. It loses no add-on by being away.
+	Occasional = "fleet.sealift.dev/occasional"
+	// Paused keeps the rollout of a ClusterManagementAddOn from starting on another cluster.
+	Paused = "fleet.sealift.dev/paused"
+	// ForceDelete removes a ManagedClusterAddOn without its hooks, and without waiting for its cluster.
+	ForceDelete = "fleet.sealift.dev/force-delete"
+)
+
+// byAddOn is the index of ManagedClusterAddOns by name.
+const byAddOn = "addon"
+
+// settle is how long a controller waits for more changes of many objects before it looks at all of them.
+const settle = 100 * time.Millisecond
+
+// Options of the controllers. The zero value is what a hub uses.
+type Options struct {
+	// Now is the time. Nil is time.Now.
+	Now func() time.Time
+	// Concurrency is how many clusters are worked on at once. Default 8.
+	Concurrency int
+}
+
+// controllers is what all controllers share.
+type controllers struct {
+	client.Client
+	hub *hub.Hub
+	log *slog.Logger
+	now func() time.Time
+	Options
+}
+
+// New returns the controllers for a hub.
+func New(o Options) hub.Controller {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = 8
+	}
+	return func(ctx context.Context, h *hub.Hub) error {
+		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, byAddOn, func(o client.Object) []string { return []string{o.GetName()} })
+		if err != nil {
+			return err
+		}
+		c := &controllers{Client: h.GetClient(), hub: h, log: h.Log, now: o.Now, Options: o}
+		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns} {
+			if err := start(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// soon makes a handler that waits a moment for more events of the same requests.
+func soon(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	add := func(ctx context.Context, q queue, objects ...client.Object) {
+		for _, o := range objects {
+			for _, r := range requests(ctx, o) {
+				q.AddAfter(r, settle)
+			}
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, e.Object) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { add(ctx, q, e.ObjectOld, e.ObjectNew) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, e.Object) },
+	}
+}
+
+// every returns a request for each object of a list.
+func every[T ocm.Object, P interface {
+	*T
+	client.Object
+}](c client.Reader, options ...client.ListOption) func(context.Context, client.Object) []reconcile.Request {
+	return func(ctx context.Context, _ client.Object) []reconcile.Request {
+		var list ocm.List[T]
+		if err := c.List(ctx, &list, options...); err != nil {
+			return nil // the cache answers all lists until the hub ends
+		}
+		requests := make([]reconcile.Request, len(list.Items))
+		for i := range list.Items {
+			requests[i].NamespacedName = client.ObjectKeyFromObject(P(&list.Items[i]))
+		}
+		return requests
+	}
+}
+
+// patch writes what changed in an object, if anything did. It fails if somebody else changed the object since it was read.
+func (c *controllers) patch(ctx context.Context, before, after client.Object) error {
+	changed, err := differ(before, after)
+	if err != nil || !changed {
+		return err
+	}
+	return c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// patchStatus is patch for the status.
+func (c *controllers) patchStatus(ctx context.Context, before, after client.Object) error {
+	changed, err := differ(before, after)
+	if err != nil || !changed {
+		return err
+	}
+	return c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+}
+
+// differ compares two objects as they are on the wire.
+func differ(a, b any) (bool, error) {
+	x, err := json.Marshal(a)
+	if err != nil {
+		return false, err
+	}
+	y, err := json.Marshal(b)
+	return !bytes.Equal(x, y), err
+}
+
+// copyOf returns a copy that may be changed.
+func copyOf[T client.Object](o T) T {
+	c, ok := o.DeepCopyObject().(T)
+	if !ok {
+		panic(fmt.Sprintf("the copy of %T is something else", o)) // DeepCopyObject returns its own type
+	}
+	return c
+}
+
+// set sets a condition. Its time changes only if its status does.
+func (c *controllers) set(conditions *[]metav1.Condition, kind, status, reason, message string) {
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(c.now()),
+	})
+}

@@ -1,0 +1,170 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/placement"
+)
+
+// placements keeps the decisions of all Placements (O-39 to O-44).
+func (c *controllers) placements() error {
+	all := soon(every[ocm.Placement](c.Client))
+	return builder.ControllerManagedBy(c.hub).Named("placement").
+		For(&ocm.Placement{}).
+		Owns(&ocm.PlacementDecision{}).
+		Watches(&ocm.ManagedCluster{}, all).
+		Watches(&ocm.ManagedClusterSet{}, all).
+		Watches(&ocm.ManagedClusterSetBinding{}, all).
+		Watches(&ocm.AddOnPlacementScore{}, all).
+		Complete(reconcile.Func(c.place))
+}
+
+// scene is what a placement depends on.
+type scene struct {
+	sets       ocm.List[ocm.ManagedClusterSet]
+	bindings   ocm.List[ocm.ManagedClusterSetBinding]
+	clusters   ocm.List[ocm.ManagedCluster]
+	decisions  ocm.List[ocm.PlacementDecision]
+	scores     ocm.List[ocm.AddOnPlacementScore]
+	candidates []*ocm.ManagedCluster
+	counts     placement.Counts
+}
+
+func (c *controllers) observeScene(ctx context.Context, p *ocm.Placement) (*scene, error) {
+	s := &scene{}
+	err := errors.Join(c.List(ctx, &s.sets), c.List(ctx, &s.bindings, client.InNamespace(p.Namespace)), c.List(ctx, &s.clusters),
+		c.List(ctx, &s.decisions), c.List(ctx, &s.scores))
+	if err != nil {
+		return nil, err
+	}
+	bound := placement.Bound(p.Namespace, s.bindings.Items, s.sets.Items)
+	eligible := placement.Eligible(bound, p.Spec.ClusterSets)
+	clusters := make([]*ocm.ManagedCluster, len(s.clusters.Items))
+	for i := range s.clusters.Items {
+		clusters[i] = &s.clusters.Items[i]
+	}
+	s.candidates, err = placement.Candidates(eligible, s.sets.Items, clusters)
+	s.counts = placement.Counts{InSpec: p.Spec.ClusterSets, Eligible: eligible, Bindings: len(bound), Available: len(s.candidates)}
+	return s, err
+}
+
+func (c *controllers) place(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var p ocm.Placement
+	if err := c.Get(ctx, req.NamespacedName, &p); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !p.DeletionTimestamp.IsZero() || p.Annotations[ocm.SchedulingDisabled] == "true" {
+		return reconcile.Result{}, nil
+	}
+	s, err := c.observeScene(ctx, &p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	now := c.now()
+	after := copyOf(&p)
+	result, err := placement.Schedule(&p, s.candidates, placement.Known{Now: now, Decisions: s.decisions.Items, Scores: s.scores.Items})
+	var decisions []ocm.PlacementDecision
+	if err == nil {
+		decisions, after.Status.DecisionGroups, err = placement.Group(&p, result.Selected)
+	}
+	var mistake *placement.Misconfigured
+	if err != nil && !errors.As(err, &mistake) {
+		return reconcile.Result{}, err
+	}
+	condition := placement.Misconfiguration(mistake)
+	c.set(&after.Status.Conditions, condition.Type, condition.Status, condition.Reason, condition.Message)
+	if mistake == nil { // otherwise the last decisions stay
+		if err := c.decide(ctx, &p, s.decisions.Items, decisions); err != nil {
+			return reconcile.Result{}, err
+		}
+		s.counts.Feasible, s.counts.Unscheduled = len(result.Filtered[len(result.Filtered)-1].Clusters), result.Unscheduled
+		after.Status.NumberOfSelectedClusters = int32(len(result.Selected))
+		condition = placement.Satisfaction(s.counts)
+		c.set(&after.Status.Conditions, condition.Type, condition.Status, condition.Reason, condition.Message)
+	}
+	again := reconcile.Result{}
+	if !result.Again.IsZero() {
+		again.RequeueAfter = max(time.Second, result.Again.Sub(now))
+	}
+	return again, c.patchStatus(ctx, &p, after)
+}
+
+// decide writes the decisions that differ, and deletes those that are too many.
+func (c *controllers) decide(ctx context.Context, p *ocm.Placement, all, want []ocm.PlacementDecision) error {
+	had := make(map[string]*ocm.PlacementDecision)
+	for i, d := range all {
+		if d.Namespace == p.Namespace && d.Labels[ocm.PlacementLabel] == p.Name {
+			had[d.Name] = &all[i]
+		}
+	}
+	for i := range want {
+		w := &want[i]
+		before, found := had[w.Name]
+		delete(had, w.Name)
+		if !found {
+			status := w.Status
+			if err := c.Create(ctx, w); err != nil {
+				return err
+			}
+			bare := copyOf(w)
+			bare.Status = ocm.PlacementDecisionStatus{}
+			if w.Status = status; len(status.Decisions) == 0 {
+				continue
+			}
+			if err := c.Status().Patch(ctx, w, client.MergeFrom(bare)); err != nil {
+				return err
+			}
+			continue
+		}
+		after := copyOf(before)
+		after.Labels, after.OwnerReferences = w.Labels, w.OwnerReferences
+		if err := c.patch(ctx, before, after); err != nil {
+			return err
+		}
+		before = copyOf(after)
+		if after.Status = w.Status; len(before.Status.Decisions)+len(w.Status.Decisions) == 0 {
+			continue
+		}
+		if err := c.patchStatus(ctx, before, after); err != nil {
+			return err
+		}
+	}
+	for _, d := range had {
+		if err := c.Delete(ctx, d); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sets makes the sets that exist from the start.
+func (c *controllers) sets() error {
+	return c.hub.Add(leaderTask(func(ctx context.Context) error {
+		for name, selector := range map[string]ocm.SetSelector{
+			"default": {SelectorType: ocm.ExclusiveClusterSetLabel},
+			"global":  {SelectorType: ocm.LabelSelector, LabelSelector: &metav1.LabelSelector{}},
+		} {
+			set := &ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ocm.ManagedClusterSetSpec{ClusterSelector: selector}}
+			if err := c.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// leaderTask runs once on the hub that decides.
+type leaderTask func(context.Context) error
+
+// Start runs the task.
+func (t leaderTask) Start(ctx context.Context) error { return t(ctx) }

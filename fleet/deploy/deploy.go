@@ -1,0 +1,302 @@
+// Package deploy makes the ManifestWorks of an add-on on one cluster (O-28, O-30, X-21, X-23, X-32). It is pure: a
+// controller renders the manifests, compares the works with those that exist, and writes what differs.
+package deploy
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+const (
+	group = "addon.open-cluster-management.io"
+	// orphan marks manifests whose objects stay when the add-on goes.
+	orphan = group + "/deletion-orphan"
+	// preDelete marks the Jobs and Pods that run before the add-on goes. It may be a label, also in its old form.
+	preDelete    = group + "/addon-pre-delete"
+	oldPreDelete = "open-cluster-management.io/addon-pre-delete"
+	// location says where a manifest of a hosted add-on goes. It may be a label.
+	location = group + "/hosted-manifest-location"
+)
+
+// maxWork is how many bytes the manifests of one work may have: 80 % of the 500 KiB that upstream's agents take.
+const maxWork = 409600
+
+// AddOn is an add-on on a cluster with its manifests.
+type AddOn struct {
+	Name, Cluster string
+	// Owner becomes the controller of the works.
+	Owner metav1.OwnerReference
+	// References are the configurations that the manifests were made of.
+	References []ocm.ConfigReference
+	// Spec has what the add-on's template says about works. Its manifests do not count.
+	Spec      ocm.AgentSpec
+	Manifests []map[string]any
+	// Existing are the works that the add-on has. A manifest stays in the work that has it.
+	Existing []ocm.ManifestWork
+}
+
+// HookName is the name of the work that runs before an add-on goes.
+func HookName(addOn string) string { return "addon-" + addOn + "-pre-delete" }
+
+// Works returns the works of the add-on, and the work of its hooks, or nil if it has none.
+func Works(a AddOn) (works []ocm.ManifestWork, hook *ocm.ManifestWork, err error) {
+	var deployed, hooks []map[string]any
+	for _, m := range a.Manifests {
+		where := mark(m, location)
+		switch {
+		case where == "none":
+		case where != "" && where != "managed" && where != "hosting":
+			return nil, nil, fmt.Errorf("%s: %s is %q, which is none of managed, hosting and none", nameOf(m), location, where)
+		case isHook(m):
+			hooks = append(hooks, m)
+		default:
+			deployed = append(deployed, m)
+		}
+	}
+	packed, err := pack(a, deployed)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(packed)) {
+		works = append(works, a.work(name, packed[name], probed))
+	}
+	if len(hooks) > 0 {
+		w := a.work(HookName(a.Name), hooks, isHook)
+		hook = &w
+	}
+	for i := range works {
+		if err := annotate(&works[i], a.References); err != nil {
+			return nil, nil, err
+		}
+	}
+	return works, hook, nil
+}
+
+// Completed says whether all hooks of a work have ended well.
+func Completed(w ocm.ManifestWork) bool {
+	done := 0
+	for _, m := range w.Status.ResourceStatus.Manifests {
+		for _, v := range m.StatusFeedback.Values {
+			if s := v.FieldValue.String; s != nil && (v.Name == "JobComplete" && *s == "True" || v.Name == "PodPhase" && *s == "Succeeded") {
+				done++
+				break
+			}
+		}
+	}
+	return done > 0 && done == len(w.Spec.Workload.Manifests)
+}
+
+// work makes a work. The objects that ask says yes to are reported by their well-known status.
+func (a AddOn) work(name string, manifests []map[string]any, ask func(map[string]any) bool) ocm.ManifestWork {
+	w := ocm.ManifestWork{
+		TypeMeta: metav1.TypeMeta{APIVersion: ocm.WorkVersion.String(), Kind: "ManifestWork"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: a.Cluster,
+			Labels:          map[string]string{ocm.AddOnLabel: a.Name},
+			OwnerReferences: []metav1.OwnerReference{a.Owner},
+		},
+	}
+	w.Spec.Executor = a.Spec.Executor
+	w.Spec.Workload.Manifests = manifests
+	w.Spec.DeleteOption = a.deletion(manifests)
+	for _, m := range manifests {
+		id := identify(m)
+		config := ocm.ManifestConfig{ResourceIdentifier: id}
+		for _, c := range a.Spec.ManifestConfigs {
+			if c.ResourceIdentifier == id {
+				config = c
+			}
+		}
+		if ask(m) && !slices.ContainsFunc(config.FeedbackRules, func(r ocm.FeedbackRule) bool { return r.Type == ocm.WellKnownStatus }) {
+			config.FeedbackRules = append(slices.Clone(config.FeedbackRules), ocm.FeedbackRule{Type: ocm.WellKnownStatus})
+		}
+		if config.FeedbackRules != nil || config.UpdateStrategy != nil || config.ConditionRules != nil {
+			w.Spec.ManifestConfigs = append(w.Spec.ManifestConfigs, config)
+		}
+	}
+	return w
+}
+
+// deletion adds the manifests that are marked to the objects that the template lets stay.
+func (a AddOn) deletion(manifests []map[string]any) *ocm.DeleteOption {
+	var rules []ocm.ResourceIdentifier
+	for _, m := range manifests {
+		if annotations, _ := metadata(m)["annotations"].(map[string]any); annotations != nil {
+			if _, found := annotations[orphan]; found {
+				rules = append(rules, identify(m))
+			}
+		}
+	}
+	if len(rules) == 0 || a.Spec.DeleteOption != nil && a.Spec.DeleteOption.PropagationPolicy == ocm.DeleteOrphan {
+		return a.Spec.DeleteOption
+	}
+	o := ocm.DeleteOption{}
+	if a.Spec.DeleteOption != nil {
+		o = *a.Spec.DeleteOption
+	}
+	if o.SelectivelyOrphan != nil {
+		rules = append(slices.Clone(o.SelectivelyOrphan.OrphaningRules), rules...)
+	}
+	o.PropagationPolicy, o.SelectivelyOrphan = ocm.DeleteSelectivelyOrphan, &ocm.SelectivelyOrphans{OrphaningRules: rules}
+	return &o
+}
+
+func annotate(w *ocm.ManifestWork, refs []ocm.ConfigReference) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	text, err := configuration.Annotate(refs)
+	w.Annotations = map[string]string{configuration.HashAnnotation: text}
+	return err
+}
+
+// pack divides the manifests among works by name. Those that are in a work stay there while there is room. The others go
+// to the work with the most room, large ones first.
+func pack(a AddOn, manifests []map[string]any) (map[string][]map[string]any, error) {
+	type item struct {
+		manifest map[string]any
+		id       string
+		order    int
+		size     int
+	}
+	home := make(map[string]string)
+	free := make(map[string]int)
+	for _, w := range a.Existing {
+		if w.Name == HookName(a.Name) {
+			continue
+		}
+		free[w.Name] = maxWork
+		for _, m := range w.Spec.Workload.Manifests {
+			home[nameOf(m)] = w.Name
+		}
+	}
+	packed := make(map[string][]item)
+	put := func(name string, i item) {
+		free[name] -= i.size
+		packed[name] = append(packed[name], i)
+	}
+	var left []item
+	for order, m := range manifests {
+		text, err := json.Marshal(m)
+		if err != nil {
+			return nil, err
+		}
+		i := item{m, nameOf(m), order, len(text)}
+		if i.size > maxWork {
+			return nil, fmt.Errorf("%s has %d bytes; a manifest may have %d", i.id, i.size, maxWork)
+		}
+		if name, found := home[i.id]; found && free[name] >= i.size {
+			put(name, i)
+		} else {
+			left = append(left, i)
+		}
+	}
+	slices.SortStableFunc(left, func(x, y item) int { return cmp.Compare(y.size, x.size) })
+	next := 0
+	for _, i := range left {
+		best := ""
+		for _, name := range slices.Sorted(maps.Keys(free)) {
+			if free[name] >= i.size && (best == "" || free[name] > free[best]) {
+				best = name
+			}
+		}
+		for best == "" {
+			name := fmt.Sprintf("addon-%s-deploy-%d", a.Name, next)
+			if _, taken := free[name]; taken {
+				next++
+				continue
+			}
+			free[name], best = maxWork, name
+		}
+		put(best, i)
+	}
+	works := make(map[string][]map[string]any, len(packed))
+	for name, items := range packed {
+		slices.SortFunc(items, func(x, y item) int { return cmp.Compare(x.order, y.order) })
+		for _, i := range items {
+			works[name] = append(works[name], i.manifest)
+		}
+	}
+	return works, nil
+}
+
+// isHook says whether a manifest runs before the add-on goes.
+func isHook(m map[string]any) bool {
+	if m["kind"] != "Job" && m["kind"] != "Pod" {
+		return false
+	}
+	for _, key := range []string{"annotations", "labels"} {
+		marks, _ := metadata(m)[key].(map[string]any)
+		_, now := marks[preDelete]
+		_, old := marks[oldPreDelete]
+		if now || old {
+			return true
+		}
+	}
+	return false
+}
+
+// probed says whether the health of the add-on depends on an object.
+func probed(m map[string]any) bool {
+	spec, _ := m["spec"].(map[string]any)
+	replicas, found := spec["replicas"]
+	return m["kind"] == "DaemonSet" || m["kind"] == "Deployment" && (!found || fmt.Sprint(replicas) != "0")
+}
+
+func metadata(m map[string]any) map[string]any {
+	md, _ := m["metadata"].(map[string]any)
+	return md
+}
+
+// mark returns an annotation or a label.
+func mark(m map[string]any, name string) string {
+	for _, key := range []string{"annotations", "labels"} {
+		marks, _ := metadata(m)[key].(map[string]any)
+		if text, ok := marks[name].(string); ok {
+			return text
+		}
+	}
+	return ""
+}
+
+// nameOf names the object of a manifest.
+func nameOf(m map[string]any) string {
+	id := identify(m)
+	return strings.Trim(fmt.Sprintf("%v %s/%s in %q", m["kind"], id.Namespace, id.Name, id.Group), " ")
+}
+
+// identify guesses the resource of a manifest from its kind, as upstream does: no cluster is asked here.
+func identify(m map[string]any) ocm.ResourceIdentifier {
+	version, _ := m["apiVersion"].(string)
+	kind, _ := m["kind"].(string)
+	g, _, grouped := strings.Cut(version, "/")
+	if !grouped {
+		g = ""
+	}
+	name, _ := metadata(m)["name"].(string)
+	namespace, _ := metadata(m)["namespace"].(string)
+	return ocm.ResourceIdentifier{Group: g, Resource: Resource(kind), Name: name, Namespace: namespace}
+}
+
+// Resource returns the plural of a kind, by the rules of English that Kubernetes uses.
+func Resource(kind string) string {
+	name := strings.ToLower(kind)
+	switch {
+	case name == "endpoints":
+		return name
+	case strings.HasSuffix(name, "s"), strings.HasSuffix(name, "x"), strings.HasSuffix(name, "ch"), strings.HasSuffix(name, "sh"):
+		return name + "es"
+	case strings.HasSuffix(name, "y") && len(name) > 1 && !strings.ContainsRune("aeiou", rune(name[len(name)-2])):
+		return name[:len(name)-1] + "ies"
+	}
+	return name + "s"
+}

@@ -1,0 +1,134 @@
+// Package join makes a cluster a member of a fleet: its ManagedCluster, its namespace on the hub, an identity for its
+// agent, and the agent's rights. The agent may work in its own namespace, and report on its own ManagedCluster. It can
+// read nothing of other clusters.
+package join
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/kube"
+)
+
+// account is the ServiceAccount of an agent in its namespace on the hub.
+const account = "sealift-fleet-agent"
+
+// DefaultValidity is how long the token of an agent is valid.
+const DefaultValidity = 365 * 24 * time.Hour
+
+// Cluster is what joins.
+type Cluster struct {
+	Name string
+	// Labels of the ManagedCluster, for placements.
+	Labels map[string]string
+	// Annotations of the ManagedCluster, such as the one of occasional clusters.
+	Annotations map[string]string
+	// Server is the address of the hub as the agent sees it. Empty is the address that the command uses.
+	Server string
+	// Validity is how long the agent's token is valid. Default DefaultValidity.
+	Validity time.Duration
+}
+
+// Hub joins a cluster and returns the kubeconfig of its agent. Joining a cluster again gives its agent a new token and
+// leaves all else as it is.
+func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
+	if problems := validation.IsDNS1123Label(c.Name); len(problems) > 0 {
+		return nil, fmt.Errorf("cluster name %q: %s; it is also the name of a namespace", c.Name, problems[0])
+	}
+	objects, err := objectsOf(c)
+	if err != nil {
+		return nil, err
+	}
+	set := kube.Set{Name: "fleet-join-" + c.Name, Namespace: c.Name}
+	if _, err := kube.New(hub, kube.Options{}).Apply(ctx, set, objects, kube.ApplyOptions{FailFast: true}); err != nil {
+		return nil, fmt.Errorf("join cluster %s: %w; does a hub run? 'sealift fleet hub' installs the kinds", c.Name, err)
+	}
+	client, err := corev1client.NewForConfigAndClient(hub.Config())
+	if err != nil {
+		return nil, err
+	}
+	seconds := int64(cmp.Or(c.Validity, DefaultValidity) / time.Second)
+	token, err := client.ServiceAccounts(c.Name).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", c.Name, err)
+	}
+	return kubeconfig(hub, c, token.Status.Token)
+}
+
+// kubeconfig is how the agent reaches the hub.
+func kubeconfig(hub *kube.Cluster, c Cluster, token string) ([]byte, error) {
+	cfg, _ := hub.Config()
+	ca := cfg.CAData
+	if len(ca) == 0 && cfg.CAFile != "" {
+		var err error
+		if ca, err = os.ReadFile(cfg.CAFile); err != nil {
+			return nil, fmt.Errorf("read the certificate authority of the hub: %w", err)
+		}
+	}
+	const name = "hub"
+	return clientcmd.Write(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: cmp.Or(c.Server, cfg.Host), CertificateAuthorityData: ca}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{c.Name: {Token: token}},
+		Contexts:       map[string]*clientcmdapi.Context{c.Name: {Cluster: name, AuthInfo: c.Name, Namespace: c.Name}},
+		CurrentContext: c.Name,
+	})
+}
+
+// objectsOf returns what a cluster has on the hub.
+func objectsOf(c Cluster) ([]*unstructured.Unstructured, error) {
+	group := ocm.ClusterVersion.Group
+	agent := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: c.Name, Name: account}}
+	name := "sealift-fleet-agent:" + c.Name
+	typed := []runtime.Object{
+		&corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{"open-cluster-management.io/cluster-name": c.Name}}},
+		&corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: c.Name}},
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: c.Name}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{ocm.WorkVersion.Group}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "list", "watch", "patch", "update"}},
+			{APIGroups: []string{ocm.WorkVersion.Group}, Resources: []string{"manifestworks/status"}, Verbs: []string{"patch", "update"}},
+			{APIGroups: []string{ocm.AddOnVersion.Group}, Resources: []string{"managedclusteraddons"}, Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{ocm.AddOnVersion.Group}, Resources: []string{"managedclusteraddons/status"}, Verbs: []string{"patch", "update"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "patch", "update"}},
+		}},
+		&rbacv1.RoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: c.Name},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account}, Subjects: agent},
+		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{group}, Resources: []string{"managedclusters"}, ResourceNames: []string{c.Name}, Verbs: []string{"get"}},
+			{APIGroups: []string{group}, Resources: []string{"managedclusters/status"}, ResourceNames: []string{c.Name}, Verbs: []string{"patch", "update"}},
+		}},
+		&rbacv1.ClusterRoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}, Subjects: agent},
+		&ocm.ManagedCluster{TypeMeta: kind(ocm.ClusterVersion.String(), "ManagedCluster"),
+			ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: c.Labels, Annotations: c.Annotations}, Spec: ocm.ManagedClusterSpec{HubAcceptsClient: true}},
+	}
+	var objects []*unstructured.Unstructured
+	for _, o := range typed {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return nil, err
+		}
+		delete(content, "status")
+		objects = append(objects, &unstructured.Unstructured{Object: content})
+	}
+	return objects, nil
+}
+
+func kind(version, kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: version, Kind: kind}
+}

@@ -1,0 +1,43 @@
+package kube_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sealift/sealift/kube"
+)
+
+func TestReleasedMembersStay(t *testing.T) {
+	c := newCluster(t)
+	c.apply(kube.ApplyOptions{}, configMapOf("stays", "1"), configMapOf("goes", "1"))
+	released, err := c.Release(t.Context(), c.set, func(ref kube.Ref) bool { return ref.Name == "stays" })
+	if diff := cmp.Diff([]string{"ConfigMap/stays kept"}, actions(released)); diff != "" || err != nil {
+		t.Fatal(diff, err)
+	}
+	deleted, err := c.Delete(t.Context(), c.set, kube.DeleteOptions{})
+	if diff := cmp.Diff([]string{"ConfigMap/goes pruned"}, actions(deleted)); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if c.get("v1/configmaps", "stays") == nil {
+		t.Error("the released object is gone")
+	}
+}
+
+func TestCreateOnlyLeavesWhatExists(t *testing.T) {
+	c := newCluster(t)
+	c.create(configMapOf("theirs", "1"))
+	o := kube.ApplyOptions{CreateOnly: true}
+	got := actions(c.apply(o, configMapOf("theirs", "2"), configMapOf("ours", "1")))
+	if diff := cmp.Diff([]string{"ConfigMap/theirs unchanged", "ConfigMap/ours created"}, got); diff != "" {
+		t.Error(diff)
+	}
+	got = actions(c.apply(o, configMapOf("theirs", "2"), configMapOf("ours", "2")))
+	if diff := cmp.Diff([]string{"ConfigMap/theirs unchanged", "ConfigMap/ours unchanged"}, got); diff != "" {
+		t.Error(diff)
+	}
+	deleted, err := c.Delete(t.Context(), c.set, kube.DeleteOptions{})
+	if diff := cmp.Diff([]string{"ConfigMap/ours pruned"}, actions(deleted)); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
