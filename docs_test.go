@@ -16,7 +16,7 @@ var (
 	section     = regexp.MustCompile(`§([0-9.]*[0-9])`)
 	anchor      = regexp.MustCompile(`<a id="([^"]+)">`)
 	heading     = regexp.MustCompile(`(?m)^#+ (.*)$`)
-	notInSlug   = regexp.MustCompile("[^\\p{L}\\p{N} _-]")
+	notInSlug   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 	link        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	fenced      = regexp.MustCompile("(?ms)^```.*?^```$")
 )

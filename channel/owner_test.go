@@ -322,7 +322,9 @@ func testStrangers(p *playground) {
 }
 
 func testNamesakes(p *playground) {
-	p.apply(ApplyOptions{}, p.entries(add{"name: twin, version: 1.0.0", lights("twin", "1.0.0", "a")}))
+	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: twin, version: 1.0.0", lights("twin", "1.0.0", "a")})); err != nil {
+		p.Fatal(err)
+	}
 	if _, _, err := p.apply(ApplyOptions{}, p.entries(add{"name: twin, version: 2.0.0, namespace: default", lights("twin", "2.0.0", "b")})); err != nil {
 		p.Fatal(err)
 	}

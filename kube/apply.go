@@ -127,7 +127,7 @@ func passes(coming, failed []*unstructured.Unstructured, failFast bool) retryabl
 	return func(err error, since time.Duration) bool {
 		var missing *noKindError
 		if !errors.As(err, &missing) {
-			return Transient(err) && !(failFast && Awaits(err))
+			return Transient(err) && (!failFast || !Awaits(err))
 		}
 		gvk := missing.kind.WithVersion(missing.version)
 		return promised(gvk) || !failFast && !denied(gvk) && since < lateKinds

@@ -70,7 +70,7 @@ func (c *Cluster) Retry(ctx context.Context, what Ref, try func(context.Context)
 
 // NoKind says whether an error is for want of a kind alone, and not of a webhook or a server as well.
 func NoKind(err error) bool {
-	if several, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // the tree of errors itself is walked
+	if several, ok := err.(interface{ Unwrap() []error }); ok { // walk the tree of errors itself
 		return !slices.ContainsFunc(several.Unwrap(), func(e error) bool { return Awaits(e) && !NoKind(e) })
 	}
 	if inner := errors.Unwrap(err); inner != nil {

@@ -24,7 +24,7 @@ func assetSection() section {
 
 func readAsset(p *parser, n *yaml.Node, l *Lock) {
 	r := p.record(n, "an asset", []string{"url", "sha256", "size"})
-	l.Assets = append(l.Assets, Asset{URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size("size")})
+	l.Assets = append(l.Assets, Asset{URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size()})
 	r.once("url")
 }
 

@@ -29,7 +29,7 @@ func readChart(p *parser, n *yaml.Node, l *Lock) {
 	r := p.record(n, "a chart", []string{"name", "repository", "version", "url", "sha256", "size"})
 	l.Charts = append(l.Charts, Chart{
 		Name: r.text("name"), Repository: r.text("repository"), Version: r.text("version"),
-		URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size("size"),
+		URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size(),
 	})
 	r.once("repository", "name", "version")
 }

@@ -26,7 +26,7 @@ func imageSection() section {
 
 func (p *parser) image(n *yaml.Node) Image {
 	r := p.record(n, "an image", []string{"ref", "digest", "mediaType", "size", "platforms"})
-	i := Image{Ref: r.text("ref"), Digest: r.digest("digest"), MediaType: r.text("mediaType"), Size: r.size("size"), Platforms: make(map[string]string)}
+	i := Image{Ref: r.text("ref"), Digest: r.digest("digest"), MediaType: r.text("mediaType"), Size: r.size(), Platforms: make(map[string]string)}
 	r.once("ref")
 	if platforms := r.fields["platforms"]; platforms != nil && p.IsMapping(platforms, "platforms") {
 		for at := 0; at+1 < len(platforms.Content); at += 2 {

@@ -100,7 +100,8 @@ func (r record) text(key string) string {
 	return s
 }
 
-func (r record) size(key string) int64 {
+func (r record) size() int64 {
+	const key = "size"
 	s := r.text(key)
 	size, err := strconv.ParseInt(s, 10, 64)
 	if s != "" && (err != nil || size < 0 || strconv.FormatInt(size, 10) != s) {

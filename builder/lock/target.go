@@ -48,7 +48,7 @@ func (p *parser) target(n *yaml.Node) Target {
 	}
 	for _, n := range r.list("packages") {
 		r := p.record(n, "a package", []string{"name", "version", "arch", "url", "sha256", "size"}, "key")
-		one := Package{Name: r.text("name"), Version: r.text("version"), Arch: r.text("arch"), URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size("size")}
+		one := Package{Name: r.text("name"), Version: r.text("version"), Arch: r.text("arch"), URL: r.text("url"), SHA256: r.sha256("sha256"), Size: r.size()}
 		if r.has("key") {
 			one.Key = r.sha256("key")
 		}

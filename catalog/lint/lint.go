@@ -221,7 +221,7 @@ func (c *checker) manifest(ctx context.Context) error {
 	}
 	c.findings = append(c.findings, findings...)
 	if diag.Err(findings) != nil {
-		return nil
+		return nil //nolint:nilerr // the findings are reported already
 	}
 	parsed, err := manifest.Load(file)
 	if err != nil {

@@ -17,6 +17,7 @@ type versionInfo struct {
 	Platform  string `json:"platform"`
 }
 
+// CurrentVersion describes the running program.
 func CurrentVersion() versionInfo {
 	v := version
 	if v == "" {
@@ -28,6 +29,7 @@ func CurrentVersion() versionInfo {
 	return versionInfo{Version: v, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
+// VersionCommand returns the command that prints it.
 func (a *App) VersionCommand() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{

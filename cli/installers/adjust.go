@@ -25,13 +25,14 @@ type Adjustment struct {
 	notes          io.Writer
 }
 
-// Words of kURL that are about the run, not about the Installer (kURL §2.3). The last two have no effect there either.
+// Words of kURL that are about the run, not about the Installer (kURL §2.3).
 const (
 	WordYes   = "yes"
 	WordPatch = "installer-spec-file"
 	WordRoot  = "kurl-install-directory"
 )
 
+// IdleWords returns the words that have no effect.
 func IdleWords() []string { return []string{"auto-upgrades-enabled", "force-reapply-addons"} }
 
 // Add gives a command the flags. Those of kURL are not shown: there are forty, and 'sealift spec flags' lists them.

@@ -14,8 +14,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/sealift/sealift/installer/host/network"
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/installer/host/network"
 )
 
 // Facts are what an install needs to know of its host.

@@ -130,9 +130,9 @@ func (s kurlState) begin(ctx context.Context) error {
 	}
 	support := object("v1", "Secret", kurlNamespace, "kurl-supportbundle-spec", map[string]any{"data": map[string]any{"support-bundle-spec": base64.StdEncoding.EncodeToString(s.support)}})
 	support.SetLabels(map[string]string{"troubleshoot.io/kind": "support-bundle"})
-	objects := append(kinds, object("v1", "Namespace", "", kurlNamespace, nil), support,
+	kinds = append(kinds, object("v1", "Namespace", "", kurlNamespace, nil), support,
 		configMap(kurlNamespace, lastConfig, last), configMap(kurlNamespace, currentConfig, map[string]any{"kurl-version": s.values["KURL_VERSION"]}), s.config())
-	if err := s.apply(ctx, objects...); err != nil {
+	if err := s.apply(ctx, kinds...); err != nil {
 		return err
 	}
 	return labelNode(ctx, s.nodes, s.node, map[string]string{masterLabel: ""})

@@ -125,6 +125,7 @@ func SweepRoot(root string) (left []baseline.Left, err error) {
 	return left, nil
 }
 
+// LeftMount describes a mount that Sealift did not remove.
 func LeftMount(name string) baseline.Left {
 	return baseline.Left{What: name, Why: "something is mounted there, and is kept with what is in it"}
 }

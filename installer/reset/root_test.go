@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/testgrid/short"
 )

@@ -31,7 +31,7 @@ var (
 // Failing returns the first condition that makes an object of any kind unhealthy, by the rule K-23: its value is False, and its
 // type is one that counts, or one of more. Conditions that are Unknown or missing do not count.
 func Failing(obj *unstructured.Unstructured, more ...string) (Condition, bool) {
-	types := append(more, "Available", "ContainersReady", "Established", "Healthy", "Initialized", "NamesAccepted", "PodScheduled", "Ready")
+	types := slices.Concat(more, []string{"Available", "ContainersReady", "Established", "Healthy", "Initialized", "NamesAccepted", "PodScheduled", "Ready"})
 	if obj.GroupVersionKind().Group == "gateway.networking.k8s.io" {
 		types = append(types, "Accepted", "Programmed")
 	}

@@ -83,7 +83,7 @@ func mergeable(document []byte) ([]byte, []string, error) {
 	}
 	var object map[string]any
 	if utiljson.Unmarshal(data, &object) != nil || !strings.HasPrefix(text(object["apiVersion"]), "kubeadm.k8s.io/") {
-		return document, nil, nil
+		return document, nil, nil //nolint:nilerr // only objects of kubeadm are converted
 	}
 	objects, notes := []map[string]any{object}, []string(nil)
 	if older.MatchString(text(object["apiVersion"])) {

@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sealift/sealift/installer/host/proc"
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/installer/host/proc"
 )
 
 // Unmount unmounts all that is mounted at or below the folders, the deepest first, but what keep names. What is in use is

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -101,9 +102,9 @@ func (h *Host) Exec(ctx context.Context, c Command) error {
 	if c.NetworkOnly {
 		enter = []string{"--net"}
 	}
-	args := append(enter, "--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8")
-	cmd := exec.CommandContext(ctx, "nsenter", append(append(args, c.Env...), c.Args...)...)
+	program := []string{"--target", strconv.Itoa(leader), "--", "/usr/bin/env", "-i", "-C", "/root",
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "USER=root", "LANG=C.UTF-8"}
+	cmd := exec.CommandContext(ctx, "nsenter", slices.Concat(enter, program, c.Env, c.Args)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.Stdin, c.Stdout, c.Stderr
 	cmd.WaitDelay = outputGrace
 	if !c.Terminal {
