@@ -14,7 +14,7 @@ func Commands(a *app.App) []*cobra.Command {
 	c := commands{a}
 	return []*cobra.Command{
 		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.upgradeCommand(), c.journalCommand(),
-		c.certsCommand(), c.snapshotCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
+		c.certsCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
 	}
 }
 

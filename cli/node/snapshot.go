@@ -25,8 +25,7 @@ func (a commands) snapshotCommand() *cobra.Command {
 		Long: `Save what this control plane needs to come back after it lost its data: etcd's database, the keys and files of kubeadm in
 /etc/kubernetes, and the Installer. A snapshot is one encrypted file. It has no data of volumes and no images.
 
-No command restores a snapshot yet. 'sealift snapshot unpack' writes its files into a folder; docs/snapshots.md says what
-etcd's own tool does with them.`,
+'sealift restore' brings a control plane back from a snapshot.`,
 		Example: `  sealift snapshot key --out snapshots.key
   sealift snapshot save --key age1…
   sealift snapshot verify --identity snapshots.key

@@ -183,7 +183,7 @@ func (a commands) snapshotUnpackCommand() *cobra.Command {
 		Short: "Verify a snapshot and write its files into a new folder",
 		Long: `Check a whole snapshot as 'sealift snapshot verify' does, and write its files and etcd's database into a new folder. The
 folder appears only when everything in it is right. It has every key of the cluster, unencrypted: remove it when you are
-done. docs/snapshots.md says how etcd is restored from it.`,
+done. 'sealift restore' does not need it.`,
 		Example: "  sealift snapshot unpack --identity snapshots.key --out /root/unpacked",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -165,6 +165,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift node remove --plan":    planOfNodeRemove,
 		"sealift upgrade --plan":        planOfUpgrade,
 		"sealift certs renew --plan":    planOfRenewal,
+		"sealift restore --plan":        planOfRestore,
 		"sealift channel plan":          planOfChannel,
 		"sealift apply --dry-run":       dryRunOfApply,
 		"sealift cache prune --dry-run": dryRunOfCachePrune,

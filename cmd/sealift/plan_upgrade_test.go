@@ -11,7 +11,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
@@ -59,5 +61,31 @@ func planOfRenewal(t *testing.T) {
 	out := h.planned("", []string{"certs", "renew", "--plan", "--root", "node"})
 	if !strings.Contains(out, "apiserver") {
 		t.Errorf("the plan says:\n%s", out)
+	}
+}
+
+// planOfRestore looks at a control plane whose etcd lost its data, and one that lost its keys, too.
+func planOfRestore(t *testing.T) {
+	h := newPlanHost(t)
+	folder := kubeadm.Folder(t)
+	kubeadm.EtcdManifest(t, folder)
+	private, public, err := snapshot.GenerateKey()
+	h.made(err)
+	to, err := snapshot.Recipients(public)
+	h.made(err)
+	endpoint := kubeadm.Etcd(t, folder)
+	h.write("work/key", string(private))
+	s := snapshot.Source{Rootfs: strings.TrimSuffix(folder, "/etc/kubernetes"), Node: kubeadm.Node, Etcd: cluster.EtcdAddress{Endpoint: endpoint, PKI: filepath.Join(folder, "pki/etcd")}}
+	_, err = s.Save(t.Context(), filepath.Join(h.dir, "work/snapshot"), to...)
+	h.made(err)
+	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(folder)))
+	plan := []string{"restore", "./snapshot", "--identity", "key", "--plan", "--root", "node"}
+	out := h.planned("", plan)
+	if !strings.Contains(out, "restore/exchange") || !strings.Contains(out, "its data is gone") || strings.Contains(out, "writes ") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	h.made(os.Remove(filepath.Join(h.dir, "etc/kubernetes/pki/sa.key")))
+	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"/etc/kubernetes/pki/sa.pub"`) {
+		t.Errorf("with a key lost the plan says:\n%s", out)
 	}
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -43,25 +44,28 @@ type EtcdSnapshot struct {
 	ended   error
 }
 
+// open makes a client of the member, and returns its endpoint.
+func (a EtcdAddress) open(ctx context.Context) (e *etcd, endpoint string, err error) {
+	endpoint, pki := cmp.Or(a.Endpoint, ownEtcd), cmp.Or(a.PKI, etcdPKI)
+	config, err := etcdCredentials(pki)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s has no credentials for etcd; run the command on a control plane: %w", pki, err)
+	}
+	if e, err = newEtcd(ctx, config, endpoint); err != nil {
+		return nil, "", fmt.Errorf("etcd at %s: %w", endpoint, err)
+	}
+	return e, endpoint, nil
+}
+
 // OpenEtcdSnapshot asks a member for a snapshot. Close it.
 func OpenEtcdSnapshot(ctx context.Context, from EtcdAddress) (*EtcdSnapshot, error) {
-	if from.Endpoint == "" {
-		from.Endpoint = ownEtcd
-	}
-	if from.PKI == "" {
-		from.PKI = etcdPKI
-	}
-	config, err := etcdCredentials(from.PKI)
+	e, endpoint, err := from.open(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%s has no credentials for etcd; run the command on a control plane: %w", from.PKI, err)
+		return nil, err
 	}
-	e, err := newEtcd(ctx, config, from.Endpoint)
+	s, err := e.snapshot(ctx, endpoint)
 	if err != nil {
-		return nil, fmt.Errorf("etcd at %s: %w", from.Endpoint, err)
-	}
-	s, err := e.snapshot(ctx, from.Endpoint)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("a snapshot of etcd at %s: %w", from.Endpoint, err), e.Close())
+		return nil, errors.Join(fmt.Errorf("a snapshot of etcd at %s: %w", endpoint, err), e.Close())
 	}
 	return s, nil
 }

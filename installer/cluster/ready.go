@@ -129,3 +129,23 @@ func untilDeadline(ctx context.Context) (time.Duration, error) {
 	}
 	return time.Until(deadline), nil
 }
+
+// WaitReport waits until the kubelet of this host reports, and its node is Ready. What the API says of a node may be old.
+func WaitReport(ctx context.Context, node string, output io.Writer) error {
+	client, err := Client(AdminKubeconfig)
+	if err != nil {
+		return err
+	}
+	for {
+		reports, err := (&Remains{Node: node, client: client}).reports(ctx)
+		if err == nil && reports {
+			return WaitNode(ctx, node, output)
+		}
+		fmt.Fprintf(output, "waiting for the kubelet of node %s\n", node)
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("the kubelet of node %s does not report; see 'journalctl --unit kubelet': %w", node, context.Cause(ctx)), err)
+		case <-time.After(apiPause):
+		}
+	}
+}

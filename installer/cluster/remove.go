@@ -117,6 +117,9 @@ func (r *Remains) pods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
+// ErrUnknownNode says that a cluster has nothing of a node.
+var ErrUnknownNode = errors.New("the cluster knows no node")
+
 func (r *Remains) unknown(ctx context.Context) error {
 	var names []string
 	list, err := r.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
@@ -125,7 +128,7 @@ func (r *Remains) unknown(ctx context.Context) error {
 			names = append(names, n.Name)
 		}
 	}
-	return errors.Join(fmt.Errorf("the cluster knows no node %s; its nodes are: %s", r.Node, strings.Join(names, ", ")), err)
+	return errors.Join(fmt.Errorf("%w %s; its nodes are: %s", ErrUnknownNode, r.Node, strings.Join(names, ", ")), err)
 }
 
 // listed gives the API server at an address on the list that balancers read, if it is there.

@@ -41,6 +41,7 @@ const (
 	Upgrading  Operation = "upgrade"
 	Resetting  Operation = "reset"
 	Renewing   Operation = "renew" // of certificates
+	Restoring  Operation = "restore"
 )
 
 // Record is one line of the journal.

@@ -31,6 +31,8 @@ const (
 	Kubelet Phase = "kubelet"
 	// Reset takes everything back.
 	Reset Phase = "reset"
+	// Restore brings a control plane back that lost its data.
+	Restore Phase = "restore"
 )
 
 // State is what a step leaves behind in memory for later steps, such as the shell variables that a hook set. It is kept

@@ -84,8 +84,7 @@ func (p *Place) write(open *opened, path string, to []age.Recipient) (size int64
 	return size, err
 }
 
-// send sends a snapshot to a server, which must be told its size and digest before. The encrypted copy has no name: it is
-// gone when this process ends, however that comes.
+// send sends a snapshot to a server, which must be told its size and digest before. The encrypted copy has no name.
 func (p *Place) send(ctx context.Context, open *opened, name string, to []age.Recipient) (int64, error) {
 	opener := p.opener
 	opener.Write = true
@@ -93,14 +92,11 @@ func (p *Place) send(ctx context.Context, open *opened, name string, to []age.Re
 	if err != nil {
 		return 0, err
 	}
-	f, err := os.CreateTemp(stagingDir, "sealift-snapshot-*")
+	f, err := nameless()
 	if err != nil {
 		return 0, err
 	}
 	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil {
-		return 0, err
-	}
 	if err := open.write(f, to); err != nil {
 		return 0, err
 	}

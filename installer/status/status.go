@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/restore"
 )
 
 // AddOn is how far an add-on came on this node, and how it is in the cluster.
@@ -150,7 +151,7 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		s.Failure = &Failure{rec.Step, rec.Time, rec.Error, run.Log}
 	}
 	_, resetting := last[node.ResetStep]
-	renewing := renewalStopped(records)
+	renewing, restoring := stopped(records, lifecycle.Renewing, pki.LastStep), stopped(records, lifecycle.Restoring, restore.LastStep)
 	switch {
 	case resetting:
 		s.State = "resetting"
@@ -158,12 +159,14 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		s.State = "running"
 	case s.Failure != nil:
 		s.State = "failed"
-	case s.Finished < s.Steps || renewing:
+	case s.Finished < s.Steps || renewing || restoring:
 		s.State = "interrupted"
 	}
 	switch {
 	case renewing && !resetting && !busy:
 		s.Resume = "sudo sealift certs renew"
+	case restoring && !resetting && !busy:
+		s.Resume = "sudo sealift restore SNAPSHOT"
 	case s.State == "failed" || s.State == "interrupted":
 		s.Resume = run.Resume
 	case resetting && !busy:
@@ -171,13 +174,13 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 	}
 }
 
-// renewalStopped says whether the last run was a renewal of certificates that failed or was killed.
-func renewalStopped(records []lifecycle.Record) bool {
+// stopped says whether the last run was such an operation that failed or was killed before its last step.
+func stopped(records []lifecycle.Record, operation lifecycle.Operation, lastStep string) bool {
 	if len(records) == 0 {
 		return false
 	}
 	last := records[len(records)-1]
-	return last.Operation == lifecycle.Renewing && (last.Step != pki.LastStep || last.Outcome != lifecycle.Finished)
+	return last.Operation == operation && (last.Step != lastStep || last.Outcome != lifecycle.Finished)
 }
 
 func addOnState(name string, plan lifecycle.Plan, last map[string]lifecycle.Record, done func(lifecycle.Step) bool) string {

@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -149,7 +150,7 @@ func TestCertificatesThatEndSoonAreToldAndEndedOnesAreIll(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedRenewalIsToldWithTheCommandThatResumesIt(t *testing.T) {
+func TestAnInterruptedRenewalOrRestoreIsToldWithTheCommandThatResumesIt(t *testing.T) {
 	record := func(step string, outcome lifecycle.Outcome) lifecycle.Record {
 		return lifecycle.Record{Operation: lifecycle.Renewing, Step: step, Outcome: outcome}
 	}
@@ -164,6 +165,8 @@ func TestAnInterruptedRenewalIsToldWithTheCommandThatResumesIt(t *testing.T) {
 		{"killed between two steps", []lifecycle.Record{installed, record("certs/issue", lifecycle.Finished)}, "interrupted", "sudo sealift certs renew"},
 		{"failed", []lifecycle.Record{installed, record("certs/etcd", lifecycle.Started), record("certs/etcd", lifecycle.Failed)}, "failed", "sudo sealift certs renew"},
 		{"finished", []lifecycle.Record{installed, record(pki.LastStep, lifecycle.Finished)}, "installed", ""},
+		{"a restore", []lifecycle.Record{installed, {Operation: lifecycle.Restoring, Step: "restore/stop", Outcome: lifecycle.Started}}, "interrupted", "sudo sealift restore SNAPSHOT"},
+		{"a finished restore", []lifecycle.Record{installed, {Operation: lifecycle.Restoring, Step: restore.LastStep, Outcome: lifecycle.Finished}}, "installed", ""},
 	} {
 		var s Status
 		if s.read(row.records, run, false); s.State != row.state || s.Resume != row.resume {

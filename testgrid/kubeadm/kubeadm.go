@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,6 +65,16 @@ func Folder(t testing.TB) string {
 		}
 	}
 	return filepath.Join(dir, "etc/kubernetes")
+}
+
+// EtcdManifest adds the manifest of etcd's pod to a Folder.
+func EtcdManifest(t testing.TB, folder string) {
+	t.Helper()
+	dir := strings.TrimSuffix(folder, "/etc/kubernetes")
+	cmd := exec.CommandContext(t.Context(), Program(t), "init", "phase", "etcd", "local", "--config", "/kubeadm.yaml", "--rootfs", dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("kubeadm init phase etcd: %v\n%s", err, out)
+	}
 }
 
 // Peer is the URL at which members of Etcd would reach it.

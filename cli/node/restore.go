@@ -1,0 +1,211 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/restore"
+	"github.com/sealift/sealift/installer/snapshot"
+)
+
+type restoreOptions struct {
+	restore.Options
+	snapshotKeys
+	survivor  bool
+	plan, yes bool
+}
+
+func (a commands) restoreCommand() *cobra.Command {
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use:   "restore [FILE|NAME]",
+		Short: "Bring this control plane back from a snapshot",
+		Long: `Bring a control plane back that lost etcd's data, or keys and files of kubeadm. The argument is a file, or the name of a snapshot
+in the store. Without one, the command takes the newest of the store.
+
+The command checks every byte of the snapshot first, and refuses a snapshot of another cluster. It stops the kubelet, the
+API server and etcd, exchanges etcd's data, writes the files of kubeadm that this host lacks, and starts everything again.
+etcd comes back as one member: other control planes must be gone, and are removed from the cluster. The old data is kept.
+
+What was written after the snapshot is lost. The command names it where it can still be read.
+
+With --survivor, this host is the last of several control planes whose etcd has lost its majority. It goes on alone with its own
+data and needs no snapshot.
+
+If a restore is interrupted, run the same command again to finish it.`,
+		Example: `  sealift restore --plan --identity snapshots.key
+  sealift restore /media/usb/cluster-1.snapshot --passphrase-file /root/passphrase
+  sealift restore --store s3://backups/cluster-1 --identity snapshots.key --yes
+  sealift restore --survivor`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
+				o.Output = a.Err
+			}
+			return refuse(a.restore(cmd, args, o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.plan, "plan", false, "show what would be done and what would be lost, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.survivor, "survivor", false, "go on with this host's own data, as the last of several control planes")
+	o.addFlags(cmd)
+	return cmd
+}
+
+func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (err error) {
+	if o.survivor {
+		if len(args) > 0 {
+			return app.UsageError("--survivor keeps this host's own data and takes no snapshot; leave out %s", args[0])
+		}
+		return a.restoreFrom(cmd.Context(), nil, nil, o)
+	}
+	var content *snapshot.Content
+	from, err := a.readSnapshot(cmd, args, o.snapshotKeys, func(r io.Reader, keys ...age.Identity) (snapshot.Index, error) {
+		var err error
+		if content, err = snapshot.Load(r, keys...); err != nil {
+			return snapshot.Index{}, err
+		}
+		return content.Index, nil
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, content.Close()) }()
+	return a.restoreFrom(cmd.Context(), content, &from, o)
+}
+
+// restoreFrom restores a snapshot, or this host's own data if there is none.
+func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, o restoreOptions) (err error) {
+	r, err := restore.Prepare(ctx, o.Options, content)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.plan {
+		return a.printRestorePlan(r, from, o.format)
+	}
+	if err := r.Check(ctx); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
+	if err := a.confirmRestore(r, from, o.yes); err != nil {
+		return err
+	}
+	defer a.tellOfInterruption(ctx)()
+	began := time.Now()
+	events := a.Out
+	if o.format == "json" {
+		events = a.Err
+	}
+	if err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
+		return fmt.Errorf("%w\nlog: %s\nrun the same command again to go on", err, r.LogFile())
+	}
+	if o.format == "json" {
+		return a.PrintJSON(restored{from, r.Lost, r.OldData(), r.Others(), r.Files()})
+	}
+	fmt.Fprintf(a.Out, "restored in %s, log %s\n", time.Since(began).Round(100*time.Millisecond), r.LogFile())
+	fmt.Fprintf(a.Out, "etcd's old data is in %s; remove it when nobody needs it\n", r.OldData())
+	a.printLost(r, from)
+	if len(r.Others()) == 0 {
+		return nil
+	}
+	return a.printControlPlaneCommand(ctx)
+}
+
+// restored is what 'restore -o json' prints.
+type restored struct {
+	*saved
+	Lost    restore.Lost `json:"lost"`
+	OldData string       `json:"oldData"`
+	Removed []string     `json:"removed"` // other control planes
+	Written []string     `json:"written"` // files that the host lacked
+}
+
+func (a commands) printRestorePlan(r *restore.Restore, from *saved, format string) error {
+	if format == "json" {
+		return a.PrintJSON(map[string]any{"steps": r.Plan(), "lost": r.Lost, "removes": r.Others(), "writes": r.Files()})
+	}
+	if err := a.printSteps(r.Plan()); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Out)
+	for _, name := range r.Files() {
+		fmt.Fprintln(a.Out, "writes "+name)
+	}
+	a.printLost(r, from)
+	return nil
+}
+
+func (a commands) confirmRestore(r *restore.Restore, from *saved, yes bool) error {
+	if yes {
+		return nil
+	}
+	if !a.CanAsk() {
+		return app.UsageError("nobody can be asked here: give --yes to restore, or --plan to see what that would do")
+	}
+	a.printLost(r, from)
+	question := "Let this control plane go on alone?"
+	if from != nil {
+		question = fmt.Sprintf("Restore this control plane as it was at %s?", from.Time.Format(time.RFC3339))
+	}
+	if others := r.Others(); len(others) > 0 {
+		question += fmt.Sprintf(" (%s are removed from the cluster, and have to join again)", strings.Join(others, ", "))
+	}
+	if !a.Confirm(question) {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	return nil
+}
+
+// namedObjects is how many objects of a kind of loss are named; -o json names all.
+const namedObjects = 20
+
+func (a commands) printLost(r *restore.Restore, from *saved) {
+	if from == nil {
+		fmt.Fprintln(a.Out, "lost: only what other control planes wrote in their last moments and did not send to this host")
+		return
+	}
+	fmt.Fprintf(a.Out, "lost: what was written after %s, revision %d of etcd\n", from.Time.Format(time.RFC3339), from.Etcd.Revision)
+	if r.Lost.Unknown != "" {
+		fmt.Fprintln(a.Out, "  "+r.Lost.Unknown)
+		return
+	}
+	for _, l := range []struct {
+		what string
+		all  []string
+	}{{"is removed", r.Lost.Created}, {"goes back", r.Lost.Changed}, {"comes back", r.Lost.Deleted}} {
+		for i, name := range l.all {
+			if i == namedObjects {
+				fmt.Fprintf(a.Out, "  %s: %d more; --plan -o json names them\n", l.what, len(l.all)-i)
+				break
+			}
+			fmt.Fprintf(a.Out, "  %s: %s\n", l.what, name)
+		}
+	}
+}
+
+// printControlPlaneCommand tells how hosts take the places of lost control planes.
+func (a commands) printControlPlaneCommand(ctx context.Context) error {
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	command, err := admin.JoinCommand(ctx, controlplane.Invitation{For: certificateLife, Description: "made by a restore", ControlPlane: true})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "\nto add a control plane, run as root on the host, within 2 hours:\n  %s\n", command)
+	return nil
+}

@@ -1,0 +1,192 @@
+package restore
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/sealift/sealift/installer/cluster"
+)
+
+// openTime bounds the wait for a database that another process may have open.
+const openTime = time.Second
+
+// data is what etcd has of a cluster.
+type data struct {
+	revision int64
+	keys     map[string]int64 // of Kubernetes' objects, with the revision of the last change of each
+	cluster  string           // the UID of the namespace kube-system: it tells one cluster from the next on the same host
+	members  []peer
+}
+
+// peer is a member of etcd, and so a control plane.
+type peer struct {
+	Name string   `json:"name"`
+	URLs []string `json:"peerURLs"`
+}
+
+// hosts are the addresses of a member, each once.
+func (p peer) hosts() (found []string) {
+	for _, text := range p.URLs {
+		if u, err := url.Parse(text); err == nil && u.Hostname() != "" && !slices.Contains(found, u.Hostname()) {
+			found = append(found, u.Hostname())
+		}
+	}
+	return found
+}
+
+// The buckets of etcd's database, and the length of a key in the first: two numbers with an underscore between.
+const (
+	keyBucket     = "key"
+	memberBucket  = "members"
+	revisionBytes = 8 + 1 + 8
+)
+
+const (
+	objectPrefix    = "/registry/"
+	systemNamespace = objectPrefix + "namespaces/kube-system"
+)
+
+var uid = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// readData reads a database of etcd that no etcd has open: a snapshot, or the file of a stopped member. A damaged one is an error.
+func readData(path string) (d data, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // the database is mapped into memory, and may be too short
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%s is damaged: %v", path, r)
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: openTime})
+	if err != nil {
+		return data{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	defer db.Close()
+	d.keys = map[string]int64{}
+	err = db.View(func(tx *bbolt.Tx) error {
+		keys, members := tx.Bucket([]byte(keyBucket)), tx.Bucket([]byte(memberBucket))
+		if keys == nil || members == nil {
+			return errors.New("it is no database of etcd")
+		}
+		return errors.Join(keys.ForEach(d.addChange), members.ForEach(d.addMember))
+	})
+	if err != nil {
+		return data{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return d, nil
+}
+
+// addChange notes one change. The bucket has them in the order of their revisions. The key of a deletion is longer.
+func (d *data) addChange(revision, value []byte) error {
+	if len(revision) < revisionBytes {
+		return errors.New("its changes are not those of etcd")
+	}
+	d.revision = int64(binary.BigEndian.Uint64(revision))
+	var kv mvccpb.KeyValue
+	if err := proto.Unmarshal(value, &kv); err != nil {
+		return fmt.Errorf("revision %d: %w", d.revision, err)
+	}
+	key := string(kv.GetKey())
+	switch {
+	case !strings.HasPrefix(key, objectPrefix):
+	case len(revision) > revisionBytes:
+		delete(d.keys, key)
+	default:
+		d.keys[key] = d.revision
+		d.noteCluster(key, kv.GetValue())
+	}
+	return nil
+}
+
+func (d *data) noteCluster(key string, value []byte) {
+	if key == systemNamespace {
+		d.cluster = string(uid.Find(value))
+	}
+}
+
+func (d *data) addMember(_, value []byte) error {
+	var p peer
+	if err := json.Unmarshal(value, &p); err != nil {
+		return fmt.Errorf("its members: %w", err)
+	}
+	d.members = append(d.members, p)
+	return nil
+}
+
+// askData asks the etcd that runs on this host, without a vote.
+func askData(ctx context.Context, from cluster.EtcdAddress) (data, error) {
+	found, err := cluster.ReadEtcd(ctx, from, objectPrefix, systemNamespace)
+	if err != nil {
+		return data{}, err
+	}
+	d := data{revision: found.Revision, keys: found.Keys}
+	d.noteCluster(systemNamespace, found.Value)
+	for _, m := range found.Members {
+		d.members = append(d.members, peer{m.Name, m.Peers})
+	}
+	return d, nil
+}
+
+// Lost tells what a restore takes away: what was written after the snapshot.
+type Lost struct {
+	// Unknown says why the rest cannot be told; "" if it can.
+	Unknown string   `json:"unknown,omitempty"`
+	Created []string `json:"created"` // objects that the snapshot does not have
+	Changed []string `json:"changed"` // objects that go back to what they were
+	Deleted []string `json:"deleted"` // objects that come back
+}
+
+// passing are objects that Kubernetes itself writes all the time.
+var passing = []string{"events/", "leases/", "masterleases/"}
+
+// compare tells what data of now have that a snapshot does not.
+func compare(was, now data) Lost {
+	lost := Lost{Created: []string{}, Changed: []string{}, Deleted: []string{}}
+	if was.cluster != now.cluster {
+		lost.Unknown = "etcd began without data after the loss, so what was written until then cannot be read"
+		return lost
+	}
+	note := func(list *[]string, key string) {
+		name := strings.TrimPrefix(key, objectPrefix)
+		if !slices.ContainsFunc(passing, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			*list = append(*list, name)
+		}
+	}
+	for key, revision := range now.keys {
+		before, there := was.keys[key]
+		switch {
+		case !there:
+			note(&lost.Created, key)
+		case before != revision:
+			note(&lost.Changed, key)
+		}
+	}
+	for key := range was.keys {
+		if _, there := now.keys[key]; !there {
+			note(&lost.Deleted, key)
+		}
+	}
+	for _, list := range [][]string{lost.Created, lost.Changed, lost.Deleted} {
+		slices.Sort(list)
+	}
+	return lost
+}
+
+// exists says whether there is something under a name.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}

@@ -1,0 +1,148 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/tail"
+)
+
+// revisionBump is added to etcd's revision. No watcher can have seen a newer one, so all of them read everything again.
+const revisionBump = "1000000000"
+
+// The names in etcd's data folder. etcd uses memberFolder alone. The others lie beside it, because the data folder may be a mount.
+const (
+	memberFolder = "member"
+	madePrefix   = "restored-" // with data that is ready and not in its place yet
+	oldPrefix    = "replaced-" // with the data from before the restore
+	markName     = ".restored-by-sealift"
+)
+
+// dataFolder is etcd's data folder during one restore.
+type dataFolder struct {
+	path       string
+	generation string // of the restore
+}
+
+func (d dataFolder) made() string { return filepath.Join(d.path, madePrefix+d.generation) }
+
+// old is the folder with the data from before the restore.
+func (d dataFolder) old() string { return filepath.Join(d.path, oldPrefix+d.generation) }
+
+func (d dataFolder) member() string { return filepath.Join(d.path, memberFolder) }
+
+// inPlace says whether etcd's data is what this restore has made.
+func (d dataFolder) inPlace() bool {
+	mark, err := os.ReadFile(filepath.Join(d.member(), markName))
+	return err == nil && string(mark) == d.generation
+}
+
+// ready says whether this restore has made data, in its place or not.
+func (d dataFolder) ready() bool {
+	return d.inPlace() || exists(filepath.Join(d.made(), memberFolder, markName))
+}
+
+// database is etcd's own file.
+func (d dataFolder) database() string { return filepath.Join(d.member(), "snap/db") }
+
+// etcdutl is etcd's own tool, and the member that it makes data for.
+type etcdutl struct {
+	program string
+	member  member
+	output  io.Writer
+}
+
+// make makes data of a single member of a database. Unless that is a snapshot, it has no digest at its end. A make that was
+// interrupted begins again.
+func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isSnapshot bool) (err error) {
+	if err := os.RemoveAll(d.made()); err != nil {
+		return err
+	}
+	if err := atomicfile.MkdirAll(d.path, 0o700); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(d.made()))
+		}
+	}()
+	args := []string{"snapshot", "restore", "/proc/self/fd/3", "--data-dir", d.made(), "--name", by.member.Name,
+		"--initial-cluster", initialCluster(by.member), "--initial-advertise-peer-urls", by.member.Peers,
+		"--bump-revision", revisionBump, "--mark-compacted"}
+	if !isSnapshot {
+		args = append(args, "--skip-hash-check")
+	}
+	var said tail.Buffer
+	cmd := exec.CommandContext(ctx, by.program, args...)
+	cmd.ExtraFiles = []*os.File{database}
+	cmd.Stdout, cmd.Stderr = by.output, io.MultiWriter(by.output, &said)
+	if err := child.Run(cmd); err != nil {
+		return fmt.Errorf("etcdutl cannot make data for etcd in %s: %w\n%s", d.path, err, said.String())
+	}
+	mark := filepath.Join(d.made(), memberFolder, markName)
+	if err := os.WriteFile(mark, []byte(d.generation), 0o600); err != nil {
+		return err
+	}
+	return syncFileSystem(d.path)
+}
+
+// initialCluster names the member with each of its URLs, as etcd wants it.
+func initialCluster(m member) string {
+	text := ""
+	for _, url := range m.peer().URLs {
+		if text != "" {
+			text += ","
+		}
+		text += m.Name + "=" + url
+	}
+	return text
+}
+
+// exchange puts the data that was made in its place, and keeps what was there. It may be repeated. No etcd runs meanwhile.
+func (d dataFolder) exchange() error {
+	if !d.inPlace() {
+		if err := os.Mkdir(d.old(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if exists(d.member()) {
+			if err := os.Rename(d.member(), d.free()); err != nil {
+				return err
+			}
+		}
+		if err := os.Rename(filepath.Join(d.made(), memberFolder), d.member()); err != nil {
+			return err
+		}
+	}
+	if err := os.RemoveAll(d.made()); err != nil {
+		return err
+	}
+	return syncFileSystem(d.path)
+}
+
+// free is a name for the old data. An exchange that lost power in its middle has taken the first one, and etcd began without
+// data then.
+func (d dataFolder) free() string {
+	name := filepath.Join(d.old(), memberFolder)
+	for n := 2; exists(name); n++ {
+		name = filepath.Join(d.old(), fmt.Sprintf("%s-%d", memberFolder, n))
+	}
+	return name
+}
+
+func syncFileSystem(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
+}

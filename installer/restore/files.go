@@ -1,0 +1,142 @@
+package restore
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// host is a node with its files below a folder.
+type host struct{ rootfs string }
+
+func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+
+// notRestored is not written again: administrators are told to remove it, and kubeadm can make it.
+const notRestored = "etc/kubernetes/super-admin.conf"
+
+// clusterOf returns the hash of the CA that this host knows, and the file that has it. A host that knows none returns "".
+func (h host) clusterOf() (hash, file string, err error) {
+	name := filepath.Join(cluster.PKI, "ca.crt")
+	if there, err := h.hasContent(name); err != nil {
+		return "", "", err
+	} else if there {
+		ca, err := share.ReadCA(h.path(name))
+		if err != nil {
+			return "", "", err
+		}
+		return share.CAHash(ca), name, nil
+	}
+	for _, name := range []string{cluster.KubeletKubeconfig, cluster.AdminKubeconfig} {
+		if there, err := h.hasContent(name); err != nil {
+			return "", "", err
+		} else if !there {
+			continue
+		}
+		ca, err := h.kubeconfigCA(name)
+		if err != nil {
+			return "", "", fmt.Errorf("%s: %w", name, err)
+		}
+		if ca != nil {
+			return share.CAHash(ca), name, nil
+		}
+	}
+	return "", "", nil
+}
+
+// kubeconfigCA returns the CA in a kubeconfig, or nil if it names a file instead.
+func (h host) kubeconfigCA(name string) (*x509.Certificate, error) {
+	config, err := clientcmd.LoadFromFile(h.path(name))
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range config.Clusters {
+		if block, _ := pem.Decode(c.CertificateAuthorityData); block != nil {
+			return x509.ParseCertificate(block.Bytes)
+		}
+	}
+	return nil, nil //nolint:nilnil // it has none
+}
+
+// hasContent says whether a file is there. An empty one was lost with the power.
+func (h host) hasContent(name string) (bool, error) {
+	info, err := os.Stat(h.path(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && info.Size() > 0, err
+}
+
+// missing returns the files of a snapshot that the host lacks. If one half of a pair of keys is lost, both are missing.
+func (h host) missing(files []snapshot.File) (names []string, err error) {
+	lost := map[string]bool{}
+	for _, f := range files {
+		there, err := h.hasContent(f.Name)
+		if err != nil {
+			return nil, err
+		}
+		lost[pair(f.Name)] = lost[pair(f.Name)] || !there
+	}
+	for _, f := range files {
+		if lost[pair(f.Name)] && f.Name != notRestored {
+			names = append(names, f.Name)
+		}
+	}
+	return names, nil
+}
+
+// pair is the same for the two files of a pair of keys.
+func pair(name string) string {
+	for _, extension := range []string{".crt", ".key", ".pub"} {
+		if beside, ok := strings.CutSuffix(name, extension); ok {
+			return beside
+		}
+	}
+	return name
+}
+
+// write writes the named files of a snapshot.
+func (h host) write(from *snapshot.Content, names []string) error {
+	for _, f := range from.Files {
+		if !slices.Contains(names, f.Name) {
+			continue
+		}
+		content, _ := from.File(f.Name)
+		path := h.path(f.Name)
+		if err := atomicfile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := atomicfile.WriteMode(path, f.Mode, content); err != nil {
+			return fmt.Errorf("restore /%s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// manifest reads a file of the host, or else that of the snapshot, which may be nil.
+func (h host) manifest(name string, from *snapshot.Content) ([]byte, error) {
+	if there, err := h.hasContent(name); err != nil || there {
+		if err != nil {
+			return nil, err
+		}
+		return os.ReadFile(h.path(name))
+	}
+	if from != nil {
+		if content, ok := from.File(strings.TrimPrefix(name, "/")); ok {
+			return content, nil
+		}
+	}
+	return nil, fmt.Errorf("%s is neither on this host nor in the snapshot; etcd is not one of kubeadm's static pods: %w", name, fs.ErrNotExist)
+}

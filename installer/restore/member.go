@@ -1,0 +1,58 @@
+package restore
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// The folder of static pods, and etcd's among them.
+const (
+	kubernetesFolder = "/etc/kubernetes"
+	manifestFolder   = kubernetesFolder + "/manifests"
+	etcdManifest     = manifestFolder + "/etcd.yaml"
+)
+
+// controlPlane are the containers that end while etcd's data is exchanged: none of them may remember what is lost.
+var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
+
+// member is this host's etcd, as its manifest has it.
+type member struct {
+	Name  string // of the node, too
+	Peers string // URLs, with commas between
+	Data  string // folder
+	Image string
+}
+
+// parseMember reads the manifest of etcd.
+func parseMember(manifest []byte) (m member, err error) {
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return member{}, fmt.Errorf("%s: %w", etcdManifest, err)
+	}
+	for _, c := range pod.Spec.Containers {
+		m.Image = c.Image
+		for _, arg := range append(c.Command, c.Args...) {
+			name, value, _ := strings.Cut(arg, "=")
+			switch name {
+			case "--name":
+				m.Name = value
+			case "--initial-advertise-peer-urls":
+				m.Peers = value
+			case "--data-dir":
+				m.Data = value
+			}
+		}
+	}
+	if m.Name == "" || m.Peers == "" || !filepath.IsAbs(m.Data) || m.Image == "" {
+		return member{}, errors.New(etcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
+	}
+	return m, nil
+}
+
+// peer is the member as others reach it.
+func (m member) peer() peer { return peer{m.Name, strings.Split(m.Peers, ",")} }

@@ -1,0 +1,253 @@
+// Package restore brings a control plane back that lost its data, from a snapshot, and one that lost the majority of etcd, with
+// its own data.
+//
+// It exchanges etcd's data and writes the keys and files that are gone. The data from before is kept. It knows nothing of add-ons,
+// and restores no volumes.
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/snapshot"
+)
+
+// Options of a restore. The zero value of a folder is its default.
+type Options struct {
+	Root   string
+	LogDir string
+	// Output receives what programs print, besides the log file; nil for nothing.
+	Output io.Writer
+}
+
+// Restore is about to bring this control plane back. Nothing is changed before Run.
+type Restore struct {
+	// Lost is what was written after the snapshot, as far as that can be read.
+	Lost Lost
+
+	host    host
+	root    string
+	from    *snapshot.Content // nil if this host is the last control plane and keeps its own data
+	journal *lifecycle.Journal
+	log     *node.Log
+	member  member
+	missing []string // files that the host lacks
+	others  []peer   // the other control planes, which must be gone
+	data    dataFolder
+	inputs  string // of the steps: the snapshot, and when the restore began
+}
+
+// ErrNotTheLast says that a host need not go on alone: etcd has no other members.
+var ErrNotTheLast = errors.New("etcd has no other members; if its data is lost, restore a snapshot")
+
+// Prepare checks that the snapshot fits this host, and looks at what a restore would do. Without a snapshot, this host is the last
+// of several control planes and goes on with its own data. Close must be called.
+func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore, err error) {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
+	}
+	r := &Restore{root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
+	if err := r.fit(); err != nil {
+		return nil, err
+	}
+	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	r.begin(time.Now())
+	if err := r.look(ctx); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// fit refuses a snapshot of another cluster, and one whose files are those of another host.
+func (r *Restore) fit() (err error) {
+	manifest, err := r.host.manifest(etcdManifest, r.from)
+	if err != nil {
+		return err
+	}
+	if r.member, err = parseMember(manifest); err != nil || r.from == nil {
+		return err
+	}
+	own, file, err := r.host.clusterOf()
+	if err != nil {
+		return err
+	}
+	if own != "" && own != r.from.Cluster {
+		return fmt.Errorf("the snapshot is of another cluster: its CA is %s, and the one in %s on this host is %s", r.from.Cluster, file, own)
+	}
+	if r.missing, err = r.host.missing(r.from.Files); err != nil {
+		return err
+	}
+	if len(r.missing) > 0 && r.member.Name != r.from.Node {
+		return fmt.Errorf("this host, %s, lacks /%s, and the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, r.missing[0], r.from.Node)
+	}
+	if slices.Contains(r.missing, strings.TrimPrefix(etcdManifest, "/")) {
+		return hasAddress(r.member.peer())
+	}
+	return nil
+}
+
+// hasAddress wants this host to have the address that the manifest of its etcd names.
+func hasAddress(p peer) error {
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && slices.Contains(p.hosts(), n.IP.String()) {
+			return nil
+		}
+	}
+	return fmt.Errorf("the snapshot is of a host with the address %s, which this host does not have; give this host that address", strings.Join(p.hosts(), ", "))
+}
+
+// begin resumes an interrupted restore of the same snapshot, or begins one.
+func (r *Restore) begin(now time.Time) {
+	identity := "survivor"
+	if r.from != nil {
+		identity = lifecycle.Digest(r.from.Index)
+	}
+	r.data = dataFolder{path: r.host.path(r.member.Data)}
+	generation, made := interrupted(r.journal.Records(), identity, now)
+	r.data.generation = generation
+	if generation == "" || made && !r.data.ready() {
+		r.data.generation = now.UTC().Format(generationTime)
+	}
+	r.inputs = identity + separator + r.data.generation
+}
+
+// What the inputs of the steps are made of.
+const (
+	generationTime = "20060102T150405Z"
+	separator      = " "
+)
+
+// resumeTime is how long a restore that was interrupted is resumed. After that, a new one begins.
+const resumeTime = 24 * time.Hour
+
+// interrupted returns when the restore of a snapshot began that was not finished, or "", and whether it has made etcd's data.
+func interrupted(records []lifecycle.Record, identity string, now time.Time) (generation string, made bool) {
+	for _, rec := range records {
+		is, began, ok := strings.Cut(rec.Inputs, separator)
+		switch {
+		case rec.Operation != lifecycle.Restoring || !ok:
+		case is != identity || rec.Step == LastStep && rec.Outcome == lifecycle.Finished:
+			generation, made = "", false
+		default:
+			made = made && generation == began || rec.Step == dataStep && rec.Outcome == lifecycle.Finished
+			generation = began
+		}
+	}
+	at, err := time.Parse(generationTime, generation)
+	if err != nil || at.After(now) || now.Sub(at) > resumeTime {
+		return "", false
+	}
+	return generation, made
+}
+
+// look reads the snapshot's database and the one of this host, and finds the other control planes.
+func (r *Restore) look(ctx context.Context) error {
+	r.Lost = Lost{Created: []string{}, Changed: []string{}, Deleted: []string{}}
+	now, err := r.present(ctx)
+	if r.from == nil {
+		if r.addOthers(now); err == nil && len(r.others) == 0 {
+			return ErrNotTheLast
+		}
+		return err
+	}
+	was, damaged := readData(fmt.Sprintf("/proc/self/fd/%d", r.from.Etcd.Fd()))
+	if damaged != nil {
+		return fmt.Errorf("the snapshot: %w", damaged)
+	}
+	if err != nil {
+		r.Lost.Unknown = fmt.Sprintf("what etcd has now cannot be read: %v", err)
+	} else {
+		r.Lost = compare(was, now)
+	}
+	r.addOthers(was)
+	r.addOthers(now)
+	return nil
+}
+
+// addOthers notes the members of etcd besides this host.
+func (r *Restore) addOthers(d data) {
+	for _, m := range d.members {
+		if m.Name != "" && m.Name != r.member.Name && !slices.ContainsFunc(r.others, func(p peer) bool { return p.Name == m.Name }) {
+			r.others = append(r.others, m)
+		}
+	}
+}
+
+// present reads what etcd has: from the one that runs, or else from its file. After an exchange it is the old file.
+func (r *Restore) present(ctx context.Context) (data, error) {
+	if r.data.inPlace() {
+		return readData(strings.Replace(r.data.database(), r.data.member(), r.data.old()+"/"+memberFolder, 1))
+	}
+	found, err := askData(ctx, cluster.EtcdAddress{PKI: r.host.path(cluster.PKI + "/etcd")})
+	if err == nil {
+		return found, nil
+	}
+	if _, missing := os.Stat(r.data.database()); errors.Is(missing, fs.ErrNotExist) {
+		return data{}, errors.New("its data is gone")
+	}
+	return readData(r.data.database())
+}
+
+// answerTime is how long another control plane may take to answer.
+const answerTime = 3 * time.Second
+
+// Check refuses a restore while another control plane lives: it would go on with the data that this one gives up.
+func (r *Restore) Check(ctx context.Context) error {
+	dialer := net.Dialer{Timeout: answerTime}
+	for _, p := range r.others {
+		for _, host := range p.hosts() {
+			for _, port := range []string{"2379", "2380"} {
+				c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+				if err != nil {
+					continue
+				}
+				_ = c.Close()
+				return fmt.Errorf("etcd of %s answers at %s: if the cluster works there, run 'sealift reset --yes --force' on this host and join it again; "+
+					"if not, run that on %s first, and then restore here", p.Name, c.RemoteAddr(), p.Name)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// Others are the names of the other control planes, which are removed.
+func (r *Restore) Others() (names []string) {
+	for _, p := range r.others {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+// OldData is the folder in which etcd's data from before is kept.
+func (r *Restore) OldData() string { return r.data.old() }
+
+// Files are the files that are written, because the host lacks them.
+func (r *Restore) Files() (names []string) {
+	for _, name := range r.missing {
+		names = append(names, "/"+name)
+	}
+	return names
+}
+
+// Close releases the lock of the node.
+func (r *Restore) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
+
+// LogFile is the name of the log of this run.
+func (r *Restore) LogFile() string { return r.log.Name() }

@@ -1,0 +1,169 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/runtime"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// The steps that are looked for in the journal: the one that makes etcd's data, and the last.
+const (
+	dataStep = "restore/data"
+	LastStep = "restore/ready"
+)
+
+// How long a step may take: several times what a slow disk needs.
+const (
+	shortTime = 5 * time.Minute
+	copyTime  = time.Hour
+)
+
+// etcdutlPath is where etcd's image has its own tool.
+const etcdutlPath = "/usr/local/bin/etcdutl"
+
+// step is a step of a restore.
+type step struct {
+	id, title string
+	timeout   time.Duration
+	run       func(context.Context) error
+}
+
+// Plan returns the steps. Those that an interrupted restore has finished are skipped when it runs.
+func (r *Restore) Plan() (plan lifecycle.Plan) {
+	stop := step{"restore/stop", "stop the kubelet, the API server and etcd", shortTime, r.stop}
+	steps := []step{{dataStep, "make etcd's data of the snapshot", copyTime, r.makeData}, stop}
+	if r.from == nil {
+		steps = []step{stop, {dataStep, "make etcd's data of this host's own", copyTime, r.makeData}}
+	}
+	if len(r.missing) > 0 {
+		steps = append(steps, step{"restore/files", fmt.Sprintf("write %d files that are gone", len(r.missing)), shortTime, r.writeFiles})
+	}
+	steps = append(steps,
+		step{"restore/exchange", "put the data in its place, and keep the old data", shortTime, r.exchange},
+		step{"restore/start", "start the kubelet", shortTime, r.start},
+		step{"restore/api", "wait for the Kubernetes API", 2 * shortTime, func(ctx context.Context) error { return cluster.WaitAPI(ctx, r.log) }})
+	if len(r.others) > 0 {
+		steps = append(steps, step{"restore/others", "remove " + strings.Join(r.Others(), ", "), shortTime, r.removeOthers})
+	}
+	steps = append(steps, step{LastStep, "wait until this node is Ready", shortTime, r.waitNode})
+	for _, s := range steps {
+		plan = append(plan, lifecycle.Step{ID: s.id, Phase: lifecycle.Restore, Title: s.title, Timeout: s.timeout, Inputs: r.inputs,
+			Run: func(ctx context.Context) (lifecycle.State, error) { return nil, s.run(ctx) }})
+	}
+	return plan
+}
+
+// Run restores.
+func (r *Restore) Run(ctx context.Context, observe func(lifecycle.Event)) error {
+	_, err := lifecycle.Run(ctx, lifecycle.Restoring, r.Plan(), r.journal, r.log.Narrate(observe))
+	return err
+}
+
+// makeData makes etcd's data of the snapshot, or of this host's own.
+func (r *Restore) makeData(ctx context.Context) error {
+	if r.from != nil {
+		if _, err := r.from.Etcd.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		return r.makeDataOf(ctx, r.from.Etcd, true)
+	}
+	if err := r.stop(ctx); err != nil { // the host may have been started again since
+		return err
+	}
+	f, err := os.Open(r.data.database())
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return r.makeDataOf(ctx, f, false)
+}
+
+// makeDataOf uses the tool in etcd's own image: it has the version of the etcd that will read the data.
+func (r *Restore) makeDataOf(ctx context.Context, database *os.File, isSnapshot bool) (err error) {
+	const pattern = "sealift-restore.*"
+	if err := atomicfile.Sweep(node.StateDir(r.root), pattern); err != nil {
+		return err
+	}
+	folder, err := atomicfile.MkdirTemp(node.StateDir(r.root), pattern)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, folder.Remove()) }()
+	program := filepath.Join(folder.Path, "etcdutl")
+	containers, err := runtime.Connect(ctx, runtime.Socket)
+	if err != nil {
+		return err
+	}
+	defer containers.Close()
+	if err := containers.Program(ctx, r.member.Image, etcdutlPath, program); err != nil {
+		return err
+	}
+	return r.data.make(ctx, etcdutl{program, r.member, r.log}, database, isSnapshot)
+}
+
+// stop ends the kubelet first, which would start the others again.
+func (r *Restore) stop(ctx context.Context) error {
+	if err := command.Run(ctx, r.log, "systemctl", "stop", "kubelet"); err != nil {
+		return err
+	}
+	containers, err := runtime.Connect(ctx, runtime.Socket)
+	if err != nil {
+		return err
+	}
+	defer containers.Close()
+	return containers.Stop(ctx, controlPlane)
+}
+
+func (r *Restore) writeFiles(context.Context) error { return r.host.write(r.from, r.missing) }
+
+// exchange stops once more: the host may have been started again since.
+func (r *Restore) exchange(ctx context.Context) error {
+	if err := r.stop(ctx); err != nil {
+		return err
+	}
+	return r.data.exchange()
+}
+
+func (r *Restore) start(ctx context.Context) error {
+	_ = command.Run(ctx, r.log, "systemctl", "reset-failed", "kubelet") // it may have ended too often without its files
+	return command.Run(ctx, r.log, "systemctl", "start", "kubelet")
+}
+
+// removeOthers removes the other control planes from the cluster. etcd does not have them any more.
+func (r *Restore) removeOthers(ctx context.Context) error {
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	for _, name := range r.Others() {
+		remains, err := admin.Remains(ctx, name)
+		if errors.Is(err, cluster.ErrUnknownNode) {
+			continue
+		}
+		if err == nil {
+			err = remains.Remove(ctx, func(line string) { fmt.Fprintln(r.log, line) })
+		}
+		if err != nil {
+			return fmt.Errorf("remove node %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// waitNode waits for the kubelet's own word: the snapshot says that the node is Ready, too.
+func (r *Restore) waitNode(ctx context.Context) error {
+	return cluster.WaitReport(ctx, r.member.Name, r.log)
+}

@@ -1,0 +1,80 @@
+package runtime
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"github.com/containerd/containerd/v2/core/content"
+	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/pkg/archive/compression"
+	"github.com/containerd/errdefs"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Program copies a program out of an image that containerd has. name is its path in the image. Nothing is mounted and no
+// container runs.
+func (r *Runtime) Program(ctx context.Context, ref, name, to string) error {
+	record, err := r.client.ImageService().Get(ctx, ref)
+	if errdefs.IsNotFound(err) {
+		return fmt.Errorf("containerd has no image %s; load it with 'sealift images load': %w", ref, fs.ErrNotExist)
+	}
+	if err != nil {
+		return fmt.Errorf("image %s: %w", ref, err)
+	}
+	manifest, err := images.Manifest(ctx, r.client.ContentStore(), record.Target, r.platform)
+	if err != nil {
+		return fmt.Errorf("image %s: %w", ref, err)
+	}
+	for _, layer := range slices.Backward(manifest.Layers) {
+		if done, err := r.programOf(ctx, layer, name, to); err != nil || done {
+			if err != nil {
+				err = fmt.Errorf("image %s: %w", ref, err)
+			}
+			return err
+		}
+	}
+	return fmt.Errorf("image %s has no %s: %w", ref, name, fs.ErrNotExist)
+}
+
+func (r *Runtime) programOf(ctx context.Context, layer ocispec.Descriptor, name, to string) (done bool, err error) {
+	blob, err := r.client.ContentStore().ReaderAt(ctx, layer)
+	if err != nil {
+		return false, err
+	}
+	defer blob.Close()
+	unpacked, err := compression.DecompressStream(content.NewReader(blob))
+	if err != nil {
+		return false, err
+	}
+	defer unpacked.Close()
+	for archive := tar.NewReader(unpacked); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if path.Clean("/"+header.Name) != path.Clean("/"+name) || header.Typeflag != tar.TypeReg {
+			continue
+		}
+		return true, writeProgram(archive, to)
+	}
+}
+
+func writeProgram(r io.Reader, to string) (err error) {
+	f, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o700)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = io.Copy(f, r)
+	return err
+}

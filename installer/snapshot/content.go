@@ -1,0 +1,67 @@
+package snapshot
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"filippo.io/age"
+)
+
+// Content is a snapshot that was verified to its last byte. The host's files are in memory, and etcd's database is in a file
+// without a name, which is gone when the process ends.
+type Content struct {
+	Index
+	Etcd *os.File
+
+	files map[string]*bytes.Buffer
+}
+
+// Load verifies a whole snapshot and keeps what it has. Close it.
+func Load(r io.Reader, keys ...age.Identity) (_ *Content, err error) {
+	archive, rest, err := unpack(r, keys)
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{files: map[string]*bytes.Buffer{}}
+	if c.Etcd, err = nameless(); err != nil {
+		return nil, err
+	}
+	c.Index, err = verifyAll(archive, rest, func(name string, _ fs.FileMode) (io.WriteCloser, error) {
+		if name == etcdName {
+			return nowhere{c.Etcd}, nil
+		}
+		c.files[name] = &bytes.Buffer{}
+		return nowhere{c.files[name]}, nil
+	})
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// File returns the content of a file by its name in the index.
+func (c *Content) File(name string) (content []byte, ok bool) {
+	b, ok := c.files[name]
+	if !ok {
+		return nil, false
+	}
+	return b.Bytes(), true
+}
+
+// Close gives up the database.
+func (c *Content) Close() error { return c.Etcd.Close() }
+
+// nameless creates a file on a disk that is gone when this process ends, however that comes.
+func nameless() (*os.File, error) {
+	f, err := os.CreateTemp(stagingDir, "sealift-snapshot-*")
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}

@@ -1,0 +1,149 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+)
+
+const (
+	saveSnapshot    = "sealift snapshot save --out /var/tmp/snapshot --key $(sealift snapshot key --out /var/tmp/snapshots.key)"
+	restoreSnapshot = "sealift restore /var/tmp/snapshot --identity /var/tmp/snapshots.key"
+)
+
+// makeObjects makes 2,000 ConfigMaps.
+func (n node) makeObjects() {
+	n.t.Helper()
+	n.must(`kubectl --kubeconfig /etc/kubernetes/admin.conf create namespace many
+for i in $(seq 2000); do
+	printf '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"object-%d","namespace":"many"},"data":{"value":"%d-%0300d"}}\n' $i $i $i
+done | kubectl --kubeconfig /etc/kubernetes/admin.conf create -f - | wc -l`)
+}
+
+// manyObjects returns a digest of these ConfigMaps with their UIDs and revisions.
+func (n node) manyObjects() string {
+	n.t.Helper()
+	const fields = `{range .items[*]}{.metadata.name} {.metadata.uid} {.metadata.resourceVersion} {.data}{"\n"}{end}`
+	out := n.must(kubectl + "get configmaps --namespace many --output " + quoted("jsonpath="+fields) + " >/var/tmp/objects; grep -c ^object- /var/tmp/objects; sha256sum </var/tmp/objects")
+	if !strings.HasPrefix(out, "2000\n") {
+		n.t.Errorf("not 2,000 objects: %s", out)
+	}
+	return out
+}
+
+// beginsEmpty wants etcd, whose data is gone, to begin without any, as kubeadm's manifest lets it.
+func (n node) beginsEmpty() {
+	n.t.Helper()
+	n.must("pkill -KILL -x etcd; for i in $(seq 120); do " + kubectl + "get namespace default && ! " + kubectl + "get namespace many && exit 0; sleep 1; done; exit 1")
+}
+
+// hasAll wants a restored control plane to have the objects of the snapshot, and its pods to run.
+func (n node) hasAll(objects string) {
+	n.t.Helper()
+	if got := n.manyObjects(); got != objects {
+		n.t.Errorf("the objects are %s, were %s", got, objects)
+	}
+	if out, code := n.run(kubectl + "get configmap late"); code == 0 {
+		n.t.Errorf("what was written after the snapshot is there: %s", out)
+	}
+	n.must("for i in $(seq 120); do " + kubectl + "get pods -A --no-headers | grep -vE ' (Running|Completed) ' || exit 0; sleep 1; done; exit 1")
+	n.must("sealift status")
+}
+
+// TestLostEtcdIsRestored removes etcd's data, and then the keys, too. It kills the command at ten moments.
+func TestLostEtcdIsRestored(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n.must(install)
+	n.makeObjects()
+	n.must(saveSnapshot)
+	objects := n.manyObjects()
+	n.must(kubectl + "create configmap late")
+	plan := n.must(restoreSnapshot + " --plan")
+	if !strings.Contains(plan, "is removed: configmaps/default/late\n") || !strings.Contains(plan, "restore/exchange") {
+		t.Errorf("the plan is\n%s", plan)
+	}
+	n.must("rm -rf /var/lib/etcd")
+	n.beginsEmpty()
+	began := time.Now()
+	out := n.must(restoreSnapshot + " --yes")
+	took := time.Since(began)
+	t.Logf("etcd's data is back in %s:\n%s", took.Round(time.Second), out)
+	if !strings.Contains(out, "etcd began without data after the loss") {
+		t.Errorf("it does not tell what is lost:\n%s", out)
+	}
+	n.hasAll(objects)
+
+	n.must("rm -rf /var/lib/etcd /etc/kubernetes; pkill -KILL -x etcd; pkill -KILL -x kube-apiserver; sleep 5")
+	began = time.Now()
+	out = n.must(restoreSnapshot + " --yes")
+	t.Logf("etcd's data and the keys are back in %s:\n%s", time.Since(began).Round(time.Second), out)
+	n.hasAll(objects)
+
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	n.must("rm -rf /var/lib/etcd")
+	n.beginsEmpty()
+	for range 10 {
+		after := time.Duration(random.Float64() * float64(took))
+		n.run(fmt.Sprintf("timeout --foreground --signal KILL %.3f %s --yes", after.Seconds(), restoreSnapshot))
+	}
+	n.must(restoreSnapshot + " --yes")
+	n.hasAll(objects)
+}
+
+// TestLastControlPlaneGoesOn takes the majority from clusters of two and of three control planes, and lets the last one go on with
+// its own data. Others join it then.
+func TestLastControlPlaneGoesOn(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	last := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	second, third := node{host.ForTest(t, host.Spec{}), t}, node{host.ForTest(t, host.Spec{}), t}
+	last.must(install)
+	last.refuses("sealift restore --survivor --yes", 1, "etcd has no other members")
+	last.makeObjects()
+	objects := last.manyObjects()
+	join := func(command string, hosts ...node) {
+		for _, n := range hosts {
+			n.must(command)
+		}
+	}
+	lose := func(hosts ...node) {
+		for _, n := range hosts {
+			n.must("ip link set host0 down")
+		}
+		last.must("for i in $(seq 60); do " + kubectl + "get --raw /readyz --request-timeout=3s || exit 0; sleep 1; done; exit 1")
+	}
+	goOn := func(gone ...node) (command string) {
+		began := time.Now()
+		out := last.must("sealift restore --survivor --yes")
+		t.Logf("without %d control planes the last one goes on after %s:\n%s", len(gone), time.Since(began).Round(time.Second), out)
+		last.hasMembers(1)
+		last.hasNodes(1)
+		if got := last.manyObjects(); got != objects {
+			t.Errorf("the objects are %s, were %s", got, objects)
+		}
+		for _, n := range gone {
+			n.must("sealift reset --yes --force; ip link set host0 up")
+		}
+		_, command, _ = strings.Cut(out, "within 2 hours:\n")
+		return command
+	}
+	join(last.joinCommand(controlPlane), second)
+	last.refuses("sealift restore --survivor --yes", 1, "etcd of "+second.Name()+" answers")
+	lose(second)
+	join(goOn(second), second, third)
+	last.hasMembers(3)
+	last.hasNodes(3)
+	lose(second, third)
+	join(goOn(second, third), second, third)
+	last.hasMembers(3)
+	last.hasNodes(3)
+	third.pulled()
+}
