@@ -11,23 +11,26 @@ import (
 )
 
 // Aggregate returns conditions HelmReleaseProxySpecsUpToDate, HelmReleaseProxiesReady and Ready of a HelmChartProxy
-// (C-14, X-35). The first one is what its controller has to say; if it is zero, all specs are up to date.
+// (C-14, X-35). The first one is what its controller has to say, such as an error; if it is zero, all specs are up to date,
+// or will be.
 func Aggregate(releases []caaph.HelmReleaseProxy, specs Condition, had Condition) []Condition {
-	if specs == (Condition{}) {
-		specs = Condition{"HelmReleaseProxySpecsUpToDate", "True", "UpToDate", ""}
-	}
 	ready := proxiesReady(releases)
 	for _, r := range releases {
 		if r.Generation != r.Status.ObservedGeneration {
-			specs = Condition{
-				"HelmReleaseProxySpecsUpToDate", "False", "HelmReleaseProxySpecsUpdating",
-				fmt.Sprintf("Helm release proxy '%s' is not updated yet", r.Name),
+			if specs == (Condition{}) {
+				specs = Condition{
+					"HelmReleaseProxySpecsUpToDate", "False", "HelmReleaseProxySpecsUpdating",
+					fmt.Sprintf("Helm release proxy '%s' is not updated yet", r.Name),
+				}
 			}
 			if ready = had; had.Status == "" {
 				ready = Condition{"HelmReleaseProxiesReady", "Unknown", "NotYetReported", "Condition HelmReleaseProxiesReady not yet reported"}
 			}
 			break
 		}
+	}
+	if specs == (Condition{}) {
+		specs = Condition{"HelmReleaseProxySpecsUpToDate", "True", "UpToDate", ""}
 	}
 	return []Condition{summarize(specs, ready), ready, specs}
 }

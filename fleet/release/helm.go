@@ -1,13 +1,13 @@
 package release
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
-	"reflect"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/helm"
 )
 
 // Installed is what a cluster has of a release. The zero value means that it has none.
@@ -17,6 +17,46 @@ type Installed struct {
 	Revision int
 	// Version is that of the chart, and Values are those that it was installed with.
 	Version, Values string
+	// Owner is what OwnerLabel says. Releases of others, and of upstream, have none.
+	Owner string
+}
+
+// OwnerLabel is on the record of a release that a HelmReleaseProxy installed. Its value is what Owner returns.
+const OwnerLabel = "fleet.sealift.dev/owner"
+
+// Owner identifies the proxy of a release. A hub that was restored has the same owners.
+func Owner(r caaph.HelmReleaseProxy) string {
+	name := r.Labels[caaph.ChartLabel]
+	if name == "" {
+		name = r.Name
+	}
+	sum := sha256.Sum256([]byte(r.Namespace + "/" + name + "/" + r.Spec.ClusterRef.Name))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Foreign says whether a release belongs to somebody else, and must be left alone (C-23). One without an owner belongs to
+// the proxy if upstream installed it for this proxy. TakeOwnership takes a release over.
+func Foreign(r caaph.HelmReleaseProxy, has Installed) bool {
+	switch {
+	case has.Status == "", has.Status == "uninstalled", has.Owner == Owner(r), r.Spec.Options.TakeOwnership:
+		return false
+	case has.Owner != "":
+		return true
+	}
+	return r.Annotations[caaph.Installed] != "true" && r.Status.Revision == 0
+}
+
+// Name returns the name of the release. If the proxy names none, it is made of the chart's name and the proxy's UID, so
+// that a process that is killed finds it again (C-9).
+func Name(r caaph.HelmReleaseProxy) string {
+	if r.Spec.ReleaseName != "" {
+		return r.Spec.ReleaseName
+	}
+	sum := sha256.Sum256([]byte(r.UID))
+	base := r.Spec.ChartName[strings.LastIndex(r.Spec.ChartName, "/")+1:]
+	const longest = 53 // as Helm allows
+	suffix := "-" + hex.EncodeToString(sum[:5])
+	return strings.Trim(base[:min(len(base), longest-len(suffix))], "-.") + suffix
 }
 
 // Operation is one of Helm's.
@@ -45,23 +85,27 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 	case has.Status == "failed", has.Version != version:
 		return Upgrade, nil
 	}
-	same, err := sameValues(has.Values, r.Spec.Values)
+	same, err := sameValues(has.Values, r.Spec)
 	if err != nil || same {
 		return None, err
 	}
 	return Upgrade, nil
 }
 
-// sameValues compares values as YAML: order and comments do not count, 1 and "1" differ.
-func sameValues(a, b string) (bool, error) {
-	var x, y map[string]any
-	if err := yaml.Unmarshal([]byte(a), &x); err != nil {
+// sameValues says whether an upgrade would leave the values of a release as they are.
+func sameValues(has string, want caaph.HelmReleaseProxySpec) (bool, error) {
+	had, err := helm.ReadValues([]byte(has))
+	if err != nil {
 		return false, fmt.Errorf("values of the release: %w", err)
 	}
-	if err := yaml.Unmarshal([]byte(b), &y); err != nil {
+	given, err := helm.ReadValues([]byte(want.Values))
+	if err != nil {
 		return false, fmt.Errorf("values of the HelmReleaseProxy: %w", err)
 	}
-	return len(x) == 0 && len(y) == 0 || reflect.DeepEqual(x, y), nil
+	if u := want.Options.Upgrade; !u.ResetValues && (u.ReuseValues || u.ResetThenReuseValues) {
+		given = helm.MergeValues(had, given)
+	}
+	return helm.SameValues(had, given), nil
 }
 
 // Condition is a condition without its time.
@@ -80,6 +124,9 @@ func Report(has Installed) Condition {
 	}
 	return no("HelmInstallOrUpgradeFailed", "Helm release is in a failed state: "+has.Status)
 }
+
+// Summary returns condition Ready of a HelmReleaseProxy, made of its others.
+func Summary(available, ready Condition) Condition { return summarize(available, ready) }
 
 // Record writes into a HelmReleaseProxy what the cluster has. The name is that of the release, which Helm may have chosen.
 func Record(r *caaph.HelmReleaseProxy, has Installed, name string) {

@@ -300,3 +300,75 @@ func TestAdvance(t *testing.T) {
 		}
 	}
 }
+
+// TestAdvanceWithoutAClusterThatDoesNotAnswer rolls out one cluster at a time, and the first does not answer.
+func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	hcp, made, _ := proxy()
+	hcp.Annotations = map[string]string{release.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
+	known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, {Cluster: release.Cluster{Name: "b"}, Action: release.Create}}
+	got, err := release.Advance(hcp, "v1", known, rollout.State{}, now)
+	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"a"}) {
+		t.Fatalf("%+v %v", got, err)
+	}
+	known[0].Action, known[0].Release = release.Keep, made
+	known[0].Release.Status.Conditions = []metav1.Condition{{Type: "ClusterAvailable", Status: metav1.ConditionFalse, LastTransitionTime: metav1.Time{Time: now}}}
+	got, err = release.Advance(hcp, "v1", known, got.State, now.Add(time.Minute))
+	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"b"}) {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestForeignReleasesAreToldByTheirOwner(t *testing.T) {
+	_, r, _ := proxy()
+	for name, test := range map[string]struct {
+		has     release.Installed
+		change  func(*caaph.HelmReleaseProxy)
+		foreign bool
+	}{
+		"none":                 {release.Installed{}, nil, false},
+		"of somebody":          {release.Installed{Status: "deployed"}, nil, true},
+		"pending of somebody":  {release.Installed{Status: "pending-install"}, nil, true},
+		"of another proxy":     {release.Installed{Status: "deployed", Owner: "x"}, func(r *caaph.HelmReleaseProxy) { r.Status.Revision = 1 }, true},
+		"ours":                 {release.Installed{Status: "deployed", Owner: release.Owner(r)}, nil, false},
+		"upstream's":           {release.Installed{Status: "deployed"}, func(r *caaph.HelmReleaseProxy) { r.Annotations = map[string]string{caaph.Installed: "true"} }, false},
+		"upstream's, restored": {release.Installed{Status: "failed"}, func(r *caaph.HelmReleaseProxy) { r.Status.Revision = 3 }, false},
+		"taken over":           {release.Installed{Status: "deployed", Owner: "x"}, func(r *caaph.HelmReleaseProxy) { r.Spec.Options.TakeOwnership = true }, false},
+		"uninstalled":          {release.Installed{Status: "uninstalled", Owner: "x"}, nil, false},
+	} {
+		r := *r.DeepCopyObject().(*caaph.HelmReleaseProxy)
+		if test.change != nil {
+			test.change(&r)
+		}
+		if got := release.Foreign(r, test.has); got != test.foreign {
+			t.Errorf("%s: foreign is %v", name, got)
+		}
+	}
+}
+
+func TestNamesOfReleases(t *testing.T) {
+	_, r, _ := proxy()
+	r.UID, r.Spec.ReleaseName = "1", ""
+	r.Spec.ChartName = "charts/" + strings.Repeat("long-", 20)
+	name := release.Name(r)
+	if len(name) > 53 || !strings.HasPrefix(name, "long-long-") || name != release.Name(r) {
+		t.Errorf("name is %s", name)
+	}
+	r.UID = "2"
+	if release.Name(r) == name {
+		t.Error("two proxies have the same release")
+	}
+}
+
+// TestReusedValuesNeedNoUpgrade: Helm keeps values that the proxy does not have.
+func TestReusedValuesNeedNoUpgrade(t *testing.T) {
+	_, r, _ := proxy()
+	r.Spec.Values = "a: 1\n"
+	has := release.Installed{Status: "deployed", Version: "1", Values: "a: 1\nb: 2\n"}
+	for reuse, want := range map[bool]release.Operation{false: release.Upgrade, true: release.None} {
+		r.Spec.Options.Upgrade.ReuseValues = reuse
+		if got, err := release.Operate(r, has, "1"); err != nil || got != want {
+			t.Errorf("reuse %v: %s, %v", reuse, got, err)
+		}
+	}
+}

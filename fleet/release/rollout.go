@@ -64,9 +64,13 @@ func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, state r
 	return rollout.Result{}, err
 }
 
-// observe finds how far a cluster has come.
+// observe finds how far a cluster has come. One that cannot be reached holds no slot and no other cluster up, and its
+// deadline counts only the time in which it can be.
 func observe(k Known) rollout.Target {
-	t := rollout.Target{Name: k.Cluster.Name, Status: rollout.Working}
+	t := rollout.Target{Name: k.Cluster.Name, Status: rollout.Working, Occasional: true}
+	if available := meta.FindStatusCondition(k.Release.Status.Conditions, "ClusterAvailable"); available != nil {
+		t.Asleep, t.LastSeen = available.Status == metav1.ConditionFalse, available.LastTransitionTime.Time
+	}
 	ready := meta.FindStatusCondition(k.Release.Status.Conditions, "HelmReleaseReady")
 	switch {
 	case k.Action != Keep:

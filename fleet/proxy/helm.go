@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/Masterminds/semver/v3"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/release"
+	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/source"
+)
+
+// Helm is the Provider that installs charts.
+type Helm struct {
+	schemes []string
+	charts  *shelf
+}
+
+// NewHelm returns a Provider that fetches charts also by these schemes.
+func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, charts: newShelf()} }
+
+func connect(t Target) (*helmrelease.Client, error) {
+	return helmrelease.New(helmrelease.Config{Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default")})
+}
+
+// Read implements Provider.
+func (h *Helm) Read(ctx context.Context, t Target) (release.Installed, error) {
+	c, err := connect(t)
+	if err != nil {
+		return release.Installed{}, err
+	}
+	r, err := c.Get(ctx, t.Name)
+	if errors.Is(err, helmrelease.ErrNotFound) {
+		return release.Installed{}, nil
+	}
+	if err != nil {
+		return release.Installed{}, err
+	}
+	return installed(r)
+}
+
+func installed(r helmrelease.Release) (release.Installed, error) {
+	values, err := yaml.Marshal(r.Values)
+	return release.Installed{
+		Status: r.Status, Revision: r.Revision, Version: r.Version, Values: string(values), Owner: r.Labels[release.OwnerLabel],
+	}, err
+}
+
+// Version implements Provider. Only a range, and no version at all, need the repository.
+func (h *Helm) Version(ctx context.Context, t Target) (string, error) {
+	version, _, _ := strings.Cut(t.Proxy.Spec.Version, "@")
+	if _, err := semver.StrictNewVersion(strings.TrimPrefix(version, "v")); err == nil {
+		return version, nil
+	}
+	c, err := h.chart(ctx, t)
+	return c.Version, err
+}
+
+// chart fetches the chart of a release, with the charts that it depends on if the proxy asks for them.
+func (h *Helm) chart(ctx context.Context, t Target) (helmrelease.Chart, error) {
+	access := t.Access
+	access.Schemes = h.schemes
+	spec := t.Proxy.Spec
+	return h.charts.get(ctx, source.Chart{Repository: spec.RepoURL, Name: spec.ChartName, Version: spec.Version}, access, spec.Options.DependencyUpdate)
+}
+
+// Run implements Provider.
+func (h *Helm) Run(ctx context.Context, t Target, o release.Operation) (release.Installed, error) {
+	c, err := connect(t)
+	if err != nil {
+		return release.Installed{}, err
+	}
+	chart, err := h.chart(ctx, t)
+	if err != nil {
+		return release.Installed{}, err
+	}
+	if o == release.Recover {
+		if _, err := c.Recover(ctx, t.Name); err != nil {
+			return release.Installed{}, err
+		}
+	}
+	do := c.Upgrade
+	if o == release.Install {
+		if _, err := c.Recover(ctx, t.Name); err != nil && !errors.Is(err, helmrelease.ErrNotFound) {
+			return release.Installed{}, err
+		}
+		do = c.Install
+	}
+	done, err := do(ctx, t.Name, chart, []byte(t.Proxy.Spec.Values), options(*t.Proxy))
+	if err != nil {
+		return release.Installed{}, err
+	}
+	return installed(done)
+}
+
+// Remove implements Provider.
+func (h *Helm) Remove(ctx context.Context, t Target) error {
+	c, err := connect(t)
+	if err != nil {
+		return err
+	}
+	return c.Uninstall(ctx, t.Name, options(*t.Proxy))
+}
+
+// options are Helm's for a proxy (C-3).
+func options(r caaph.HelmReleaseProxy) helmrelease.Options {
+	in := r.Spec.Options
+	o := helmrelease.Options{
+		Wait: in.Wait, WaitForJobs: in.WaitForJobs, Atomic: in.Atomic, DisableHooks: in.DisableHooks, SkipCRDs: in.SkipCRDs,
+		SubNotes: in.SubNotes, DisableOpenAPIValidation: in.DisableOpenAPIValidation, TakeOwnership: in.TakeOwnership,
+		Labels:          map[string]string{release.OwnerLabel: release.Owner(r)},
+		CreateNamespace: in.Install.CreateNamespace == nil || *in.Install.CreateNamespace, IncludeCRDs: in.Install.IncludeCRDs,
+		Force: in.Upgrade.Force, ResetValues: in.Upgrade.ResetValues, ReuseValues: in.Upgrade.ReuseValues,
+		ResetThenReuseValues: in.Upgrade.ResetThenReuseValues, CleanupOnFail: in.Upgrade.CleanupOnFail,
+	}
+	if in.Timeout != nil {
+		o.Timeout = max(in.Timeout.Duration, time.Second)
+	}
+	if n := in.Upgrade.MaxHistory; n != nil {
+		if o.MaxHistory = *n; *n == 0 {
+			o.MaxHistory = -1 // to Helm, zero means all
+		}
+	}
+	if u := in.Uninstall; u != nil && !r.DeletionTimestamp.IsZero() {
+		o.KeepHistory, o.Description = u.KeepHistory, u.Description
+	}
+	return o
+}
+
+// dependencies fetches the charts that a chart depends on and lacks.
+func dependencies(ctx context.Context, c helmrelease.Chart, access source.Access) (helmrelease.Chart, error) {
+	missing, err := c.Missing()
+	if err != nil || len(missing) == 0 {
+		return c, err
+	}
+	var archives [][]byte
+	for _, d := range missing {
+		a, err := source.Fetch(ctx, source.Chart{Repository: d.Repository, Name: d.Name, Version: d.Version}, access)
+		if err != nil {
+			return c, fmt.Errorf("dependency of chart %s: %w", c.Name, err)
+		}
+		archives = append(archives, a.Content)
+	}
+	return c.With(archives...)
+}

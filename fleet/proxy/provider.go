@@ -1,0 +1,33 @@
+package proxy
+
+import (
+	"context"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/helm/source"
+)
+
+// Provider keeps releases on clusters with a package manager.
+type Provider interface {
+	// Read returns what a cluster has of a release. The zero value means nothing.
+	Read(ctx context.Context, t Target) (release.Installed, error)
+	// Version returns the version that a release should have. A proxy may name a range, or nothing.
+	Version(ctx context.Context, t Target) (string, error)
+	// Run does an operation, and returns what the cluster has then. It may have something in spite of an error.
+	Run(ctx context.Context, t Target, o release.Operation) (release.Installed, error)
+	// Remove uninstalls a release, if there is one.
+	Remove(ctx context.Context, t Target) error
+}
+
+// Target is a release on a cluster.
+type Target struct {
+	Cluster *rest.Config
+	Proxy   *caaph.HelmReleaseProxy
+	// Name is the name of the release.
+	Name string
+	// Access says how charts are fetched.
+	Access source.Access
+}

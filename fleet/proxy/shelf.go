@@ -1,0 +1,101 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/source"
+)
+
+// Charts stay on the shelf for a while, so that a chart for 400 clusters is fetched once, and only so many, so that the
+// hub's memory does not grow.
+const (
+	freshFor = time.Minute
+	mostKept = 16
+)
+
+// shelf keeps charts that were fetched a moment ago. Who may fetch one is part of its key.
+type shelf struct {
+	group singleflight.Group
+	mu    sync.Mutex
+	kept  map[string]keptChart
+}
+
+type keptChart struct {
+	chart helmrelease.Chart
+	until time.Time
+}
+
+func newShelf() *shelf { return &shelf{kept: make(map[string]keptChart)} }
+
+func (s *shelf) get(ctx context.Context, want source.Chart, access source.Access, whole bool) (helmrelease.Chart, error) {
+	text, err := json.Marshal([]any{want, access, whole})
+	if err != nil {
+		return helmrelease.Chart{}, err
+	}
+	sum := sha256.Sum256(text)
+	key := string(sum[:])
+	if c, found := s.find(key); found {
+		return c, nil
+	}
+	// another one may wait for the same chart, so that it is fetched even if this one no longer waits
+	shared := context.WithoutCancel(ctx)
+	fetched := s.group.DoChan(key, func() (any, error) {
+		ctx, cancel := context.WithTimeout(shared, 5*time.Minute)
+		defer cancel()
+		return s.fetch(ctx, key, want, access, whole)
+	})
+	select {
+	case <-ctx.Done():
+		return helmrelease.Chart{}, context.Cause(ctx)
+	case result := <-fetched:
+		c, _ := result.Val.(helmrelease.Chart)
+		return c, result.Err
+	}
+}
+
+func (s *shelf) fetch(ctx context.Context, key string, want source.Chart, access source.Access, whole bool) (helmrelease.Chart, error) {
+	a, err := source.Fetch(ctx, want, access)
+	if err != nil {
+		return helmrelease.Chart{}, err
+	}
+	c, err := helmrelease.ReadArchive(a.Content)
+	if err != nil {
+		return c, err
+	}
+	if whole {
+		if c, err = dependencies(ctx, c, access); err != nil {
+			return c, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.kept) >= mostKept {
+		oldest := ""
+		for k, v := range s.kept {
+			if oldest == "" || v.until.Before(s.kept[oldest].until) {
+				oldest = k
+			}
+		}
+		delete(s.kept, oldest)
+	}
+	s.kept[key] = keptChart{c, time.Now().Add(freshFor)}
+	return c, nil
+}
+
+func (s *shelf) find(key string) (helmrelease.Chart, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, found := s.kept[key]
+	if found && time.Now().After(k.until) {
+		delete(s.kept, key)
+		found = false
+	}
+	return k.chart, found
+}

@@ -1,0 +1,150 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/values"
+	"github.com/sealift/sealift/rollout"
+)
+
+// suffix makes the name of a cluster's HelmReleaseProxy unique, as the API server does with five characters.
+func suffix(hcp *caaph.HelmChartProxy, c release.Cluster) string {
+	sum := sha256.Sum256([]byte(string(hcp.UID) + "/" + c.Name))
+	return hex.EncodeToString(sum[:])[:5]
+}
+
+// render renders the values of a cluster. It reads what the cluster refers to if the template needs it.
+func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (string, error) {
+	text := p.hcp.Spec.ValuesTemplate
+	in := values.Input{Name: p.hcp.Spec.ChartName + "-" + c.Name, Template: text, Cluster: object.DeepCopy().Object}
+	var err error
+	if strings.Contains(text, "ControlPlane") {
+		if in.ControlPlane, err = p.clusters.referenced(ctx, object, "controlPlaneRef"); err != nil {
+			return "", err
+		}
+	}
+	if strings.Contains(text, "InfraCluster") {
+		if in.InfraCluster, err = p.clusters.referenced(ctx, object, "infrastructureRef"); err != nil {
+			return "", err
+		}
+	}
+	return values.Render(in)
+}
+
+// turn returns the works whose turn it is: all, or those that the rollout of the annotation starts (C-26). What the
+// rollout remembers is stored before.
+func (p *pass) turn(ctx context.Context, works []work) []work {
+	if p.hcp.Annotations[release.RolloutAnnotation] == "" {
+		return works
+	}
+	var known []release.Known
+	for _, w := range works {
+		known = append(known, release.Known{Cluster: w.cluster, Action: w.action, Release: w.has})
+	}
+	stored, state, err := p.remembered(ctx)
+	if err != nil {
+		p.fail(rolloutFailed, err)
+		return nil
+	}
+	result, err := release.Advance(p.hcp, change(p.hcp), known, state, p.now())
+	if err != nil {
+		p.show(rolloutFailed, err.Error())
+		return nil
+	}
+	if err := p.remember(ctx, stored, state, result.State); err != nil {
+		p.fail(rolloutFailed, err)
+		return nil
+	}
+	if !result.Again.IsZero() {
+		p.again = min(p.again, max(time.Second, result.Again.Sub(p.now())))
+	}
+	starts := result.With(rollout.Start)
+	if waiting := result.With(rollout.Wait); result.Phase == rollout.Stopped {
+		p.show(rolloutStopped, fmt.Sprintf("the rollout stopped, since more clusters failed than it allows: %s; %d clusters wait: %s",
+			names(failed(result)), len(waiting), names(waiting)))
+	} else if len(waiting) > 0 {
+		p.show(specsUpdating, fmt.Sprintf("%d clusters wait for their turn in the rollout: %s", len(waiting), names(waiting)))
+	}
+	return slices.DeleteFunc(works, func(w work) bool { return !slices.Contains(starts, w.cluster.Name) })
+}
+
+func failed(r rollout.Result) (list []string) {
+	for _, d := range r.Targets {
+		if d.Status == rollout.Failed || d.Status == rollout.TimedOut {
+			list = append(list, d.Name)
+		}
+	}
+	return list
+}
+
+// change identifies what is rolled out.
+func change(hcp *caaph.HelmChartProxy) string {
+	text, err := json.Marshal([]any{hcp.Spec.Chart, hcp.Spec.ValuesTemplate})
+	if err != nil {
+		return hcp.ResourceVersion // a spec that came from the API is JSON
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8])
+}
+
+// stateKey is the key with the state of a rollout.
+const stateKey = "rollout.json"
+
+func (p *pass) stateName() string { return "rollout-hcp-" + string(p.hcp.UID) }
+
+// remembered reads what the rollout remembers.
+func (p *pass) remembered(ctx context.Context) (*corev1.ConfigMap, rollout.State, error) {
+	var state rollout.State
+	stored := new(corev1.ConfigMap)
+	err := p.clusters.direct.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: p.stateName()}, stored)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, state, err
+	}
+	if text := stored.Data[stateKey]; text != "" {
+		if err := json.Unmarshal([]byte(text), &state); err != nil {
+			return nil, state, fmt.Errorf("the state of the rollout in ConfigMap %s/%s is damaged; delete it to begin again: %w", p.namespace, p.stateName(), err)
+		}
+	}
+	return stored, state, nil
+}
+
+// remember stores a state that changed. An older hub that does so at the same time fails.
+func (p *pass) remember(ctx context.Context, stored *corev1.ConfigMap, had, now rollout.State) error {
+	if reflect.DeepEqual(had, now) {
+		return nil
+	}
+	text, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	stored.Data = map[string]string{stateKey: string(text)}
+	if stored.ResourceVersion != "" {
+		return p.Update(ctx, stored)
+	}
+	stored.ObjectMeta = metav1.ObjectMeta{
+		Namespace: p.namespace, Name: p.stateName(),
+		Annotations: map[string]string{"fleet.sealift.dev/helm-chart-proxy": p.hcp.Namespace + "/" + p.hcp.Name},
+	}
+	return p.Create(ctx, stored)
+}
+
+// forgetRollout deletes what the rollout remembers.
+func (p *pass) forgetRollout(ctx context.Context) error {
+	stored := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.stateName()}}
+	return client.IgnoreNotFound(p.Delete(ctx, stored))
+}
