@@ -34,6 +34,8 @@ type Options struct {
 	Listening func(address string)
 	// Webhooks says where hooks answer the API server. Cluster and Log are those of the engine.
 	Webhooks webhook.Options
+	// Replicas says that other operators run, too. Nil means that this is the only one.
+	Replicas *Replicas
 	// DebugSocket is the path of the socket for 'operator queue' and 'operator hook'; "" is none.
 	DebugSocket string
 }
@@ -41,6 +43,11 @@ type Options struct {
 // Run loads the hooks and runs them until ctx ends. It fails if a hook has no valid configuration.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Replicas != nil {
+		if err := o.Replicas.check(); err != nil {
+			return err
+		}
+	}
 	framework, err := os.MkdirTemp(o.Runner.TempDir, "framework-")
 	if err != nil {
 		return err
@@ -63,7 +70,14 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("serve /healthz and /metrics: %w; choose another address or port", err)
 	}
-	public := &http.Server{Handler: publicHandler(e), ReadHeaderTimeout: headerTimeout}
+	var us *replica
+	if o.Replicas != nil {
+		us = &replica{Replicas: *o.Replicas, cluster: o.Cluster, log: o.Log}
+		if _, us.port, err = net.SplitHostPort(listener.Addr().String()); err != nil {
+			return err
+		}
+	}
+	public := &http.Server{Handler: publicHandler(e, us), ReadHeaderTimeout: headerTimeout}
 	defer public.Close()
 	go func() { _ = public.Serve(listener) }()
 	if o.Listening != nil {
@@ -85,16 +99,25 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err := webhooks.Set(e.Webhooks()); err != nil {
 		return err
 	}
-	e.Run(ctx)
-	return nil
+	if us == nil {
+		e.Run(ctx)
+		return nil
+	}
+	e.Standby(ctx)
+	return us.lead(ctx, e.Run)
 }
 
-func publicHandler(e *engine.Engine) http.Handler {
+// publicHandler answers the cluster. us is nil if there are no other replicas.
+func publicHandler(e *engine.Engine, us *replica) http.Handler {
 	own, hooks := e.Metrics()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if !e.Ready() {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
+		switch {
+		case us != nil && !us.leads.Load():
+			us.askLeader(w, req)
+			return
+		case !e.Ready():
 			http.Error(w, "the start is not over: hooks with onStartup run, or objects are synchronized", http.StatusInternalServerError)
 			return
 		}

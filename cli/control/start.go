@@ -36,6 +36,7 @@ type startFlags struct {
 	hookUser                                        string
 	hookTimeout                                     time.Duration
 	webhooks                                        webhookFlags
+	replicas                                        replicaFlags
 }
 
 // fromEnvironment is a setting of shell-operator, or what it is without.
@@ -76,6 +77,7 @@ its environment, unless --hook-user and --hook-env say otherwise.`,
 	truth(&f.rawJSON, "log-proxy-hook-json", "LOG_PROXY_HOOK_JSON", "pass lines of hooks that are JSON on as they are")
 	truth(&f.keepFiles, "debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "keep the files of runs")
 	f.webhooks.add(cmd)
+	f.replicas.add(cmd, "SHELL_OPERATOR")
 	cmd.Flags().StringArrayVar(&f.hookEnv, "hook-env", nil, "name of a variable that hooks see; repeat it (default: all)")
 	cmd.Flags().StringVar(&f.hookUser, "hook-user", "", "user who runs the hooks, as name or UID[:GID] (default: the user of the operator)")
 	cmd.Flags().DurationVar(&f.hookTimeout, "hook-timeout", 0, "stop a run of a hook after this time (default: never)")
@@ -113,6 +115,7 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 		Listening:   func(address string) { log.Info("listening", "address", address) },
 		DebugSocket: f.socket,
 		Webhooks:    webhooks,
+		Replicas:    f.replicas.options("shell-operator-leader-election", webhooks.Namespace, f.address),
 	})
 }
 

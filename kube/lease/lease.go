@@ -52,15 +52,15 @@ type Options struct {
 	Waiting func(holder string)
 	// Log gets a line for each renewal that fails. Nil is silence.
 	Log *slog.Logger
-
-	identity string // the same in each try: a Lease that we lost is ours to take back
+	// Identity names this process in the Lease. Default: a name that tells others on this machine when the process has died.
+	Identity string
 }
 
 // requests is how many requests in a row may hang before the renew deadline.
 const requests = 4
 
 func (o Options) withDefaults() (Options, error) {
-	o.identity = identity()
+	o.Identity = cmp.Or(o.Identity, identity()) // the same in each try: a Lease that we lost is ours to take back
 	o.Duration = cmp.Or(o.Duration, 15*time.Second)
 	o.RenewDeadline = cmp.Or(o.RenewDeadline, o.Duration*2/3)
 	o.RetryPeriod = cmp.Or(o.RetryPeriod, time.Second)
@@ -137,7 +137,7 @@ func lockOf(client coordinationv1client.LeasesGetter, o Options) *resourcelock.L
 	return &resourcelock.LeaseLock{
 		Client:     client,
 		LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name},
-		LockConfig: resourcelock.ResourceLockConfig{Identity: o.identity},
+		LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
 	}
 }
 

@@ -110,14 +110,25 @@ func (e *Engine) Run(ctx context.Context) {
 func (e *Engine) Serve(ctx context.Context, begin func(context.Context)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	e.watcher = watch.New(ctx, e.options.Cluster, e.log)
+	standby := e.watcher != nil // its watches outlast ours
+	if !standby {
+		e.watcher = watch.New(ctx, e.options.Cluster, e.log)
+	}
 	begin(ctx)
 	e.clock.cron.Start()
 	go e.telemetry.tick(ctx)
 	e.queues.Run(ctx)
 	cancel()
 	<-e.clock.cron.Stop().Done()
-	e.watcher.Wait()
+	if !standby {
+		e.watcher.Wait()
+	}
+}
+
+// Standby prepares for Serve, which another operator may do now. Until ctx ends, reviews of webhooks find what they include.
+func (e *Engine) Standby(ctx context.Context) {
+	e.watcher = watch.New(ctx, e.options.Cluster, e.log)
+	e.WatchForWebhooks()
 }
 
 // Start puts into the main queue what hooks do first: they run with onStartup, see what exists, and then get events.

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// said is what a process prints. It may be read meanwhile.
+type said struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.String()
+}
+
+// operatorProcess is a process of this program.
+type operatorProcess struct {
+	cmd     *exec.Cmd
+	log     *said
+	address string
+}
+
+func startOperator(t *testing.T, dir, config, address, port string) *operatorProcess {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &operatorProcess{log: &said{}, address: net.JoinHostPort(address, port)}
+	p.cmd = exec.CommandContext(t.Context(), self, "operator", "start", "--hooks-dir", filepath.Join(dir, "hooks"), "--kube-config", config, "--tmp-dir", t.TempDir(),
+		"--listen-address", address, "--listen-port", port, "--debug-unix-socket", "", "--ha", "--lease-duration", "4s", "--namespace", "default", "--pod", "pod-"+strings.ReplaceAll(address, ".", "-"))
+	p.cmd.Env = append(os.Environ(), "SEALIFT_TEST_MAIN=1", "TRACE="+filepath.Join(dir, "trace"))
+	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+	})
+	return p
+}
+
+func (p *operatorProcess) get(path string) (int, string) {
+	resp, err := http.Get("http://" + p.address + path)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, strings.TrimSpace(string(text))
+}
+
+// TestAStandbyTakesOver kills a leader, and lets the next one stand still for so long that it loses its Lease.
+func TestAStandbyTakesOver(t *testing.T) {
+	dir := t.TempDir()
+	config, trace := filepath.Join(dir, "config"), filepath.Join(dir, "trace")
+	if err := controlplane.WriteKubeconfig(config, controlplane.ForTest(t)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(filepath.Join(dir, "hooks"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// The hook traces its parent, the operator.
+	hook := `#!/bin/bash
+if [[ $1 == --config ]]; then echo '{configVersion: v1, onStartup: 1, schedule: [{crontab: "* * * * * *"}]}'; exit; fi
+echo "$PPID" >> "$TRACE"
+`
+	if err := os.WriteFile(filepath.Join(dir, "hooks", "hook.sh"), []byte(hook), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	_ = free.Close()
+	var processes []*operatorProcess
+	until := func(what string, reached func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				for _, p := range processes {
+					t.Log(p.log.String())
+				}
+				t.Fatalf("%s: not within a minute", what)
+			}
+		}
+	}
+	runners := func() (all []string) {
+		text, _ := os.ReadFile(trace)
+		for _, pid := range strings.Fields(string(text)) {
+			if !slices.Contains(all, pid) {
+				all = append(all, pid)
+			}
+		}
+		return all
+	}
+	first := startOperator(t, dir, config, "127.0.0.1", port)
+	processes = append(processes, first)
+	until("the first leads", func() bool { code, _ := first.get("/readyz"); return code == http.StatusOK })
+	second := startOperator(t, dir, config, "127.0.0.2", port)
+	processes = append(processes, second)
+	until("the second is ready, because the first is", func() bool { code, _ := second.get("/readyz"); return code == http.StatusOK })
+	if code, _ := second.get("/healthz"); code != http.StatusOK || !strings.Contains(second.log.String(), "another operator leads; this one stands by") {
+		t.Errorf("%d\n%s", code, second.log)
+	}
+	if got, want := runners(), []string{fmt.Sprint(first.cmd.Process.Pid)}; !slices.Equal(got, want) {
+		t.Errorf("hooks were run by %v, not by %v alone", got, want)
+	}
+	if err := first.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	_ = first.cmd.Wait()
+	if code, text := second.get("/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "its leader does not answer") {
+		t.Errorf("after the kill: %d %s", code, text)
+	}
+	until("the second runs hooks", func() bool { return slices.Contains(runners(), fmt.Sprint(second.cmd.Process.Pid)) })
+	t.Logf("the second took over %s after the kill", time.Since(killed).Round(time.Millisecond))
+	until("the second is ready by itself", func() bool { code, _ := second.get("/readyz"); return code == http.StatusOK })
+	third := startOperator(t, dir, config, "127.0.0.3", port)
+	processes = append(processes, third)
+	until("the third stands by", func() bool { return strings.Contains(third.log.String(), "stands by") })
+	if err := second.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	until("the third leads", func() bool { return strings.Contains(third.log.String(), "this operator leads") })
+	if err := second.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.cmd.Wait(); err == nil || !strings.Contains(second.log.String(), "the lease was lost") {
+		t.Errorf("the operator that lost the lease ended with %v\n%s", err, second.log)
+	}
+	if err := third.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := third.cmd.Wait(); err != nil {
+		t.Errorf("the third ended with %v\n%s", err, third.log)
+	}
+}
