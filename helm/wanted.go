@@ -1,5 +1,10 @@
 package helm
 
+import "context"
+
+// Deployed is Helm's word for the status of a release on which the last operation has succeeded.
+const Deployed = "deployed"
+
 // Record is what is known of a release without reading it. The zero value is a release that does not exist.
 type Record struct {
 	Revision int
@@ -14,6 +19,8 @@ type Wanted struct {
 	Values map[string]any
 	// Unmanaged says that the objects of the release are left alone after one last upgrade.
 	Unmanaged bool
+	// Absent names objects of a manifest that the cluster lacks. Nil finds none.
+	Absent func(ctx context.Context, manifest string) ([]string, error)
 	// Known is what was known of the release when it was last looked for, or nil: then it is looked for.
 	Known *Record
 }
@@ -22,4 +29,5 @@ type Wanted struct {
 type Ensured struct {
 	Upgraded bool
 	Why      string // the reason for an upgrade
+	Manifest string // what the chart renders to; empty if it was not rendered
 }

@@ -29,6 +29,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+
+	"github.com/sealift/sealift/helm"
 )
 
 // Errors that callers branch on.
@@ -41,7 +43,7 @@ var (
 
 // Words of Helm for the status of a release.
 const (
-	Deployed    = "deployed"
+	Deployed    = helm.Deployed
 	Failed      = "failed"
 	Uninstalled = "uninstalled"
 )

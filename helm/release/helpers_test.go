@@ -44,6 +44,10 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if text := os.Getenv(ensureJob); text != "" {
+		fmt.Fprintln(os.Stderr, ensureUntilKilled(text))
+		os.Exit(1)
+	}
 	code := m.Run()
 	if shared.plane != nil {
 		if err := shared.plane.Stop(); err != nil {

@@ -36,6 +36,8 @@ type Options struct {
 	MetricsPrefix string
 	// Modules says that hooks are global or of modules, which metrics then tell.
 	Modules bool
+	// Removed is told what hooks are about to delete. It may be nil.
+	Removed func([]kube.Ref)
 }
 
 // Engine runs hooks.

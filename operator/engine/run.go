@@ -125,6 +125,11 @@ func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context
 	if err := e.metrics.Apply(operations, labels); err != nil {
 		return named(h, err)
 	}
+	if e.options.Removed != nil {
+		if removed := patch.Removed(ctx, e.options.Cluster, patches); len(removed) > 0 {
+			e.options.Removed(removed)
+		}
+	}
 	if err := patch.Do(ctx, e.options.Cluster, patches); err != nil || h.folder.Owner == nil {
 		return named(h, err)
 	}

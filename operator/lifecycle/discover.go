@@ -47,10 +47,11 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 		}
 		delete(known, o.options.IgnoreRelease)
 	}
+	survey := o.newSurvey()
 	var errs []error
 	for _, u := range o.units {
 		record, released := known[u.Name]
-		u.known, u.released = &record, released
+		u.known, u.survey, u.released = &record, survey, released
 		switch {
 		case verdicts[u].on:
 			p.run = append(p.run, u)

@@ -38,6 +38,9 @@ type site struct {
 	trace     string
 	log       *journal
 	releases  *releases
+	// installed are real releases, where a test needs them.
+	installed lifecycle.Releases
+	healEvery time.Duration
 	env       []string
 }
 
@@ -101,8 +104,15 @@ func (r *releases) Uninstall(_ context.Context, name string) error {
 func (*releases) Refresh() {}
 
 func (s *site) in(name string, test func(*site)) {
+	s.alone(name, func(s *site) {
+		s.Parallel()
+		test(s)
+	})
+}
+
+// alone runs a test that measures beside no other.
+func (s *site) alone(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
-		t.Parallel()
 		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &journal{}}
 		one.namespace = strings.ReplaceAll(strings.ToLower(filepath.Base(t.Name())), "_", "-")
 		one.namespace = strings.Trim(one.namespace[:min(len(one.namespace), 60)], "-")
@@ -144,13 +154,17 @@ echo "%s $(jq -r '[.[] | .binding + (if .type == "Synchronization" then ":\(.obj
 }
 
 func (s *site) load() (*lifecycle.Operator, error) {
+	var charts lifecycle.Releases = s.releases
+	if s.installed != nil {
+		charts = s.installed
+	}
 	return lifecycle.Load(s.Context(), lifecycle.Options{
 		Options: engine.Options{
 			Cluster: s.cluster, Log: slog.New(slog.NewTextHandler(s.log, nil)), MetricsPrefix: "addon_operator_",
 			Runner: hook.Runner{TempDir: s.TempDir(), Set: append([]string{"TRACE=" + s.trace}, s.env...)},
 		},
 		ModulesDir: filepath.Join(s.dir, "modules"), GlobalHooksDir: filepath.Join(s.dir, "global"), DefaultOrder: module.DefaultOrder,
-		Namespace: s.namespace, ConfigMap: "addon-operator", Releases: s.releases, IgnoreRelease: "operator",
+		Namespace: s.namespace, ConfigMap: "addon-operator", Releases: charts, IgnoreRelease: "operator", HealEvery: s.healEvery,
 		DefinitionLabels: map[string]string{"heritage": "addon-operator"}, DefinitionPrefixes: []string{"doc-", "_"},
 	})
 }

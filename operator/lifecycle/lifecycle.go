@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -40,6 +41,9 @@ type Options struct {
 	Namespace      string
 	ConfigMap      string
 	Releases       Releases
+	// HealEvery is the time between two looks for objects of charts that are absent; 0 is four and a half minutes. Up to a
+	// fifth of it is added by chance.
+	HealEvery time.Duration
 	// IgnoreRelease names a release that is of no module: that of the operator itself.
 	IgnoreRelease string
 	// DefinitionLabels are put on CustomResourceDefinitions of modules. Files in crds/ with these prefixes are left out.
@@ -73,6 +77,8 @@ type Operator struct {
 
 	mu    sync.Mutex // of what follows, and of the guarded fields of units
 	state state
+	// gone are objects that hooks have deleted: they do not count as absent until their chart is applied again.
+	gone map[kube.Ref]bool
 	// purged says that releases of modules that do not exist any more were looked for.
 	purged bool
 }
@@ -97,6 +103,9 @@ type unit struct {
 	ready     bool           // it has run completely once
 	released  bool           // the last discovery found a release
 	known     *helm.Record   // what it found, until the release is touched
+	survey    *kube.Survey   // of the reload that runs it, until then
+	manifest  string         // what its chart renders to; guarded by Operator.mu
+	refs      []kube.Ref     // the objects of manifest; guarded by Operator.mu
 }
 
 // Load finds modules and global hooks, and checks the values that administrators set. It starts nothing.
@@ -107,7 +116,9 @@ func Load(ctx context.Context, o Options) (*Operator, error) {
 	if err != nil {
 		return nil, err
 	}
-	op := &Operator{options: o, log: o.Log, engine: engine.New(o.Options), store: newStore(found)}
+	op := &Operator{options: o, log: o.Log, store: newStore(found), gone: map[kube.Ref]bool{}}
+	o.Removed = op.forgo
+	op.engine = engine.New(o.Options)
 	op.telemetry = newTelemetry(o.MetricsPrefix)
 	if err := op.loadModules(found); err != nil {
 		return nil, err
@@ -178,5 +189,6 @@ func (o *Operator) Run(ctx context.Context) {
 		o.engine.Start(o.global...)
 		o.reload(string(binding.OnStartup))
 		go o.followConfig(ctx)
+		go o.heal(ctx)
 	})
 }

@@ -17,6 +17,7 @@ func TestLifecycle(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &site{T: t, cluster: cluster}
+	s.alone("hundred", testHundred)
 	s.in("steps", testSteps)
 	s.in("first-run-fails", testFirstRunFails)
 	s.in("discovery-fails", testDiscoveryFails)
@@ -29,6 +30,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("schemas", testSchemas)
 	s.in("definitions", testDefinitions)
 	s.in("sample-rows", testSampleRows)
+	s.in("heal", testHeal)
 	s.in("seed-synchronization", testSeedSynchronization)
 }
 

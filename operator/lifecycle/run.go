@@ -136,19 +136,27 @@ func (o *Operator) helm(ctx context.Context, q *queue.Queue, u *unit, activation
 	return after != before, err
 }
 
+// ensure brings the release of a module up to date.
 func (o *Operator) ensure(ctx context.Context, u *unit, all map[string]any, activation string) error {
 	wanted := helm.Wanted{Name: u.Name, Dir: u.Path, Values: all, Unmanaged: o.store.inForce().Modules[u.Key].Unmanaged}
-	wanted.Known, u.known = u.known, nil // the next run looks itself
+	survey := u.survey
+	if survey == nil {
+		survey = o.newSurvey()
+	}
+	wanted.Absent = func(ctx context.Context, manifest string) ([]string, error) {
+		return o.absent(ctx, u, survey, manifest, true)
+	}
+	wanted.Known, u.known, u.survey = u.known, nil, nil // the next run looks itself
 	begin := time.Now()
 	done, err := o.options.Releases.Ensure(ctx, wanted)
-	o.telemetry.upgraded(u.Name, activation, time.Since(begin))
+	o.telemetry.ensured(u.Name, activation, done.Upgraded, time.Since(begin))
 	if err != nil {
 		return err
 	}
 	if done.Upgraded {
 		o.log.InfoContext(ctx, "a release was upgraded", "module", u.Name, "because", done.Why)
 	}
-	return nil
+	return o.keep(u, done)
 }
 
 // deleteTask removes what a module that is off has in the cluster, and stops its hooks.
@@ -170,9 +178,11 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 		if err := o.runHooks(ctx, q, u, binding.BeforeDeleteHelm, activation); err != nil {
 			return err
 		}
+		begin := time.Now()
 		if err := o.options.Releases.Uninstall(ctx, u.Name); err != nil {
 			return err
 		}
+		o.telemetry.helmSteps.WithLabelValues(u.Name, activation, "delete").Observe(time.Since(begin).Seconds())
 	}
 	if err := o.runHooks(ctx, q, u, binding.AfterDeleteHelm, activation); err != nil {
 		return err
@@ -181,7 +191,7 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 		o.engine.Remove(h)
 	}
 	o.mu.Lock()
-	u.hooks = nil
+	u.hooks, u.manifest, u.refs = nil, "", nil
 	o.mu.Unlock()
 	u.loaded, u.started, u.watched, u.scheduled, u.ready, u.defined = false, false, false, false, false, false
 	o.log.InfoContext(ctx, "a module was deleted", "module", u.Name, "release", u.released)

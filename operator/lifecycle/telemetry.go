@@ -47,9 +47,14 @@ func (t *telemetry) ran(module string, took time.Duration, err error) {
 	}
 }
 
-// upgraded notes that a release was brought up to date.
-func (t *telemetry) upgraded(module, activation string, took time.Duration) {
+// ensured notes that a release was brought up to date. Most of that is an upgrade, or a look whether there is something to do.
+func (t *telemetry) ensured(module, activation string, upgraded bool, took time.Duration) {
+	operation := "check-upgrade"
+	if upgraded {
+		operation = "upgrade"
+	}
 	t.helmSeconds.WithLabelValues(module, activation).Observe(took.Seconds())
+	t.helmSteps.WithLabelValues(module, activation, operation).Observe(took.Seconds())
 }
 
 // converged notes that a reload of all modules is over.

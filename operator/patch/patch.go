@@ -37,6 +37,20 @@ func Do(ctx context.Context, cluster *kube.Cluster, operations []*Operation) err
 	return errors.Join(errs...)
 }
 
+// Removed returns the objects that operations delete. Those of kinds that the cluster does not know are left out.
+func Removed(ctx context.Context, cluster *kube.Cluster, operations []*Operation) (all []kube.Ref) {
+	for _, o := range operations {
+		if !o.deletes() {
+			continue
+		}
+		if ref, err := cluster.KindOf(ctx, o.apiVersion, o.object); err == nil {
+			ref.Namespace, ref.Name = o.namespace, o.name
+			all = append(all, ref)
+		}
+	}
+	return all
+}
+
 func (o *Operation) do(ctx context.Context, cluster *kube.Cluster) error {
 	ref, err := cluster.KindOf(ctx, o.apiVersion, o.object)
 	if err != nil {

@@ -1,0 +1,244 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"crypto/md5" //nolint:gosec // addon-operator's checksum, which protects nothing
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/helm"
+)
+
+// The marks of addon-operator: the release's label with the checksum of what its chart renders to, the value that had it
+// before there were labels, and the label of a release whose objects are left alone.
+const (
+	checksumLabel  = "moduleChecksum"
+	checksumValue  = "_addonOperatorModuleChecksum"
+	unmanagedLabel = "maintenance.deckhouse.io/no-resource-reconciliation"
+	noLabel        = "null" // takes a label away
+)
+
+// ModuleOptions are the settings of releases of modules.
+type ModuleOptions struct {
+	MaxHistory int           // 10 by default
+	Timeout    time.Duration // of each wait; 20 minutes by default
+}
+
+// Modules keeps releases of modules as they are wanted. A release gets a new revision only if what its chart renders to has
+// changed, if one of its objects is absent, or if the last operation on it did not succeed.
+type Modules struct {
+	client  *Client
+	options ModuleOptions
+
+	mu       sync.Mutex
+	rendered map[string]rendering // by release
+}
+
+// rendering is what a chart rendered to for some inputs.
+type rendering struct {
+	inputs   [sha256.Size]byte
+	manifest string
+	checksum string
+}
+
+// NewModules returns the releases of a client as modules have them.
+func NewModules(c *Client, o ModuleOptions) *Modules {
+	if o.Timeout == 0 {
+		o.Timeout = 20 * time.Minute
+	}
+	return &Modules{client: c, options: o, rendered: map[string]rendering{}}
+}
+
+// Refresh forgets which kinds the cluster has, and what charts rendered to.
+func (m *Modules) Refresh() {
+	m.client.Refresh()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.rendered)
+}
+
+// List returns the newest revision of each release, by name. It reads no contents.
+func (m *Modules) List(ctx context.Context) (map[string]helm.Record, error) {
+	list, err := m.client.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]helm.Record, len(list))
+	for _, r := range list {
+		all[r.Name] = helm.Record{Revision: r.Revision, Status: r.Status, Labels: r.Labels}
+	}
+	return all, nil
+}
+
+// Uninstall removes a release and what it installed. A release that does not exist is removed.
+func (m *Modules) Uninstall(ctx context.Context, name string) error {
+	m.mu.Lock()
+	delete(m.rendered, name)
+	m.mu.Unlock()
+	return m.client.Uninstall(ctx, name, Options{Timeout: m.options.Timeout})
+}
+
+// Ensure installs or upgrades a release if something asks for it, and else writes nothing. If that fails, it looks at the
+// cluster's kinds anew and tries once more: a chart may have failed for want of a kind that is there by now.
+func (m *Modules) Ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, error) {
+	done, err := m.ensure(ctx, w)
+	if err == nil || ctx.Err() != nil {
+		return done, err
+	}
+	m.Refresh()
+	w.Known = nil
+	return m.ensure(ctx, w)
+}
+
+func (m *Modules) ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, error) {
+	files, err := readModule(w)
+	if err != nil {
+		return helm.Ensured{}, fmt.Errorf("chart of module %s: %w", w.Name, err)
+	}
+	values, err := yaml.Marshal(w.Values)
+	if err != nil {
+		return helm.Ensured{}, err
+	}
+	record, err := m.record(ctx, w)
+	if err != nil {
+		return helm.Ensured{}, err
+	}
+	if w.Unmanaged && record.Labels[unmanagedLabel] == "true" && record.Status == Deployed {
+		return helm.Ensured{}, nil
+	}
+	r, err := m.render(ctx, w.Name, files, values)
+	if err != nil {
+		return helm.Ensured{}, err
+	}
+	why, err := m.reason(ctx, w, record, r)
+	if err != nil || why == "" {
+		return helm.Ensured{Manifest: r.manifest}, err
+	}
+	return helm.Ensured{Upgraded: true, Why: why, Manifest: r.manifest}, m.apply(ctx, w, record, files, values, r.checksum)
+}
+
+// record is what is known of a release.
+func (m *Modules) record(ctx context.Context, w helm.Wanted) (helm.Record, error) {
+	if w.Known != nil {
+		return *w.Known, nil
+	}
+	all, err := m.List(ctx)
+	return all[w.Name], err
+}
+
+// render returns what the chart renders to. While nothing that it is made of changes, it is not rendered again.
+func (m *Modules) render(ctx context.Context, name string, files map[string][]byte, values []byte) (rendering, error) {
+	sum := sha256.New()
+	asks := false // the cluster, so that its answer is an input, too
+	for _, path := range slices.Sorted(maps.Keys(files)) {
+		fmt.Fprintf(sum, "%q %d\n", path, len(files[path]))
+		sum.Write(files[path])
+		asks = asks || bytes.Contains(files[path], []byte("lookup"))
+	}
+	sum.Write(values)
+	r := rendering{inputs: [sha256.Size]byte(sum.Sum(nil))}
+	m.mu.Lock()
+	known, ok := m.rendered[name]
+	m.mu.Unlock()
+	if ok && known.inputs == r.inputs && !asks {
+		return known, nil
+	}
+	chart, err := ReadFiles(files)
+	if err != nil {
+		return r, err
+	}
+	if r.manifest, err = m.client.Render(ctx, name, chart, values, Options{DisableOpenAPIValidation: true}); err != nil {
+		return r, err
+	}
+	r.checksum = checksum(r.manifest)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.rendered[name] = r
+	return r, nil
+}
+
+// checksum is that of a manifest as Helm 3 writes it, which addon-operator takes: without empty lines around an object.
+func checksum(manifest string) string {
+	const source = "\n---\n# Source: "
+	sum := md5.New() //nolint:gosec // as above
+	for i, part := range strings.Split("\n"+manifest, source) {
+		if path, object, _ := strings.Cut(part, "\n"); i > 0 {
+			fmt.Fprintf(sum, "%s%s\n%s\n", source[1:], path, strings.TrimSpace(object))
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil))
+}
+
+// reason says why a release has to be upgraded, or "".
+func (m *Modules) reason(ctx context.Context, w helm.Wanted, record helm.Record, r rendering) (string, error) {
+	_, unmanaged := record.Labels[unmanagedLabel]
+	switch {
+	case record.Revision == 0:
+		return "it is not installed", nil
+	case record.Status != Deployed:
+		return "the last operation on it left it " + record.Status, nil
+	case unmanaged != w.Unmanaged:
+		return "its maintenance has changed", nil
+	}
+	before, ok := record.Labels[checksumLabel]
+	if !ok {
+		last, err := m.client.Get(ctx, w.Name)
+		if err != nil {
+			return "", err
+		}
+		before, _ = last.Values[checksumValue].(string)
+	}
+	switch {
+	case before == "":
+		return "it has no checksum", nil
+	case before != r.checksum:
+		return "its chart renders to something else", nil
+	case w.Absent == nil:
+		return "", nil
+	}
+	absent, err := w.Absent(ctx, r.manifest)
+	if err != nil || len(absent) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf("%d of its objects are absent, such as %s", len(absent), absent[0]), nil
+}
+
+// apply makes a new revision. A release whose last operation was killed is recovered first.
+func (m *Modules) apply(ctx context.Context, w helm.Wanted, record helm.Record, files map[string][]byte, values []byte, checksum string) error {
+	chart, err := ReadFiles(files)
+	if err != nil {
+		return err
+	}
+	o := Options{
+		Timeout: m.options.Timeout, MaxHistory: m.options.MaxHistory,
+		DisableOpenAPIValidation: true, SkipCRDs: true, TakeOwnership: true,
+		Labels: map[string]string{checksumLabel: checksum},
+	}
+	if w.Unmanaged {
+		o.Labels[unmanagedLabel] = "true"
+	}
+	if record.Revision == 0 || record.Status == Uninstalled {
+		_, err = m.client.Install(ctx, w.Name, chart, values, o)
+		return err
+	}
+	if record.Status != Deployed {
+		if _, err := m.client.Recover(ctx, w.Name); err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+	}
+	if _, had := record.Labels[unmanagedLabel]; had && !w.Unmanaged {
+		o.Labels[unmanagedLabel] = noLabel
+	}
+	_, err = m.client.Upgrade(ctx, w.Name, chart, values, o)
+	return err
+}

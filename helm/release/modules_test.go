@@ -1,0 +1,240 @@
+package release_test
+
+import (
+	"context"
+	"crypto/md5" //nolint:gosec // addon-operator's checksum
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// ensureJob names the environment variable with the job of a process that keeps a release of a module, and is killed.
+const ensureJob = "SEALIFT_TEST_ENSURE"
+
+func ensureUntilKilled(text string) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", j.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	c, err := release.New(release.Config{Cluster: config, Namespace: j.Namespace})
+	if err != nil {
+		return err
+	}
+	modules := release.NewModules(c, release.ModuleOptions{})
+	for i := 0; ; i++ {
+		w := helm.Wanted{Name: "killed", Dir: j.Chart, Values: map[string]any{"killed": map[string]any{"text": fmt.Sprint(os.Getpid(), " ", i)}}}
+		if _, err := modules.Ensure(context.Background(), w); err != nil {
+			return err
+		}
+	}
+}
+
+const moduleTemplate = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\ndata: {text: {{ index .Values .Release.Name \"text\" | quote }}}\n"
+
+// moduleDir writes a module with a chart, and with more than a chart.
+func moduleDir(t *testing.T, changes map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	all := map[string]string{
+		"templates/c.yaml": "\n" + moduleTemplate + "\n\n---\n\n# a comment\n" + strings.Replace(moduleTemplate, "Name }}}", "Name }}-2}", 1) + "\n\n", "values.yaml": "web: {text: from the file, more: 1}\nwebEnabled: true\n",
+		"hooks/h.sh": "#!/bin/false", "enabled": "#!/bin/false", "openapi/values.yaml": "type: object", "crds/broken.yaml": "{",
+	}
+	for name, text := range changes {
+		all[name] = text
+	}
+	for name, text := range all {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestAModulesReleaseIsUpgradedOnlyIfSomethingAsksForIt(t *testing.T) {
+	w := newWorld(t)
+	modules := release.NewModules(w.Client, release.ModuleOptions{})
+	wanted := helm.Wanted{Name: "web", Dir: moduleDir(t, nil), Values: map[string]any{"web": map[string]any{"text": "one"}, "global": map[string]any{}}}
+	step := func(why string, revision int) {
+		t.Helper()
+		done, err := modules.Ensure(t.Context(), wanted)
+		if err != nil || done.Upgraded != (why != "") || done.Why != why {
+			t.Errorf("%+v, %v", done, err)
+		}
+		w.wantStatus("web", revision, release.Deployed)
+	}
+	step("it is not installed", 1)
+	step("", 1)
+	wanted.Values["web"] = map[string]any{"text": "one", "unused": 1}
+	step("", 1)
+	wanted.Values["web"] = map[string]any{"text": "two"}
+	step("its chart renders to something else", 2)
+	r := w.wantStatus("web", 2, release.Deployed)
+	if w.text("web") != "two" || r.Labels["moduleChecksum"] == "" || r.Values["web"].(map[string]any)["more"] != nil {
+		t.Errorf("the release is %+v with text %q", r, w.text("web"))
+	}
+	wanted.Absent = func(_ context.Context, manifest string) ([]string, error) {
+		if _, err := w.objects.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), "web", metav1.GetOptions{}); err != nil && manifest == r.Manifest {
+			return []string{"ConfigMap/web"}, nil
+		}
+		return nil, nil
+	}
+	step("", 2)
+	if err := w.objects.CoreV1().ConfigMaps(w.namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	step("1 of its objects are absent, such as ConfigMap/web", 3)
+	if w.text("web") != "two" {
+		t.Error("the object did not come back")
+	}
+	wanted.Unmanaged, wanted.Values["web"] = true, map[string]any{"text": "three"}
+	step("its maintenance has changed", 4)
+	wanted.Values["web"] = map[string]any{"text": "four"}
+	step("", 4)
+	if text := w.text("web"); text != "three" {
+		t.Errorf("during maintenance the text is %q", text)
+	}
+	wanted.Unmanaged = false
+	step("its maintenance has changed", 5)
+	step("", 5)
+	if r := w.wantStatus("web", 5, release.Deployed); w.text("web") != "four" || r.Labels["maintenance.deckhouse.io/no-resource-reconciliation"] != "" {
+		t.Errorf("after maintenance: %q, %v", w.text("web"), r.Labels)
+	}
+	if err := modules.Uninstall(t.Context(), "web"); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := modules.List(t.Context()); err != nil || len(all) != 0 || w.text("web") != "" {
+		t.Errorf("after the removal: %v, %v", all, err)
+	}
+}
+
+// TestReleasesOfHelmAndAddonOperatorAreTakenOver installs with Helm 3 itself: without a checksum, with addon-operator's label,
+// and with the value that it had before.
+func TestReleasesOfHelmAndAddonOperatorAreTakenOver(t *testing.T) {
+	w := newWorld(t)
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := controlplane.WriteKubeconfig(file, w.config); err != nil {
+		t.Fatal(err)
+	}
+	flags := genericclioptions.NewConfigFlags(false)
+	flags.KubeConfig, flags.Namespace = &file, &w.namespace
+	helm3 := new(action.Configuration)
+	if err := helm3.Init(flags, w.namespace, "", t.Logf); err != nil {
+		t.Fatal(err)
+	}
+	dir := moduleDir(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: any\nversion: 0.0.1\n"})
+	chart, err := loader.LoadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := release.NewModules(w.Client, release.ModuleOptions{})
+	for name, upgrades := range map[string]bool{"by-helm": true, "by-label": false, "by-value": false} {
+		values := map[string]any{name: map[string]any{"text": "same"}}
+		install := action.NewInstall(helm3)
+		install.ReleaseName, install.Namespace = name, w.namespace
+		install.DryRun, install.IsUpgrade, install.SkipCRDs = true, true, true
+		rendered, err := install.Run(chart, values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := md5.Sum([]byte(rendered.Manifest)) //nolint:gosec // addon-operator's checksum
+		install.DryRun = false
+		given := map[string]any{name: values[name]}
+		switch name {
+		case "by-label":
+			install.Labels = map[string]string{"moduleChecksum": hex.EncodeToString(sum[:])}
+		case "by-value":
+			given["_addonOperatorModuleChecksum"] = hex.EncodeToString(sum[:])
+		}
+		w.must(install.Run(chart, given))
+		before, err := w.objects.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if _, err := modules.Ensure(t.Context(), helm.Wanted{Name: name, Dir: dir, Values: values}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		revision := 1
+		if upgrades {
+			revision = 2
+		}
+		w.wantStatus(name, revision, release.Deployed)
+		after, err := w.objects.CoreV1().ConfigMaps(w.namespace).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || after.UID != before.UID || after.ResourceVersion != before.ResourceVersion {
+			t.Errorf("%s: the object was changed: %v", name, err)
+		}
+	}
+}
+
+// TestAKilledOperatorLeavesNothingToRepair kills a process ten times while it upgrades one revision after the other.
+func TestAKilledOperatorLeavesNothingToRepair(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	j := job{Kubeconfig: filepath.Join(dir, "kubeconfig"), Namespace: w.namespace, Chart: moduleDir(t, nil)}
+	if err := controlplane.WriteKubeconfig(j.Kubeconfig, w.config); err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(j)
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules := release.NewModules(w.Client, release.ModuleOptions{})
+	states := map[string]int{}
+	for i := range 10 {
+		child := exec.CommandContext(t.Context(), os.Args[0])
+		child.Env, child.Stderr = append(os.Environ(), ensureJob+"="+string(text)), os.Stderr
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
+		}
+		last := func() int { r, _ := w.Get(t.Context(), "killed"); return r.Revision }
+		for begin := last(); last() == begin; { // it is at work
+			time.Sleep(5 * time.Millisecond)
+		}
+		time.Sleep(rand.N(60 * time.Millisecond))
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = child.Wait()
+		r, err := w.Get(t.Context(), "killed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		states[r.Status]++
+		want := fmt.Sprint("after kill ", i)
+		done, err := modules.Ensure(t.Context(), helm.Wanted{Name: "killed", Dir: j.Chart, Values: map[string]any{"killed": map[string]any{"text": want}}})
+		if err != nil || w.text("killed") != want {
+			t.Fatalf("after %s: %+v, %v", r.Status, done, err)
+		}
+		w.wantStatus("killed", last(), release.Deployed)
+	}
+	t.Logf("the kills left %v", states)
+	if states["deployed"] == 10 {
+		t.Error("no kill came during an upgrade")
+	}
+}

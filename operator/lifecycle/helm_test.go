@@ -1,0 +1,177 @@
+package lifecycle_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/kube"
+)
+
+// counter counts the requests of a client.
+type counter struct {
+	next          http.RoundTripper
+	reads, writes *atomic.Int32
+}
+
+func (c counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodGet {
+		if r.URL.Query().Get("watch") == "" {
+			c.reads.Add(1)
+		}
+	} else {
+		c.writes.Add(1)
+	}
+	return c.next.RoundTrip(r)
+}
+
+// withHelm gives a site real releases, and counts what the operator asks the API server.
+func (s *site) withHelm() (c counter, client *release.Client) {
+	s.Helper()
+	c = counter{reads: &atomic.Int32{}, writes: &atomic.Int32{}}
+	config, _ := s.cluster.Config()
+	config.QPS = -1
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return counter{next: next, reads: c.reads, writes: c.writes}
+	})
+	var err error
+	if s.cluster, err = kube.Connect(config, nil); err != nil {
+		s.Fatal(err)
+	}
+	if client, err = release.New(release.Config{Cluster: rest.CopyConfig(config), Namespace: s.namespace}); err != nil {
+		s.Fatal(err)
+	}
+	s.installed = release.NewModules(client, release.ModuleOptions{})
+	return c, client
+}
+
+func (s *site) revision(name string) int {
+	s.Helper()
+	all, err := s.installed.List(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all[name].Revision
+}
+
+func chartOf(name, more string) string {
+	return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\ndata: {x: {{ .Values.global.x | default \"\" | quote }}}\n" + more
+}
+
+// testHeal deletes objects of a chart: as a stranger, and as a hook.
+func testHeal(s *site) {
+	s.withHelm()
+	s.healEvery = 300 * time.Millisecond
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.file("modules/a/templates/x.yaml", chartOf("kept", "---\n"+chartOf("stolen", "---\n"+chartOf("dropped", ""))))
+	s.hook("modules/a/hooks/drop.sh", "kubernetes: ["+s.maps("")+"]", `grep -q '"type":"Event"' $BINDING_CONTEXT_PATH || exit 0
+echo '{operation: DeleteInBackground, kind: configmap, namespace: `+s.namespace+`, name: dropped}' > $KUBERNETES_PATCH_PATH`)
+	s.hook("modules/a/hooks/h.sh", "afterHelm: 1", "")
+	o := s.start()
+	s.idle(o)
+	objects, err := s.cluster.Objects(s.Context(), kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: s.namespace})
+	if err != nil {
+		s.Fatal(err)
+	}
+	exists := func(name string) bool {
+		_, err := objects.Get(s.Context(), name, metav1.GetOptions{})
+		return err == nil
+	}
+	if !exists("kept") || !exists("stolen") || !exists("dropped") || s.revision("a") != 1 {
+		s.Fatalf("the chart is not installed; revision %d", s.revision("a"))
+	}
+	s.seen("drop", "1")
+	s.until("the hook has deleted its object", func() bool { return !exists("dropped") })
+	s.idle(o)
+	time.Sleep(3 * s.healEvery) // at least two looks
+	if exists("dropped") || s.revision("a") != 1 {
+		s.Errorf("what a hook has deleted is absent for Helm; revision %d", s.revision("a"))
+	}
+	if err := objects.Delete(s.Context(), "stolen", metav1.DeleteOptions{}); err != nil {
+		s.Fatal(err)
+	}
+	s.until("the object is back", func() bool { return exists("stolen") })
+	s.idle(o)
+	if s.revision("a") != 2 {
+		s.Errorf("revision %d", s.revision("a"))
+	}
+	if log := s.log.String(); !strings.Contains(log, "objects of a module are absent; it runs again") || !strings.Contains(log, "absent=ConfigMap/"+s.namespace+"/stolen") && !strings.Contains(log, "absent=ConfigMap/stolen") {
+		s.Error(log)
+	}
+}
+
+const hundred = 100
+
+// testHundred reloads a hundred modules whose charts render to what is there: no revision, no write, and reads that do not grow
+// with the modules.
+func testHundred(s *site) {
+	requests, client := s.withHelm()
+	flags := ""
+	for i := range hundred {
+		name := fmt.Sprintf("m%d", i)
+		flags += name + "Enabled: true\n"
+		s.file("modules/"+name+"/templates/x.yaml", chartOf(name, "---\napiVersion: v1\nkind: Secret\nmetadata: {name: "+name+"}\n"))
+	}
+	s.file("modules/values.yaml", flags)
+	s.file("modules/off/templates/x.yaml", "")
+	o := s.start()
+	s.idle(o)
+	reload := func(edit map[string]any) (took time.Duration, reads, writes int32) {
+		count := func() int {
+			return strings.Count(s.metrics(o), `addon_operator_convergence_total{activation="configChanged"}`)
+		}
+		total := func() string {
+			_, after, _ := strings.Cut(s.metrics(o), `addon_operator_convergence_total{activation="configChanged"} `)
+			line, _, _ := strings.Cut(after, "\n")
+			return line
+		}
+		before, first := total(), count()
+		s.config(edit)
+		begin := time.Now()
+		requests.reads.Store(0)
+		requests.writes.Store(0)
+		s.until("a reload", func() bool { return count() >= first && total() != before })
+		took = time.Since(begin)
+		s.idle(o)
+		return took, requests.reads.Load(), requests.writes.Load()
+	}
+	begin := time.Now()
+	for i := range hundred {
+		name := fmt.Sprintf("m%d", i)
+		chart, err := release.ReadFiles(map[string][]byte{
+			"Chart.yaml":       []byte("apiVersion: v2\nname: x\nversion: 0.0.1\n"),
+			"templates/x.yaml": []byte(chartOf(name, "---\napiVersion: v1\nkind: Secret\nmetadata: {name: "+name+"}\n")),
+		})
+		if err != nil {
+			s.Fatal(err)
+		}
+		if _, err := client.Render(s.Context(), name, chart, []byte("global: {y: 1}\n"), release.Options{DisableOpenAPIValidation: true}); err != nil {
+			s.Fatal(err)
+		}
+	}
+	rendering := time.Since(begin)
+	again, reads, writes := reload(map[string]any{"global": "y: 1\n"})
+	same, readsSame, writesSame := reload(map[string]any{"offEnabled": "false"})
+	s.Logf("%d modules: rendering takes %s, a reload with new inputs %s (%.2f of it), %d reads, %d writes; with the same inputs %s (%.2f), %d reads, %d writes",
+		hundred, rendering.Round(time.Millisecond), again.Round(time.Millisecond), again.Seconds()/rendering.Seconds(), reads, writes,
+		same.Round(time.Millisecond), same.Seconds()/rendering.Seconds(), readsSame, writesSame)
+	const kinds = 2
+	if writes != 0 || writesSame != 0 || reads > kinds+10 || readsSame > kinds+10 {
+		s.Error("too many requests")
+	}
+	all, err := s.installed.List(s.Context())
+	if err != nil || len(all) != hundred {
+		s.Fatalf("%d releases, %v", len(all), err)
+	}
+	for name, r := range all {
+		if r.Revision != 1 {
+			s.Errorf("%s has revision %d", name, r.Revision)
+		}
+	}
+}
