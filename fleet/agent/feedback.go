@@ -13,7 +13,9 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/health"
 )
 
 // maxJSON is how long a value that is an object or a list may be.
@@ -75,6 +77,10 @@ func feedback(live *unstructured.Unstructured, rules []ocm.FeedbackRule) (values
 			paths = wellKnown(live)
 			if paths == nil {
 				problems = append(problems, fmt.Sprintf("kind %s has no well-known status", live.GetKind()))
+			}
+			if live.GroupVersionKind().Group == "apps" {
+				state, _ := health.Of(live)
+				add(status.RolledOut, state == health.Ready)
 			}
 		}
 		for _, p := range paths {

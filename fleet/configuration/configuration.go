@@ -254,7 +254,7 @@ func observe(a AddOn, desired []ocm.ConfigReference) rollout.Target {
 		t.Status, t.Since = rollout.Working, a.Progressing.LastTransitionTime
 	case !applied:
 		t.Status = rollout.Working
-	case a.Available.Status == "False":
+	case a.Available.Status == "False", a.Available.Reason == "NoProbeResult": // nothing is known of its health yet
 		t.Status, t.Since = rollout.Working, a.Available.LastTransitionTime
 	case a.Progressing.Reason == "Completed":
 		t.Since = a.Progressing.LastTransitionTime

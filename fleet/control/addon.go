@@ -9,8 +9,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,13 +18,13 @@ import (
 
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
-	"github.com/sealift/sealift/fleet/strategy"
+	"github.com/sealift/sealift/fleet/scene"
 )
 
 // addOns installs add-ons and rolls their configurations out. One goroutine does it for all of them: which cluster starts
 // next depends on all the others.
 func (c *controllers) addOns() error {
-	r := &addOns{controllers: c, memory: newMemory(c)}
+	r := &addOns{controllers: c, memory: newMemory(c), reader: c.reader}
 	all := soon(every[ocm.ClusterManagementAddOn](c.Client))
 	controller, err := builder.ControllerManagedBy(c.hub).Named("addon").
 		For(&ocm.ClusterManagementAddOn{}).
@@ -35,25 +35,16 @@ func (c *controllers) addOns() error {
 		Watches(&ocm.PlacementDecision{}, all).
 		Watches(&ocm.ManagedCluster{}, all).
 		Build(r)
-	r.configs = newConfigs(c, controller, all)
+	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all, watched: make(map[schema.GroupVersionKind]bool)}
+	r.reader.Watch = w.watch
 	return err
 }
 
 // addOns reconciles ClusterManagementAddOns.
 type addOns struct {
 	*controllers
-	memory  *memory
-	configs *configs
-}
-
-// fleet is what an add-on depends on.
-type fleet struct {
-	addOn *ocm.ClusterManagementAddOn
-	// placements are those of the install strategy, nil for one that does not exist.
-	placements []*ocm.Placement
-	groups     [][]strategy.Group
-	clusters   map[string]*ocm.ManagedCluster
-	installed  []*ocm.ManagedClusterAddOn
+	memory *memory
+	reader scene.Reader // it watches what it reads
 }
 
 // Reconcile looks at one add-on on all clusters.
@@ -66,7 +57,7 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil || install.Unmanaged(addOn.Annotations) {
 		return reconcile.Result{}, err
 	}
-	f, err := r.observe(ctx, &addOn)
+	f, err := r.reader.AddOn(ctx, &addOn)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -83,7 +74,7 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 func (r *addOns) removed(ctx context.Context, name string) error {
 	r.memory.forget(name)
 	var list ocm.List[ocm.ManagedClusterAddOn]
-	if err := r.List(ctx, &list, client.MatchingFields{byAddOn: name}); err != nil {
+	if err := r.List(ctx, &list, client.MatchingFields{scene.Name: name}); err != nil {
 		return err
 	}
 	var errs []error
@@ -99,73 +90,25 @@ func (r *addOns) removed(ctx context.Context, name string) error {
 	return errors.Join(errs...)
 }
 
-func (r *addOns) observe(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*fleet, error) {
-	f := &fleet{addOn: addOn, clusters: make(map[string]*ocm.ManagedCluster)}
-	var clusters ocm.List[ocm.ManagedCluster]
-	var installed ocm.List[ocm.ManagedClusterAddOn]
-	if err := errors.Join(r.List(ctx, &clusters), r.List(ctx, &installed, client.MatchingFields{byAddOn: addOn.Name})); err != nil {
-		return nil, err
-	}
-	for i := range clusters.Items {
-		f.clusters[clusters.Items[i].Name] = &clusters.Items[i]
-	}
-	for i := range installed.Items {
-		f.installed = append(f.installed, &installed.Items[i])
-	}
-	if addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
-		return f, nil
-	}
-	for _, wish := range addOn.Spec.InstallStrategy.Placements {
-		var p ocm.Placement
-		var decisions ocm.List[ocm.PlacementDecision]
-		err := r.Get(ctx, types.NamespacedName{Namespace: wish.Namespace, Name: wish.Name}, &p)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, err
-		}
-		if err != nil {
-			f.placements, f.groups = append(f.placements, nil), append(f.groups, nil)
-			continue
-		}
-		if err := r.List(ctx, &decisions, client.InNamespace(wish.Namespace), client.MatchingLabels{ocm.PlacementLabel: wish.Name}); err != nil {
-			return nil, err
-		}
-		f.placements, f.groups = append(f.placements, &p), append(f.groups, strategy.Groups(decisions.Items))
-	}
-	return f, nil
-}
-
 // install creates, changes and deletes ManagedClusterAddOns.
-func (r *addOns) install(ctx context.Context, f *fleet) (warnings []string, err error) {
-	in := install.AddOn{Name: f.addOn.Name, Annotations: f.addOn.Annotations, Manual: f.addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements}
-	for i, p := range f.placements {
-		wish := install.Placement{ConfigObject: f.addOn.Spec.InstallStrategy.Placements[i].ConfigObject, Exists: p != nil}
-		wish.Misconfigured = p != nil && meta.IsStatusConditionTrue(p.Status.Conditions, "PlacementMisconfigured")
-		// a placement that nobody has looked at yet selects nothing so far, which removes nothing either
-		if p != nil && p.Annotations[ocm.SchedulingDisabled] != "true" && len(p.Status.Conditions) == 0 {
-			wish.Exists = false
-		}
-		for _, g := range f.groups[i] {
-			wish.Clusters = append(wish.Clusters, g.Clusters...)
-		}
-		in.Placements = append(in.Placements, wish)
-	}
+func (r *addOns) install(ctx context.Context, f *scene.AddOn) (warnings []string, err error) {
 	var clusters []install.Cluster
-	for _, cluster := range f.clusters {
+	for _, cluster := range f.Clusters {
 		clusters = append(clusters, install.Cluster{Name: cluster.Name, Annotations: cluster.Annotations, Deleting: !cluster.DeletionTimestamp.IsZero()})
 	}
 	at := make(map[string]*ocm.ManagedClusterAddOn)
 	var installed []install.Installed
-	for _, a := range f.installed {
+	for _, a := range f.Installed {
 		at[a.Namespace] = a
 		installed = append(installed, install.Installed{
-			Cluster: a.Namespace, Annotations: a.Annotations, Owned: r.owns(f.addOn, a), Deleting: !a.DeletionTimestamp.IsZero(),
+			Cluster: a.Namespace, Annotations: a.Annotations, Owned: r.owns(f.ClusterManagementAddOn, a), Deleting: !a.DeletionTimestamp.IsZero(),
 		})
 	}
-	changes, warnings := install.Decide(in, clusters, installed)
+	changes, warnings := install.Decide(f.Install(), clusters, installed)
 	var group errgroup.Group
 	group.SetLimit(r.Concurrency)
 	for _, change := range changes {
-		group.Go(func() error { return r.change(ctx, f.addOn, change, at[change.Cluster]) })
+		group.Go(func() error { return r.change(ctx, f.ClusterManagementAddOn, change, at[change.Cluster]) })
 	}
 	return warnings, group.Wait()
 }

@@ -22,11 +22,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
 )
 
 const (
-	accepted    = "HubAcceptedManagedCluster"
-	available   = "ManagedClusterConditionAvailable"
 	unreachable = "cluster.open-cluster-management.io/unreachable"
 	unavailable = "cluster.open-cluster-management.io/unavailable"
 	feature     = "feature.open-cluster-management.io/addon-"
@@ -66,8 +65,8 @@ func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (rec
 		return reconcile.Result{}, err
 	}
 	after := copyOf(&cluster)
-	if meta.FindStatusCondition(after.Status.Conditions, accepted) == nil {
-		c.set(&after.Status.Conditions, accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
+	if meta.FindStatusCondition(after.Status.Conditions, scene.Accepted) == nil {
+		c.set(&after.Status.Conditions, scene.Accepted, "True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
 	}
 	again, err := c.heartbeat(ctx, after)
 	if err != nil {
@@ -109,7 +108,7 @@ func (c *controllers) namespace(ctx context.Context, name string) error {
 
 // heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again.
 func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster) (again time.Duration, err error) {
-	seen, err := c.lastSeen(ctx, cluster)
+	seen, err := c.reader.LastSeen(ctx, cluster)
 	if err != nil {
 		return 0, err
 	}
@@ -118,31 +117,15 @@ func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster
 	if left := seen.Add(limit).Sub(c.now()); left > 0 {
 		return left, nil
 	}
-	c.set(&cluster.Status.Conditions, available, "Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease.")
+	c.set(&cluster.Status.Conditions, scene.Available, "Unknown", "ManagedClusterLeaseUpdateStopped", "Registration agent stopped updating its lease.")
 	return 0, nil
-}
-
-// lastSeen returns when the agent of a cluster was last in contact.
-func (c *controllers) lastSeen(ctx context.Context, cluster *ocm.ManagedCluster) (time.Time, error) {
-	var lease coordinationv1.Lease
-	err := c.Get(ctx, types.NamespacedName{Namespace: cluster.Name, Name: ocm.ClusterLease}, &lease)
-	switch {
-	case err == nil && lease.Spec.RenewTime != nil:
-		return lease.Spec.RenewTime.Time, nil
-	case client.IgnoreNotFound(err) != nil:
-		return time.Time{}, err
-	}
-	if since := meta.FindStatusCondition(cluster.Status.Conditions, accepted); since != nil {
-		return since.LastTransitionTime.Time, nil
-	}
-	return cluster.CreationTimestamp.Time, nil
 }
 
 // taint keeps placements from selecting a cluster that is away, unless it is away now and then by its nature.
 func (c *controllers) taint(cluster *ocm.ManagedCluster) {
 	want := ""
-	switch state := meta.FindStatusCondition(cluster.Status.Conditions, available); {
-	case cluster.Annotations[Occasional] == "true":
+	switch state := meta.FindStatusCondition(cluster.Status.Conditions, scene.Available); {
+	case cluster.Annotations[scene.Occasional] == "true":
 	case state == nil || state.Status == metav1.ConditionUnknown:
 		want = unreachable
 	case state.Status == metav1.ConditionFalse:
@@ -167,7 +150,7 @@ func (c *controllers) labelHealth(ctx context.Context, cluster *ocm.ManagedClust
 	}
 	labels := maps.Clone(cluster.Labels)
 	maps.DeleteFunc(labels, func(key, _ string) bool { return strings.HasPrefix(key, feature) })
-	known := meta.FindStatusCondition(cluster.Status.Conditions, available) != nil
+	known := meta.FindStatusCondition(cluster.Status.Conditions, scene.Available) != nil
 	for _, a := range addOns.Items {
 		key := feature + a.Name
 		if !known || !a.DeletionTimestamp.IsZero() || len(a.Name) > 63-len("addon-") {

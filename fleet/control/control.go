@@ -27,20 +27,8 @@ import (
 
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
 )
-
-// Annotations that users set.
-const (
-	// Occasional marks a ManagedCluster that is seldom in contact. It loses no add-on by being away.
-	Occasional = "fleet.sealift.dev/occasional"
-	// Paused keeps the rollout of a ClusterManagementAddOn from starting on another cluster.
-	Paused = "fleet.sealift.dev/paused"
-	// ForceDelete removes a ManagedClusterAddOn without its hooks, and without waiting for its cluster.
-	ForceDelete = "fleet.sealift.dev/force-delete"
-)
-
-// byAddOn is the index of ManagedClusterAddOns by name.
-const byAddOn = "addon"
 
 // settle is how long a controller waits for more changes of many objects before it looks at all of them.
 const settle = 100 * time.Millisecond
@@ -56,9 +44,10 @@ type Options struct {
 // controllers is what all controllers share.
 type controllers struct {
 	client.Client
-	hub *hub.Hub
-	log *slog.Logger
-	now func() time.Time
+	hub    *hub.Hub
+	reader scene.Reader
+	log    *slog.Logger
+	now    func() time.Time
 	Options
 }
 
@@ -71,11 +60,11 @@ func New(o Options) hub.Controller {
 		o.Concurrency = 8
 	}
 	return func(ctx context.Context, h *hub.Hub) error {
-		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, byAddOn, func(o client.Object) []string { return []string{o.GetName()} })
+		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, scene.Name, func(o client.Object) []string { return []string{o.GetName()} })
 		if err != nil {
 			return err
 		}
-		c := &controllers{Client: h.GetClient(), hub: h, log: h.Log, now: o.Now, Options: o}
+		c := &controllers{Client: h.GetClient(), hub: h, reader: scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}, log: h.Log, now: o.Now, Options: o}
 		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns} {
 			if err := start(); err != nil {
 				return err

@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/fleet/template"
 )
@@ -89,9 +90,9 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 func (r *clusterAddOns) update(ctx context.Context, p place, addOn *ocm.ClusterManagementAddOn) error {
 	before, after := p.addOn, copyOf(p.addOn)
 	var failed error
-	if usesTemplate(addOn) {
+	if scene.UsesTemplate(addOn) {
 		after.Status.HealthCheck.Mode = ocm.HealthCustomized
-		after.Status.SupportedConfigs = supported(addOn)
+		after.Status.SupportedConfigs = scene.Supported(addOn)
 		p.addOn = after
 		var finalizers []string
 		p.works, finalizers, failed = r.deploy(ctx, p)
@@ -117,7 +118,7 @@ func (r *clusterAddOns) update(ctx context.Context, p place, addOn *ocm.ClusterM
 
 // health sets condition Available (O-36 to O-38).
 func (r *clusterAddOns) health(a *ocm.ManagedClusterAddOn, p place) {
-	state := meta.FindStatusCondition(p.cluster.Status.Conditions, available)
+	state := meta.FindStatusCondition(p.cluster.Status.Conditions, scene.Available)
 	if state != nil && state.Status == metav1.ConditionUnknown {
 		r.set(&a.Status.Conditions, "Available", "Unknown", state.Reason, state.Message)
 		return
@@ -173,11 +174,11 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (works []ocm.Manife
 	a := p.addOn
 	in := template.Input{AddOn: a.Name, Cluster: a.Namespace, ClusterAnnotations: p.cluster.Annotations}
 	found := false
-	for _, ref := range references(a) {
-		if ref.DesiredConfig == nil || ref.ConfigType != templates && ref.ConfigType != deploymentConfigs {
+	for _, ref := range scene.References(a) {
+		if ref.DesiredConfig == nil || ref.ConfigType != scene.Templates && ref.ConfigType != scene.DeploymentConfigs {
 			continue
 		}
-		if ref.ConfigType == templates && ref.DesiredConfig.SpecHash == "" {
+		if ref.ConfigType == scene.Templates && ref.DesiredConfig.SpecHash == "" {
 			return nil, nil, false, fmt.Errorf("addon %s template desired spec hash is empty: is there an AddOnTemplate %q?", a.Name, ref.DesiredConfig.Name)
 		}
 		if ref.DesiredConfig.SpecHash == "" {
@@ -188,7 +189,7 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (works []ocm.Manife
 			return nil, nil, false, err
 		}
 		var into any = &in.Config // a later one of this type covers the fields that it has
-		if ref.ConfigType == templates {
+		if ref.ConfigType == scene.Templates {
 			found, into = true, &in.Template
 		}
 		if err := decodeSpec(object, into); err != nil {
@@ -203,7 +204,7 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (works []ocm.Manife
 		return nil, nil, false, err
 	}
 	works, hook, err = deploy.Works(deploy.AddOn{
-		Name: a.Name, Cluster: a.Namespace, References: references(a), Spec: in.Template.AgentSpec, Manifests: manifests, Existing: p.works,
+		Name: a.Name, Cluster: a.Namespace, References: scene.References(a), Spec: in.Template.AgentSpec, Manifests: manifests, Existing: p.works,
 		Owner: metav1.OwnerReference{
 			APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 		},
@@ -216,14 +217,14 @@ func (r *clusterAddOns) content(ctx context.Context, ref ocm.ConfigReference) (*
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(ocm.AddOnVersion.String())
 	object.SetKind("AddOnDeploymentConfig")
-	if ref.ConfigType == templates {
+	if ref.ConfigType == scene.Templates {
 		object.SetKind("AddOnTemplate")
 	}
 	err := r.Get(ctx, types.NamespacedName{Namespace: ref.DesiredConfig.Namespace, Name: ref.DesiredConfig.Name}, object)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
-	text, err := hash(ref.ConfigType, object)
+	text, err := scene.Hash(ref.ConfigType, object)
 	if err != nil || text != ref.DesiredConfig.SpecHash {
 		return nil, err
 	}

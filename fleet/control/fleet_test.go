@@ -72,6 +72,18 @@ func newGrid(t *testing.T, clusters ...string) *grid {
 	for _, name := range clusters {
 		g.join(name)
 	}
+	for _, name := range clusters {
+		g.eventually(name+" is available", func() string {
+			var c ocm.ManagedCluster
+			if err := g.client.Get(t.Context(), types.NamespacedName{Name: name}, &c); err != nil {
+				return err.Error()
+			}
+			if len(c.Spec.Taints) > 0 || !meta.IsStatusConditionTrue(c.Status.Conditions, "ManagedClusterConditionAvailable") {
+				return fmt.Sprintf("taints %v, conditions %v", c.Spec.Taints, c.Status.Conditions)
+			}
+			return ""
+		})
+	}
 	return g
 }
 
@@ -229,9 +241,13 @@ func (g *grid) ready(cluster, namespace, name string, replicas int64) string {
 	if err != nil {
 		return err.Error()
 	}
-	status := map[string]any{"replicas": int64(1), "observedGeneration": o.GetGeneration()}
+	status := map[string]any{"replicas": int64(1), "updatedReplicas": int64(1), "observedGeneration": o.GetGeneration()}
 	if replicas > 0 {
 		status["readyReplicas"], status["availableReplicas"] = replicas, replicas
+		status["conditions"] = []any{
+			map[string]any{"type": "Available", "status": "True"},
+			map[string]any{"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+		}
 	}
 	o.Object["status"] = status
 	if _, err := client.UpdateStatus(g.Context(), o, metav1.UpdateOptions{}); err != nil {

@@ -29,8 +29,8 @@ func (c *controllers) placements() error {
 		Complete(reconcile.Func(c.place))
 }
 
-// scene is what a placement depends on.
-type scene struct {
+// choice is what a placement depends on.
+type choice struct {
 	sets       ocm.List[ocm.ManagedClusterSet]
 	bindings   ocm.List[ocm.ManagedClusterSetBinding]
 	clusters   ocm.List[ocm.ManagedCluster]
@@ -40,8 +40,8 @@ type scene struct {
 	counts     placement.Counts
 }
 
-func (c *controllers) observeScene(ctx context.Context, p *ocm.Placement) (*scene, error) {
-	s := &scene{}
+func (c *controllers) observe(ctx context.Context, p *ocm.Placement) (*choice, error) {
+	s := &choice{}
 	err := errors.Join(c.List(ctx, &s.sets), c.List(ctx, &s.bindings, client.InNamespace(p.Namespace)), c.List(ctx, &s.clusters),
 		c.List(ctx, &s.decisions), c.List(ctx, &s.scores))
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *controllers) place(ctx context.Context, req reconcile.Request) (reconci
 	if !p.DeletionTimestamp.IsZero() || p.Annotations[ocm.SchedulingDisabled] == "true" {
 		return reconcile.Result{}, nil
 	}
-	s, err := c.observeScene(ctx, &p)
+	s, err := c.observe(ctx, &p)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
 )
 
 const (
@@ -25,8 +26,8 @@ const (
 func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	a := p.addOn
 	var t ocm.AddOnTemplateSpec
-	for _, ref := range references(a) {
-		if ref.ConfigType != templates || ref.DesiredConfig == nil {
+	for _, ref := range scene.References(a) {
+		if ref.ConfigType != scene.Templates || ref.DesiredConfig == nil {
 			continue
 		}
 		object, err := r.content(ctx, ref)

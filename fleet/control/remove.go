@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
 )
 
 const (
@@ -51,8 +52,8 @@ func (r *clusterAddOns) remove(ctx context.Context, p place, gone bool) (reconci
 	switch complete, waits, err := r.runHooks(ctx, p); {
 	case gone:
 		done = "the cluster is gone"
-	case a.Annotations[ForceDelete] == "true":
-		done = "annotation " + ForceDelete + " is set"
+	case a.Annotations[scene.ForceDelete] == "true":
+		done = "annotation " + scene.ForceDelete + " is set"
 	case left <= 0:
 		done = fmt.Sprintf("the hooks did not complete within %s", hookDeadline)
 	case err != nil:

@@ -8,43 +8,27 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 )
 
 // configure finds the configuration of each cluster, and gives it to those whose turn it is. It returns when to look again.
-func (r *addOns) configure(ctx context.Context, f *fleet, warnings []string) (again time.Duration, err error) {
-	states, err := r.memory.recall(ctx, f.addOn.Name)
+func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []string) (again time.Duration, err error) {
+	states, err := r.memory.recall(ctx, f.ClusterManagementAddOn.Name)
 	if err != nil {
 		return 0, err
 	}
-	lookup := r.configs.lookup(ctx)
-	after := copyOf(f.addOn)
-	in := configuration.Input{Defaults: Defaults(f.addOn), Paused: f.addOn.Annotations[Paused] == "true"}
-	in.DefaultRefs = configuration.ResolveDefaults(configuration.Defaults(in.Defaults, f.addOn.Status.DefaultConfigReferences), lookup.object)
-	after.Status.DefaultConfigReferences = in.DefaultRefs
-	for i, wish := range f.addOn.Spec.InstallStrategy.Placements {
-		if i >= len(f.placements) || f.placements[i] == nil {
-			continue
-		}
-		configs := configuration.Install(in.Defaults, configuration.Wish{ConfigObject: wish.ConfigObject, Configs: wish.Configs}, progression(f.addOn, wish.ConfigObject).ConfigReferences)
-		in.Placements = append(in.Placements, configuration.Placement{
-			ConfigObject: wish.ConfigObject, Strategy: wish.RolloutStrategy, Groups: f.groups[i], State: states[wish.ConfigObject],
-			PerGroup: perGroup(f.placements[i]),
-			Configs:  configuration.Resolve(configs, lookup.object),
-		})
-	}
-	if in.AddOns, err = r.targets(ctx, f); err != nil {
+	lookup := r.reader.Lookup(ctx)
+	in, err := r.reader.Input(ctx, f, states, lookup)
+	if err != nil {
 		return 0, err
 	}
-	if lookup.err != nil {
-		return 0, lookup.err
-	}
+	after := copyOf(f.ClusterManagementAddOn)
+	after.Status.DefaultConfigReferences = in.DefaultRefs
 	now := r.now()
 	result := configuration.Decide(in, now)
 	for _, p := range result.Placements {
@@ -54,54 +38,24 @@ func (r *addOns) configure(ctx context.Context, f *fleet, warnings []string) (ag
 		}
 	}
 	// what is decided is stored before it is done, so that a hub that is killed in between decides the same again
-	if err := r.memory.remember(ctx, f.addOn, states); err != nil {
+	if err := r.memory.remember(ctx, f.ClusterManagementAddOn, states); err != nil {
 		return 0, err
 	}
 	if err := r.give(ctx, f, result, len(warnings) > 0, lookup); err != nil {
 		return 0, err
 	}
 	after.Status.InstallProgressions = r.progressions(f, result, warnings)
-	return again, r.patchStatus(ctx, f.addOn, after)
-}
-
-// Defaults returns the default configurations of an add-on.
-func Defaults(a *ocm.ClusterManagementAddOn) []ocm.AddOnConfig {
-	var list []ocm.AddOnConfig
-	for _, s := range a.Spec.SupportedConfigs {
-		if s.DefaultConfig != nil {
-			list = append(list, ocm.AddOnConfig{ConfigType: s.ConfigType, ConfigObject: *s.DefaultConfig})
-		}
-	}
-	return list
-}
-
-// perGroup returns the placement's clustersPerDecisionGroup, or nil if it has none.
-func perGroup(p *ocm.Placement) *intstr.IntOrString {
-	n := p.Spec.DecisionStrategy.GroupStrategy.ClustersPerDecisionGroup
-	if n == (intstr.IntOrString{}) {
-		return nil
-	}
-	return &n
-}
-
-// progression returns what the status has about a placement.
-func progression(a *ocm.ClusterManagementAddOn, p ocm.ConfigObject) ocm.InstallProgression {
-	for _, known := range a.Status.InstallProgressions {
-		if known.ConfigObject == p {
-			return known
-		}
-	}
-	return ocm.InstallProgression{ConfigObject: p}
+	return again, r.patchStatus(ctx, f.ClusterManagementAddOn, after)
 }
 
 // progressions returns what the status says about each placement (O-26).
-func (r *addOns) progressions(f *fleet, result configuration.Result, warnings []string) []ocm.InstallProgression {
+func (r *addOns) progressions(f *scene.AddOn, result configuration.Result, warnings []string) []ocm.InstallProgression {
 	var list []ocm.InstallProgression
-	if f.addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
+	if f.ClusterManagementAddOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
 		return nil
 	}
-	for _, wish := range f.addOn.Spec.InstallStrategy.Placements {
-		p := progression(f.addOn, wish.ConfigObject)
+	for _, wish := range f.ClusterManagementAddOn.Spec.InstallStrategy.Placements {
+		p := scene.Progression(f.ClusterManagementAddOn, wish.ConfigObject)
 		p.Conditions = slices.Clone(p.Conditions)
 		reason, message, value := "Progressing", "", "True"
 		for _, w := range warnings {
@@ -126,35 +80,9 @@ func (r *addOns) progressions(f *fleet, result configuration.Result, warnings []
 	return list
 }
 
-// targets returns the add-on on each cluster as decisions see it.
-func (r *addOns) targets(ctx context.Context, f *fleet) ([]configuration.AddOn, error) {
-	var list []configuration.AddOn
-	for _, a := range f.installed {
-		cluster := f.clusters[a.Namespace]
-		if cluster == nil || !a.DeletionTimestamp.IsZero() {
-			continue
-		}
-		t := configuration.AddOn{
-			Cluster: a.Namespace, Configs: a.Spec.Configs, References: references(a),
-			Progressing: condition(a, "Progressing"), Available: condition(a, "Available"),
-			Occasional: cluster.Annotations[Occasional] == "true",
-		}
-		if t.Occasional {
-			state := meta.FindStatusCondition(cluster.Status.Conditions, available)
-			t.Asleep = state == nil || state.Status != metav1.ConditionTrue
-			var err error
-			if t.LastSeen, err = r.lastSeen(ctx, cluster); err != nil {
-				return nil, err
-			}
-		}
-		list = append(list, t)
-	}
-	return list, nil
-}
-
 // give writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects
 // keep what they have.
-func (r *addOns) give(ctx context.Context, f *fleet, result configuration.Result, frozen bool, lookup *lookup) error {
+func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.Result, frozen bool, lookup *scene.Lookup) error {
 	selected := make(map[string]bool)
 	for _, p := range result.Placements {
 		for _, name := range p.Configured {
@@ -162,7 +90,7 @@ func (r *addOns) give(ctx context.Context, f *fleet, result configuration.Result
 		}
 	}
 	at := make(map[string]*ocm.ManagedClusterAddOn)
-	for _, a := range f.installed {
+	for _, a := range f.Installed {
 		at[a.Namespace] = a
 	}
 	var group errgroup.Group
@@ -171,24 +99,24 @@ func (r *addOns) give(ctx context.Context, f *fleet, result configuration.Result
 		if frozen && !selected[d.Cluster] {
 			continue
 		}
-		group.Go(func() error { return r.giveOne(ctx, f.addOn, at[d.Cluster], d, lookup) })
+		group.Go(func() error { return r.giveOne(ctx, f.ClusterManagementAddOn, at[d.Cluster], d, lookup) })
 	}
 	return group.Wait()
 }
 
-func (r *addOns) giveOne(ctx context.Context, addOn *ocm.ClusterManagementAddOn, a *ocm.ManagedClusterAddOn, d configuration.Decision, lookup *lookup) error {
+func (r *addOns) giveOne(ctx context.Context, addOn *ocm.ClusterManagementAddOn, a *ocm.ManagedClusterAddOn, d configuration.Decision, lookup *scene.Lookup) error {
 	after := copyOf(a)
-	refs := configuration.Refresh(d.References, a.Spec.Configs, lookup.object)
-	if err := lookup.err; err != nil {
+	refs := configuration.Refresh(d.References, a.Spec.Configs, lookup.Object)
+	if err := lookup.Err(); err != nil {
 		return err
 	}
 	if configured := d.Condition(); configured.Status != "" {
 		r.set(&after.Status.Conditions, "Configured", configured.Status, configured.Reason, configured.Message)
 	}
-	if usesTemplate(addOn) {
-		after.Status.SupportedConfigs = supported(addOn)
+	if scene.UsesTemplate(addOn) {
+		after.Status.SupportedConfigs = scene.Supported(addOn)
 	}
-	if moved(references(a), refs) {
+	if moved(scene.References(a), refs) {
 		// the deadline of the new configuration begins now
 		meta.RemoveStatusCondition(&after.Status.Conditions, "Progressing")
 	}
@@ -204,7 +132,7 @@ func (r *addOns) giveOne(ctx context.Context, addOn *ocm.ClusterManagementAddOn,
 // progress brings condition Progressing and the references up to date with the works.
 func (c *controllers) progress(a *ocm.ManagedClusterAddOn, works []ocm.ManifestWork) {
 	state := status.AddOn{
-		Name: a.Name, Configs: a.Spec.Configs, Supported: a.Status.SupportedConfigs, References: references(a),
+		Name: a.Name, Configs: a.Spec.Configs, Supported: a.Status.SupportedConfigs, References: scene.References(a),
 		Conditions: a.Status.Conditions, Works: works,
 	}
 	condition, refs := state.Progressing()
@@ -227,26 +155,10 @@ func moved(before, after []ocm.ConfigReference) bool {
 	})
 }
 
-func references(a *ocm.ManagedClusterAddOn) []ocm.ConfigReference {
-	var list []ocm.ConfigReference
-	for _, ref := range a.Status.ConfigReferences {
-		list = append(list, ref.ConfigReference)
-	}
-	return list
-}
-
 func stored(refs []ocm.ConfigReference) []ocm.StoredReference {
 	var list []ocm.StoredReference
 	for _, ref := range refs {
 		list = append(list, ocm.StoredReference{ConfigReference: ref})
 	}
 	return list
-}
-
-func condition(a *ocm.ManagedClusterAddOn, kind string) configuration.Condition {
-	c := meta.FindStatusCondition(a.Status.Conditions, kind)
-	if c == nil {
-		return configuration.Condition{}
-	}
-	return configuration.Condition{Status: string(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: c.LastTransitionTime.Time}
 }

@@ -107,8 +107,6 @@ func TestAddOnIsRolledOut(t *testing.T) {
 	g.eventually("oslo is complete", func() string { return g.has("oslo", "hello", "Progressing", "False/Completed") })
 
 	t.Log("a configuration that breaks the add-on stays on the canary")
-	g.eventually("crash", func() string { return g.ready("rome", "default", "hello", 0) })
-	g.eventually("rome is broken", func() string { return g.has("rome", "hello", "Available", "False/ProbeUnavailable") })
 	g.apply(fmt.Sprintf(config, "2"))
 	g.eventually("rome has 2", func() string {
 		if g.image("rome") != "example.com/hello:2" {
@@ -116,6 +114,10 @@ func TestAddOnIsRolledOut(t *testing.T) {
 		}
 		return g.has("oslo", "hello", "Configured", "False/ConfigurationsNotConfigured")
 	})
+	// the old pod is ready, the new one crashes
+	g.eventually("rome is not done", func() string { return g.has("rome", "hello", "Progressing", "True/Progressing") })
+	g.eventually("crash", func() string { return g.ready("rome", "default", "hello", 0) })
+	g.eventually("rome is broken", func() string { return g.has("rome", "hello", "Available", "False/ProbeUnavailable") })
 	if got := g.image("oslo"); got != "example.com/hello:1" {
 		t.Errorf("oslo has %s, though the canary is broken", got)
 	}

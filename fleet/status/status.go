@@ -81,8 +81,27 @@ func (a AddOn) pending() string {
 		case !holds(w, "Available") || !holds(w, "Applied"):
 			return "work is not ready"
 		}
+		for _, m := range w.Status.ResourceStatus.Manifests {
+			if !rolledOut(m) {
+				return fmt.Sprintf("%s %s/%s is not rolled out", m.ResourceMeta.Resource, m.ResourceMeta.Namespace, m.ResourceMeta.Name)
+			}
+		}
 	}
 	return ""
+}
+
+// RolledOut is the name of a value that Sealift's agent reports of a workload: whether all of its pods are those of its
+// present spec, and available. With upstream's agents the ready replicas alone count, which may be those of the old spec.
+const RolledOut = "RolledOut"
+
+// rolledOut says whether an object has no value RolledOut that is false.
+func rolledOut(m ocm.ManifestStatus) bool {
+	for _, v := range m.StatusFeedback.Values {
+		if b := v.FieldValue.Boolean; v.Name == RolledOut && b != nil {
+			return *b
+		}
+	}
+	return true
 }
 
 // matches says whether a work was made from the desired configuration.
@@ -131,7 +150,7 @@ func (a AddOn) Available() Condition {
 	probed := 0
 	for _, w := range a.Works {
 		for _, m := range w.Status.ResourceStatus.Manifests {
-			if len(m.StatusFeedback.Values) == 0 {
+			if !slices.ContainsFunc(m.StatusFeedback.Values, func(v ocm.FeedbackValue) bool { return v.Name != RolledOut }) {
 				continue
 			}
 			probed++
