@@ -11,8 +11,8 @@ import (
 
 func TestASurveyFindsAbsentObjects(t *testing.T) {
 	c := newCluster(t)
-	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: labelled, labels: {by: us}}\n")
-	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: bare}\n")
+	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NS, name: labelled, labels: {by: us}}\n")
+	c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NS, name: bare}\n")
 	objs, err := render.Decode(strings.NewReader(`apiVersion: v1
 kind: ConfigMap
 metadata: {name: labelled}
