@@ -69,6 +69,7 @@ Exit code 3 means that an install would refuse this host.`,
 	for _, name := range []string{"file", "key"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
+	cmd.AddCommand(a.cisCommand())
 	return cmd
 }
 

@@ -1,47 +1,20 @@
 package pki
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/fstest"
 	"time"
 
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
-// made are the files of a control plane, which kubeadm makes once for all tests.
-var made struct {
-	once  sync.Once
-	files fstest.MapFS
-}
-
-// controlPlane copies the files of a control plane into a folder of the test.
+// controlPlane has the files of a control plane in a folder of the test.
 func controlPlane(t *testing.T) host {
 	t.Helper()
-	made.once.Do(func() {
-		made.files = fstest.MapFS{}
-		folder := os.DirFS(kubeadm.Folder(t))
-		if err := fs.WalkDir(folder, ".", func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() {
-				return err
-			}
-			text, err := fs.ReadFile(folder, name)
-			made.files[name] = &fstest.MapFile{Data: text, Mode: 0o600}
-			return err
-		}); err != nil {
-			t.Fatal(err)
-		}
-	})
-	h := host{t.TempDir()}
-	if err := os.CopyFS(h.path(kubernetesFolder), made.files); err != nil {
-		t.Fatal(err)
-	}
-	return h
+	return host{strings.TrimSuffix(kubeadm.Copy(t), kubernetesFolder)}
 }
 
 func (h host) must(t *testing.T, now time.Time) map[string]Entry {

@@ -4,11 +4,13 @@ package kubeadm
 
 import (
 	"context"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -38,10 +40,10 @@ kubernetesVersion: ` + controlplane.DefaultVersion + `
 // Program returns the path of kubeadm.
 func Program(t testing.TB) string {
 	t.Helper()
-	return file(t, "kubernetes-"+controlplane.DefaultVersion, "kubeadm")
+	return built(t, "kubernetes-"+controlplane.DefaultVersion, "kubeadm")
 }
 
-func file(t testing.TB, component, name string) string {
+func built(t testing.TB, component, name string) string {
 	t.Helper()
 	path, err := upstream.ForTest(t).File(t.Context(), upstream.FileOf{Component: component, Name: name})
 	if err != nil {
@@ -77,6 +79,55 @@ func EtcdManifest(t testing.TB, folder string) {
 	}
 }
 
+// original is the folder that Copy copies, made once for all tests of a process.
+var original struct {
+	once  sync.Once
+	files []file
+}
+
+type file struct {
+	name string
+	mode fs.FileMode
+	text []byte
+}
+
+// Copy is Folder with the keys and certificates of every other Copy in this process. Making keys takes seconds.
+func Copy(t testing.TB) string {
+	t.Helper()
+	original.once.Do(func() {
+		folder := Folder(t)
+		if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			info, err := entry.Info()
+			if err != nil {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			original.files = append(original.files, file{strings.TrimPrefix(path, folder), info.Mode().Perm(), text})
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	})
+	folder := filepath.Join(t.TempDir(), "etc/kubernetes")
+	for _, f := range original.files {
+		name := filepath.Join(folder, f.name)
+		err := os.MkdirAll(filepath.Dir(name), 0o700)
+		if err == nil {
+			err = os.WriteFile(name, f.text, f.mode)
+		}
+		if err == nil {
+			err = os.Chmod(name, f.mode)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
 // Peer is the URL at which members of Etcd would reach it.
 const Peer = "unix://peer:1"
 
@@ -86,7 +137,7 @@ func Etcd(t testing.TB, folder string) (endpoint string) { return EtcdWithData(t
 // EtcdWithData is Etcd with the data of a folder.
 func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 	t.Helper()
-	program := file(t, "etcd-v3.6.8", "etcd")
+	program := built(t, "etcd-v3.6.8", "etcd")
 	dir, err := scratch.New()
 	if err != nil {
 		t.Fatal(err)
@@ -136,5 +187,5 @@ func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 // Etcdutl returns the path of etcdutl, of the same version as Etcd.
 func Etcdutl(t testing.TB) string {
 	t.Helper()
-	return file(t, "etcdutl-v3.6.8", "etcdutl")
+	return built(t, "etcdutl-v3.6.8", "etcdutl")
 }

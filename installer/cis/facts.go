@@ -1,0 +1,111 @@
+package cis
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster"
+)
+
+// The static pods.
+const (
+	server     = "kube-apiserver"
+	controller = "kube-controller-manager"
+	scheduler  = "kube-scheduler"
+	etcdServer = "etcd"
+)
+
+// facts are what the checks look at.
+type facts struct {
+	Host
+	flags   map[string]flags // of static pods, by their names
+	kubelet map[string]any   // its configuration
+	own     flags            // the kubelet's own arguments
+	objects *objects         // of the API, read when they are first asked for
+}
+
+// flags are the arguments of a program, by their names without dashes.
+type flags map[string]string
+
+func (h Host) path(name string) string { return filepath.Join("/", h.Rootfs, name) }
+
+func (f *facts) controlPlane() bool { return f.flags[server] != nil }
+
+func read(h Host) (*facts, error) {
+	f := &facts{Host: h, flags: map[string]flags{}}
+	for _, component := range []string{server, controller, scheduler, etcdServer} {
+		text, err := os.ReadFile(h.path(manifest(component)))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var pod corev1.Pod
+		if err := yaml.Unmarshal(text, &pod); err != nil {
+			return nil, fmt.Errorf("%s: %w", manifest(component), err)
+		}
+		f.flags[component] = flags{}
+		for _, c := range pod.Spec.Containers {
+			if c.Name == component {
+				f.flags[component] = parseFlags(append(c.Command, c.Args...))
+			}
+		}
+	}
+	text, err := os.ReadFile(h.path(cluster.KubeletConfig))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletConfig)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := yaml.Unmarshal(text, &f.kubelet); err != nil {
+		return nil, fmt.Errorf("%s: %w", cluster.KubeletConfig, err)
+	}
+	return f, f.readArguments()
+}
+
+// readArguments reads the arguments that the unit of the kubelet takes from files.
+func (f *facts) readArguments() error {
+	var words []string
+	for _, name := range []string{"/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet"} {
+		text, err := os.ReadFile(f.path(name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for line := range strings.Lines(string(text)) {
+			if _, value, ok := strings.Cut(line, "="); ok {
+				words = append(words, strings.Fields(strings.Trim(strings.TrimSpace(value), `"'`))...)
+			}
+		}
+	}
+	f.own = parseFlags(words)
+	return nil
+}
+
+func parseFlags(words []string) flags {
+	all := flags{}
+	for _, word := range words {
+		if name, value, _ := strings.Cut(word, "="); strings.HasPrefix(name, "--") {
+			all[strings.TrimLeft(name, "-")] = value
+		}
+	}
+	return all
+}
+
+// setting is a value of the kubelet's configuration, as text; "" if it is not set.
+func (f *facts) setting(path string) string {
+	value, found, err := unstructured.NestedFieldNoCopy(f.kubelet, strings.Split(path, ".")...)
+	if err != nil || !found || value == nil {
+		return ""
+	}
+	return fmt.Sprint(value)
+}

@@ -1,0 +1,68 @@
+package cis
+
+import (
+	"context"
+
+	"github.com/sealift/sealift/installer/cluster"
+)
+
+// nodeFiles is section 4.1.
+func nodeFiles() []check {
+	units := []string{"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/*.conf", "/usr/lib/systemd/system/kubelet.service"}
+	proxy := func(context.Context, *facts) (finding, error) {
+		return notApplicable("kube-proxy runs in a pod, and has its kubeconfig from a ConfigMap"), nil
+	}
+	return []check{
+		{id: "4.1.1", title: "The kubelet's unit is for root alone", find: mode(0o600, units...)},
+		{id: "4.1.2", title: "The kubelet's unit belongs to root", find: owner(units...)},
+		{id: "4.1.3", title: "kube-proxy's kubeconfig is for root alone", find: proxy},
+		{id: "4.1.4", title: "kube-proxy's kubeconfig belongs to root", find: proxy},
+		{id: "4.1.5", title: "The kubelet's kubeconfig is for root alone", find: mode(0o600, cluster.KubeletKubeconfig)},
+		{id: "4.1.6", title: "The kubelet's kubeconfig belongs to root", find: owner(cluster.KubeletKubeconfig)},
+		{id: "4.1.7", title: "The CA of the kubelet's clients is for root alone", find: mode(0o600, keys+"/ca.crt")},
+		{id: "4.1.8", title: "The CA of the kubelet's clients belongs to root", find: owner(keys + "/ca.crt")},
+		{id: "4.1.9", title: "The kubelet's configuration is for root alone", find: mode(0o600, cluster.KubeletConfig)},
+		{id: "4.1.10", title: "The kubelet's configuration belongs to root", find: owner(cluster.KubeletConfig)},
+	}
+}
+
+// kubelet is section 4.2.
+func kubelet() []check {
+	return []check{
+		{id: "4.2.1", title: "The kubelet serves nobody without credentials", find: setting("anonymous-auth", "authentication.anonymous.enabled", is("false"))},
+		{id: "4.2.2", title: "The kubelet asks who may do what", find: setting("authorization-mode", "authorization.mode", is("Webhook"))},
+		{id: "4.2.3", title: "The kubelet verifies certificates of clients", find: setting("client-ca-file", "authentication.x509.clientCAFile", given())},
+		{id: "4.2.4", title: "The kubelet has no port without credentials", find: setting("read-only-port", "readOnlyPort", isOrUnset("0"))},
+		{id: "4.2.5", title: "Idle streams end", find: setting("streaming-connection-idle-timeout", "streamingConnectionIdleTimeout", neverIdle())},
+		{id: "4.2.6", title: "The kubelet keeps its rules of iptables", find: setting("make-iptables-util-chains", "makeIPTablesUtilChains", isOrUnset("true"))},
+		{id: "4.2.7", title: "The node is called as its host", find: func(_ context.Context, f *facts) (finding, error) {
+			value, set := f.own["hostname-override"]
+			return look("--hostname-override", value, set, test{"it must be the name of the host, or left out", func(value string, set bool) bool { return !set || value == f.Name }}), nil
+		}},
+		{id: "4.2.8", title: "Events are not lost", find: setting("event-qps", "eventRecordQPS", enough())},
+		{id: "4.2.9", title: "The kubelet serves a certificate that can be verified", find: servingCertificate},
+		{id: "4.2.10", title: "The kubelet's client certificate rotates", find: setting("rotate-certificates", "rotateCertificates", is("true"))},
+		{id: "4.2.11", title: "The kubelet's serving certificate rotates", find: setting("rotate-server-certificates", "serverTLSBootstrap", is("true"))},
+		{id: "4.2.12", title: "The kubelet accepts strong TLS suites only", find: setting("tls-cipher-suites", "tlsCipherSuites", strongOnly())},
+		{id: "4.2.13", title: "Pods may have a limited number of processes", find: setting("pod-max-pids", "podPidsLimit", atLeast(1))},
+	}
+}
+
+// neverIdle wants streams to end. kubeadm writes 0s for the default of four hours.
+func neverIdle() test {
+	return test{"it must not be 0", func(value string, set bool) bool { return value != "0" }}
+}
+
+// enough is a number of events a second; 0 is no limit.
+func enough() test {
+	return test{"it must be 0 or more", func(value string, set bool) bool { return !set || value == "0" || atLeast(1).ok(value, set) }}
+}
+
+// servingCertificate accepts a pair of files, or a certificate that the cluster signs.
+func servingCertificate(_ context.Context, f *facts) (finding, error) {
+	if file, key := f.setting("tlsCertFile"), f.setting("tlsPrivateKeyFile"); file != "" && key != "" {
+		return met("tlsCertFile=" + file), nil
+	}
+	return look("serverTLSBootstrap", f.setting("serverTLSBootstrap"), f.setting("serverTLSBootstrap") != "",
+		test{"the kubelet must have the certificate from the cluster", func(value string, _ bool) bool { return value == "true" }}), nil
+}
