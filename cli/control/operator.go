@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ func (a commands) operatorCommand(use, called string) *cobra.Command {
 		Short: "Run hooks of shell-operator in a cluster",
 		Long:  "Run hooks of Flant's shell-operator unchanged, and look at what they do. docs/operator.md says what is there.",
 	}
-	cmd.AddCommand(a.startCommand(called), a.queueCommand(called), a.hookCommand(called))
+	cmd.AddCommand(a.startCommand(called), a.queueCommand(called), a.hookCommand(called), a.rawCommand(called))
 	return cmd
 }
 
@@ -93,4 +94,24 @@ ask for them.`,
 	s.add(snapshot, "yaml or json", "yaml")
 	group.AddCommand(list, snapshot)
 	return group
+}
+
+func (a commands) rawCommand(called string) *cobra.Command {
+	var socket string
+	cmd := &cobra.Command{
+		Use:     "raw PATH",
+		Short:   "Print what the debug socket answers for a path",
+		Example: fmt.Sprintf("  %s raw /queue/list.json", called),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := operator.Debug(cmd.Context(), socket, "/"+strings.TrimPrefix(args[0], "/"))
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(data)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&socket, "debug-unix-socket", fromEnvironment("DEBUG_UNIX_SOCKET", defaultSocket), "socket of the operator")
+	return cmd
 }

@@ -120,7 +120,9 @@ func TestOperator(t *testing.T) {
 	if !strings.Contains(log.String(), `msg="sees default" hook=sub/namespaces.sh output=stdout`) {
 		t.Errorf("the hook did not see the namespace:\n%s", log)
 	}
-	if _, all := get("/metrics"); !strings.Contains(all, "mine_live_ticks 1") || !strings.Contains(all, `hook_seen{hook="sub/namespaces.sh"} 1`) {
+	if _, all := get("/metrics"); !strings.Contains(all, "mine_live_ticks 1") || !strings.Contains(all, `hook_seen{hook="sub/namespaces.sh"} 1`) ||
+		!strings.Contains(all, `mine_kubernetes_client_request_result_total{code="200",host="127.0.0.1:`) || !strings.Contains(all, "mine_kubernetes_client_request_latency_seconds_count{") ||
+		!strings.Contains(all, `mine_kube_jq_filter_duration_seconds_count{binding="namespaces",hook="sub/namespaces.sh",kind="Namespace",queue="main"} 1`) {
 		t.Errorf("/metrics is\n%s", all)
 	}
 	if _, some := get("/metrics/hooks"); strings.Contains(some, "mine_") || !strings.Contains(some, "hook_seen") {
@@ -169,6 +171,8 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 	}{
 		{[]string{"queue", "main"}, "queue main: 0 tasks\n", app.ExitDone},
 		{[]string{"hook", "list"}, "stuck.sh: schedule 1\nsub/namespaces.sh: kubernetes 1, schedule 1\n", app.ExitDone},
+		{[]string{"raw", "/hook/list.text"}, "stuck.sh: schedule 1\n", app.ExitDone},
+		{[]string{"raw", "nowhere"}, "404", app.ExitFailed},
 		{[]string{"hook", "list", "-o", "yaml"}, "configVersion: v1", app.ExitDone},
 		{[]string{"hook", "snapshot", "sub/namespaces.sh"}, "namespaces:\n- filterResult: default\n", app.ExitDone},
 		{[]string{"hook", "snapshot", "nothing.sh"}, `there is no hook "nothing.sh"`, app.ExitFailed},

@@ -97,6 +97,8 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	if err != nil {
 		return err
 	}
+	requests := engine.NewRequests(f.prefix)
+	cfg.Wrap(requests.Wrap)
 	cluster, err := kube.Connect(cfg, log)
 	if err != nil {
 		return err
@@ -110,7 +112,7 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 		runner.Raw = a.Out
 	}
 	return operator.Run(cmd.Context(), operator.Options{
-		Options:     engine.Options{HooksDir: f.hooksDir, Cluster: cluster, Runner: runner, Log: log, MetricsPrefix: f.prefix},
+		Options:     engine.Options{HooksDir: f.hooksDir, Cluster: cluster, Runner: runner, Log: log, MetricsPrefix: f.prefix, Requests: requests},
 		Listen:      net.JoinHostPort(f.address, f.port),
 		Listening:   func(address string) { log.Info("listening", "address", address) },
 		DebugSocket: f.socket,

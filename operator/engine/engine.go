@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/robfig/cron/v3"
@@ -34,6 +35,8 @@ type Options struct {
 	Log      *slog.Logger // nil is silence
 	// MetricsPrefix begins the names of the engine's own metrics.
 	MetricsPrefix string
+	// Requests measures the requests of Cluster, or is nil.
+	Requests *Requests
 	// Modules says that hooks are global or of modules, which metrics then tell.
 	Modules bool
 	// Removed is told what hooks are about to delete. It may be nil.
@@ -62,6 +65,7 @@ func New(o Options) *Engine {
 	e := &Engine{options: o, log: o.Log, queues: &queue.Set{Log: o.Log}}
 	e.clock = clock{cron: cron.New(), entries: map[string][]entry{}}
 	e.telemetry = newTelemetry(e, o.MetricsPrefix)
+	e.measureQueues()
 	return e
 }
 
@@ -167,7 +171,9 @@ func (e *Engine) Subscribe(b binding.Kubernetes, on func(watch.Change)) *watch.S
 // so.
 func (e *Engine) Watch(hooks ...*Hook) {
 	for _, h := range hooks {
-		h.watch(e.watcher, func(i int, c watch.Change) { e.changed(h, i, c) })
+		h.watch(func(i int, b binding.Kubernetes) *watch.Subscription {
+			return e.watcher.SubscribeMeasured(b, func(c watch.Change) { e.changed(h, i, c) }, e.telemetry.meter(h, &b))
+		})
 	}
 }
 
@@ -191,6 +197,8 @@ func (e *Engine) Remove(h *Hook) {
 // Synchronize shows a hook what exists: it returns one run for each binding that others wait for, and queues the others. A
 // binding whose objects cannot be listed yet gets its run when they can, and holds up nothing.
 func (e *Engine) Synchronize(ctx context.Context, h *Hook) (next []*queue.Task, err error) {
+	begin, late := time.Now(), false
+	defer func() { e.telemetry.enabling(h, begin, late) }()
 	for i, s := range h.watched() {
 		select {
 		case <-s.Tried():
@@ -201,6 +209,7 @@ func (e *Engine) Synchronize(ctx context.Context, h *Hook) (next []*queue.Task, 
 		select {
 		case <-s.Synced():
 		default:
+			late = true
 			go func() {
 				select {
 				case <-s.Synced():

@@ -326,6 +326,8 @@ echo hello`)
 	if run := s.runs()[1]; !strings.Contains(run, `"filterResult":{"set":"by-hook"}`) {
 		s.Error(run)
 	}
+	s.apply(configMap("answer", "b", ""))
+	s.until("an event", func() bool { return len(s.runs()) == 3 })
 	own, reported := e.Metrics()
 	all, err := prometheus.Gatherers{own, reported}.Gather()
 	if err != nil {
@@ -339,6 +341,8 @@ echo hello`)
 		"hook_metric", "shell_operator_hook_run_seconds", "shell_operator_hook_run_success_total", "shell_operator_hook_run_user_cpu_seconds",
 		"shell_operator_hook_run_sys_cpu_seconds", "shell_operator_hook_run_max_rss_bytes", "shell_operator_tasks_queue_length", "shell_operator_task_wait_in_queue_seconds_total",
 		"shell_operator_live_ticks", "shell_operator_binding_count", "shell_operator_kube_snapshot_objects", "shell_operator_kube_snapshot_bytes",
+		"shell_operator_kube_jq_filter_duration_seconds", "shell_operator_kube_event_duration_seconds", "shell_operator_tasks_queue_action_duration_seconds",
+		"shell_operator_hook_enable_kubernetes_bindings_seconds", "shell_operator_hook_enable_kubernetes_bindings_success", "shell_operator_hook_enable_kubernetes_bindings_errors_total",
 	} {
 		if !slices.Contains(names, name) {
 			s.Errorf("there is no metric %s in %v", name, names)

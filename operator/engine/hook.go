@@ -126,14 +126,14 @@ func (h *Hook) stopped() bool {
 }
 
 // watch begins to watch the objects of all bindings, once. Their events wait until each is released.
-func (h *Hook) watch(w *watch.Watcher, changed func(i int, c watch.Change)) {
+func (h *Hook) watch(subscribe func(i int, b binding.Kubernetes) *watch.Subscription) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subscriptions != nil || h.removed || len(h.Config.Kubernetes) == 0 {
 		return
 	}
 	for i, b := range h.Config.Kubernetes {
-		h.subscriptions = append(h.subscriptions, w.Subscribe(b, func(c watch.Change) { changed(i, c) }))
+		h.subscriptions = append(h.subscriptions, subscribe(i, b))
 	}
 	close(h.subscribed)
 }

@@ -21,6 +21,7 @@ const (
 	bindingLabel    = "binding"
 	activationLabel = "activation"
 	queueLabel      = "queue"
+	kindLabel       = "kind"
 )
 
 // telemetry is what the engine measures of itself.
@@ -30,6 +31,7 @@ type telemetry struct {
 	wait     *prometheus.CounterVec
 	ticks    prometheus.Counter
 	bindings *prometheus.GaugeVec
+	meters   *meters
 	// placeLabels tell bindings apart, hookLabels tell hooks apart.
 	placeLabels, hookLabels []string
 }
@@ -80,7 +82,12 @@ func newTelemetry(e *Engine, prefix string) *telemetry {
 	}, t.placeLabels)
 	t.ticks = prometheus.NewCounter(prometheus.CounterOpts{Name: prefix + "live_ticks", Help: "Rises every 10 seconds."})
 	t.bindings = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: prefix + "binding_count", Help: "Bindings of a hook."}, t.hookLabels)
+	t.meters = newMeters(prefix, t.placeLabels, t.hookLabels)
 	t.registry.MustRegister(t.wait, t.ticks, t.bindings, &sizes{e, prefix})
+	t.registry.MustRegister(t.meters.collectors()...)
+	if e.options.Requests != nil {
+		t.registry.MustRegister(e.options.Requests)
+	}
 	for _, r := range t.runs {
 		t.registry.MustRegister(r.collectors()...)
 	}
@@ -107,19 +114,23 @@ func pick(all prometheus.Labels, names []string) prometheus.Labels {
 	return picked
 }
 
+// own are the labels of a hook.
+func (h *Hook) own(names []string) prometheus.Labels {
+	return pick(prometheus.Labels{hookLabel: h.Name, moduleLabel: h.folder.Module}, names)
+}
+
 // know counts the bindings of a hook.
 func (t *telemetry) know(h *Hook) {
-	labels := pick(prometheus.Labels{hookLabel: h.Name, moduleLabel: h.folder.Module}, t.hookLabels)
 	count := 0
 	for _, n := range h.Config.Counts() {
 		count += n
 	}
-	t.bindings.With(labels).Set(float64(count))
+	t.bindings.With(h.own(t.hookLabels)).Set(float64(count))
 }
 
 // forget drops what is only true of a hook that is there.
 func (t *telemetry) forget(h *Hook) {
-	t.bindings.Delete(pick(prometheus.Labels{hookLabel: h.Name, moduleLabel: h.folder.Module}, t.hookLabels))
+	t.bindings.Delete(h.own(t.hookLabels))
 }
 
 // waited notes how long a run was in its queue. Runs that are part of another task were in none.

@@ -54,6 +54,8 @@ type Set struct {
 	Log *slog.Logger // nil is silence
 	// Delay is the pause after a failure. failed is how often the task had failed before. Default: the function Delay.
 	Delay func(failed int) time.Duration
+	// Measure is told how long an action on a queue took: AddLast, AddAfter or RemoveFirst. It may be nil.
+	Measure func(queue, action string, took time.Duration)
 
 	mu      sync.Mutex
 	ctx     context.Context // of the workers, from Run until it returns
@@ -104,6 +106,7 @@ func (s *Set) Run(ctx context.Context) {
 // Add puts tasks at the end of a queue, which is made if there is none of the name.
 func (s *Set) Add(name string, tasks ...*Task) {
 	q := s.queue(name)
+	defer q.measure("AddLast", time.Now())
 	q.mu.Lock()
 	for _, t := range tasks {
 		t.added = time.Now()
@@ -143,6 +146,7 @@ func signal(c chan struct{}) {
 
 // Next puts tasks right behind the head, which runs.
 func (q *Queue) Next(tasks ...*Task) {
+	defer q.measure("AddAfter", time.Now())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, t := range tasks {
@@ -214,7 +218,15 @@ func (q *Queue) head() *Task {
 	return q.tasks[0]
 }
 
+// measure tells how long an action took that began at a time.
+func (q *Queue) measure(action string, begin time.Time) {
+	if q.set.Measure != nil {
+		q.set.Measure(q.Name, action, time.Since(begin))
+	}
+}
+
 func (q *Queue) drop() {
+	defer q.measure("RemoveFirst", time.Now())
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.tasks[0] = nil

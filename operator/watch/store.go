@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,16 +59,33 @@ func (o *source) Transformer() cache.TransformFunc {
 		whole = bytes.TrimSuffix(whole, []byte("\n"))
 		i := &item{name: name{u.GetNamespace(), u.GetName()}, sum: maphash.Bytes(seed, whole)}
 		o.mu.Lock()
-		views, full := slices.Clone(o.views), o.full
+		views, full, subs := slices.Clone(o.views), o.full, slices.Clone(o.subs)
 		o.started = true // a binding that needs more comes too late
 		o.mu.Unlock()
 		if full {
 			i.full = slices.Clip(whole)
 		}
-		for _, v := range views {
+		for at, v := range views {
+			begin := time.Now()
 			i.results = append(i.results, o.watcher.result(o, v.filter, whole))
+			took := time.Since(begin)
+			for _, t := range subs {
+				if t.view == at && v.filter != nil && t.sub.meter != nil {
+					t.sub.meter.Filtered(u.GetKind(), took)
+				}
+			}
 		}
 		return i, nil
+	}
+}
+
+// handled tells how long an event took that came at a time. o.mu is held.
+func (o *source) handled(came time.Time) {
+	took := time.Since(came)
+	for _, t := range o.subs {
+		if t.sub.meter != nil {
+			t.sub.meter.Handled(o.kind, took)
+		}
 	}
 }
 
@@ -123,6 +141,7 @@ func (o *source) complete(i *item) {
 
 // Add, Update, Delete and Replace are called by the reflector, one at a time.
 func (o *source) Add(obj any) error {
+	came := time.Now()
 	i, err := o.itemOf(obj)
 	if err != nil {
 		return err
@@ -130,6 +149,7 @@ func (o *source) Add(obj any) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.put(i)
+	o.handled(came)
 	return nil
 }
 
@@ -138,6 +158,7 @@ func (o *source) Update(obj any) error { return o.Add(obj) }
 
 // Delete drops an object. Its last state is what the event shows.
 func (o *source) Delete(obj any) error {
+	came := time.Now()
 	i, err := o.itemOf(obj)
 	if err != nil {
 		return err
@@ -147,6 +168,7 @@ func (o *source) Delete(obj any) error {
 	o.complete(i)
 	delete(o.items, i.name)
 	o.tell(binding.Deleted, i)
+	o.handled(came)
 	return nil
 }
 

@@ -22,6 +22,7 @@ type Subscription struct {
 	watcher *Watcher
 	binding binding.Kubernetes
 	on      func(Change)
+	meter   Meter // or nil
 
 	tried, synced chan struct{} // closed when each list of the start was tried, and when all are here
 

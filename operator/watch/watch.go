@@ -11,6 +11,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
@@ -38,8 +39,21 @@ func (w *Watcher) Wait() { w.running.Wait() }
 // Subscribe begins to watch what a binding selects. on is told the events that the binding asks for, in order and one at a
 // time, from the call of Release on. It must not block.
 func (w *Watcher) Subscribe(b binding.Kubernetes, on func(Change)) *Subscription {
+	return w.SubscribeMeasured(b, on, nil)
+}
+
+// Meter is told how long the work for a binding takes. It is called by several goroutines, and must not block.
+type Meter interface {
+	// Filtered is told how long the jq filter took for one object. Bindings that share the filter are told the same.
+	Filtered(kind string, took time.Duration)
+	// Handled is told how long an event took, from the watch to the queue.
+	Handled(kind string, took time.Duration)
+}
+
+// SubscribeMeasured is Subscribe with a meter, which may be nil.
+func (w *Watcher) SubscribeMeasured(b binding.Kubernetes, on func(Change), meter Meter) *Subscription {
 	s := &Subscription{
-		watcher: w, binding: b, on: on, tried: make(chan struct{}), synced: make(chan struct{}),
+		watcher: w, binding: b, on: on, meter: meter, tried: make(chan struct{}), synced: make(chan struct{}),
 		sources: map[key]*source{}, missing: map[key]bool{}, untried: map[key]bool{},
 	}
 	changed := make(chan struct{}, 1)
