@@ -34,7 +34,9 @@ var floors = [][]string{
 var fences = []struct{ from, what, why string }{
 	{"cmd/sealift", "github.com/google/go-containerregistry/pkg/v1/daemon", "pulls in a Docker client"},
 	{"cmd/sealift", "github.com/distribution/distribution/v3", "the registry of the lab is a program of its own"},
-	{"cmd/sealift", module + "testgrid", "the lab is a program of its own, sealift-testgrid"},
+	{"cmd/sealift", module + "testgrid/lab", "the lab is a program of its own, sealift-testgrid"},
+	{"cmd/sealift", module + "testgrid/machine", "tests run in a program of its own, sealift-testgrid"},
+	{"cmd/sealift", module + "testgrid/runner", "tests run in a program of its own, sealift-testgrid"},
 	{"cmd/sealift-node", module + "builder", "a node builds nothing"},
 	{"cmd/sealift-node", module + "server", "a node serves no bundles"},
 	{"cmd/sealift-node", module + "testgrid", "the lab is a program of its own, sealift-testgrid"},

@@ -89,7 +89,11 @@ func (c *checker) function(fn *syntax.FuncDecl, all []*syntax.FuncDecl, calls co
 	}
 	switch {
 	case !own || suffix != "" && suffix[0] != '_' && suffix[0] != '-':
-		c.rule(pos, "all add-ons share one shell; name it "+underscored+"_"+strings.TrimLeft(name, "_"),
+		report := c.rule
+		if c.tests != nil {
+			report = c.errorf
+		}
+		report(pos, "all add-ons share one shell; name it "+underscored+"_"+strings.TrimLeft(name, "_"),
 			"function %s does not begin with the add-on's name", name)
 	case calls.Name(name): // this script calls it, so it is not a misspelled hook
 	case suffix == "" || slices.Contains(hookSuffixes(), suffix):

@@ -64,6 +64,7 @@ type Linter struct {
 	charts  references.Charts
 	known   map[string]bool              // programs and functions on every node
 	digests map[string][sha256.Size]byte // by path
+	tests   ReadTests                    // nil unless production is asked for
 }
 
 // New returns a Linter for hooks that find core on every node. charts renders the charts of Manifests; nil leaves them out.
@@ -90,7 +91,7 @@ func (l *Linter) AddOn(ctx context.Context, dir string) ([]diag.Finding, error) 
 	if c.files, err = files(dir); err != nil {
 		return nil, err
 	}
-	for _, check := range []func() error{c.readHooks, func() error { return c.manifest(ctx) }, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template} {
+	for _, check := range []func() error{c.readHooks, func() error { return c.manifest(ctx) }, c.meta, c.hooks, c.preflights, c.support, c.kubeadm, c.shared, c.template, c.production} {
 		if err := check(); err != nil {
 			return nil, err
 		}

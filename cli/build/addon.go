@@ -20,6 +20,7 @@ import (
 	"github.com/sealift/sealift/installer/kurlbin"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
+	grid "github.com/sealift/sealift/testgrid/spec"
 )
 
 func (a commands) addonCommand() *cobra.Command {
@@ -38,6 +39,7 @@ func (a commands) addonCommand() *cobra.Command {
 func (a commands) addonLintCommand() *cobra.Command {
 	var format string
 	var o sources
+	var production bool
 	cmd := &cobra.Command{
 		Use:   "lint [ADDON_DIR|TREE...]",
 		Short: "List what add-ons lack for production",
@@ -59,21 +61,28 @@ Lint fetches and renders the charts of the Manifest. It lists the images that th
 Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml. Their versions may
 be copies, and most findings are only warnings.
 
+With --production every add-on needs what lets it be merged without human approval: something that writes new versions
+(template/Manifest.tmpl, or a script in template/); tests in testgrid.yaml, or in template/testgrid/ as kURL's add-ons
+have them; host-preflight.yaml; troubleshoot.yaml; and functions with its name. Its tests must install it without a
+network and look at it. If it has a hook for hosts that join, a test needs a second host; if it has several versions,
+a test upgrades it.
+
 Exit codes: 0 no errors, 1 errors, 2 wrong usage.`,
-		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json",
+		Example: "  sealift addon lint\n  sealift addon lint addons/flannel/0.26.7 -o json\n  sealift addon lint --production",
 		RunE: func(cmd *cobra.Command, paths []string) error {
 			if len(paths) == 0 {
 				paths = []string{"addons"}
 			}
-			return a.lintAddOns(cmd.Context(), paths, o, format)
+			return a.lintAddOns(cmd.Context(), paths, o, production, format)
 		},
 	}
 	o.addForCharts(cmd.Flags())
+	cmd.Flags().BoolVar(&production, "production", false, "also require a generator, tests, host checks and a support bundle")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
 }
 
-func (a commands) lintAddOns(ctx context.Context, paths []string, o sources, format string) error {
+func (a commands) lintAddOns(ctx context.Context, paths []string, o sources, production bool, format string) error {
 	dirs, err := lint.Find(paths...)
 	if err != nil {
 		return err
@@ -83,6 +92,9 @@ func (a commands) lintAddOns(ctx context.Context, paths []string, o sources, for
 		return err
 	}
 	l := lint.New(lint.Core{Functions: functions, Programs: kurlbin.Names()}, charts{a, o})
+	if production {
+		l = l.ForProduction(gridTests)
+	}
 	all := []diag.Finding{}
 	for _, dir := range dirs {
 		findings, err := l.AddOn(ctx, dir)
@@ -92,6 +104,18 @@ func (a commands) lintAddOns(ctx context.Context, paths []string, o sources, for
 		all = append(all, findings...)
 	}
 	return a.printFindings(all, format, app.Counted(len(dirs), "add-on"))
+}
+
+// gridTests reads a file of tests as the test grid does, for one version of an add-on.
+func gridTests(file, version string) (tests []lint.GridTest, err error) {
+	read, err := grid.Load(file, grid.Values{Version: version})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range read.Tests {
+		tests = append(tests, lint.GridTest{Install: t.Install, Upgrade: t.Upgrade, Airgap: t.Airgap, Nodes: t.Nodes(), Checks: len(t.Expect) > 0 || t.PostInstall+t.PostUpgrade != ""})
+	}
+	return tests, nil
 }
 
 // charts renders the charts of add-ons that have some. All others are linted without a cache.

@@ -29,7 +29,7 @@ func (r road) otherRuntimes(t *testing.T) string {
 		t.Fatal(err)
 	}
 	shell(t, r.dir(), `mkdir -p other-runtimes/addons/containerd other-runtimes/usb/{newer,rebuilt} && cp -rl packages other-runtimes/packages && cd other-runtimes/addons/containerd &&
-cp -r `+quoted(source)+` 2.2.2 && cp -r 2.2.2 2.2.1 && echo '# built again' >>2.2.1/install.sh`)
+cp -rL `+quoted(source)+` 2.2.2 && cp -r 2.2.2 2.2.1 && echo '# built again' >>2.2.1/install.sh`)
 	r.mirrored(t, mirror.Options{}, func() {
 		r.run(t, "build", "--out", filepath.Join(dir, "packages"), "--target", "debian-12", "--config", r.config, "--cache", r.cache,
 			filepath.Join(dir, "addons/containerd/2.2.1"), filepath.Join(dir, "addons/containerd/2.2.2"))

@@ -60,7 +60,11 @@ lab enter "$SEALIFT_MACHINE" -- bash -c 'mkdir -pm 700 /root/.ssh /etc/ssh && ta
 		cp key.pub files/root/.ssh/authorized_keys && tar c -C files --owner=0 --group=0 .)
 `))
 	shell(t, r.dir(), "chmod +x bare.sh")
-	t.Cleanup(func() { shell(t, r.dir(), "./sealift-testgrid lab remove "+sshHost) })
+	t.Cleanup(func() {
+		if out, err := exec.Command(filepath.Join(r.dir(), "sealift-testgrid"), "lab", "remove", sshHost).CombinedOutput(); err != nil {
+			t.Errorf("remove %s: %v\n%s", sshHost, err, out)
+		}
+	})
 	public, err := os.ReadFile(filepath.Join(r.dir(), "keyhost.pub"))
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,35 @@
+# shellcheck shell=bash
+
+containerd_install() {
+    local src="$DIR/addons/containerd/$CONTAINERD_VERSION"
+    logStep "containerd $CONTAINERD_VERSION"
+    tar xzf "$src/assets/containerd.tar.gz" --no-same-owner -C /usr/local
+    install -m 0755 "$src/assets/runc" /usr/local/sbin/runc
+    containerd_configure "$src"
+    systemctl daemon-reload
+    systemctl enable containerd
+    restart_systemd_and_wait containerd
+}
+
+containerd_configure() {
+    # the image that kubeadm asks for, which Kubernetes' package carries; without Kubernetes there are no pods
+    CONTAINERD_PINNED_IMAGES=''
+    [ -z "$PAUSE_IMAGE" ] || CONTAINERD_PINNED_IMAGES="sandbox = '$PAUSE_IMAGE'"
+    CONTAINERD_SYSTEMD_CGROUP=false
+    [ "$SEALIFT_CGROUP_DRIVER" != systemd ] || CONTAINERD_SYSTEMD_CGROUP=true
+    CONTAINERD_RESTRICT_OOM_SCORE=true
+    [ -z "$SEALIFT_CAN_LOWER_OOM_SCORE" ] || CONTAINERD_RESTRICT_OOM_SCORE=false
+    install -m 0644 "$1/containerd.service" /etc/systemd/system/containerd.service
+    if [ -n "$CONTAINERD_PRESERVE_CONFIG" ] && [ -f /etc/containerd/config.toml ]; then
+        logWarn "/etc/containerd/config.toml is kept as it is"
+        return
+    fi
+    mkdir -p /etc/containerd/conf.d
+    render_yaml_file_2 "$1/config.tmpl.toml" >/etc/containerd/config.toml
+    if [ -n "$CONTAINERD_TOML_CONFIG" ]; then
+        # it may have passwords of registries
+        printf '%s\n' "$CONTAINERD_TOML_CONFIG" | install -m 0600 /dev/stdin /etc/containerd/conf.d/installer.toml
+    else
+        rm -f /etc/containerd/conf.d/installer.toml
+    fi
+}
