@@ -53,9 +53,20 @@ type Result struct {
 	Steps     []Step            `json:"steps,omitempty"`
 	// Violations are what left the machines of an airgap test.
 	Violations []machine.Connection `json:"violations,omitempty"`
+	// Analysis is what the analyzers in the support bundles found wrong.
+	Analysis []Analysis `json:"analysis,omitempty"`
 	// Machines are those of a test that runs, and those that were kept after it failed. The first is node 1.
 	Machines []Machine `json:"machines,omitempty"`
 	Files    []string  `json:"files,omitempty"` // support bundles and others, beside the result
+}
+
+// Analysis is a finding about one node.
+type Analysis struct {
+	Node    int    `json:"node"`
+	Check   string `json:"check"`
+	Status  string `json:"status"` // warn or fail
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
 }
 
 // Machine is one that a person can enter.

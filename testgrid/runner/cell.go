@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -209,31 +208,6 @@ func (c *cell) able() error {
 func setClock(ctx context.Context, m machine.Machine, by time.Duration) error {
 	_, err := machine.Output(ctx, m, fmt.Sprintf("timedatectl set-ntp false 2>/dev/null || true; date -s @$(($(date +%%s) + %d))", int(by.Seconds())))
 	return err
-}
-
-// collect takes a support bundle from each machine that has sealift.
-func (c *cell) collect(ctx context.Context, log io.Writer) error {
-	var errs []error
-	for i, m := range c.machines {
-		const path = carried + "/support.tar.gz"
-		script := "command -v sealift || exit 0; mkdir -p " + carried + "; sealift support-bundle --out " + path
-		if err := m.Run(ctx, machine.Command{Script: script, Stdout: log, Stderr: log}); err != nil {
-			errs = append(errs, fmt.Errorf("node %d: %w", i+1, err))
-		}
-		if _, err := machine.Output(ctx, m, "test -s "+path); err != nil {
-			continue
-		}
-		name := fmt.Sprintf("support-bundle-%d.tar.gz", i+1)
-		f, err := os.Create(filepath.Join(c.dir, name))
-		if err == nil {
-			err = errors.Join(machine.Get(ctx, m, path, f), f.Close())
-		}
-		if err == nil {
-			c.result.Files = append(c.result.Files, name)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // release removes the machines, or keeps those of a failed test.
