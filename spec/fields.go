@@ -238,6 +238,12 @@ func hostSections() []section {
 			{key: "caCertificates", is: text, variable: unexported}, // Sealift's own
 			{key: "nodeLabels", is: list, variable: unexported},     // Sealift's own; in kURL it is only a flag
 		}},
+		{key: "snapshots", versionless: true, fields: []field{ // Sealift's own
+			{key: "every", is: text, variable: unexported},
+			{key: "keep", is: integer, variable: unexported},
+			{key: "store", is: text, variable: unexported},
+			{key: "key", is: text, variable: unexported},
+		}},
 		{key: "selinuxConfig", versionless: true, fields: []field{
 			{key: "chconCmds", is: commands, variable: unexported},
 			{key: "disableSelinux", is: boolean, variable: "DISABLE_SELINUX"},

@@ -149,7 +149,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.said)
 	i.hooks.secret = i.log.Hide
 	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
-	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSELinux()); err != nil {
+	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
 	if i.plan, err = i.makePlan(); err != nil {

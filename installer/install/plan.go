@@ -88,6 +88,7 @@ func (p *planner) first() {
 		p.labels(lifecycle.Install)
 		p.share()
 		p.agent()
+		p.snapshots(lifecycle.Install)
 		p.kurlState()
 	}
 	p.apply(hasCluster)
@@ -128,6 +129,7 @@ func (p *planner) join() {
 		Timeout: kubeTime, Inputs: initInputs, Run: p.joinCluster})
 	if p.options.Join.ControlPlane {
 		p.share()
+		p.snapshots(lifecycle.Join)
 	}
 	p.agent()
 	p.add(lifecycle.Step{ID: node.ReadyStep, Phase: lifecycle.Join, Title: "wait until this node is Ready", Timeout: shortTime,

@@ -3,6 +3,7 @@ package service
 import (
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestUnitsNameTheirRootWhateverItIs looks at what systemd would fill in, as systemd.service(5) has it.
@@ -13,6 +14,18 @@ func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
 	} {
 		if text := Sharer(root).Text; !strings.Contains(text, want+"\n") || strings.Count(text, "\nExecStart=") != 1 {
 			t.Errorf("for %q:\n%s", root, text)
+		}
+	}
+}
+
+func TestSnapshotsAreSavedByATimer(t *testing.T) {
+	units := Snapshots{Every: 90 * time.Minute, Keep: 3, Store: "/mnt/%h", Key: "age1x"}.Units("/var/lib/sealift")
+	for i, want := range []string{
+		`snapshot save --root "/var/lib/sealift" --store "/mnt/%%h" --key "age1x"` + "\n" + `ExecStart=/usr/local/bin/sealift snapshot prune --keep 3 --store "/mnt/%%h"` + "\n",
+		"OnUnitActiveSec=5400s\n",
+	} {
+		if !strings.Contains(units[i].Text, want) {
+			t.Errorf("%s lacks %q:\n%s", units[i].Name, want, units[i].Text)
 		}
 	}
 }
