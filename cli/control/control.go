@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/fleet"
 )
 
 // ShellOperatorName is the name by which sealift-controller is Flant's shell-operator.
@@ -26,7 +27,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 Every flag can also be set with an environment variable: SEALIFT_HOOKS_DIR for --hooks-dir.`,
 		}
-		root.AddCommand(commands{a}.operatorCommand("operator", "sealift operator"), a.VersionCommand())
+		root.AddCommand(commands{a}.operatorCommand("operator", "sealift operator"), fleet.Command(a), a.VersionCommand())
 		return root
 	}, args, in, out, errOut)
 }

@@ -47,6 +47,21 @@ program must lie beside sealift or on the PATH; 'make build' makes both.`,
 	}
 }
 
+// Fleet makes the command fleet, which becomes sealift-controller.
+func Fleet() *cobra.Command {
+	return &cobra.Command{
+		Use:   "fleet COMMAND...",
+		Short: "Roll add-ons out over many clusters",
+		Long: `Roll add-ons out over many clusters. This command runs 'sealift-controller fleet' with the same arguments. The program
+must lie beside sealift or on the PATH; 'make build' makes both.`,
+		Example:            "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet status",
+		DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error {
+			return become(controllerName, append([]string{"fleet"}, args...))
+		},
+	}
+}
+
 // become replaces this process by a program.
 func become(name string, args []string) error {
 	path, err := find(name)

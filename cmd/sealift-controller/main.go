@@ -1,4 +1,4 @@
-// Command sealift-controller runs in a cluster all the time: 'operator' runs hooks. Called by the name shell-operator, it has
+// Command sealift-controller runs in a cluster all the time: 'operator' runs hooks, 'fleet' rolls add-ons out over clusters. Called by the name shell-operator, it has
 // the commands of operator at the top, as that program has.
 package main
 

@@ -40,7 +40,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 		}},
 		app.Group{ID: "carry", Title: "Carry them:", Commands: []*cobra.Command{installers.Spec(a), carry.Bundle(a, node.CommandNames()), carry.Serve(a, node.CommandNames())}},
 		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a)},
-		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a), sister.Operator()}},
+		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a), sister.Operator(), sister.Fleet()}},
 		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{sister.Testgrid()}},
 		app.Group{Commands: []*cobra.Command{node.Hook(a), a.VersionCommand()}},
 	)

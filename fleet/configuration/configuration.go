@@ -194,12 +194,11 @@ func advance(p Placement, groups []strategy.Group, known []rollout.Target, pause
 	progress.Configured = slices.Compact(progress.Configured)
 	change, err := digest(p.Configs)
 	if err == nil {
-		var plan strategy.Plan
-		plan, err = strategy.New(strategy.Input{
+		progress.Plan, err = strategy.New(strategy.Input{
 			Change: change, Strategy: p.Strategy, PerGroup: p.PerGroup, Groups: groups, Paused: paused, Known: known,
 		})
 		if err == nil {
-			progress.Rollout, err = plan.Decide(p.State, now)
+			progress.Rollout, err = progress.Plan.Decide(p.State, now)
 		}
 	}
 	if err != nil {

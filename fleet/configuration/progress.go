@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/strategy"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -14,7 +15,9 @@ type Progress struct {
 	// Selected counts the clusters that the placement selects. Configured are those that it configures.
 	Selected   int
 	Configured []string
-	Rollout    rollout.Result
+	// Plan is what Rollout was decided by.
+	Plan    strategy.Plan
+	Rollout rollout.Result
 	// Err says why the placement's rollout does not run. Other placements go on.
 	Err error
 

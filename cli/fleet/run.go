@@ -1,0 +1,162 @@
+package fleet
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/fleet/agent"
+	"github.com/sealift/sealift/fleet/control"
+	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/join"
+	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/kube"
+)
+
+// log is the log of a program that runs all the time.
+func (a commands) log() *slog.Logger {
+	return slog.New(slog.NewTextHandler(a.Err, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+func (a commands) hubCommand() *cobra.Command {
+	var f hubFlags
+	var o hub.Options
+	cmd := &cobra.Command{
+		Use:   "hub",
+		Short: "Run the hub of a fleet until SIGTERM",
+		Long: `Run the hub of a fleet until SIGTERM. It installs the CustomResourceDefinitions, serves the webhook that converts
+v1alpha1 and v1beta1, and rolls add-ons out. Of several hubs of a cluster one decides; another one takes over when it ends.
+
+In a Pod, the hub works in the cluster of the Pod, and --service names the Service of its webhooks. Elsewhere the API
+server must reach the address of --listen. Without --tls-cert the hub has a certificate authority of its own.`,
+		Example: "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet hub --listen :9443 --service sealift-fleet --health :8081",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if (o.Webhook.Cert == "") != (o.Webhook.Key == "") || (o.Webhook.Cert == "") != (o.Webhook.CA == "") {
+				return app.UsageError("--tls-cert, --tls-key and --tls-ca belong together")
+			}
+			if o.Config, err = kubeconfig.InPodOr(f.file, f.context); err != nil {
+				return err
+			}
+			o.Namespace, o.Log = f.namespace, a.log()
+			o.Controllers = []hub.Controller{control.New(control.Options{})}
+			return hub.Run(cmd.Context(), o)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&o.Webhook.Listen, "listen", ":9443", "address of the webhooks")
+	cmd.Flags().StringVar(&o.Webhook.Service, "service", "", "Service of the webhooks, in the hub's namespace")
+	cmd.Flags().StringVar(&o.Webhook.Host, "host", "", "name by which the API server finds the hub (default: the address of --listen)")
+	cmd.Flags().StringVar(&o.Webhook.Cert, "tls-cert", "", "certificate of the webhooks; it is read again when it changes")
+	cmd.Flags().StringVar(&o.Webhook.Key, "tls-key", "", "key of the certificate")
+	cmd.Flags().StringVar(&o.Webhook.CA, "tls-ca", "", "certificate authority of the certificate")
+	cmd.Flags().StringVar(&o.Health, "health", "", "address of /healthz and /readyz (default: none)")
+	cmd.Flags().StringVar(&o.Metrics, "metrics", "", "address of /metrics, by TLS (default: none)")
+	return cmd
+}
+
+func (a commands) joinCommand() *cobra.Command {
+	var f hubFlags
+	var c join.Cluster
+	var out string
+	var occasional bool
+	cmd := &cobra.Command{
+		Use:   "join CLUSTER --out FILE",
+		Short: "Make a cluster a member of the fleet",
+		Long: `Make a cluster a member of the fleet. The command runs on the hub: it makes the ManagedCluster, its namespace, and an
+identity for its agent that has rights in this namespace only. It writes the kubeconfig for the agent. Carry that file to
+the cluster, and run 'sealift fleet agent' with it there.
+
+Run it again for a new token. All else stays as it is.`,
+		Example: "  sealift fleet join oslo --out oslo.kubeconfig --label region=north\n  sealift fleet join ship-7 --occasional --server https://hub.example.com:6443 --out ship-7.kubeconfig",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return app.UsageError("name the kubeconfig to write with --out FILE")
+			}
+			c.Name = args[0]
+			if occasional {
+				c.Annotations = map[string]string{scene.Occasional: "true"}
+			}
+			cfg, err := kubeconfig.Load(f.file, f.context)
+			if err != nil {
+				return err
+			}
+			cluster, err := kube.Connect(cfg, a.Log)
+			if err != nil {
+				return err
+			}
+			text, err := join.Hub(cmd.Context(), cluster, c)
+			if err != nil {
+				return err
+			}
+			if err := atomicfile.WriteMode(out, 0o600, text); err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Out, "cluster %s joined; on it, run: sealift fleet agent --hub-kubeconfig %s\n", c.Name, out)
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&out, "out", "", "kubeconfig file to write for the agent")
+	cmd.Flags().StringToStringVar(&c.Labels, "label", nil, "label of the cluster, as KEY=VALUE; repeat it")
+	cmd.Flags().BoolVar(&occasional, "occasional", false, "the cluster is seldom in contact, and loses no add-on by being away")
+	cmd.Flags().StringVar(&c.Server, "server", "", "address of the hub's API server as the agent sees it (default: that of the kubeconfig)")
+	cmd.Flags().DurationVar(&c.Validity, "validity", join.DefaultValidity, "how long the agent's token is valid")
+	return cmd
+}
+
+func (a commands) agentCommand() *cobra.Command {
+	var hubFile, local, context string
+	var o agent.Options
+	cmd := &cobra.Command{
+		Use:   "agent --hub-kubeconfig FILE",
+		Short: "Run the agent of a cluster until SIGTERM",
+		Long: `Run the agent of a cluster until SIGTERM. It applies what the hub has for the cluster, reports, and renews the Lease
+of the cluster. It opens all connections itself: the hub need not reach the cluster.
+
+In a Pod, the agent works in the cluster of the Pod.`,
+		Example: "  sealift fleet agent --hub-kubeconfig oslo.kubeconfig",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if hubFile == "" {
+				return app.UsageError("name the kubeconfig that 'sealift fleet join' wrote with --hub-kubeconfig FILE")
+			}
+			if o.Hub, err = kubeconfig.Load(hubFile, ""); err != nil {
+				return err
+			}
+			if o.Local, err = kubeconfig.InPodOr(local, context); err != nil {
+				return err
+			}
+			if o.Cluster == "" {
+				loaded, err := clientcmd.LoadFromFile(hubFile)
+				if err != nil {
+					return err
+				}
+				if current := loaded.Contexts[loaded.CurrentContext]; current != nil {
+					o.Cluster = current.Namespace
+				}
+			}
+			if o.Cluster == "" {
+				return app.UsageError("%s names no namespace; name the cluster with --cluster", hubFile)
+			}
+			o.Log = a.log()
+			return agent.Run(cmd.Context(), o)
+		},
+	}
+	cmd.Flags().StringVar(&hubFile, "hub-kubeconfig", "", "kubeconfig file that 'sealift fleet join' wrote")
+	cmd.Flags().StringVar(&local, "kubeconfig", "", "kubeconfig file of the agent's cluster (default: that of the Pod or of kubectl)")
+	cmd.Flags().StringVar(&context, "context", "", "context of the kubeconfig")
+	cmd.Flags().StringVar(&o.Cluster, "cluster", "", "name of the cluster (default: the namespace in the hub's kubeconfig)")
+	cmd.Flags().DurationVar(&o.Look, "look", 10*time.Second, "how often to look at objects that are reported")
+	cmd.Flags().DurationVar(&o.Repair, "repair", 5*time.Minute, "how often to look for drift")
+	_ = cmd.MarkFlagFilename("hub-kubeconfig")
+	_ = cmd.MarkFlagFilename("kubeconfig")
+	return cmd
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/fleet/agent"
+	"github.com/sealift/sealift/fleet/control"
+	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/short"
+)
+
+// TestTourOfTheFleet follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
+func TestTourOfTheFleet(t *testing.T) {
+	short.Skip(t, "kube-apiservers")
+	home, bin := t.TempDir(), t.TempDir()
+	workshop, err := upstream.NewWorkshop(upstream.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kubectl, err := workshop.File(t.Context(), upstream.FileOf{Component: "kubernetes-" + controlplane.DefaultVersion, Name: "kubectl"})
+	if err == nil {
+		err = os.Symlink(kubectl, filepath.Join(bin, "kubectl"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.Executable()
+	if err == nil {
+		err = os.Symlink(self, filepath.Join(bin, "sealift"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
+	admin := filepath.Join(home, "hub.kubeconfig")
+	if err := controlplane.WriteKubeconfig(admin, onHub); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ready, ended := make(chan struct{}), make(chan error, 2)
+	go func() {
+		ended <- hub.Run(ctx, hub.Options{
+			Config: onHub, Webhook: hub.Webhook{Listen: "127.0.0.1:0"},
+			Controllers: []hub.Controller{control.New(control.Options{}), func(context.Context, *hub.Hub) error {
+				close(ready)
+				return nil
+			}},
+		})
+	}()
+	go func() { ended <- runAgent(ctx, filepath.Join(home, "oslo.kubeconfig"), onCluster) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	<-ready
+	tour(t, "../../docs/fleet.md", "KUBECONFIG="+admin, "HOME="+home, "PATH="+bin+":"+os.Getenv("PATH"))
+}
+
+// runAgent runs an agent once there is a kubeconfig for it.
+func runAgent(ctx context.Context, file string, local *rest.Config) error {
+	for {
+		if _, err := os.Stat(file); err == nil {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	cfg, err := kubeconfig.Load(file, "")
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx, agent.Options{Hub: cfg, Local: local, Cluster: "oslo", Look: 200 * time.Millisecond, Heartbeat: time.Second})
+}

@@ -1,0 +1,253 @@
+// Package view tells people about a fleet: its clusters, how far add-ons have come, what a change would do, and why an
+// add-on on a cluster is as it is. It reads and changes nothing.
+package view
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/rollout"
+)
+
+// View reads a hub.
+type View struct {
+	scene.Reader
+	// Namespace has the hub's own objects.
+	Namespace string
+	Now       func() time.Time
+}
+
+// Cluster is a cluster of the fleet.
+type Cluster struct {
+	Name string `json:"name"`
+	// Available is True, False or Unknown.
+	Available  string    `json:"available"`
+	LastSeen   time.Time `json:"lastSeen,omitzero"`
+	Version    string    `json:"version,omitempty"`
+	Set        string    `json:"set,omitempty"`
+	AddOns     int       `json:"addOns"`
+	Occasional bool      `json:"occasional,omitempty"`
+	Message    string    `json:"message,omitempty"`
+}
+
+// Clusters returns all clusters by name.
+func (v View) Clusters(ctx context.Context) ([]Cluster, error) {
+	var clusters ocm.List[ocm.ManagedCluster]
+	if err := v.List(ctx, &clusters); err != nil {
+		return nil, fmt.Errorf("read the clusters: %w", err)
+	}
+	var addOns ocm.List[ocm.ManagedClusterAddOn]
+	if err := v.List(ctx, &addOns); err != nil {
+		return nil, fmt.Errorf("read the add-ons of the clusters: %w", err)
+	}
+	count := make(map[string]int)
+	for _, a := range addOns.Items {
+		count[a.Namespace]++
+	}
+	list := []Cluster{}
+	for i := range clusters.Items {
+		c := &clusters.Items[i]
+		row := Cluster{
+			Name: c.Name, Available: "Unknown", Version: c.Status.Version.Kubernetes, Set: c.Labels[ocm.ClusterSetLabel],
+			AddOns: count[c.Name], Occasional: c.Annotations[scene.Occasional] == "true",
+		}
+		if state := meta.FindStatusCondition(c.Status.Conditions, scene.Available); state != nil {
+			row.Available, row.Message = string(state.Status), state.Message
+		}
+		var err error
+		if row.LastSeen, err = v.LastSeen(ctx, c); err != nil {
+			return nil, fmt.Errorf("read the Lease of cluster %s: %w", c.Name, err)
+		}
+		list = append(list, row)
+	}
+	slices.SortFunc(list, func(a, b Cluster) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// AddOn is an add-on of the fleet.
+type AddOn struct {
+	Name     string `json:"name"`
+	Clusters int    `json:"clusters"`
+	// Available, Unhealthy and Unknown count its clusters.
+	Available int  `json:"available"`
+	Unhealthy int  `json:"unhealthy"`
+	Unknown   int  `json:"unknown"`
+	Paused    bool `json:"paused,omitempty"`
+	// Placements say how far the rollouts have come.
+	Placements []Progress `json:"placements,omitempty"`
+	// Rows has each cluster, for one add-on only.
+	Rows []Row `json:"rows,omitempty"`
+}
+
+// Progress is the progress over one placement.
+type Progress struct {
+	Placement string `json:"placement"`
+	Done      bool   `json:"done"`
+	Message   string `json:"message"`
+}
+
+// Row is an add-on on one cluster.
+type Row struct {
+	Cluster string `json:"cluster"`
+	// Status is that of the rollout.
+	Status    rollout.Status `json:"status"`
+	Wave      string         `json:"wave,omitempty"`
+	Reason    rollout.Reason `json:"waitsFor,omitempty"`
+	Until     time.Time      `json:"until,omitzero"`
+	Available string         `json:"available"`
+	Message   string         `json:"message,omitempty"`
+	LastSeen  time.Time      `json:"lastSeen,omitzero"`
+}
+
+// AddOns returns all add-ons by name, without their clusters.
+func (v View) AddOns(ctx context.Context) ([]AddOn, error) {
+	var all ocm.List[ocm.ClusterManagementAddOn]
+	if err := v.List(ctx, &all); err != nil {
+		return nil, fmt.Errorf("read the add-ons: %w", err)
+	}
+	list := []AddOn{}
+	for i := range all.Items {
+		known, err := v.Reader.AddOn(ctx, &all.Items[i])
+		if err != nil {
+			return nil, fmt.Errorf("read add-on %s: %w", all.Items[i].Name, err)
+		}
+		list = append(list, summary(known))
+	}
+	slices.SortFunc(list, func(a, b AddOn) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func summary(known *scene.AddOn) AddOn {
+	a := AddOn{Name: known.Name, Clusters: len(known.Installed), Paused: known.Annotations[scene.Paused] == "true"}
+	for _, i := range known.Installed {
+		switch state := meta.FindStatusCondition(i.Status.Conditions, "Available"); {
+		case state == nil || state.Status == metav1.ConditionUnknown:
+			a.Unknown++
+		case state.Status == metav1.ConditionTrue:
+			a.Available++
+		default:
+			a.Unhealthy++
+		}
+	}
+	for _, p := range known.Status.InstallProgressions {
+		row := Progress{Placement: p.Namespace + "/" + p.Name}
+		if state := meta.FindStatusCondition(p.Conditions, "Progressing"); state != nil {
+			row.Done, row.Message = state.Status == metav1.ConditionFalse, state.Message
+		}
+		a.Placements = append(a.Placements, row)
+	}
+	return a
+}
+
+// decided is an add-on with what the hub would decide now.
+type decided struct {
+	*scene.AddOn
+	input  configuration.Input
+	result configuration.Result
+}
+
+// read reads one add-on.
+func (v View) read(ctx context.Context, name string) (*scene.AddOn, error) {
+	var cma ocm.ClusterManagementAddOn
+	if err := v.Get(ctx, types.NamespacedName{Name: name}, &cma); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, fmt.Errorf("there is no ClusterManagementAddOn %q; 'sealift fleet status' lists those that exist", name)
+		}
+		return nil, fmt.Errorf("read add-on %s: %w", name, err)
+	}
+	known, err := v.Reader.AddOn(ctx, &cma)
+	if err != nil {
+		return nil, fmt.Errorf("read add-on %s: %w", name, err)
+	}
+	return known, nil
+}
+
+// decide asks what the hub would decide now.
+func (v View) decide(ctx context.Context, known *scene.AddOn, lookup *scene.Lookup) (*decided, error) {
+	var kept corev1.ConfigMap
+	err := v.Get(ctx, types.NamespacedName{Namespace: v.Namespace, Name: scene.StatesName(known.Name)}, &kept)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read what the hub remembers of the rollout of %s: %w", known.Name, err)
+	}
+	states, _ := scene.ReadStates(kept.Data) // the hub logs what cannot be read, and begins again as we do
+	d := &decided{AddOn: known}
+	if d.input, err = v.Input(ctx, known, states, lookup); err != nil {
+		return nil, fmt.Errorf("read the configuration of %s: %w", known.Name, err)
+	}
+	d.result = configuration.Decide(d.input, v.Now())
+	return d, nil
+}
+
+// AddOn returns one add-on with its clusters.
+func (v View) AddOn(ctx context.Context, name string) (AddOn, error) {
+	known, err := v.read(ctx, name)
+	if err != nil {
+		return AddOn{}, err
+	}
+	d, err := v.decide(ctx, known, v.Lookup(ctx))
+	if err != nil {
+		return AddOn{}, err
+	}
+	a := summary(known)
+	for _, i := range known.Installed {
+		row := Row{Cluster: i.Namespace, Status: rollout.Succeeded, Available: "Unknown"}
+		if p, decision := d.of(i.Namespace); decision != nil {
+			row.Status, row.Reason, row.Until, row.Wave = decision.Status, decision.Reason, decision.Until, p.Plan.Spec.Waves[decision.Wave].Name
+		}
+		if state := meta.FindStatusCondition(i.Status.Conditions, "Available"); state != nil {
+			row.Available = string(state.Status)
+		}
+		row.Message = message(i)
+		if c := known.Clusters[i.Namespace]; c != nil {
+			if row.LastSeen, err = v.LastSeen(ctx, c); err != nil {
+				return AddOn{}, err
+			}
+		}
+		a.Rows = append(a.Rows, row)
+	}
+	slices.SortFunc(a.Rows, func(x, y Row) int { return cmp.Compare(x.Cluster, y.Cluster) })
+	return a, nil
+}
+
+// of returns the decision about a cluster, and its placement.
+func (d *decided) of(cluster string) (*configuration.Progress, *rollout.Decision) {
+	for i := range d.result.Placements {
+		p := &d.result.Placements[i]
+		for k := range p.Rollout.Targets {
+			if p.Rollout.Targets[k].Name == cluster {
+				return p, &p.Rollout.Targets[k]
+			}
+		}
+	}
+	return nil, nil
+}
+
+// message says what an add-on on a cluster is busy with, or what is wrong.
+func message(a *ocm.ManagedClusterAddOn) string {
+	var parts []string
+	for _, kind := range []string{"RegistrationApplied", "ManifestApplied", "Available", "Progressing"} {
+		c := meta.FindStatusCondition(a.Status.Conditions, kind)
+		switch {
+		case c == nil:
+		case kind == "Progressing" && c.Reason != "Completed", kind != "Progressing" && c.Status != metav1.ConditionTrue:
+			parts = append(parts, c.Message)
+		}
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return strings.TrimSuffix(parts[0], ".")
+}
