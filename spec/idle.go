@@ -24,7 +24,6 @@ func idleOptions() map[string]string {
 		noPrompts = "Sealift never prompts; leave it out"
 	)
 	return map[string]string{
-		"kubernetes.cisCompliance":                "apply your benchmark's settings by hand",
 		"kubernetes.bootstrapToken":               token,
 		"kubernetes.bootstrapTokenTTL":            "make tokens with 'sealift token create --ttl'",
 		"kubernetes.certKey":                      joining,

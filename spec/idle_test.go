@@ -116,7 +116,7 @@ func TestOptionsWithoutEffectAreOptions(t *testing.T) {
 }
 
 func TestOptionsThatAreOffAreNotNamed(t *testing.T) {
-	i, err := Parse("i", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3, cisCompliance: false, bootstrapToken: ''}\n"+
+	i, err := Parse("i", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nspec:\n  kubernetes: {version: 1.36.3, certKey: '', bootstrapToken: ''}\n"+
 		"  ekco: {version: 0.28.14, podImageOverrides: [], enableInternalLoadBalancer: true}\n"))
 	if err != nil {
 		t.Fatal(err)

@@ -76,7 +76,10 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if ignored := k.Variables["KUBERNETES_INIT_IGNORE_PREFLIGHT_ERRORS"]; ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
 	}
-	return run(ctx, k.Output, "kubeadm", args...)
+	if err := run(ctx, k.Output, "kubeadm", args...); err != nil {
+		return err
+	}
+	return secureFiles()
 }
 
 // hollow says whether a folder has a file without content: those that kubeadm was writing when the power was lost.

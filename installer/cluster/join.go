@@ -47,6 +47,9 @@ func (k Kubeadm) Join(ctx context.Context, node string, controlPlane bool) error
 		return fmt.Errorf("kubeadm configuration: %w", err)
 	}
 	err := run(ctx, k.Output, "kubeadm", "join", "--config", config)
+	if err == nil {
+		err = secureFiles()
+	}
 	// it has the token and the key of the certificates
 	return errors.Join(err, os.Remove(config))
 }
@@ -106,6 +109,9 @@ func (k Kubeadm) finishJoin(ctx context.Context) error {
 		if err := os.Remove(secret); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	if err := secureFiles(); err != nil {
+		return err
 	}
 	return run(ctx, k.Output, "systemctl", "start", "kubelet")
 }

@@ -3,6 +3,7 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+
 	"net"
 	"path/filepath"
 	"runtime"
@@ -64,6 +65,11 @@ func kubeletOptions(variables map[string]string) (map[string]any, error) {
 		}
 		config["kubeReserved"] = reserved(runtime.NumCPU(), memory)
 	}
+	if variables[compliance] == "1" {
+		for name, value := range compliantKubelet() {
+			config[name] = value
+		}
+	}
 	return config, nil
 }
 
@@ -121,8 +127,15 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 		}
 		options["certSANs"] = []string{public}
 	}
+	var arguments []map[string]string
 	if ports := k.Variables[NodePorts]; ports != "" {
-		options["extraArgs"] = []map[string]string{{"name": "service-node-port-range", "value": ports}}
+		arguments = append(arguments, map[string]string{"name": "service-node-port-range", "value": ports})
+	}
+	if k.Variables[compliance] == "1" {
+		arguments = append(arguments, compliantServer()...)
+	}
+	if len(arguments) > 0 {
+		options["extraArgs"] = arguments
 	}
 	return options
 }

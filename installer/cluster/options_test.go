@@ -25,7 +25,7 @@ func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
 	for _, want := range append(ofKubelet,
 		"containerLogMaxFiles: 9\n", // an add-on's patch goes over it
 		"memory.available: 100Mi\n", // of the other thresholds those of the add-on stay
-		"certSANs:\n  - 203.0.113.5\n", "- name: node-labels\n    value: kurl.sh/cluster=true,a=b\n", "- name: node-ip\n", "extraArgs:\n  - name: service-node-port-range\n    value: 80-60000\n",
+		"certSANs:\n  - 203.0.113.5\n", "- name: node-labels\n    value: kurl.sh/cluster=true,a=b\n", "- name: node-ip\n", "  - name: service-node-port-range\n    value: 80-60000\n",
 	) {
 		if !strings.Contains(first, want) {
 			t.Errorf("no %q in\n%s", want, first)
@@ -41,6 +41,33 @@ func TestOptionsOfTheInstallerReachKubelets(t *testing.T) {
 	for _, want := range append(ofKubelet, "containerLogMaxFiles: 3\n") {
 		if !strings.Contains(string(joined), want) {
 			t.Errorf("no %q for a node that joins in\n%s", want, joined)
+		}
+	}
+}
+
+// TestComplianceIsAddedToWhatEveryClusterHas: the arguments of the add-on stay.
+func TestComplianceIsAddedToWhatEveryClusterHas(t *testing.T) {
+	k := work(t, nil)
+	plain, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Variables[compliance] = "1"
+	compliant, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, always := range []string{"- name: audit-log-maxage\n    value: \"30\"\n", "- name: tls-cipher-suites\n", "hostPath: /var/log/apiserver\n", "serverTLSBootstrap: true\n"} {
+		if !strings.Contains(plain, always) || !strings.Contains(compliant, always) {
+			t.Errorf("no %q in\n%s\n%s", always, plain, compliant)
+		}
+	}
+	for _, asked := range []string{
+		"- name: enable-admission-plugins\n    value: NodeRestriction,DenyServiceExternalIPs\n", "- name: kubelet-certificate-authority\n    value: /etc/kubernetes/pki/ca.crt\n",
+		"podPidsLimit: 4096\n", "seccompDefault: true\n",
+	} {
+		if strings.Contains(plain, asked) || !strings.Contains(compliant, asked) {
+			t.Errorf("%q with compliance alone:\n%s\n%s", asked, plain, compliant)
 		}
 	}
 }

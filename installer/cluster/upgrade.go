@@ -48,7 +48,10 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
 	if ignored := k.upgradeIgnores(); ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
 	}
-	return run(ctx, k.Output, kubeadmPath, args...)
+	if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
+		return err
+	}
+	return secureFiles()
 }
 
 // upgradeIgnores names the checks of kubeadm that do not stop an upgrade.

@@ -31,9 +31,10 @@ func TestWhatAnInstallerAsksForInVainIsSaid(t *testing.T) {
 		options, status, message string
 	}{
 		"nothing of that kind":   {"  kubernetes: {version: 1.36.3, maxPodsPerNode: 50}\n", "pass", "have an effect"},
-		"an option without one":  {"  kubernetes: {version: 1.36.3, cisCompliance: true}\n", "warn", "kubernetes.cisCompliance has no effect"},
+		"compliance":             {"  kubernetes: {version: 1.36.3, cisCompliance: true}\n", "pass", "have an effect"},
+		"an option without one":  {"  kubernetes: {version: 1.36.3, bootstrapToken: abc}\n", "warn", "kubernetes.bootstrapToken has no effect"},
 		"an option of an app":    {"  kubernetes: {version: 1.36.3}\n  ekco: {version: 0.1.0, enableInternalLoadBalancer: true}\n", "warn", "ekco.enableInternalLoadBalancer"},
-		"options that are off":   {"  kubernetes: {version: 1.36.3, cisCompliance: false}\n  kurl: {ipv6: false}\n", "pass", ""},
+		"options that are off":   {"  kubernetes: {version: 1.36.3, bootstrapToken: ''}\n  kurl: {ipv6: false}\n", "pass", ""},
 		"this host":              {"  kubernetes: {version: 1.36.3}\n  kurl: {hostnameCheck: Node-1}\n", "pass", ""},
 		"another host than this": {"  kubernetes: {version: 1.36.3}\n  kurl: {hostnameCheck: node-2}\n", "fail", `is for host "node-2", and this is node-1`},
 	} {

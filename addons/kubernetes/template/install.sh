@@ -10,11 +10,20 @@ kubernetes_pre_init() {
     done
     mkdir -p /opt/cni/bin /etc/cni/net.d
     tar xzf "$src/assets/cni-plugins.tgz" --no-same-owner -C /opt/cni/bin
-    install -m 0644 "$src/kubelet.service" /etc/systemd/system/kubelet.service
+    install -m 0600 "$src/kubelet.service" /etc/systemd/system/kubelet.service
+    kubernetes_audit "$src"
     kubernetes_service_route "$src"
     systemctl daemon-reload
     systemctl enable kubelet
     kubernetes_patches "$src"
+}
+
+# kubernetes_audit DIR: the API server does not start without the policy that its manifest names.
+kubernetes_audit() {
+    [ -n "$MASTER" ] || return 0
+    mkdir -p /etc/kubernetes
+    install -m 0600 "$1/audit.yaml" /etc/kubernetes/audit.yaml
+    install -d -m 0700 /var/log/apiserver
 }
 
 # kubernetes_service_route DIR: the kernel looks for a route before kube-proxy's rules see a packet, so that on a host
