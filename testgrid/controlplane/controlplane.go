@@ -47,11 +47,14 @@ type Options struct {
 	Version  string            // Kubernetes release, such as v1.36.3; must be one that the lab knows
 	CacheDir string            // the lab's cache; default as in package cache
 	Progress func(line string) // told about binaries that have to be built first
+	// Arguments of the API server, besides those that it cannot do without.
+	Arguments []string
 }
 
 // ControlPlane is a running pair of etcd and kube-apiserver.
 type ControlPlane struct {
 	dir       *scratch.Dir
+	arguments []string
 	config    *rest.Config
 	etcd      *daemon.Daemon
 	apiserver *daemon.Daemon
@@ -79,7 +82,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{dir: dir}
+	c := &ControlPlane{dir: dir, arguments: o.Arguments}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = c.startEtcd(ctx, etcd)
@@ -181,7 +184,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, binary string) error 
 
 func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int) error {
 	file := c.dir.File
-	server, err := daemon.Start(daemon.Command{Path: binary, Log: file("apiserver.log"), Args: []string{
+	server, err := daemon.Start(daemon.Command{Path: binary, Log: file("apiserver.log"), Args: append([]string{
 		"--etcd-servers=unix://" + c.etcdSocket(),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 		"--tls-cert-file=" + file(serverCertFile), "--tls-private-key-file=" + file(serverKeyFile), "--client-ca-file=" + file(caFile),
@@ -192,7 +195,7 @@ func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int
 		"--disable-admission-plugins=ServiceAccount",
 		// The reconciler refuses to publish a loopback address.
 		"--endpoint-reconciler-type=none",
-	}})
+	}, c.arguments...)})
 	if err != nil {
 		return err
 	}
