@@ -22,8 +22,9 @@ build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
 .PHONY: image
-image: build ## make the server's container image, bin/sealift-image.tar
+image: build ## make the container images: bin/sealift-image.tar of the server, bin/sealift-operator-image.tar
 	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out bin/sealift-image.tar
+	go run ./deploy/image -operator bin/sealift-controller -out bin/sealift-operator-image.tar
 
 .PHONY: deps
 deps: ## install the Debian packages that the lab and the tests need

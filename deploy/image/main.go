@@ -1,8 +1,15 @@
-// Command image makes the container image of 'sealift serve': the server, the sealift that nodes get, certificates of the public
-// authorities, and a user without rights. It needs no container engine. The same programs give the same image.
+// Command image makes container images. It needs no container engine. The same files give the same image.
+//
+// The image of 'sealift serve' has the server, the sealift that nodes get, certificates of the public authorities, and a user
+// without rights:
 //
 //	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out sealift-image.tar
 //	skopeo copy oci-archive:sealift-image.tar docker://registry.example/sealift:1.0
+//
+// The image of 'sealift operator' has the operator under its three names, /shell_lib.sh, and the Debian packages that
+// operator.lock names, which hooks need. Programs, packages and folders can be added:
+//
+//	go run ./deploy/image -operator bin/sealift-controller -program kubectl=bin/kubectl -layer hooks=/hooks -out operator-image.tar
 package main
 
 import (
@@ -13,6 +20,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -40,13 +48,20 @@ type options struct {
 
 func main() {
 	var o options
+	var operator operatorOptions
+	operator.flags()
 	flag.StringVar(&o.binary, "binary", "bin/sealift", "the sealift to put into the image; a static one")
 	flag.StringVar(&o.node, "node", "bin/sealift-node", "the sealift for nodes, which the server puts into bundles")
 	flag.StringVar(&o.out, "out", "sealift-image.tar", "the image, as an OCI archive")
 	flag.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "CA certificates that the server trusts when it reads a store")
 	flag.StringVar(&o.arch, "arch", "amd64", "architecture that the programs were built for")
 	flag.Parse()
-	digest, err := o.make()
+	make := o.make
+	if operator.binary != "" {
+		operator.options = o
+		make = operator.make
+	}
+	digest, err := make()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
@@ -60,6 +75,11 @@ func (o options) make() (v1.Hash, error) {
 	if err != nil {
 		return v1.Hash{}, err
 	}
+	return o.write(image)
+}
+
+// write puts an image into the archive, and returns its digest.
+func (o options) write(image v1.Image) (v1.Hash, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(o.out), ".image-")
 	if err != nil {
 		return v1.Hash{}, err
@@ -91,11 +111,24 @@ func (o options) image() (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the sealift for nodes: %w; 'make build' makes it", err)
 	}
+	return o.compose([][]file{
+		{
+			{name: "etc/passwd", mode: 0o644, data: []byte("sealift:x:65532:65532::/:/sbin/nologin\n")},
+			{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates}, {name: "tmp/", mode: 0o1777},
+		},
+		{{name: "usr/local/bin/sealift", mode: 0o755, data: binary}, {name: "usr/local/bin/sealift-node", mode: 0o755, data: node}},
+	}, v1.Config{
+		Entrypoint: []string{"/usr/local/bin/sealift"}, Cmd: []string{"serve"}, User: user, WorkingDir: "/",
+		Env:          []string{"PATH=/usr/local/bin", "SEALIFT_CACHE=/tmp/sealift"}, // the only writable folder
+		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
+		Labels:       map[string]string{"org.opencontainers.image.title": "sealift", "org.opencontainers.image.licenses": "Apache-2.0"},
+	})
+}
+
+// compose makes an image of layers.
+func (o options) compose(layers [][]file, settings v1.Config) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, files := range [][]file{
-		{{"etc/passwd", 0o644, []byte("sealift:x:65532:65532::/:/sbin/nologin\n")}, {"etc/ssl/certs/ca-certificates.crt", 0o644, certificates}, {"tmp/", 0o1777, nil}},
-		{{"usr/local/bin/sealift", 0o755, binary}, {"usr/local/bin/sealift-node", 0o755, node}},
-	} {
+	for _, files := range layers {
 		layer, err := layerOf(files)
 		if err != nil {
 			return nil, err
@@ -110,12 +143,7 @@ func (o options) image() (v1.Image, error) {
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", o.arch, v1.Time{Time: epoch}
-	config.Config = v1.Config{
-		Entrypoint: []string{"/usr/local/bin/sealift"}, Cmd: []string{"serve"}, User: user, WorkingDir: "/",
-		Env:          []string{"PATH=/usr/local/bin", "SEALIFT_CACHE=/tmp/sealift"}, // the only writable folder
-		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
-		Labels:       map[string]string{"org.opencontainers.image.title": "sealift", "org.opencontainers.image.licenses": "Apache-2.0"},
-	}
+	config.Config = settings
 	return mutate.ConfigFile(image, config)
 }
 
@@ -123,6 +151,7 @@ type file struct {
 	name string // a folder if it ends with a slash
 	mode int64
 	data []byte
+	link string // where a symbolic link leads
 }
 
 func layerOf(files []file) (v1.Layer, error) {
@@ -130,7 +159,10 @@ func layerOf(files []file) (v1.Layer, error) {
 	t := tar.NewWriter(&packed)
 	for _, f := range files {
 		header := &tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Typeflag: tar.TypeReg, ModTime: epoch}
-		if f.data == nil {
+		switch {
+		case f.link != "":
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.link
+		case strings.HasSuffix(f.name, "/"):
 			header.Typeflag = tar.TypeDir
 		}
 		if err := t.WriteHeader(header); err != nil {

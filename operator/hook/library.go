@@ -1,6 +1,7 @@
 package hook
 
 import (
+	"bytes"
 	_ "embed"
 	"os"
 	"path/filepath"
@@ -11,6 +12,9 @@ const FrameworkDir = "FRAMEWORK_DIR"
 
 //go:embed shell_lib.sh
 var shellLibrary []byte
+
+// ShellLibrary is shell_lib.sh, for an image that has it at its root.
+func ShellLibrary() []byte { return bytes.Clone(shellLibrary) }
 
 // WriteShellLibrary puts shell_lib.sh, which many hooks in bash source, into a folder that hooks may read.
 func WriteShellLibrary(dir string) error {
