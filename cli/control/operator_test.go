@@ -10,32 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/control"
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/output"
 )
-
-// journal is an output that may be read while it is written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
-}
 
 const namespaces = `#!/bin/bash
 source "$FRAMEWORK_DIR/shell_lib.sh"
@@ -82,7 +64,7 @@ func TestOperator(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	log, over := &journal{}, make(chan int)
+	log, over := &output.Buffer{}, make(chan int)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { over <- control.RunShellOperator(ctx, nil, nil, io.Discard, log) }()
@@ -137,7 +119,7 @@ func TestOperator(t *testing.T) {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
 	t.Run("debug", func(t *testing.T) { testDebug(t, until) })
-	second := &journal{}
+	second := &output.Buffer{}
 	if code := control.RunShellOperator(ctx, []string{"start"}, nil, io.Discard, second); code != app.ExitFailed || !strings.Contains(second.String(), "another operator answers there") {
 		t.Errorf("a second operator at the socket: %d\n%s", code, second)
 	}

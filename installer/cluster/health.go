@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
@@ -167,19 +168,31 @@ func node(o unstructured.Unstructured) Node {
 			n.Address = fmt.Sprint(a["address"])
 		}
 	}
-	n.Why = "its kubelet has not reported"
-	for _, c := range maps(o.Object, "status", "conditions") {
-		if c["type"] == "Ready" {
-			n.Ready, n.Why = c["status"] == "True", fmt.Sprint(c["message"])
-		}
-	}
-	if n.Ready {
-		n.Why = ""
-	}
+	n.Ready, n.Why = ready(o)
 	if off, _, _ := unstructured.NestedBool(o.Object, "spec", "unschedulable"); off {
 		n.Why = "takes no new pods"
 	}
 	return n
+}
+
+// ready reports whether a node or a pod says that it is ready, and if not, why.
+func ready(o unstructured.Unstructured) (bool, string) {
+	for _, c := range health.Conditions(&o) {
+		if c.Type == "Ready" {
+			if c.Status == "True" {
+				return true, ""
+			}
+			return false, c.Message
+		}
+	}
+	return false, "its kubelet has not reported"
+}
+
+// NodeReady reports whether a node says that it is ready.
+func NodeReady(n *corev1.Node) bool {
+	return slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
 }
 
 func maps(object map[string]any, path ...string) (found []map[string]any) {

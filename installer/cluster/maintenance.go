@@ -118,12 +118,8 @@ func podReady(pod unstructured.Unstructured) bool {
 	if phase == "Succeeded" || phase == "Failed" || pod.GetDeletionTimestamp() != nil {
 		return true
 	}
-	for _, c := range maps(pod.Object, "status", "conditions") {
-		if c["type"] == "Ready" {
-			return c["status"] == "True"
-		}
-	}
-	return false
+	works, _ := ready(pod)
+	return works
 }
 
 // AnnotationsOf returns the annotations of one node.

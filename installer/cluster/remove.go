@@ -94,9 +94,7 @@ func (r *Remains) findNode(ctx context.Context) error {
 		return fmt.Errorf("look for node %s: %w", r.Node, err)
 	}
 	r.Known = true
-	for _, c := range found.Status.Conditions {
-		r.Ready = r.Ready || c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	}
+	r.Ready = NodeReady(found)
 	for _, a := range found.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP && r.address == "" {
 			r.address = a.Address

@@ -2,10 +2,8 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -22,7 +20,7 @@ const kubeadmPath = "/usr/local/bin/kubeadm"
 // and the configuration of the kubelet. The first control plane also changes the cluster's configuration. The kubelet itself
 // stays as it is. Upgrade may be repeated.
 func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
-	if err := replaceProgram(program, kubeadmPath); err != nil {
+	if err := atomicfile.Copy(kubeadmPath, 0o755, program); err != nil {
 		return fmt.Errorf("kubeadm %s: %w", version, err)
 	}
 	args := []string{"upgrade", "node"}
@@ -77,18 +75,6 @@ func configuredVersion(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
 	}
 	return strings.TrimPrefix(config.KubernetesVersion, "v"), nil
-}
-
-func replaceProgram(from, to string) (err error) {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, src.Close()) }()
-	return atomicfile.Fill(to, 0o755, func(w *os.File) error {
-		_, err := io.Copy(w, src)
-		return err
-	})
 }
 
 // RestartKubelet starts the kubelet that lies on this host in the place of the one that runs, and waits until the node is Ready

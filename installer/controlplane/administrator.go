@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientset "k8s.io/client-go/kubernetes"
@@ -144,10 +143,8 @@ func (a Administrator) readyNodes(ctx context.Context) (names []string, err erro
 		return nil, fmt.Errorf("the nodes of the cluster: %w", err)
 	}
 	for _, n := range nodes.Items {
-		for _, c := range n.Status.Conditions {
-			if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				names = append(names, n.Name)
-			}
+		if cluster.NodeReady(&n) {
+			names = append(names, n.Name)
 		}
 	}
 	return names, nil

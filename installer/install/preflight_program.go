@@ -91,18 +91,10 @@ func (i *Install) keepProgram(ctx context.Context) error {
 	if i.taken == "" {
 		return i.extractProgram(ctx, i.options.Root)
 	}
-	taken, err := os.Open(filepath.Join(i.taken, bundle.PreflightName))
-	if err != nil {
-		return err
-	}
-	defer taken.Close()
 	if err := os.MkdirAll(filepath.Dir(kept), 0o755); err != nil {
 		return err
 	}
-	return atomicfile.Fill(kept, 0o755, func(w *os.File) error {
-		_, err := io.Copy(w, taken)
-		return err
-	})
+	return atomicfile.Copy(kept, 0o755, filepath.Join(i.taken, bundle.PreflightName))
 }
 
 // programNames are where a sealift-preflight may lie that is not in a bundle.

@@ -25,18 +25,10 @@ func (i *Install) keepBinary(ctx context.Context) (lifecycle.State, error) {
 	if err := i.keepProgram(ctx); err != nil {
 		return nil, err
 	}
-	src, err := os.Open(i.options.Binary)
-	if err != nil {
-		return nil, err
-	}
-	defer src.Close()
 	if err := os.MkdirAll(filepath.Dir(node.Binary), 0o755); err != nil {
 		return nil, err
 	}
-	return nil, atomicfile.Fill(node.Binary, 0o755, func(w *os.File) error {
-		_, err := io.Copy(w, src)
-		return err
-	})
+	return nil, atomicfile.Copy(node.Binary, 0o755, i.options.Binary)
 }
 
 // onNode says whether an entry of an add-on is extracted. Images go into containerd from where they are, and other

@@ -6,6 +6,7 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -111,6 +112,19 @@ func Replace(path string, data []byte) error {
 		return err
 	}
 	return WriteMode(path, info.Mode().Perm(), data)
+}
+
+// Copy writes a copy of the file at from.
+func Copy(path string, mode os.FileMode, from string) (err error) {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, src.Close()) }()
+	return Fill(path, mode, func(w *os.File) error {
+		_, err := io.Copy(w, src)
+		return err
+	})
 }
 
 // Fill calls fill to write a file. If fill fails, the old file stays.

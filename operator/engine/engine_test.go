@@ -1,7 +1,6 @@
 package engine_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,6 +23,7 @@ import (
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/testgrid/cases"
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/output"
 )
 
 // site is a cluster, a folder of hooks, and the trace that they leave.
@@ -31,30 +31,12 @@ type site struct {
 	*testing.T
 	cluster    *kube.Cluster
 	dir, trace string
-	log        *journal
-}
-
-// journal is a log that may be read while it is written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
+	log        *output.Buffer
 }
 
 func (s *site) in(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
-		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &journal{}}
+		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &output.Buffer{}}
 		one.trace = filepath.Join(t.TempDir(), "trace")
 		test(one)
 	})

@@ -4,17 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/testgrid/output"
 )
 
 // file writes an executable file.
@@ -30,28 +31,10 @@ func file(t *testing.T, dir, name, text string) string {
 	return path
 }
 
-// journal is a log that may be read while it is written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
-}
-
-func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
 func TestFind(t *testing.T) {
-	dir, log := t.TempDir(), &journal{}
+	dir, log := t.TempDir(), &output.Buffer{}
 	for _, name := range []string{"b.sh", "a/z.py", "a/lib/no.sh", "lib/no.sh", ".git/no.sh", ".hidden", "a/values.yaml", "README.md", "plain", "a.sh"} {
 		file(t, dir, name, "#!/bin/sh\n")
 	}
@@ -64,7 +47,7 @@ func TestFind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got, err := hook.Find(dir, log.logger())
+	got, err := hook.Find(dir, logger(log))
 	if want := []string{"a.sh", "a/z.py", "b.sh", "linked"}; err != nil || !slices.Equal(got, want) {
 		t.Errorf("found %v, %v", got, err)
 	}
@@ -73,13 +56,13 @@ func TestFind(t *testing.T) {
 			t.Errorf("no warning about %s:\n%s", warned, log)
 		}
 	}
-	if _, err := hook.Find("/nowhere", log.logger()); err == nil || !strings.Contains(err.Error(), "find hooks in /nowhere") {
+	if _, err := hook.Find("/nowhere", logger(log)); err == nil || !strings.Contains(err.Error(), "find hooks in /nowhere") {
 		t.Errorf("a folder that does not exist: %v", err)
 	}
 }
 
 func TestAHookReadsAndWritesFilesOfItsOwn(t *testing.T) {
-	dir, temp, log := t.TempDir(), t.TempDir(), &journal{}
+	dir, temp, log := t.TempDir(), t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo "in $PWD with $# arguments"
 stat -c '%a %n' "$BINDING_CONTEXT_PATH" "${BINDING_CONTEXT_PATH%/*}"
@@ -89,7 +72,7 @@ cat "$BINDING_CONTEXT_PATH" > "$METRICS_PATH"
 rm "$GONE_PATH"
 `)
 	t.Setenv("SECRET", "x")
-	r := hook.Runner{Log: log.logger(), TempDir: temp, Pass: []string{"PATH"}, Set: []string{"EXTRA=more"}}
+	r := hook.Runner{Log: logger(log), TempDir: temp, Pass: []string{"PATH"}, Set: []string{"EXTRA=more"}}
 	result, err := r.Run(t.Context(), hook.Command{
 		Name: "hook.sh", Path: path, Dir: dir, In: map[string][]byte{"BINDING_CONTEXT_PATH": []byte("told")},
 		Out: []string{"METRICS_PATH", "GONE_PATH"}, Alias: map[string]string{"METRICS_PATH": "OTHER_PATH"},
@@ -139,9 +122,9 @@ func TestAnAnswerThatIsNoFileIsRefused(t *testing.T) {
 }
 
 func TestARunEndsWithTheProcessAndNotWithItsChildren(t *testing.T) {
-	dir, log := t.TempDir(), &journal{}
+	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\nsleep 60 &\necho $! > $METRICS_PATH\necho started\n")
-	r := hook.Runner{Log: log.logger(), TempDir: t.TempDir()}
+	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
 	start := time.Now()
 	result, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir, Out: []string{"METRICS_PATH"}})
 	if err != nil || time.Since(start) > 20*time.Second || !strings.Contains(log.String(), "started") {
@@ -157,9 +140,9 @@ func TestARunEndsWithTheProcessAndNotWithItsChildren(t *testing.T) {
 }
 
 func TestAHookIsStoppedWithItsGroup(t *testing.T) {
-	dir, log := t.TempDir(), &journal{}
+	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", "#!/bin/sh\ntrap 'echo got TERM; exit 1' TERM\necho ready\nsleep 60 & wait\n")
-	r := hook.Runner{Log: log.logger(), TempDir: t.TempDir()}
+	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		for !strings.Contains(log.String(), "ready") {
@@ -179,14 +162,14 @@ func TestAHookIsStoppedWithItsGroup(t *testing.T) {
 }
 
 func TestLinesOfAHook(t *testing.T) {
-	dir, log, raw := t.TempDir(), &journal{}, &bytes.Buffer{}
+	dir, log, raw := t.TempDir(), &output.Buffer{}, &bytes.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
 echo '{"level":"info","msg":"mine"}'
 echo '{broken'
 head -c 1048576 /dev/zero | tr '\0' x; echo
 printf 'no newline'
 `)
-	r := hook.Runner{Log: log.logger(), Raw: raw, TempDir: t.TempDir()}
+	r := hook.Runner{Log: logger(log), Raw: raw, TempDir: t.TempDir()}
 	if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir}); err != nil {
 		t.Fatal(err)
 	}

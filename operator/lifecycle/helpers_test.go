@@ -1,7 +1,6 @@
 package lifecycle_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/module"
+	"github.com/sealift/sealift/testgrid/output"
 )
 
 // site is a cluster, folders of modules and of global hooks, and the trace that hooks and charts leave.
@@ -36,30 +36,12 @@ type site struct {
 	namespace string
 	dir       string
 	trace     string
-	log       *journal
+	log       *output.Buffer
 	releases  *releases
 	// installed are real releases, where a test needs them.
 	installed lifecycle.Releases
 	healEvery time.Duration
 	env       []string
-}
-
-// journal is a log that may be read while it is written.
-type journal struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.buf.String()
 }
 
 // releases notes in the trace what a module's chart is asked for. The tests of package helm/release show what charts do.
@@ -113,7 +95,7 @@ func (s *site) in(name string, test func(*site)) {
 // alone runs a test that measures beside no other.
 func (s *site) alone(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
-		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &journal{}}
+		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &output.Buffer{}}
 		one.namespace = strings.ReplaceAll(strings.ToLower(filepath.Base(t.Name())), "_", "-")
 		one.namespace = strings.Trim(one.namespace[:min(len(one.namespace), 60)], "-")
 		one.trace = filepath.Join(t.TempDir(), "trace")
