@@ -19,8 +19,8 @@ type LockMode int
 // The modes.
 const (
 	LockMissing LockMode = iota // keep what is locked, add what is not
-	LockUpdate                  // lock everything anew
-	LockCheck                   // change nothing, and say what locking anew would change
+	LockUpdate                  // resolve everything again
+	LockCheck                   // change nothing, and say what LockUpdate would change
 )
 
 // Locked tells of an add-on that was locked or checked.

@@ -126,7 +126,7 @@ func (b *Builder) remember(path string, written fs.FileInfo, o output) error {
 	if err != nil {
 		return err
 	}
-	info, err := settled(path) // anew: putting it in its place was a change
+	info, err := settled(path) // again, because the rename changed it
 	if err != nil || info == nil || !os.SameFile(info, written) {
 		return err // another build may have put its own there
 	}

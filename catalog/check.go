@@ -56,7 +56,7 @@ func (c *checker) entry(key string) (entry, bool) {
 
 func (c *checker) rule(r rule) {
 	about, there := c.entry(r.key)
-	if !there || !r.versions.hold(about.version) {
+	if !there || !r.hold(about.version) {
 		return
 	}
 	subject := r.key + ".version " + about.version

@@ -168,7 +168,7 @@ func (p *plans) make(ctx context.Context, packages packages.Source, q question, 
 	if made.Plan, err = assemble.Prepare(p.ctx, request); err != nil {
 		return nil, err
 	}
-	if made.installer, err = made.Plan.Installer.Canonical(); err != nil {
+	if made.installer, err = made.Installer.Canonical(); err != nil {
 		return nil, errors.Join(err, made.Close())
 	}
 	return made, nil

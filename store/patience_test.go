@@ -13,7 +13,7 @@ import (
 )
 
 // TestAServerThatComesBackIsWaitedFor lets a server die in the middle of an answer and refuse far more requests than are tried
-// otherwise, as one does that is started anew.
+// otherwise, as a server does that restarts.
 func TestAServerThatComesBackIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	data := random(8 << 20)

@@ -249,7 +249,7 @@ func TestABuildSeesTheFilesOfItsContextAndNoOthers(t *testing.T) {
 	if got, err := run(t); err != nil || got != want+"one" {
 		t.Fatalf("got  %s, %v\nwant %sone", got, err, want)
 	}
-	t.Run("what changes there is built anew", func(t *testing.T) {
+	t.Run("a change there leads to another build", func(t *testing.T) {
 		write("files/src/tool", "echo two", 0o700)
 		if got, err := run(t); err != nil || got != want+"two" {
 			t.Errorf("got  %s, %v\nwant %stwo", got, err, want)

@@ -68,7 +68,7 @@ func newAptSolver(o Options, target Target, arch string) (*aptSolver, error) {
 func (s *aptSolver) directory() string { return s.apt.dir }
 
 // ready brings the archive's indexes up to date, once per run, and makes sure of the database of a minimal host, which
-// another process may have made anew in the meantime.
+// another process may have replaced in the meantime.
 func (s *aptSolver) ready(ctx context.Context) error {
 	if !s.updated && !s.current(ctx) {
 		if err := s.update(ctx); err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Open opens a package or a bundle and tells its size in bytes, zero for one that is unpacked. Location is a path, or
-// the URL of a file in a store: of that only what is asked for is read. A signature of none of the trusted keys, if there are
-// any, is refused before the index is parsed.
+// Open opens a package or a bundle and returns its size in bytes, or zero if it is unpacked. location is a path or the URL of
+// a file in a store. From a URL, only the parts that are used are read. If there are trusted keys, an archive that none of
+// them signed is refused before its index is parsed.
 func Open(ctx context.Context, opener store.Opener, location string, trusted ...signature.PublicKey) (_ *bundle.Archive, size int64, err error) {
 	if !strings.Contains(location, "://") {
 		info, err := os.Stat(location)
@@ -49,7 +49,7 @@ func Open(ctx context.Context, opener store.Opener, location string, trusted ...
 	return archive, object.Size(), nil
 }
 
-// splitURL parts the URL of a file into that of the store which has it, and its key there.
+// splitURL splits the URL of a file into the URL of its store and the file's key.
 func splitURL(location string) (parent, key string, err error) {
 	u, err := url.Parse(location)
 	if err != nil {
@@ -63,7 +63,7 @@ func splitURL(location string) (parent, key string, err error) {
 	return u.String(), key, nil
 }
 
-// Summary is what inspect tells of an archive.
+// Summary is what inspect prints about an archive.
 type Summary struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // of the index

@@ -49,7 +49,7 @@ Without --key, compare the printed digest with the one that the publisher announ
 	return cmd
 }
 
-// verdict is what verify tells of an archive that is good.
+// verdict is what verify prints about a sound archive.
 type verdict struct {
 	Path   string `json:"path"`
 	Digest string `json:"digest"` // of the index

@@ -276,7 +276,7 @@ func (a commands) printNewVersion(v template.Version, locked *builder.Locked) {
 	}
 }
 
-// withoutTemplates leaves out what addons/*/* names beside versions: the templates that they are written from.
+// withoutTemplates leaves out the template folders, which addons/*/* also matches.
 func withoutTemplates(dirs []string) []string {
 	return slices.DeleteFunc(slices.Clone(dirs), func(dir string) bool { return filepath.Base(dir) == template.DirName })
 }

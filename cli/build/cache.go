@@ -121,7 +121,7 @@ func (a commands) printItems(items []cache.Item, format, what string) error {
 	return nil
 }
 
-// verified is what cache verify tells.
+// verified is the result of 'cache verify'.
 type verified struct {
 	Blobs   int      `json:"blobs"`
 	Size    int64    `json:"size"`    // bytes

@@ -57,7 +57,7 @@ func (a commands) changed(ctx context.Context, b *builder.Builder, since string,
 	return changed, nil
 }
 
-// printChanged lists the directories of changed add-ons, or for machines all that is known of them.
+// printChanged prints the directories of changed add-ons, or all details as JSON.
 func (a commands) printChanged(changed []builder.Comparison, format string) error {
 	if format == "json" {
 		return a.PrintJSON(changed)

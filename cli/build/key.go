@@ -68,7 +68,7 @@ func (a commands) generateKey(out string) error {
 	return nil
 }
 
-// writeNew writes a file that must not be there.
+// writeNew creates a file. It fails if the file exists.
 func writeNew(name string, mode os.FileMode, data []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, os.ErrExist) {

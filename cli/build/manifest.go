@@ -72,7 +72,7 @@ func (a commands) lintManifests(paths []string, format string) error {
 	return a.printFindings(all, format, app.Counted(len(files), "Manifest"))
 }
 
-// printFindings prints what is wrong in what was looked at, and fails when there are errors among it.
+// printFindings prints findings. It fails if one of them is an error.
 func (a commands) printFindings(all []diag.Finding, format, looked string) error {
 	if format == "json" {
 		if err := a.PrintJSON(all); err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/sealift/sealift/cli/app"
 )
 
-// newTransferWatch shows transfers: as bars on a terminal, as one line for each that ends elsewhere. The
-// verb says there what was done, such as "fetched".
+// newTransferWatch shows transfers: as bars on a terminal, and elsewhere as one line for each finished transfer. verb is the
+// verb of these lines, such as "fetched".
 func newTransferWatch(out io.Writer, verb string) transferWatch {
 	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		return &barWatch{out: out}
@@ -24,7 +24,7 @@ func newTransferWatch(out io.Writer, verb string) transferWatch {
 	return &lineWatch{out: out, verb: verb}
 }
 
-// transferWatch is a fetch.Progress that lets other output pass between what it shows.
+// transferWatch is a fetch.Progress. Other output can be printed while it shows bars.
 type transferWatch interface {
 	fetch.Progress
 	settle() // nothing is being shown afterwards, until the next transfer starts

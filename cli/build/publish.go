@@ -34,7 +34,7 @@ type publishOptions struct {
 	format   string
 }
 
-// Published is what publish tells of a package.
+// Published is the result of publishing one package.
 type Published struct {
 	release.Result
 	Sent int64 `json:"sent"` // bytes
@@ -179,7 +179,7 @@ type upload struct {
 	shown            fetch.Transfer // nil before the first byte
 }
 
-// meter returns what counts the bytes of one package.
+// meter returns a counter for the bytes of one package.
 func (w *uploadWatch) meter(id string, size int64) func(sent, kept int64) {
 	u := &upload{size: size}
 	w.uploads[id] = u

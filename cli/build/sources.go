@@ -53,8 +53,8 @@ type cacheFlags struct {
 	bound byteSize
 }
 
-// defaultBound is what the cache may have on the disk unless the user says otherwise: enough for some dozens of large
-// packages, and little beside the disks of machines that build them.
+// defaultBound is the default size of the cache on disk. It holds some dozens of large packages, and build machines have
+// much larger disks.
 const defaultBound = 50 << 30
 
 func (c *cacheFlags) add(flags *pflag.FlagSet) {

@@ -21,7 +21,7 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// programFlags is the flags of every command that says which programs nodes get.
+// programFlags are the flags that choose the programs for nodes.
 type programFlags struct {
 	sealift, preflight, platform string
 }
@@ -104,7 +104,7 @@ func (a commands) carriedPreflight(ctx context.Context, spool, name, beside stri
 	return assemble.Preflight(ctx, name, spool)
 }
 
-// packagesOf are the packages of a store, also those that kURL built: what is made of these is kept in the cache.
+// packagesOf returns the packages of a store. Packages that kURL built are converted, and the cache keeps the result.
 func packagesOf(s store.Store, cached string) packages.Source {
 	return packages.Source{Store: kurl.NewStore(s, filepath.Join(cached, "kurl"))}
 }

@@ -154,7 +154,7 @@ func (a commands) serve(ctx context.Context, o serveOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, programs.close()) }()
-	// Transfers that may go on for a while when the server is told to end read the store for as long.
+	// A transfer may go on for a while after the server was told to stop. It reads the store until then.
 	reads, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	packages := packagesOf(inner, cache)

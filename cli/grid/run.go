@@ -106,7 +106,7 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		}
 		o.Files = append(o.Files, f)
 	}
-	if o.Options.Hosts, err = machine.Load(o.hosts, o.Progress); err != nil {
+	if o.Hosts, err = machine.Load(o.hosts, o.Progress); err != nil {
 		return a.mistaken(o.hosts, err)
 	}
 	if o.Sealift, err = findSealift(o.program); err != nil {

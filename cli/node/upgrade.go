@@ -65,7 +65,7 @@ If the upgrade is interrupted, run the same command again, on any control plane,
 		},
 	}
 	flags := cmd.Flags()
-	o.bundleOptions.add(cmd)
+	o.add(cmd)
 	flags.BoolVar(&o.plan, "plan", false, "print the changes, the order of the nodes and the checks; change nothing")
 	flags.IntVar(&o.how.MaxUnavailable, "max-unavailable", 1, "number of workers that may be away at once")
 	flags.DurationVar(&o.how.DrainTimeout, "drain-timeout", 10*time.Minute, "how long the pods of a node may take to leave it")

@@ -54,14 +54,14 @@ func TestLock(t *testing.T) {
 		message string // in stderr
 	}{
 		{"a strict build without a lock", nil, []string{"build", "--locked", "--out", work}, app.ExitFailed, "", "asset https://files.example.com/tool is not in " + lockFile},
-		{"a check without a lock", nil, []string{"lock", "--check"}, app.ExitFailed, lockFile + ": asset https://files.example.com/tool: new, sha256:", "1 of 1 locks are not what their Manifests stand for now"},
+		{"a check without a lock", nil, []string{"lock", "--check"}, app.ExitFailed, lockFile + ": asset https://files.example.com/tool: new, sha256:", "1 of 1 locks differ from what their Manifests resolve to now"},
 		{"locking", nil, []string{"lock"}, app.ExitDone, lockFile + ": asset https://files.example.com/tool: new, sha256:", ""},
 		{"locking again", nil, []string{"lock"}, app.ExitDone, lockFile + ": up to date\n", ""},
 		{"a check", nil, []string{"lock", "--check"}, app.ExitDone, lockFile + ": up to date\n", ""},
 		{"a strict build", nil, []string{"build", "--locked", "--out", work}, app.ExitDone, "built ", ""},
 		{"a strict build after upstream has changed", func() { put(filepath.Join(files, "tool"), "second version") }, []string{"build", "--locked", "--out", work}, app.ExitDone, "up to date ", ""},
 		{"locking after upstream has changed", nil, []string{"lock"}, app.ExitDone, lockFile + ": up to date\n", ""},
-		{"a check after upstream has changed", nil, []string{"lock", "--check"}, app.ExitFailed, lockFile + ": asset https://files.example.com/tool: sha256:", "lock anew with sealift lock --update"},
+		{"a check after upstream has changed", nil, []string{"lock", "--check"}, app.ExitFailed, lockFile + ": asset https://files.example.com/tool: sha256:", "lock again with sealift lock --update"},
 		{"an update", nil, []string{"lock", "--update"}, app.ExitDone, lockFile + ": asset https://files.example.com/tool: sha256:", ""},
 		{"a build after the update", nil, []string{"build", "--locked", "--out", work}, app.ExitDone, "built ", ""},
 		{"a check and an update at once", nil, []string{"lock", "--update", "--check"}, app.ExitUsage, "", "choose one"},

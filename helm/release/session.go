@@ -42,7 +42,7 @@ func (c *Client) begin(ctx context.Context) (*session, error) {
 		s.cancel()
 		return nil, fmt.Errorf("make a client of the cluster: %w", err)
 	}
-	handler := slog.Handler(slog.DiscardHandler)
+	handler := slog.DiscardHandler
 	if c.log != nil {
 		handler = c.log.Handler()
 	}

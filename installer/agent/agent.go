@@ -143,8 +143,8 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		report.Seconds = time.Since(report.Began).Seconds()
 		a.tell(ctx, report)
 	})
-	if ctx.Err() != nil { // goes on when the agent is started again
-		return nil
+	if ctx.Err() != nil {
+		return nil //nolint:nilerr // the work goes on when the agent is started again
 	}
 	report.State, report.Log, report.Seconds = intent.Done, log, time.Since(report.Began).Seconds()
 	if err != nil {

@@ -56,7 +56,7 @@ func (h host) remove(paths ...string) {
 	}
 }
 
-// open opens the record anew, as the next process does.
+// open opens the record again, as the next process does.
 func (h host) open() *baseline.Record {
 	h.t.Helper()
 	r, err := baseline.Open(h.dir, baseline.Options{Root: h.root, Skip: []string{"/opt/install"}, Folders: []string{"/var/lib/data", "/var/lib/empty"}})

@@ -141,14 +141,7 @@ func Prepare(o Options) (_ *Install, err error) {
 		return nil, err
 	}
 	i.settings = i.newSettings()
-	i.log.Hide(i.secrets()...)
-	i.said = &hookOutput{log: i.log}
-	if o.Output == nil {
-		i.said.people = o.Outro
-	}
-	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.said)
-	i.hooks.secret = i.log.Hide
-	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
+	i.prepareHooks()
 	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
@@ -157,6 +150,19 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.lookAtOwners()
 	return i, nil
+}
+
+// prepareHooks makes the shell of the hooks, which starts with the first of them.
+func (i *Install) prepareHooks() {
+	o := i.options
+	i.log.Hide(i.secrets()...)
+	i.said = &hookOutput{log: i.log}
+	if o.Output == nil {
+		i.said.people = o.Outro
+	}
+	i.hooks = newHooks(o.Root, i.addOns, i.variables(), i.said)
+	i.hooks.secret = i.log.Hide
+	i.hooks.verbs, i.hooks.yes, i.hooks.upgrade = i.verbs(), o.Yes, i.upgradeVariables()
 }
 
 // checkTrust refuses a bundle that none of the trusted keys signed as a whole: signed packages alone say nothing of the

@@ -199,7 +199,7 @@ func readRecords(r io.Reader) (records []Record, good int64, err error) {
 		var rec Record
 		dec := json.NewDecoder(bytes.NewReader(line))
 		if err := dec.Decode(&rec); err != nil || rec.Step == "" {
-			return nil, 0, fmt.Errorf("line %d is not a record; the file was changed by hand or damaged: move it away, take the install back with 'sealift reset', and begin anew", n)
+			return nil, 0, fmt.Errorf("line %d is not a record; the file was changed by hand or damaged: move it away, run 'sealift reset', and install again", n)
 		}
 		records = append(records, rec)
 		good += int64(len(line))

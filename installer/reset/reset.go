@@ -74,7 +74,7 @@ func Prepare(o Options) (_ *Reset, err error) {
 	case r.record.Before() != nil:
 		return r, nil
 	case len(r.journal.Records()) > 0:
-		err = fmt.Errorf("%s does not say what this host was like before the install, so that it cannot be taken back; install the host anew, or put that folder back where there is a copy", node.StateDir(o.Root))
+		err = fmt.Errorf("%s does not say what this host was like before the install, so the install cannot be undone; reinstall the host, or restore that folder from a copy", node.StateDir(o.Root))
 	default:
 		err = ErrNothingInstalled
 	}

@@ -15,7 +15,7 @@ import (
 const (
 	// stallTime is how long a connection may bring nothing before it is given up.
 	stallTime = time.Minute
-	// patience is how long a node may be away that has begun to give its files: it is started anew, for one.
+	// patience is how long a node that serves its files may be away, for example while it restarts.
 	patience   = 5 * time.Minute
 	retryPause = 2 * time.Second
 )

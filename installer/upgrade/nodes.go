@@ -132,7 +132,7 @@ func (r *run) upgradeNodes(ctx context.Context) error {
 
 func (r *run) paused(ctx context.Context) (paused bool, err error) {
 	if ctx.Err() != nil {
-		return false, nil // those at work end by themselves
+		return false, nil //nolint:nilerr // nodes at work end by themselves
 	}
 	err = r.insist(ctx, func(ctx context.Context) (err error) {
 		_, paused, err = r.store.read(ctx)

@@ -121,8 +121,11 @@ func switched(on bool, by module.Source) string {
 func (o *Operator) askScript(ctx context.Context, u *unit, before verdict, enabled []string, activation string) (verdict, error) {
 	path := filepath.Join(u.Path, "enabled")
 	info, err := os.Stat(path)
-	if err != nil || info.IsDir() {
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.IsDir() {
 		return before, nil // there is none
+	}
+	if err != nil {
+		return before, err
 	}
 	if info.Mode().Perm()&0o111 == 0 {
 		o.log.WarnContext(ctx, "an enabled script is not executable, so it is not asked; run chmod +x", "file", path)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
@@ -239,7 +240,7 @@ func testSampleRows(s *site) {
 			if e.ModulesFound != nil && !cmp.Equal(found, e.ModulesFound) {
 				s.Errorf("found %v", found)
 			}
-			if want := append(e.EnabledByConfig, e.Enabled...); want != nil && !cmp.Equal(on, want) {
+			if want := slices.Concat(e.EnabledByConfig, e.Enabled); want != nil && !cmp.Equal(on, want) {
 				s.Errorf("%v are on, not %v", on, want)
 			}
 			if e.GlobalValues != nil {

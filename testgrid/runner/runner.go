@@ -238,7 +238,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 	}
 	b, newer, err := r.bundlesFor(ctx, j)
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // the next run does the job
 	}
 	digest := j.digest(b, newer)
 	earlier, loadErr := r.earlier(ctx, j, digest, b != nil)
@@ -265,7 +265,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 		c.run(ctx)
 	}
 	if ctx.Err() != nil {
-		return nil // the next run repeats it
+		return nil //nolint:nilerr // the next run repeats it
 	}
 	result := c.finish()
 	r.Progress(fmt.Sprintf("%s: %s in %s %s", label, result.Verdict, result.Took, result.Reason))
