@@ -99,29 +99,25 @@ way, how many are made, and how long that took so far. Nothing is made twice on 
 
 // addReleaseFlag gives a command the choice of Kubernetes releases.
 func addReleaseFlag(cmd *cobra.Command, kubernetes *[]string) {
-	cmd.Flags().StringSliceVar(kubernetes, "kubernetes", nil, "only these Kubernetes releases, such as v1.36.3; default all")
+	cmd.Flags().StringSliceVar(kubernetes, "kubernetes", nil, "only these Kubernetes releases, of "+strings.Join(upstream.Releases(), ", ")+"; default: all but old ones")
 }
 
 func checkReleases(kubernetes []string) error {
 	for _, version := range kubernetes {
 		if !slices.Contains(upstream.Releases(), version) {
-			return app.UsageError("the lab has no Kubernetes %s; it has %s", version, strings.Join(upstream.Releases(), " and "))
+			return app.UsageError("the lab has no Kubernetes %s; it has %s", version, strings.Join(upstream.Releases(), ", "))
 		}
 	}
 	return nil
 }
 
-// labComponents lists what there is to make for these releases, or for all when none is named.
+// labComponents lists what there is to make for these releases, or what the lab makes where none is named.
 func labComponents(kubernetes []string) []string {
 	if len(kubernetes) > 0 {
 		ids := upstream.ComponentsOf(upstream.Images(kubernetes...), upstream.Downloads(kubernetes...))
 		return append(ids, upstream.RegistryServer, upstream.HostDebian12)
 	}
-	var ids []string
-	for _, c := range upstream.Components() {
-		ids = append(ids, c.ID())
-	}
-	return ids
+	return upstream.Everyday()
 }
 
 func (a commands) labServeCommand() *cobra.Command {

@@ -97,8 +97,8 @@ func TestLabWrongUsage(t *testing.T) {
 		{"so does egress", []string{"egress", "nobody"}, app.ExitFailed, "there is no such host"},
 		{"remove needs names or --all", []string{"remove"}, app.ExitUsage, "--all"},
 		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
-		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4 and v1.36.3"},
-		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4 and v1.36.3"},
+		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},
+		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},
 		{"build needs components that exist", []string{"build", "windows-11"}, app.ExitFailed, "windows-11"},
 	} {
 		t.Run(tt.behaviour, func(t *testing.T) {

@@ -6,6 +6,7 @@
 package balancer
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,9 +34,18 @@ const (
 	dialTimeout    = 5 * time.Second
 )
 
+// How long a connection is held while no API server takes it, unless the Balancer says otherwise, and how often they are asked.
+// The API server of a single control plane restarts in less.
+const (
+	holdTime  = 20 * time.Second
+	holdPause = 200 * time.Millisecond
+)
+
 // Balancer passes connections on to API servers. The zero value knows none.
 type Balancer struct {
 	Log *slog.Logger
+	// Hold is how long a connection is held while no API server takes it. Default 20 s.
+	Hold time.Duration
 
 	mu      sync.Mutex
 	servers []*server
@@ -95,8 +105,7 @@ func (b *Balancer) Servers() []string {
 	return addresses
 }
 
-// watch asks for the health of a server until ctx ends. A server that fails loses its connections, so that clients need
-// not wait for a host that will never answer.
+// watch asks for the health of a server until ctx ends.
 func (b *Balancer) watch(ctx context.Context, s *server) {
 	transport := &http.Transport{
 		// nothing is told to the server, and clients verify it themselves
@@ -112,14 +121,27 @@ func (b *Balancer) watch(ctx context.Context, s *server) {
 		}
 		if was := s.healthy.Swap(err == nil); was != (err == nil) {
 			b.Log.Info("API server's health", "address", s.address, "healthy", err == nil, "error", err)
-			if err != nil {
-				s.closeAll()
-			}
+			b.moveOff()
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(healthInterval):
+		}
+	}
+}
+
+// moveOff ends the connections to servers that are not healthy, if another one is: clients need not wait for a host that will
+// never answer. Without another one they would gain nothing.
+func (b *Balancer) moveOff() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !slices.ContainsFunc(b.servers, func(s *server) bool { return s.healthy.Load() }) {
+		return
+	}
+	for _, s := range b.servers {
+		if !s.healthy.Load() {
+			s.closeAll()
 		}
 	}
 }
@@ -178,7 +200,7 @@ func (b *Balancer) stop() {
 
 func (b *Balancer) pass(ctx context.Context, client net.Conn) {
 	defer client.Close()
-	upstream, s, err := b.dial(ctx)
+	upstream, s, err := b.hold(ctx)
 	if err != nil {
 		b.Log.Warn("no API server takes a connection", "error", err)
 		return
@@ -205,6 +227,24 @@ func copyHalf(to, from net.Conn) {
 }
 
 // dial connects to a server: the healthy ones in turn, then the others, since all look ill while a cluster starts.
+// hold dials until an API server takes the connection.
+func (b *Balancer) hold(ctx context.Context) (net.Conn, *server, error) {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(b.Hold, holdTime))
+	defer cancel()
+	for {
+		upstream, s, err := b.dial(ctx)
+		if err == nil {
+			return upstream, s, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, err
+		case <-time.After(holdPause):
+		}
+	}
+}
+
+// dial connects to one of the servers, the healthy ones first, each in its turn.
 func (b *Balancer) dial(ctx context.Context) (net.Conn, *server, error) {
 	b.mu.Lock()
 	servers := slices.Clone(b.servers)

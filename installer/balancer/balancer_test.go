@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -41,12 +42,17 @@ func apiServer(t *testing.T, name string) (address string, ready *atomic.Bool) {
 // serve runs a balancer until the test ends.
 func serve(t *testing.T, servers ...string) (b *Balancer, address string) {
 	t.Helper()
+	return serveWith(t, &Balancer{}, servers...)
+}
+
+func serveWith(t *testing.T, b *Balancer, servers ...string) (_ *Balancer, address string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	b = &Balancer{Log: slog.New(slog.DiscardHandler)}
+	b.Log = slog.New(slog.DiscardHandler)
 	b.Set(ctx, servers)
 	done := make(chan error, 1)
 	go func() { done <- b.Serve(ctx, l) }()
@@ -146,6 +152,72 @@ func TestUnhealthyServerIsBetterThanNone(t *testing.T) {
 	_, address := serve(t, "127.0.0.1:1", one)
 	if name, err := ask(t, address); err != nil || name != "one" {
 		t.Errorf("answered by %q, %v", name, err)
+	}
+}
+
+func TestConnectionIsHeldWhileTheOnlyServerRestarts(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, address := serve(t, at)
+	answer := make(chan string, 1)
+	go func() {
+		name, err := ask(t, address)
+		if err != nil {
+			name = err.Error()
+		}
+		answer <- name
+	}()
+	time.Sleep(3 * holdPause)
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "one") }))
+	if s.Listener, err = net.Listen("tcp", at); err != nil {
+		t.Fatal(err)
+	}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	if got := <-answer; got != "one" {
+		t.Errorf("answered by %q", got)
+	}
+}
+
+func TestConnectionIsNotHeldForEver(t *testing.T) {
+	_, address := serveWith(t, &Balancer{Hold: 2 * holdPause}, "127.0.0.1:1")
+	if name, err := ask(t, address); err == nil {
+		t.Errorf("answered by %q", name)
+	}
+}
+
+func TestTheOnlyServerKeepsItsConnections(t *testing.T) {
+	one, ready := apiServer(t, "one")
+	b, address := serve(t, one)
+	eventually(t, "it is healthy", func() bool { return b.healthy() == 1 })
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig.InsecureSkipVerify = true
+	client, reused := &http.Client{Transport: transport}, false
+	get := func() {
+		t.Helper()
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(i httptrace.GotConnInfo) { reused = i.Reused }})
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+	}
+	get()
+	ready.Store(false)
+	eventually(t, "it is not ready", func() bool { return b.healthy() == 0 })
+	if get(); !reused {
+		t.Error("the connection to the only server was ended")
 	}
 }
 

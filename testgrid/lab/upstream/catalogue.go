@@ -10,12 +10,15 @@ import (
 // `kubeadm config images list` prints.
 type release struct {
 	kubernetes, etcd, coredns, pause string
+	// named says that the lab makes it only where it is named: an upgrade over several minor versions begins with it.
+	named bool
 }
 
 func releases() []release {
 	return []release{
 		{kubernetes: "v1.35.4", etcd: "3.6.6", coredns: "v1.13.1", pause: "3.10.1"},
 		{kubernetes: "v1.36.3", etcd: "3.6.8", coredns: "v1.14.2", pause: "3.10.2"},
+		{kubernetes: "v1.34.4", etcd: "3.6.5", coredns: "v1.12.1", pause: "3.10.1", named: true},
 	}
 }
 
@@ -49,12 +52,33 @@ const Crane = "crane-v0.22.1"
 const Containerd = "containerd-v2.2.1"
 
 // Components lists everything that the lab can make.
-func Components() []Component {
-	list := slices.Concat(kubernetesComponents(), runtimeComponents(), addOnComponents(), systemComponents(), kurlComponents())
-	for _, image := range Images() {
+func Components() []Component { return components(releases(), slices.Concat(Images(Releases()...), KurlImages())) }
+
+// Everyday lists the ids of what the lab makes where nothing is named.
+func Everyday() []string {
+	var ids []string
+	for _, c := range components(chosen(nil), Images()) {
+		ids = append(ids, c.ID())
+	}
+	return ids
+}
+
+func components(kubernetes []release, images []Image) []Component {
+	list := slices.Concat(kubernetesComponents(kubernetes), runtimeComponents(), addOnComponents(), systemComponents(), kurlComponents())
+	for _, image := range images {
 		list = append(list, image.ownLayer()...)
 	}
-	return list
+	return once(list)
+}
+
+// once drops what an earlier component of the same name makes: releases may share one, such as pause.
+func once(list []Component) []Component {
+	seen := map[string]bool{}
+	return slices.DeleteFunc(list, func(c Component) bool {
+		was := seen[c.ID()]
+		seen[c.ID()] = true
+		return was
+	})
 }
 
 func goModule(name, version string, m GoModule) Component {
@@ -62,9 +86,9 @@ func goModule(name, version string, m GoModule) Component {
 	return Component{Name: name, Version: version, Recipe: m}
 }
 
-func kubernetesComponents() []Component {
+func kubernetesComponents(releases []release) []Component {
 	var list []Component
-	for _, r := range releases() {
+	for _, r := range releases {
 		etcd := "v" + r.etcd
 		list = append(list,
 			kubernetes(r.kubernetes),

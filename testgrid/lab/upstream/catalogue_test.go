@@ -50,7 +50,7 @@ func TestEveryOfferIsMadeOfKnownComponents(t *testing.T) {
 }
 
 func TestOneReleaseNeedsNothingOfAnother(t *testing.T) {
-	if diff := cmp.Diff([]string{"v1.35.4", "v1.36.3"}, Releases()); diff != "" {
+	if diff := cmp.Diff([]string{"v1.35.4", "v1.36.3", "v1.34.4"}, Releases()); diff != "" {
 		t.Error(diff)
 	}
 	one := ComponentsOf(Images("v1.36.3"), Downloads("v1.36.3"))
@@ -64,6 +64,12 @@ func TestOneReleaseNeedsNothingOfAnother(t *testing.T) {
 	}
 	if all := ComponentsOf(Images(), Downloads()); !slices.Contains(all, "image-etcd-3.6.6-0") || !slices.Contains(all, "image-etcd-3.6.8-0") {
 		t.Errorf("without a choice only %q are needed", all)
+	}
+	everyday := Everyday()
+	for id, want := range map[string]bool{"kubernetes-v1.35.4": true, "image-etcd-3.6.8-0": true, HostDebian13: true, "kubernetes-v1.34.4": false, "image-etcd-3.6.5-0": false} {
+		if got := slices.Contains(everyday, id); got != want {
+			t.Errorf("%s is made where nothing is named: %t, want %t", id, got, want)
+		}
 	}
 }
 
@@ -82,7 +88,7 @@ func TestKubeadmFindsEveryImageItAsksFor(t *testing.T) {
 	for _, image := range Images() {
 		offered = append(offered, image.Ref)
 	}
-	for _, r := range releases() {
+	for _, r := range chosen(nil) {
 		kubeadm, err := w.File(t.Context(), FileOf{"kubernetes-" + r.kubernetes, "kubeadm"})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ const busyboxBase = "image-base-busybox-1.35.0"
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // Images lists the images that the lab serves, by their upstream names: those of the catalogue's add-ons and of the given
-// Kubernetes releases. Without releases, it lists those of all releases and of kURL's add-ons.
+// Kubernetes releases. Without releases, it lists those of all releases that need not be named, and of kURL's add-ons.
 func Images(kubernetes ...string) []Image {
 	var list []Image
 	for _, r := range chosen(kubernetes) {
@@ -43,10 +43,13 @@ func Images(kubernetes ...string) []Image {
 	)
 }
 
-// chosen returns the named releases, or all if none is named.
+// chosen returns the named releases, or all that need not be named if none is.
 func chosen(kubernetes []string) []release {
 	return slices.DeleteFunc(releases(), func(r release) bool {
-		return len(kubernetes) > 0 && !slices.Contains(kubernetes, r.kubernetes)
+		if len(kubernetes) == 0 {
+			return r.named
+		}
+		return !slices.Contains(kubernetes, r.kubernetes)
 	})
 }
 
