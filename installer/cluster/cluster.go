@@ -47,6 +47,8 @@ type Kubeadm struct {
 	Variables map[string]string
 	// APIServers are the host:port of the control planes of the cluster that the host joins.
 	APIServers []string
+	// Alone says that the host is the only control plane of its cluster.
+	Alone bool
 	// Output receives what kubeadm prints.
 	Output io.Writer
 }

@@ -46,10 +46,16 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
 	if ignored := k.upgradeIgnores(); ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
 	}
-	if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
-		return err
+	upgrade := func() error {
+		if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
+			return err
+		}
+		return secureFiles()
 	}
-	return secureFiles()
+	if controlPlane && k.Alone {
+		return k.bridge(ctx, upgrade)
+	}
+	return upgrade()
 }
 
 // upgradeIgnores names the checks of kubeadm that do not stop an upgrade.

@@ -30,6 +30,8 @@ type Upgrade struct {
 	Stop string
 	// Leads says that this node also applies the add-ons, when all nodes have the new versions. It has to be a control plane.
 	Leads bool
+	// Alone says that this node is the only control plane.
+	Alone bool
 }
 
 // operation says what a run with these options does.
@@ -153,7 +155,9 @@ func (p *planner) agent() {
 func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
 	program := filepath.Join(i.options.Root, k.info.Dir(), "assets", "kubeadm")
-	return nil, i.kubeadm(k).Upgrade(ctx, program, k.info.Version)
+	kubeadm := i.kubeadm(k)
+	kubeadm.Alone = i.options.Upgrade.Alone
+	return nil, kubeadm.Upgrade(ctx, program, k.info.Version)
 }
 
 // upgradeVariables are what hooks see of an upgrade (kURL §3.1, step 12), whatever an Installer says.

@@ -98,7 +98,8 @@ func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, err
 	if err != nil {
 		return nil, err
 	}
-	o.Upgrade = &install.Upgrade{From: from, Address: address, Endpoint: c.about.Endpoint, Stop: stop, Leads: true}
+	alone := !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool { return n.ControlPlane() && n.Name != c.own })
+	o.Upgrade = &install.Upgrade{From: from, Address: address, Endpoint: c.about.Endpoint, Stop: stop, Leads: true, Alone: alone}
 	made, err := node.Made(o.Root)
 	if err != nil {
 		return nil, err

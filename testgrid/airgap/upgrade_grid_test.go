@@ -3,13 +3,17 @@
 package airgap_test
 
 import (
-	"bytes"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/lab/mirror"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
 // asked is a Deployment behind a Service that keeps two of its three pods.
@@ -49,17 +53,50 @@ spec:
 `
 
 // clients asks a Service and the API five times a second each, and notes what failed twice in a row.
-const clients = `
-ask() { name=$1; shift; while :; do "$@" >/dev/null 2>&1 || { sleep 0.5; "$@" >/dev/null 2>&1 || echo "$name failed at $(date +%T.%N)" >>/var/tmp/failures; }; echo >>/var/tmp/asked-$name; sleep 0.2; done; }
+const clients = ask + `
 ask service timeout 3 bash -c 'exec 3<>"/dev/tcp/$0/80" && printf "GET / HTTP/1.0\\r\\n\\r\\n" >&3 && grep -q here <&3' "$1" &
-ask api kubectl --kubeconfig /etc/kubernetes/kubelet.conf --request-timeout=3s get --raw /version &
+` + askAPI + `
 wait
 `
 
-// TestUpgradeOfThreeControlPlanes upgrades three control planes and a worker while clients ask a Service and the API.
+// minors makes the bundle of a cluster with Kubernetes 1.34, and one with all that it takes to bring it to 1.36.
+func minors(t *testing.T) (older, newer road) {
+	t.Helper()
+	older = roads.once(t, "minors", func(r road) {
+		from, err := filepath.Abs(filepath.Join(repository, "addons/kubernetes"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shell(t, r.dir(), "mkdir addons newer && cp -a "+quoted(from)+" addons/")
+		r.run(t, "addon", "new-version", "kubernetes", "1.34.4", "--from", "1.35.4", "--no-lock", "--addons", filepath.Join(r.dir(), "addons"),
+			"--set", "etcd=3.6.5-0", "--set", "coredns=v1.12.1", "--set", "pause=3.10.1")
+		kubernetes := []string{"v1.34.4", "v1.35.4", "v1.36.3"}
+		r.mirrored(t, mirror.Options{Images: upstream.Images(kubernetes...), Downloads: upstream.Downloads(kubernetes...)}, func() {
+			args := []string{"build", "--out", r.packages, "--target", "debian-12", "--config", r.config, "--cache", r.cache, filepath.Join(r.dir(), "addons/kubernetes/1.34.4"), "addons/kubernetes/1.35.4"}
+			for _, a := range addOns("1.36.3") {
+				args = append(args, "addons/"+a)
+			}
+			r.run(t, args...)
+		})
+		demo, err := os.ReadFile(filepath.Join(repository, "testgrid/demo/installer.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.bundle(t, strings.ReplaceAll(string(demo), "1.36.3", "1.34.4"))
+		newest := filepath.Join(r.dir(), "newest.yaml")
+		place(t, newest, demo)
+		r.run(t, "bundle", "-f", newest, "--store", r.packages, "--upgrade-from", "1.34.4", "--out", filepath.Join(r.dir(), "newer", "cluster.tar.gz"))
+		shell(t, filepath.Join(r.dir(), "newer"), "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
+	})
+	newer = older
+	newer.usb = filepath.Join(older.dir(), "newer")
+	return older, newer
+}
+
+// TestUpgradeOfThreeControlPlanes takes three control planes and a worker over two minor versions with one command, while clients
+// ask a Service and the API.
 func TestUpgradeOfThreeControlPlanes(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
-	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
+	older, newer := minors(t)
 	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
 	first.must(install)
 	var others []node
@@ -71,26 +108,88 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	worker := others[2]
 	first.hasMembers(3)
 	first.hasNodes(4)
-	if err := first.Exec(t.Context(), host.Command{Args: []string{"bash", "-c", kubectl + "apply -f -"}, Stdin: bytes.NewReader([]byte(asked))}); err != nil {
-		t.Fatal(err)
-	}
+	first.apply(asked)
 	first.must(kubectl + "rollout status deployment/asked --timeout=180s")
 	service := first.must(kubectl + "get service asked -o jsonpath={.spec.clusterIP}")
 	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + service)
 
-	t.Log(first.must(upgrade + " yes 2>&1"))
-
-	worker.must("systemctl stop clients; [ $(wc -l </var/tmp/asked-service) -gt 100 ]")
-	if failures, _ := worker.run("cat /var/tmp/failures"); !strings.Contains(failures, "No such file") {
-		t.Errorf("requests failed twice in a row:\n%s", failures)
+	out := first.must(upgrade + " yes 2>&1")
+	t.Log(out)
+	if !strings.Contains(out, "all nodes go to Kubernetes 1.35.4 first") {
+		t.Error("the cluster did not stop at 1.35.4")
 	}
-	t.Log(worker.must("wc -l /var/tmp/asked-*"))
+	worker.asked(t, "service", "api")
 	t.Log(first.must("sealift upgrade status"))
-	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v1.36.3") != 4 || strings.Count(got, " Ready ") != 4 {
-		t.Errorf("nodes:\n%s", got)
-	}
+	first.runs("v1.36.3", 4)
 	first.pulled()
 	others[0].must("sealift status")
+}
+
+// runs wants so many nodes, all Ready with a version of Kubernetes.
+func (n node) runs(version string, nodes int) {
+	n.t.Helper()
+	if got := n.must(kubectl + "get nodes --no-headers"); strings.Count(got, version) != nodes || strings.Count(got, " Ready ") != nodes {
+		n.t.Errorf("nodes:\n%s", got)
+	}
+}
+
+// TestUpgradeOfOneNode takes a cluster of one node over two minor versions: its API answers all the time, and pods that need not
+// restart do not.
+func TestUpgradeOfOneNode(t *testing.T) {
+	older, newer := minors(t)
+	n := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
+	n.must(install)
+	n.apply(asked)
+	n.must(kubectl + "rollout status deployment/asked --timeout=180s")
+	const pods = kubectl + "get pods --selector app=asked -o jsonpath='{range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}' | sort"
+	before := n.must(pods)
+	service := n.must(kubectl + "get service asked -o jsonpath={.spec.clusterIP}")
+	n.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + service)
+	t.Log(n.must(upgrade + " yes 2>&1"))
+	n.asked(t, "service", "api")
+	if after := n.must(pods); after != before {
+		t.Errorf("pods restarted:\nbefore\n%s\nafter\n%s", before, after)
+	}
+	n.runs("v1.36.3", 1)
+	n.pulled()
+}
+
+// TestUpgradeThatCannotGoOnIsStopped has a budget that lets no pod leave, a full disk, and a node without power: each is refused
+// before the first change or ends the run with what to do, the cluster serves meanwhile, and the same command finishes after the
+// repair.
+func TestUpgradeThatCannotGoOnIsStopped(t *testing.T) {
+	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
+	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
+	worker := node{host.ForTest(t, host.Spec{}), t}
+	first.must(install)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first.apply(asked)
+	first.must(kubectl + "rollout status deployment/asked --timeout=180s")
+	refused := func(why string) {
+		t.Helper()
+		before := first.must(versions)
+		first.refuses(upgrade+" yes 2>&1", 3, why)
+		if after := first.must(versions); after != before {
+			t.Errorf("a refused upgrade changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
+		}
+	}
+	first.must(kubectl + `patch poddisruptionbudget asked --type=merge -p '{"spec":{"maxUnavailable":0}}' && sleep 5`)
+	refused("asked")
+	first.must(kubectl + `patch poddisruptionbudget asked --type=merge -p '{"spec":{"maxUnavailable":1}}' && sleep 5`)
+
+	worker.must("mount -t tmpfs -o size=64m none /var/lib/sealift/addons 2>/dev/null || { mkdir -p /var/lib/sealift/addons && mount -t tmpfs -o size=64m none /var/lib/sealift/addons; }")
+	refused(worker.Name())
+	worker.must("umount /var/lib/sealift/addons")
+
+	worker.must("systemctl stop sealift-agent")
+	first.refuses(upgrade+" yes 2>&1", 3, worker.Name())
+	first.must(kubectl + "get --raw /readyz && sealift status")
+	worker.must("systemctl start sealift-agent")
+
+	t.Log(first.must(upgrade + " yes 2>&1"))
+	first.runs("v1.36.3", 2)
 }
 
 // TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments, and takes the
@@ -98,8 +197,9 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 func TestKilledUpgradeGoesOn(t *testing.T) {
 	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
-	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
-	worker := node{host.ForTest(t, host.Spec{}), t}
+	disks := []*disk.Disk{disk.New(t, 24<<30), disk.New(t, 24<<30)}
+	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}, Disk: disks[0].Path()}), t}
+	worker := node{host.ForTest(t, host.Spec{Disk: disks[1].Path()}), t}
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
@@ -116,13 +216,20 @@ func TestKilledUpgradeGoesOn(t *testing.T) {
 		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + quoted(command) + " 2>&1")
 		finished = strings.Contains(out, "done: the cluster is upgraded")
 		t.Logf("killed after %s:\n%s", after, out)
+		for at, n := range []node{first, worker} {
+			if kill == 6+6*at {
+				disks[at].CutPower()
+				if err := n.PowerCycle(t.Context(), disks[at].Restore); err != nil {
+					t.Fatal(err)
+				}
+				t.Logf("power lost on %s", n.Name())
+			}
+		}
 	}
 	if out := first.must(upgrade + " yes 2>&1"); !strings.Contains(out, "done: the cluster is upgraded") && !strings.Contains(out, "nothing to do") {
 		t.Errorf("in the end:\n%s", out)
 	}
-	if got := first.must(kubectl + "get nodes --no-headers"); strings.Count(got, "v1.36.3") != 2 || strings.Count(got, " Ready ") != 2 || strings.Contains(got, "SchedulingDisabled") {
-		t.Errorf("nodes:\n%s", got)
-	}
+	first.runs("v1.36.3", 2)
 	first.pulled()
 	if out := first.must(upgrade + " yes 2>&1"); !strings.Contains(out, "nothing to do") {
 		t.Errorf("once more:\n%s", out)

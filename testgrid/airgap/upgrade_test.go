@@ -10,6 +10,27 @@ import (
 // upgrade is the command that upgrades the cluster to the bundle of the second disk.
 const upgrade = "cd /media/usb2 && cat upgrade.sh | bash -s airgap"
 
+// ask asks with a command five times a second, and notes how it went: what has failed twice in a row, and all moments at which there
+// was an answer.
+const ask = `
+ask() { name=$1; shift; while :; do "$@" >/dev/null 2>&1 || { sleep 0.5; "$@" >/dev/null 2>&1; } && date +%s.%N >>/var/tmp/answers-$name || date >>/var/tmp/failures-$name; sleep 0.2; done; }
+`
+
+// askAPI asks the API through the balancer of a node.
+const askAPI = `ask api kubectl --kubeconfig /etc/kubernetes/kubelet.conf --request-timeout=5s get --raw /version &`
+
+// asked ends the clients of a node and wants that nothing which they asked for failed.
+func (n node) asked(t *testing.T, names ...string) {
+	t.Helper()
+	n.must("systemctl stop clients")
+	for _, name := range names {
+		t.Log(name + ": " + n.must(`awk 'NR > 1 && $1 - last > most { most = $1 - last } { last = $1 } END { print NR " answers, the longest time without one " most " s"; exit NR < 50 }' /var/tmp/answers-`+name))
+		if failures, _ := n.run("cat /var/tmp/failures-" + name + " 2>/dev/null"); failures != "" {
+			t.Errorf("%s: failed twice in a row at\n%s", name, failures)
+		}
+	}
+}
+
 // TestClusterOfTwoNodesIsUpgraded takes a control plane and a worker, which have no route out, from one minor version to the
 // next with one command on the control plane.
 func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
@@ -31,8 +52,10 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	if after := first.must(versions); after != before {
 		t.Errorf("a plan changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
 	}
+	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"; wait"))
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
+	worker.asked(t, "api")
 	if !strings.Contains(out, "done: the cluster is upgraded") {
 		t.Errorf("the upgrade ended without saying so:\n%s", out)
 	}

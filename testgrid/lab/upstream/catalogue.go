@@ -52,7 +52,9 @@ const Crane = "crane-v0.22.1"
 const Containerd = "containerd-v2.2.1"
 
 // Components lists everything that the lab can make.
-func Components() []Component { return components(releases(), slices.Concat(Images(Releases()...), KurlImages())) }
+func Components() []Component {
+	return components(releases(), slices.Concat(Images(Releases()...), KurlImages()))
+}
 
 // Everyday lists the ids of what the lab makes where nothing is named.
 func Everyday() []string {
