@@ -172,6 +172,13 @@ func (i *Install) upgradeVariables() map[string]string {
 	}
 }
 
+// Replaces says whether what pods run on gets another version or other options: Kubernetes or the container runtime.
+func (i *Install) Replaces() bool {
+	return slices.ContainsFunc(i.Changes(), func(c Change) bool {
+		return slices.ContainsFunc(i.addOns, func(a addOn) bool { return a.name() == c.AddOn && a.carries() })
+	})
+}
+
 // Version is the version of Kubernetes in the bundle; "" where it has none.
 func (i *Install) Version() string {
 	k, _ := kubernetes(i.addOns)

@@ -93,6 +93,9 @@ func TestWhatAnUpgradeChangesIsSaid(t *testing.T) {
 	if !slices.Equal(lines, want) {
 		t.Errorf("got %q, want %q", lines, want)
 	}
+	if !i.Replaces() {
+		t.Error("a newer Kubernetes leaves the pods where they are")
+	}
 	i.finish(t, "", false)
 	if left := i.Changes(); len(left) > 0 {
 		t.Errorf("after the upgrade: %v", left)
@@ -103,6 +106,9 @@ func TestWhatAnUpgradeChangesIsSaid(t *testing.T) {
 	again.journal, again.options.Upgrade = i.journal, i.options.Upgrade
 	if got := fmt.Sprint(again.Changes()); got != "[flannel 2 gets other options]" {
 		t.Errorf("with other options: %s", got)
+	}
+	if again.Replaces() {
+		t.Error("other options of a pod network make pods leave their nodes")
 	}
 }
 

@@ -183,9 +183,9 @@ func (r *run) do(ctx context.Context, name string, operation intent.Operation) e
 	return err
 }
 
-// drain lets pods leave a node that can run elsewhere. Of a cluster of one node there is no elsewhere.
+// drain lets pods leave a node, unless they stay.
 func (r *run) drain(ctx context.Context, name string) error {
-	if len(r.nodes) == 1 {
+	if r.state.Stay {
 		return nil
 	}
 	if err := r.insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {

@@ -36,12 +36,13 @@ func (c *Cluster) Plan(in *install.Install) Plan {
 	stops, _ := Stops(in)
 	size, _ := in.Brings()
 	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: size, Nodes: []PlannedNode{}, Resumes: c.begun != nil}
+	stay := c.podsStay(in)
 	for _, n := range c.inOrder() {
 		role := "worker"
 		if n.ControlPlane() {
 			role = "control plane"
 		}
-		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: len(c.nodes) > 1})
+		p.Nodes = append(p.Nodes, PlannedNode{Name: n.Name, Role: role, Version: strings.TrimPrefix(n.Version, "v"), Drained: !stay})
 	}
 	return p
 }

@@ -51,16 +51,18 @@ const (
 
 // State is an upgrade as the cluster has it, so that any control plane can go on with it.
 type State struct {
-	Upgrade  string           `json:"upgrade"` // identifies the bundle and the Installer
-	From     string           `json:"from"`    // versions of Kubernetes
-	To       string           `json:"to"`
-	Leader   string           `json:"leader"` // the node that leads
-	Began    time.Time        `json:"began"`
-	Ended    time.Time        `json:"ended,omitzero"`
-	Phase    Phase            `json:"phase"`
-	Error    string           `json:"error,omitempty"` // that ended the last run
-	Changes  []install.Change `json:"changes"`
-	Snapshot string           `json:"snapshot,omitempty"` // of etcd, taken before the first change: a file on SnapshotOn
+	Upgrade string           `json:"upgrade"` // identifies the bundle and the Installer
+	From    string           `json:"from"`    // versions of Kubernetes
+	To      string           `json:"to"`
+	Leader  string           `json:"leader"` // the node that leads
+	Began   time.Time        `json:"began"`
+	Ended   time.Time        `json:"ended,omitzero"`
+	Phase   Phase            `json:"phase"`
+	Error   string           `json:"error,omitempty"` // that ended the last run
+	Changes []install.Change `json:"changes"`
+	// Stay says that pods stay on their nodes: nothing changes that they run on.
+	Stay     bool   `json:"stay,omitempty"`
+	Snapshot string `json:"snapshot,omitempty"` // of etcd, taken before the first change: a file on SnapshotOn
 	// SnapshotOn is the node that has the file.
 	SnapshotOn string           `json:"snapshotOn,omitempty"`
 	Nodes      map[string]*Node `json:"nodes"`

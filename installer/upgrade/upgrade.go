@@ -233,7 +233,8 @@ func (r *run) begin(ctx context.Context) error {
 	state, _, err := r.store.read(ctx)
 	switch {
 	case errors.Is(err, ErrNone), err == nil && state.Phase == Finished:
-		state = State{Upgrade: id, From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing, Changes: r.in.Changes(), Nodes: map[string]*Node{}}
+		state = State{Upgrade: id, From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing,
+			Changes: r.in.Changes(), Stay: r.podsStay(r.in), Nodes: map[string]*Node{}}
 	case err != nil:
 		return err
 	case state.Upgrade != id:
@@ -252,6 +253,15 @@ func (r *run) begin(ctx context.Context) error {
 	}
 	r.state = state
 	return r.change(ctx, func(s *State) { s.Leader, s.Error = r.own, "" })
+}
+
+// podsStay says that no pod has to leave its node: nothing changes that pods run on, or they have nowhere to go.
+func (c *Cluster) podsStay(in *install.Install) bool {
+	if c.begun != nil {
+		return c.begun.Stay
+	}
+	older := func(n cluster.Node) bool { return n.Version != "v"+in.Version() }
+	return len(c.nodes) == 1 || !in.Replaces() && !slices.ContainsFunc(c.nodes, older)
 }
 
 // change changes the state, here and in the cluster.

@@ -3,6 +3,7 @@
 package airgap_test
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -190,6 +191,83 @@ func TestUpgradeThatCannotGoOnIsStopped(t *testing.T) {
 
 	t.Log(first.must(upgrade + " yes 2>&1"))
 	first.runs("v1.36.3", 2)
+}
+
+// watcher is an add-on with a DaemonSet.
+const watcher = `# shellcheck shell=bash
+watcher() { sealift_apply watcher "$DIR/addons/watcher/$WATCHER_VERSION/yaml"; }
+`
+
+// watched makes a bundle with the packages of the road and one version of that add-on, whose pods have this image, and returns the
+// folder for the USB disk.
+func (r road) watched(t *testing.T, version, image string) string {
+	t.Helper()
+	dir := filepath.Join(r.dir(), "watcher-"+version)
+	addOn := filepath.Join(dir, "addons/watcher", version)
+	place(t, filepath.Join(addOn, "Manifest"), []byte("image watcher "+image+"\n"))
+	place(t, filepath.Join(addOn, "install.sh"), []byte(watcher))
+	place(t, filepath.Join(addOn, "yaml/kustomization.yaml"), []byte("resources: [watcher.yaml]\n"))
+	place(t, filepath.Join(addOn, "yaml/watcher.yaml"), []byte(`apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: watcher, namespace: kube-system}
+spec:
+  selector: {matchLabels: {app: watcher}}
+  template:
+    metadata: {labels: {app: watcher}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      tolerations: [{operator: Exists}]
+      containers:
+      - {name: watcher, image: "`+image+`", imagePullPolicy: IfNotPresent, command: [sh, -c, "while :; do sleep 1; done"]}
+`))
+	shell(t, dir, "cp -rl ../packages packages && mkdir usb")
+	r.config = filepath.Join(dir, "sealift.yaml")
+	r.mirrored(t, mirror.Options{}, func() {
+		r.run(t, "build", addOn, "--out", filepath.Join(dir, "packages"), "--target", "debian-12", "--config", r.config, "--cache", r.cache)
+	})
+	demo, err := os.ReadFile(filepath.Join(r.dir(), "installer.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	installer := filepath.Join(dir, "installer.yaml")
+	place(t, installer, append(bytes.TrimSpace(demo), "\n  watcher:\n    version: \""+version+"\"\n"...))
+	r.run(t, "bundle", "-f", installer, "--store", filepath.Join(dir, "packages"), "--out", filepath.Join(dir, "usb/cluster.tar.gz"))
+	shell(t, filepath.Join(dir, "usb"), "tar xzf cluster.tar.gz --occurrence=1 install.sh upgrade.sh")
+	return filepath.Join(dir, "usb")
+}
+
+// TestDaemonSetRollsWhereItsImagesAre changes the image of a DaemonSet on three nodes. Nothing is carried to two of them, each node
+// has the image before its pod restarts, and no other pod leaves its node.
+func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	const image = "registry.k8s.io/kube-proxy:v1.35.4" // that nothing else of this cluster has
+	usb := []string{r.watched(t, "1.0", "docker.io/library/busybox:1.35.0"), r.watched(t, "2.0", image)}
+	first := node{host.ForTest(t, host.Spec{USB: usb}), t}
+	first.must(install)
+	var others []node
+	for range 2 {
+		n := node{host.ForTest(t, host.Spec{}), t}
+		n.must(first.joinCommand(""))
+		others = append(others, n)
+	}
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s && " + kubectl + "--namespace kube-system rollout status daemonset/watcher --timeout=180s")
+	const pods = kubectl + "get pods -A --no-headers -o custom-columns=N:.metadata.name,U:.metadata.uid,R:.status.containerStatuses[*].restartCount | grep -v watcher | sort"
+	before := first.must(pods)
+	if plan := first.must(upgrade + " --plan"); !strings.Contains(plan, "watcher 1.0 -> 2.0") || strings.Contains(plan, "move to other nodes") {
+		t.Errorf("plan:\n%s", plan)
+	}
+	t.Log(first.must(upgrade + " yes 2>&1"))
+	first.must(kubectl + "--namespace kube-system rollout status daemonset/watcher --timeout=180s")
+	if got := first.must(kubectl + "--namespace kube-system get pods --selector app=watcher -o jsonpath='{.items[*].spec.containers[0].image}'"); got != strings.Join([]string{image, image, image}, " ") {
+		t.Errorf("the pods have %s", got)
+	}
+	first.pulled()
+	if after := first.must(pods); after != before {
+		t.Errorf("other pods were touched:\nbefore\n%s\nafter\n%s", before, after)
+	}
+	for _, n := range others {
+		n.must("ctr --namespace k8s.io images ls -q | grep -qx " + image)
+	}
 }
 
 // TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments, and takes the
