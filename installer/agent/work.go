@@ -22,14 +22,18 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
 // work does an operation on this host.
 func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
-	if in.Operation == intent.Look {
+	switch in.Operation {
+	case intent.Look:
 		return "", a.introduce(ctx)
+	case intent.Undo:
+		return a.undo(ctx, in, step)
 	}
 	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
 	if err != nil {
@@ -57,6 +61,12 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 		if err := checkHost(ctx, prepared); err != nil {
 			return prepared.LogFile(), err
 		}
+		if in.Whole != "" {
+			step("keep what is replaced")
+			if _, err := (undo.Store{Root: a.Root}).Keep(in.Whole, in.From, time.Now()); err != nil {
+				return prepared.LogFile(), err
+			}
+		}
 	}
 	_, err = prepared.RunPhases(ctx, func(e lifecycle.Event) {
 		if e.Outcome == lifecycle.Started {
@@ -67,6 +77,29 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 		err = os.Remove(binary)
 	}
 	return prepared.LogFile(), err
+}
+
+// undo puts back what the upgrade replaced on this host. Its pods go on running.
+func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
+	store := undo.Store{Root: a.Root}
+	set, err := store.Of(in.Whole)
+	if err != nil {
+		return "", err
+	}
+	output := node.NewLog(node.DefaultLogDir, lifecycle.Upgrading, nil)
+	defer func() { err = errors.Join(err, output.Close()) }()
+	step("put files back")
+	if err := set.PutBackHost(ctx, store, output); err != nil {
+		return output.Name(), err
+	}
+	step("run kubelet " + set.From)
+	if err := cluster.RestartKubelet(ctx, a.Node, set.From, output); err != nil {
+		return output.Name(), err
+	}
+	if _, err := store.PutBack(set, true); err != nil {
+		return output.Name(), err
+	}
+	return output.Name(), set.Remove()
 }
 
 // restartTime is how long the control plane that asks may be away: its own upgrade starts the service for files again.

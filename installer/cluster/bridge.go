@@ -67,9 +67,17 @@ func (k Kubeadm) bridge(ctx context.Context, do func() error) error {
 	return k.unbridge(ctx, port)
 }
 
-// unbridge ends the second API server, also one that an interrupted run left.
+// RemoveBridge has the kubelet end a second API server that an interrupted upgrade left.
+func RemoveBridge() error {
+	err := os.Remove(bridgeManifest)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 func (k Kubeadm) unbridge(ctx context.Context, port int) error {
-	if err := os.Remove(bridgeManifest); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := RemoveBridge(); err != nil {
 		return err
 	}
 	return k.waitServers(context.WithoutCancel(ctx), port, 1)

@@ -84,6 +84,7 @@ type Install struct {
 	before   map[string]string // the host's packages before the first install, with their versions
 	signer   string            // fingerprint of the trusted key that signed the bundle
 	taken    string            // a folder with sealift-preflight, once that was taken out of the bundle
+	upgrade  string            // identifies an upgrade with all its stops
 }
 
 // Prepare reads the bundle, the host and its journal, and makes the plan. Close must be called.
@@ -119,6 +120,9 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	if o.Upgrade != nil && o.Upgrade.Address.IsValid() {
 		i.facts.Address = o.Upgrade.Address
+	}
+	if i.upgrade, err = i.UpgradeID(); err != nil {
+		return nil, err
 	}
 	i.stopOnTheWay()
 	if i.addOns, err = readAddOns(i.archive, i.spec); err != nil {

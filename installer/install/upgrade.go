@@ -202,6 +202,9 @@ func (i *Install) UpgradeID() (string, error) {
 	return lifecycle.Digest(i.archive.Digest, string(text))[:16], err
 }
 
+// WholeUpgrade identifies an upgrade with all its stops.
+func (i *Install) WholeUpgrade() string { return i.upgrade }
+
 // Binary is the sealift that nodes get.
 func (i *Install) Binary() string { return i.options.Binary }
 

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"time"
 
@@ -39,10 +40,12 @@ const (
 	Prepare           = Operation(lifecycle.Prepare)
 	Upgrade           = Operation(lifecycle.Upgrade)
 	Kubelet           = Operation(lifecycle.Kubelet)
+	// Undo asks for the files that the node had before the upgrade. It needs no bundle and no server.
+	Undo Operation = "undo"
 )
 
 // operations are all of them.
-func operations() []Operation { return []Operation{Look, Prepare, Upgrade, Kubelet} }
+func operations() []Operation { return []Operation{Look, Prepare, Upgrade, Kubelet, Undo} }
 
 // Intent asks a node for one operation.
 type Intent struct {
@@ -58,6 +61,8 @@ type Intent struct {
 	Sealift string `json:"sealift"`
 	// From is the version of Kubernetes that the cluster ran before, such as 1.35.4.
 	From string `json:"from"`
+	// Whole identifies the upgrade with all its stops: what a node keeps for Undo belongs to it.
+	Whole string `json:"whole,omitempty"`
 }
 
 // maxSize bounds an annotation that is read.
@@ -73,6 +78,9 @@ func Parse(text string) (in Intent, err error) {
 		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
 	case !slices.Contains(operations(), in.Operation):
 		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
+	case in.Whole != "" && !identifier.MatchString(in.Whole), in.Operation == Undo && in.Whole == "":
+		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.Whole)
+	case in.Operation == Undo:
 	case !isSHA256(in.Index) || !isSHA256(in.Sealift):
 		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
 	default:
@@ -82,6 +90,9 @@ func Parse(text string) (in Intent, err error) {
 	}
 	return in, err
 }
+
+// identifier is what an upgrade with all its stops is called; it is also the name of a folder.
+var identifier = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
 func isSHA256(text string) bool {
 	sum, err := hex.DecodeString(text)

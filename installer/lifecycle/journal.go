@@ -81,6 +81,9 @@ const (
 	lockName    = "lock"
 )
 
+// JournalFile is the file with the records of a journal in dir.
+func JournalFile(dir string) string { return filepath.Join(dir, journalName) }
+
 // OpenJournal opens the journal in dir for one process alone; the lock goes with the process. It changes nothing on the disk
 // before Begin, so that looking leaves no trace. A last line that was cut by a crash is passed over.
 func OpenJournal(dir string) (*Journal, error) {

@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/baseline"
+	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -34,6 +36,7 @@ const (
 	preflightName  = "preflight"
 	baselineName   = "before"
 	memoryName     = "applied"
+	undoName       = "undo"
 )
 
 // StateDir is where the journal of an install root lies.
@@ -44,6 +47,18 @@ func InstallerFile(root string) string { return filepath.Join(StateDir(root), in
 
 // MemoryDir has what was applied to the cluster from this node, to go back to.
 func MemoryDir(root string) string { return filepath.Join(StateDir(root), memoryName) }
+
+// UndoDir has what upgrades replaced on this node, to go back to.
+func UndoDir(root string) string { return filepath.Join(StateDir(root), undoName) }
+
+// StateFiles are the files and folders that say what the node runs and how it came to that.
+func StateFiles(root string) []string {
+	names := []string{lifecycle.JournalFile(StateDir(root)), InstallerFile(root), MemoryDir(root), APIServersFile(root), filepath.Join(StateDir(root), runName)}
+	for _, name := range []string{bundle.IndexName, bundle.SignatureName, bundle.InstallerName, ProxySettings, "resolv.conf", "kustomize"} {
+		names = append(names, filepath.Join(root, name))
+	}
+	return names
+}
 
 // APIServersFile has the addresses of the API servers that the balancer knows.
 func APIServersFile(root string) string { return filepath.Join(StateDir(root), apiServersName) }

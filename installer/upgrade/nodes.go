@@ -134,7 +134,7 @@ func (r *run) paused(ctx context.Context) (paused bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil //nolint:nilerr // nodes at work end by themselves
 	}
-	err = r.insist(ctx, func(ctx context.Context) (err error) {
+	err = insist(ctx, func(ctx context.Context) (err error) {
 		_, paused, err = r.store.read(ctx)
 		return err
 	})
@@ -160,7 +160,7 @@ func (r *run) upgradeNode(ctx context.Context, name string) error {
 	if err := r.do(ctx, name, intent.Kubelet); err != nil {
 		return err
 	}
-	if err := r.insist(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
 		return err
 	}
 	away := time.Since(left)
@@ -188,7 +188,7 @@ func (r *run) drain(ctx context.Context, name string) error {
 	if r.state.Stay {
 		return nil
 	}
-	if err := r.insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
 		return err
 	}
 	if err := r.view.Evict(ctx, name, r.DrainTimeout, r.Output); err != nil {
@@ -234,14 +234,21 @@ func (r *run) settle(ctx context.Context, name string) error {
 	}
 }
 
-// ask has the agent of another node do an operation, and waits for its answer.
+// ask has the agent of another node do an operation of the upgrade.
 func (r *run) ask(ctx context.Context, name string, operation intent.Operation) error {
-	in, err := r.request(ctx, name, operation)
-	if err != nil {
+	return r.send(ctx, r.Say, name, intent.Intent{
+		Upgrade: r.state.Upgrade, Operation: operation, Index: r.in.Digest(), Sealift: r.sealift, Server: share.Address(r.admin.Address), From: r.in.From(),
+		Whole: r.in.WholeUpgrade(),
+	})
+}
+
+// send writes an intent for the agent of another node, and waits for its answer.
+func (c *Cluster) send(ctx context.Context, say func(string), name string, in intent.Intent) error {
+	if err := c.request(ctx, name, &in); err != nil {
 		return err
 	}
 	bound := changeBound
-	if operation == intent.Prepare {
+	if in.Operation == intent.Prepare {
 		bound = prepareBound
 	}
 	bounded, cancel := context.WithTimeout(ctx, bound)
@@ -253,10 +260,10 @@ func (r *run) ask(ctx context.Context, name string, operation intent.Operation) 
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return fmt.Errorf("node %s: %s is not done after %s (it was at %s); see 'journalctl -u sealift-agent' there, and run the command again", name, operation, bound, said)
+			return fmt.Errorf("node %s: %s is not done after %s (it was at %s); see 'journalctl -u sealift-agent' there, and run the command again", name, in.Operation, bound, said)
 		case <-time.After(lookPause):
 		}
-		report, err := r.report(bounded, name)
+		report, err := c.report(bounded, name)
 		switch {
 		case err != nil: // the API is away for a moment
 			continue
@@ -269,32 +276,28 @@ func (r *run) ask(ctx context.Context, name string, operation intent.Operation) 
 		begun = true
 		switch report.State {
 		case intent.Done:
-			r.Say(fmt.Sprintf("node %s: %s done in %.0f s", name, operation, report.Seconds))
+			say(fmt.Sprintf("node %s: %s done in %.0f s", name, in.Operation, report.Seconds))
 			return nil
 		case intent.Failed:
-			return fmt.Errorf("node %s: %s failed at %s: %s\nlog on that node: %s", name, operation, report.Step, report.Error, report.Log)
+			return fmt.Errorf("node %s: %s failed at %s: %s\nlog on that node: %s", name, in.Operation, report.Step, report.Error, report.Log)
 		}
 		if report.Step != said && report.Step != "" {
 			said = report.Step
-			r.Say(fmt.Sprintf("node %s: %s", name, said))
+			say(fmt.Sprintf("node %s: %s", name, said))
 		}
 	}
 }
 
-// request writes the intent. One that the node works on already is left as it is.
-func (r *run) request(ctx context.Context, name string, operation intent.Operation) (in intent.Intent, err error) {
-	in = intent.Intent{
-		Upgrade: r.state.Upgrade, Operation: operation, Index: r.in.Digest(), Sealift: r.sealift, Server: share.Address(r.admin.Address), From: r.in.From(),
-	}
-	err = r.insist(ctx, func(ctx context.Context) error {
-		report, err := r.report(ctx, name)
+// request writes the intent, as a new attempt.
+func (c *Cluster) request(ctx context.Context, name string, in *intent.Intent) error {
+	return insist(ctx, func(ctx context.Context) error {
+		report, err := c.report(ctx, name)
 		if err != nil {
 			return err
 		}
 		in.Attempt = intent.Later(report, in.Upgrade)
-		return r.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
+		return c.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
 	})
-	return in, err
 }
 
 // report is what a node last answered.

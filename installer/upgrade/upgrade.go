@@ -12,7 +12,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -30,6 +30,7 @@ import (
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/undo"
 )
 
 // atOnce is how many nodes fetch files from this one at a time.
@@ -155,6 +156,7 @@ type run struct {
 	in      *install.Install
 	store   store
 	sealift string // digest of the program that nodes get
+	kept    undo.Set
 
 	mu    sync.Mutex // of the state
 	state State
@@ -201,7 +203,7 @@ func (r *run) lead(ctx context.Context) (err error) {
 		return r.goBack(ctx, err)
 	}
 	for _, n := range r.nodes {
-		if err := r.insist(ctx, func(ctx context.Context) error {
+		if err := insist(ctx, func(ctx context.Context) error {
 			return r.view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""})
 		}); err != nil {
 			return err
@@ -269,7 +271,7 @@ func (r *run) change(ctx context.Context, change func(*State)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.state)
-	return r.insist(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
+	return insist(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
 }
 
 // stage tells how far a node is.
@@ -286,7 +288,7 @@ const (
 )
 
 // insist repeats a request until it succeeds, or the API has been away for too long.
-func (r *run) insist(ctx context.Context, request func(context.Context) error) error {
+func insist(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, outage)
 	defer cancel()
 	for {
@@ -303,7 +305,11 @@ func (r *run) insist(ctx context.Context, request func(context.Context) error) e
 }
 
 // prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.
-func (r *run) prepare(ctx context.Context) error {
+func (r *run) prepare(ctx context.Context) (err error) {
+	r.kept, err = undo.Store{Root: r.in.Root()}.Keep(r.in.WholeUpgrade(), r.in.From(), time.Now())
+	if err != nil {
+		return fmt.Errorf("keep what the upgrade replaces on this node: %w", err)
+	}
 	if _, err := r.in.RunPhases(ctx, r.Observe, lifecycle.Prepare); err != nil {
 		return err
 	}
@@ -338,16 +344,18 @@ func (r *run) reach(ctx context.Context, name string, stage Stage) error {
 	return r.change(ctx, func(s *State) { s.Nodes[name].Stage, s.Nodes[name].Error = stage, "" })
 }
 
-// saveEtcd takes the snapshot that this upgrade can be undone with, once.
+// saveEtcd takes the snapshot that this upgrade can be undone with, once for all its stops.
 func (r *run) saveEtcd(ctx context.Context) error {
 	if r.state.Snapshot != "" {
 		return nil
 	}
-	path := filepath.Join(node.StateDir(r.in.Root()), "upgrade-"+r.state.Upgrade+".etcd")
-	saved, err := snapshot.SaveEtcd(ctx, path)
-	if err != nil {
-		return fmt.Errorf("a snapshot of etcd before the first change: %w", err)
+	path := r.kept.Etcd()
+	if _, err := os.Stat(path); err != nil {
+		saved, err := snapshot.SaveEtcd(ctx, path)
+		if err != nil {
+			return fmt.Errorf("a snapshot of etcd before the first change: %w", err)
+		}
+		r.Say(fmt.Sprintf("snapshot of etcd: %d bytes in %s", saved.Size, path))
 	}
-	r.Say(fmt.Sprintf("snapshot of etcd: %d bytes in %s", saved.Size, path))
 	return r.change(ctx, func(s *State) { s.Snapshot, s.SnapshotOn, s.Phase = path, r.own, Nodes })
 }

@@ -52,10 +52,11 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	if after := first.must(versions); after != before {
 		t.Errorf("a plan changed the nodes:\nbefore\n%s\nafter\n%s", before, after)
 	}
-	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"; wait"))
+	worker.must("systemd-run --quiet --unit=clients bash -c " + quoted(ask+askAPI+"\nwait"))
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
 	worker.asked(t, "api")
+	first.must("grep -q 'a second API server' /var/log/sealift/upgrade-*.log && ! ls /etc/kubernetes/manifests/*bridge*")
 	if !strings.Contains(out, "done: the cluster is upgraded") {
 		t.Errorf("the upgrade ended without saying so:\n%s", out)
 	}

@@ -1,0 +1,339 @@
+// Package undo keeps what an upgrade replaces on a node, and puts it back.
+//
+// A set has copies of files: of the host, such as the kubelet and the manifests of static pods, and of Sealift's own state. It has
+// neither images, which the container runtime keeps, nor host packages.
+package undo
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sealift/sealift/installer/host/command"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// ErrNone says that a node keeps nothing to go back to.
+var ErrNone = errors.New("this node keeps nothing to go back to: it was not upgraded, or by an earlier sealift")
+
+// The names in a set.
+const (
+	recordName = "set.json"
+	filesName  = "files"
+	etcdName   = "etcd"
+)
+
+// Set is what a node keeps to go back to where it was before one upgrade.
+type Set struct {
+	// Upgrade identifies the upgrade, with all its stops. From is the version of Kubernetes that ran, such as 1.35.4.
+	Upgrade string    `json:"upgrade"`
+	From    string    `json:"from"`
+	Time    time.Time `json:"time"`
+	Files   []File    `json:"files"`
+
+	dir string
+}
+
+// File is one file of a set.
+type File struct {
+	Path   string      `json:"path"` // on the host
+	Mode   fs.FileMode `json:"mode"`
+	Size   int64       `json:"size"`
+	SHA256 string      `json:"sha256"`
+	Own    bool        `json:"own,omitempty"` // of Sealift's state
+}
+
+// hostFiles are the patterns of files that Kubernetes or its add-on has on a host, and that differ between versions.
+func hostFiles() []string {
+	return []string{
+		"/etc/kubernetes/manifests/[^.]*.yaml",
+		"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/var/lib/kubelet/kubeadm-flags.env",
+		"/usr/local/bin/kubeadm", "/usr/local/bin/kubectl", "/usr/local/bin/kubelet", node.Binary,
+		"/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/*", "/etc/systemd/system/sealift-*.service",
+		"/etc/containerd/config.toml", "/etc/containerd/conf.d/*",
+	}
+}
+
+// Store is where a node keeps sets. The zero value of Rootfs is /.
+type Store struct {
+	Root   string
+	Rootfs string // folder with the host's files
+}
+
+// Keep copies what an upgrade may replace, unless that was done for it. Of the sets of other upgrades, the newest stays.
+func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
+	sets, err := s.sets()
+	if err != nil {
+		return set, err
+	}
+	if at := slices.IndexFunc(sets, func(o Set) bool { return o.Upgrade == upgrade }); at >= 0 {
+		return sets[at], nil
+	}
+	for n, old := range sets {
+		if n > 0 {
+			if err := old.Remove(); err != nil {
+				return set, err
+			}
+		}
+	}
+	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), dir: filepath.Join(node.UndoDir(s.Root), upgrade)}
+	if err := set.Remove(); err != nil {
+		return set, err
+	}
+	if err := atomicfile.MkdirAll(filepath.Join(set.dir, filesName), 0o700); err != nil {
+		return set, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, set.Remove())
+		}
+	}()
+	found, err := s.find()
+	if err != nil {
+		return set, err
+	}
+	for n, f := range found {
+		if err := s.copy(&f, set.copyOf(n)); err != nil {
+			return set, fmt.Errorf("keep %s: %w", f.Path, err)
+		}
+		set.Files = append(set.Files, f)
+	}
+	text, err := json.Marshal(set)
+	if err != nil {
+		return set, err
+	}
+	return set, atomicfile.WriteMode(filepath.Join(set.dir, recordName), 0o600, text)
+}
+
+// find lists the files to keep that are there.
+func (s Store) find() (found []File, err error) {
+	for _, pattern := range hostFiles() {
+		names, err := filepath.Glob(s.onDisk(File{Path: pattern}))
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
+				found = append(found, File{Path: filepath.Join("/", strings.TrimPrefix(name, s.onDisk(File{})))})
+			}
+		}
+	}
+	for _, below := range node.StateFiles(s.Root) {
+		err := filepath.WalkDir(below, func(name string, e fs.DirEntry, err error) error {
+			if err == nil && e.Type().IsRegular() {
+				found = append(found, File{Path: name, Own: true})
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// onDisk is where a file of the host lies.
+func (s Store) onDisk(f File) string {
+	if f.Own {
+		return f.Path
+	}
+	return filepath.Join("/", s.Rootfs, f.Path)
+}
+
+// copy copies a file and notes what it is like.
+func (s Store) copy(f *File, to string) error {
+	src, err := os.Open(s.onDisk(*f))
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil {
+		return err
+	}
+	sum := sha256.New()
+	f.Mode = info.Mode().Perm()
+	err = atomicfile.Fill(to, 0o600, func(w *os.File) (err error) {
+		f.Size, err = io.Copy(w, io.TeeReader(src, sum))
+		return err
+	})
+	f.SHA256 = hex.EncodeToString(sum.Sum(nil))
+	return err
+}
+
+// sets are those that are whole, the newest first.
+func (s Store) sets() (sets []Set, err error) {
+	records, err := filepath.Glob(filepath.Join(node.UndoDir(s.Root), "*", recordName))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range records {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		var set Set
+		if err := json.Unmarshal(text, &set); err != nil {
+			return nil, fmt.Errorf("%s is damaged: %w; remove %s", name, err, filepath.Dir(name))
+		}
+		set.dir = filepath.Dir(name)
+		sets = append(sets, set)
+	}
+	slices.SortFunc(sets, func(a, b Set) int { return b.Time.Compare(a.Time) })
+	return sets, nil
+}
+
+// Newest is the set of the last upgrade that was begun. It is ErrNone where there is none.
+func (s Store) Newest() (Set, error) {
+	sets, err := s.sets()
+	if err == nil && len(sets) == 0 {
+		err = ErrNone
+	}
+	if err != nil {
+		return Set{}, err
+	}
+	return sets[0], nil
+}
+
+// Of is the set of an upgrade. It is ErrNone where there is none.
+func (s Store) Of(upgrade string) (Set, error) {
+	sets, err := s.sets()
+	at := slices.IndexFunc(sets, func(o Set) bool { return o.Upgrade == upgrade })
+	if err == nil && at < 0 {
+		err = ErrNone
+	}
+	if err != nil {
+		return Set{}, err
+	}
+	return sets[at], nil
+}
+
+// Remove gives the set up.
+func (s Set) Remove() error { return os.RemoveAll(s.dir) }
+
+// copyOf is where the copy of a file lies, by its number.
+func (s Set) copyOf(n int) string { return filepath.Join(s.dir, filesName, strconv.Itoa(n)) }
+
+// Etcd is the file for the snapshot of etcd that the upgrade takes. It may be missing.
+func (s Set) Etcd() string { return filepath.Join(s.dir, etcdName) }
+
+// Check compares all copies with their digests.
+func (s Set) Check() error {
+	for n, f := range s.Files {
+		if err := s.check(n, f, io.Discard); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Set) check(n int, f File, to io.Writer) error {
+	src, err := os.Open(s.copyOf(n))
+	if err != nil {
+		return fmt.Errorf("the copy of %s: %w", f.Path, err)
+	}
+	defer src.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(io.MultiWriter(to, sum), src); err != nil {
+		return fmt.Errorf("the copy of %s: %w", f.Path, err)
+	}
+	if hex.EncodeToString(sum.Sum(nil)) != f.SHA256 {
+		return fmt.Errorf("the copy of %s in %s is damaged", f.Path, s.dir)
+	}
+	return nil
+}
+
+// PutBack writes the files of the host again, or those of Sealift's own state, where they differ, and returns their paths. Files of
+// the state that are new since are removed. It may be repeated.
+func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
+	for n, f := range set.Files {
+		if f.Own != own {
+			continue
+		}
+		to := s.onDisk(f)
+		if same, err := s.same(f, to); err != nil {
+			return changed, err
+		} else if same {
+			continue
+		}
+		if err := atomicfile.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			return changed, err
+		}
+		if err := atomicfile.Fill(to, f.Mode, func(w *os.File) error { return set.check(n, f, w) }); err != nil {
+			return changed, fmt.Errorf("put %s back: %w", f.Path, err)
+		}
+		changed = append(changed, f.Path)
+	}
+	if !own {
+		return changed, nil
+	}
+	now, err := s.find()
+	if err != nil {
+		return changed, err
+	}
+	for _, f := range now {
+		if f.Own && !slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
+			if err := os.Remove(f.Path); err != nil {
+				return changed, err
+			}
+			changed = append(changed, f.Path)
+		}
+	}
+	return changed, nil
+}
+
+// same says whether a file is as it was.
+func (s Store) same(f File, name string) (bool, error) {
+	src, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer src.Close()
+	info, err := src.Stat()
+	if err != nil || info.Size() != f.Size || info.Mode().Perm() != f.Mode {
+		return false, err
+	}
+	sum := sha256.New()
+	_, err = io.Copy(sum, src)
+	return hex.EncodeToString(sum.Sum(nil)) == f.SHA256, err
+}
+
+// PutBackHost stops the kubelet, writes the files of the host again, and restarts the container runtime if its settings differ. It
+// leaves the kubelet stopped.
+func (s Set) PutBackHost(ctx context.Context, store Store, output io.Writer) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if err := command.Run(ctx, output, "systemctl", "stop", "kubelet"); err != nil {
+		return err
+	}
+	changed, err := store.PutBack(s, false)
+	for _, name := range changed {
+		fmt.Fprintln(output, "put back: "+name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := command.Run(ctx, output, "systemctl", "daemon-reload"); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(changed, func(name string) bool { return strings.HasPrefix(name, "/etc/containerd/") }) {
+		return command.Run(ctx, output, "systemctl", "restart", "containerd")
+	}
+	return nil
+}

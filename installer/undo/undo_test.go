@@ -1,0 +1,196 @@
+package undo_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/undo"
+)
+
+// host is a host with a kubelet and an install root.
+type host struct {
+	undo.Store
+	t *testing.T
+}
+
+func newHost(t *testing.T) host {
+	t.Helper()
+	dir := t.TempDir()
+	h := host{undo.Store{Root: filepath.Join(dir, "root"), Rootfs: filepath.Join(dir, "host")}, t}
+	h.write("/usr/local/bin/kubelet", "kubelet 1.35.4", 0o755)
+	h.write("/etc/kubernetes/manifests/etcd.yaml", "etcd 3.6.6", 0o600)
+	h.write("/etc/kubernetes/manifests/.etcd.yaml.123", "half", 0o600)
+	h.write("/var/lib/kubelet/config.yaml", "of before", 0o644)
+	h.state("state/installer.yaml", "kubernetes 1.35.4")
+	h.state("state/applied/flannel.json", "flannel 1")
+	h.state("state/journal.jsonl", "made\n")
+	h.state("index.json", "index of before")
+	return h
+}
+
+func place(t *testing.T, name, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h host) write(name, text string, mode os.FileMode) {
+	h.t.Helper()
+	place(h.t, filepath.Join(h.Rootfs, name), text, mode)
+}
+
+func (h host) state(name, text string) {
+	h.t.Helper()
+	place(h.t, filepath.Join(h.Root, name), text, 0o600)
+}
+
+// files is all that is on the host, but for the sets.
+func (h host) files() (lines []string) {
+	h.t.Helper()
+	for _, dir := range []string{h.Rootfs, h.Root} {
+		err := filepath.Walk(dir, func(name string, info os.FileInfo, err error) error {
+			if err != nil || !info.Mode().IsRegular() || strings.HasPrefix(name, node.UndoDir(h.Root)) {
+				return err
+			}
+			text, err := os.ReadFile(name)
+			lines = append(lines, name+" "+info.Mode().String()+" "+string(text))
+			return err
+		})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+	}
+	return lines
+}
+
+const first, second, third = "0000000000000001", "0000000000000002", "0000000000000003"
+
+func (h host) keep(upgrade string) undo.Set {
+	h.t.Helper()
+	set, err := h.Keep(upgrade, "1.35.4", time.Now())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return set
+}
+
+// upgraded changes what an upgrade changes.
+func (h host) upgraded() {
+	h.write("/usr/local/bin/kubelet", "kubelet 1.36.3", 0o755)
+	h.write("/etc/kubernetes/manifests/etcd.yaml", "etcd 3.6.8", 0o600)
+	h.state("state/installer.yaml", "kubernetes 1.36.3")
+	h.state("state/applied/metrics.json", "new")
+	h.state("state/journal.jsonl", "made\nupgraded\n")
+	if err := os.Remove(filepath.Join(h.Rootfs, "/var/lib/kubelet/config.yaml")); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+func TestWhatAnUpgradeReplacedIsPutBack(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	before := h.files()
+	h.keep(first)
+	h.upgraded()
+	set, err := h.Newest()
+	if err != nil || set.Upgrade != first || set.From != "1.35.4" {
+		t.Fatalf("%+v, %v", set, err)
+	}
+	changed, err := h.PutBack(set, false)
+	if want := []string{"/etc/kubernetes/manifests/etcd.yaml", "/usr/local/bin/kubelet", "/var/lib/kubelet/config.yaml"}; err != nil || !slices.Equal(slices.Sorted(slices.Values(changed)), want) {
+		t.Errorf("put back %q, %v", changed, err)
+	}
+	if text, err := os.ReadFile(node.InstallerFile(h.Root)); err != nil || string(text) != "kubernetes 1.36.3" {
+		t.Errorf("Sealift's own state was put back with the host: %s, %v", text, err)
+	}
+	if _, err := h.PutBack(set, true); err != nil {
+		t.Fatal(err)
+	}
+	if after := h.files(); !slices.Equal(before, after) {
+		t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+	if changed, err := h.PutBack(set, false); err != nil || len(changed) > 0 {
+		t.Errorf("once more: %q, %v", changed, err)
+	}
+}
+
+func TestASecondRunOfAnUpgradeKeepsWhatTheFirstKept(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	before := h.files()
+	h.keep(first)
+	h.upgraded()
+	set := h.keep(first)
+	for _, own := range []bool{false, true} {
+		if _, err := h.PutBack(set, own); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after := h.files(); !slices.Equal(before, after) {
+		t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+func TestOneSetOfAnEarlierUpgradeStays(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	if _, err := h.Newest(); !errors.Is(err, undo.ErrNone) {
+		t.Errorf("before any upgrade: %v", err)
+	}
+	for _, upgrade := range []string{first, second, third} {
+		h.keep(upgrade)
+	}
+	if _, err := h.Of(first); !errors.Is(err, undo.ErrNone) {
+		t.Errorf("the oldest set: %v", err)
+	}
+	if _, err := h.Of(second); err != nil {
+		t.Error(err)
+	}
+	newest, err := h.Newest()
+	if err != nil || newest.Upgrade != third {
+		t.Fatalf("%+v, %v", newest, err)
+	}
+	if err := newest.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if newest, err = h.Newest(); err != nil || newest.Upgrade != second {
+		t.Errorf("after the newest was removed: %+v, %v", newest, err)
+	}
+}
+
+func TestADamagedCopyIsNotPutBack(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	set := h.keep(first)
+	h.upgraded()
+	now := h.files()
+	copies, err := filepath.Glob(filepath.Join(node.UndoDir(h.Root), first, "files", "*"))
+	if err != nil || len(copies) != len(set.Files) {
+		t.Fatalf("%d copies of %d files, %v", len(copies), len(set.Files), err)
+	}
+	for _, name := range copies {
+		if err := os.Truncate(name, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := set.PutBackHost(t.Context(), h.Store, io.Discard); err == nil || !strings.Contains(err.Error(), "damaged") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := h.PutBack(set, true); err == nil {
+		t.Error("a damaged copy was put back")
+	}
+	if after := h.files(); !slices.Equal(now, after) {
+		t.Errorf("something was changed:\n%s", strings.Join(after, "\n"))
+	}
+}
