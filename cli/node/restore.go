@@ -178,14 +178,18 @@ func (a commands) printLost(r *restore.Restore, from *saved) {
 		return
 	}
 	fmt.Fprintf(a.Out, "lost: what was written after %s, revision %d of etcd\n", from.Time.Format(time.RFC3339), from.Etcd.Revision)
-	if r.Lost.Unknown != "" {
-		fmt.Fprintln(a.Out, "  "+r.Lost.Unknown)
+	a.printLostObjects(r.Lost)
+}
+
+func (a commands) printLostObjects(lost restore.Lost) {
+	if lost.Unknown != "" {
+		fmt.Fprintln(a.Out, "  "+lost.Unknown)
 		return
 	}
 	for _, l := range []struct {
 		what string
 		all  []string
-	}{{"is removed", r.Lost.Created}, {"goes back", r.Lost.Changed}, {"comes back", r.Lost.Deleted}} {
+	}{{"is removed", lost.Created}, {"goes back", lost.Changed}, {"comes back", lost.Deleted}} {
 		for i, name := range l.all {
 			if i == namedObjects {
 				fmt.Fprintf(a.Out, "  %s: %d more; --plan -o json names them\n", l.what, len(l.all)-i)

@@ -70,7 +70,7 @@ If the upgrade is interrupted, run the same command again, on any control plane,
 	flags.IntVar(&o.how.MaxUnavailable, "max-unavailable", 1, "number of workers that may be away at once")
 	flags.DurationVar(&o.how.DrainTimeout, "drain-timeout", 10*time.Minute, "how long the pods of a node may take to leave it")
 	app.AddOutputFlag(cmd, &o.format)
-	cmd.AddCommand(a.upgradeStatusCommand(), a.pauseCommand("pause", true), a.pauseCommand("resume", false))
+	cmd.AddCommand(a.upgradeStatusCommand(), a.pauseCommand("pause", true), a.pauseCommand("resume", false), a.undoCommand())
 	return cmd
 }
 

@@ -164,6 +164,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift reset --plan":          planOfReset,
 		"sealift node remove --plan":    planOfNodeRemove,
 		"sealift upgrade --plan":        planOfUpgrade,
+		"sealift upgrade undo --plan":   planOfUndo,
 		"sealift certs renew --plan":    planOfRenewal,
 		"sealift restore --plan":        planOfRestore,
 		"sealift channel plan":          planOfChannel,

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
@@ -87,5 +91,28 @@ func planOfRestore(t *testing.T) {
 	h.made(os.Remove(filepath.Join(h.dir, "etc/kubernetes/pki/sa.key")))
 	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"/etc/kubernetes/pki/sa.pub"`) {
 		t.Errorf("with a key lost the plan says:\n%s", out)
+	}
+}
+
+// planOfUndo looks at a control plane that keeps what an upgrade replaced, and whose API is away.
+func planOfUndo(t *testing.T) {
+	h := newPlanHost(t)
+	folder := kubeadm.Folder(t)
+	kubeadm.EtcdManifest(t, folder)
+	endpoint := kubeadm.Etcd(t, folder)
+	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(folder)))
+	set, err := undo.Store{Root: filepath.Join(h.dir, "work/node"), Rootfs: h.dir}.Keep("0123456789abcdef", "1.35.4", time.Now())
+	h.made(err)
+	saved, err := cluster.OpenEtcdSnapshot(t.Context(), cluster.EtcdAddress{Endpoint: endpoint, PKI: filepath.Join(folder, "pki/etcd")})
+	h.made(err)
+	text, err := io.ReadAll(saved)
+	h.made(errors.Join(err, saved.Close()))
+	h.made(os.WriteFile(set.Etcd(), text, 0o600))
+	plan := []string{"upgrade", "undo", "--plan", "--root", "node"}
+	if out := h.planned("", plan); !strings.Contains(out, "back to Kubernetes 1.35.4") || !strings.Contains(out, "the API does not answer") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"from": "1.35.4"`) || !strings.Contains(out, `"lost"`) {
+		t.Errorf("the plan says:\n%s", out)
 	}
 }

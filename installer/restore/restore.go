@@ -29,6 +29,9 @@ type Options struct {
 	LogDir string
 	// Output receives what programs print, besides the log file; nil for nothing.
 	Output io.Writer
+	// Besides exchanges what else goes back, while neither the kubelet nor the control plane runs; nil for nothing. It may be called
+	// again after an interruption, and tells output what it does.
+	Besides func(ctx context.Context, output io.Writer) error
 }
 
 // Restore is about to bring this control plane back. Nothing is changed before Run.
@@ -36,6 +39,7 @@ type Restore struct {
 	// Lost is what was written after the snapshot, as far as that can be read.
 	Lost Lost
 
+	besides func(context.Context, io.Writer) error
 	host    host
 	root    string
 	from    *snapshot.Content // nil if this host is the last control plane and keeps its own data
@@ -57,7 +61,7 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err
 	}
-	r := &Restore{root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
+	r := &Restore{besides: o.Besides, root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
 	if err := r.fit(); err != nil {
 		return nil, err
 	}

@@ -134,6 +134,11 @@ func (r *Restore) exchange(ctx context.Context) error {
 	if err := r.stop(ctx); err != nil {
 		return err
 	}
+	if r.besides != nil {
+		if err := r.besides(ctx, r.log); err != nil {
+			return err
+		}
+	}
 	return r.data.exchange()
 }
 

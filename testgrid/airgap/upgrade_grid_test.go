@@ -193,6 +193,47 @@ func TestUpgradeThatCannotGoOnIsStopped(t *testing.T) {
 	first.runs("v1.36.3", 2)
 }
 
+// TestUpgradeIsUndone takes a control plane and a worker to the next minor version and back: 2,000 objects are those of before, what
+// came since is gone and was named, and the same upgrade works again. The first undo is killed.
+func TestUpgradeIsUndone(t *testing.T) {
+	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
+	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
+	worker := node{host.ForTest(t, host.Spec{}), t}
+	first.must(install)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first.refuses("sealift upgrade undo --yes 2>&1", 1, "keeps nothing to go back to")
+	first.must(`for n in $(seq 2000); do printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept-%s}\ndata: {number: "%s"}\n' $n $n; done | ` + kubectl + "apply -f - >/dev/null")
+	const objects = kubectl + "get deployments,daemonsets,services,secrets,clusterroles,configmaps -A -o jsonpath='{range .items[*]}{.kind} {.metadata.namespace} {.metadata.name} {.metadata.uid} {.spec} {.rules} {.data}{\"\\n\"}{end}' | grep -v ' sealift-upgrade ' | sort | sha256sum"
+	const ours = "cat /var/lib/sealift/state/installer.yaml /etc/kubernetes/manifests/*.yaml /var/lib/kubelet/config.yaml /usr/local/bin/kubelet | sha256sum"
+	before, files := first.must(objects), first.must(ours)
+	first.must(upgrade + " yes 2>&1")
+	first.runs("v1.36.3", 2)
+	first.must(kubectl + "create configmap since-then && " + kubectl + "delete configmap kept-7")
+	plan := first.must("sealift upgrade undo --plan 2>&1")
+	for _, want := range []string{"back to Kubernetes 1.35.4", "node " + worker.Name() + " goes back first", "is removed: configmaps/default/since-then", "comes back: configmaps/default/kept-7"} {
+		if !strings.Contains(plan, want) {
+			t.Errorf("the plan lacks %q:\n%s", want, plan)
+		}
+	}
+	first.run("timeout --signal=KILL 20 sealift upgrade undo --yes")
+	out := first.must("sealift upgrade undo --yes 2>&1")
+	t.Log(out)
+	first.runs("v1.35.4", 2)
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	if after := first.must(objects); after != before {
+		t.Errorf("the objects are not those of before:\n%s\n%s", before, after)
+	}
+	if after := first.must(ours); after != files {
+		t.Error("the files are not those of before")
+	}
+	first.must("sealift status")
+	t.Log(first.must(upgrade + " yes 2>&1"))
+	first.runs("v1.36.3", 2)
+	first.pulled()
+}
+
 // watcher is an add-on with a DaemonSet.
 const watcher = `# shellcheck shell=bash
 watcher() { sealift_apply watcher "$DIR/addons/watcher/$WATCHER_VERSION/yaml"; }

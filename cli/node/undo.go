@@ -1,0 +1,99 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/upgrade"
+)
+
+type undoOptions struct {
+	root   string
+	plan   bool
+	yes    bool
+	format string
+}
+
+func (a commands) undoCommand() *cobra.Command {
+	var o undoOptions
+	cmd := &cobra.Command{
+		Use:   "undo",
+		Short: "Take the cluster back to where it was before its last upgrade",
+		Long: `Take the cluster back to where it was before its last upgrade. Run the command as root on the cluster's only control
+plane. The objects of the cluster come from the snapshot of etcd that the upgrade saved before its first change; the
+programs and settings of the nodes, and what Sealift knows about them, come from the copies that each node kept.
+
+What was written to the cluster since then is lost. The command lists those objects first, and asks. Volumes, host
+packages and a new version of the container runtime stay.
+
+If the command is interrupted, run it again to continue.`,
+		Example: "  sealift upgrade undo --plan\n  sealift upgrade undo\n  sealift upgrade undo --yes",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return a.undo(cmd.Context(), o) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.plan, "plan", false, "print what would be lost, and change nothing")
+	flags.BoolVar(&o.yes, "yes", false, "do not ask")
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) undo(ctx context.Context, o undoOptions) (err error) {
+	name, err := host.Name()
+	if err != nil {
+		return err
+	}
+	u, err := upgrade.PrepareUndo(ctx, o.root, name, nil)
+	if err != nil {
+		return forRoot(err)
+	}
+	defer func() { err = errors.Join(err, u.Close()) }()
+	if o.plan && o.format == "json" {
+		return a.PrintJSON(map[string]any{"from": u.Set.From, "time": u.Set.Time, "nodes": append([]string{}, u.Nodes...), "lost": u.Lost})
+	}
+	a.printUndo(u)
+	if o.plan {
+		return nil
+	}
+	if !o.yes && !a.Confirm("Undo the upgrade?") {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	defer a.tellOfInterruption(ctx)()
+	began := time.Now()
+	var mu sync.Mutex
+	err = u.Run(ctx, func(e lifecycle.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		printEvent(a.Out, e)
+	}, func(line string) {
+		mu.Lock()
+		defer mu.Unlock()
+		fmt.Fprintln(a.Out, line)
+	})
+	if err != nil {
+		return fmt.Errorf("%w\nwhat is done stays done; run the command again to continue", err)
+	}
+	fmt.Fprintf(a.Out, "done: the cluster runs Kubernetes %s again, in %s\n", u.Set.From, time.Since(began).Round(time.Second))
+	return nil
+}
+
+func (a commands) printUndo(u *upgrade.Undo) {
+	fmt.Fprintf(a.Out, "back to Kubernetes %s, and to what the cluster was at %s\n", u.Set.From, u.Set.Time.Format(time.RFC3339))
+	for _, name := range u.Nodes {
+		fmt.Fprintf(a.Out, "  node %s goes back first\n", name)
+	}
+	if u.Away != "" {
+		fmt.Fprintf(a.Out, "  the API does not answer, so no other node has been changed: %s\n", u.Away)
+	}
+	a.printLostObjects(u.Lost)
+}
