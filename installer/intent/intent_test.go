@@ -30,6 +30,13 @@ func TestIntentsAndReportsAreReadAsTheyWereWritten(t *testing.T) {
 	}
 }
 
+func TestUndoNeedsNoBundle(t *testing.T) {
+	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Undo, Attempt: 1, From: "1.35.4", Whole: "0123456789abcdef"}
+	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestAnAnswerIsToOneAttempt(t *testing.T) {
 	in := valid()
 	report := intent.Report{Upgrade: in.Upgrade, Operation: in.Operation, Attempt: 1, State: intent.Failed}
@@ -53,6 +60,9 @@ func TestIntentsThatANodeDoesNotTake(t *testing.T) {
 		"a short digest":       func(in *intent.Intent) { in.Index = "abcd" },
 		"no digest of sealift": func(in *intent.Intent) { in.Sealift = "../../etc/passwd" },
 		"no port":              func(in *intent.Intent) { in.Server = "10.0.0.1" },
+		"an undo of nothing":   func(in *intent.Intent) { in.Operation = intent.Undo },
+		"an undo of a path":    func(in *intent.Intent) { in.Operation, in.Whole = intent.Undo, "../../../../etc" },
+		"a path to keep":       func(in *intent.Intent) { in.Whole = "../0123456789abc" },
 		"a long text":          func(in *intent.Intent) { in.From = strings.Repeat("x", 20<<10) },
 	} {
 		in := valid()
