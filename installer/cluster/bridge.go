@@ -27,6 +27,7 @@ const (
 	bridgeName     = "kube-apiserver-bridge"
 	bridgeManifest = "/etc/kubernetes/manifests/" + bridgeName + ".yaml"
 	portSharing    = "--permit-port-sharing=true"
+	auditLog       = "--audit-log-path="
 )
 
 // How long the second server may take to answer, how long both may take to do so in turn, and how often they are asked. So many
@@ -103,6 +104,11 @@ func bridgeOf(manifest []byte) (second []byte, port int, err error) {
 	}
 	if !slices.Contains(server.Command, portSharing) {
 		return nil, port, nil
+	}
+	for n, flag := range server.Command { // two servers cannot rotate one file
+		if path, ok := strings.CutPrefix(flag, auditLog); ok && path != "-" {
+			server.Command[n] = auditLog + strings.TrimSuffix(path, ".log") + "-bridge.log"
+		}
 	}
 	pod.Name, pod.Labels = bridgeName, map[string]string{"tier": "control-plane", "component": bridgeName}
 	server.Name = bridgeName

@@ -24,7 +24,7 @@ spec:
   containers:
   - name: kube-apiserver
     image: registry.k8s.io/kube-apiserver:v1.36.3
-    command: [kube-apiserver, --advertise-address=10.0.0.1, --secure-port=6443, --permit-port-sharing=true]
+    command: [kube-apiserver, --advertise-address=10.0.0.1, --secure-port=6443, --permit-port-sharing=true, --audit-log-path=/var/log/apiserver/k8s-audit.log]
     ports: [{containerPort: 6443, name: probe-port, protocol: TCP}]
     livenessProbe: {httpGet: {host: 10.0.0.1, path: /livez, port: probe-port, scheme: HTTPS}}
     resources: {requests: {cpu: 250m}}
@@ -48,6 +48,9 @@ func TestBridgeIsTheSameServerBesideTheFirst(t *testing.T) {
 	}
 	if len(server.Ports) != 0 || server.LivenessProbe != nil || len(server.Resources.Requests) != 0 {
 		t.Errorf("the kubelet would not admit it beside the first: %+v", server)
+	}
+	if slices.Contains(server.Command, "--audit-log-path=/var/log/apiserver/k8s-audit.log") || !slices.Contains(server.Command, "--audit-log-path=/var/log/apiserver/k8s-audit-bridge.log") {
+		t.Errorf("both write one log: %q", server.Command)
 	}
 	if !pod.Spec.HostNetwork || server.Image != "registry.k8s.io/kube-apiserver:v1.36.3" || !slices.Contains(server.Command, "--secure-port=6443") {
 		t.Errorf("it is another server: %+v", pod.Spec)
