@@ -1,7 +1,8 @@
 // Package controlplane runs a real etcd and a real kube-apiserver on loopback, for tests that talk to Kubernetes.
 //
-// Nothing else runs: no controllers, no scheduler, no nodes. Objects are validated, admitted and stored, but Deployments
-// create no Pods and nothing sets a status. A test that needs a status patches it.
+// By default, nothing else runs: no controllers, no scheduler, no nodes. Objects are validated, admitted and stored, but
+// Deployments create no Pods and nothing sets a status. A test that needs a status patches it. With Options.Jobs, Jobs create Pods
+// and these get nodes, which a test makes; it also plays the kubelet, because nothing runs the Pods.
 package controlplane
 
 import (
@@ -49,6 +50,7 @@ type Options struct {
 	Progress func(line string) // told about binaries that have to be built first
 	// Arguments of the API server, besides those that it cannot do without.
 	Arguments []string
+	Jobs      bool // run kube-scheduler, and kube-controller-manager with the controllers that Jobs need
 }
 
 // ControlPlane is a running pair of etcd and kube-apiserver.
@@ -58,6 +60,7 @@ type ControlPlane struct {
 	config    *rest.Config
 	etcd      *daemon.Daemon
 	apiserver *daemon.Daemon
+	workers   []*daemon.Daemon // scheduler and controllers
 }
 
 // Start runs a control plane until Stop is called or this process ends. It returns when the API server is ready. It first
@@ -89,6 +92,9 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err == nil {
 		err = c.startAPIServer(ctx, apiserver)
 	}
+	if err == nil && o.Jobs {
+		err = c.startWorkers(ctx, workshop, o.Version)
+	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
 	}
@@ -116,7 +122,7 @@ func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) 
 
 // Stop ends both servers and removes their folder. It may be called more than once.
 func (c *ControlPlane) Stop() error {
-	for _, d := range []*daemon.Daemon{c.apiserver, c.etcd} {
+	for _, d := range append(c.workers, c.apiserver, c.etcd) {
 		if d != nil {
 			d.Stop()
 		}

@@ -1,0 +1,38 @@
+package controlplane
+
+import (
+	"context"
+
+	"github.com/sealift/sealift/testgrid/daemon"
+	"github.com/sealift/sealift/testgrid/lab/upstream"
+)
+
+// jobControllers are those that an Indexed Job with a TTL needs.
+const jobControllers = "job-controller,ttl-after-finished-controller,garbage-collector-controller,pod-garbage-collector-controller"
+
+// startWorkers starts the scheduler and the controllers. They serve nothing; what they do is seen in objects.
+func (c *ControlPlane) startWorkers(ctx context.Context, workshop *upstream.Workshop, version string) error {
+	kubeconfig := c.dir.File("kubeconfig")
+	if err := WriteKubeconfig(kubeconfig, c.config); err != nil {
+		return err
+	}
+	for _, program := range []struct {
+		name string
+		args []string
+	}{
+		{"kube-controller-manager", []string{"--controllers=" + jobControllers}},
+		{"kube-scheduler", nil},
+	} {
+		path, err := workshop.File(ctx, upstream.FileOf{Component: "kubernetes-" + version, Name: program.name})
+		if err != nil {
+			return err
+		}
+		args := append([]string{"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--secure-port=0", "--kube-api-qps=1000", "--kube-api-burst=2000"}, program.args...)
+		d, err := daemon.Start(daemon.Command{Path: path, Log: c.dir.File(program.name + ".log"), Args: args})
+		if err != nil {
+			return err
+		}
+		c.workers = append(c.workers, d)
+	}
+	return nil
+}
