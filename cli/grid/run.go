@@ -87,13 +87,10 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	if o.Repeat < 1 {
 		return app.UsageError("--repeat must be 1 or more")
 	}
-	var mu sync.Mutex
-	o.Progress = func(line string) {
-		mu.Lock()
-		defer mu.Unlock()
-		fmt.Fprintln(a.Err, line)
-	}
 	var err error
+	if o.Out, err = filepath.Abs(o.Out); err != nil {
+		return err
+	}
 	if o.history != "" {
 		if o.History, err = a.openHistory(o.history, true); err != nil {
 			return err
@@ -106,16 +103,19 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		}
 		o.Files = append(o.Files, f)
 	}
+	line, end := watch(ctx, a.Err, report.Folder{Path: o.Out})
+	end = sync.OnceFunc(end)
+	defer end()
+	o.Progress = line
 	if o.Hosts, err = machine.Load(o.hosts, o.Progress); err != nil {
+		end()
 		return a.mistaken(o.hosts, err)
 	}
 	if o.Sealift, err = findSealift(o.program); err != nil {
 		return err
 	}
-	if o.Out, err = filepath.Abs(o.Out); err != nil {
-		return err
-	}
 	cells, err := runner.Run(ctx, o.Options)
+	end()
 	if err != nil {
 		return err
 	}
