@@ -39,7 +39,8 @@ type Result struct {
 	System   string   `json:"system"`
 	Attempt  int      `json:"attempt"` // from 1
 	Verdict  Verdict  `json:"verdict"`
-	Reason   string   `json:"reason,omitempty"` // of a failure or a skip, with what to do next
+	Resumed  bool     `json:"resumed,omitempty"` // on machines on which an earlier attempt had failed
+	Reason   string   `json:"reason,omitempty"`  // of a failure or a skip, with what to do next
 	Warnings []string `json:"warnings,omitempty"`
 	// Digest is over all that went in: the test, the bundle, the system. The same digest need not run again.
 	Digest    string `json:"digest,omitempty"`

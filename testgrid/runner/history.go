@@ -35,9 +35,10 @@ func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool
 	return there, r.folder.Save(*there)
 }
 
-// share stores a result for other machines. One that depends on what these hosts can do is not for others.
+// share stores a result for other machines. One that depends on what these hosts can do, or on what an earlier attempt has left on
+// them, is not for others.
 func (r *runner) share(ctx context.Context, result report.Result) error {
-	if r.History == nil || result.Bundle == "" || result.Verdict == report.Skipped {
+	if r.History == nil || result.Bundle == "" || result.Verdict == report.Skipped || result.Resumed {
 		return nil
 	}
 	return r.History.Save(ctx, result, r.folder.Dir(result.Test, result.System, result.Attempt))

@@ -70,6 +70,7 @@ func (c *cell) takeBack(ctx context.Context, w machine.Wish) ([]machine.Machine,
 	if err != nil {
 		return nil, fmt.Errorf("take back the machines of an earlier run: %w; %s", err, next)
 	}
+	c.result.Resumed = true
 	for _, s := range c.earlier.Steps {
 		if s.Verdict != report.Passed {
 			break
@@ -90,7 +91,7 @@ func (c *cell) resumable(ctx context.Context, p part) error {
 		c.result.Steps = append(c.result.Steps, c.passed[at])
 		return nil
 	}
-	if at > 0 && len(c.passed) > 0 {
+	if len(c.passed) > 0 {
 		c.result.Warnings = append(c.result.Warnings, fmt.Sprintf("resumed with %q, on the machines of an earlier attempt", p.name))
 	}
 	c.passed = nil

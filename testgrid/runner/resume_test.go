@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
 )
@@ -43,16 +45,24 @@ func TestAFailedTestIsResumedBehindItsLastGoodStep(t *testing.T) {
 		}
 		return c.Attempts[0]
 	}
-	keep, resume := runner.Options{KeepFailed: true}, runner.Options{KeepFailed: true, Resume: true}
+	shared := t.TempDir()
+	s, err := store.Opener{Write: true}.Open(shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep, resume := runner.Options{KeepFailed: true}, runner.Options{KeepFailed: true, Resume: true, History: &history.History{Store: s}}
 	step("a failure", "false", "yes", keep, report.Failed, "pre post")
 	step("still wrong", "false", "yes", resume, report.Failed, "post")
 	made := b.made(t)
 	resumed := step("mended", "true", "yes", resume, report.Passed, "post expect")
-	if len(resumed.Machines) > 0 || len(resumed.Warnings) != 1 || !strings.Contains(resumed.Warnings[0], `resumed with "post-install script"`) || len(resumed.Steps) != 7 {
+	if !resumed.Resumed || len(resumed.Machines) > 0 || len(resumed.Warnings) != 1 || !strings.Contains(resumed.Warnings[0], `resumed with "post-install script"`) || len(resumed.Steps) != 7 {
 		t.Errorf("the resumed test has machines %+v, warnings %q, steps %+v", resumed.Machines, resumed.Warnings, resumed.Steps)
 	}
 	if left, _ := filepath.Glob(filepath.Join(b.dir, "machines", "*")); len(left) > 0 || b.made(t) != made {
 		t.Errorf("machines are left, or were made: %q", left)
+	}
+	if given, err := filepath.Glob(filepath.Join(shared, "tests", "*")); len(given) > 0 || err != nil {
+		t.Errorf("other machines get a result that was resumed: %q, %v", given, err)
 	}
 	step("nothing failed", "true", "yes", resume, report.Passed, "")
 	step("a failure again", "false", "yes", runner.Options{KeepFailed: true}, report.Failed, "pre post")
