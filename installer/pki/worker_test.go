@@ -7,10 +7,16 @@ import (
 	"testing"
 	"time"
 
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/token"
+	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // worker makes the files that a worker has.
@@ -114,4 +120,49 @@ func TestARenewalOfAWorkerIsResumed(t *testing.T) {
 			t.Errorf("%s: %s", step, got)
 		}
 	}
+}
+
+// TestATokenIsTriedBeforeAnythingIsChanged asks a real API server that knows bootstrap tokens.
+func TestATokenIsTriedBeforeAnythingIsChanged(t *testing.T) {
+	short.Skip(t, "a kube-apiserver")
+	plane, err := controlplane.Start(t.Context(), controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := plane.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	h, client := host{t.TempDir()}, clientset.NewForConfigOrDie(plane.Config())
+	if err := os.MkdirAll(h.path(kubernetesFolder), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := controlplane.WriteKubeconfig(h.path(cluster.KubeletKubeconfig), plane.Config()); err != nil {
+		t.Fatal(err)
+	}
+	good, err := token.Create(t.Context(), client, time.Hour, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// the API server reads tokens by a watch
+	tries := func(token, refused string) {
+		t.Helper()
+		var err error
+		for range 100 {
+			if err = h.checkToken(t.Context(), token); err == nil && refused == "" || err != nil && refused != "" && strings.Contains(err.Error(), refused) {
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.Errorf("got %v, want %q", err, refused)
+	}
+	tries("abcdef.0123456789abcdef", "Unauthorized")
+	tries(good, "may not ask for a node's certificate")
+	if _, err := client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm:kubelet-bootstrap"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "system:node-bootstrapper"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:bootstrappers:kubeadm:default-node-token"}}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	tries(good, "")
 }
