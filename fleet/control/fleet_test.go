@@ -40,12 +40,13 @@ type grid struct {
 	kube     *kube.Cluster
 	clusters map[string]dynamic.Interface
 	configs  map[string]*rest.Config
+	agents   map[string]*rest.Config
 	stops    map[string]func()
 }
 
 func newGrid(t *testing.T, clusters ...string) *grid {
 	t.Helper()
-	g := &grid{T: t, clusters: make(map[string]dynamic.Interface), configs: make(map[string]*rest.Config), stops: make(map[string]func())}
+	g := &grid{T: t, clusters: make(map[string]dynamic.Interface), configs: make(map[string]*rest.Config), agents: make(map[string]*rest.Config), stops: make(map[string]func())}
 	var wait sync.WaitGroup
 	var mu sync.Mutex
 	for _, name := range append([]string{""}, clusters...) {
@@ -61,12 +62,9 @@ func newGrid(t *testing.T, clusters ...string) *grid {
 		t.FailNow()
 	}
 	g.cfg = g.configs[""]
-	scheme := runtime.NewScheme()
-	g.must(ocm.AddToScheme(scheme))
 	g.startHub()
+	g.client = g.newClient()
 	var err error
-	g.client, err = client.New(g.cfg, client.Options{Scheme: scheme})
-	g.must(err)
 	g.kube, err = kube.Connect(g.cfg, nil)
 	g.must(err)
 	for _, name := range clusters {
@@ -85,6 +83,15 @@ func newGrid(t *testing.T, clusters ...string) *grid {
 		})
 	}
 	return g
+}
+
+func (g *grid) newClient() client.Client {
+	g.Helper()
+	scheme := runtime.NewScheme()
+	g.must(ocm.AddToScheme(scheme))
+	c, err := client.New(g.cfg, client.Options{Scheme: scheme})
+	g.must(err)
+	return c
 }
 
 func (g *grid) must(err error) {
@@ -139,6 +146,7 @@ func (g *grid) join(name string) {
 	g.must(err)
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
 	g.must(err)
+	g.agents[name] = cfg
 	g.clusters[name], err = dynamic.NewForConfig(g.configs[name])
 	g.must(err)
 	g.start(name, func(ctx context.Context) error {

@@ -4,10 +4,19 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/fleet/ocm"
 )
 
 // hello is an add-on with a template, a canary group, and a configuration.
@@ -106,6 +115,11 @@ func TestAddOnIsRolledOut(t *testing.T) {
 	}
 	g.eventually("oslo is complete", func() string { return g.has("oslo", "hello", "Progressing", "False/Completed") })
 
+	t.Log("an agent sees its own cluster only")
+	g.cannot("oslo", "rome")
+	t.Log("a hub that starts again writes nothing")
+	g.settled()
+
 	t.Log("a configuration that breaks the add-on stays on the canary")
 	g.apply(fmt.Sprintf(config, "2"))
 	g.eventually("rome has 2", func() string {
@@ -138,6 +152,89 @@ func TestAddOnIsRolledOut(t *testing.T) {
 
 	t.Log("the add-on is removed")
 	g.remove()
+}
+
+// cannot asks with the rights of one cluster's agent for what belongs to another one, or to the hub.
+func (g *grid) cannot(cluster, other string) {
+	cfg := rest.CopyConfig(g.agents[cluster])
+	client, err := dynamic.NewForConfig(cfg)
+	g.must(err)
+	works := ocm.WorkVersion.WithResource("manifestworks")
+	if _, err := client.Resource(works).Namespace(cluster).List(g.Context(), metav1.ListOptions{}); err != nil {
+		g.Errorf("its own works: %v", err)
+	}
+	for what, err := range map[string]error{
+		"works of another cluster":   second(client.Resource(works).Namespace(other).List(g.Context(), metav1.ListOptions{})),
+		"works of all clusters":      second(client.Resource(works).List(g.Context(), metav1.ListOptions{})),
+		"another cluster":            second(client.Resource(ocm.ClusterVersion.WithResource("managedclusters")).Get(g.Context(), other, metav1.GetOptions{})),
+		"add-ons of another cluster": second(client.Resource(ocm.AddOnVersion.WithResource("managedclusteraddons")).Namespace(other).List(g.Context(), metav1.ListOptions{})),
+		"its own taints":             second(client.Resource(ocm.ClusterVersion.WithResource("managedclusters")).Patch(g.Context(), cluster, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})),
+		"a new work for itself":      second(client.Resource(works).Namespace(cluster).Create(g.Context(), &unstructured.Unstructured{Object: map[string]any{"apiVersion": "work.open-cluster-management.io/v1", "kind": "ManifestWork", "metadata": map[string]any{"name": "mine"}}}, metav1.CreateOptions{})),
+		"Secrets":                    second(client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(cluster).List(g.Context(), metav1.ListOptions{})),
+	} {
+		if !apierrors.IsForbidden(err) {
+			g.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// versions has the version of each object of the fleet, but for what agents and the Lease keep renewing.
+func (g *grid) versions() map[string]string {
+	all := make(map[string]string)
+	client, err := dynamic.NewForConfig(g.cfg)
+	g.must(err)
+	for _, r := range []schema.GroupVersionResource{
+		ocm.AddOnVersion.WithResource("clustermanagementaddons"), ocm.AddOnVersion.WithResource("managedclusteraddons"),
+		ocm.WorkVersion.WithResource("manifestworks"), ocm.ClusterVersion.WithResource("managedclusters"),
+		{Group: ocm.ClusterVersion.Group, Version: "v1beta1", Resource: "placements"}, {Group: ocm.ClusterVersion.Group, Version: "v1beta1", Resource: "placementdecisions"},
+		{Version: "v1", Resource: "configmaps"}, {Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	} {
+		list, err := client.Resource(r).List(g.Context(), metav1.ListOptions{})
+		g.must(err)
+		for _, o := range list.Items {
+			// the address of the webhook is another one after a restart
+			if r.Resource != "customresourcedefinitions" {
+				all[r.Resource+"/"+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
+			}
+		}
+	}
+	return all
+}
+
+// settled restarts the hub of a fleet in which nothing changes, and compares all objects.
+func (g *grid) settled() {
+	for _, cluster := range []string{"rome", "oslo"} {
+		g.eventually(cluster+" is labelled", func() string {
+			var c ocm.ManagedCluster
+			if err := g.client.Get(g.Context(), types.NamespacedName{Name: cluster}, &c); err != nil {
+				return err.Error()
+			}
+			if got := c.Labels["feature.open-cluster-management.io/addon-hello"]; got != "available" {
+				return "its label is " + got
+			}
+			return ""
+		})
+	}
+	g.eventually("the add-on is complete", func() string {
+		var a ocm.ClusterManagementAddOn
+		if err := g.client.Get(g.Context(), types.NamespacedName{Name: "hello"}, &a); err != nil {
+			return err.Error()
+		}
+		if p := a.Status.InstallProgressions; len(p) != 1 || !meta.IsStatusConditionFalse(p[0].Conditions, "Progressing") {
+			return fmt.Sprintf("%+v", p)
+		}
+		return ""
+	})
+	time.Sleep(time.Second) // whatever is on its way
+	before := g.versions()
+	g.stops["hub"]()
+	g.startHub()
+	time.Sleep(2 * time.Second) // all add-ons are looked at in less
+	if diff := cmp.Diff(before, g.versions()); diff != "" {
+		g.Errorf("a hub that starts again wrote (-before +after):\n%s", diff)
+	}
 }
 
 // remove deletes the add-on, and lets its hooks succeed.

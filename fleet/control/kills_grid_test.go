@@ -1,0 +1,5 @@
+//go:build grid
+
+package control_test
+
+const kills = 30
