@@ -30,6 +30,8 @@ type ApplyOptions struct {
 	NoPrune bool
 	// PruneProtected prunes Namespaces, CustomResourceDefinitions and PersistentVolumeClaims too.
 	PruneProtected bool
+	// PruneShared prunes objects that other field managers apply too. Namespaces that others apply stay.
+	PruneShared bool
 	// FailFast fails an object at once that waits for what another set may bring (Awaits), for callers that come back.
 	FailFast bool
 	// Contest decides about an object that another set of the same manager holds; nil refuses it. It may be called by

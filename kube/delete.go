@@ -21,6 +21,8 @@ const DefaultDeleteTimeout = 5 * time.Minute
 type DeleteOptions struct {
 	// Protected deletes Namespaces, definitions and volume claims too, with all that is in them.
 	Protected bool
+	// Shared deletes objects that other field managers apply too. Namespaces that others apply stay.
+	Shared bool
 	// Timeout bounds the whole call: finalizers may take their time.
 	Timeout time.Duration
 	// Progress is called once for each object when it is gone or kept, never twice at once.
@@ -38,7 +40,7 @@ func (e *Engine) Delete(ctx context.Context, set Set, o DeleteOptions) (Result, 
 	result := Result{Set: set, Entries: []Entry{}}
 	ctx, cancel := context.WithTimeout(ctx, orDefault(o.Timeout, DefaultDeleteTimeout))
 	defer cancel()
-	run := e.newRun(set, nil, ApplyOptions{PruneProtected: o.Protected})
+	run := e.newRun(set, nil, ApplyOptions{PruneProtected: o.Protected, PruneShared: o.Shared})
 	if err := run.readMembers(ctx); err != nil {
 		return result, fmt.Errorf("delete set %s: %w", set, err)
 	}

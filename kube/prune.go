@@ -66,7 +66,7 @@ func (r *applyRun) fate(m *member) (action Action, why string) {
 			return Kept, why
 		}
 	}
-	if owner := r.coOwner(m.meta); owner != "" {
+	if owner := r.coOwner(m.meta); owner != "" && (!r.options.PruneShared || m.ref.groupKind() == namespaceKind) {
 		return Kept, fmt.Sprintf("left to %q, which applies it too", owner)
 	}
 	if protected(m.ref.groupKind()) && !r.options.PruneProtected {

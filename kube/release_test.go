@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/kube"
 )
@@ -38,6 +39,19 @@ func TestCreateOnlyLeavesWhatExists(t *testing.T) {
 	}
 	deleted, err := c.Delete(t.Context(), c.set, kube.DeleteOptions{})
 	if diff := cmp.Diff([]string{"ConfigMap/ours pruned"}, actions(deleted)); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+}
+
+func TestSharedObjectsGoWhenTold(t *testing.T) {
+	c := newCluster(t)
+	c.apply(kube.ApplyOptions{}, configMapOf("both", "1"))
+	_, err := c.resource("v1/configmaps", c.ns).Apply(t.Context(), "both", c.objects(configMapOf("both", "1"))[0], metav1.ApplyOptions{FieldManager: "other"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deleted, err := c.Delete(t.Context(), c.set, kube.DeleteOptions{Shared: true})
+	if diff := cmp.Diff([]string{"ConfigMap/both pruned"}, actions(deleted)); diff != "" || err != nil {
 		t.Error(diff, err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // ignore returns what to apply of a manifest. Fields that its strategy ignores keep the values that they have on the
-// cluster, once the object exists.
+// cluster, once the object exists. A change between this read and the apply is lost.
 func (a *agent) ignore(ctx context.Context, m manifest, how manner) (*unstructured.Unstructured, error) {
 	s := m.config.UpdateStrategy
 	if how.createOnly || s == nil || s.ServerSideApply == nil || len(s.ServerSideApply.IgnoreFields) == 0 {
@@ -35,8 +35,11 @@ func (a *agent) ignore(ctx context.Context, m manifest, how manner) (*unstructur
 			return nil, err
 		}
 		for _, path := range paths {
-			// OnSpokeChange: as long as the field is ours, nobody has changed it on the cluster
-			if field.Condition == ocm.OnSpokeChange && owns(live, how.manager, path) {
+			if field.Condition == ocm.OnSpokeChange {
+				// as long as the field is ours, nobody has changed it on the cluster; to apply its value would make it ours again
+				if !owns(live, how.manager, path) {
+					unstructured.RemoveNestedField(wanted.Object, path...)
+				}
 				continue
 			}
 			value, found, err := unstructured.NestedFieldCopy(live.Object, path...)

@@ -180,7 +180,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork) []manifest {
 			continue
 		}
 		result, err := a.engine(how.manager).Apply(ctx, how.set(work.Name), objects, kube.ApplyOptions{
-			Force: how.force, CreateOnly: how.createOnly, NoPrune: unread, PruneProtected: true, FailFast: true, Timeout: time.Minute,
+			Force: how.force, CreateOnly: how.createOnly, NoPrune: unread, PruneProtected: true, PruneShared: true, FailFast: true, Timeout: time.Minute,
 		})
 		for _, i := range members {
 			m := &manifests[i]
@@ -258,7 +258,7 @@ func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) error {
 		if _, err := engine.Release(ctx, how.set(work.Name), stays); err != nil {
 			return err
 		}
-		if _, err := engine.Delete(ctx, how.set(work.Name), kube.DeleteOptions{Protected: true, Timeout: time.Minute}); err != nil {
+		if _, err := engine.Delete(ctx, how.set(work.Name), kube.DeleteOptions{Protected: true, Shared: true, Timeout: time.Minute}); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (c *controllers) addOns() error {
 		Watches(&ocm.Placement{}, all).
 		Watches(&ocm.PlacementDecision{}, all).
 		Watches(&ocm.ManagedCluster{}, all).
-		Build(r)
+		Build(again(r))
 	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all, watched: make(map[schema.GroupVersionKind]bool)}
 	r.reader.Watch = w.watch
 	return err

@@ -37,7 +37,7 @@ func (c *controllers) clusters() error {
 		For(&ocm.ManagedCluster{}).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(heartbeats())).
 		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf)).
-		Complete(reconcile.Func(c.lookAfter))
+		Complete(again(reconcile.Func(c.lookAfter)))
 }
 
 // clusterOf asks for the cluster whose namespace an object is in.

@@ -17,6 +17,7 @@ import (
 	"log/slog"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
@@ -72,6 +73,17 @@ func New(o Options) hub.Controller {
 		}
 		return nil
 	}
+}
+
+// again tries a reconcile again, without an error in the log, if somebody else wrote between its read and its write.
+func again(r reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+		result, err := r.Reconcile(ctx, req)
+		if apierrors.IsConflict(err) {
+			return reconcile.Result{RequeueAfter: settle}, nil
+		}
+		return result, err
+	})
 }
 
 // soon makes a handler that waits a moment for more events of the same requests.

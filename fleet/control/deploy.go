@@ -44,7 +44,7 @@ func (c *controllers) clusterAddOns() error {
 		Watches(&ocm.ManagedCluster{}, soon(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return every[ocm.ManagedClusterAddOn](c.Client, client.InNamespace(o.GetName()))(ctx, o)
 		})).
-		Complete(r)
+		Complete(again(r))
 }
 
 // clusterAddOns reconciles ManagedClusterAddOns.

@@ -26,7 +26,7 @@ func (c *controllers) placements() error {
 		Watches(&ocm.ManagedClusterSet{}, all).
 		Watches(&ocm.ManagedClusterSetBinding{}, all).
 		Watches(&ocm.AddOnPlacementScore{}, all).
-		Complete(reconcile.Func(c.place))
+		Complete(again(reconcile.Func(c.place)))
 }
 
 // choice is what a placement depends on.

@@ -1,0 +1,212 @@
+package agent_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/agent"
+	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/fleet/join"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/kube/render"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// cluster is an API server that is a hub and its only cluster.
+type cluster struct {
+	*testing.T
+	client.Client
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	cfg := controlplane.ForTest(t)
+	scheme := runtime.NewScheme()
+	c := &cluster{T: t}
+	c.must(ocm.AddToScheme(scheme))
+	k, err := kube.Connect(cfg, nil)
+	c.must(err)
+	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"}) // nobody asks for another version
+	c.must(err)
+	_, err = kube.New(k, kube.Options{}).Apply(t.Context(), kube.Set{Name: "definitions"}, definitions, kube.ApplyOptions{})
+	c.must(err)
+	_, err = join.Hub(t.Context(), k, join.Cluster{Name: "rome"})
+	c.must(err)
+	c.Client, err = client.New(cfg, client.Options{Scheme: scheme})
+	c.must(err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- agent.Run(ctx, agent.Options{Hub: cfg, Local: cfg, Cluster: "rome", Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func (c *cluster) must(err error) {
+	c.Helper()
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+func (c *cluster) apply(text string) {
+	c.Helper()
+	objects, err := render.Decode(strings.NewReader(text))
+	c.must(err)
+	for _, o := range objects {
+		c.must(c.Patch(c.Context(), o, client.Apply, client.ForceOwnership, client.FieldOwner("user"))) //nolint:staticcheck // an object without a type
+	}
+}
+
+// configMap returns the data of a ConfigMap, or nil.
+func (c *cluster) configMap(name string) map[string]any {
+	o := &unstructured.Unstructured{}
+	o.SetAPIVersion("v1")
+	o.SetKind("ConfigMap")
+	if c.Get(c.Context(), types.NamespacedName{Namespace: "default", Name: name}, o) != nil {
+		return nil
+	}
+	data, _ := o.Object["data"].(map[string]any)
+	return data
+}
+
+func (c *cluster) eventually(what string, holds func() bool) {
+	c.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if holds() {
+			return
+		}
+	}
+	var work ocm.ManifestWork
+	_ = c.Get(c.Context(), types.NamespacedName{Namespace: "rome", Name: "w"}, &work)
+	text, _ := json.MarshalIndent(work.Status, "", " ")
+	c.Fatalf("after half a minute: %s\n%s", what, text)
+}
+
+const work = `
+apiVersion: work.open-cluster-management.io/v1
+kind: ManifestWork
+metadata: {name: w, namespace: rome}
+spec:
+  deleteOption:
+    propagationPolicy: SelectivelyOrphan
+    selectivelyOrphans: {orphaningRules: [{resource: configmaps, namespace: default, name: stays}]}
+  manifestConfigs:
+  - resourceIdentifier: {resource: configmaps, namespace: default, name: theirs}
+    updateStrategy: {type: CreateOnly}
+  - resourceIdentifier: {resource: configmaps, namespace: default, name: looked-at}
+    updateStrategy: {type: ReadOnly}
+    feedbackRules: [{type: JSONPaths, jsonPaths: [{name: color, path: .data.color}, {name: all, path: .data}]}]
+  - resourceIdentifier: {resource: configmaps, namespace: default, name: shared}
+    updateStrategy:
+      type: ServerSideApply
+      serverSideApply: {fieldManager: work-agent-mine, force: true, ignoreFields: [{condition: OnSpokeChange, jsonPointers: [/data/size]}]}
+  workload:
+    manifests:
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: plain, namespace: default}, data: {color: VALUE}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: stays, namespace: default}, data: {color: VALUE}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: theirs, namespace: default}, data: {color: VALUE}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: looked-at, namespace: default}, data: {color: VALUE}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: shared, namespace: default}, data: {color: VALUE, size: VALUE}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name, namespace: default}}
+    - {apiVersion: nowhere.example.com/v1, kind: Nothing, metadata: {name: nothing, namespace: default}}
+`
+
+// TestWorkIsApplied has one work with every update strategy, two manifests that fail, and an object that stays.
+func TestWorkIsApplied(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.apply(`
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: theirs, namespace: default}
+data: {color: theirs}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: looked-at, namespace: default}
+data: {color: blue}
+`)
+	c.apply(strings.ReplaceAll(work, "VALUE", "one"))
+	status := func() (s ocm.ManifestWorkStatus) {
+		var w ocm.ManifestWork
+		if c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "w"}, &w) == nil {
+			s = w.Status
+		}
+		return s
+	}
+	c.eventually("the manifests that can be applied are", func() bool {
+		return c.configMap("plain")["color"] == "one" && c.configMap("stays") != nil && c.configMap("shared")["size"] == "one" && len(status().ResourceStatus.Manifests) == 7
+	})
+	if got := c.configMap("theirs")["color"]; got != "theirs" {
+		t.Errorf("an object that is only to be created has %v", got)
+	}
+	if got := c.configMap("looked-at")["color"]; got != "blue" {
+		t.Errorf("an object that is only to be read has %v", got)
+	}
+	s := status()
+	var failed []string
+	for _, m := range s.ResourceStatus.Manifests {
+		if !meta.IsStatusConditionTrue(m.Conditions, "Applied") {
+			failed = append(failed, m.ResourceMeta.Name)
+		}
+	}
+	applied := meta.FindStatusCondition(s.Conditions, "Applied")
+	if strings.Join(failed, " ") != "Not_A_Name nothing" || applied.Status != metav1.ConditionFalse || !strings.Contains(applied.Message, "Nothing") {
+		t.Errorf("failed: %v, %+v", failed, applied)
+	}
+	values := s.ResourceStatus.Manifests[3].StatusFeedback.Values
+	if len(values) != 2 || *values[0].FieldValue.String != "blue" || *values[1].FieldValue.JSON != `{"color":"blue"}` {
+		t.Errorf("feedback: %+v", values)
+	}
+
+	t.Log("what was changed on the cluster is repaired, but for the ignored field")
+	c.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: plain, namespace: default}\ndata: {color: changed}\n")
+	c.eventually("drift is repaired", func() bool {
+		if c.configMap("shared")["size"] != "changed" { // a change between a read and a write of the agent is lost
+			c.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shared, namespace: default}\ndata: {color: changed, size: changed}\n")
+			return false
+		}
+		return c.configMap("plain")["color"] == "one" && c.configMap("shared")["color"] == "one"
+	})
+	c.apply(strings.ReplaceAll(work, "VALUE", "two"))
+	c.eventually("the new content is applied", func() bool {
+		return c.configMap("plain")["color"] == "two" && c.configMap("shared")["color"] == "two"
+	})
+	if got := c.configMap("shared")["size"]; got != "changed" {
+		t.Errorf("the ignored field is %v", got)
+	}
+
+	t.Log("the work is deleted")
+	c.must(c.Delete(t.Context(), &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "w"}}))
+	c.eventually("its objects go", func() bool {
+		err := c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "w"}, &ocm.ManifestWork{})
+		return client.IgnoreNotFound(err) == nil && err != nil && c.configMap("plain") == nil && c.configMap("shared") == nil
+	})
+	for _, name := range []string{"stays", "theirs", "looked-at"} {
+		if c.configMap(name) == nil {
+			t.Errorf("%s is gone", name)
+		}
+	}
+	var records ocm.List[ocm.AppliedManifestWork]
+	if err := c.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
+		t.Errorf("records that are left: %v %v", records.Items, err)
+	}
+}
