@@ -43,10 +43,13 @@ type Options struct {
 // Run loads the hooks and runs them until ctx ends. It fails if a hook has no valid configuration.
 func Run(ctx context.Context, o Options) (err error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	var us *replica
 	if o.Replicas != nil {
 		if err := o.Replicas.check(); err != nil {
 			return err
 		}
+		us = &replica{Replicas: *o.Replicas, cluster: o.Cluster, log: o.Log}
+		o.Webhooks.Leads = us.leads.Load
 	}
 	framework, err := os.MkdirTemp(o.Runner.TempDir, "framework-")
 	if err != nil {
@@ -70,9 +73,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("serve /healthz and /metrics: %w; choose another address or port", err)
 	}
-	var us *replica
-	if o.Replicas != nil {
-		us = &replica{Replicas: *o.Replicas, cluster: o.Cluster, log: o.Log}
+	if us != nil {
 		if _, us.port, err = net.SplitHostPort(listener.Addr().String()); err != nil {
 			return err
 		}

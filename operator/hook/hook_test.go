@@ -3,6 +3,7 @@ package hook_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/output"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // file writes an executable file.
@@ -158,6 +161,60 @@ func TestAHookIsStoppedWithItsGroup(t *testing.T) {
 	r.Timeout = 100 * time.Millisecond
 	if _, err := r.Run(t.Context(), hook.Command{Name: "stubborn.sh", Path: stubborn, Dir: dir}); err == nil || !strings.Contains(err.Error(), "it ran longer than 100ms") {
 		t.Errorf("a hook that ignores SIGTERM: %v", err)
+	}
+}
+
+func TestAChildThatIgnoresTheStopIsKilled(t *testing.T) {
+	dir, log := t.TempDir(), &output.Buffer{}
+	path := file(t, dir, "hook.sh", "#!/bin/bash\nbash -c 'trap \"\" TERM; echo child $$ is set; while :; do sleep 0.2; done' &\nsleep 60 & wait\n")
+	r := hook.Runner{Log: logger(log), TempDir: t.TempDir()}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for !strings.Contains(log.String(), "is set") {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+	}()
+	if _, err := r.Run(ctx, hook.Command{Name: "hook.sh", Path: path, Dir: dir}); err == nil {
+		t.Error("a hook that was stopped succeeded")
+	}
+	_, rest, _ := strings.Cut(log.String(), "child ")
+	var pid int
+	if _, err := fmt.Sscan(rest, &pid); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil || strings.Contains(string(state), ") Z ") { // gone, or nobody has waited for it yet
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the child lives on: %s", state)
+		}
+	}
+}
+
+// TestAFullDiskFailsARunAndNoMore has no room for the files of a run, and then has it again.
+func TestAFullDiskFailsARunAndNoMore(t *testing.T) {
+	short.Root(t, "a file system of its own")
+	full := disk.New(t, 4<<20)
+	path := file(t, t.TempDir(), "hook.sh", "#!/bin/sh\nexec cat \"$BINDING_CONTEXT_PATH\" > \"$METRICS_PATH\"\n")
+	r := hook.Runner{TempDir: full.Path()}
+	run := func() (*hook.Result, error) {
+		return r.Run(t.Context(), hook.Command{
+			Name: "hook.sh", Path: path, Dir: "/", In: map[string][]byte{"BINDING_CONTEXT_PATH": bytes.Repeat([]byte("x"), 64<<10)}, Out: []string{"METRICS_PATH"},
+		})
+	}
+	free := full.Fill()
+	if _, err := run(); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "make the files of hook hook.sh") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(full.Path(), "hook-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	free()
+	if result, err := run(); err != nil || len(result.Out["METRICS_PATH"]) != 64<<10 {
+		t.Errorf("with room again: %v", err)
 	}
 }
 

@@ -261,6 +261,7 @@ func supervise(ctx context.Context, pid int, ended <-chan struct{}) error {
 		_ = syscall.Kill(-pid, syscall.SIGKILL)
 		<-ended
 	}
+	_ = syscall.Kill(-pid, syscall.SIGKILL) // children that ignore SIGTERM
 	return fmt.Errorf("stopped: %w", context.Cause(ctx))
 }
 

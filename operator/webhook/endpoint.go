@@ -48,6 +48,7 @@ type endpoint struct {
 	objects func(ca []byte) []object
 	slots   chan struct{}
 	kick    chan struct{} // has a message when the objects shall be written
+	swept   sync.Once
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -153,7 +154,7 @@ func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) 
 			e.rotate(ctx, shown, fresh)
 			due = time.Time{}
 		}
-		if time.Now().Before(due) {
+		if !e.server.leads() || time.Now().Before(due) {
 			continue
 		}
 		if due = time.Now().Add(keepTime); !e.write(ctx, e.shown.Load().ca) {
@@ -165,15 +166,16 @@ func (e *endpoint) keep(ctx context.Context, load func() (*certificate, error)) 
 // rotate shows another certificate. The API server trusts both while it changes, so no review fails.
 func (e *endpoint) rotate(ctx context.Context, before, after *certificate) {
 	clear(e.known)
-	if string(before.ca) != string(after.ca) {
+	changed := string(before.ca) != string(after.ca)
+	if changed && e.server.leads() {
 		e.write(ctx, append(append([]byte{}, before.ca...), after.ca...))
-		if !sleep(ctx, settleTime) {
-			return
-		}
+	}
+	if changed && !sleep(ctx, settleTime) {
+		return
 	}
 	e.shown.Store(after)
 	e.server.log.InfoContext(ctx, "webhooks have a new certificate", "service", e.Service)
-	if string(before.ca) != string(after.ca) {
+	if changed {
 		sleep(ctx, settleTime) // connections that began before show the old one
 	}
 	clear(e.known)

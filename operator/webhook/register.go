@@ -67,6 +67,14 @@ func (e *endpoint) sweep(ctx context.Context) {
 	if e.server.options.Namespace == "" {
 		return
 	}
+	for !e.server.leads() {
+		if !sleep(ctx, lookTime) {
+			return
+		}
+	}
+	if e.Address() != "" {
+		return // hooks have come that have webhooks
+	}
 	for _, o := range e.objects(nil) {
 		if err := e.writeOne(ctx, o); err != nil {
 			e.server.log.DebugContext(ctx, "webhooks of an earlier run cannot be looked for", "object", o.ref.String(), "error", err)

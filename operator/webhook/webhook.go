@@ -43,6 +43,8 @@ type Options struct {
 	ConfigurationName string
 	// FailurePolicy is that of bindings without one. Default: Fail.
 	FailurePolicy admissionregistration.FailurePolicyType
+	// Leads says whether this operator writes the objects that lead the API server here. Nil means that it always does.
+	Leads func() bool
 }
 
 // Endpoint is one HTTPS server, and the Service that leads to it.
@@ -100,7 +102,7 @@ func (s *Server) Set(hooks []Hook) error {
 		needed bool
 	}{{s.admission, len(r.admissions) > 0}, {s.conversion, len(r.conversions) > 0}} {
 		if !one.needed && one.Address() == "" {
-			s.running.Go(func() { one.sweep(s.ctx) })
+			one.swept.Do(func() { s.running.Go(func() { one.sweep(s.ctx) }) })
 			continue
 		}
 		if err := one.open(); err != nil {
@@ -110,6 +112,9 @@ func (s *Server) Set(hooks []Hook) error {
 	}
 	return nil
 }
+
+// leads says whether the objects are ours to write.
+func (s *Server) leads() bool { return s.options.Leads == nil || s.options.Leads() }
 
 // Wait returns after the end of the context of New, when nothing is served any more.
 func (s *Server) Wait() { s.running.Wait() }
