@@ -8,25 +8,25 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/sealift/sealift/operator/engine"
 )
 
 // serveDebug answers on a socket that only its owner can open. The returned function ends that.
-func serveDebug(ctx context.Context, path string, e *engine.Engine) (stop func(), err error) {
+func serveDebug(ctx context.Context, path string, handler http.Handler) (stop func(), err error) {
 	listener, err := listenDebug(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("open the debug socket %s: %w", path, err)
 	}
-	server := &http.Server{Handler: debugHandler(e), ReadHeaderTimeout: headerTimeout}
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout}
 	go func() { _ = server.Serve(listener) }()
 	return func() {
 		_ = server.Close()
@@ -64,11 +64,11 @@ func listenDebug(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
-func debugHandler(e *engine.Engine) http.Handler {
+func debugHandler(e *work, level *slog.LevelVar) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /queue/{file}", func(w http.ResponseWriter, r *http.Request) {
 		name, format := cutFormat(r.PathValue("file"))
-		states := queueStates(e, name, r.URL.Query().Get("showEmpty") == "true")
+		states := queueStates(e.Engine, name, r.URL.Query().Get("showEmpty") == "true")
 		if states == nil {
 			http.NotFound(w, r)
 			return
@@ -78,7 +78,7 @@ func debugHandler(e *engine.Engine) http.Handler {
 	mux.HandleFunc("GET /hook/{rest...}", func(w http.ResponseWriter, r *http.Request) {
 		path, format := cutFormat(r.PathValue("rest"))
 		if path == "list" {
-			all := hookStates(e)
+			all := hookStates(e.Engine)
 			write(w, format, all, func() string { return hooksText(all) })
 			return
 		}
@@ -91,6 +91,12 @@ func debugHandler(e *engine.Engine) http.Handler {
 		}
 		http.Error(w, fmt.Sprintf("there is no hook %q; 'operator hook list' names all", name), http.StatusNotFound)
 	})
+	if e.modules != nil {
+		debugModules(mux, e.modules)
+	}
+	if level != nil {
+		debugConfig(mux, level)
+	}
 	return mux
 }
 
@@ -125,10 +131,20 @@ func write(w http.ResponseWriter, format string, value any, text func() string) 
 
 // Debug asks the operator that serves a socket for a path such as /queue/list.text.
 func Debug(ctx context.Context, socket, path string) ([]byte, error) {
+	return debugRequest(ctx, http.MethodGet, socket, path)
+}
+
+// Set changes a setting of the operator that serves a socket.
+func Set(ctx context.Context, socket, name, value string) error {
+	_, err := debugRequest(ctx, http.MethodPost, socket, "/config/set?"+url.Values{"name": {name}, "value": {value}}.Encode())
+	return err
+}
+
+func debugRequest(ctx context.Context, method, socket, path string) ([]byte, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://operator"+path, nil)
+	req, err := http.NewRequestWithContext(ctx, method, "http://operator"+path, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
-// Package operator runs hooks of Flant's shell-operator unchanged: an engine that runs them, webhooks, /healthz, /readyz and
-// /metrics for the cluster, and a socket for people who want to see what it does.
+// Package operator runs hooks of Flant's shell-operator and modules of addon-operator unchanged: what runs them, webhooks,
+// /healthz, /readyz and /metrics for the cluster, and a socket for people who want to see what it does.
 package operator
 
 import (
@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/webhook"
 )
 
@@ -36,8 +37,12 @@ type Options struct {
 	Webhooks webhook.Options
 	// Replicas says that other operators run, too. Nil means that this is the only one.
 	Replicas *Replicas
-	// DebugSocket is the path of the socket for 'operator queue' and 'operator hook'; "" is none.
+	// DebugSocket is the path of the socket for the commands that look at an operator; "" is none.
 	DebugSocket string
+	// Modules says where modules are, whose hooks run instead of those of a folder. Its engine's options have no effect.
+	Modules *lifecycle.Options
+	// LogLevel lets 'operator config set' change the level of the log. It may be nil.
+	LogLevel *slog.LevelVar
 }
 
 // Run loads the hooks and runs them until ctx ends. It fails if a hook has no valid configuration.
@@ -62,7 +67,18 @@ func Run(ctx context.Context, o Options) (err error) {
 	if os.Getenv(hook.FrameworkDir) == "" {
 		o.Runner.Set = append(o.Runner.Set, hook.FrameworkDir+"="+framework)
 	}
-	e, err := engine.Load(ctx, o.Options)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	o.Webhooks.Cluster, o.Webhooks.Log = o.Cluster, o.Log
+	webhooks := webhook.New(ctx, o.Webhooks)
+	defer webhooks.Wait()
+	defer cancel()
+	var e *work
+	e, err = load(ctx, o, func() {
+		if err := webhooks.Set(e.Webhooks()); err != nil {
+			o.Log.ErrorContext(ctx, "cannot serve the webhooks of hooks that have come or gone", "error", err)
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -85,18 +101,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		o.Listening(listener.Addr().String())
 	}
 	if o.DebugSocket != "" {
-		stop, err := serveDebug(ctx, o.DebugSocket, e)
+		stop, err := serveDebug(ctx, o.DebugSocket, debugHandler(e, o.LogLevel))
 		if err != nil {
 			return err
 		}
 		defer stop()
 	}
-	o.Webhooks.Cluster, o.Webhooks.Log = o.Cluster, o.Log
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	webhooks := webhook.New(ctx, o.Webhooks)
-	defer webhooks.Wait()
-	defer cancel()
 	if err := webhooks.Set(e.Webhooks()); err != nil {
 		return err
 	}
@@ -109,21 +119,24 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // publicHandler answers the cluster. us is nil if there are no other replicas.
-func publicHandler(e *engine.Engine, us *replica) http.Handler {
+func publicHandler(e *work, us *replica) http.Handler {
 	own, hooks := e.Metrics()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, req *http.Request) {
-		switch {
-		case us != nil && !us.leads.Load():
+		if us != nil && !us.leads.Load() {
 			us.askLeader(w, req)
 			return
-		case !e.Ready():
-			http.Error(w, "the start is not over: hooks with onStartup run, or objects are synchronized", http.StatusInternalServerError)
+		}
+		if err := e.notReady(); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	if e.modules != nil {
+		mux.HandleFunc("GET /status/converge", e.convergeStatus)
+	}
 	// A metric of a hook that has the name of one of ours must not hide all the others.
 	all := promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{own, hooks}, all))

@@ -34,11 +34,20 @@ Every flag can also be set with an environment variable: SEALIFT_HOOKS_DIR for -
 
 // RunShellOperator executes a command line of shell-operator. Without a command it starts, as the images of shell-operator do.
 func RunShellOperator(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	return runAs(ctx, ShellOperatorName, args, in, out, errOut)
+}
+
+// RunAddonOperator executes a command line of addon-operator. Without a command it starts, as the images of addon-operator do.
+func RunAddonOperator(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
+	return runAs(ctx, AddonOperatorName, args, in, out, errOut)
+}
+
+func runAs(ctx context.Context, name string, args []string, in io.Reader, out, errOut io.Writer) int {
 	if len(args) == 0 {
 		args = []string{"start"}
 	}
-	return app.Run(ctx, ShellOperatorName, func(a *app.App) *cobra.Command {
-		root := commands{a}.operatorCommand(ShellOperatorName, ShellOperatorName)
+	return app.Run(ctx, name, func(a *app.App) *cobra.Command {
+		root := commands{a}.operatorCommand(name, name)
 		root.AddCommand(a.VersionCommand())
 		return root
 	}, args, in, out, errOut)

@@ -13,19 +13,30 @@ import (
 func (a commands) operatorCommand(use, called string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use,
-		Short: "Run hooks of shell-operator in a cluster",
-		Long:  "Run hooks of Flant's shell-operator unchanged, and look at what they do. docs/operator.md says what is there.",
+		Short: "Run hooks of shell-operator and modules of addon-operator in a cluster",
+		Long: "Run hooks of Flant's shell-operator and modules of addon-operator unchanged, and look at what they do.\n" +
+			"docs/operator.md says what is there.",
 	}
-	cmd.AddCommand(a.startCommand(called), a.queueCommand(called), a.hookCommand(called), a.rawCommand(called))
+	cmd.AddCommand(a.startCommand(called), a.queueCommand(called), a.globalCommand(called), a.moduleCommand(called),
+		a.hookCommand(called), a.configCommand(called), a.rawCommand(called))
 	return cmd
 }
 
 // debugFlags say where the operator runs, and in which form it answers.
 type debugFlags struct{ socket, format string }
 
-func (f *debugFlags) add(cmd *cobra.Command, formats, fallback string) {
-	cmd.Flags().StringVar(&f.socket, "debug-unix-socket", fromEnvironment("DEBUG_UNIX_SOCKET", defaultSocket), "socket of the operator")
+// add defines the flags. example tells how a user calls the command, and so which operator is meant.
+func (f *debugFlags) add(cmd *cobra.Command, formats, fallback, example string) {
+	f.addSocket(cmd, example)
 	cmd.Flags().StringVarP(&f.format, "output", "o", fallback, "output format: "+formats)
+}
+
+func (f *debugFlags) addSocket(cmd *cobra.Command, example string) {
+	socket := defaultSocket
+	if strings.HasPrefix(example, AddonOperatorName) {
+		socket = addonSocket
+	}
+	cmd.Flags().StringVar(&f.socket, "debug-unix-socket", fromEnvironment("DEBUG_UNIX_SOCKET", socket), "socket of the operator")
 }
 
 // ask prints what the operator answers for a path without its format.
@@ -55,7 +66,7 @@ func (a commands) queueCommand(called string) *cobra.Command {
 			return a.ask(cmd, f, "/queue/list", query)
 		},
 	}
-	f.add(list, "text, yaml or json", "text")
+	f.add(list, "text, yaml or json", "text", called)
 	list.Flags().BoolVarP(&empty, "show-empty", "e", false, "also list queues without tasks")
 	var m debugFlags
 	main := &cobra.Command{
@@ -65,7 +76,7 @@ func (a commands) queueCommand(called string) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ask(cmd, m, "/queue/main", "") },
 	}
-	m.add(main, "text, yaml or json", "text")
+	m.add(main, "text, yaml or json", "text", called)
 	group.AddCommand(list, main)
 	return group
 }
@@ -80,7 +91,7 @@ func (a commands) hookCommand(called string) *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.ask(cmd, f, "/hook/list", "") },
 	}
-	f.add(list, "text, yaml or json", "text")
+	f.add(list, "text, yaml or json", "text", called)
 	var s debugFlags
 	snapshot := &cobra.Command{
 		Use:   "snapshot HOOK",
@@ -91,20 +102,37 @@ ask for them.`,
 		Args:    cobra.ExactArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.ask(cmd, s, "/hook/"+args[0]+"/snapshots", "") },
 	}
-	s.add(snapshot, "yaml or json", "yaml")
+	s.add(snapshot, "yaml or json", "yaml", called)
 	group.AddCommand(list, snapshot)
 	return group
 }
 
+func (a commands) configCommand(called string) *cobra.Command {
+	group := &cobra.Command{Use: "config", Short: "Settings that can be changed while an operator runs"}
+	var f debugFlags
+	set := &cobra.Command{
+		Use:     "set NAME VALUE",
+		Short:   "Change a setting until the operator ends",
+		Example: fmt.Sprintf("  %s config set log.level debug", called),
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return operator.Set(cmd.Context(), f.socket, args[0], args[1])
+		},
+	}
+	f.addSocket(set, called)
+	group.AddCommand(a.lookCommand("list", "List the settings", called+" config list", "/config/list", "text, yaml or json", "text"), set)
+	return group
+}
+
 func (a commands) rawCommand(called string) *cobra.Command {
-	var socket string
+	var f debugFlags
 	cmd := &cobra.Command{
 		Use:     "raw PATH",
-		Short:   "Print what the debug socket answers for a path",
+		Short:   "Print what a running operator answers for a path of its socket",
 		Example: fmt.Sprintf("  %s raw /queue/list.json", called),
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			data, err := operator.Debug(cmd.Context(), socket, "/"+strings.TrimPrefix(args[0], "/"))
+			data, err := operator.Debug(cmd.Context(), f.socket, "/"+strings.TrimPrefix(args[0], "/"))
 			if err != nil {
 				return err
 			}
@@ -112,6 +140,6 @@ func (a commands) rawCommand(called string) *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&socket, "debug-unix-socket", fromEnvironment("DEBUG_UNIX_SOCKET", defaultSocket), "socket of the operator")
+	f.addSocket(cmd, called)
 	return cmd
 }

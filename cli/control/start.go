@@ -21,10 +21,14 @@ import (
 	"github.com/sealift/sealift/operator"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/operator/lifecycle"
 )
 
-// defaultSocket is where shell-operator has its socket.
-const defaultSocket = "/var/run/shell-operator/debug.socket"
+// The places where shell-operator and addon-operator have their sockets.
+const (
+	defaultSocket = "/var/run/shell-operator/debug.socket"
+	addonSocket   = "/var/run/addon-operator/debug.socket"
+)
 
 // startFlags are the settings of an operator, by shell-operator's names.
 type startFlags struct {
@@ -37,6 +41,7 @@ type startFlags struct {
 	hookTimeout                                     time.Duration
 	webhooks                                        webhookFlags
 	replicas                                        replicaFlags
+	modules                                         moduleFlags
 }
 
 // fromEnvironment is a setting of shell-operator, or what it is without.
@@ -46,15 +51,16 @@ func (a commands) startCommand(called string) *cobra.Command {
 	var f startFlags
 	cmd := &cobra.Command{
 		Use:   "start",
-		Short: "Run the hooks of a folder until SIGTERM",
-		Long: `Run the hooks of a folder until SIGTERM. The environment variables of shell-operator set the defaults of the flags that
-name them.
+		Short: "Run the hooks of a folder, or modules, until SIGTERM",
+		Long: `Run the hooks of a folder until SIGTERM, or modules if --modules-dir says where they are. The environment variables of
+shell-operator set the defaults of the flags that name them; with modules, those of addon-operator do.
 
 In a Pod, the operator works in the cluster of the Pod as its ServiceAccount. Hooks run as the user of the operator and see
 its environment, unless --hook-user and --hook-env say otherwise.`,
-		Example: fmt.Sprintf("  %[1]s start --hooks-dir hooks\n  %[1]s start --hook-user nobody --hook-env PATH --hook-env KUBECONFIG", called),
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.start(cmd, f) },
+		Example: fmt.Sprintf("  %[1]s start --hooks-dir hooks\n  %[1]s start --hook-user nobody --hook-env PATH --hook-env KUBECONFIG\n"+
+			"  %[1]s start --modules-dir modules --global-hooks-dir global-hooks --namespace addon-operator", called),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.start(cmd, f) },
 	}
 	text := func(target *string, flag, variable, fallback, usage string) {
 		cmd.Flags().StringVar(target, flag, fromEnvironment(variable, fallback), usage+" ["+variable+"]")
@@ -78,6 +84,7 @@ its environment, unless --hook-user and --hook-env say otherwise.`,
 	truth(&f.keepFiles, "debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "keep the files of runs")
 	f.webhooks.add(cmd)
 	f.replicas.add(cmd, "SHELL_OPERATOR")
+	f.modules.add(cmd, called)
 	cmd.Flags().StringArrayVar(&f.hookEnv, "hook-env", nil, "name of a variable that hooks see; repeat it (default: all)")
 	cmd.Flags().StringVar(&f.hookUser, "hook-user", "", "user who runs the hooks, as name or UID[:GID] (default: the user of the operator)")
 	cmd.Flags().DurationVar(&f.hookTimeout, "hook-timeout", 0, "stop a run of a hook after this time (default: never)")
@@ -85,7 +92,12 @@ its environment, unless --hook-user and --hook-env say otherwise.`,
 }
 
 func (a commands) start(cmd *cobra.Command, f startFlags) error {
-	log, err := f.logger(a.Err)
+	lease := "shell-operator-leader-election"
+	if f.modules.on() {
+		lease = "addon-operator-leader-election"
+		f.modules.settle(cmd, &f)
+	}
+	log, level, err := f.logger(a.Err)
 	if err != nil {
 		return err
 	}
@@ -111,20 +123,28 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	if f.rawJSON {
 		runner.Raw = a.Out
 	}
+	var modules *lifecycle.Options
+	if f.modules.on() {
+		if modules, err = f.modules.options(cfg, webhooks.Namespace, log); err != nil {
+			return err
+		}
+	}
 	return operator.Run(cmd.Context(), operator.Options{
 		Options:     engine.Options{HooksDir: f.hooksDir, Cluster: cluster, Runner: runner, Log: log, MetricsPrefix: f.prefix, Requests: requests},
 		Listen:      net.JoinHostPort(f.address, f.port),
 		Listening:   func(address string) { log.Info("listening", "address", address) },
 		DebugSocket: f.socket,
 		Webhooks:    webhooks,
-		Replicas:    f.replicas.options("shell-operator-leader-election", webhooks.Namespace, f.address),
+		Modules:     modules,
+		LogLevel:    level,
+		Replicas:    f.replicas.options(lease, webhooks.Namespace, f.address),
 	})
 }
 
-func (f *startFlags) logger(out io.Writer) (*slog.Logger, error) {
-	var level slog.Level
+func (f *startFlags) logger(out io.Writer) (*slog.Logger, *slog.LevelVar, error) {
+	level := &slog.LevelVar{}
 	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
-		return nil, app.UsageError("--log-level %q is none of debug, info, warn and error", f.logLevel)
+		return nil, nil, app.UsageError("--log-level %q is none of debug, info, warn and error", f.logLevel)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	if f.noTime {
@@ -137,11 +157,11 @@ func (f *startFlags) logger(out io.Writer) (*slog.Logger, error) {
 	}
 	switch f.logType {
 	case "json":
-		return slog.New(slog.NewJSONHandler(out, options)), nil
+		return slog.New(slog.NewJSONHandler(out, options)), level, nil
 	case "text", "color":
-		return slog.New(slog.NewTextHandler(out, options)), nil
+		return slog.New(slog.NewTextHandler(out, options)), level, nil
 	}
-	return nil, app.UsageError("--log-type %q is none of %s", f.logType, strings.Join([]string{"text", "color", "json"}, ", "))
+	return nil, nil, app.UsageError("--log-type %q is none of %s", f.logType, strings.Join([]string{"text", "color", "json"}, ", "))
 }
 
 // credential finds the user of --hook-user.

@@ -36,9 +36,9 @@ beside sealift or on the PATH; 'make build' makes both.`,
 func Operator() *cobra.Command {
 	return &cobra.Command{
 		Use:   "operator COMMAND...",
-		Short: "Run hooks of shell-operator in a cluster",
-		Long: `Run hooks of shell-operator in a cluster. This command runs 'sealift-controller operator' with the same arguments. The
-program must lie beside sealift or on the PATH; 'make build' makes both.`,
+		Short: "Run hooks of shell-operator and modules of addon-operator in a cluster",
+		Long: `Run hooks of shell-operator and modules of addon-operator in a cluster. This command runs 'sealift-controller operator'
+with the same arguments. The program must lie beside sealift or on the PATH; 'make build' makes both.`,
 		Example:            "  sealift operator start --hooks-dir hooks\n  sealift operator queue list",
 		DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error {

@@ -1,5 +1,6 @@
-// Command sealift-controller runs in a cluster all the time: 'operator' runs hooks, 'fleet' rolls add-ons out over clusters. Called by the name shell-operator, it has
-// the commands of operator at the top, as that program has.
+// Command sealift-controller runs in a cluster all the time: 'operator' runs hooks and modules, 'fleet' rolls add-ons out over
+// clusters. Called by the name shell-operator or addon-operator, it has the commands of operator at the top, as these programs
+// have.
 package main
 
 import (
@@ -15,8 +16,11 @@ func main() {
 		os.Exit(control.RunAsInit(os.Stderr))
 	}
 	command := control.Run
-	if filepath.Base(os.Args[0]) == control.ShellOperatorName {
+	switch filepath.Base(os.Args[0]) {
+	case control.ShellOperatorName:
 		command = control.RunShellOperator
+	case control.AddonOperatorName:
+		command = control.RunAddonOperator
 	}
 	app.Main(command)
 }

@@ -119,8 +119,13 @@ func (o *Operator) configChanged(ctx context.Context) error {
 		return nil
 	}
 	o.store.use(config)
-	o.react(before, config)
-	o.engine.Queues().Wake(binding.MainQueue)
+	o.mu.Lock()
+	started := o.state.number > 0 // otherwise the first reload sees it
+	o.mu.Unlock()
+	if started {
+		o.react(before, config)
+		o.engine.Queues().Wake(binding.MainQueue)
+	}
 	return nil
 }
 

@@ -181,5 +181,12 @@ func (o *Operator) loadHooks(ctx context.Context, u *unit) error {
 	u.hooks = hooks
 	o.mu.Unlock()
 	u.loaded = true
+	o.hooksChanged()
 	return nil
+}
+
+func (o *Operator) hooksChanged() {
+	if o.options.HooksChanged != nil {
+		o.options.HooksChanged()
+	}
 }

@@ -44,6 +44,8 @@ type Options struct {
 	// HealEvery is the time between two looks for objects of charts that are absent; 0 is four and a half minutes. Up to a
 	// fifth of it is added by chance.
 	HealEvery time.Duration
+	// HooksChanged is called when hooks of modules have come or gone. It may be nil.
+	HooksChanged func()
 	// IgnoreRelease names a release that is of no module: that of the operator itself.
 	IgnoreRelease string
 	// DefinitionLabels are put on CustomResourceDefinitions of modules. Files in crds/ with these prefixes are left out.
@@ -185,7 +187,11 @@ func (o *Operator) Metrics() (own, hooks prometheus.Gatherer) {
 
 // Run works until ctx ends: global hooks first, then all modules, and then what happens.
 func (o *Operator) Run(ctx context.Context) {
+	if err := o.configChanged(ctx); err != nil && ctx.Err() == nil { // a replica may have stood by for long
+		o.log.ErrorContext(ctx, "the ConfigMap has changed since the operator was loaded, and is wrong", "error", err)
+	}
 	o.engine.Serve(ctx, func(ctx context.Context) {
+		o.engine.WatchForWebhooks()
 		o.engine.Start(o.global...)
 		o.reload(string(binding.OnStartup))
 		go o.followConfig(ctx)

@@ -190,6 +190,7 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 	for _, h := range u.hooks {
 		o.engine.Remove(h)
 	}
+	o.hooksChanged()
 	o.mu.Lock()
 	u.hooks, u.manifest, u.refs = nil, "", nil
 	o.mu.Unlock()

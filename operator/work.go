@@ -1,0 +1,83 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sealift/sealift/operator/engine"
+	"github.com/sealift/sealift/operator/lifecycle"
+)
+
+// work is what an operator does: it runs the hooks of a folder, or modules.
+type work struct {
+	*engine.Engine
+
+	modules *lifecycle.Operator // nil in shell mode
+}
+
+// load reads hooks, and modules if there are some. changed is called when hooks have come or gone since.
+func load(ctx context.Context, o Options, changed func()) (*work, error) {
+	if o.Modules == nil {
+		e, err := engine.Load(ctx, o.Options)
+		return &work{Engine: e}, err
+	}
+	settings := *o.Modules
+	settings.Options, settings.HooksChanged = o.Options, changed
+	m, err := lifecycle.Load(ctx, settings)
+	if err != nil {
+		return nil, err
+	}
+	return &work{m.Engine(), m}, nil
+}
+
+// Run works until ctx ends.
+func (w *work) Run(ctx context.Context) {
+	if w.modules != nil {
+		w.modules.Run(ctx)
+		return
+	}
+	w.Engine.Run(ctx)
+}
+
+// notReady says what the start still waits for; nil is a start that is over.
+func (w *work) notReady() error {
+	switch {
+	case w.modules != nil && !w.modules.Ready():
+		return errors.New("the start is not over: not all modules have run; /status/converge says how far it is")
+	case w.modules == nil && !w.Ready():
+		return errors.New("the start is not over: hooks with onStartup run, or objects are synchronized")
+	}
+	return nil
+}
+
+// Metrics gathers the operator's own metrics, and those that hooks report.
+func (w *work) Metrics() (own, hooks prometheus.Gatherer) {
+	if w.modules != nil {
+		return w.modules.Metrics()
+	}
+	return w.Engine.Metrics()
+}
+
+// convergeStatus answers how far modules are, in addon-operator's words.
+func (w *work) convergeStatus(out http.ResponseWriter, r *http.Request) {
+	s := w.modules.Status()
+	if r.URL.Query().Get("output") == "json" {
+		out.Header().Set("Content-Type", "application/json")
+		write(out, "json", s, nil)
+		return
+	}
+	switch {
+	case s.NotStarted:
+		fmt.Fprintln(out, "STARTUP_CONVERGE_NOT_STARTED")
+	case s.Starting != nil:
+		fmt.Fprintf(out, "STARTUP_CONVERGE_IN_PROGRESS: %d tasks\n", *s.Starting)
+	case s.InProgress != nil:
+		fmt.Fprintf(out, "STARTUP_CONVERGE_DONE\nCONVERGE_IN_PROGRESS: %d tasks\n", *s.InProgress)
+	default:
+		fmt.Fprintln(out, "STARTUP_CONVERGE_DONE\nCONVERGE_WAIT_TASK")
+	}
+}
