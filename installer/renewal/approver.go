@@ -40,6 +40,7 @@ type Approver struct {
 func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 	var client kubernetes.Interface
 	var read []byte
+	away := false // the API, or what it answers; said once
 	for {
 		text, err := os.ReadFile(kubeconfig)
 		if err == nil && !bytes.Equal(text, read) {
@@ -49,9 +50,10 @@ func (a *Approver) Run(ctx context.Context, kubeconfig string) {
 		if err == nil {
 			err = a.Approve(ctx, client)
 		}
-		if err != nil && ctx.Err() == nil {
-			a.tell("", "cannot approve certificates of kubelets: "+err.Error())
+		if err != nil && ctx.Err() == nil && !away {
+			a.Log.Warn("cannot approve certificates of kubelets for now", "error", err)
 		}
+		away = err != nil
 		select {
 		case <-ctx.Done():
 			return

@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
@@ -84,11 +85,41 @@ func (n node) expire(authorities []tls.Certificate) (files int) {
 	return files
 }
 
-// serves wants the kubelet of a host to show a certificate that the cluster's CA signed for its address.
-func (n node) servesVerified(address string) {
+// shown is the certificate that a server shows to a host.
+func (n node) shown(address string) (shown *x509.Certificate, err error) {
 	n.t.Helper()
-	n.must("for i in $(seq 60); do openssl s_client -connect " + address + ":10250 -CAfile /etc/kubernetes/pki/ca.crt -verify_return_error -verify_ip " + address +
-		" </dev/null >/tmp/shown 2>&1 && exit 0; sleep 2; done; cat /tmp/shown; kubectl --kubeconfig /etc/kubernetes/admin.conf get csr; journalctl -u sealift-agent | tail -20; exit 1")
+	conn, err := n.Dial(n.t.Context(), "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	config := &tls.Config{InsecureSkipVerify: true, VerifyConnection: func(state tls.ConnectionState) error {
+		shown = state.PeerCertificates[0]
+		return nil
+	}}
+	if err := tls.Client(conn, config).HandshakeContext(n.t.Context()); shown == nil {
+		return nil, err // a server that wants a certificate of its client ends the handshake after it has shown its own
+	}
+	return shown, nil
+}
+
+// servesVerified wants the kubelet of a host to show a certificate that the cluster's CA signed for its address.
+func (n node) servesVerified(ca *x509.Certificate, address string) {
+	n.t.Helper()
+	roots := x509.NewCertPool()
+	roots.AddCert(ca)
+	var err error
+	for range 60 {
+		var leaf *x509.Certificate
+		if leaf, err = n.shown(net.JoinHostPort(address, "10250")); err == nil {
+			_, err = leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: address})
+		}
+		if err == nil {
+			return
+		}
+		time.Sleep(2 * time.Second)
+	}
+	n.t.Fatalf("the kubelet at %s: %v\n%s", address, err, n.must(kubectl+"get csr; journalctl -u sealift-agent | tail"))
 }
 
 // TestNodesThatWereOffForTooLongComeBack ends all certificates of a worker and of a control plane.
@@ -98,13 +129,20 @@ func TestNodesThatWereOffForTooLongComeBack(t *testing.T) {
 	first.must(install)
 	worker.must(first.joinCommand(""))
 	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	comeBack(t, first, worker)
+}
+
+// comeBack ends all certificates of a worker, and then of the only control plane.
+func comeBack(t *testing.T, first, worker node) {
+	t.Helper()
+	authorities := first.authorities()
+	ca := authorities[0].Leaf
 	for _, n := range []node{first, worker} {
-		first.servesVerified(n.Address().String())
+		first.servesVerified(ca, n.Address().String())
 		if c := n.certificates()["/var/lib/kubelet/pki/kubelet-server-current.pem"]; c.Problem != "" || c.End == nil {
 			t.Errorf("%s: %+v", n.Name(), c)
 		}
 	}
-	authorities := first.authorities()
 
 	worker.must("systemctl stop kubelet sealift-agent")
 	if files := worker.expire(authorities); files != 2 {
@@ -120,7 +158,7 @@ func TestNodesThatWereOffForTooLongComeBack(t *testing.T) {
 	t.Log(worker.must(strings.TrimPrefix(command, "sudo ")))
 	t.Logf("the worker came back in %s", time.Since(began).Round(time.Second))
 	worker.must("test ! -e /etc/kubernetes/bootstrap-kubelet.conf && sealift status")
-	first.servesVerified(worker.Address().String())
+	first.servesVerified(ca, worker.Address().String())
 
 	first.must("systemctl stop sealift-agent kubelet")
 	if files := first.expire(authorities); files < 13 {
