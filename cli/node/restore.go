@@ -13,17 +13,17 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/lifecycle"
-	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/snapshot"
 )
 
 type restoreOptions struct {
-	restore.Options
+	installOptions
 	snapshotKeys
-	survivor  bool
-	plan, yes bool
+	survivor bool
+	address  string
 }
 
 func (a commands) restoreCommand() *cobra.Command {
@@ -43,23 +43,29 @@ What was written after the snapshot is lost. The command names it where it can s
 With --survivor, this host is the last of several control planes whose etcd has lost its majority. It goes on alone with its own
 data and needs no snapshot.
 
+With --bundle or --from, this is a new host that takes the place of the control plane of the snapshot. It is installed with the
+keys, the networks and the objects of the snapshot. Its address and its name may be others. If it has the address of the old
+host, workers need no step.
+
 If a restore is interrupted, run the same command again to finish it.`,
 		Example: `  sealift restore --plan --identity snapshots.key
   sealift restore /media/usb/cluster-1.snapshot --passphrase-file /root/passphrase
   sealift restore --store s3://backups/cluster-1 --identity snapshots.key --yes
-  sealift restore --survivor`,
+  sealift restore --survivor
+  sealift restore /media/usb/cluster-1.snapshot --identity snapshots.key --bundle /media/usb/cluster.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
-				o.Output = a.Err
+			if err := o.take(cmd, a.TrustedWords()); err != nil {
+				return err
 			}
 			return refuse(a.restore(cmd, args, o))
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	o.bundleOptions.add(cmd)
+	addPreflightFlags(cmd, &o.checks)
 	flags.BoolVar(&o.plan, "plan", false, "show what would be done and what would be lost, and change nothing")
-	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.StringVar(&o.address, "address", "", "address of this new host, with --bundle; default as for an install")
 	flags.BoolVar(&o.survivor, "survivor", false, "go on with this host's own data, as the last of several control planes")
 	o.addFlags(cmd)
 	return cmd
@@ -71,6 +77,9 @@ func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (
 			return app.UsageError("--survivor keeps this host's own data and takes no snapshot; leave out %s", args[0])
 		}
 		return a.restoreFrom(cmd.Context(), nil, nil, o)
+	}
+	if o.source.name() == "" && o.address != "" {
+		return app.UsageError("--address is that of a new host: give its --bundle, too")
 	}
 	var content *snapshot.Content
 	from, err := a.readSnapshot(cmd, args, o.snapshotKeys, func(r io.Reader, keys ...age.Identity) (snapshot.Index, error) {
@@ -84,18 +93,51 @@ func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (
 		return err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
+	if o.source.name() != "" {
+		return a.restoreOnNewHost(cmd.Context(), content, o)
+	}
 	return a.restoreFrom(cmd.Context(), content, &from, o)
+}
+
+// restoreOnNewHost installs this host with what a snapshot has.
+func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Content, o restoreOptions) (err error) {
+	o.installOptions.format = o.snapshotKeys.format
+	if err := o.source.check("restore"); err != nil {
+		return err
+	}
+	options, err := o.options(ctx, a)
+	if err != nil {
+		return err
+	}
+	host, err := restore.ForNewHost(o.root, content)
+	if err != nil {
+		return err
+	}
+	if err := host.Check(ctx); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
+	options.Seed = &install.Seed{ID: host.ID, Kubernetes: content.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address, Plant: host.Plant, Settle: host.Settle}
+	in, err := install.Prepare(options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	return a.carryOut(ctx, in, o.installOptions)
 }
 
 // restoreFrom restores a snapshot, or this host's own data if there is none.
 func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, o restoreOptions) (err error) {
-	r, err := restore.Prepare(ctx, o.Options, content)
+	options := restore.Options{Root: o.root}
+	if o.verbose {
+		options.Output = a.Err
+	}
+	r, err := restore.Prepare(ctx, options, content)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	if o.plan {
-		return a.printRestorePlan(r, from, o.format)
+		return a.printRestorePlan(r, from, o.snapshotKeys.format)
 	}
 	if err := r.Check(ctx); err != nil {
 		return fmt.Errorf("%w\nnothing was changed", err)
@@ -106,13 +148,13 @@ func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, fr
 	defer a.tellOfInterruption(ctx)()
 	began := time.Now()
 	events := a.Out
-	if o.format == "json" {
+	if o.snapshotKeys.format == "json" {
 		events = a.Err
 	}
 	if err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
 		return fmt.Errorf("%w\nlog: %s\nrun the same command again to go on", err, r.LogFile())
 	}
-	if o.format == "json" {
+	if o.snapshotKeys.format == "json" {
 		return a.PrintJSON(restored{from, r.Lost, r.OldData(), r.Others(), r.Files()})
 	}
 	fmt.Fprintf(a.Out, "restored in %s, log %s\n", time.Since(began).Round(100*time.Millisecond), r.LogFile())

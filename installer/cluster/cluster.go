@@ -49,6 +49,8 @@ type Kubeadm struct {
 	APIServers []string
 	// Alone says that the host is the only control plane of its cluster.
 	Alone bool
+	// Seed writes keys and etcd's data of an earlier cluster, which Init keeps; nil for a new cluster.
+	Seed func(context.Context) error
 	// Output receives what kubeadm prints.
 	Output io.Writer
 }
@@ -77,6 +79,12 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	args := []string{"init", "--config", name, "--skip-token-print"}
 	if ignored := k.Variables["KUBERNETES_INIT_IGNORE_PREFLIGHT_ERRORS"]; ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
+	}
+	if k.Seed != nil {
+		if err := k.Seed(ctx); err != nil {
+			return err
+		}
+		args = append(args, "--ignore-preflight-errors=DirAvailable--var-lib-etcd")
 	}
 	if err := run(ctx, k.Output, "kubeadm", args...); err != nil {
 		return err

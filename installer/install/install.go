@@ -44,7 +44,9 @@ type Options struct {
 	// in other cases, and where the Installer says so.
 	Online bool
 	// Join makes the host a node of a cluster; nil means to make a cluster.
-	Join   *Join
+	Join *Join
+	// Seed continues a cluster whose hosts are gone; nil means to make an empty one.
+	Seed   *Seed
 	Root   string
 	LogDir string
 	// Binary is the sealift to leave on the node: the running one.
@@ -146,7 +148,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	}
 	i.settings = i.newSettings()
 	i.prepareHooks()
-	if err := errors.Join(i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
+	if err := errors.Join(i.checkSeed(), i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
 	if i.plan, err = i.makePlan(); err != nil {

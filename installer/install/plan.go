@@ -85,6 +85,7 @@ func (p *planner) first() {
 		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
 			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
 		p.made = true
+		p.settle()
 		p.labels(lifecycle.Install)
 		p.share()
 		p.agent()

@@ -72,6 +72,7 @@ func (i *Install) newSettings() settings {
 		s.pods.network = cmp.Or(s.pods.network, word(options, "podCIDR"))
 		s.pods.size = cmp.Or(s.pods.size, word(options, n.size))
 	}
+	s.seeded(i.options.Seed)
 	s.endpoint = s.reach()
 	if i.Joins() {
 		s.clusterName, s.endpoint = i.options.Join.Cluster.Name, i.options.Join.Cluster.Endpoint

@@ -131,10 +131,12 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 
 func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
-	if err := i.kubeadm(k).Init(ctx); err != nil {
-		return nil, err
+	state, by := lifecycle.State{versionState: k.info.Version}, i.kubeadm(k)
+	if seed := i.options.Seed; seed != nil {
+		state[seedState] = seed.ID
+		by.Seed = func(ctx context.Context) error { return seed.Plant(ctx, i.facts.Hostname, i.settings.address, i.log) }
 	}
-	return lifecycle.State{versionState: k.info.Version}, nil
+	return state, by.Init(ctx)
 }
 
 func (i *Install) kubeadm(k addOn) cluster.Kubeadm {

@@ -111,10 +111,10 @@ func initialCluster(m member) string {
 // exchange puts the data that was made in its place, and keeps what was there. It may be repeated. No etcd runs meanwhile.
 func (d dataFolder) exchange() error {
 	if !d.inPlace() {
-		if err := os.Mkdir(d.old(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
 		if exists(d.member()) {
+			if err := os.Mkdir(d.old(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
 			if err := os.Rename(d.member(), d.free()); err != nil {
 				return err
 			}

@@ -232,12 +232,7 @@ func (r *Restore) Check(ctx context.Context) error {
 }
 
 // Others are the names of the other control planes, which are removed.
-func (r *Restore) Others() (names []string) {
-	for _, p := range r.others {
-		names = append(names, p.Name)
-	}
-	return names
-}
+func (r *Restore) Others() (names []string) { return namesOf(r.others, r.member.Name) }
 
 // OldData is the folder in which etcd's data from before is kept.
 func (r *Restore) OldData() string { return r.data.old() }

@@ -78,7 +78,7 @@ func (r *Restore) makeData(ctx context.Context) error {
 		if _, err := r.from.Etcd.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
-		return r.makeDataOf(ctx, r.from.Etcd, true)
+		return makeData(ctx, r.root, r.data, r.member, r.log, r.from.Etcd, true)
 	}
 	if err := r.stop(ctx); err != nil { // the host may have been started again since
 		return err
@@ -88,16 +88,16 @@ func (r *Restore) makeData(ctx context.Context) error {
 		return err
 	}
 	defer f.Close()
-	return r.makeDataOf(ctx, f, false)
+	return makeData(ctx, r.root, r.data, r.member, r.log, f, false)
 }
 
-// makeDataOf uses the tool in etcd's own image: it has the version of the etcd that will read the data.
-func (r *Restore) makeDataOf(ctx context.Context, database *os.File, isSnapshot bool) (err error) {
+// makeData uses the tool in etcd's own image: it has the version of the etcd that will read the data.
+func makeData(ctx context.Context, root string, d dataFolder, m member, output io.Writer, database *os.File, isSnapshot bool) (err error) {
 	const pattern = "sealift-restore.*"
-	if err := atomicfile.Sweep(node.StateDir(r.root), pattern); err != nil {
+	if err := atomicfile.Sweep(node.StateDir(root), pattern); err != nil {
 		return err
 	}
-	folder, err := atomicfile.MkdirTemp(node.StateDir(r.root), pattern)
+	folder, err := atomicfile.MkdirTemp(node.StateDir(root), pattern)
 	if err != nil {
 		return err
 	}
@@ -108,10 +108,10 @@ func (r *Restore) makeDataOf(ctx context.Context, database *os.File, isSnapshot 
 		return err
 	}
 	defer containers.Close()
-	if err := containers.Program(ctx, r.member.Image, etcdutlPath, program); err != nil {
+	if err := containers.Program(ctx, m.Image, etcdutlPath, program); err != nil {
 		return err
 	}
-	return r.data.make(ctx, etcdutl{program, r.member, r.log}, database, isSnapshot)
+	return d.make(ctx, etcdutl{program, m, output}, database, isSnapshot)
 }
 
 // stop ends the kubelet first, which would start the others again.
@@ -153,13 +153,18 @@ func (r *Restore) removeOthers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range r.Others() {
+	return removeNodes(ctx, admin, r.Others(), r.log)
+}
+
+// removeNodes removes nodes from the cluster, as far as it knows them.
+func removeNodes(ctx context.Context, admin controlplane.Administrator, names []string, output io.Writer) error {
+	for _, name := range names {
 		remains, err := admin.Remains(ctx, name)
 		if errors.Is(err, cluster.ErrUnknownNode) {
 			continue
 		}
 		if err == nil {
-			err = remains.Remove(ctx, func(line string) { fmt.Fprintln(r.log, line) })
+			err = remains.Remove(ctx, func(line string) { fmt.Fprintln(output, line) })
 		}
 		if err != nil {
 			return fmt.Errorf("remove node %s: %w", name, err)

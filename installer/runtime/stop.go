@@ -18,7 +18,7 @@ const (
 )
 
 // graceTime is how long a container may take to end before it is killed.
-const graceTime = 30 * time.Second
+const graceTime = 10 * time.Second
 
 // Stop ends the named containers of the namespace kube-system, in this order. It returns when all have ended. The kubelet must not
 // run: it would start them again.

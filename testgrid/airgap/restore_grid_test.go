@@ -92,19 +92,48 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	n.kills("kube-apiserver")
 	began = time.Now()
 	out = n.must(restoreSnapshot + " --yes")
-	t.Logf("etcd's data and the keys are back in %s:\n%s", time.Since(began).Round(time.Second), out)
+	took = time.Since(began)
+	t.Logf("etcd's data and the keys are back in %s:\n%s", took.Round(time.Second), out)
 	n.hasAll(objects)
 
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
 	n.beginsEmpty()
+	killed := 0
 	for range 10 {
 		after := time.Duration(random.Float64() * float64(took))
-		n.run(fmt.Sprintf("timeout --foreground --signal KILL %.3f %s --yes", after.Seconds(), restoreSnapshot))
+		if _, code := n.run(fmt.Sprintf("timeout --foreground --signal KILL %.3f %s --yes", after.Seconds(), restoreSnapshot)); code == 128+9 {
+			killed++
+		}
 	}
+	t.Logf("%d of 10 were killed before their end", killed)
 	n.must(restoreSnapshot + " --yes")
 	n.hasAll(objects)
+	t.Run("new host", func(t *testing.T) {
+		node{n.Host, t}.movesTo(node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, objects)
+	})
+}
+
+// movesTo restores the snapshot of a control plane that is gone on a host with another name and another address.
+func (n node) movesTo(to node, objects string) {
+	for _, name := range []string{"snapshot", "snapshots.key"} {
+		content := n.must("base64 -w0 /var/tmp/" + name)
+		if err := to.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", "base64 -d >/var/tmp/" + name}, Stdin: strings.NewReader(content)}); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	to.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/var/tmp/sealift; chmod +x /var/tmp/sealift")
+	command := "/var/tmp/" + restoreSnapshot + " --bundle /media/usb/cluster.tar.gz --yes"
+	to.refuses(command, 1, "etcd of "+n.Name()+" answers")
+	n.must("ip link set host0 down")
+	began := time.Now()
+	out := to.must(command)
+	n.t.Logf("restored on a new host in %s:\n%s", time.Since(began).Round(time.Second), out)
+	to.hasMembers(1)
+	to.hasNodes(1)
+	to.hasAll(objects)
+	to.pulled()
 }
 
 // TestLastControlPlaneGoesOn takes the majority from clusters of two and of three control planes, and lets the last one go on with

@@ -20,10 +20,11 @@ import (
 	"github.com/sealift/sealift/testgrid/scratch"
 )
 
-// Node is the name of the control plane, and Address its address.
+// Node is the name of the control plane, Address its address, and Pods the network of the cluster's pods.
 const (
 	Node    = "host-1"
 	Address = "10.10.0.1"
+	Pods    = "10.32.0.0/20"
 )
 
 // config is the cluster's configuration. With a version kubeadm asks no server for one.
@@ -35,6 +36,7 @@ nodeRegistration: {name: ` + Node + `}
 apiVersion: kubeadm.k8s.io/v1beta4
 kind: ClusterConfiguration
 kubernetesVersion: ` + controlplane.DefaultVersion + `
+networking: {podSubnet: ` + Pods + `}
 `
 
 // Program returns the path of kubeadm.

@@ -1,0 +1,68 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// Seed lets the host that makes a cluster continue one, with its keys, its networks and etcd's data.
+type Seed struct {
+	ID             string // of what is continued: the same command resumes with it
+	Kubernetes     string // version of the cluster
+	Pods, Services string // networks of the cluster
+	Address        string // of this host; "" to choose one
+	// Plant writes the keys and etcd's data before kubeadm, which keeps what it finds. It may be repeated.
+	Plant func(ctx context.Context, node, address string, output io.Writer) error
+	// Settle changes what the cluster knows, once its API answers. It may be repeated.
+	Settle func(ctx context.Context, node, address string, output io.Writer) error
+}
+
+// seedState is where the record of the step that makes the cluster has the ID of its seed.
+const seedState = "SEALIFT_SEED"
+
+// checkSeed refuses a seed on a host that has a cluster already, unless that came of the seed.
+func (i *Install) checkSeed() error {
+	if i.options.Seed == nil {
+		return nil
+	}
+	k, makes := kubernetes(i.addOns)
+	if !makes {
+		return errors.New("the bundle has no Kubernetes, so that no cluster can be restored from it")
+	}
+	if k.info.Version != i.options.Seed.Kubernetes {
+		return fmt.Errorf("the bundle has Kubernetes %s, and the cluster has %s; use a bundle with that version", k.info.Version, i.options.Seed.Kubernetes)
+	}
+	rec, made := i.journal.Finished(lifecycle.Step{ID: node.InitStep, Inputs: initInputs})
+	if i.journal.Began(node.JoinStep) || made && rec.State[seedState] != i.options.Seed.ID {
+		return errors.New("this host is part of a cluster already; 'sealift restore' without --bundle restores a control plane on its own host")
+	}
+	return nil
+}
+
+// seeded puts what a seed says in the place of what the host would choose.
+func (s *settings) seeded(by *Seed) {
+	if by == nil {
+		return
+	}
+	s.pods.network, s.services.network = by.Pods, by.Services
+	if by.Address != "" {
+		s.address = by.Address
+	}
+}
+
+// settle adds the step after which the cluster is that of this host.
+func (p *planner) settle() {
+	seed := p.options.Seed
+	if seed == nil {
+		return
+	}
+	p.add(lifecycle.Step{ID: "restore/others", Phase: lifecycle.Install, Title: "remove the nodes that are gone", Timeout: shortTime,
+		Inputs: lifecycle.Digest(seed.ID), Run: p.inCluster(func(ctx context.Context) (lifecycle.State, error) {
+			return nil, seed.Settle(ctx, p.facts.Hostname, p.settings.address, p.log)
+		})})
+}

@@ -1,0 +1,161 @@
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/snapshot"
+)
+
+// NewHost is a bare host that takes the place of the control plane of a snapshot.
+type NewHost struct {
+	ID             string // of the snapshot
+	Pods, Services string // networks of the cluster
+
+	host   host
+	root   string
+	from   *snapshot.Content
+	was    member   // the control plane of the snapshot
+	others []peer   // all control planes of the snapshot
+	keys   []string // files of the snapshot that every control plane of the cluster has
+}
+
+// sharedKeys are the keys that all control planes have in common. kubeadm makes the others of them.
+var sharedKeys = []string{"ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"}
+
+// ForNewHost checks that a new host can be made of a snapshot, and that this one has no cluster of its own. It changes nothing.
+func ForNewHost(root string, from *snapshot.Content) (*NewHost, error) {
+	n := &NewHost{ID: lifecycle.Digest(from.Index), root: root, from: from}
+	return n, n.read()
+}
+
+func (n *NewHost) read() error {
+	own, file, err := n.host.clusterOf()
+	if err != nil {
+		return err
+	}
+	if own != "" && own != n.from.Cluster {
+		return fmt.Errorf("this host is part of another cluster: the CA in %s is %s, and that of the snapshot is %s; reset it first with 'sealift reset'", file, own, n.from.Cluster)
+	}
+	for _, f := range n.from.Files {
+		shared, isKey := strings.CutPrefix("/"+f.Name, cluster.PKI+"/")
+		if isKey && slices.Contains(sharedKeys, shared) || !strings.HasPrefix("/"+f.Name, kubernetesFolder+"/") && "/"+f.Name != node.InstallerFile(node.DefaultRoot) {
+			n.keys = append(n.keys, f.Name)
+		}
+	}
+	for _, name := range sharedKeys {
+		if !slices.Contains(n.keys, strings.TrimPrefix(cluster.PKI, "/")+"/"+name) {
+			return fmt.Errorf("the snapshot lacks %s/%s, without which no new host can be made", cluster.PKI, name)
+		}
+	}
+	manifest, _ := n.from.File(strings.TrimPrefix(etcdManifest, "/"))
+	if n.was, err = parseMember(manifest); err != nil {
+		return fmt.Errorf("the snapshot: %w", err)
+	}
+	if err := n.readNetworks(); err != nil {
+		return fmt.Errorf("the snapshot: %w", err)
+	}
+	d, err := readData(fmt.Sprintf("/proc/self/fd/%d", n.from.Etcd.Fd()))
+	if err != nil {
+		return fmt.Errorf("the snapshot: %w", err)
+	}
+	n.others = d.members
+	return nil
+}
+
+// readNetworks reads the networks of the cluster from the manifest of its controller manager.
+func (n *NewHost) readNetworks() error {
+	const name = manifestFolder + "/kube-controller-manager.yaml"
+	manifest, _ := n.from.File(strings.TrimPrefix(name, "/"))
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, c := range pod.Spec.Containers {
+		for _, arg := range append(c.Command, c.Args...) {
+			switch flag, value, _ := strings.Cut(arg, "="); flag {
+			case "--cluster-cidr":
+				n.Pods = value
+			case "--service-cluster-ip-range":
+				n.Services = value
+			}
+		}
+	}
+	if n.Pods == "" || n.Services == "" {
+		return errors.New(name + " lacks --cluster-cidr or --service-cluster-ip-range")
+	}
+	return nil
+}
+
+// Check refuses a new host while a control plane of the snapshot lives.
+func (n *NewHost) Check(ctx context.Context) error {
+	gone := slices.DeleteFunc(slices.Clone(n.others), func(p peer) bool { return hasAddress(p) == nil })
+	return (&Restore{others: gone}).Check(ctx)
+}
+
+// Plant writes the keys, and makes etcd's data with this host as the only member.
+func (n *NewHost) Plant(ctx context.Context, name, address string, output io.Writer) error {
+	if err := n.host.write(n.from, n.keys); err != nil {
+		return err
+	}
+	m := member{Name: name, Peers: peerURL(address), Data: n.was.Data, Image: n.was.Image}
+	d := dataFolder{path: n.host.path(m.Data), generation: n.ID[:16]}
+	if d.inPlace() {
+		return nil
+	}
+	if _, err := n.from.Etcd.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if err := makeData(ctx, n.root, d, m, output, n.from.Etcd, true); err != nil {
+		return err
+	}
+	return d.exchange()
+}
+
+// Settle removes the control planes of the snapshot. If this host has another address than theirs, no node finds it, and all others
+// are removed, too: they have to be reset and to join again.
+func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Writer) error {
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return err
+	}
+	gone := namesOf(n.others, name)
+	if !slices.Contains(n.was.peer().hosts(), address) {
+		nodes, err := admin.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("list the nodes: %w", err)
+		}
+		for _, one := range nodes.Items {
+			if one.Name != name && !slices.Contains(gone, one.Name) {
+				gone = append(gone, one.Name)
+			}
+		}
+	}
+	return removeNodes(ctx, admin, gone, output)
+}
+
+// namesOf are the names of members but for one.
+func namesOf(members []peer, but string) (names []string) {
+	for _, m := range members {
+		if m.Name != "" && m.Name != but {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// peerURL is where other members reach the etcd of a host, as kubeadm has it.
+func peerURL(address string) string { return "https://" + net.JoinHostPort(address, "2380") }
