@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
@@ -11,36 +10,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/output"
 )
-
-// said is what a process prints. It may be read meanwhile.
-type said struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.buf.String()
-}
 
 // operatorProcess is a process of this program.
 type operatorProcess struct {
 	cmd     *exec.Cmd
-	log     *said
+	log     *output.Buffer
 	address string
 }
 
@@ -50,7 +31,7 @@ func startOperator(t *testing.T, dir, config, address, port string) *operatorPro
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &operatorProcess{log: &said{}, address: net.JoinHostPort(address, port)}
+	p := &operatorProcess{log: &output.Buffer{}, address: net.JoinHostPort(address, port)}
 	p.cmd = exec.CommandContext(t.Context(), self, "operator", "start", "--hooks-dir", filepath.Join(dir, "hooks"), "--kube-config", config, "--tmp-dir", t.TempDir(),
 		"--listen-address", address, "--listen-port", port, "--debug-unix-socket", "", "--ha", "--lease-duration", "4s", "--namespace", "default", "--pod", "pod-"+strings.ReplaceAll(address, ".", "-"))
 	p.cmd.Env = append(os.Environ(), "SEALIFT_TEST_MAIN=1", "TRACE="+filepath.Join(dir, "trace"))
