@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
+	"github.com/sealift/sealift/fleet/proxy"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/kube"
@@ -27,11 +28,12 @@ func (a commands) log() *slog.Logger {
 func (a commands) hubCommand() *cobra.Command {
 	var f hubFlags
 	var o hub.Options
+	var p proxy.Options
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Run the hub of a fleet until SIGTERM",
 		Long: `Run the hub of a fleet until SIGTERM. It installs the CustomResourceDefinitions, serves the webhook that converts
-v1alpha1 and v1beta1, and rolls add-ons out. Of several hubs of a cluster one decides; another one takes over when it ends.
+v1alpha1 and v1beta1, and rolls add-ons and Helm charts out. Of several hubs of a cluster one decides; another one takes over when it ends.
 
 In a Pod, the hub works in the cluster of the Pod, and --service names the Service of its webhooks. Elsewhere the API
 server must reach the address of --listen. Without --tls-cert the hub has a certificate authority of its own.`,
@@ -45,7 +47,7 @@ server must reach the address of --listen. Without --tls-cert the hub has a cert
 				return err
 			}
 			o.Namespace, o.Log = f.namespace, a.log()
-			o.Controllers = []hub.Controller{control.New(control.Options{})}
+			o.Controllers = []hub.Controller{control.New(control.Options{}), proxy.New(p)}
 			return hub.Run(cmd.Context(), o)
 		},
 	}
@@ -58,6 +60,10 @@ server must reach the address of --listen. Without --tls-cert the hub has a cert
 	cmd.Flags().StringVar(&o.Webhook.CA, "tls-ca", "", "certificate authority of the certificate")
 	cmd.Flags().StringVar(&o.Health, "health", "", "address of /healthz and /readyz (default: none)")
 	cmd.Flags().StringVar(&o.Metrics, "metrics", "", "address of /metrics, by TLS (default: none)")
+	cmd.Flags().DurationVar(&p.Resync, "helm-sync-period", 10*time.Minute, "how often HelmChartProxies look for newer charts, and at all releases")
+	cmd.Flags().IntVar(&p.AtOnce, "helm-concurrency", 10, "how many releases are worked on at once")
+	cmd.Flags().StringArrayVar(&p.Schemes, "chart-scheme", nil, "scheme that repoURL may have beside https and oci: http or file; repeat it")
+	cmd.Flags().StringArrayVar(&p.SecretNamespaces, "secret-namespace", nil, "namespace whose Secrets every HelmChartProxy may name; repeat it")
 	return cmd
 }
 

@@ -49,7 +49,7 @@ func (h *Helm) Read(ctx context.Context, t Target) (release.Installed, error) {
 func installed(r helmrelease.Release) (release.Installed, error) {
 	values, err := yaml.Marshal(r.Values)
 	return release.Installed{
-		Status: r.Status, Revision: r.Revision, Version: r.Version, Values: string(values), Owner: r.Labels[release.OwnerLabel],
+		Status: r.Status, Revision: r.Revision, Version: r.Version, Values: string(values), Owner: r.Labels[release.OwnerLabel], Mirrors: r.Labels[release.MirrorsLabel],
 	}, err
 }
 
@@ -93,7 +93,13 @@ func (h *Helm) Run(ctx context.Context, t Target, o release.Operation) (release.
 		}
 		do = c.Install
 	}
-	done, err := do(ctx, t.Name, chart, []byte(t.Proxy.Spec.Values), options(*t.Proxy))
+	opts := options(*t.Proxy)
+	if len(t.Mirrors) > 0 {
+		opts.Labels[release.MirrorsLabel], opts.PostRender = mirrorsID(t.Mirrors), rewrite(t.Mirrors)
+	} else if o != release.Install {
+		opts.Labels[release.MirrorsLabel] = "null" // so Helm removes a label
+	}
+	done, err := do(ctx, t.Name, chart, []byte(t.Proxy.Spec.Values), opts)
 	if err != nil {
 		return release.Installed{}, err
 	}

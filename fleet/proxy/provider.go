@@ -6,6 +6,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/release"
 	"github.com/sealift/sealift/helm/source"
 )
@@ -30,4 +31,6 @@ type Target struct {
 	Name string
 	// Access says how charts are fetched.
 	Access source.Access
+	// Mirrors are where the cluster finds images.
+	Mirrors []ocm.ImageMirror
 }

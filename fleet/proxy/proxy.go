@@ -60,8 +60,8 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Controllers returns what registers the controllers and the admission with a hub.
-func Controllers(o Options) hub.Controller {
+// New returns what registers the controllers and the admission with a hub.
+func New(o Options) hub.Controller {
 	o = o.defaults()
 	return func(ctx context.Context, h *hub.Hub) error {
 		if err := caaph.AddToScheme(h.GetScheme()); err != nil {

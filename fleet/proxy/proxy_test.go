@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,6 +36,9 @@ func TestProxies(t *testing.T) {
 		"unreachable": testUnreachable,
 		"admission":   testAdmission,
 		"hostile":     testHostile,
+		"mirrors":     testMirrors,
+		"moved":       testMoved,
+		"page":        testPage,
 	} {
 		t.Run(name, func(t *testing.T) { test(w.room(t, name)) })
 	}
@@ -79,13 +83,7 @@ func testLife(r *room) {
 	r.change("web", `{"spec": {"valuesTemplate": "text: {{ index .Cluster.metadata.labels \"tier\" }}"}}`)
 	r.eventually("a label", func() (bool, string) { d := r.data("chosen"); return d["text"] == "silver", fmt.Sprint(d) })
 
-	if err := r.Delete(r.t.Context(), r.hcp("web")); err != nil {
-		r.t.Fatal(err)
-	}
-	r.eventually("deleted", func() (bool, string) {
-		err := r.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace, Name: "web"}, new(caaph.HelmChartProxy))
-		return err != nil, fmt.Sprint(r.hrps())
-	})
+	r.remove("web")
 	list, err := r.helm().List(r.t.Context())
 	if err != nil || len(list) != 0 || len(r.hrps()) != 0 || r.data("chosen") != nil {
 		r.t.Errorf("left are %v, %v, %v", list, r.hrps(), err)
@@ -123,10 +121,7 @@ func testInstallOnce(r *room) {
 		h := r.hcp("web")
 		return h.Status.ObservedGeneration == h.Generation && len(h.Status.MatchingClusters) == 0, fmt.Sprint(h.Status)
 	})
-	if err := r.Delete(r.t.Context(), r.hcp("web")); err != nil {
-		r.t.Fatal(err)
-	}
-	r.eventually("deleted", func() (bool, string) { return len(r.hrps()) == 0, fmt.Sprint(r.hrps()) })
+	r.remove("web")
 	if d := r.data("web"); d["version"] != "1.0.0" {
 		r.t.Errorf("the cluster has %v", d)
 	}
@@ -143,10 +138,7 @@ func testForeign(r *room) {
 	}
 	r.proxy("web", "", "clusterSelector: {}, releaseName: web, repoURL: \""+r.registry+"\", version: 1.1.0")
 	r.want("one", "HelmReleaseReady", "False Conflict release web in namespace foreign-on-clusters of the cluster belongs to somebody else")
-	if err := r.Delete(r.t.Context(), r.hcp("web")); err != nil {
-		r.t.Fatal(err)
-	}
-	r.eventually("deleted", func() (bool, string) { return len(r.hrps()) == 0, fmt.Sprint(r.hrps()) })
+	r.remove("web")
 	if d := r.data("web"); d["text"] != "theirs" || d["version"] != "1.0.0" {
 		r.t.Errorf("the cluster has %v", d)
 	}
@@ -312,4 +304,40 @@ func testHostile(r *room) {
 	if _, err := r.helm().Get(r.t.Context(), "third"); !errors.Is(err, helmrelease.ErrNotFound) {
 		r.t.Errorf("an endless template installed: %v", err)
 	}
+}
+
+// testMirrors gives a cluster mirrors, takes them away, and looks at the image of a Pod that the chart has.
+func testMirrors(r *room) {
+	r.cluster("one", "")
+	r.proxy("web", "", "clusterSelector: {}, releaseName: web, repoURL: \""+r.registry+"\", version: 1.0.0, valuesTemplate: \"pod: true\"")
+	r.want("one", "Ready", "True")
+	image := func() string {
+		var p corev1.PodTemplate
+		if err := r.Get(r.t.Context(), client.ObjectKey{Namespace: r.namespace + "-on-clusters", Name: "web"}, &p); err != nil {
+			return err.Error()
+		}
+		return p.Template.Spec.Containers[0].Image
+	}
+	annotate := func(value string) {
+		o := new(unstructured.Unstructured)
+		o.SetAPIVersion("cluster.x-k8s.io/v1beta2")
+		o.SetKind("Cluster")
+		o.SetNamespace(r.namespace)
+		o.SetName("one")
+		patch := fmt.Sprintf(`{"metadata": {"annotations": {"open-cluster-management.io/image-registries": %s}}}`, value)
+		if err := r.Patch(r.t.Context(), o, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	if got := image(); got != "registry.example.io/web:1" {
+		r.t.Errorf("the image is %s", got)
+	}
+	annotate(`"{\"registries\": [{\"source\": \"registry.example.io\", \"mirror\": \"ship.local:5000\"}]}"`)
+	r.eventually("the mirror", func() (bool, string) { return image() == "ship.local:5000/web:1", image() })
+	annotate("null")
+	r.eventually("no mirror", func() (bool, string) { return image() == "registry.example.io/web:1", image() })
+	r.eventually("it is at rest", func() (bool, string) {
+		h := r.hrps()["one"]
+		return h.Status.Revision == 3, fmt.Sprint(h.Status.Revision)
+	})
 }

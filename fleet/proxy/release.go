@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/template"
 	"github.com/sealift/sealift/helm/source"
 )
 
@@ -111,6 +112,9 @@ func (a *attempt) keep(ctx context.Context, cluster *unstructured.Unstructured) 
 	if t.Access, reason, err = a.access(ctx); err != nil {
 		return a.unavailable(ctx, reason, err)
 	}
+	if t.Mirrors, err = template.Mirrors(cluster.GetAnnotations(), nil); err != nil {
+		return a.failed(ctx, operationFails, fmt.Errorf("cluster %s: %w", cluster.GetName(), err))
+	}
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
 	has, err := a.options.Provider.Read(asking, t)
 	cancel()
@@ -139,6 +143,9 @@ func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) 
 		return has, err
 	}
 	do, err := release.Operate(*a.hrp, has, version)
+	if do == release.None && has.Status == "deployed" && has.Mirrors != mirrorsID(t.Mirrors) && !once(a.hrp) {
+		do = release.Upgrade
+	}
 	if err != nil || do == release.None {
 		return has, err
 	}
@@ -149,6 +156,11 @@ func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) 
 		}
 	}
 	return a.options.Provider.Run(ctx, t, do)
+}
+
+// once says whether a release was installed and is left alone since.
+func once(hrp *caaph.HelmReleaseProxy) bool {
+	return hrp.Spec.ReconcileStrategy == caaph.InstallOnce && hrp.Annotations[caaph.Installed] == "true"
 }
 
 // done records what the cluster has. What the spec lacks goes first: it is a new generation.

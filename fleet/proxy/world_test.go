@@ -95,7 +95,7 @@ func newWorld(t *testing.T) *world {
 		ended <- hub.Run(ctx, hub.Options{
 			Config: w.config, Webhook: hub.Webhook{Listen: "127.0.0.1:0"},
 			Controllers: []hub.Controller{
-				proxy.Controllers(proxy.Options{Retry: 300 * time.Millisecond, Resync: 2 * time.Second}),
+				proxy.New(proxy.Options{Retry: 300 * time.Millisecond, Resync: 2 * time.Second}),
 				func(context.Context, *hub.Hub) error { close(ready); return nil },
 			},
 		})
@@ -181,12 +181,14 @@ func endless(t testing.TB) []byte {
 	})
 }
 
-// archive is the chart web. With the value fail it does not render.
+// archive is the chart web. With the value fail it does not render, and with pod it has an image.
 func archive(t testing.TB, version string) []byte {
 	return charts.Archive(t, "web", map[string]string{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: " + version + "\n",
 		"templates/c.yaml": "{{ if .Values.fail }}{{ fail \"it does not work here\" }}{{ end }}\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: {{ .Release.Name }}}\n" +
 			"data: {text: {{ .Values.text | default \"none\" | quote }}, version: {{ .Chart.Version | quote }}}\n",
+		"templates/p.yaml": "{{ if .Values.pod }}\napiVersion: v1\nkind: PodTemplate\nmetadata: {name: {{ .Release.Name }}}\n" +
+			"template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: \"registry.example.io/web:1\"}]}}\n{{ end }}\n",
 	})
 }
 
@@ -350,6 +352,19 @@ func (r *room) change(name, patch string) {
 	if err := r.Patch(r.t.Context(), r.hcp(name), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		r.t.Fatal(err)
 	}
+}
+
+// remove deletes a HelmChartProxy, and waits until it is gone.
+func (r *room) remove(name string) {
+	r.t.Helper()
+	hcp := r.hcp(name)
+	if err := r.Delete(r.t.Context(), hcp); err != nil {
+		r.t.Fatal(err)
+	}
+	r.eventually(name+" is deleted", func() (bool, string) {
+		err := r.Get(r.t.Context(), client.ObjectKeyFromObject(hcp), new(caaph.HelmChartProxy))
+		return apierrors.IsNotFound(err), fmt.Sprint(err, r.hrps())
+	})
 }
 
 // hrps returns the HelmReleaseProxies of the room by cluster.

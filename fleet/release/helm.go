@@ -19,7 +19,12 @@ type Installed struct {
 	Version, Values string
 	// Owner is what OwnerLabel says. Releases of others, and of upstream, have none.
 	Owner string
+	// Mirrors is what MirrorsLabel says.
+	Mirrors string
 }
+
+// MirrorsLabel is on the record of a release whose images a cluster pulls from elsewhere. It identifies the mirrors.
+const MirrorsLabel = "fleet.sealift.dev/mirrors"
 
 // OwnerLabel is on the record of a release that a HelmReleaseProxy installed. Its value is what Owner returns.
 const OwnerLabel = "fleet.sealift.dev/owner"

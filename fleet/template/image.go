@@ -44,3 +44,14 @@ func Image(mirrors []ocm.ImageMirror, image string) string {
 	}
 	return name
 }
+
+// RewriteImages changes the images of all pods that an object, or a list of objects, makes.
+func RewriteImages(object map[string]any, mirrors []ocm.ImageMirror) {
+	for _, pod := range pods(object) {
+		for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {
+			if image, ok := c["image"].(string); ok {
+				c["image"] = Image(mirrors, image)
+			}
+		}
+	}
+}

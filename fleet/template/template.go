@@ -53,13 +53,7 @@ func Render(in Input) ([]map[string]any, error) {
 		if err := decorate(manifest, in, env); err != nil {
 			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
 		}
-		for _, pod := range pods(manifest) {
-			for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {
-				if image, ok := c["image"].(string); ok {
-					c["image"] = Image(mirrors, image)
-				}
-			}
-		}
+		RewriteImages(manifest, mirrors)
 		manifests = append(manifests, manifest)
 	}
 	if len(in.Config.ProxyConfig.CABundle) > 0 {
