@@ -96,6 +96,7 @@ type file struct {
 // Copy is Folder with the keys and certificates of every other Copy in this process. Making keys takes seconds.
 func Copy(t testing.TB) string {
 	t.Helper()
+	_ = Program(t) // skips each test that cannot have it, and not only the first
 	original.once.Do(func() {
 		folder := Folder(t)
 		if err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // ForTest gives the test a network of its own, with no interface up. The thread that has it ends with the test.
 func ForTest(t testing.TB) {
 	t.Helper()
+	short.Root(t, "a network namespace")
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		t.Fatal(err)

@@ -8,9 +8,12 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 func TestMountsGoTheDeepestFirst(t *testing.T) {
+	short.Root(t, "mounting")
 	runtime.LockOSThread()
 	dir := t.TempDir()
 	for _, sub := range []string{"ours", "ours/below a space", "kept", "oursnot"} {

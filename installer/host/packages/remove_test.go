@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 func dpkgIn(root string) database { return dpkgDatabase{root} }
@@ -79,6 +81,7 @@ func killedDebs(t *testing.T) (root string) {
 }
 
 func TestPackagesThatOthersNeedAreKept(t *testing.T) {
+	short.Root(t, "installing packages")
 	for name, row := range map[string]struct {
 		installed          func(*testing.T) string
 		database           func(root string) database
