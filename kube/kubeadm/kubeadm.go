@@ -39,6 +39,14 @@ func argumentLists(kind string) [][]string {
 	return nil
 }
 
+// volumeLists are the fields with volumes of static pods, by the kind of the document.
+func volumeLists(kind string) [][]string {
+	if kind != "ClusterConfiguration" {
+		return nil
+	}
+	return [][]string{{"apiServer", "extraVolumes"}, {"controllerManager", "extraVolumes"}, {"scheduler", "extraVolumes"}}
+}
+
 var kubeletArguments = []string{"nodeRegistration", "kubeletExtraArgs"}
 
 // removedFlags are arguments that the kubelet no longer has and would not start with.
@@ -48,8 +56,8 @@ var removedFlags = []string{
 	"pod-infra-container-image", "register-schedulable",
 }
 
-// Mergeable rewrites the documents of a file for a merge: those of an older version are raised, and arguments are maps. Documents
-// of other APIs stay as they are. The notes say what was left out.
+// Mergeable rewrites the documents of a file for a merge: those of an older version are raised, and arguments and volumes are maps.
+// Documents of other APIs stay as they are. The notes say what was left out.
 func Mergeable(text []byte) (merged []byte, notes []string, err error) {
 	var out bytes.Buffer
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
@@ -93,7 +101,7 @@ func mergeable(document []byte) ([]byte, []string, error) {
 	}
 	var documents [][]byte
 	for _, object := range objects {
-		if err := eachArguments(object, asMap); err != nil {
+		if err := errors.Join(eachList(object, argumentLists, asMap), eachList(object, volumeLists, volumesAsMap)); err != nil {
 			return nil, nil, err
 		}
 		data, err := yaml.Marshal(object)
@@ -159,17 +167,17 @@ func take(object map[string]any, path ...string) (value any, there bool) {
 	return value, there
 }
 
-// Finish turns the arguments of a merged document into the lists that kubeadm reads.
+// Finish turns the arguments and volumes of a merged document into the lists that kubeadm reads.
 func Finish(object map[string]any) error {
 	if text(object["apiVersion"]) != APIVersion {
 		return nil
 	}
-	return eachArguments(object, asList)
+	return errors.Join(eachList(object, argumentLists, asList), eachList(object, volumeLists, volumesAsList))
 }
 
-// eachArguments rewrites each field with arguments that a document has.
-func eachArguments(object map[string]any, rewrite func(any) (any, error)) error {
-	for _, path := range argumentLists(text(object["kind"])) {
+// eachList rewrites each of some fields that a document has.
+func eachList(object map[string]any, lists func(kind string) [][]string, rewrite func(any) (any, error)) error {
+	for _, path := range lists(text(object["kind"])) {
 		inner, ok := object, true
 		for _, name := range path[:len(path)-1] {
 			if inner, ok = inner[name].(map[string]any); !ok {
@@ -180,11 +188,11 @@ func eachArguments(object map[string]any, rewrite func(any) (any, error)) error 
 		if !ok || inner[name] == nil {
 			continue
 		}
-		arguments, err := rewrite(inner[name])
+		rewritten, err := rewrite(inner[name])
 		if err != nil {
 			return fmt.Errorf("%s: %w", strings.Join(path, "."), err)
 		}
-		inner[name] = arguments
+		inner[name] = rewritten
 	}
 	return nil
 }
@@ -238,6 +246,42 @@ func asList(arguments any) (any, error) {
 			}
 			list = append(list, map[string]any{"name": name, "value": said})
 		}
+	}
+	return list, nil
+}
+
+var errVolumes = errors.New(`is no list of volumes, each with a "name" of its own`)
+
+// volumesAsMap makes a map of a list of volumes by their names.
+func volumesAsMap(volumes any) (any, error) {
+	if _, ok := volumes.(map[string]any); ok {
+		return volumes, nil
+	}
+	list, ok := volumes.([]any)
+	if !ok {
+		return nil, errVolumes
+	}
+	named := map[string]any{}
+	for _, one := range list {
+		volume, _ := one.(map[string]any)
+		name := text(volume["name"])
+		if name == "" || named[name] != nil {
+			return nil, errVolumes
+		}
+		named[name] = volume
+	}
+	return named, nil
+}
+
+// volumesAsList is the way back, in the order of the names.
+func volumesAsList(volumes any) (any, error) {
+	named, ok := volumes.(map[string]any)
+	if !ok {
+		return nil, errVolumes
+	}
+	list := []any{}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		list = append(list, named[name])
 	}
 	return list, nil
 }

@@ -81,11 +81,31 @@ func TestPatchesAreRaised(t *testing.T) {
 	}
 }
 
+// A patch that brings a volume leaves those of the configuration, as with arguments.
+func TestVolumesAreMergedByTheirNames(t *testing.T) {
+	const base = "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {extraVolumes: [{name: policy, hostPath: /p}, {name: log, hostPath: /l}]}"
+	merged, _, err := Mergeable([]byte(base))
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := decode(t, string(merged))[0]
+	volumes := object["apiServer"].(map[string]any)["extraVolumes"].(map[string]any)
+	volumes["cloud"] = map[string]any{"name": "cloud", "hostPath": "/c"} // as a merge does
+	if err := Finish(object); err != nil {
+		t.Fatal(err)
+	}
+	want := []any{map[string]any{"name": "cloud", "hostPath": "/c"}, map[string]any{"name": "log", "hostPath": "/l"}, map[string]any{"name": "policy", "hostPath": "/p"}}
+	if got := object["apiServer"].(map[string]any)["extraVolumes"]; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestPatchesThatCannotBeRaisedAreRefused(t *testing.T) {
 	for want, given := range map[string]string{
 		"ClusterStatus":              "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterStatus",
 		"apiServer.extraArgs":        "apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\napiServer: {extraArgs: text}",
 		"nodeRegistration.kubeletEx": "apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration: {kubeletExtraArgs: [a]}",
+		"apiServer.extraVolumes":     "apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\napiServer: {extraVolumes: [{name: a}, {name: a}]}",
 		"document 2":                 "a: b\n---\n{",
 	} {
 		if _, _, err := Mergeable([]byte(given)); err == nil || !strings.Contains(err.Error(), want) {
@@ -102,6 +122,7 @@ func FuzzMergeable(f *testing.F) {
 	f.Add("apiVersion: kubeadm.k8s.io/v1beta2\nkind: ClusterConfiguration\napiServer: {extraArgs: {a: b}, timeoutForControlPlane: 1m}\n---\na: b")
 	f.Add("apiVersion: kubeadm.k8s.io/v1beta3\nkind: JoinConfiguration\nnodeRegistration: {kubeletExtraArgs: {container-runtime: remote}}\ndiscovery: {timeout: 1}\ntimeouts: 5")
 	f.Add("apiVersion: kubeadm.k8s.io/v1beta4\nkind: InitConfiguration\nnodeRegistration: {kubeletExtraArgs: [{name: a}, {name: a}]}")
+	f.Add("apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nscheduler: {extraVolumes: [{name: b, hostPath: /b}, {name: a}]}")
 	f.Fuzz(func(t *testing.T, text string) {
 		merged, _, err := Mergeable([]byte(text))
 		if err != nil {
