@@ -93,7 +93,7 @@ func (a commands) printUndo(u *upgrade.Undo) {
 		fmt.Fprintf(a.Out, "  node %s goes back first\n", name)
 	}
 	if u.Away != "" {
-		fmt.Fprintf(a.Out, "  the API does not answer, so no other node has been changed: %s\n", u.Away)
+		fmt.Fprintf(a.Out, "  the API does not answer, and no other node runs the new version: %s\n", u.Away)
 	}
 	a.printLostObjects(u.Lost)
 }

@@ -117,6 +117,17 @@ func (d *data) noteCluster(key string, value []byte) {
 	}
 }
 
+// nodes are the names of the cluster's nodes, sorted.
+func (d data) nodes() (names []string) {
+	for key := range d.keys {
+		if name, ok := strings.CutPrefix(key, objectPrefix+"minions/"); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 func (d *data) addMember(_, value []byte) error {
 	var p peer
 	if err := json.Unmarshal(value, &p); err != nil {

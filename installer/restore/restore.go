@@ -36,8 +36,9 @@ type Options struct {
 
 // Restore is about to bring this control plane back. Nothing is changed before Run.
 type Restore struct {
-	// Lost is what was written after the snapshot, as far as that can be read.
-	Lost Lost
+	// Lost is what was written after the snapshot, as far as that can be read. Nodes are those in the snapshot.
+	Lost  Lost
+	Nodes []string
 
 	besides func(context.Context, io.Writer) error
 	host    host
@@ -180,6 +181,7 @@ func (r *Restore) look(ctx context.Context) error {
 	} else {
 		r.Lost = compare(was, now)
 	}
+	r.Nodes = was.nodes()
 	r.addOthers(was)
 	r.addOthers(now)
 	return nil

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/snapshot"
@@ -68,8 +70,25 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 			strings.Join(others, ", "), u.Set.Etcd())
 	}
 	u.Lost = u.restore.Lost
-	u.findNodes(ctx, name)
-	return u, nil
+	if u.findNodes(ctx, name); u.Away == "" {
+		return u, nil
+	}
+	return u, u.checkAlone(root, name)
+}
+
+// checkAlone refuses to go back without the API if other nodes may run the new version: they are upgraded after this one.
+func (u *Undo) checkAlone(root, name string) error {
+	others := slices.DeleteFunc(slices.Clone(u.restore.Nodes), func(n string) bool { return n == name })
+	records, err := lifecycle.ReadJournal(node.StateDir(root))
+	if err != nil || len(others) == 0 {
+		return err
+	}
+	if slices.ContainsFunc(records, func(r lifecycle.Record) bool {
+		return r.Step == node.KubeletStep && r.Outcome == lifecycle.Finished && r.Time.After(u.Set.Time)
+	}) {
+		return fmt.Errorf("the API does not answer, and %s may run the new version already, which only the API can tell: %s; bring the API back first (see 'sealift status')", strings.Join(others, ", "), u.Away)
+	}
+	return nil
 }
 
 // etcdOf opens the snapshot of a set.
@@ -92,8 +111,7 @@ func etcdOf(set undo.Set, name string) (*snapshot.Content, error) {
 	return &snapshot.Content{Index: snapshot.Index{Format: snapshot.Format, Node: name, Time: set.Time, Cluster: share.CAHash(ca)}, Etcd: etcd}, nil
 }
 
-// findNodes lists the other nodes that run another version than before. The control plane is upgraded first: while its API is away
-// for good, the others have not been changed.
+// findNodes lists the other nodes that run another version than before.
 func (u *Undo) findNodes(ctx context.Context, name string) {
 	c, err := Open(ctx, name)
 	if err != nil {
