@@ -25,7 +25,7 @@ func TestTourOfPreflight(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	tour(t, "../../docs/preflight.md")
+	follow(t, "../../docs/preflight.md")
 }
 
 // TestCommandsOfAServersInstallerAreShownFirst has an Installer on a server that somebody else has written.

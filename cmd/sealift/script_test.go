@@ -8,16 +8,12 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/control"
 	"github.com/sealift/sealift/cli/keep"
 )
 
 // TestMain lets scripts run this binary as the command sealift, and under the name of channels.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
-		"sealift": main, keep.ChannelsName: main, "sealift-controller": func() { app.Main(control.Run) },
-	})
+	testscript.Main(m, map[string]func(){"sealift": main, keep.ChannelsName: main})
 }
 
 // TestScripts runs testdata/script: one script for each thing that a command promises. UPDATE_SCRIPTS=1 rewrites the

@@ -50,7 +50,7 @@ func TestTourOfServing(t *testing.T) {
 	if err := atomicfile.Write(filepath.Join(dir, ".curlrc"), []byte(rc)); err != nil {
 		t.Fatal(err)
 	}
-	tour(t, "../../docs/serve.md", "CURL_HOME="+dir)
+	follow(t, "../../docs/serve.md", "CURL_HOME="+dir)
 }
 
 // TestPackagesOfKurlAreServed as they are taken in: with an index, in a bundle that sealift reads.

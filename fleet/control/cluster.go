@@ -78,7 +78,7 @@ func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (rec
 		if after.Labels == nil {
 			after.Labels = make(map[string]string)
 		}
-		after.Labels[ocm.ClusterSetLabel] = "default"
+		after.Labels[ocm.ClusterSetLabel] = ocm.DefaultClusterSet
 	}
 	if err := c.labelHealth(ctx, after); err != nil {
 		return reconcile.Result{}, err

@@ -151,8 +151,8 @@ func (c *controllers) decide(ctx context.Context, p *ocm.Placement, all, want []
 func (c *controllers) sets() error {
 	return c.hub.Add(leaderTask(func(ctx context.Context) error {
 		for name, selector := range map[string]ocm.SetSelector{
-			"default": {SelectorType: ocm.ExclusiveClusterSetLabel},
-			"global":  {SelectorType: ocm.LabelSelector, LabelSelector: &metav1.LabelSelector{}},
+			ocm.DefaultClusterSet: {SelectorType: ocm.ExclusiveClusterSetLabel},
+			"global":              {SelectorType: ocm.LabelSelector, LabelSelector: &metav1.LabelSelector{}},
 		} {
 			set := &ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ocm.ManagedClusterSetSpec{ClusterSelector: selector}}
 			if err := c.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {

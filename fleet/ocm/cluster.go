@@ -8,6 +8,9 @@ import (
 // ClusterSetLabel is the label of a cluster that names its only set.
 const ClusterSetLabel = "cluster.open-cluster-management.io/clusterset"
 
+// DefaultClusterSet is the set of clusters without that label; the hub gives it to them.
+const DefaultClusterSet = "default"
+
 // ManagedCluster is a cluster of the fleet.
 type ManagedCluster struct {
 	metav1.TypeMeta   `json:",inline"`

@@ -61,7 +61,7 @@ func (v View) Clusters(ctx context.Context) ([]Cluster, error) {
 	for i := range clusters.Items {
 		c := &clusters.Items[i]
 		row := Cluster{
-			Name: c.Name, Available: "Unknown", Version: c.Status.Version.Kubernetes, Set: c.Labels[ocm.ClusterSetLabel],
+			Name: c.Name, Available: "Unknown", Version: c.Status.Version.Kubernetes, Set: cmp.Or(c.Labels[ocm.ClusterSetLabel], ocm.DefaultClusterSet),
 			AddOns: count[c.Name], Occasional: c.Annotations[scene.Occasional] == "true",
 		}
 		if state := meta.FindStatusCondition(c.Status.Conditions, scene.Available); state != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/short"
+	"github.com/sealift/sealift/testgrid/tour"
 )
 
 // TestTourOfTheFleet follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
@@ -34,10 +35,11 @@ func TestTourOfTheFleet(t *testing.T) {
 		t.Fatal(err)
 	}
 	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(bin, "sealift"))
-	}
 	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(home, "sealift") // what sealift becomes
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nSEALIFT_TEST_MAIN=1 exec '"+self+"' \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
@@ -66,7 +68,7 @@ func TestTourOfTheFleet(t *testing.T) {
 		}
 	})
 	<-ready
-	tour(t, "../../docs/fleet.md", "KUBECONFIG="+admin, "HOME="+home, "PATH="+bin+":"+os.Getenv("PATH"))
+	tour.Follow(t, "../../docs/fleet.md", program, "KUBECONFIG="+admin, "HOME="+home, "PATH="+filepath.Dir(program)+":"+bin+":"+os.Getenv("PATH"))
 }
 
 // runAgent runs an agent once there is a kubeconfig for it.
