@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -36,24 +35,9 @@ func newEtcdHost(t *testing.T) etcdHost {
 	kubeadm.EtcdManifest(t, folder)
 	c := etcdHost{host: host{strings.TrimSuffix(folder, kubernetesFolder)}}
 	c.etcd = cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
-	c.client = clientOf(t, c.etcd)
+	c.client = kubeadm.EtcdClient(t, c.etcd.Endpoint, c.etcd.PKI)
 	c.put(t, "namespaces/kube-system", "uid 01234567-89ab-cdef-0123-456789abcdef")
 	return c
-}
-
-func clientOf(t *testing.T, at cluster.EtcdAddress) *clientv3.Client {
-	t.Helper()
-	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(at.PKI, "ca.crt"),
-		CertFile: filepath.Join(at.PKI, "healthcheck-client.crt"), KeyFile: filepath.Join(at.PKI, "healthcheck-client.key")}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Endpoint}, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func (c etcdHost) put(t *testing.T, name, value string) {
@@ -166,7 +150,7 @@ func TestLastMemberGoesOnWithItsOwnData(t *testing.T) {
 	pki := filepath.Join(folder, "pki/etcd")
 	t.Run("before", func(t *testing.T) {
 		at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, folder, d.path), PKI: pki}
-		c := etcdHost{etcd: at, client: clientOf(t, at)}
+		c := etcdHost{etcd: at, client: kubeadm.EtcdClient(t, at.Endpoint, at.PKI)}
 		c.put(t, "configmaps/default/last", "word")
 	})
 	was, err := readData(d.database())

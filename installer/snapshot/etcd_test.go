@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -28,7 +27,7 @@ const values = 2000
 func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 	t.Helper()
 	at := cluster.EtcdAddress{Endpoint: kubeadm.Etcd(t, folder), PKI: filepath.Join(folder, "pki/etcd")}
-	client := clientOf(t, at)
+	client := kubeadm.EtcdClient(t, at.Endpoint, at.PKI)
 	for n := 0; n < values; n += 100 {
 		var puts []clientv3.Op
 		for i := range 100 {
@@ -39,21 +38,6 @@ func filledEtcd(t *testing.T, folder string) cluster.EtcdAddress {
 		}
 	}
 	return at
-}
-
-func clientOf(t *testing.T, at cluster.EtcdAddress) *clientv3.Client {
-	t.Helper()
-	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(at.PKI, "ca.crt"),
-		CertFile: filepath.Join(at.PKI, "healthcheck-client.crt"), KeyFile: filepath.Join(at.PKI, "healthcheck-client.key")}.ClientConfig()
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{at.Endpoint}, TLS: tls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
@@ -82,7 +66,7 @@ func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
 // TestRestoredEtcdHasWhatWasSaved follows docs/snapshots.md, but for the restart of a host's pods.
 func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 	s := controlPlane(t)
-	saved := clientOf(t, s.Etcd)
+	saved := kubeadm.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)
 	was, err := saved.Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil || len(was.Kvs) != values {
 		t.Fatalf("%d values, %v", len(was.Kvs), err)
@@ -106,7 +90,7 @@ func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	at := cluster.EtcdAddress{Endpoint: kubeadm.EtcdWithData(t, s.path(kubernetesFolder), filepath.Join(dir, "data")), PKI: s.Etcd.PKI}
-	is, err := clientOf(t, at).Get(t.Context(), "/registry/", clientv3.WithPrefix())
+	is, err := kubeadm.EtcdClient(t, at.Endpoint, at.PKI).Get(t.Context(), "/registry/", clientv3.WithPrefix())
 	if err != nil || len(is.Kvs) != values {
 		t.Fatalf("%d values, %v", len(is.Kvs), err)
 	}

@@ -14,13 +14,12 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/testgrid/apply"
 	"github.com/sealift/sealift/testgrid/cases"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/output"
@@ -141,22 +140,9 @@ func (s *site) ran(want ...string) {
 	}
 }
 
-func (s *site) apply(doc string) {
+func (s *site) apply(text string) {
 	s.Helper()
-	objs, err := render.Decode(strings.NewReader(doc))
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, obj := range objs {
-		ref := kube.RefOf(obj)
-		objects, err := s.cluster.Objects(s.Context(), ref)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if _, err := objects.Apply(s.Context(), ref.Name, obj, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-			s.Fatal(err)
-		}
-	}
+	apply.YAML(s, s.cluster, text)
 }
 
 func configMap(namespace, name, data string) string {

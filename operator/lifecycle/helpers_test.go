@@ -21,11 +21,11 @@ import (
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/module"
+	"github.com/sealift/sealift/testgrid/apply"
 	"github.com/sealift/sealift/testgrid/output"
 )
 
@@ -214,22 +214,9 @@ func (s *site) traced(want ...string) {
 	}
 }
 
-func (s *site) apply(doc string) {
+func (s *site) apply(text string) {
 	s.Helper()
-	objs, err := render.Decode(strings.NewReader(doc))
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, obj := range objs {
-		ref := kube.RefOf(obj)
-		objects, err := s.cluster.Objects(s.Context(), ref)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if _, err := objects.Apply(s.Context(), ref.Name, obj, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-			s.Fatal(err)
-		}
-	}
+	apply.YAML(s, s.cluster, text)
 }
 
 // config sets keys of the ConfigMap as an administrator does; nil removes one.

@@ -15,9 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/watch"
+	"github.com/sealift/sealift/testgrid/apply"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -117,22 +117,9 @@ func (s *site) hears(h *heard, want ...string) {
 	}
 }
 
-func (s *site) apply(doc string) {
+func (s *site) apply(text string) {
 	s.Helper()
-	objs, err := render.Decode(strings.NewReader(doc))
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, obj := range objs {
-		ref := kube.RefOf(obj)
-		objects, err := s.cluster.Objects(s.Context(), ref)
-		if err != nil {
-			s.Fatal(err)
-		}
-		if _, err := objects.Apply(s.Context(), ref.Name, obj, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
-			s.Fatal(err)
-		}
-	}
+	apply.YAML(s, s.cluster, text)
 }
 
 func (s *site) remove(ref kube.Ref) {

@@ -159,13 +159,7 @@ func TestUpgradeOfOneNode(t *testing.T) {
 // before the first change or ends the run with what to do, the cluster serves meanwhile, and the same command finishes after the
 // repair.
 func TestUpgradeThatCannotGoOnIsStopped(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
-	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
-	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
-	worker := node{host.ForTest(t, host.Spec{}), t}
-	first.must(install)
-	worker.must(first.joinCommand(""))
-	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first, worker := outdated(t, host.Spec{}, host.Spec{})
 	first.apply(asked)
 	first.must(kubectl + "rollout status deployment/asked --timeout=180s")
 	refused := func(why string) {
@@ -196,13 +190,7 @@ func TestUpgradeThatCannotGoOnIsStopped(t *testing.T) {
 // TestUpgradeIsUndone takes a control plane and a worker to the next minor version and back: 2,000 objects are those of before, what
 // came since is gone and was named, and the same upgrade works again. The first undo is killed.
 func TestUpgradeIsUndone(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
-	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
-	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
-	worker := node{host.ForTest(t, host.Spec{}), t}
-	first.must(install)
-	worker.must(first.joinCommand(""))
-	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first, worker := outdated(t, host.Spec{}, host.Spec{})
 	first.refuses("sealift upgrade undo --yes 2>&1", 1, "keeps nothing to go back to")
 	first.must(`for n in $(seq 2000); do printf -- '---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: kept-%s}\ndata: {number: "%s"}\n' $n $n; done | ` + kubectl + "apply -f - >/dev/null")
 	const objects = kubectl + "get deployments,daemonsets,services,secrets,clusterroles,configmaps -A -o jsonpath='{range .items[*]}{.kind} {.metadata.namespace} {.metadata.name} {.metadata.uid} {.spec} {.rules} {.data}{\"\\n\"}{end}' | grep -v ' sealift-upgrade ' | sort | sha256sum"
@@ -314,14 +302,8 @@ func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
 // TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments, and takes the
 // worker's power: the same command finishes.
 func TestKilledUpgradeGoesOn(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
-	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
 	disks := []*disk.Disk{disk.New(t, 24<<30), disk.New(t, 24<<30)}
-	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}, Disk: disks[0].Path()}), t}
-	worker := node{host.ForTest(t, host.Spec{Disk: disks[1].Path()}), t}
-	first.must(install)
-	worker.must(first.joinCommand(""))
-	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // moments of a test

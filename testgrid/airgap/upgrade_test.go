@@ -10,6 +10,20 @@ import (
 // upgrade is the command that upgrades the cluster to the bundle of the second disk.
 const upgrade = "cd /media/usb2 && cat upgrade.sh | bash -s airgap"
 
+// outdated makes a cluster of a control plane and a worker with Kubernetes 1.35. The second disk of the control plane has the bundle
+// with 1.36.
+func outdated(t *testing.T, firstSpec, workerSpec host.Spec) (first, worker node) {
+	t.Helper()
+	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
+	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
+	firstSpec.USB = []string{older.usb, newer.usb}
+	first, worker = node{host.ForTest(t, firstSpec), t}, node{host.ForTest(t, workerSpec), t}
+	first.must(install)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	return first, worker
+}
+
 // ask asks with a command five times a second, and notes how it went: what has failed twice in a row, and all moments at which there
 // was an answer.
 const ask = `
@@ -34,13 +48,7 @@ func (n node) asked(t *testing.T, names ...string) {
 // TestClusterOfTwoNodesIsUpgraded takes a control plane and a worker, which have no route out, from one minor version to the
 // next with one command on the control plane.
 func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
-	older, newer := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
-	shell(t, newer.usb, "tar xzf cluster.tar.gz --occurrence=1 upgrade.sh")
-	first := node{host.ForTest(t, host.Spec{USB: []string{older.usb, newer.usb}}), t}
-	worker := node{host.ForTest(t, host.Spec{}), t}
-	first.must(install)
-	worker.must(first.joinCommand(""))
-	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	first, worker := outdated(t, host.Spec{}, host.Spec{})
 
 	before := first.must(versions)
 	plan := first.must(upgrade + " --plan")

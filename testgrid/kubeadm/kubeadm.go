@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -191,4 +194,20 @@ func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 func Etcdutl(t testing.TB) string {
 	t.Helper()
 	return built(t, "etcdutl-v3.6.8", "etcdutl")
+}
+
+// EtcdClient asks an etcd that uses the certificates in a folder, such as the one of Etcd.
+func EtcdClient(t testing.TB, endpoint, folder string) *clientv3.Client {
+	t.Helper()
+	tls, err := transport.TLSInfo{TrustedCAFile: filepath.Join(folder, "ca.crt"),
+		CertFile: filepath.Join(folder, "healthcheck-client.crt"), KeyFile: filepath.Join(folder, "healthcheck-client.key")}.ClientConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, TLS: tls})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
