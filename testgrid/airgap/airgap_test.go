@@ -66,13 +66,18 @@ func refusals(n node) {
 	n.refuses("systemd-run --quiet --unit=squatter systemd-socket-activate -l 6443 /bin/true; sleep 1; "+install, 3, "port 6443 is in use")
 	n.must("systemctl stop squatter")
 	n.refuses("mkdir /tmp/cut && cp /media/usb/install.sh /tmp/cut && head -c 100000000 /media/usb/cluster.tar.gz >/tmp/cut/cluster.tar.gz; cd /tmp/cut && cat install.sh | bash -s airgap; code=$?; rm -rf /tmp/cut; exit $code", 1, "truncated")
-	n.refuses("mkdir /tmp/bad && cp /media/usb/* /tmp/bad && printf X | dd of=/tmp/bad/cluster.tar.gz bs=1 seek=200000000 conv=notrunc status=none; cd /tmp/bad && cat install.sh | bash -s airgap; code=$?; rm -rf /tmp/bad; exit $code", 3, "bundle: damaged: addons/")
+	n.refuses("mkdir /tmp/bad && cp /media/usb/* /tmp/bad && "+flipped("/tmp/bad/cluster.tar.gz")+"; cd /tmp/bad && cat install.sh | bash -s airgap; code=$?; rm -rf /tmp/bad; exit $code", 3, "bundle: damaged: addons/")
 	n.refuses("cp /usr/lib/os-release /tmp/os && sed -i s/12/11/ /tmp/os && mount --bind /tmp/os /usr/lib/os-release; "+install+"; code=$?; umount /usr/lib/os-release; rm /tmp/os; exit $code", 3, "no host packages for debian-11")
 	n.refuses("mkdir -p /var/lib/containerd /tmp/small && mount -t tmpfs -o size=64m none /var/lib/containerd; "+install+"; code=$?; umount /var/lib/containerd; rmdir /tmp/small; exit $code", 3, "/var/lib/containerd")
 	n.refuses("cd /media/usb && cat install.sh | setpriv --reuid 65534 --clear-groups bash -s airgap", 3, "sudo")
 	if after := n.must("dpkg-query -W; find /etc /usr/local /opt -xdev | sort"); after != before {
 		n.t.Errorf("a refused install changed the host:\nbefore\n%s\nafter\n%s", before, after)
 	}
+}
+
+// flipped changes a byte in the middle of a bundle.
+func flipped(bundle string) string {
+	return "was=$(od -An -tu1 -j200000000 -N1 " + bundle + `) && printf "\\$(printf %o $((was ^ 255)))" | dd of=` + bundle + " bs=1 seek=200000000 conv=notrunc status=none"
 }
 
 // options looks for what the demo's Installer says of the kubelet.

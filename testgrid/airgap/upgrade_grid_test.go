@@ -119,7 +119,9 @@ func TestUpgradeOfThreeControlPlanes(t *testing.T) {
 	if !strings.Contains(out, "all nodes go to Kubernetes 1.35.4 first") {
 		t.Error("the cluster did not stop at 1.35.4")
 	}
-	worker.asked(t, "service", "api")
+	if failures := worker.asked(t, "service", "api"); failures != "" {
+		t.Error(failures)
+	}
 	t.Log(first.must("sealift upgrade status"))
 	first.runs("v1.36.3", 4)
 	first.pulled()
@@ -147,7 +149,9 @@ func TestUpgradeOfOneNode(t *testing.T) {
 	service := n.must(kubectl + "get service asked -o jsonpath={.spec.clusterIP}")
 	n.must("systemd-run --quiet --unit=clients bash -c " + quoted(clients) + " clients " + service)
 	t.Log(n.must(upgrade + " yes 2>&1"))
-	n.asked(t, "service", "api")
+	if failures := n.asked(t, "service", "api"); failures != "" {
+		t.Error(failures)
+	}
 	if after := n.must(pods); after != before {
 		t.Errorf("pods restarted:\nbefore\n%s\nafter\n%s", before, after)
 	}
