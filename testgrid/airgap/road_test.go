@@ -21,6 +21,9 @@ import (
 
 const repository = "../.."
 
+// scriptBound ends a script that hangs. An upgrade of four nodes over two minor versions takes half an hour.
+const scriptBound = time.Hour
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if err := roads.remove(); err != nil {
@@ -167,7 +170,7 @@ type node struct {
 // run runs a script in the host and returns its output and exit code.
 func (n node) run(script string) (string, int) {
 	n.t.Helper()
-	ctx, cancel := context.WithTimeout(n.t.Context(), 15*time.Minute)
+	ctx, cancel := context.WithTimeout(n.t.Context(), scriptBound)
 	defer cancel()
 	var out bytes.Buffer
 	err := n.Exec(ctx, host.Command{Args: []string{"bash", "-c", script}, Stdout: &out, Stderr: &out})
