@@ -15,7 +15,7 @@ import (
 
 var yamlLine = regexp.MustCompile(`line (\d+)`)
 
-// ReadValues reads values as Helm does: YAML documents, of which later ones win. An error is a *ValuesError.
+// ReadValues reads values as Helm does: YAML documents, and later ones win. An error is a *ValuesError.
 func ReadValues(data []byte) (map[string]any, error) {
 	values := make(map[string]any)
 	// the reader may lose a last line without its end

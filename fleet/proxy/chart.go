@@ -219,7 +219,7 @@ func (p *pass) do(ctx context.Context, w work) {
 	var err error
 	switch w.action {
 	case release.Create:
-		// the name is the same each time, so that two passes of which one does not see the other's object make one
+		// The name is the same each time. A pass that does not see another's object yet makes no second one.
 		w.want.Name = w.want.GenerateName + suffix(p.hcp, w.cluster)
 		if err = p.Create(ctx, &w.want); apierrors.IsAlreadyExists(err) {
 			err = p.sees(ctx, w.want.Name)

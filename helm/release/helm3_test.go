@@ -15,19 +15,26 @@ import (
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
-// TestAReleaseGoesFromHelm3ToUsAndBack installs with Helm 3 itself, upgrades here, and upgrades with Helm 3 again.
-func TestAReleaseGoesFromHelm3ToUsAndBack(t *testing.T) {
-	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
+// helm3 is Helm 3 itself, at work in the namespace.
+func (w *world) helm3() *action.Configuration {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "kubeconfig")
 	if err := controlplane.WriteKubeconfig(file, w.config); err != nil {
-		t.Fatal(err)
+		w.t.Fatal(err)
 	}
 	flags := genericclioptions.NewConfigFlags(false)
 	flags.KubeConfig, flags.Namespace = &file, &w.namespace
 	helm3 := new(action.Configuration)
-	if err := helm3.Init(flags, w.namespace, "", t.Logf); err != nil {
-		t.Fatal(err)
+	if err := helm3.Init(flags, w.namespace, "", w.t.Logf); err != nil {
+		w.t.Fatal(err)
 	}
+	return helm3
+}
+
+// TestAReleaseGoesFromHelm3ToUsAndBack installs with Helm 3 itself, upgrades here, and upgrades with Helm 3 again.
+func TestAReleaseGoesFromHelm3ToUsAndBack(t *testing.T) {
+	w := newWorld(t)
+	helm3 := w.helm3()
 	install := action.NewInstall(helm3)
 	install.ReleaseName, install.Namespace = "web", w.namespace
 	old, err := loader.LoadArchive(bytes.NewReader(charts.Archive(t, "web", files("1.0.0", nil))))

@@ -58,16 +58,21 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func upgradeUntilKilled(text string) error {
-	var j job
+// begin reads a job and connects to its cluster.
+func begin(text string) (j job, c *release.Client, err error) {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		return err
+		return j, nil, err
 	}
 	config, err := clientcmd.BuildConfigFromFlags("", j.Kubeconfig)
 	if err != nil {
-		return err
+		return j, nil, err
 	}
-	c, err := release.New(release.Config{Cluster: config, Namespace: j.Namespace})
+	c, err = release.New(release.Config{Cluster: config, Namespace: j.Namespace})
+	return j, c, err
+}
+
+func upgradeUntilKilled(text string) error {
+	j, c, err := begin(text)
 	if err != nil {
 		return err
 	}

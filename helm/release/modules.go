@@ -88,8 +88,8 @@ func (m *Modules) Uninstall(ctx context.Context, name string) error {
 	return m.client.Uninstall(ctx, name, Options{Timeout: m.options.Timeout})
 }
 
-// Ensure installs or upgrades a release if something asks for it, and else writes nothing. If that fails, it looks at the
-// cluster's kinds anew and tries once more: a chart may have failed for want of a kind that is there by now.
+// Ensure installs or upgrades a release if something asks for it, and else writes nothing. If that fails, it reads the
+// cluster's kinds again and tries once more: the kind that a chart lacked may be there by now.
 func (m *Modules) Ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, error) {
 	done, err := m.ensure(ctx, w)
 	if err == nil || ctx.Err() != nil {

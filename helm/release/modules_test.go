@@ -17,8 +17,6 @@ import (
 	"helm.sh/helm/v3/pkg/action"
 	"helm.sh/helm/v3/pkg/chart/loader"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/release"
@@ -29,15 +27,7 @@ import (
 const ensureJob = "SEALIFT_TEST_ENSURE"
 
 func ensureUntilKilled(text string) error {
-	var j job
-	if err := json.Unmarshal([]byte(text), &j); err != nil {
-		return err
-	}
-	config, err := clientcmd.BuildConfigFromFlags("", j.Kubeconfig)
-	if err != nil {
-		return err
-	}
-	c, err := release.New(release.Config{Cluster: config, Namespace: j.Namespace})
+	j, c, err := begin(text)
 	if err != nil {
 		return err
 	}
@@ -136,16 +126,7 @@ func TestAModulesReleaseIsUpgradedOnlyIfSomethingAsksForIt(t *testing.T) {
 // and with the value that it had before.
 func TestReleasesOfHelmAndAddonOperatorAreTakenOver(t *testing.T) {
 	w := newWorld(t)
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := controlplane.WriteKubeconfig(file, w.config); err != nil {
-		t.Fatal(err)
-	}
-	flags := genericclioptions.NewConfigFlags(false)
-	flags.KubeConfig, flags.Namespace = &file, &w.namespace
-	helm3 := new(action.Configuration)
-	if err := helm3.Init(flags, w.namespace, "", t.Logf); err != nil {
-		t.Fatal(err)
-	}
+	helm3 := w.helm3()
 	dir := moduleDir(t, map[string]string{"Chart.yaml": "apiVersion: v2\nname: any\nversion: 0.0.1\n"})
 	chart, err := loader.LoadDir(dir)
 	if err != nil {

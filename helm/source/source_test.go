@@ -69,7 +69,7 @@ func serve(t *testing.T, handler http.Handler) (host string, access source.Acces
 	}
 }
 
-// repository serves web 1.0.0, 1.2.0 and 2.0.0-rc.1, of which one has a wrong digest in the index.
+// repository serves web 1.0.0, 1.2.0 and 2.0.0-rc.1. One of them has a wrong digest in the index.
 func repository(t *testing.T) (url string, access source.Access) {
 	files := http.NewServeMux()
 	index := "apiVersion: v1\nentries:\n  web:\n"

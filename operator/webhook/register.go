@@ -174,7 +174,7 @@ func (s *Server) leadsHere(live *unstructured.Unstructured) bool {
 	return true
 }
 
-// conversionObjects are the CRDs. One that is not there is left to whoever makes it.
+// conversionObjects are the CRDs. A missing one is not created here.
 func (s *Server) conversionObjects(ca []byte) (all []object) {
 	for _, crd := range slices.Sorted(maps.Keys(s.routes.Load().conversions)) {
 		ref := kube.Ref{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition", Name: crd}

@@ -231,7 +231,7 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 	}
 }
 
-// TestAWrongCertificateIsNamed reads files of which one is missing or wrong.
+// TestAWrongCertificateIsNamed reads a set of files with one missing or wrong.
 func TestAWrongCertificateIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	e := New(t.Context(), Options{Admission: Endpoint{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), CAFile: filepath.Join(dir, "ca.crt")}}).admission
