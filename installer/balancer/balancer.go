@@ -107,15 +107,9 @@ func (b *Balancer) Servers() []string {
 
 // watch asks for the health of a server until ctx ends.
 func (b *Balancer) watch(ctx context.Context, s *server) {
-	transport := &http.Transport{
-		// nothing is told to the server, and clients verify it themselves
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as said
-		// a connection of its own each time: one that is kept says nothing of the way there
-		DisableKeepAlives: true,
-	}
-	client := &http.Client{Transport: transport, Timeout: healthTimeout}
+	prober := NewProber()
 	for {
-		err := ready(ctx, client, s.address)
+		err := prober.Ready(ctx, s.address)
 		if ctx.Err() != nil {
 			return
 		}
@@ -146,13 +140,27 @@ func (b *Balancer) moveOff() {
 	}
 }
 
-// ready asks an API server whether it works. One that answers but does not let anybody ask is taken to work.
-func ready(ctx context.Context, client *http.Client, address string) error {
+// Prober asks API servers whether they work.
+type Prober struct{ client *http.Client }
+
+// NewProber makes a Prober.
+func NewProber() Prober {
+	transport := &http.Transport{
+		// nothing is told to the server, and clients verify it themselves
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as said
+		// a connection of its own each time: one that is kept says nothing of the way there
+		DisableKeepAlives: true,
+	}
+	return Prober{&http.Client{Transport: transport, Timeout: healthTimeout}}
+}
+
+// Ready asks the API server at host:port. One that answers but does not let anybody ask is taken to work.
+func (p Prober) Ready(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", nil)
 	if err != nil {
 		return err
 	}
-	response, err := client.Do(request)
+	response, err := p.client.Do(request)
 	if err != nil {
 		return err
 	}

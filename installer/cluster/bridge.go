@@ -2,11 +2,9 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/host/proc"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -55,17 +54,14 @@ func (k Kubeadm) bridge(ctx context.Context, do func() error) error {
 	if err := atomicfile.WriteMode(bridgeManifest, 0o600, second); err != nil {
 		return err
 	}
-	if err := k.waitServers(ctx, port, 2); err != nil {
-		return errors.Join(err, k.unbridge(ctx, port))
+	if err = k.waitServers(ctx, port, 2); err == nil {
+		fmt.Fprintln(k.Output, "a second API server of the version before answers meanwhile")
+		err = do()
 	}
-	fmt.Fprintln(k.Output, "a second API server of the version before answers meanwhile")
-	if err := do(); err != nil {
-		return errors.Join(err, k.unbridge(ctx, port))
+	if err == nil {
+		err = k.waitServers(ctx, port, 2)
 	}
-	if err := k.waitServers(ctx, port, 2); err != nil {
-		return errors.Join(err, k.unbridge(ctx, port))
-	}
-	return k.unbridge(ctx, port)
+	return errors.Join(err, k.unbridge(ctx, port))
 }
 
 // RemoveBridge has the kubelet end a second API server that an interrupted upgrade left.
@@ -124,17 +120,14 @@ func bridgeOf(manifest []byte) (second []byte, port int, err error) {
 func (k Kubeadm) waitServers(ctx context.Context, port, want int) error {
 	ctx, cancel := context.WithTimeout(ctx, bridgeBound)
 	defer cancel()
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // nothing is told to the server or taken from it
-		DisableKeepAlives: true,
-	}}
+	prober, address := balancer.NewProber(), fmt.Sprintf("127.0.0.1:%d", port)
 	for inARow := 0; inARow < bridgeInARow; {
 		listening, err := listeners(port)
 		if err != nil {
 			return err
 		}
 		inARow++
-		if listening != want || !answersReady(ctx, client, port) {
+		if listening != want || prober.Ready(ctx, address) != nil {
 			inARow = 0
 		}
 		select {
@@ -144,19 +137,6 @@ func (k Kubeadm) waitServers(ctx context.Context, port, want int) error {
 		}
 	}
 	return nil
-}
-
-func answersReady(ctx context.Context, client *http.Client, port int) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/readyz", port), nil)
-	if err != nil {
-		return false
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode < http.StatusInternalServerError // one that lets nobody ask is taken to work, as the balancer does
 }
 
 // listeners counts the sockets of this host that listen on a TCP port.
