@@ -58,7 +58,7 @@ func (o *Operator) loadConfig(ctx context.Context) error {
 	}
 	config, err := values.ReadConfig(dataOf(live))
 	if err == nil {
-		err = o.store.checkConfig(config)
+		err = o.store.checkConfig(config, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("ConfigMap %s/%s and values.yaml: %w", o.options.Namespace, o.options.ConfigMap, err)
@@ -107,14 +107,14 @@ func (o *Operator) configChanged(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	before := o.store.inForce()
 	config, err := values.ReadConfig(dataOf(live))
 	if err == nil {
-		err = o.store.checkConfig(config)
+		err = o.store.checkConfig(config, &before)
 	}
 	if err != nil {
 		return err
 	}
-	before := o.store.inForce()
 	if reflect.DeepEqual(before, config) {
 		return nil
 	}
@@ -198,7 +198,8 @@ func (o *Operator) patched(live map[string]string, key string, rest []values.Ope
 	if err != nil {
 		return nil, config, err
 	}
-	data, config = maps.Clone(live), clone(o.store.inForce())
+	before := o.store.inForce()
+	data, config = maps.Clone(live), clone(before)
 	if data == nil {
 		data = map[string]string{}
 	}
@@ -211,7 +212,7 @@ func (o *Operator) patched(live map[string]string, key string, rest []values.Ope
 		if err := setSection(&config, key, was, rest, result[key]); err != nil {
 			return nil, config, err
 		}
-		if err := o.store.checkSection(key, config); err != nil {
+		if err := o.store.checkSection(key, config, &before); err != nil {
 			return nil, config, err
 		}
 	}

@@ -28,6 +28,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("own-writes", testOwnWrites)
 	s.in("wrong-config", testWrongConfig)
 	s.in("schemas", testSchemas)
+	s.in("rules", testRules)
 	s.in("definitions", testDefinitions)
 	s.in("sample-rows", testSampleRows)
 	s.in("heal", testHeal)

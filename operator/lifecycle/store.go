@@ -113,20 +113,25 @@ func (s *store) merged(key string) (any, error) {
 	return result[key], err
 }
 
-// checkConfig finds what is wrong with a configuration: in global values, and in those of modules that are switched on.
-func (s *store) checkConfig(c values.Config) error {
+// checkConfig finds what is wrong with a configuration: in global values, and in those of modules that are switched on. before
+// is the one that it replaces, or nil at the start.
+func (s *store) checkConfig(c values.Config, before *values.Config) error {
 	flags := s.hookFlags()
-	errs := []error{s.checkSection(values.GlobalKey, c)}
+	errs := []error{s.checkSection(values.GlobalKey, c, before)}
 	for _, m := range s.found.Modules {
 		if on, _ := s.found.Enabled(m, flags, c); on {
-			errs = append(errs, s.checkSection(m.Key, c))
+			errs = append(errs, s.checkSection(m.Key, c, before))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func (s *store) checkSection(key string, c values.Config) error {
-	return s.schemas[key].Check(schema.ConfigValues, key, s.configured(key, c))
+func (s *store) checkSection(key string, c values.Config, before *values.Config) error {
+	var old any
+	if before != nil {
+		old = s.configured(key, *before)
+	}
+	return s.schemas[key].Check(schema.ConfigValues, key, s.configured(key, c), old)
 }
 
 // forHooks are the values that hooks of a module read, or global hooks where key is that of global values: those of the
@@ -165,7 +170,7 @@ func (s *store) forHelm(key string) (map[string]any, error) {
 	for _, k := range []string{values.GlobalKey, key} {
 		one, err := s.merged(k)
 		if err == nil {
-			err = s.schemas[k].Check(schema.HelmValues, k, one)
+			err = s.schemas[k].Check(schema.HelmValues, k, one, nil)
 		}
 		all[k], errs = one, append(errs, err)
 	}
@@ -212,7 +217,7 @@ func (s *store) patch(key string, operations []values.Operation) (changed bool, 
 	s.patches[key] = values.Compact(kept, rest)
 	after, err := s.merged(key)
 	if err == nil {
-		err = s.schemas[key].Check(schema.Values, key, after)
+		err = s.schemas[key].Check(schema.Values, key, after, before)
 	}
 	if err != nil {
 		s.patches[key] = kept

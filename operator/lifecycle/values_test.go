@@ -140,6 +140,58 @@ echo '[{"op":"add", "path":"/global/clusterHostname", "value":{}}]' > $CONFIG_VA
 	}
 }
 
+// testRules: rules in CEL hold at the start, in edits of the ConfigMap, for patches of hooks, and before Helm. Those about
+// changes compare with what is in force.
+func testRules(s *site) {
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.file("modules/a/openapi/config-values.yaml", `
+type: object
+properties: {replicas: {type: integer}, domain: {type: string}}
+x-deckhouse-validations:
+- {expression: self.replicas < 3, message: too many replicas}
+- {expression: self.domain == oldSelf.domain, message: the domain stays}
+`)
+	s.file("modules/a/openapi/values.yaml", `
+x-extend: {schema: config-values.yaml}
+type: object
+properties: {found: {type: string}, size: {type: integer, default: 9}}
+x-deckhouse-validations:
+- {expression: self.found != 'wrong', message: wrong is found}
+- {expression: self.size < 5, message: too large for Helm}
+`)
+	s.file("modules/a/templates/x.yaml", "")
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1", `[ -e $TRACE.found ] && value=right || value=wrong
+[ -e $TRACE.size ] && echo '{"op":"add","path":"/a/size","value":4}' > $VALUES_JSON_PATCH_PATH
+[ -e $TRACE.any ] && echo '{"op":"add","path":"/a/found","value":"'$value'"}' >> $VALUES_JSON_PATCH_PATH
+true`)
+	s.config(map[string]any{"a": "replicas: 3\n"})
+	if _, err := s.load(); err == nil || !strings.Contains(err.Error(), "a: too many replicas") {
+		s.Errorf("at the start: %v", err)
+	}
+	s.config(map[string]any{"a": "{replicas: 2, domain: one}\n"})
+	o := s.run()
+	says := func(text string) {
+		s.Helper()
+		s.until(text, func() bool {
+			o.Engine().Queues().Wake(binding.MainQueue)
+			return strings.Contains(s.log.String(), text)
+		})
+	}
+	says("values before Helm: a: too large for Helm")
+	s.touch(".any")
+	s.touch(".size")
+	says("a: wrong is found")
+	s.touch(".found")
+	s.until("ready", func() bool { o.Engine().Queues().Wake(binding.MainQueue); return o.Ready() })
+	s.config(map[string]any{"a": "{replicas: 5, domain: one}\n"})
+	says("a: too many replicas")
+	s.config(map[string]any{"a": "{replicas: 1, domain: two}\n"})
+	says("a: the domain stays")
+	if got, err := o.Values("a", true); err != nil || asJSON(got) != `{"domain":"one","replicas":2}` {
+		s.Errorf("in force is %s, %v", asJSON(got), err)
+	}
+}
+
 func (s *site) touch(suffix string) {
 	s.Helper()
 	if err := os.WriteFile(s.trace+suffix, nil, 0o600); err != nil {

@@ -1,8 +1,8 @@
 // Package schema checks the values of modules against the OpenAPI schemas that a module, or the folder of global hooks,
 // brings: openapi/config-values.yaml for what administrators set, and openapi/values.yaml for what hooks add to it.
 //
-// The extensions of addon-operator are understood: x-extend, x-required-for-helm, and additionalProperties: false as the
-// default of every object that names properties. A reference must stay in the folder.
+// The extensions of addon-operator are understood: x-extend, x-required-for-helm, x-deckhouse-validations, and
+// additionalProperties: false as the default of every object that names properties. A reference must stay in the folder.
 package schema
 
 import (
@@ -40,10 +40,12 @@ type Set struct {
 	config, values, helm *compiled
 }
 
-// compiled is a schema without references, as plain data for defaults and as the type that the validator takes.
+// compiled is a schema without references, as plain data for defaults and as the type that the validator takes, and its
+// rules in CEL.
 type compiled struct {
 	plain map[string]any
 	spec  *spec.Schema
+	rules *rules
 }
 
 // Load reads the schemas of a folder. A file, or the folder, may be missing.
@@ -74,6 +76,7 @@ type loader struct {
 	root  *os.Root
 	files map[string]map[string]any
 	nodes int
+	rules ruleReader
 }
 
 // compile makes a schema of a file; nil is a file that does not exist.
@@ -108,6 +111,9 @@ func (l *loader) compile(file string, forHelm bool) (*compiled, error) {
 	c := &compiled{plain: plain, spec: &spec.Schema{}}
 	if err := json.Unmarshal(data, c.spec); err != nil {
 		return nil, fmt.Errorf("%s: is no schema: %w", file, err)
+	}
+	if c.rules, err = l.rules.read(plain, ""); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return c, nil
 }

@@ -26,25 +26,36 @@ func (s *Set) at(stage Stage) *compiled {
 	return []*compiled{s.config, s.values, s.helm}[stage]
 }
 
-// Check finds what is wrong with values, whose place in errors is key. Without a schema all values are valid.
-func (s *Set) Check(stage Stage, key string, values any) error {
+// Check finds what is wrong with values, whose place in errors is key. before are the values that they replace, or nil: some
+// rules are about changes. Without a schema all values are valid.
+func (s *Set) Check(stage Stage, key string, values, before any) error {
 	c := s.at(stage)
 	if c == nil {
 		return nil
 	}
-	// The validator knows the types of encoding/json only.
-	data, err := json.Marshal(values)
+	plain, err := plainOf(values)
 	if err != nil {
 		return err
 	}
-	var plain any
-	if err := json.Unmarshal(data, &plain); err != nil {
-		return err
+	var plainBefore any
+	if before != nil && c.rules != nil {
+		if plainBefore, err = plainOf(before); err != nil {
+			return err
+		}
 	}
-	return c.check(key, plain)
+	return c.check(key, plain, plainBefore)
 }
 
-func (c *compiled) check(key string, plain any) (err error) {
+// plainOf returns values with the types of encoding/json, which are all that the validator knows.
+func plainOf(values any) (plain any, err error) {
+	data, err := json.Marshal(values)
+	if err == nil {
+		err = json.Unmarshal(data, &plain)
+	}
+	return plain, err
+}
+
+func (c *compiled) check(key string, plain, before any) (err error) {
 	defer func() { // a pattern or a bound that the validator does not understand
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%s: the schema cannot be used: %v", key, r)
@@ -56,6 +67,9 @@ func (c *compiled) check(key string, plain any) (err error) {
 		if !slices.ContainsFunc(errs, func(known error) bool { return known.Error() == e.Error() }) {
 			errs = append(errs, e)
 		}
+	}
+	if len(errs) == 0 { // rules take the types of the schema for granted
+		errs = c.rules.check(key, plain, before)
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -76,7 +76,7 @@ func TestSamplesOfOpenAPI(t *testing.T) {
 					t.Errorf("%s: %s", c["name"], diff)
 				}
 			}
-			err := set.Check(stage.stage, "moduleName", values)
+			err := set.Check(stage.stage, "moduleName", values, nil)
 			if (err == nil) != valid {
 				t.Errorf("%s: %s is to be %v: %v", c["name"], stage.valid, valid, err)
 			}
@@ -132,7 +132,7 @@ properties:
 		{"values have what config values have", schema.Values, with("param1", "x"), ""},
 		{"one of two that Helm needs", schema.HelmValues, with("param1", "x"), "global.param2 in body is required"},
 	} {
-		err := set.Check(c.stage, "global", c.values)
+		err := set.Check(c.stage, "global", c.values, nil)
 		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -155,11 +155,81 @@ func TestReferencesAndProperties(t *testing.T) {
 	if text := fmt.Sprint(values); text != "map[a:3 b:3 c:map[list:[map[why:d] map[why:<nil>]]] definitions:x]" {
 		t.Errorf("with defaults %s", text)
 	}
-	err = set.Check(schema.HelmValues, "m", map[string]any{"b": "no", "c": map[string]any{"list": []any{map[string]any{"z": 1}}}})
+	err = set.Check(schema.HelmValues, "m", map[string]any{"b": "no", "c": map[string]any{"list": []any{map[string]any{"z": 1}}}}, nil)
 	for _, want := range []string{"m.b in body must be of type integer", "m.c.x in body is required", "z in body is a forbidden property"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
+	}
+}
+
+// TestRules checks rules in CEL at every depth, and rules about changes.
+func TestRules(t *testing.T) {
+	set, err := load(t, map[string]string{"config-values.yaml": `
+type: object
+properties:
+  replicas: {type: integer}
+  most: {type: integer}
+  registry:
+    type: object
+    properties: {mode: {type: string}}
+    x-deckhouse-validations: [{expression: self.mode == oldSelf.mode, message: the mode stays}]
+  ports:
+    type: array
+    items: {type: integer, x-deckhouse-validations: [{expression: self > 1023.0, message: ports of root are taken}]}
+    x-deckhouse-validations: [{expression: "self.all(x, x in oldSelf)", message: ports are only taken away}]
+  limits: {type: object, additionalProperties: {type: string, x-deckhouse-validations: [{expression: "self.matches('^[0-9]+$')", message: a limit is a number}]}}
+x-deckhouse-validations:
+- {expression: self.replicas <= self.most, message: too many replicas}
+- {expression: "!has(oldSelf.most) || self.most >= oldSelf.most", message: most does not shrink}
+`, "values.yaml": "x-extend: {schema: config-values.yaml}\ntype: object\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type m = map[string]any
+	for _, c := range []struct {
+		name           string
+		values, before any
+		want           string // of the error; "" is valid
+	}{
+		{"all hold", m{"replicas": 1, "most": 2, "ports": []any{8080}, "limits": m{"cpu": "1"}}, nil, ""},
+		{"the root", m{"replicas": 3, "most": 2}, nil, "k: too many replicas"},
+		{"a key is absent", m{"replicas": 3}, nil, ""},
+		{"an item", m{"ports": []any{8080, 80}}, nil, "k.ports[1]: ports of root are taken"},
+		{"a key without a name of its own", m{"limits": m{"cpu": "much"}}, nil, "k.limits.cpu: a limit is a number"},
+		{"two at once", m{"replicas": 3, "most": 2, "limits": m{"cpu": "much"}}, nil, "k.limits.cpu: a limit is a number\nk: too many replicas"},
+		{"a change", m{"registry": m{"mode": "b"}, "most": 1}, m{"registry": m{"mode": "a"}, "most": 2}, "k.registry: the mode stays\nk: most does not shrink"},
+		{"no change", m{"registry": m{"mode": "a"}}, m{"registry": m{"mode": "a"}}, ""},
+		{"new below what was there", m{"registry": m{"mode": "a"}, "ports": []any{8080}}, m{}, ""},
+		{"a rule about a change, in a macro", m{"ports": []any{8080, 9090}}, m{"ports": []any{8080}}, "k.ports: ports are only taken away"},
+		{"a wrong type is told alone", m{"replicas": "many", "most": 2}, nil, "k.replicas in body must be of type integer: \"string\""},
+	} {
+		for _, stage := range []schema.Stage{schema.ConfigValues, schema.Values, schema.HelmValues} {
+			err := set.Check(stage, "k", c.values, c.before)
+			if got := fmt.Sprint(err); got != c.want && (err != nil || c.want != "") {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"{properties: {a: {x-deckhouse-validations: 1}}}":                                           "config-values.yaml: a.x-deckhouse-validations: must be a list",
+		"{x-deckhouse-validations: [{message: no expression}]}":                                     "x-deckhouse-validations[0]: needs an expression and a message",
+		"{x-deckhouse-validations: [{expression: 'self.a >', message: m}]}":                         "x-deckhouse-validations[0].expression: ERROR",
+		"{x-deckhouse-validations: [{expression: '1 + 1', message: m}]}":                            "gives a int, not true or false",
+		"{patternProperties: {'(': {x-deckhouse-validations: [{expression: 'true', message: m}]}}}": "patternProperties",
+	} {
+		if _, err := load(t, map[string]string{"config-values.yaml": text}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if set, err = load(t, map[string]string{"values.yaml": "x-deckhouse-validations: [{expression: 'self.l.all(a, self.l.all(b, self.l.all(c, a + b + c >= 0.0)))', message: m}]\n"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.Check(schema.Values, "k", m{"l": make([]float64, 1000)}, nil); err == nil || !strings.Contains(err.Error(), "cost limit") {
+		t.Errorf("a rule that takes for ever: %v", err)
+	}
+	if err := set.Check(schema.Values, "k", m{"l": "text"}, nil); err == nil || !strings.Contains(err.Error(), `rule "self.l.all(`) {
+		t.Errorf("a rule that cannot be evaluated: %v", err)
 	}
 }
 
@@ -190,7 +260,7 @@ func TestMistakesInSchemas(t *testing.T) {
 		t.Errorf("a schema that doubles 29 times: %v", err)
 	}
 	set, err := schema.Load("/nowhere")
-	if err != nil || set.Check(schema.HelmValues, "m", map[string]any{"any": 1}) != nil {
+	if err != nil || set.Check(schema.HelmValues, "m", map[string]any{"any": 1}, nil) != nil {
 		t.Errorf("without schemas: %v", err)
 	}
 }
@@ -198,6 +268,7 @@ func TestMistakesInSchemas(t *testing.T) {
 func FuzzLoad(f *testing.F) {
 	f.Add([]byte("type: object\nproperties: {a: {type: string, default: x}, l: {type: array, items: {type: object, properties: {b: {type: integer}}}}}\n"), []byte(`{"a":1,"l":[{"b":2}]}`))
 	f.Add([]byte("x-extend: {schema: values.yaml}\nallOf: [{$ref: '#/properties/a'}]\nproperties: {a: {pattern: '(', type: string}}\n"), []byte(`{"a":"x"}`))
+	f.Add([]byte("x-deckhouse-validations: [{expression: 'self.a == oldSelf.a && self.l.all(x, x > 1)', message: m}]\npatternProperties: {a: {x-deckhouse-validations: [{expression: self, message: m}]}}\n"), []byte(`{"a":true,"l":[2]}`))
 	dir := f.TempDir() // one for all, because making folders takes longer than reading schemas
 	f.Fuzz(func(t *testing.T, text, values []byte) {
 		if err := os.WriteFile(filepath.Join(dir, "values.yaml"), text, 0o600); err != nil {
@@ -208,6 +279,6 @@ func FuzzLoad(f *testing.F) {
 		if err != nil || json.Unmarshal(values, &plain) != nil {
 			return
 		}
-		_ = set.Check(schema.HelmValues, "m", set.Default(schema.Values, plain))
+		_ = set.Check(schema.HelmValues, "m", set.Default(schema.Values, plain), plain)
 	})
 }
