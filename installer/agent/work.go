@@ -188,17 +188,17 @@ func isThere(path string) (bool, error) {
 	return err == nil, err
 }
 
-// Look tells of this host.
+// Look describes this host. Files of add-ons may lie on a disk of their own below the install root.
 func Look(root, version string) (h intent.Host, err error) {
 	h = intent.Host{Sealift: version, Time: time.Now().UTC()}
-	if h.Free, err = space(root); err != nil {
+	if h.Free, err = space(filepath.Join(root, "addons")); err != nil {
 		return h, err
 	}
 	h.Images, err = space(node.ContainerdDir)
 	return h, err
 }
 
-// space is what the file system of a folder has left, or that which the folder would be made in.
+// space returns the free space of the file system that a folder is on, or would be made on.
 func space(folder string) (intent.Space, error) {
 	var fs unix.Statfs_t
 	err := unix.Statfs(folder, &fs)

@@ -147,7 +147,7 @@ func TestWhatWasNeverWellStays(t *testing.T) {
 	c.applyLamp(memory, "1.0.0", "old")
 	c.mustRollOut("1.0.0", 0)
 	gone, err := c.applier.goBack(t.Context(), memory, time.Second, &bytes.Buffer{})
-	if err != nil || len(gone) != 1 || gone[0].To != "" || !strings.Contains(gone[0].String(), "stays as it is") {
+	if err != nil || len(gone) != 1 || gone[0].To != "" || !strings.Contains(gone[0].String(), "is not rolled back") {
 		t.Fatalf("%+v, %v", gone, err)
 	}
 	if err := Remember(memory); err != nil {

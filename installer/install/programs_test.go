@@ -80,7 +80,7 @@ func TestProgramsThatKurlsAddOnsCall(t *testing.T) {
 		curl    = "fail: curl is not there, and nothing in the bundle brings it; hooks call it (minio); install it, with 'apt-get install curl' or 'dnf install curl'"
 		openssl = "fail: openssl is not there, and nothing in the bundle brings it; hooks call it (registry); install it, with 'apt-get install openssl' or 'dnf install openssl'"
 		lspci   = "warn: lspci is not there; hooks that call it (flannel) go on without it; " +
-			"install it, with 'apt-get install pciutils' or 'dnf install pciutils', if the add-on is to find what it looks for"
+			"install it, with 'apt-get install pciutils' or 'dnf install pciutils', so that the add-on finds it"
 		all = "pass: those that hooks call are there; "
 	)
 	for name, row := range map[string]struct {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
@@ -257,9 +258,18 @@ func (i *Install) Changes() (changes []Change) {
 	return changes
 }
 
-// Brings counts what the bundle has and the bundle before had not, each content once: the bytes that a node needs at most, and the
-// files. Without a bundle before it is all.
-func (i *Install) Brings() (size, files uint64) {
+// Brought is the content of a bundle that the bundle before had not.
+type Brought struct {
+	Files, Images uint64 // bytes: of files below the install root, and of images for containerd
+	Count         uint64 // number of entries
+}
+
+// Bytes is the most that a node fetches.
+func (b Brought) Bytes() uint64 { return b.Files + b.Images }
+
+// Brings counts the content that the bundle has and the bundle before had not, each content once. Without a bundle before, that is
+// everything.
+func (i *Install) Brings() (b Brought) {
 	seen := map[string]bool{}
 	if before, err := bundle.Open(i.options.Root); err == nil {
 		defer before.Close()
@@ -268,11 +278,16 @@ func (i *Install) Brings() (size, files uint64) {
 		}
 	}
 	for _, e := range i.archive.Index.Entries {
-		if !seen[e.SHA256] {
-			seen[e.SHA256] = true
-			size += uint64(e.Size) //nolint:gosec // sizes are not negative
-			files++
+		if seen[e.SHA256] {
+			continue
+		}
+		seen[e.SHA256] = true
+		b.Count++
+		if strings.Contains(e.Path, "/images/") {
+			b.Images += uint64(e.Size) //nolint:gosec // sizes are not negative
+		} else {
+			b.Files += uint64(e.Size) //nolint:gosec // sizes are not negative
 		}
 	}
-	return size, files
+	return b
 }

@@ -164,7 +164,7 @@ func (in Intent) Encode() string { return encode(in) }
 type Host struct {
 	Sealift string    `json:"sealift"` // version of its agent
 	Time    time.Time `json:"time"`    // on its clock
-	// Free are the bytes, Inodes the files, that the file system of the install root and that of containerd have left.
+	// Free is the space for files of add-ons below the install root, Images that for containerd.
 	Free   Space `json:"free"`
 	Images Space `json:"images"`
 }

@@ -115,34 +115,41 @@ func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[str
 		r.Refusef("run the command again", "the nodes cannot be asked: %v", err)
 		return
 	}
-	need, files := in.Brings()
+	brought := in.Brings()
 	good := true
 	for _, n := range c.nodes {
 		if n.Name == c.own {
 			continue
 		}
-		h := found[n.Name]
-		switch off := time.Until(h.Time).Abs(); {
-		case h.Time.IsZero():
+		if problem, hint := unfit(found[n.Name], brought); problem != "" {
 			good = false
-			r.Refusef("copy "+node.Binary+" of this host there, and run 'sealift node agent --start' as root", "node %s has no agent that takes part in upgrades", n.Name)
-		case h.Images.Bytes < need:
-			good = false
-			r.Refusef("make room there", "node %s has %d MB left for images and files, the bundle brings up to %d MB", n.Name, h.Images.Bytes>>20, need>>20)
-		case h.Free.Inodes > 0 && h.Free.Inodes < files:
-			good = false
-			r.Refusef("make room there", "node %s has %d inodes left, the bundle brings %d files", n.Name, h.Free.Inodes, files)
-		case off > maxClockSkew && off < staleLook:
-			good = false
-			r.Refusef("set the clocks, for instance with timedatectl set-time", "the clock of node %s is %s from that of this one", n.Name, off.Round(time.Second))
+			r.Refusef(hint, "node %s: %s", n.Name, problem)
 		}
 	}
 	if good {
-		r.Passf("%d other nodes take part, with room for %d MB", len(c.nodes)-1, need>>20)
+		r.Passf("%d other nodes take part, with room for %d MB", len(c.nodes)-1, brought.Bytes()>>20)
 	}
 }
 
-// staleLook is the age from which on what a node told of itself says nothing of its clock.
+// unfit says why a node cannot take part in an upgrade, and what helps; "" if it can. The install root and containerd may share a
+// file system, so containerd's must have room for everything.
+func unfit(h intent.Host, brought install.Brought) (problem, hint string) {
+	switch off := time.Until(h.Time).Abs(); {
+	case h.Time.IsZero():
+		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root"
+	case h.Images.Bytes < brought.Bytes():
+		return fmt.Sprintf("%d MB are left for images and files, the bundle brings up to %d MB", h.Images.Bytes>>20, brought.Bytes()>>20), "make room there"
+	case h.Free.Bytes < brought.Files:
+		return fmt.Sprintf("%d MB are left below the install root, the bundle brings files of up to %d MB", h.Free.Bytes>>20, brought.Files>>20), "make room there"
+	case h.Free.Inodes > 0 && h.Free.Inodes < brought.Count:
+		return fmt.Sprintf("%d inodes are left, the bundle brings %d files", h.Free.Inodes, brought.Count), "make room there"
+	case off > maxClockSkew && off < staleLook:
+		return fmt.Sprintf("its clock is %s from that of this one", off.Round(time.Second)), "set the clocks, for instance with timedatectl set-time"
+	}
+	return "", ""
+}
+
+// staleLook is the age from which a report no longer says anything about the clock of its node.
 const staleLook = 24 * time.Hour
 
 // look asks every other node to look at itself now.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/rollout"
 	controlplanes "github.com/sealift/sealift/testgrid/controlplane"
@@ -53,6 +55,33 @@ func wantResult(t *testing.T, got []preflight.Result, status preflight.Status, t
 	t.Helper()
 	if len(got) != 1 || got[0].Status != status || !strings.Contains(got[0].Message, text) {
 		t.Errorf("want %s with %q: %+v", status, text, got)
+	}
+}
+
+// TestANodeThatCannotTakePartIsNamed has one lack each: no agent, a full disk for images or for files, no inodes, a wrong clock.
+func TestANodeThatCannotTakePartIsNamed(t *testing.T) {
+	brought := install.Brought{Files: 100 << 20, Images: 200 << 20, Count: 50}
+	roomy := intent.Host{Time: time.Now(), Free: intent.Space{Bytes: 100 << 20, Inodes: 50}, Images: intent.Space{Bytes: 300 << 20}}
+	for name, c := range map[string]struct {
+		change func(*intent.Host)
+		want   string
+	}{
+		"all is well":         {func(*intent.Host) {}, ""},
+		"no agent":            {func(h *intent.Host) { h.Time = time.Time{} }, "no agent there"},
+		"no room for images":  {func(h *intent.Host) { h.Images.Bytes-- }, "299 MB are left for images and files, the bundle brings up to 300 MB"},
+		"no room for files":   {func(h *intent.Host) { h.Free.Bytes-- }, "99 MB are left below the install root, the bundle brings files of up to 100 MB"},
+		"no inodes":           {func(h *intent.Host) { h.Free.Inodes-- }, "49 inodes are left, the bundle brings 50 files"},
+		"no inodes to count":  {func(h *intent.Host) { h.Free.Inodes = 0 }, ""},
+		"a clock that is off": {func(h *intent.Host) { h.Time = h.Time.Add(-time.Hour) }, "its clock is 1h0m0s from that of this one"},
+		"a report of old":     {func(h *intent.Host) { h.Time = h.Time.Add(-48 * time.Hour) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := roomy
+			c.change(&h)
+			if got, _ := unfit(h, brought); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 

@@ -34,8 +34,7 @@ type PlannedNode struct {
 // Plan compares the bundle with what the cluster runs.
 func (c *Cluster) Plan(in *install.Install) Plan {
 	stops, _ := Stops(in)
-	size, _ := in.Brings()
-	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: size, Nodes: []PlannedNode{}, Resumes: c.begun != nil}
+	p := Plan{From: in.From(), To: in.Version(), Stops: append([]string{}, stops...), Changes: in.Changes(), Bytes: in.Brings().Bytes(), Nodes: []PlannedNode{}, Resumes: c.begun != nil}
 	stay := c.podsStay(in)
 	for _, n := range c.inOrder() {
 		role := "worker"
