@@ -97,7 +97,7 @@ type Back struct {
 // String says it in words.
 func (b Back) String() string {
 	if b.To == "" {
-		return fmt.Sprintf("add-on %s is not well, and stays as it is, since what was applied before is not known: %s", b.AddOn, b.Why)
+		return fmt.Sprintf("add-on %s is not healthy, and is not rolled back, because its earlier objects are not known: %s", b.AddOn, b.Why)
 	}
 	return fmt.Sprintf("add-on %s went back to version %s, since it was not well: %s", b.AddOn, b.To, b.Why)
 }

@@ -38,7 +38,7 @@ func (i *Install) hostPrograms(r *preflight.Reporter, joins bool, path string) {
 		found = false
 		hint, users := installHint(p.name), strings.Join(slices.Concat(p.needing, p.asking), ", ")
 		if len(p.needing) == 0 {
-			r.Warnf(hint+", if the add-on is to find what it looks for", "%s is not there; hooks that call it (%s) go on without it", p.name, users)
+			r.Warnf(hint+", so that the add-on finds it", "%s is not there; hooks that call it (%s) go on without it", p.name, users)
 		} else {
 			r.Failf(hint, "%s is not there, and nothing in the bundle brings it; hooks call it (%s)", p.name, users)
 		}
