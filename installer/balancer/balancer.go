@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,11 @@ const Port = 6444
 
 // Endpoint is the API on every node whose cluster has no load balancer.
 const Endpoint = "127.0.0.1:6444"
+
+// Serves says whether an endpoint of the API, host:port, is the balancer of the node itself. kURL calls the host localhost.
+func Serves(endpoint string) bool {
+	return endpoint == Endpoint || endpoint == net.JoinHostPort("localhost", strconv.Itoa(Port))
+}
 
 // How often an API server is asked for its health, how long it has to answer, and how long a connection may take.
 const (

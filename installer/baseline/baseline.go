@@ -140,8 +140,14 @@ func (r *Record) Changes() Changes { return r.changes }
 // Begin is called before a run changes anything. The first time it takes the baseline. Later, what changed since the last
 // look is put down to the step that was open when the last run was killed, or to the steps; if none was, others changed it, and it is theirs.
 func (r *Record) Begin(ctx context.Context, open string) error {
+	return r.BeginWithout(ctx, open, func(*State) {})
+}
+
+// BeginWithout is Begin on a host where others made something that is taken back with the rest. What forget removes from the
+// baseline counts as not there before.
+func (r *Record) BeginWithout(ctx context.Context, open string, forget func(*State)) error {
 	if r.before == nil {
-		return r.take(ctx)
+		return r.take(ctx, forget)
 	}
 	if open != "" {
 		return r.Note(ctx, open)
@@ -154,7 +160,7 @@ func (r *Record) Begin(ctx context.Context, open string) error {
 	return r.write(seenName, r.seen)
 }
 
-func (r *Record) take(ctx context.Context) error {
+func (r *Record) take(ctx context.Context, forget func(*State)) error {
 	if err := atomicfile.MkdirAll(r.dir, 0o700); err != nil {
 		return err
 	}
@@ -162,6 +168,7 @@ func (r *Record) take(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("remember what the host is like: %w", err)
 	}
+	forget(&before)
 	if err := keepContents(filepath.Join(r.dir, contentsName), r.options.Root, before.Files); err != nil {
 		return fmt.Errorf("remember what the host is like: %w", err)
 	}

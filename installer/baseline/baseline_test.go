@@ -308,3 +308,24 @@ func TestWhatAStepWroteIsOnTheDisksWhenItIsNoted(t *testing.T) {
 		t.Errorf("what was not noted is %q: the power was not lost", text)
 	}
 }
+
+// TestWhatABaselineForgetsIsTakenBackWithTheRest has a file of others that is to go with what the install made, and another that stays.
+func TestWhatABaselineForgetsIsTakenBackWithTheRest(t *testing.T) {
+	h := newHost(t)
+	h.write("/etc/cluster", "of others")
+	r := h.open()
+	forget := func(s *baseline.State) { delete(s.Files, "/etc/cluster") }
+	if err := r.BeginWithout(t.Context(), "", forget); err != nil {
+		t.Fatal(err)
+	}
+	h.write("/etc/made", "ours")
+	h.note(r, "first")
+	if err := h.open().BeginWithout(t.Context(), "", func(*baseline.State) { t.Error("the baseline is taken twice") }); err != nil {
+		t.Fatal(err)
+	}
+	h.wantLeft()
+	tree := strings.Join(h.tree(), "\n")
+	if strings.Contains(tree, "/etc/cluster") || strings.Contains(tree, "/etc/made") || !strings.Contains(tree, "/etc/kept") {
+		t.Errorf("after the reset:\n%s", tree)
+	}
+}

@@ -1,13 +1,15 @@
 package install
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/preflight"
 )
 
-// addOnVersion is the version of an add-on in the record of the step that brings its files.
+// addOnVersion is the version of an add-on in the record of the step that brings its files. In a node that was adopted it is in the
+// record of the step that says who applied it.
 const addOnVersion = "SEALIFT_ADDON_VERSION"
 
 // checkDowngrade refuses a bundle with an add-on older than the one that this node has. A signature says who made a
@@ -18,8 +20,9 @@ func (i *Install) checkDowngrade() error {
 	}
 	var older []preflight.Result
 	for _, a := range i.addOns {
-		rec, _ := i.journal.Last(a.name() + "/" + filesStep)
-		if has := rec.State[addOnVersion]; has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
+		brought, _ := i.journal.Last(a.name() + "/" + filesStep)
+		adopted, _ := i.journal.Last(a.name() + "/" + installStep)
+		if has := cmp.Or(brought.State[addOnVersion], adopted.State[addOnVersion]); has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
 			older = append(older, preflight.Result{Check: "downgrade", Status: preflight.Fail,
 				Message: fmt.Sprintf("this node has %s %s, the bundle brings %s", a.name(), has, a.info.Version),
 				Hint:    "take a newer bundle, or go back on purpose with --allow-downgrade"})

@@ -159,7 +159,7 @@ func (s kurlState) finish(ctx context.Context) error {
 // the times finds that they are over.
 func (s kurlState) config() *unstructured.Unstructured {
 	endpoint := s.values["KUBERNETES_API_ENDPOINT"]
-	if endpoint == balancer.Endpoint { // no other host reaches that
+	if balancer.Serves(endpoint) { // no other host reaches that
 		endpoint = netJoin(s.values["PRIVATE_ADDRESS"], 6443)
 	}
 	over := time.Unix(0, 0).UTC().Format(time.RFC3339)

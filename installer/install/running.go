@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,6 +16,7 @@ import (
 type running struct {
 	version string
 	options string // digest of its options; "" where an earlier sealift recorded none
+	adopted bool   // another installer brought it, and no upgrade has replaced it yet
 }
 
 // live says whether this host is a node of a cluster. Before that, nothing depends on what an install has put here, and the
@@ -42,7 +44,7 @@ func (i *Install) runningAddOns() map[string]running {
 		if made {
 			name = kubernetes.name()
 		}
-		now := running{files[name], rec.Options}
+		now := running{cmp.Or(rec.State[addOnVersion], files[name]), rec.Options, rec.Operation == lifecycle.Adopting}
 		switch {
 		case rec.Step == node.ReadyStep:
 			whole = whole || finished
@@ -76,7 +78,7 @@ func (i *Install) runningAddOns() map[string]running {
 	for name, a := range prepared {
 		if one, runs := found[name]; runs {
 			if name == kubernetes.name() { // kubeadm's step has no options, the hook before it has
-				found[name] = running{one.version, a.options}
+				found[name] = running{one.version, a.options, one.adopted}
 			}
 		} else if whole && !begun[name] { // its hooks before or after all others are all that it has
 			found[name] = a
@@ -106,6 +108,9 @@ func (i *Install) checkRunning() error {
 		}
 		versions = append(versions, a.name()+" "+has.version)
 		switch {
+		case has.adopted && a.carries():
+			against = append(against, preflight.Result{Check: a.name(), Status: preflight.Fail,
+				Message: fmt.Sprintf("version %s on this node is the one of another installer", has.version)})
 		case has.version != a.info.Version:
 			against = append(against, preflight.Result{Check: a.name(), Status: preflight.Fail,
 				Message: fmt.Sprintf("this node runs version %s, the bundle has %s", has.version, a.info.Version)})

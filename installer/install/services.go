@@ -16,7 +16,7 @@ import (
 
 // balancer adds the step for the API on this host, unless the cluster has a load balancer.
 func (p *planner) balancer() {
-	if p.settings.endpoint != balancer.Endpoint {
+	if !balancer.Serves(p.settings.endpoint) {
 		return
 	}
 	p.add(lifecycle.Step{ID: node.BalancerStep, Phase: lifecycle.PreInit, Title: "reach the API on this host at " + balancer.Endpoint, Timeout: shortTime,

@@ -222,6 +222,8 @@ type Change struct {
 	To    string `json:"to,omitempty"`   // "" for an add-on that the Installer no longer has
 	// Options says that the Installer says something else of it than before.
 	Options bool `json:"options,omitempty"`
+	// Adopted says that another installer brought it, and that this upgrade replaces what that one put there.
+	Adopted bool `json:"adopted,omitempty"`
 }
 
 // String says it in words.
@@ -233,6 +235,8 @@ func (c Change) String() string {
 		return fmt.Sprintf("%s %s is no longer in the Installer", c.AddOn, c.From)
 	case c.From != c.To:
 		return fmt.Sprintf("%s %s -> %s", c.AddOn, c.From, c.To)
+	case c.Adopted:
+		return fmt.Sprintf("%s %s of another installer is replaced by that of the bundle", c.AddOn, c.From)
 	}
 	return fmt.Sprintf("%s %s gets other options", c.AddOn, c.From)
 }
@@ -245,8 +249,8 @@ func (i *Install) Changes() (changes []Change) {
 		names = append(names, a.name())
 		has, there := runs[a.name()]
 		other := has.options != "" && has.options != a.options
-		if !there || has.version != a.info.Version || other {
-			changes = append(changes, Change{AddOn: a.name(), From: has.version, To: a.info.Version, Options: there && other})
+		if !there || has.version != a.info.Version || other || has.adopted {
+			changes = append(changes, Change{AddOn: a.name(), From: has.version, To: a.info.Version, Options: there && other, Adopted: has.adopted})
 		}
 	}
 	for name, has := range runs {

@@ -42,6 +42,7 @@ const (
 	Resetting  Operation = "reset"
 	Renewing   Operation = "renew" // of certificates
 	Restoring  Operation = "restore"
+	Adopting   Operation = "adopt" // a node that another installer made
 )
 
 // Record is one line of the journal.

@@ -217,6 +217,9 @@ func (r *Reset) explain(different []baseline.Left) {
 			r.left = append(r.left, d)
 		}
 	}
+	if slices.ContainsFunc(r.journal.Records(), func(rec lifecycle.Record) bool { return rec.Operation == lifecycle.Adopting }) {
+		r.leaves("what kURL installed", "packages, the container runtime with its images, and settings were on this host before 'sealift adopt', and are kept; kURL's 'tasks.sh reset' removes them")
+	}
 	if _, err := os.Stat(r.options.LogDir); err == nil {
 		r.leaves(r.options.LogDir, "logs are kept; remove them when nobody needs them any more")
 	}

@@ -23,11 +23,6 @@ import (
 	"github.com/sealift/sealift/installer/node"
 )
 
-// chainPrefixes begin the names of the firewall's chains that kube-proxy, kubelet and pod networks make.
-func chainPrefixes() []string {
-	return []string{"KUBE-", "CNI-", "FLANNEL-", "cali-", "WEAVE", "CILIUM_"}
-}
-
 // DataFolders are the folders with data of volumes that a reset would remove.
 func (r *Reset) DataFolders() (found []string) {
 	for _, folder := range node.DataFolders() {
@@ -71,7 +66,7 @@ func (r *Reset) network(ctx context.Context) error {
 	if err != nil { // what is left of routes is named in the end
 		fmt.Fprintln(r.log, err)
 	}
-	return errors.Join(network.RemoveLinks(ctx, r.log, before.Links), firewall.RemoveChains(ctx, r.log, chainPrefixes()), network.RemoveRoutes(ctx, r.log, before.Routes, own))
+	return errors.Join(network.RemoveLinks(ctx, r.log, before.Links), firewall.RemoveChains(ctx, r.log, firewall.PodChains()), network.RemoveRoutes(ctx, r.log, before.Routes, own))
 }
 
 // newPackages are those that the install brought, and that nobody removed or replaced since.

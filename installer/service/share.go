@@ -3,10 +3,13 @@ package service
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
@@ -50,6 +53,9 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			c, err := admin.Cluster(ctx)
 			if err != nil {
 				return c, err
+			}
+			if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); errors.Is(err, fs.ErrNotExist) {
+				return c, errors.New("this control plane was adopted, and has no bundle to give out yet; run 'sealift upgrade' with one, also if it has the versions that run")
 			}
 			text, err := os.ReadFile(node.InstallerFile(root))
 			if c.Installer = string(text); err == nil && !controlPlane {

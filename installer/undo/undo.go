@@ -66,6 +66,12 @@ func hostFiles() []string {
 	}
 }
 
+// ofKubernetes says whether a file of the host is a program of Kubernetes, or of the kubelet's unit. The first upgrade of a node that
+// was adopted puts them over those of the host's packages.
+func ofKubernetes(path string) bool {
+	return strings.HasPrefix(path, "/etc/systemd/system/kubelet.service") || slices.Contains([]string{"/usr/local/bin/kubeadm", "/usr/local/bin/kubectl", "/usr/local/bin/kubelet"}, path)
+}
+
 // Store is where a node keeps sets. The zero value of Rootfs is /.
 type Store struct {
 	Root   string
@@ -256,7 +262,7 @@ func (s Set) check(n int, f File, to io.Writer) error {
 }
 
 // PutBack writes the files of the host again, or those of Sealift's own state, where they differ, and returns their paths. Files of
-// the state that are new since are removed. It may be repeated.
+// the state, and those of Kubernetes on the host, that are new since are removed. It may be repeated.
 func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 	for n, f := range set.Files {
 		if f.Own != own {
@@ -276,16 +282,13 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 		}
 		changed = append(changed, f.Path)
 	}
-	if !own {
-		return changed, nil
-	}
 	now, err := s.find()
 	if err != nil {
 		return changed, err
 	}
 	for _, f := range now {
-		if f.Own && !slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
-			if err := os.Remove(f.Path); err != nil {
+		if f.Own == own && (own || ofKubernetes(f.Path)) && !slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
+			if err := os.Remove(s.onDisk(f)); err != nil {
 				return changed, err
 			}
 			changed = append(changed, f.Path)

@@ -194,3 +194,31 @@ func TestADamagedCopyIsNotPutBack(t *testing.T) {
 		t.Errorf("something was changed:\n%s", strings.Join(after, "\n"))
 	}
 }
+
+// TestKubernetesOfAPackageRunsAgain has a host whose kubelet came with a package, over which the upgrade puts another.
+func TestKubernetesOfAPackageRunsAgain(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	for _, name := range []string{"/usr/local/bin/kubelet", "/var/lib/kubelet/config.yaml"} {
+		if err := os.Remove(filepath.Join(h.Rootfs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.write("/usr/bin/kubelet", "of a package", 0o755)
+	h.write("/etc/systemd/system/kubelet.service.d/10-kubeadm.conf", "of a package", 0o644)
+	before := h.files()
+	set := h.keep(first)
+	for _, name := range []string{"/usr/local/bin/kubelet", "/usr/local/bin/kubectl", "/etc/systemd/system/kubelet.service", "/etc/systemd/system/kubelet.service.d/99-sealift.conf"} {
+		h.write(name, "of the upgrade", 0o755)
+	}
+	h.write("/etc/systemd/system/sealift-agent.service", "of the upgrade", 0o644)
+	for range 2 {
+		if _, err := h.PutBack(set, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := slices.DeleteFunc(h.files(), func(line string) bool { return strings.Contains(line, "sealift-agent.service") })
+	if !slices.Equal(before, after) {
+		t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}

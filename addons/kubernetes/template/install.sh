@@ -10,12 +10,27 @@ kubernetes_pre_init() {
     done
     mkdir -p /opt/cni/bin /etc/cni/net.d
     tar xzf "$src/assets/cni-plugins.tgz" --no-same-owner -C /opt/cni/bin
-    install -m 0600 "$src/kubelet.service" /etc/systemd/system/kubelet.service
+    kubernetes_kubelet_unit "$src"
     kubernetes_audit "$src"
     kubernetes_service_route "$src"
     systemctl daemon-reload
     systemctl enable kubelet
     kubernetes_patches "$src"
+}
+
+# kubernetes_kubelet_unit DIR: the unit of the kubelet. A host package of Kubernetes brings a drop-in that starts a kubelet of its own,
+# whatever the unit says; a later drop-in starts the kubelet of the unit.
+kubernetes_kubelet_unit() {
+    local folder=/etc/systemd/system/kubelet.service.d
+    install -m 0600 "$1/kubelet.service" /etc/systemd/system/kubelet.service
+    rm -f "$folder/99-sealift.conf"
+    if grep -qs '^ExecStart=' "$folder"/*.conf /lib/systemd/system/kubelet.service.d/*.conf /usr/lib/systemd/system/kubelet.service.d/*.conf; then
+        mkdir -p "$folder"
+        {
+            printf '[Service]\nExecStart=\n'
+            sed -n '/^ExecStart=/,/[^\\]$/p' "$1/kubelet.service"
+        } >"$folder/99-sealift.conf"
+    fi
 }
 
 # kubernetes_audit DIR: the API server does not start without the policy that its manifest names.

@@ -60,6 +60,11 @@ func parseSaved(text string) (tables []savedTable) {
 	return tables
 }
 
+// PodChains begin the names of the chains that kube-proxy, kubelet and pod networks make.
+func PodChains() []string {
+	return []string{"KUBE-", "CNI-", "FLANNEL-", "cali-", "WEAVE", "CILIUM_"}
+}
+
 // Rules lists all rules and chains that are not built in, each with its tool and table. A tool that fails has none.
 func Rules(ctx context.Context) (found []string) {
 	for _, tool := range []string{"iptables", "ip6tables"} {

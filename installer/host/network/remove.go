@@ -17,6 +17,11 @@ func podLinks() []string {
 	return []string{"cni", "flannel", "kube-", "nodelocaldns", "cali", "vxlan.calico", "weave", "antrea", "cilium"}
 }
 
+// IsPodLink says whether an interface belongs to the pod network of a node.
+func IsPodLink(name string) bool {
+	return slices.ContainsFunc(podLinks(), func(prefix string) bool { return strings.HasPrefix(name, prefix) })
+}
+
 // RemoveLinks removes the network interfaces of pod networks but those that keep names.
 func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
 	links, err := net.Interfaces()
@@ -25,7 +30,7 @@ func RemoveLinks(ctx context.Context, output io.Writer, keep []string) error {
 	}
 	var errs []error
 	for _, link := range links {
-		if !slices.ContainsFunc(podLinks(), func(prefix string) bool { return strings.HasPrefix(link.Name, prefix) }) || slices.Contains(keep, link.Name) {
+		if !IsPodLink(link.Name) || slices.Contains(keep, link.Name) {
 			continue
 		}
 		err := command.Run(ctx, output, "ip", "link", "delete", "dev", link.Name)
