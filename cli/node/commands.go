@@ -13,7 +13,7 @@ type commands struct{ *app.App }
 func Commands(a *app.App) []*cobra.Command {
 	c := commands{a}
 	return []*cobra.Command{
-		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.upgradeCommand(), c.journalCommand(),
+		c.preflightCommand(), c.installCommand(), c.tokenCommand(), c.joinCommand(), c.statusCommand(), c.adoptCommand(), c.upgradeCommand(), c.journalCommand(),
 		c.certsCommand(), c.snapshotCommand(), c.restoreCommand(), c.supportBundleCommand(), c.imagesCommand(), c.nodeCommand(), c.resetCommand(),
 	}
 }

@@ -163,6 +163,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift join --plan":           planOfJoin,
 		"sealift reset --plan":          planOfReset,
 		"sealift node remove --plan":    planOfNodeRemove,
+		"sealift adopt --plan":          planOfAdopt,
 		"sealift upgrade --plan":        planOfUpgrade,
 		"sealift upgrade undo --plan":   planOfUndo,
 		"sealift certs renew --plan":    planOfRenewal,
