@@ -136,7 +136,7 @@ func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[str
 func unfit(h intent.Host, brought install.Brought) (problem, hint string) {
 	switch off := time.Until(h.Time).Abs(); {
 	case h.Time.IsZero():
-		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root"
+		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root, or 'sealift adopt' if kURL made the node"
 	case h.Images.Bytes < brought.Bytes():
 		return fmt.Sprintf("%d MB are left for images and files, the bundle brings up to %d MB", h.Images.Bytes>>20, brought.Bytes()>>20), "make room there"
 	case h.Free.Bytes < brought.Files:
