@@ -121,9 +121,6 @@ func (a *Adoption) Check(ctx context.Context) (preflight.Report, error) {
 // First says whether this node counts as the one that made the cluster.
 func (a *Adoption) First() bool { return a.Found.Cluster.First() == a.Found.Host.Name }
 
-// Plan gives all steps, and Pending those that Run would run.
-func (a *Adoption) Plan() lifecycle.Plan { return a.plan }
-
 // Pending gives the steps that Run would run.
 func (a *Adoption) Pending() lifecycle.Plan {
 	if a.adopted {
@@ -133,12 +130,12 @@ func (a *Adoption) Pending() lifecycle.Plan {
 }
 
 // Stays lists what a reset will leave on the host, since kURL put it there.
-func (a *Adoption) Stays() []string { return a.Found.Host.stays() }
+func (a *Adoption) Stays() []string { return a.Found.stays() }
 
 // LogFile is where the output of this run goes.
 func (a *Adoption) LogFile() string { return a.log.Name() }
 
-// Close gives the node free.
+// Close releases the lock of the node.
 func (a *Adoption) Close() error {
 	var err error
 	if a.journal != nil {

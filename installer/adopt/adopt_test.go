@@ -3,6 +3,7 @@ package adopt
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -145,6 +146,10 @@ func TestWhatKurlLeftInAClusterIsRead(t *testing.T) {
 	}
 	if got.Kurl.Installer == nil || got.Kurl.Installer.Name != "1a2b3c4" || got.Kurl.Installer.AddOn("cert-manager").Version != "1.21.0" {
 		t.Errorf("the Installer is %+v", got.Kurl.Installer)
+	}
+	got.Kurl.Folder = "/data/kurl"
+	if lines := (Found{Host: Host{Kurl: []string{"/etc/kurl/uuid"}, Packages: map[string]string{"kubelet": "1.35.4"}}, Cluster: got}).stays(); !slices.Contains(lines, "/data/kurl") || !slices.Contains(lines, "package kubelet 1.35.4") {
+		t.Errorf("a reset would leave %q", lines)
 	}
 	if got.First() != "host-1" {
 		t.Errorf("%q made the cluster", got.First())

@@ -121,10 +121,13 @@ func below(path string, folders []string) bool {
 }
 
 // stays lists what a reset leaves on the host, since it was there before: what kURL put there.
-func (h Host) stays() []string {
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(h.Packages)) {
-		lines = append(lines, "package "+name+" "+h.Packages[name])
+func (f Found) stays() (lines []string) {
+	for _, name := range slices.Sorted(maps.Keys(f.Host.Packages)) {
+		lines = append(lines, "package "+name+" "+f.Host.Packages[name])
 	}
-	return append(append(lines, "the container runtime with its images and settings", "settings of the kernel"), h.Kurl...)
+	lines = append(append(lines, "the container runtime with its images and settings", "settings of the kernel"), f.Host.Kurl...)
+	if k := f.Cluster.Kurl; k != nil && k.Folder != "" && !slices.Contains(lines, k.Folder) {
+		lines = append(lines, k.Folder)
+	}
+	return lines
 }
