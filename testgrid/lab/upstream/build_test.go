@@ -135,6 +135,20 @@ func TestWhatAComponentNeedsIsMadeBeforeIt(t *testing.T) {
 	}
 }
 
+// TestAFailureIsToldAndNotItsEffects has three components that wait for one that fails: they end at the same moment.
+func TestAFailureIsToldAndNotItsEffects(t *testing.T) {
+	recipes := map[string]Recipe{"bad-1": made{Do: func(context.Context) error { return errors.New("undefined: x") }}}
+	for _, id := range []string{"a-1", "b-1", "c-1"} {
+		recipes[id] = made{After: []string{"bad-1"}}
+	}
+	for range 500 {
+		w, _ := shop(t, recipes)
+		if _, err := w.Build(t.Context(), "a-1", "b-1", "c-1"); err == nil || !strings.Contains(err.Error(), "undefined: x") {
+			t.Fatalf("the error is %v", err)
+		}
+	}
+}
+
 func TestAFailureEndsTheBuildAndSaysItsLines(t *testing.T) {
 	w, lines := shop(t, map[string]Recipe{
 		"bad-1":  compiled{made{Do: func(context.Context) error { return errors.New("run go build: exit status 1\nmain.go:3: undefined: x") }}},

@@ -153,8 +153,8 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	defer w.progress.plan(ctx, len(order))()
 	var group errgroup.Group
 	group.SetLimit(sideBySide)
@@ -174,7 +174,7 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 				}
 			}
 			if _, err := w.Path(ctx, id); err != nil {
-				stop()
+				stop(err)
 				return err
 			}
 			close(made[id])
@@ -182,7 +182,7 @@ func (w *Workshop) Build(ctx context.Context, ids ...string) (folders map[string
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, context.Cause(ctx) // the first failure: those who waited for it may have returned before it
 	}
 	folders = make(map[string]string, len(ids))
 	for _, id := range ids {
