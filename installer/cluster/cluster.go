@@ -47,8 +47,6 @@ type Kubeadm struct {
 	Variables map[string]string
 	// APIServers are the host:port of the control planes of the cluster that the host joins.
 	APIServers []string
-	// Alone says that the host is the only control plane of its cluster.
-	Alone bool
 	// Seed writes keys and etcd's data of an earlier cluster, which Init keeps; nil for a new cluster.
 	Seed func(context.Context) error
 	// Output receives what kubeadm prints.

@@ -2,12 +2,15 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -46,16 +49,10 @@ func (k Kubeadm) Upgrade(ctx context.Context, program, version string) error {
 	if ignored := k.upgradeIgnores(); ignored != "" {
 		args = append(args, "--ignore-preflight-errors="+ignored)
 	}
-	upgrade := func() error {
-		if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
-			return err
-		}
-		return secureFiles()
+	if err := run(ctx, k.Output, kubeadmPath, args...); err != nil {
+		return err
 	}
-	if controlPlane && k.Alone {
-		return k.bridge(ctx, upgrade)
-	}
-	return upgrade()
+	return secureFiles()
 }
 
 // upgradeIgnores names the checks of kubeadm that do not stop an upgrade.
@@ -128,4 +125,60 @@ func (v *View) waitVersion(ctx context.Context, node, version string, output io.
 		case <-time.After(apiPause):
 		}
 	}
+}
+
+// configSource is the annotation of a pod in a kubelet's own list with where the pod comes from.
+const (
+	configSource = "kubernetes.io/config.source"
+	fromFile     = "file"
+)
+
+// WaitStaticPods waits until the kubelet of a node itself says that all its static pods are Ready. A kubelet of another minor
+// version gives them other UIDs and starts them again, but at first the API still shows the pods of the kubelet before.
+func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
+	client, err := Client(AdminKubeconfig)
+	if err != nil {
+		return err
+	}
+	said := ""
+	for {
+		var pods corev1.PodList
+		text, err := client.CoreV1().RESTClient().Get().Resource("nodes").Name(node).SubResource("proxy").Suffix("pods").DoRaw(ctx)
+		if err == nil {
+			err = json.Unmarshal(text, &pods)
+		}
+		why := fmt.Sprint(err)
+		if err == nil {
+			if why = unready(pods.Items); why == "" {
+				return nil
+			}
+		}
+		if why != said && ctx.Err() == nil {
+			fmt.Fprintf(output, "waiting for the static pods of node %s: %s\n", node, why)
+			said = why
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the static pods of node %s are not Ready: %s; see 'journalctl --unit kubelet' and /var/log/pods: %w", node, said, context.Cause(ctx))
+		case <-time.After(apiPause):
+		}
+	}
+}
+
+// unready names the static pods that are not Ready, as a kubelet lists its pods.
+func unready(pods []corev1.Pod) string {
+	var static, waiting []string
+	for _, pod := range pods {
+		if pod.Annotations[configSource] != fromFile {
+			continue
+		}
+		static = append(static, pod.Name)
+		if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+			waiting = append(waiting, pod.Name)
+		}
+	}
+	if len(static) == 0 {
+		return "the kubelet has not read their manifests yet"
+	}
+	return strings.Join(waiting, ", ")
 }

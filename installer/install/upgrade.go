@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/bridge"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -138,9 +139,9 @@ func (p *planner) kubelet(k addOn) {
 	if p.Joins() {
 		p.eachHook(lifecycle.Kubelet, joinHookStep, "_join")
 	}
-	p.add(lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, AddOn: k.name(), Title: "run kubelet " + k.info.Version, Timeout: 2 * shortTime,
+	p.add(lifecycle.Step{ID: node.KubeletStep, Phase: lifecycle.Kubelet, AddOn: k.name(), Title: "run kubelet " + k.info.Version, Timeout: 3 * shortTime,
 		Inputs: lifecycle.Digest(k.info.Version), Run: func(ctx context.Context) (lifecycle.State, error) {
-			return nil, cluster.RestartKubelet(ctx, p.facts.Hostname, k.info.Version, p.log)
+			return nil, p.bridged(ctx, func() error { return p.restartKubelet(ctx, k.info.Version) })
 		}})
 }
 
@@ -156,9 +157,25 @@ func (p *planner) agent() {
 func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
 	program := filepath.Join(i.options.Root, k.info.Dir(), "assets", "kubeadm")
-	kubeadm := i.kubeadm(k)
-	kubeadm.Alone = i.options.Upgrade.Alone
-	return nil, kubeadm.Upgrade(ctx, program, k.info.Version)
+	return nil, i.bridged(ctx, func() error { return i.kubeadm(k).Upgrade(ctx, program, k.info.Version) })
+}
+
+// bridged has a second API server answer while do replaces that of an only control plane.
+func (i *Install) bridged(ctx context.Context, do func() error) error {
+	if !i.options.Upgrade.Alone {
+		return do()
+	}
+	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Output: i.log}
+	return first.While(ctx, do)
+}
+
+// restartKubelet runs the new kubelet. On an only control plane, it also waits for the static pods, which a kubelet of another minor
+// version starts again.
+func (i *Install) restartKubelet(ctx context.Context, version string) error {
+	if err := cluster.RestartKubelet(ctx, i.facts.Hostname, version, i.log); err != nil || !i.options.Upgrade.Alone {
+		return err
+	}
+	return cluster.WaitStaticPods(ctx, i.facts.Hostname, i.log)
 }
 
 // upgradeVariables are what hooks see of an upgrade (kURL §3.1, step 12), whatever an Installer says.

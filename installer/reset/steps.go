@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/installer/bridge"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/host/firewall"
@@ -37,7 +38,7 @@ func (r *Reset) units() []string { return node.Units(r.record) }
 
 func (r *Reset) services(ctx context.Context) error {
 	var errs []error
-	for _, unit := range r.units() {
+	for _, unit := range append(r.units(), bridge.Unit) {
 		if err := exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", unit).Run(); err != nil && ctx.Err() == nil {
 			continue
 		}

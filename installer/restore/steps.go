@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sealift/sealift/installer/bridge"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/host/command"
@@ -117,6 +118,9 @@ func makeData(ctx context.Context, root string, d dataFolder, m member, output i
 // stop ends the kubelet first, which would start the others again.
 func (r *Restore) stop(ctx context.Context) error {
 	if err := command.Run(ctx, r.log, "systemctl", "stop", "kubelet"); err != nil {
+		return err
+	}
+	if err := bridge.Stop(ctx, r.log); err != nil { // of an upgrade that was killed
 		return err
 	}
 	containers, err := runtime.Connect(ctx, runtime.Socket)

@@ -168,9 +168,6 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 
 // putBack exchanges the files of this host while nothing of its control plane runs.
 func (u *Undo) putBack(ctx context.Context, output io.Writer) error {
-	if err := cluster.RemoveBridge(); err != nil {
-		return err
-	}
 	return u.Set.PutBackHost(ctx, u.store, output)
 }
 

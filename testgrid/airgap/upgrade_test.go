@@ -67,7 +67,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
 	worker.asked(t, "api")
-	first.must("grep -q 'a second API server' /var/log/sealift/upgrade-*.log && ! ls /etc/kubernetes/manifests/*bridge*")
+	first.must("test $(cat /var/log/sealift/upgrade-*.log | grep -c 'a second API server answers') = 2; ! systemctl is-active sealift-second-apiserver && ! ls -d /usr/local/bin/sealift-apiserver*")
 	if !strings.Contains(out, "done: the cluster is upgraded") {
 		t.Errorf("the upgrade ended without saying so:\n%s", out)
 	}
