@@ -32,7 +32,8 @@ type Archive struct {
 	body    int64       // start of the entries' members
 	entries map[string]Entry
 	closer  io.Closer
-	base    *Archive // nil, or the archive with the files that this one leaves out
+	partial bool     // files that the index leaves out are not here
+	base    *Archive // nil, or the archive with these files
 	// unpacked opens the content of an entry of an unpacked archive; nil if packed.
 	unpacked func(Entry) (io.ReadCloser, error)
 }
@@ -106,11 +107,16 @@ func readUnpacked(dir *os.Root, trusted []signature.PublicKey) (*Archive, error)
 	if err != nil {
 		return nil, err
 	}
-	return NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return regularfile.OpenIn(dir, filepath.FromSlash(e.Path)) })
+	a, err := NewUnpacked(index, sig, func(e Entry) (io.ReadCloser, error) { return regularfile.OpenIn(dir, filepath.FromSlash(e.Path)) })
+	if err == nil {
+		a.partial = a.Index.Base != "" // tar unpacked no more than the archive has
+	}
+	return a, err
 }
 
-// NewUnpacked returns the archive of an index and its signature, which may be nil. open opens the content of an entry,
-// which is verified against the index while it is read. If open returns an io.ReaderAt, parts of the content can be read.
+// NewUnpacked returns the archive of an index and its signature, which may be nil. open opens the content of an entry, also
+// of one that the bundle left out. The content is verified against the index while it is read. If open returns an
+// io.ReaderAt, parts of the content can be read.
 func NewUnpacked(index, signature []byte, open func(Entry) (io.ReadCloser, error)) (*Archive, error) {
 	x, err := parseIndex(index)
 	if err != nil {
@@ -175,6 +181,7 @@ func NewArchive(src io.ReaderAt, size int64, trusted ...signature.PublicKey) (*A
 		return nil, fmt.Errorf("has %d extra bytes at its end; copy or download it again", size-want)
 	}
 	a := newArchive(x, data)
+	a.partial = x.Base != ""
 	a.src, a.first, a.body, a.signature = src, first, body, sig
 	a.remote = newRemote(src, body, x.Entries)
 	return a, nil

@@ -22,7 +22,7 @@ const alone = -1
 
 // openEntry opens an entry. ahead is the number of bytes after its member that the caller will also read, or alone.
 func (a *Archive) openEntry(e Entry, ahead int64) (io.ReadCloser, error) {
-	if e.Encoding == InBase {
+	if a.leavesOut(e) {
 		base, at, err := a.inBase(e)
 		if err != nil {
 			return nil, err
@@ -46,7 +46,7 @@ func (a *Archive) OpenRest(name string, from int64) (io.ReadCloser, error) {
 	if from < 0 || from > e.Size {
 		return nil, fmt.Errorf("%s: has %d bytes, and cannot be read from %d on", name, e.Size, from)
 	}
-	if e.Encoding == InBase {
+	if a.leavesOut(e) {
 		base, at, err := a.inBase(e)
 		if err != nil {
 			return nil, err
@@ -127,7 +127,7 @@ func (a *Archive) ReadAt(name string, p []byte, off int64) error {
 	if !ok || off < 0 || off+int64(len(p)) > e.Size {
 		return fmt.Errorf("%s: no bytes %d to %d in the archive", name, off, off+int64(len(p)))
 	}
-	if e.Encoding == InBase {
+	if a.leavesOut(e) {
 		base, at, err := a.inBase(e)
 		if err != nil {
 			return err

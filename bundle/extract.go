@@ -139,7 +139,7 @@ func (a *Archive) Verify(ctx context.Context) error {
 
 // VerifyHere is Verify without the base archive.
 func (a *Archive) VerifyHere(ctx context.Context) error {
-	return a.verify(ctx, func(e Entry) bool { return e.Encoding != InBase })
+	return a.verify(ctx, func(e Entry) bool { return !a.leavesOut(e) })
 }
 
 func (a *Archive) verify(ctx context.Context, wanted func(Entry) bool) error {

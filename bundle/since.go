@@ -3,6 +3,8 @@ package bundle
 import (
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 )
 
 // Since holds the content of an earlier bundle, which a later bundle can leave out.
@@ -28,6 +30,17 @@ func NewSince(index []byte) (*Since, error) {
 		}
 	}
 	return s, nil
+}
+
+// SinceInstalled returns the content of an installed bundle, by the digest of its index, as far as packages have it.
+func SinceInstalled(digest string, packages []*Archive) *Since {
+	s := &Since{digest: digest, paths: map[string]string{}}
+	for _, a := range packages {
+		for _, e := range a.Index.Entries {
+			s.paths[e.SHA256] = e.Path
+		}
+	}
+	return s
 }
 
 // Since returns the content of this bundle.
@@ -68,11 +81,55 @@ func (a *Archive) WithBase(base *Archive) error {
 
 // CheckBase returns an error that wraps ErrNoBase if the archive leaves out files and WithBase was not called.
 func (a *Archive) CheckBase() error {
-	if a.Index.Base != "" && a.base == nil {
+	if a.partial && a.base == nil {
 		return fmt.Errorf("%w: also give the bundle whose index is %s", ErrNoBase, a.Index.Base)
 	}
 	return nil
 }
+
+// Installed is a node on which a bundle is installed.
+type Installed interface {
+	// Open opens the content of an entry of that bundle. It returns an error that wraps fs.ErrNotExist if the node does not have
+	// it any more.
+	Open(Entry) (io.ReadCloser, error)
+	io.Closer
+}
+
+// WithInstalled sets a node as the source of the files left out here, if it has all of them. Which bundle is installed there does
+// not matter: each content is found by its digest, and verified while it is read. Close closes the node too.
+func (a *Archive) WithInstalled(node Installed) error {
+	if a.Index.Base == "" {
+		return errors.New("the bundle is complete and needs no other")
+	}
+	base := &Archive{Digest: a.Index.Base, entries: map[string]Entry{}, closer: node, unpacked: node.Open}
+	var lacking []string
+	for _, e := range a.Index.Entries {
+		if e.Encoding != InBase {
+			continue
+		}
+		had := Entry{Path: e.Link, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256}
+		content, err := node.Open(had)
+		if errors.Is(err, fs.ErrNotExist) {
+			lacking = append(lacking, e.Path)
+			continue
+		}
+		if err == nil {
+			err = content.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", e.Link, err)
+		}
+		base.entries[e.Link] = had
+	}
+	if len(lacking) > 0 {
+		return fmt.Errorf("%w: this node lacks %d of them, such as %s; also give the bundle whose index is %s, or assemble a bundle without a record", ErrNoBase, len(lacking), lacking[0], a.Index.Base)
+	}
+	a.base = base
+	return nil
+}
+
+// leavesOut says whether the content of an entry is in the base.
+func (a *Archive) leavesOut(e Entry) bool { return a.partial && e.Encoding == InBase }
 
 // inBase returns the archive with the content of an entry, and the entry's path there.
 func (a *Archive) inBase(e Entry) (*Archive, string, error) {

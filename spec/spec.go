@@ -91,6 +91,12 @@ func (i *Installer) Check() []diag.Finding {
 	return found.Findings()
 }
 
+// IsName reports whether text can be the name of an add-on, which is the name of a folder.
+func IsName(text string) bool { return addOnKey.MatchString(text) }
+
+// IsVersion reports whether text can be the version of an add-on, which is the name of a folder.
+func IsVersion(text string) bool { return addOnVersion.MatchString(text) }
+
 // Listed reports whether kURL lists key, in any spelling.
 func Listed(key string) bool {
 	_, listed := known(key)

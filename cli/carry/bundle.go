@@ -29,7 +29,7 @@ type bundleOptions struct {
 	key      string
 	signers  []string
 	since    string
-	from     string // version of Kubernetes of the clusters that are to be upgraded
+	from     string // the clusters that are to be upgraded: a version of Kubernetes, or a record
 	format   string
 	verify   bool
 	cache    string
@@ -51,15 +51,19 @@ newest of a line.
 With --require-signed, each package must be signed with the private key that belongs to one of the given public
 keys. People who can write to the store then cannot decide what --key signs.
 
-With --upgrade-from, the bundle also has Kubernetes for each minor version between that one and the Installer's: the
-newest that the store has. 'sealift upgrade' takes a cluster through them.
+With --upgrade-from VERSION, the bundle also has Kubernetes for each minor version between that one and the Installer's:
+the newest that the store has. 'sealift upgrade' takes a cluster through them. With the record of a cluster ('sealift
+status --record') instead of a version, the bundle also leaves out the files that the cluster has. It upgrades that
+cluster, and needs no other bundle there.
 
 With --since, files of an earlier bundle are left out. Installing such a bundle needs both:
-sealift install --bundle NEW --base OLD.`,
+sealift install --bundle NEW --base OLD. An upgrade of a cluster that has these files needs the new one alone. With both
+flags, --since says which files are left out.`,
 		Example: `  sealift bundle -f installer.yaml --store dist --out cluster.tar.gz
   sealift bundle -f installer.yaml --store file:///srv/packages --out cluster.tar.gz --key site.key -o json
   sealift bundle -f installer.yaml --store dist --out update.tar.gz --since cluster.tar.gz
-  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4`,
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from 1.34.4
+  sealift bundle -f installer.yaml --store dist --out update.tar.gz --upgrade-from RECORD.json`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bundle(cmd.Context(), o) },
 	}
@@ -71,11 +75,11 @@ sealift install --bundle NEW --base OLD.`,
 	flags.StringVar(&o.key, "key", "", "private key that signs the bundle's index")
 	app.AddSignersFlag(cmd, &o.signers)
 	flags.StringVar(&o.since, "since", "", "an earlier bundle whose files to leave out")
-	flags.StringVar(&o.from, "upgrade-from", "", "version of Kubernetes that a cluster runs which this bundle is to upgrade")
+	flags.StringVar(&o.from, "upgrade-from", "", "the cluster to upgrade: its version of Kubernetes, or the file with its record")
 	flags.BoolVar(&o.verify, "verify", true, "verify every byte of the bundle; the install verifies again what it uses")
 	addCacheFlag(flags, &o.cache)
 	app.AddOutputFlag(cmd, &o.format)
-	for _, name := range []string{"file", "store", "out", "key", "since"} {
+	for _, name := range []string{"file", "store", "out", "key", "since", "upgrade-from"} {
 		_ = cmd.MarkFlagFilename(name)
 	}
 	return cmd
@@ -106,6 +110,10 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if err != nil {
 		return err
 	}
+	runs, err := readCluster(o.from)
+	if err != nil {
+		return err
+	}
 	cache, err := cacheFolder(o.cache)
 	if err != nil {
 		return err
@@ -117,12 +125,17 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	if installer.AddOns, err = from.Resolve(ctx, installer.AddOns); err != nil {
 		return err
 	}
-	steps, err := kubernetesSteps(o.from, installer)
+	steps, err := runs.steps(installer)
 	if err != nil {
 		return err
 	}
 	if steps, err = from.Resolve(ctx, steps); err != nil {
 		return err
+	}
+	if since == nil {
+		if since, err = a.has(ctx, runs, from, o.programs.platform); err != nil {
+			return err
+		}
 	}
 	programs, err := a.carriedPrograms(ctx, cache, o.programs)
 	if err != nil {
@@ -138,27 +151,6 @@ func (a commands) bundle(ctx context.Context, o bundleOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, plan.Close()) }()
 	return a.writeBundle(ctx, plan, o)
-}
-
-// kubernetesSteps are the minor versions of Kubernetes between one that runs and that of an Installer, as patterns.
-func kubernetesSteps(from string, installer *spec.Installer) (steps []spec.AddOn, err error) {
-	if from == "" {
-		return nil, nil
-	}
-	to := installer.AddOn("kubernetes")
-	var major, minor [2]int
-	for n, version := range []string{from, to.Version} {
-		if _, err := fmt.Sscanf(version+".", "%d.%d.", &major[n], &minor[n]); err != nil {
-			return nil, app.UsageError("--upgrade-from %s: %q is not a version of Kubernetes such as 1.34.4", from, version)
-		}
-	}
-	if major[0] != major[1] || minor[0] > minor[1] {
-		return nil, app.UsageError("--upgrade-from %s: the Installer has Kubernetes %s, which is no newer", from, to.Version)
-	}
-	for between := minor[0] + 1; between < minor[1]; between++ {
-		steps = append(steps, spec.AddOn{Name: to.Name, Version: fmt.Sprintf("%d.%d.x", major[0], between), Pos: to.Pos})
-	}
-	return steps, nil
 }
 
 // readSince looks at an earlier bundle, if one is named.

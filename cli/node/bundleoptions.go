@@ -53,7 +53,7 @@ func (o *bundleOptions) options(ctx context.Context, a commands) (install.Option
 	options := install.Options{
 		Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Yes: o.yes,
 		Resume: resumeCommand(os.Args, os.Getenv(resumeVariable)), Adjust: o.changes.Apply,
-		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }, Outro: a.Err,
+		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, o.root, trusted...) }, Outro: a.Err,
 	}
 	if o.verbose {
 		options.Output = a.Err

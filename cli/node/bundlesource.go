@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +13,7 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/online"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/store"
 )
 
@@ -51,8 +53,9 @@ func (s *bundleSource) name() string {
 	return s.bundle
 }
 
-// open opens the bundle. One on a server is read for as long as ctx lasts.
-func (s *bundleSource) open(ctx context.Context, a commands, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
+// open opens the bundle. One on a server is read for as long as ctx lasts. Files that the bundle leaves out are taken from --base,
+// or from the bundle that is installed on this node in root.
+func (s *bundleSource) open(ctx context.Context, a commands, root string, trusted ...signature.PublicKey) (_ *bundle.Archive, err error) {
 	if s.from != "" {
 		return a.openOnline(ctx, s.from, trusted...)
 	}
@@ -66,8 +69,8 @@ func (s *bundleSource) open(ctx context.Context, a commands, trusted ...signatur
 		}
 	}()
 	if s.base == "" {
-		if err := archive.CheckBase(); err != nil {
-			return nil, fmt.Errorf("%w with --base", err)
+		if err := withInstalled(ctx, archive, root); err != nil {
+			return nil, err
 		}
 		return archive, nil
 	}
@@ -79,6 +82,25 @@ func (s *bundleSource) open(ctx context.Context, a commands, trusted ...signatur
 		return nil, errors.Join(fmt.Errorf("--base %s: %w", s.base, err), base.Close())
 	}
 	return archive, nil
+}
+
+// withInstalled completes a bundle that leaves out files of an earlier one with what this node has.
+func withInstalled(ctx context.Context, archive *bundle.Archive, root string) error {
+	lacking := archive.CheckBase()
+	if lacking == nil {
+		return nil
+	}
+	node, err := install.OpenInstalled(ctx, root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w with --base", lacking)
+	}
+	if err != nil {
+		return err
+	}
+	if err := archive.WithInstalled(node); err != nil {
+		return errors.Join(fmt.Errorf("%w with --base", err), node.Close())
+	}
+	return nil
 }
 
 // serverPatience is how long a server that has given an install its plan may be away.

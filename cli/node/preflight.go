@@ -125,7 +125,7 @@ func (a commands) preflight(ctx context.Context, o preflightOptions) (err error)
 		return err
 	}
 	in, err := install.Prepare(install.Options{Bundle: o.source.name(), Root: o.root, Binary: binary, Trusted: trusted, Remote: o.source.from != "", Online: o.source.from != "", Upgrade: upgrading(o.checks.Node.Upgrade),
-		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, trusted...) }})
+		Open: func() (*bundle.Archive, error) { return o.source.open(ctx, a, o.root, trusted...) }})
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,10 @@ import (
 )
 
 func (a commands) statusCommand() *cobra.Command {
-	var root, format string
+	var (
+		root, format string
+		asRecord     bool
+	)
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of this node, its add-ons and its cluster",
@@ -27,14 +30,38 @@ of the cluster. The command also works before there is a cluster, and while the 
 
 A worker sees no other nodes and no health of add-ons. Run 'sealift status' on a control plane for those.
 
-The exit code is 0 if everything is healthy, and 1 otherwise.`,
-		Example: "  sealift status\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",
+The exit code is 0 if everything is healthy, and 1 otherwise.
+
+With --record, the command prints a record instead: JSON that says what the cluster runs, without secrets. Carry it to
+where bundles are made: 'sealift bundle --upgrade-from RECORD.json' leaves out what the cluster has. Run this on a control
+plane.`,
+		Example: "  sealift status\n  sealift status --record >RECORD.json\n  sealift status -o json | jq -r '.addOns[] | select(.health == \"not ready\").why'\n  sealift status -o json | jq .api.ready",
 		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.status(cmd.Context(), root, format) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asRecord {
+				return a.record(cmd.Context(), root)
+			}
+			return a.status(cmd.Context(), root, format)
+		},
 	}
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+	cmd.Flags().BoolVar(&asRecord, "record", false, "print what the cluster runs, as JSON for 'sealift bundle --upgrade-from'")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
+}
+
+// record prints the record of the cluster.
+func (a commands) record(ctx context.Context, root string) error {
+	r, err := status.Record(ctx, root, app.CurrentVersion().Version)
+	if err != nil {
+		return forRoot(err)
+	}
+	text, err := r.Encode()
+	if err != nil {
+		return err
+	}
+	_, err = a.Out.Write(text)
+	return err
 }
 
 func (a commands) status(ctx context.Context, root, format string) error {

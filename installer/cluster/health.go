@@ -24,6 +24,11 @@ type Node struct {
 	Why     string   `json:"why,omitempty"` // when it is not ready, or takes no pods
 	Version string   `json:"version"`       // of its kubelet
 	Address string   `json:"address"`
+	// What the node runs on, as its kubelet reports.
+	Runtime      string `json:"runtime,omitempty"` // such as containerd://2.2.1
+	OS           string `json:"os,omitempty"`      // such as Debian GNU/Linux 12 (bookworm)
+	Kernel       string `json:"kernel,omitempty"`
+	Architecture string `json:"architecture,omitempty"` // such as amd64
 }
 
 // ControlPlaneLabel is on the Node of a control plane. A kubelet cannot give it to itself (the NodeRestriction admission).
@@ -162,7 +167,9 @@ func node(o unstructured.Unstructured) Node {
 		}
 	}
 	slices.Sort(n.Roles)
-	n.Version, _, _ = unstructured.NestedString(o.Object, "status", "nodeInfo", "kubeletVersion")
+	for field, to := range map[string]*string{"kubeletVersion": &n.Version, "containerRuntimeVersion": &n.Runtime, "osImage": &n.OS, "kernelVersion": &n.Kernel, "architecture": &n.Architecture} {
+		*to, _, _ = unstructured.NestedString(o.Object, "status", "nodeInfo", field)
+	}
 	for _, a := range maps(o.Object, "status", "addresses") {
 		if a["type"] == "InternalIP" && n.Address == "" {
 			n.Address = fmt.Sprint(a["address"])

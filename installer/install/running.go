@@ -33,16 +33,32 @@ func (i *Install) runningAddOns() map[string]running {
 		return nil
 	}
 	kubernetes, _ := kubernetes(i.addOns)
+	return runningIn(i.journal.Records(), kubernetes.name())
+}
+
+// Versions are the versions of the add-ons at work on a node of a cluster, by name, as its journal tells.
+func Versions(records []lifecycle.Record) map[string]string {
+	versions := map[string]string{}
+	for name, one := range runningIn(records, kubernetesCapability) {
+		if one.version != "" {
+			versions[name] = one.version
+		}
+	}
+	return versions
+}
+
+// runningIn reads a journal. kubernetes is the name of the add-on around whose hooks kubeadm runs.
+func runningIn(records []lifecycle.Record, kubernetes string) map[string]running {
 	files := map[string]string{} // the version whose files the node has
 	begun := map[string]bool{}   // the add-ons whose decisive hook was called
 	found, prepared := map[string]running{}, map[string]running{}
 	whole := false // every add-on of an install came to its end
-	for _, rec := range i.journal.Records() {
+	for _, rec := range records {
 		name, finished := rec.AddOn, rec.Outcome == lifecycle.Finished
 		_, what, _ := strings.Cut(rec.Step, "/")
 		made := rec.Step == node.InitStep || rec.Step == node.JoinStep
 		if made {
-			name = kubernetes.name()
+			name = kubernetes
 		}
 		now := running{cmp.Or(rec.State[addOnVersion], files[name]), rec.Options, rec.Operation == lifecycle.Adopting}
 		switch {
@@ -62,7 +78,7 @@ func (i *Install) runningAddOns() map[string]running {
 			if finished {
 				found[name] = now
 			}
-		case name == kubernetes.name() && !made: // the cluster is made or joined by kubeadm, whatever its hooks do besides
+		case name == kubernetes && !made: // the cluster is made or joined by kubeadm, whatever its hooks do besides
 			if finished && what == preInitStep {
 				prepared[name] = now
 			}
@@ -77,7 +93,7 @@ func (i *Install) runningAddOns() map[string]running {
 	}
 	for name, a := range prepared {
 		if one, runs := found[name]; runs {
-			if name == kubernetes.name() { // kubeadm's step has no options, the hook before it has
+			if name == kubernetes { // kubeadm's step has no options, the hook before it has
 				found[name] = running{one.version, a.options, one.adopted}
 			}
 		} else if whole && !begun[name] { // its hooks before or after all others are all that it has

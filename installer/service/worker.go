@@ -9,7 +9,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -20,15 +19,10 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/hook"
+	"github.com/sealift/sealift/installer/redact"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/spec"
 )
-
-// secretKey is what options with secrets are called.
-var secretKey = regexp.MustCompile(`(?i)pass(word|wd|phrase)?$|secret|token|credential|private.?key|access.?key|api.?key|cert.?key|htpasswd|licen[cs]e`)
-
-// privateKey is how keys begin in PEM.
-const privateKey = "PRIVATE KEY-----"
 
 // workerInstaller is the part of an Installer that a worker needs to join: the add-ons with their versions; the options of Kubernetes,
 // of the container runtime, and of add-ons that have a hook for joins; and the settings of hosts. Options that are called as
@@ -47,13 +41,13 @@ func workerInstaller(root string, text []byte) (string, error) {
 		}
 		part.AddOns[n].Options = nil
 		if needed {
-			part.AddOns[n].Options, _ = withoutSecrets(map[string]any(a.Options)).(map[string]any)
+			part.AddOns[n].Options, _ = redact.WithoutSecrets(map[string]any(a.Options), nil).(map[string]any)
 		}
 	}
 	part.Sections = nil
 	for _, s := range whole.Sections {
 		if s.Key != "helm" { // charts are the business of control planes
-			s.Options, _ = withoutSecrets(map[string]any(s.Options)).(map[string]any)
+			s.Options, _ = redact.WithoutSecrets(map[string]any(s.Options), nil).(map[string]any)
 			part.Sections = append(part.Sections, s)
 		}
 	}
@@ -74,35 +68,6 @@ func joinsWithOptions(root string, a spec.AddOn) (bool, error) {
 	defer f.Close()
 	hooks, err := hook.Functions(name, f)
 	return slices.Contains(hooks, a.Name+"_join"), err
-}
-
-// withoutSecrets copies a value of an Installer without what is called as a secret, and without private keys.
-func withoutSecrets(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		kept := make(map[string]any, len(value))
-		for key, v := range value {
-			if !secretKey.MatchString(key) {
-				if v = withoutSecrets(v); v != nil {
-					kept[key] = v
-				}
-			}
-		}
-		return kept
-	case []any:
-		kept := make([]any, 0, len(value))
-		for _, v := range value {
-			if v = withoutSecrets(v); v != nil {
-				kept = append(kept, v)
-			}
-		}
-		return kept
-	case string:
-		if strings.Contains(value, privateKey) {
-			return nil
-		}
-	}
-	return value
 }
 
 // holdsCertificateKey wants the key to open the certificates that kubeadm has put into the cluster for control planes that join.
