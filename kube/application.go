@@ -193,7 +193,7 @@ func (a *application) claim(ctx context.Context, live *metav1.PartialObjectMetad
 		a.leftTo = holder.String()
 		return nil
 	}
-	return fmt.Errorf("it belongs to %s: delete its label %s to hand it over", holderName(holder), labelPartOf)
+	return &OwnedError{Holder: holderName(holder)}
 }
 
 func (a *application) patch(ctx context.Context, res resource, body []byte) (*metav1.PartialObjectMetadata, error) {

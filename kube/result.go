@@ -144,6 +144,16 @@ func failed(ref Ref, err error) Entry {
 	return Entry{Object: ref, Action: Failed, Message: err.Error(), Err: err}
 }
 
+// OwnedError says that an object was left alone because it belongs to another set.
+type OwnedError struct {
+	// Holder names the set.
+	Holder string
+}
+
+func (e *OwnedError) Error() string {
+	return fmt.Sprintf("it belongs to %s: delete its label %s to hand it over", e.Holder, labelPartOf)
+}
+
 // Conflict is a field that another manager holds.
 type Conflict struct {
 	Field   string `json:"field"`

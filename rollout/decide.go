@@ -39,6 +39,9 @@ func judge(spec Spec, t Target, old Record, now time.Time) *target {
 	if t.Since.After(now) { // the target's clock is ahead of ours
 		t.Since = time.Time{}
 	}
+	if t.Held && t.Status == Waiting {
+		old.Started = time.Time{} // its start was called off
+	}
 	rec, elapsed := old.observe(t, now)
 	d := Decision{Name: t.Name, Wave: t.Wave, Status: rec.Status, Action: Keep}
 	limit, limited := time.Duration(0), false
@@ -126,6 +129,8 @@ func start(spec Spec, judged []*target, wave int, stopped bool, now time.Time) {
 		case d.Action != Wait:
 		case t.Asleep:
 			d.Reason = WaitsForWakeUp
+		case t.Held:
+			d.Reason = WaitsForOthers
 		case stopped:
 			d.Reason = WaitsForRepair
 		case t.Wave != wave:

@@ -16,6 +16,7 @@
 //   - A target that takes longer than Deadline has timed out. It counts as failed and is no longer at work.
 //   - A target is done when it has been successful for Soak.
 //   - Targets start by Order, then by name.
+//   - A target that is held does not start. It holds no slot, but later waves wait for it.
 //   - A target that is asleep is not at work and holds up no wave. Its deadline and its soak count only time awake.
 //   - A mandatory wave tolerates no failure. While one of its targets sleeps, it is complete only if another succeeded.
 //
@@ -88,6 +89,8 @@ type Target struct {
 	Asleep bool
 	// LastSeen is when an asleep target was last in contact.
 	LastSeen time.Time
+	// Held says that the target waits for something outside of the rollout. It does not start, and holds no slot.
+	Held bool
 }
 
 // Action is what the caller does with a target now.
@@ -112,6 +115,7 @@ const (
 	WaitsForRepair Reason = "Repair" // too many targets failed
 	WaitsForResume Reason = "Resume" // the rollout is paused
 	WaitsForWakeUp Reason = "WakeUp" // the target is asleep
+	WaitsForOthers Reason = "Others" // the target is held
 )
 
 // Decision is the answer for one target.

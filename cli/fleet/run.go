@@ -6,10 +6,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
@@ -29,6 +33,8 @@ func (a commands) hubCommand() *cobra.Command {
 	var f hubFlags
 	var o hub.Options
 	var p proxy.Options
+	var rights access.Hub
+	var printRights bool
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Run the hub of a fleet until SIGTERM",
@@ -36,10 +42,17 @@ func (a commands) hubCommand() *cobra.Command {
 v1alpha1 and v1beta1, and rolls add-ons and Helm charts out. Of several hubs of a cluster one decides; another one takes over when it ends.
 
 In a Pod, the hub works in the cluster of the Pod, and --service names the Service of its webhooks. Elsewhere the API
-server must reach the address of --listen. Without --tls-cert the hub has a certificate authority of its own.`,
+server must reach the address of --listen. Without --tls-cert the hub has a certificate authority of its own.
+
+With --print-rbac it prints a ServiceAccount with the rights that it needs, and ends. It reads Secrets in its own
+namespace, and in those of --secret-namespace and --chart-namespace.`,
 		Example: "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet hub --listen :9443 --service sealift-fleet --health :8081",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if printRights {
+				rights.Namespace, rights.SecretNamespaces = f.namespace, append(rights.SecretNamespaces, p.SecretNamespaces...)
+				return a.printRights(rights)
+			}
 			if (o.Webhook.Cert == "") != (o.Webhook.Key == "") || (o.Webhook.Cert == "") != (o.Webhook.CA == "") {
 				return app.UsageError("--tls-cert, --tls-key and --tls-ca belong together")
 			}
@@ -47,7 +60,7 @@ server must reach the address of --listen. Without --tls-cert the hub has a cert
 				return err
 			}
 			o.Namespace, o.Log = f.namespace, a.log()
-			o.Controllers = []hub.Controller{control.New(control.Options{}), proxy.New(p)}
+			o.Controllers = []hub.Controller{control.New(control.Options{SecretNamespaces: p.SecretNamespaces}), proxy.New(p)}
 			return hub.Run(cmd.Context(), o)
 		},
 	}
@@ -63,8 +76,29 @@ server must reach the address of --listen. Without --tls-cert the hub has a cert
 	cmd.Flags().DurationVar(&p.Resync, "helm-sync-period", 10*time.Minute, "how often HelmChartProxies look for newer charts, and at all releases")
 	cmd.Flags().IntVar(&p.AtOnce, "helm-concurrency", 10, "how many releases are worked on at once")
 	cmd.Flags().StringArrayVar(&p.Schemes, "chart-scheme", nil, "scheme that repoURL may have beside https and oci: http or file; repeat it")
-	cmd.Flags().StringArrayVar(&p.SecretNamespaces, "secret-namespace", nil, "namespace whose Secrets every HelmChartProxy may name; repeat it")
+	cmd.Flags().StringArrayVar(&p.SecretNamespaces, "secret-namespace", nil, "namespace whose Secrets every HelmChartProxy and AddOnTemplate may name; repeat it")
+	cmd.Flags().BoolVar(&printRights, "print-rbac", false, "print the rights that the hub needs as YAML, and end")
+	cmd.Flags().StringArrayVar(&rights.SecretNamespaces, "chart-namespace", nil, "with --print-rbac: namespace of HelmChartProxies and of the kubeconfigs of their clusters; repeat it")
+	cmd.Flags().StringArrayVar(&rights.Signers, "signer", nil, "with --print-rbac: signer of AddOnTemplates whose certificates the hub signs, such as example.com/signer; repeat it")
 	return cmd
+}
+
+// printRights prints the rights of a hub, to be applied.
+func (a commands) printRights(h access.Hub) error {
+	for _, o := range h.Objects() {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+		if err != nil {
+			return err
+		}
+		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+		delete(content, "status")
+		text, err := yaml.Marshal(content)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(a.Out, "---\n%s", text)
+	}
+	return nil
 }
 
 func (a commands) joinCommand() *cobra.Command {

@@ -75,6 +75,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.beat(working) })
+	group.Go(func() error { return a.identities(working) })
 	group.Go(func() error {
 		kind := kube.Ref{Group: ocm.WorkVersion.Group, Version: ocm.WorkVersion.Version, Kind: "ManifestWork", Namespace: o.Cluster}
 		return reconcile.Loop{

@@ -80,7 +80,7 @@ func (a *agent) renew(ctx context.Context, client coordinationv1client.LeasesGet
 	_, err = leases.Patch(ctx, ocm.ClusterLease, types.MergePatchType, patch, metav1.PatchOptions{})
 	if apierrors.IsNotFound(err) {
 		_, err = leases.Create(ctx, &coordinationv1.Lease{
-			ObjectMeta: metav1.ObjectMeta{Name: ocm.ClusterLease, Labels: map[string]string{"open-cluster-management.io/cluster-name": a.Cluster}},
+			ObjectMeta: metav1.ObjectMeta{Name: ocm.ClusterLease, Labels: map[string]string{ocm.ClusterLabel: a.Cluster}},
 			Spec:       coordinationv1.LeaseSpec{HolderIdentity: new(ocm.ClusterLease), RenewTime: &now},
 		}, metav1.CreateOptions{})
 	}
@@ -214,7 +214,7 @@ func (a *agent) reportAddOns(ctx context.Context) error {
 		if !ok {
 			continue
 		}
-		namespace := cmp.Or(before.Status.Namespace, before.Spec.InstallNamespace, ocm.DefaultInstallNamespace)
+		namespace := namespaceOf(before)
 		lease, err := a.reader.CoordinationV1().Leases(namespace).Get(ctx, before.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/relation"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -289,7 +290,11 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 		}
 		if m.err != nil {
 			broken = append(broken, fmt.Sprintf("%s: %v", ref, m.err))
-			set(&s.Conditions, "Applied", "False", "AppliedManifestFailed", "Failed to apply manifest: "+m.err.Error())
+			reason := "AppliedManifestFailed"
+			if owned := new(kube.OwnedError); errors.As(m.err, &owned) {
+				reason = relation.ManifestConflict
+			}
+			set(&s.Conditions, "Applied", "False", reason, "Failed to apply manifest: "+m.err.Error())
 		} else {
 			set(&s.Conditions, "Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
 		}
@@ -321,7 +326,7 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 
 // record writes the AppliedManifestWork of a work: which of its objects exist on the cluster.
 func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) error {
-	var resources []any
+	resources := []any{} // the API refuses a list that is null
 	for _, m := range manifests {
 		if m.err != nil {
 			continue

@@ -33,6 +33,8 @@ type Input struct {
 	Placements []Placement
 	AddOns     []AddOn
 	Paused     bool
+	// Held has the clusters on which no change starts, and why.
+	Held map[string]string
 }
 
 // Placement is a placement of the install strategy.
@@ -123,11 +125,16 @@ func Decide(in Input, now time.Time) Result {
 		if selected {
 			known[p] = append(known[p], target)
 		} else {
-			decisions[i].Moves = true
+			decisions[i].Waits = in.Held[a.Cluster] != "" && target.Status == rollout.Waiting
+			decisions[i].Moves = !decisions[i].Waits
 		}
 	}
+	held := make(map[string]bool, len(in.Held))
+	for cluster := range in.Held {
+		held[cluster] = true
+	}
 	for i, p := range in.Placements {
-		progress := advance(p, configured[i], known[i], in.Paused, now)
+		progress := advance(p, configured[i], known[i], held, in.Paused, now)
 		for _, d := range progress.Rollout.Targets {
 			if k, exists := at[d.Name]; exists {
 				decisions[k].Waits = d.Action == rollout.Wait
@@ -178,7 +185,7 @@ func owners(placements []Placement) (owner map[string]int, configured [][]strate
 }
 
 // advance runs the rollout of one placement.
-func advance(p Placement, groups []strategy.Group, known []rollout.Target, paused bool, now time.Time) Progress {
+func advance(p Placement, groups []strategy.Group, known []rollout.Target, held map[string]bool, paused bool, now time.Time) Progress {
 	progress := Progress{Placement: p}
 	seen := make(map[string]bool)
 	for _, g := range p.Groups {
@@ -195,7 +202,7 @@ func advance(p Placement, groups []strategy.Group, known []rollout.Target, pause
 	change, err := digest(p.Configs)
 	if err == nil {
 		progress.Plan, err = strategy.New(strategy.Input{
-			Change: change, Strategy: p.Strategy, PerGroup: p.PerGroup, Groups: groups, Paused: paused, Known: known,
+			Change: change, Strategy: p.Strategy, PerGroup: p.PerGroup, Groups: groups, Paused: paused, Known: known, Held: held,
 		})
 		if err == nil {
 			progress.Rollout, err = progress.Plan.Decide(p.State, now)

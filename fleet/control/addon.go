@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/relation"
 	"github.com/sealift/sealift/fleet/scene"
 )
 
@@ -28,9 +29,8 @@ func (c *controllers) addOns() error {
 	all := soon(every[ocm.ClusterManagementAddOn](c.Client))
 	controller, err := builder.ControllerManagedBy(c.hub).Named("addon").
 		For(&ocm.ClusterManagementAddOn{}).
-		Watches(&ocm.ManagedClusterAddOn{}, soon(func(_ context.Context, o client.Object) []reconcile.Request {
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
-		})).
+		Watches(&ocm.ManagedClusterAddOn{}, soon(c.withDependents)).
+		Watches(&ocm.ClusterManagementAddOn{}, soon(c.withDependents)).
 		Watches(&ocm.Placement{}, all).
 		Watches(&ocm.PlacementDecision{}, all).
 		Watches(&ocm.ManagedCluster{}, all).
@@ -38,6 +38,21 @@ func (c *controllers) addOns() error {
 	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all, watched: make(map[schema.GroupVersionKind]bool)}
 	r.reader.Watch = w.watch
 	return err
+}
+
+// withDependents asks for an add-on, and for those that require it.
+func (c *controllers) withDependents(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
+	var all ocm.List[ocm.ClusterManagementAddOn]
+	if err := c.List(ctx, &all); err != nil {
+		return requests // the cache answers all lists until the hub ends
+	}
+	for i := range all.Items {
+		if a := &all.Items[i]; slices.Contains(relation.Names(a.Annotations), o.GetName()) {
+			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Name: a.Name}})
+		}
+	}
+	return requests
 }
 
 // addOns reconciles ClusterManagementAddOns.

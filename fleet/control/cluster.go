@@ -98,7 +98,7 @@ func (c *controllers) namespace(ctx context.Context, name string) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	labels := map[string]string{"open-cluster-management.io/cluster-name": name}
+	labels := map[string]string{ocm.ClusterLabel: name}
 	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	if apierrors.IsAlreadyExists(err) {
 		return nil

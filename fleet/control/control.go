@@ -4,7 +4,8 @@
 //   - Clusters: whether a cluster answers, its taints, and the labels that tell the health of its add-ons.
 //   - Placements: which clusters a Placement selects.
 //   - Add-ons: where a ClusterManagementAddOn is installed, and which cluster gets which configuration when.
-//   - Add-ons of clusters: the ManifestWorks of a ManagedClusterAddOn, and its conditions.
+//   - Add-ons of clusters: the ManifestWorks of a ManagedClusterAddOn, its rights on the hub, and its conditions.
+//   - Certificates: what agents of add-ons ask for.
 //
 // Nothing is polled. A controller that waits for a time asks to be called then.
 package control
@@ -40,6 +41,8 @@ type Options struct {
 	Now func() time.Time
 	// Concurrency is how many clusters are worked on at once. Default 8.
 	Concurrency int
+	// SecretNamespaces are the namespaces, beside the hub's, whose Secrets templates may name as authorities of signers.
+	SecretNamespaces []string
 }
 
 // controllers is what all controllers share.
@@ -62,11 +65,14 @@ func New(o Options) hub.Controller {
 	}
 	return func(ctx context.Context, h *hub.Hub) error {
 		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, scene.Name, func(o client.Object) []string { return []string{o.GetName()} })
+		if err == nil {
+			err = indexHosted(ctx, h)
+		}
 		if err != nil {
 			return err
 		}
 		c := &controllers{Client: h.GetClient(), hub: h, reader: scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}, log: h.Log, now: o.Now, Options: o}
-		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns} {
+		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns, c.certificates} {
 			if err := start(); err != nil {
 				return err
 			}

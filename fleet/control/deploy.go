@@ -1,32 +1,39 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/deploy"
+	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/fleet/template"
 )
+
+// hostedFor is the index of works by the add-on that they belong to, if it is one of another cluster. hostedBy is the index
+// of add-ons by the cluster that hosts their agents.
+const hostedFor, hostedBy = "hostedFor", "hostedBy"
 
 // clusterAddOns deploys add-ons on clusters, and tells how they are.
 func (c *controllers) clusterAddOns() error {
@@ -35,16 +42,44 @@ func (c *controllers) clusterAddOns() error {
 		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency}).
 		For(&ocm.ManagedClusterAddOn{}).
 		Watches(&ocm.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
-			name := o.GetLabels()[ocm.AddOnLabel]
-			if name == "" {
+			labels := o.GetLabels()
+			if labels[ocm.AddOnLabel] == "" {
 				return nil
 			}
-			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: name}}}
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{
+				Namespace: cmp.Or(labels[ocm.AddOnNamespaceLabel], o.GetNamespace()), Name: labels[ocm.AddOnLabel],
+			}}}
 		})).
+		Watches(&ocm.ManifestWork{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			for _, request := range r.contesting(ctx, e.Object.GetNamespace()) {
+				q.Add(request)
+			}
+		}}).
 		Watches(&ocm.ManagedCluster{}, soon(func(ctx context.Context, o client.Object) []reconcile.Request {
-			return every[ocm.ManagedClusterAddOn](c.Client, client.InNamespace(o.GetName()))(ctx, o)
+			return append(every[ocm.ManagedClusterAddOn](c.Client, client.InNamespace(o.GetName()))(ctx, o),
+				every[ocm.ManagedClusterAddOn](c.Client, client.MatchingFields{hostedBy: o.GetName()})(ctx, o)...)
 		})).
 		Complete(again(r))
+}
+
+// indexHosted makes the indexes of what is hosted.
+func indexHosted(ctx context.Context, h *hub.Hub) error {
+	err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManifestWork{}, hostedFor, func(o client.Object) []string {
+		labels := o.GetLabels()
+		if labels[ocm.AddOnNamespaceLabel] == "" {
+			return nil
+		}
+		return []string{labels[ocm.AddOnNamespaceLabel] + "/" + labels[ocm.AddOnLabel]}
+	})
+	if err != nil {
+		return err
+	}
+	return h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, hostedBy, func(o client.Object) []string {
+		if host := o.GetAnnotations()[deploy.HostingCluster]; host != "" {
+			return []string{host}
+		}
+		return nil
+	})
 }
 
 // clusterAddOns reconciles ManagedClusterAddOns.
@@ -52,68 +87,87 @@ type clusterAddOns struct{ *controllers }
 
 // place is an add-on on a cluster.
 type place struct {
-	addOn   *ocm.ManagedClusterAddOn
-	cluster *ocm.ManagedCluster
-	works   []ocm.ManifestWork
+	// before is the add-on as it is stored, and addOn as it should be.
+	before, addOn *ocm.ManagedClusterAddOn
+	cluster       *ocm.ManagedCluster
+	gone          bool                // the cluster
+	hosting       *ocm.ManagedCluster // nil if no cluster of this hub hosts the agent
+	works         []ocm.ManifestWork  // on both clusters, and on those that hosted the agent before
 }
 
 // Reconcile looks at one add-on on one cluster.
 func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	p := place{addOn: &ocm.ManagedClusterAddOn{}, cluster: &ocm.ManagedCluster{}}
-	err := r.Get(ctx, types.NamespacedName{Name: req.Namespace}, p.cluster)
-	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, err
-	}
-	gone := err != nil
+	p := place{addOn: &ocm.ManagedClusterAddOn{}}
+	var err error
 	if err := r.Get(ctx, req.NamespacedName, p.addOn); apierrors.IsNotFound(err) {
-		return reconcile.Result{}, r.clean(ctx, req.NamespacedName, gone)
+		return reconcile.Result{}, r.clean(ctx, req.NamespacedName)
 	} else if err != nil {
 		return reconcile.Result{}, err
+	}
+	if p.cluster, err = r.cluster(ctx, req.Namespace); err != nil {
+		return reconcile.Result{}, err
+	}
+	p.gone = p.cluster == nil
+	if host := p.addOn.Annotations[deploy.HostingCluster]; host != "" {
+		if p.hosting, err = r.cluster(ctx, host); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
 	if p.works, err = r.works(ctx, p.addOn); err != nil {
 		return reconcile.Result{}, err
 	}
 	if !p.addOn.DeletionTimestamp.IsZero() {
-		return r.remove(ctx, p, gone)
+		return r.remove(ctx, p)
 	}
-	if gone { // until it appears (O-10)
+	if p.gone { // until it appears (O-10)
 		return reconcile.Result{}, nil
 	}
 	var addOn ocm.ClusterManagementAddOn
 	if err := r.Get(ctx, types.NamespacedName{Name: p.addOn.Name}, &addOn); err != nil || install.Unmanaged(addOn.Annotations) {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	return reconcile.Result{}, r.update(ctx, p, &addOn)
+	if err := r.update(ctx, &p, &addOn); err != nil {
+		return reconcile.Result{}, err
+	}
+	if meta.IsStatusConditionFalse(p.addOn.Status.Conditions, "RegistrationApplied") {
+		return reconcile.Result{RequeueAfter: registrationRetry}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// registrationRetry is how often the hub looks at what a registration lacks: nobody watches Secrets and roles.
+const registrationRetry = time.Minute
+
+// cluster returns a ManagedCluster, or nil if there is none.
+func (c *controllers) cluster(ctx context.Context, name string) (*ocm.ManagedCluster, error) {
+	var cluster ocm.ManagedCluster
+	if err := c.Get(ctx, types.NamespacedName{Name: name}, &cluster); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	return &cluster, nil
+}
+
+// works returns the works of an add-on: those on its cluster, and those on clusters that host its agent, or did.
+func (c *controllers) works(ctx context.Context, a *ocm.ManagedClusterAddOn) ([]ocm.ManifestWork, error) {
+	var own, hosted ocm.List[ocm.ManifestWork]
+	err := errors.Join(c.List(ctx, &own, client.InNamespace(a.Namespace), client.MatchingLabels{ocm.AddOnLabel: a.Name}),
+		c.List(ctx, &hosted, client.MatchingFields{hostedFor: a.Namespace + "/" + a.Name}))
+	return append(status.Works(a.Name, a.Namespace, "", own.Items), hosted.Items...), err
 }
 
 // update deploys the add-on if the hub renders it, and writes its status.
-func (r *clusterAddOns) update(ctx context.Context, p place, addOn *ocm.ClusterManagementAddOn) error {
-	before, after := p.addOn, copyOf(p.addOn)
-	var failed error
+func (r *clusterAddOns) update(ctx context.Context, p *place, addOn *ocm.ClusterManagementAddOn) error {
+	p.before, p.addOn = p.addOn, copyOf(p.addOn)
 	if scene.UsesTemplate(addOn) {
-		after.Status.HealthCheck.Mode = ocm.HealthCustomized
-		after.Status.SupportedConfigs = scene.Supported(addOn)
-		p.addOn = after
-		var finalizers []string
-		p.works, finalizers, failed = r.deploy(ctx, p)
-		if failed != nil && !isRefusal(failed) {
-			return failed
-		}
-		if failed == nil && !slices.Equal(finalizers, before.Finalizers) {
-			marked := copyOf(before)
-			marked.Finalizers = finalizers
-			if err := r.patch(ctx, before, marked); err != nil {
-				return err
-			}
-			marked.Status, before = before.Status, marked
-			status := after.Status
-			after = copyOf(marked)
-			after.Status = status
+		p.addOn.Status.HealthCheck.Mode = ocm.HealthCustomized
+		p.addOn.Status.SupportedConfigs = scene.Supported(addOn)
+		if err := r.deploy(ctx, p); err != nil && !isRefusal(err) {
+			return err
 		}
 	}
-	r.progress(after, p.works)
-	r.health(after, p)
-	return client.IgnoreNotFound(r.patchStatus(ctx, before, after))
+	r.progress(p.addOn, p.works)
+	r.health(p.addOn, *p)
+	return client.IgnoreNotFound(r.patchStatus(ctx, p.before, p.addOn))
 }
 
 // health sets condition Available (O-36 to O-38).
@@ -126,7 +180,7 @@ func (r *clusterAddOns) health(a *ocm.ManagedClusterAddOn, p place) {
 	if a.Status.HealthCheck.Mode != ocm.HealthCustomized || len(p.works) == 0 && meta.FindStatusCondition(a.Status.Conditions, "ManifestApplied") == nil {
 		return // the agent looks at the add-on's Lease
 	}
-	works := slices.DeleteFunc(slices.Clone(p.works), func(w ocm.ManifestWork) bool { return w.Name == deploy.HookName(a.Name) })
+	works := slices.DeleteFunc(slices.Clone(p.works), deploy.IsHook)
 	c := status.AddOn{Name: a.Name, Works: works}.Available()
 	r.set(&a.Status.Conditions, c.Type, c.Status, c.Reason, c.Message)
 }
@@ -136,91 +190,144 @@ type refusal struct{ error }
 
 func isRefusal(err error) bool { return errors.As(err, &refusal{}) }
 
-// deploy writes the works of an add-on and sets condition ManifestApplied. While a configuration is not the one that the
-// add-on is to have, the works stay as they are (O-29). It returns the works, and the finalizers that the add-on needs.
-func (r *clusterAddOns) deploy(ctx context.Context, p place) ([]ocm.ManifestWork, []string, error) {
+// deploy writes the works of an add-on, its finalizers, and its conditions. While a configuration is not the one that the
+// add-on is to have, the works stay as they are (O-29).
+func (r *clusterAddOns) deploy(ctx context.Context, p *place) error {
 	a := p.addOn
-	if err := r.register(ctx, p); err != nil {
-		return p.works, a.Finalizers, err
+	if err := r.register(ctx, *p); err != nil {
+		return err
 	}
-	if !meta.IsStatusConditionTrue(a.Status.Conditions, "Configured") || meta.FindStatusCondition(a.Status.Conditions, "RegistrationApplied") == nil {
-		return p.works, a.Finalizers, nil
+	if !deploy.Deployable(a, true) {
+		return nil
 	}
-	works, hook, ready, err := r.render(ctx, p)
+	agent, err := r.render(ctx, *p)
+	if err == nil && agent == nil {
+		return nil
+	}
+	var plan deploy.Plan
+	if err == nil {
+		plan, a.Status.Namespace = agent.plan, agent.namespace
+	}
+	if a.Annotations[deploy.HostingCluster] == "" {
+		meta.RemoveStatusCondition(&a.Status.Conditions, deploy.HostingClusterValidity)
+		meta.RemoveStatusCondition(&a.Status.Conditions, deploy.HostingManifestApplied)
+	}
+	next := deploy.Next(deploy.State{AddOn: a, Plan: plan, Failed: err, Existing: p.works, Hosting: p.hosting})
+	for _, c := range next.Conditions {
+		r.set(&a.Status.Conditions, c.Type, string(c.Status), c.Reason, c.Message)
+	}
 	if err != nil {
-		reason := "AddonManifestAppliedFailed"
-		r.set(&a.Status.Conditions, "ManifestApplied", "False", reason, "failed to get manifest from agent interface: "+err.Error())
-		return p.works, a.Finalizers, refusal{err}
+		return refusal{err}
 	}
-	if !ready {
-		return p.works, a.Finalizers, nil
+	if contested, err := r.contest(ctx, *p, plan); err != nil || contested {
+		return err
 	}
-	finalizers := hookFinalizers(a.Finalizers, hook != nil)
-	written, err := r.write(ctx, p.works, works)
+	// finalizers come before the works that they clean up, and go after them
+	if err := r.finalize(ctx, p, union(a.Finalizers, next.Finalizers)); err != nil {
+		return err
+	}
+	works, err := r.write(ctx, p.works, next)
 	if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
-		r.set(&a.Status.Conditions, "ManifestApplied", "False", "ManifestWorkApplyFailed", "failed to apply manifestwork: "+err.Error())
-		return p.works, finalizers, refusal{err}
+		r.set(&a.Status.Conditions, deploy.ManifestApplied, "False", "ManifestWorkApplyFailed", "failed to apply manifestwork: "+err.Error())
+		return refusal{err}
 	}
 	if err != nil {
-		return p.works, finalizers, err
+		return err
 	}
-	r.set(&a.Status.Conditions, "ManifestApplied", "True", "AddonManifestApplied", "manifests of addon are applied successfully")
-	return written, finalizers, nil
+	p.works = works
+	return r.finalize(ctx, p, next.Finalizers)
 }
 
-// render makes the works of an add-on from its template. It is not ready while an object has another content than the one
+func union(a, b []string) []string {
+	list := slices.Clone(a)
+	for _, item := range b {
+		if !slices.Contains(list, item) {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+// finalize writes the finalizers of an add-on, if they changed. Its status, which is not written yet, stays.
+func (r *clusterAddOns) finalize(ctx context.Context, p *place, finalizers []string) error {
+	if slices.Equal(finalizers, p.before.Finalizers) {
+		return nil
+	}
+	marked := copyOf(p.before)
+	marked.Finalizers = finalizers
+	if err := r.patch(ctx, p.before, marked); err != nil {
+		return err
+	}
+	status := p.addOn.Status
+	marked.Status = p.before.Status
+	p.before, p.addOn = marked, copyOf(marked)
+	p.addOn.Status = status
+	return nil
+}
+
+// rendered is what an add-on's template makes for a cluster.
+type rendered struct {
+	plan      deploy.Plan
+	namespace string // of the agent
+}
+
+// render makes the works of an add-on from its template. It returns nil while an object has another content than the one
 // that the add-on is to have.
-func (r *clusterAddOns) render(ctx context.Context, p place) (works []ocm.ManifestWork, hook *ocm.ManifestWork, ready bool, err error) {
+func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) {
 	a := p.addOn
-	in := template.Input{AddOn: a.Name, Cluster: a.Namespace, ClusterAnnotations: p.cluster.Annotations}
+	in := template.Input{AddOn: a.Name, Cluster: a.Namespace}
+	if p.cluster != nil { // it may be gone when hooks run
+		in.ClusterAnnotations = p.cluster.Annotations
+	}
 	found := false
 	for _, ref := range scene.References(a) {
 		if ref.DesiredConfig == nil || ref.ConfigType != scene.Templates && ref.ConfigType != scene.DeploymentConfigs {
 			continue
 		}
 		if ref.ConfigType == scene.Templates && ref.DesiredConfig.SpecHash == "" {
-			return nil, nil, false, fmt.Errorf("addon %s template desired spec hash is empty: is there an AddOnTemplate %q?", a.Name, ref.DesiredConfig.Name)
+			return nil, fmt.Errorf("addon %s template desired spec hash is empty: is there an AddOnTemplate %q?", a.Name, ref.DesiredConfig.Name)
 		}
 		if ref.DesiredConfig.SpecHash == "" {
-			return nil, nil, false, fmt.Errorf("there is no %s %s/%s", ref.Resource, ref.DesiredConfig.Namespace, ref.DesiredConfig.Name)
+			return nil, fmt.Errorf("there is no %s %s/%s", ref.Resource, ref.DesiredConfig.Namespace, ref.DesiredConfig.Name)
 		}
 		object, err := r.content(ctx, ref)
 		if err != nil || object == nil {
-			return nil, nil, false, err
+			return nil, err
 		}
 		var into any = &in.Config // a later one of this type covers the fields that it has
 		if ref.ConfigType == scene.Templates {
 			found, into = true, &in.Template
 		}
 		if err := decodeSpec(object, into); err != nil {
-			return nil, nil, false, err
+			return nil, err
 		}
 	}
 	if !found {
-		return nil, nil, false, fmt.Errorf("addon %s has no AddOnTemplate on this cluster", a.Name)
+		return nil, fmt.Errorf("addon %s has no AddOnTemplate on this cluster", a.Name)
 	}
 	manifests, err := template.Render(in)
 	if err != nil {
-		return nil, nil, false, err
+		return nil, err
 	}
-	works, hook, err = deploy.Works(deploy.AddOn{
-		Name: a.Name, Cluster: a.Namespace, References: scene.References(a), Spec: in.Template.AgentSpec, Manifests: manifests, Existing: p.works,
+	plan, err := deploy.Works(deploy.AddOn{
+		Name: a.Name, Cluster: a.Namespace, Hosting: a.Annotations[deploy.HostingCluster],
+		References: scene.References(a), Spec: in.Template.AgentSpec, Manifests: manifests, Existing: p.works,
 		Owner: metav1.OwnerReference{
 			APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID, Controller: new(true), BlockOwnerDeletion: new(true),
 		},
 	})
-	return works, hook, err == nil, err
+	return &rendered{plan, template.InstallNamespace(in.Config, manifests)}, err
 }
 
 // content returns the object of a reference, or nil unless its content is the desired one.
-func (r *clusterAddOns) content(ctx context.Context, ref ocm.ConfigReference) (*unstructured.Unstructured, error) {
+func (c *controllers) content(ctx context.Context, ref ocm.ConfigReference) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetAPIVersion(ocm.AddOnVersion.String())
 	object.SetKind("AddOnDeploymentConfig")
 	if ref.ConfigType == scene.Templates {
 		object.SetKind("AddOnTemplate")
 	}
-	err := r.Get(ctx, types.NamespacedName{Namespace: ref.DesiredConfig.Namespace, Name: ref.DesiredConfig.Name}, object)
+	err := c.Get(ctx, types.NamespacedName{Namespace: ref.DesiredConfig.Namespace, Name: ref.DesiredConfig.Name}, object)
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -240,60 +347,4 @@ func decodeSpec(object *unstructured.Unstructured, into any) error {
 		return fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return nil
-}
-
-// write creates and changes works, and deletes those that are too many. It returns the works as they are afterwards.
-func (r *clusterAddOns) write(ctx context.Context, had, want []ocm.ManifestWork) ([]ocm.ManifestWork, error) {
-	var written []ocm.ManifestWork
-	left := make(map[string]*ocm.ManifestWork)
-	for i := range had {
-		left[had[i].Name] = &had[i]
-	}
-	for i := range want {
-		w := &want[i]
-		before, found := left[w.Name]
-		delete(left, w.Name)
-		if !found {
-			if err := r.Create(ctx, w); err != nil && !apierrors.IsAlreadyExists(err) {
-				return nil, err
-			}
-			written = append(written, *w)
-			continue
-		}
-		after := copyOf(before)
-		after.Spec, after.OwnerReferences = w.Spec, w.OwnerReferences
-		if after.Labels == nil {
-			after.Labels = make(map[string]string)
-		}
-		maps.Copy(after.Labels, w.Labels)
-		if after.Annotations == nil {
-			after.Annotations = make(map[string]string)
-		}
-		delete(after.Annotations, configuration.HashAnnotation)
-		maps.Copy(after.Annotations, w.Annotations)
-		after.Spec = defaulted(after.Spec)
-		if err := r.patch(ctx, before, after); err != nil {
-			return nil, err
-		}
-		written = append(written, *after)
-	}
-	for _, name := range slices.Sorted(maps.Keys(left)) {
-		if w := left[name]; w.Name != deploy.HookName(w.Labels[ocm.AddOnLabel]) && w.DeletionTimestamp.IsZero() {
-			if err := client.IgnoreNotFound(r.Delete(ctx, w)); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return written, nil
-}
-
-// defaulted has the defaults that the API server adds, so that a work that has them does not differ.
-func defaulted(s ocm.AgentSpec) ocm.AgentSpec {
-	s.ManifestConfigs = slices.Clone(s.ManifestConfigs)
-	for i := range s.ManifestConfigs {
-		if c := &s.ManifestConfigs[i]; c.FeedbackScrapeType == "" {
-			c.FeedbackScrapeType = "Poll"
-		}
-	}
-	return s
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
@@ -124,9 +126,10 @@ func (g *grid) startHub() {
 	if os.Getenv("FLEET_LOG") != "" {
 		log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
+	cfg := accesstest.Config(g, g.cfg, access.Hub{Namespace: hub.DefaultNamespace, Signers: []string{"example.com/*"}})
 	g.start("hub", func(ctx context.Context) error {
 		return hub.Run(ctx, hub.Options{
-			Config: g.cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: 2 * time.Second, Log: log,
+			Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: 2 * time.Second, Log: log,
 			Controllers: []hub.Controller{control.New(control.Options{}), func(context.Context, *hub.Hub) error {
 				close(ready)
 				return nil

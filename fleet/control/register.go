@@ -2,129 +2,159 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/fleet/scene"
-)
-
-const (
-	kubeSigner = "kubernetes.io/kube-apiserver-client"
-	// groupPrefix begins the names of agents on the hub.
-	groupPrefix = "system:open-cluster-management:"
 )
 
 // register tells the agent who it is on the hub, gives it the rights that the template names, and sets condition
 // RegistrationApplied (O-35, X-30).
 func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	a := p.addOn
-	var t ocm.AddOnTemplateSpec
-	for _, ref := range scene.References(a) {
-		if ref.ConfigType != scene.Templates || ref.DesiredConfig == nil {
-			continue
-		}
-		object, err := r.content(ctx, ref)
-		if err != nil {
-			return err
-		}
-		if object == nil {
-			return nil // render says why
-		}
-		if err := decodeSpec(object, &t); err != nil {
-			return err
-		}
+	wanted, known, err := r.registrations(ctx, a)
+	if err != nil || !known {
+		return err // render says why
 	}
-	if len(t.Registration) == 0 {
+	if len(wanted) == 0 {
 		a.Status.Registrations = nil
 		r.set(&a.Status.Conditions, "RegistrationApplied", "True", "NilRegistration", "Registration of the addon agent is not needed")
-		return nil
+		return r.revoke(ctx, a, nil)
 	}
-	a.Status.Registrations = identities(a, t.Registration)
-	for _, reg := range t.Registration {
-		for _, permission := range reg.KubeClient.HubPermissions {
-			err := r.grant(ctx, a, permission)
-			if err == nil {
-				continue
-			}
-			if apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
-				r.set(&a.Status.Conditions, "RegistrationApplied", "False", "SetPermissionFailed", "Failed to set permission for hub agent: "+err.Error())
-				return nil
-			}
-			return err
+	a.Status.Registrations = registration.Identities(a.Namespace, a.Name, wanted)
+	bindings, err := registration.Bindings(a, wanted, a.Status.Registrations)
+	err = errors.Join(err, registration.Check(wanted))
+	for _, w := range wanted {
+		if err == nil && w.Type == ocm.CustomSigner && w.CustomSigner != nil {
+			_, err = r.authority(ctx, w.CustomSigner)
 		}
+	}
+	for i := range bindings {
+		if err == nil {
+			err = r.grant(ctx, &bindings[i])
+		}
+	}
+	if err == nil {
+		err = r.revoke(ctx, a, bindings)
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !isMistake(err) {
+		return err
+	}
+	if err != nil {
+		r.set(&a.Status.Conditions, "RegistrationApplied", "False", "SetPermissionFailed", "Failed to set permission for hub agent: "+err.Error())
+		return nil
 	}
 	r.set(&a.Status.Conditions, "RegistrationApplied", "True", "SetPermissionApplied", "Registration of the addon agent is configured")
 	return nil
 }
 
-// identities are the subjects of the agent's certificates.
-func identities(a *ocm.ManagedClusterAddOn, registrations []ocm.Registration) []ocm.RegistrationInfo {
-	var list []ocm.RegistrationInfo
-	for _, reg := range registrations {
-		prefix := groupPrefix + "cluster:" + a.Namespace + ":addon:" + a.Name
-		info := ocm.RegistrationInfo{SignerName: kubeSigner, Subject: ocm.RegistrationSubject{
-			User:   prefix + ":agent:" + a.Name + "-agent",
-			Groups: []string{prefix, groupPrefix + "addon:" + a.Name, "system:authenticated"},
-		}}
-		if reg.Type == ocm.CustomSigner && reg.CustomSigner != nil {
-			info.SignerName = reg.CustomSigner.SignerName
-			if s := reg.CustomSigner.Subject; s != nil {
-				info.Subject = *s
-			}
-		}
-		list = append(list, info)
-	}
-	return list
+// isMistake says whether the API server refused what a user wants. Trying again changes nothing.
+func isMistake(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err)
 }
 
-// grant binds one role to the agent. The API server refuses a role that the hub does not hold itself.
-func (r *clusterAddOns) grant(ctx context.Context, a *ocm.ManagedClusterAddOn, p ocm.HubPermission) error {
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{
-		Namespace: a.Namespace, Labels: map[string]string{ocm.AddOnLabel: a.Name},
-	}}
-	switch {
-	case p.Type == ocm.CurrentCluster && p.CurrentCluster != nil:
-		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: p.CurrentCluster.ClusterRoleName}
-		binding.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID}}
-	case p.Type == ocm.SingleNamespace && p.SingleNamespace != nil:
-		binding.Namespace = p.SingleNamespace.Namespace
-		binding.RoleRef = rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: p.SingleNamespace.RoleRef.Kind, Name: p.SingleNamespace.RoleRef.Name}
-	default:
-		return apierrors.NewBadRequest(fmt.Sprintf("permission of type %q has no member of its type", p.Type))
-	}
-	binding.Name = "open-cluster-management:" + a.Name + ":" + strings.ToLower(binding.RoleRef.Kind) + ":agent"
-	for _, reg := range a.Status.Registrations {
-		if reg.SignerName != kubeSigner {
+// registrations returns the registrations of an add-on's template. They are not known while the template is not the one
+// that the add-on is to have.
+func (c *controllers) registrations(ctx context.Context, a *ocm.ManagedClusterAddOn) (list []ocm.Registration, known bool, err error) {
+	var t ocm.AddOnTemplateSpec
+	for _, ref := range scene.References(a) {
+		if ref.ConfigType != scene.Templates || ref.DesiredConfig == nil {
 			continue
 		}
-		binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "User", Name: reg.Subject.User})
-		for _, group := range reg.Subject.Groups {
-			if group != "system:authenticated" {
-				binding.Subjects = append(binding.Subjects, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: "Group", Name: group})
-			}
+		object, err := c.content(ctx, ref)
+		if err != nil || object == nil {
+			return nil, false, err
 		}
-		break
+		if err := decodeSpec(object, &t); err != nil {
+			return nil, false, err
+		}
 	}
+	return t.Registration, true, nil
+}
+
+// grant binds a role. The API server refuses one that the hub does not hold itself.
+func (c *controllers) grant(ctx context.Context, b *rbacv1.RoleBinding) error {
 	var had rbacv1.RoleBinding
-	err := r.Get(ctx, types.NamespacedName{Namespace: binding.Namespace, Name: binding.Name}, &had)
+	err := c.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, &had)
+	if err == nil && had.RoleRef != b.RoleRef { // which cannot be changed
+		if err := c.Delete(ctx, &had); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		err = apierrors.NewNotFound(rbacv1.Resource("rolebindings"), b.Name)
+	}
 	if apierrors.IsNotFound(err) {
-		return r.Create(ctx, binding)
+		if err = c.Create(ctx, b); apierrors.IsAlreadyExists(err) {
+			return apierrors.NewConflict(rbacv1.Resource("rolebindings"), b.Name, errors.New("the cache does not have it yet"))
+		}
+		if apierrors.IsForbidden(err) {
+			return fmt.Errorf("bind %s %s in namespace %s: %w; the hub binds only what it may do itself: give it these rights, as 'sealift fleet hub --print-rbac' says",
+				b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, err)
+		}
+		return err
 	}
 	if err != nil {
 		return err
 	}
 	after := had.DeepCopy()
-	for _, s := range binding.Subjects { // in a single namespace, agents of several clusters share a binding
-		if !slices.Contains(after.Subjects, s) {
-			after.Subjects = append(after.Subjects, s)
+	after.Subjects = registration.Join(had.Subjects, b.Subjects)
+	return c.patch(ctx, &had, after)
+}
+
+// revoke takes an agent out of all bindings of its add-on but those that it keeps.
+func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, keep []rbacv1.RoleBinding) error {
+	var list rbacv1.RoleBindingList
+	if err := c.List(ctx, &list, client.MatchingLabels{ocm.AddOnLabel: a.Name}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		b := &list.Items[i]
+		if !registration.IsOurs(b) || slices.ContainsFunc(keep, func(k rbacv1.RoleBinding) bool { return k.Namespace == b.Namespace && k.Name == b.Name }) {
+			continue
+		}
+		after := b.DeepCopy()
+		after.Subjects = registration.Leave(b.Subjects, a.Namespace, a.Name)
+		var err error
+		switch {
+		case len(after.Subjects) == len(b.Subjects): // the agent is not in it
+		case len(after.Subjects) == 0:
+			err = c.Delete(ctx, b, client.Preconditions{UID: &b.UID, ResourceVersion: &b.ResourceVersion})
+		default:
+			err = c.patch(ctx, b, after)
+		}
+		if client.IgnoreNotFound(err) != nil {
+			return err
 		}
 	}
-	return r.patch(ctx, &had, after)
+	return nil
+}
+
+// authority reads the authority of a custom signer. A Secret of another namespace than the hub's needs the operator's word:
+// whoever writes templates could use any authority otherwise, such as that of the hub's API server.
+func (c *controllers) authority(ctx context.Context, signer *ocm.CustomSignerSpec) (*registration.Authority, error) {
+	at := types.NamespacedName{Namespace: signer.SigningCA.Namespace, Name: signer.SigningCA.Name}
+	if at.Namespace == "" {
+		at.Namespace = c.hub.Namespace
+	}
+	if at.Namespace != c.hub.Namespace && !slices.Contains(c.SecretNamespaces, at.Namespace) {
+		return nil, fmt.Errorf("signer %s: the hub reads no Secrets of namespace %s: move Secret %s to %s, or start the hub with --secret-namespace %s",
+			signer.SignerName, at.Namespace, at.Name, c.hub.Namespace, at.Namespace)
+	}
+	var secret corev1.Secret
+	if err := c.Get(ctx, at, &secret); err != nil {
+		return nil, fmt.Errorf("signer %s: %w", signer.SignerName, err)
+	}
+	a, err := registration.ParseAuthority(secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], c.now())
+	if err != nil {
+		return nil, fmt.Errorf("signer %s: Secret %s: %w", signer.SignerName, at, err)
+	}
+	return a, nil
 }

@@ -3,8 +3,8 @@ package control
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -18,96 +18,84 @@ import (
 	"github.com/sealift/sealift/fleet/scene"
 )
 
-const (
-	hookFinalizer = "addon.open-cluster-management.io/addon-pre-delete"
-	// hookDeadline is how long an add-on that is deleted waits for its hooks.
-	hookDeadline = 10 * time.Minute
-)
-
-// hookFinalizers returns the finalizers of an add-on with or without hooks. Those of earlier versions go.
-func hookFinalizers(had []string, hooks bool) []string {
-	list := slices.DeleteFunc(slices.Clone(had), func(f string) bool {
-		switch f {
-		case "cluster.open-cluster-management.io/addon-pre-delete", "cluster.open-cluster-management.io/hosting-addon-pre-delete",
-			"cluster.open-cluster-management.io/hosting-manifests-cleanup":
-			return true
-		}
-		return f == hookFinalizer && !hooks
-	})
-	if hooks && !slices.Contains(list, hookFinalizer) {
-		list = append(list, hookFinalizer)
-	}
-	return list
-}
+// hookDeadline is how long an add-on that is deleted waits for its hooks.
+const hookDeadline = 10 * time.Minute
 
 // remove lets an add-on that is deleted go once its hooks have run (O-30, O-31). It does not wait for a cluster that is
 // gone, for longer than the deadline, or if a user says so.
-func (r *clusterAddOns) remove(ctx context.Context, p place, gone bool) (reconcile.Result, error) {
+func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, error) {
 	a := p.addOn
-	if !slices.Contains(a.Finalizers, hookFinalizer) {
+	if !slices.ContainsFunc(a.Finalizers, func(f string) bool { return strings.HasPrefix(f, ocm.AddOnVersion.Group+"/") }) {
 		return reconcile.Result{}, nil
 	}
 	left := a.DeletionTimestamp.Add(hookDeadline).Sub(r.now())
-	done := "hook manifest is completed"
-	switch complete, waits, err := r.runHooks(ctx, p); {
-	case gone:
-		done = "the cluster is gone"
-	case a.Annotations[scene.ForceDelete] == "true":
-		done = "annotation " + scene.ForceDelete + " is set"
-	case left <= 0:
-		done = fmt.Sprintf("the hooks did not complete within %s", hookDeadline)
-	case err != nil:
-		return reconcile.Result{}, err
-	case !complete:
-		after := copyOf(a)
-		r.set(&after.Status.Conditions, "HookManifestCompleted", "False", "HookManifestIsNotCompleted", waits)
-		return reconcile.Result{RequeueAfter: left}, client.IgnoreNotFound(r.patchStatus(ctx, a, after))
-	}
-	r.log.InfoContext(ctx, "an add-on goes", "cluster", a.Namespace, "addon", a.Name, "because", done)
-	after := copyOf(a)
-	after.Finalizers = slices.DeleteFunc(after.Finalizers, func(f string) bool { return f == hookFinalizer })
-	return reconcile.Result{}, client.IgnoreNotFound(r.patch(ctx, a, after))
-}
-
-// runHooks makes the work of the hooks. It returns whether they are complete, and what they wait for.
-func (r *clusterAddOns) runHooks(ctx context.Context, p place) (complete bool, waits string, err error) {
-	name := deploy.HookName(p.addOn.Name)
-	for _, w := range p.works {
-		if w.Name == name {
-			return deploy.Completed(w), fmt.Sprintf("addon %s: hook manifest is not completed", p.addOn.Name), nil
+	s := deploy.State{AddOn: a, Existing: p.works, Hosting: p.hosting, Gone: p.gone}
+	s.Abandon = left <= 0 || a.Annotations[scene.ForceDelete] == "true"
+	if !s.Abandon {
+		switch agent, err := r.render(ctx, p); {
+		case err != nil:
+			s.Failed = err
+		case agent == nil:
+			s.Failed = errors.New("the AddOnTemplate or its configuration has changed or is gone")
+		default:
+			s.Plan = agent.plan
 		}
 	}
-	_, hook, ready, err := r.render(ctx, p)
-	switch {
-	case err != nil:
-		return false, "the hooks cannot be made: " + err.Error(), nil
-	case !ready:
-		return false, "the hooks cannot be made: the AddOnTemplate or its configuration has changed or is gone", nil
-	case hook == nil:
-		return true, "", nil
+	next := deploy.Next(s)
+	for i := range next.Apply {
+		if err := r.Create(ctx, &next.Apply[i]); err != nil && !apierrors.IsAlreadyExists(err) {
+			return reconcile.Result{}, err
+		}
 	}
-	if err := r.Create(ctx, hook); err != nil && !apierrors.IsAlreadyExists(err) {
-		return false, "", err
+	for i := range next.Delete {
+		if err := r.deleteWork(ctx, &next.Delete[i]); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	return false, fmt.Sprintf("addon %s: hook manifest is not completed", p.addOn.Name), nil
+	after := copyOf(a)
+	for _, c := range next.Conditions {
+		r.set(&after.Status.Conditions, c.Type, string(c.Status), c.Reason, c.Message)
+	}
+	if err := r.patchStatus(ctx, a, after); err != nil {
+		return reconcile.Result{}, client.IgnoreNotFound(err)
+	}
+	if !slices.Equal(next.Finalizers, a.Finalizers) {
+		r.log.InfoContext(ctx, "an add-on goes", "cluster", a.Namespace, "addon", a.Name, "clusterGone", p.gone, "hooksAbandoned", s.Abandon, "waitsFor", next.Finalizers)
+		marked := copyOf(after)
+		marked.Finalizers = next.Finalizers
+		return reconcile.Result{}, client.IgnoreNotFound(r.patch(ctx, after, marked))
+	}
+	return reconcile.Result{RequeueAfter: max(left, settle)}, nil
 }
 
-// clean deletes the works of an add-on that is gone. If its cluster is gone too, nobody is left who would let them go.
-func (r *clusterAddOns) clean(ctx context.Context, addOn types.NamespacedName, gone bool) error {
-	works, err := r.works(ctx, &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: addOn.Namespace, Name: addOn.Name}})
-	errs := []error{err}
+// deleteWork deletes a work. If its cluster is gone, nobody else lets it go.
+func (c *controllers) deleteWork(ctx context.Context, w *ocm.ManifestWork) error {
+	if w.DeletionTimestamp.IsZero() {
+		if err := c.Delete(ctx, w); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+	}
+	err := c.Get(ctx, types.NamespacedName{Name: w.Namespace}, &ocm.ManagedCluster{})
+	if !apierrors.IsNotFound(err) || len(w.Finalizers) == 0 {
+		return client.IgnoreNotFound(err)
+	}
+	after := copyOf(w)
+	after.Finalizers = nil
+	return client.IgnoreNotFound(c.Patch(ctx, after, client.MergeFrom(w)))
+}
+
+// clean deletes the works of an add-on that is gone: those that it owned, and those on the cluster that hosted its agent. It
+// takes the rights of its agent back.
+func (r *clusterAddOns) clean(ctx context.Context, addOn types.NamespacedName) error {
+	gone := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: addOn.Namespace, Name: addOn.Name}}
+	works, err := r.works(ctx, gone)
+	errs := []error{err, r.revoke(ctx, gone, nil)}
 	for i := range works {
 		w := &works[i]
-		if owner := metav1.GetControllerOf(w); owner == nil || owner.Kind != "ManagedClusterAddOn" || owner.Name != addOn.Name {
-			continue
-		}
-		if w.DeletionTimestamp.IsZero() {
-			errs = append(errs, client.IgnoreNotFound(r.Delete(ctx, w)))
-		}
-		if gone && len(w.Finalizers) > 0 {
-			after := copyOf(w)
-			after.Finalizers = nil
-			errs = append(errs, client.IgnoreNotFound(r.patch(ctx, w, after)))
+		owner := metav1.GetControllerOf(w)
+		owned := owner != nil && owner.Kind == "ManagedClusterAddOn" && owner.Name == addOn.Name
+		if owned || w.Labels[ocm.AddOnNamespaceLabel] == addOn.Namespace {
+			errs = append(errs, r.deleteWork(ctx, w))
 		}
 	}
 	return errors.Join(errs...)

@@ -11,7 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/relation"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 )
@@ -99,12 +101,12 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 		if frozen && !selected[d.Cluster] {
 			continue
 		}
-		group.Go(func() error { return r.giveOne(ctx, f.ClusterManagementAddOn, at[d.Cluster], d, lookup) })
+		group.Go(func() error { return r.giveOne(ctx, f, at[d.Cluster], d, lookup) })
 	}
 	return group.Wait()
 }
 
-func (r *addOns) giveOne(ctx context.Context, addOn *ocm.ClusterManagementAddOn, a *ocm.ManagedClusterAddOn, d configuration.Decision, lookup *scene.Lookup) error {
+func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, a *ocm.ManagedClusterAddOn, d configuration.Decision, lookup *scene.Lookup) error {
 	after := copyOf(a)
 	refs := configuration.Refresh(d.References, a.Spec.Configs, lookup.Object)
 	if err := lookup.Err(); err != nil {
@@ -113,8 +115,16 @@ func (r *addOns) giveOne(ctx context.Context, addOn *ocm.ClusterManagementAddOn,
 	if configured := d.Condition(); configured.Status != "" {
 		r.set(&after.Status.Conditions, "Configured", configured.Status, configured.Reason, configured.Message)
 	}
-	if scene.UsesTemplate(addOn) {
-		after.Status.SupportedConfigs = scene.Supported(addOn)
+	switch why := f.Held[a.Namespace]; {
+	case len(relation.Names(f.Annotations)) == 0:
+		meta.RemoveStatusCondition(&after.Status.Conditions, scene.RequirementsMet)
+	case why != "":
+		r.set(&after.Status.Conditions, scene.RequirementsMet, "False", "WaitsForOthers", why)
+	default:
+		r.set(&after.Status.Conditions, scene.RequirementsMet, "True", "RequirementsHealthy", "all add-ons that this one requires are healthy")
+	}
+	if scene.UsesTemplate(f.ClusterManagementAddOn) {
+		after.Status.SupportedConfigs = scene.Supported(f.ClusterManagementAddOn)
 	}
 	if moved(scene.References(a), refs) {
 		// the deadline of the new configuration begins now
@@ -133,18 +143,11 @@ func (r *addOns) giveOne(ctx context.Context, addOn *ocm.ClusterManagementAddOn,
 func (c *controllers) progress(a *ocm.ManagedClusterAddOn, works []ocm.ManifestWork) {
 	state := status.AddOn{
 		Name: a.Name, Configs: a.Spec.Configs, Supported: a.Status.SupportedConfigs, References: scene.References(a),
-		Conditions: a.Status.Conditions, Works: works,
+		Conditions: a.Status.Conditions, Works: works, Hosted: a.Annotations[deploy.HostingCluster] != "",
 	}
 	condition, refs := state.Progressing()
 	a.Status.ConfigReferences = stored(refs)
 	c.set(&a.Status.Conditions, condition.Type, condition.Status, condition.Reason, condition.Message)
-}
-
-// works returns the works of an add-on on its cluster.
-func (c *controllers) works(ctx context.Context, a *ocm.ManagedClusterAddOn) ([]ocm.ManifestWork, error) {
-	var list ocm.List[ocm.ManifestWork]
-	err := c.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels{ocm.AddOnLabel: a.Name})
-	return status.Works(a.Name, a.Namespace, "", list.Items), err
 }
 
 // moved says whether an add-on is to have another configuration.

@@ -152,6 +152,15 @@ func TestAddOnIsRolledOut(t *testing.T) {
 
 	t.Log("the add-on is removed")
 	g.remove()
+
+	t.Log("an add-on waits for another one")
+	g.order()
+	t.Log("two add-ons want one object")
+	g.conflict()
+	t.Log("another cluster hosts an agent")
+	g.hosting()
+	t.Log("an agent gets certificates and rights on the hub")
+	g.registration()
 }
 
 // cannot asks with the rights of one cluster's agent for what belongs to another one, or to the hub.
@@ -237,28 +246,32 @@ func (g *grid) settled() {
 	}
 }
 
+var jobs = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+
+// finish lets a Job of a cluster succeed.
+func (g *grid) finish(cluster, name string) (why string) {
+	client := g.clusters[cluster].Resource(jobs).Namespace("default")
+	job, err := client.Get(g.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
+	job.Object["status"] = map[string]any{"startTime": now, "completionTime": now, "succeeded": int64(1), "conditions": []any{
+		map[string]any{"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
+		map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
+	}}
+	if _, err := client.UpdateStatus(g.Context(), job, metav1.UpdateOptions{}); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
 // remove deletes the add-on, and lets its hooks succeed.
 func (g *grid) remove() {
 	cma := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "addon.open-cluster-management.io/v1alpha1", "kind": "ClusterManagementAddOn", "metadata": map[string]any{"name": "hello"}}}
 	g.must(g.client.Delete(g.Context(), cma))
-	jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
-	for name, cluster := range g.clusters {
-		g.eventually("the hook runs on "+name, func() string {
-			client := cluster.Resource(jobs).Namespace("default")
-			job, err := client.Get(g.Context(), "clean", metav1.GetOptions{})
-			if err != nil {
-				return err.Error()
-			}
-			now := metav1.Now().UTC().Format("2006-01-02T15:04:05Z")
-			job.Object["status"] = map[string]any{"startTime": now, "completionTime": now, "succeeded": int64(1), "conditions": []any{
-				map[string]any{"type": "SuccessCriteriaMet", "status": "True", "lastTransitionTime": now},
-				map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": now},
-			}}
-			if _, err := client.UpdateStatus(g.Context(), job, metav1.UpdateOptions{}); err != nil {
-				return err.Error()
-			}
-			return ""
-		})
+	for name := range g.clusters {
+		g.eventually("the hook runs on "+name, func() string { return g.finish(name, "clean") })
 	}
 	for name := range g.clusters {
 		g.eventually("the add-on is gone from "+name, func() string {

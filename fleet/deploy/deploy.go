@@ -1,5 +1,8 @@
-// Package deploy makes the ManifestWorks of an add-on on one cluster (O-28, O-30, X-21, X-23, X-32). It is pure: a
-// controller renders the manifests, compares the works with those that exist, and writes what differs.
+// Package deploy makes the ManifestWorks of an add-on on one cluster, and says what to do with them next (O-28 to O-31,
+// It is pure: a controller renders the manifests, asks, and writes what differs.
+//
+// An add-on may be hosted: a part of its manifests, its agent, runs on another cluster of the hub. Then some works are in
+// the namespace of that cluster. No owner can lie in another namespace, so finalizers clean these works up.
 package deploy
 
 import (
@@ -33,7 +36,9 @@ const maxWork = 409600
 // AddOn is an add-on on a cluster with its manifests.
 type AddOn struct {
 	Name, Cluster string
-	// Owner becomes the controller of the works.
+	// Hosting is the cluster that hosts the agent. Empty means that the add-on's own cluster runs all of it.
+	Hosting string
+	// Owner becomes the controller of the works on the add-on's own cluster.
 	Owner metav1.OwnerReference
 	// References are the configurations that the manifests were made of.
 	References []ocm.ConfigReference
@@ -44,41 +49,89 @@ type AddOn struct {
 	Existing []ocm.ManifestWork
 }
 
-// HookName is the name of the work that runs before an add-on goes.
+// Plan is what an add-on has on its clusters. A work has the namespace of the cluster that it is for.
+type Plan struct {
+	// Works run while the add-on is installed.
+	Works []ocm.ManifestWork
+	// Hooks run before the add-on goes. There is at most one for each cluster.
+	Hooks []ocm.ManifestWork
+}
+
+// HookName is the name of the work that runs on the add-on's cluster before the add-on goes.
 func HookName(addOn string) string { return "addon-" + addOn + "-pre-delete" }
 
-// Works returns the works of the add-on, and the work of its hooks, or nil if it has none.
-func Works(a AddOn) (works []ocm.ManifestWork, hook *ocm.ManifestWork, err error) {
-	var deployed, hooks []map[string]any
+// IsHook says whether a work of an add-on runs before the add-on goes.
+func IsHook(w ocm.ManifestWork) bool {
+	name := HookName(w.Labels[ocm.AddOnLabel])
+	return w.Name == name || w.Name == name+"-hosting-"+w.Labels[ocm.AddOnNamespaceLabel]
+}
+
+// side is one of the clusters of an add-on.
+type side struct {
+	AddOn
+	namespace string
+	// prefix begins the names of works. hook is the name of the work of hooks.
+	prefix, hook string
+	labels       map[string]string
+	owners       []metav1.OwnerReference
+}
+
+// sides returns the add-on's own cluster, and then the one that hosts its agent, if any.
+func (a AddOn) sides() []side {
+	name := "addon-" + a.Name + "-deploy-"
+	sides := []side{{
+		AddOn: a, namespace: a.Cluster, prefix: name, hook: HookName(a.Name),
+		labels: map[string]string{ocm.AddOnLabel: a.Name}, owners: []metav1.OwnerReference{a.Owner},
+	}}
+	if a.Hosting != "" {
+		sides = append(sides, side{
+			AddOn: a, namespace: a.Hosting, prefix: name + "hosting-" + a.Cluster + "-", hook: HookName(a.Name) + "-hosting-" + a.Cluster,
+			labels: map[string]string{ocm.AddOnLabel: a.Name, ocm.AddOnNamespaceLabel: a.Cluster},
+		})
+	}
+	return sides
+}
+
+// Works returns the works of the add-on.
+func Works(a AddOn) (Plan, error) {
+	sides := a.sides()
+	deployed, hooks := make([][]map[string]any, len(sides)), make([][]map[string]any, len(sides))
 	for _, m := range a.Manifests {
-		where := mark(m, location)
-		switch {
-		case where == "none":
-		case where != "" && where != "managed" && where != "hosting":
-			return nil, nil, fmt.Errorf("%s: %s is %q, which is none of managed, hosting and none", nameOf(m), location, where)
-		case isHook(m):
-			hooks = append(hooks, m)
+		at := 0
+		switch where := mark(m, location); where {
+		case "none":
+			continue
+		case "", "managed":
+		case "hosting":
+			at = len(sides) - 1 // an add-on that nobody hosts runs on its own cluster
 		default:
-			deployed = append(deployed, m)
+			return Plan{}, fmt.Errorf("%s: %s is %q, which is none of managed, hosting and none", nameOf(m), location, where)
+		}
+		if isHook(m) {
+			hooks[at] = append(hooks[at], m)
+		} else {
+			deployed[at] = append(deployed[at], m)
 		}
 	}
-	packed, err := pack(a, deployed)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(packed)) {
-		works = append(works, a.work(name, packed[name], probed))
-	}
-	if len(hooks) > 0 {
-		w := a.work(HookName(a.Name), hooks, isHook)
-		hook = &w
-	}
-	for i := range works {
-		if err := annotate(&works[i], a.References); err != nil {
-			return nil, nil, err
+	var plan Plan
+	for i, s := range sides {
+		packed, err := s.pack(deployed[i])
+		if err != nil {
+			return Plan{}, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(packed)) {
+			plan.Works = append(plan.Works, s.work(name, packed[name], probed))
+		}
+		if len(hooks[i]) > 0 {
+			plan.Hooks = append(plan.Hooks, s.work(s.hook, hooks[i], isHook))
 		}
 	}
-	return works, hook, nil
+	for i := range plan.Works {
+		if err := annotate(&plan.Works[i], a.References); err != nil {
+			return Plan{}, err
+		}
+	}
+	return plan, nil
 }
 
 // Completed says whether all hooks of a work have ended well.
@@ -96,28 +149,31 @@ func Completed(w ocm.ManifestWork) bool {
 }
 
 // work makes a work. The objects that ask says yes to are reported by their well-known status.
-func (a AddOn) work(name string, manifests []map[string]any, ask func(map[string]any) bool) ocm.ManifestWork {
+func (a side) work(name string, manifests []map[string]any, ask func(map[string]any) bool) ocm.ManifestWork {
 	w := ocm.ManifestWork{
 		TypeMeta: metav1.TypeMeta{APIVersion: ocm.WorkVersion.String(), Kind: "ManifestWork"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: a.Cluster,
-			Labels:          map[string]string{ocm.AddOnLabel: a.Name},
-			OwnerReferences: []metav1.OwnerReference{a.Owner},
+			Name: name, Namespace: a.namespace, Labels: a.labels, OwnerReferences: a.owners,
 		},
 	}
 	w.Spec.Executor = a.Spec.Executor
 	w.Spec.Workload.Manifests = manifests
 	w.Spec.DeleteOption = a.deletion(manifests)
 	for _, m := range manifests {
-		id := identify(m)
+		id := Identify(m)
 		config := ocm.ManifestConfig{ResourceIdentifier: id}
 		for _, c := range a.Spec.ManifestConfigs {
 			if c.ResourceIdentifier == id {
+				rules := config.FeedbackRules
+				for _, r := range c.FeedbackRules {
+					rules = merge(rules, r)
+				}
 				config = c
+				config.FeedbackRules = rules
 			}
 		}
-		if ask(m) && !slices.ContainsFunc(config.FeedbackRules, func(r ocm.FeedbackRule) bool { return r.Type == ocm.WellKnownStatus }) {
-			config.FeedbackRules = append(slices.Clone(config.FeedbackRules), ocm.FeedbackRule{Type: ocm.WellKnownStatus})
+		if ask(m) {
+			config.FeedbackRules = merge(config.FeedbackRules, ocm.FeedbackRule{Type: ocm.WellKnownStatus})
 		}
 		if config.FeedbackRules != nil || config.UpdateStrategy != nil || config.ConditionRules != nil {
 			w.Spec.ManifestConfigs = append(w.Spec.ManifestConfigs, config)
@@ -126,13 +182,33 @@ func (a AddOn) work(name string, manifests []map[string]any, ask func(map[string
 	return w
 }
 
+// merge adds a feedback rule. The well-known status is reported once, and so is each name of a JSON path: the first counts.
+func merge(rules []ocm.FeedbackRule, add ocm.FeedbackRule) []ocm.FeedbackRule {
+	known := make(map[string]bool)
+	for _, r := range rules {
+		if r.Type == add.Type && r.Type != ocm.JSONPaths {
+			return rules
+		}
+		for _, p := range r.JSONPaths {
+			known[p.Name] = true
+		}
+	}
+	if add.Type == ocm.JSONPaths {
+		add.JSONPaths = slices.DeleteFunc(slices.Clone(add.JSONPaths), func(p ocm.JSONPath) bool { return known[p.Name] })
+		if len(add.JSONPaths) == 0 {
+			return rules
+		}
+	}
+	return append(slices.Clone(rules), add)
+}
+
 // deletion adds the manifests that are marked to the objects that the template lets stay.
 func (a AddOn) deletion(manifests []map[string]any) *ocm.DeleteOption {
 	var rules []ocm.ResourceIdentifier
 	for _, m := range manifests {
 		if annotations, _ := metadata(m)["annotations"].(map[string]any); annotations != nil {
 			if _, found := annotations[orphan]; found {
-				rules = append(rules, identify(m))
+				rules = append(rules, Identify(m))
 			}
 		}
 	}
@@ -161,7 +237,7 @@ func annotate(w *ocm.ManifestWork, refs []ocm.ConfigReference) error {
 
 // pack divides the manifests among works by name. Those that are in a work stay there while there is room. The others go
 // to the work with the most room, large ones first.
-func pack(a AddOn, manifests []map[string]any) (map[string][]map[string]any, error) {
+func (a side) pack(manifests []map[string]any) (map[string][]map[string]any, error) {
 	type item struct {
 		manifest map[string]any
 		id       string
@@ -171,7 +247,7 @@ func pack(a AddOn, manifests []map[string]any) (map[string][]map[string]any, err
 	home := make(map[string]string)
 	free := make(map[string]int)
 	for _, w := range a.Existing {
-		if w.Name == HookName(a.Name) {
+		if IsHook(w) || w.Namespace != a.namespace || w.Labels[ocm.AddOnNamespaceLabel] != a.labels[ocm.AddOnNamespaceLabel] {
 			continue
 		}
 		free[w.Name] = maxWork
@@ -210,7 +286,7 @@ func pack(a AddOn, manifests []map[string]any) (map[string][]map[string]any, err
 			}
 		}
 		for best == "" {
-			name := fmt.Sprintf("addon-%s-deploy-%d", a.Name, next)
+			name := fmt.Sprintf("%s%d", a.prefix, next)
 			if _, taken := free[name]; taken {
 				next++
 				continue
@@ -270,12 +346,12 @@ func mark(m map[string]any, name string) string {
 
 // nameOf names the object of a manifest.
 func nameOf(m map[string]any) string {
-	id := identify(m)
+	id := Identify(m)
 	return strings.Trim(fmt.Sprintf("%v %s/%s in %q", m["kind"], id.Namespace, id.Name, id.Group), " ")
 }
 
-// identify guesses the resource of a manifest from its kind, as upstream does: no cluster is asked here.
-func identify(m map[string]any) ocm.ResourceIdentifier {
+// Identify guesses the resource of a manifest from its kind, as upstream does: no cluster is asked here.
+func Identify(m map[string]any) ocm.ResourceIdentifier {
 	version, _ := m["apiVersion"].(string)
 	kind, _ := m["kind"].(string)
 	g, _, grouped := strings.Cut(version, "/")

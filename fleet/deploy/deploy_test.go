@@ -33,11 +33,11 @@ func TestWorksOfAnAddOn(t *testing.T) {
 		ConfigType:    ocm.ConfigType{Group: "g", Resource: "r"},
 		DesiredConfig: &ocm.ConfigHash{ConfigObject: ocm.ConfigObject{Name: "c"}, SpecHash: "h"},
 	}}}
-	works, hook, err := deploy.Works(a)
-	if err != nil || len(works) != 1 || hook == nil {
-		t.Fatal(works, hook, err)
+	plan, err := deploy.Works(a)
+	if err != nil || len(plan.Works) != 1 || len(plan.Hooks) != 1 {
+		t.Fatal(plan, err)
 	}
-	w := works[0]
+	w, hook := plan.Works[0], plan.Hooks[0]
 	if w.Name != "addon-hello-deploy-0" || w.Namespace != "rome" || w.Labels[ocm.AddOnLabel] != "hello" || len(w.Spec.Workload.Manifests) != 3 {
 		t.Errorf("the work is %+v", w)
 	}
@@ -79,17 +79,20 @@ func names(works []ocm.ManifestWork) string {
 
 func TestManifestsStayInTheirWorks(t *testing.T) {
 	a := deploy.AddOn{Name: "a", Manifests: []map[string]any{configMap("one", 300000), configMap("two", 200000), configMap("three", 100000)}}
-	works, _, err := deploy.Works(a)
+	plan, err := deploy.Works(a)
+	works := plan.Works
 	if err != nil || names(works) != "0:one,three 1:two" && names(works) != "0:one 1:two,three" {
 		t.Fatal(names(works), err)
 	}
 	before := names(works)
 	a.Existing, a.Manifests = works, append(a.Manifests, configMap("four", 90000))
-	if works, _, err = deploy.Works(a); err != nil || len(works) != 2 || strings.ReplaceAll(names(works), ",four", "") != before {
+	plan, err = deploy.Works(a)
+	if works = plan.Works; err != nil || len(works) != 2 || strings.ReplaceAll(names(works), ",four", "") != before {
 		t.Errorf("a small manifest moved others: %s, they were %s; %v", names(works), before, err)
 	}
 	a.Existing, a.Manifests = works, a.Manifests[1:]
-	if works, _, err = deploy.Works(a); err != nil || strings.Contains(names(works), "one") || !strings.Contains(names(works), "1:two") {
+	plan, err = deploy.Works(a)
+	if works = plan.Works; err != nil || strings.Contains(names(works), "one") || !strings.Contains(names(works), "1:two") {
 		t.Errorf("after one is gone: %s %v", names(works), err)
 	}
 }
@@ -99,7 +102,7 @@ func TestWorksRefuse(t *testing.T) {
 		"a manifest may have 409600":                 configMap("big", 410000),
 		`which is none of managed, hosting and none`: manifests(t, `[{apiVersion: v1, kind: Pod, metadata: {name: p, labels: {addon.open-cluster-management.io/hosted-manifest-location: moon}}}]`)[0],
 	} {
-		if _, _, err := deploy.Works(deploy.AddOn{Manifests: []map[string]any{m}}); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := deploy.Works(deploy.AddOn{Manifests: []map[string]any{m}}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -45,8 +46,8 @@ const lease = "sealift-fleet-hub"
 // Controller registers controllers with the manager of a hub. It may add kinds to the manager's scheme and register
 // webhooks. It must not start anything itself.
 //
-// The manager's client reads from caches, all but Secrets and ConfigMaps. Of Leases and RoleBindings the caches have those
-// of clusters and of add-ons only. Writes go to the API server.
+// The manager's client reads from caches, all but Secrets and ConfigMaps. Of Leases, RoleBindings and
+// CertificateSigningRequests the caches have those of clusters and of add-ons only. Writes go to the API server.
 type Controller func(context.Context, *Hub) error
 
 // Options say how a hub runs. Config and Webhook.Listen are required.
@@ -135,12 +136,12 @@ func install(ctx context.Context, cluster *kube.Cluster, namespace string, c crd
 
 func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Manager, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme, ocm.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, rbacv1.AddToScheme, certificatesv1.AddToScheme, ocm.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, err
 		}
 	}
-	bindings, err := labels.Parse(ocm.AddOnLabel)
+	ofAddOns, err := labels.Parse(ocm.AddOnLabel)
 	if err != nil {
 		return nil, err
 	}
@@ -155,8 +156,9 @@ func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Man
 		Cache: cache.Options{
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
-				&coordinationv1.Lease{}: {Field: fields.OneTermEqualSelector("metadata.name", ocm.ClusterLease)},
-				&rbacv1.RoleBinding{}:   {Label: bindings},
+				&coordinationv1.Lease{}:                     {Field: fields.OneTermEqualSelector("metadata.name", ocm.ClusterLease)},
+				&rbacv1.RoleBinding{}:                       {Label: ofAddOns},
+				&certificatesv1.CertificateSigningRequest{}: {Label: ofAddOns},
 			},
 		},
 		Client: client.Options{Cache: &client.CacheOptions{

@@ -22,11 +22,9 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/kube"
 )
-
-// account is the ServiceAccount of an agent in its namespace on the hub.
-const account = "sealift-fleet-agent"
 
 // DefaultValidity is how long the token of an agent is valid.
 const DefaultValidity = 365 * 24 * time.Hour
@@ -63,7 +61,7 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 		return nil, err
 	}
 	seconds := int64(cmp.Or(c.Validity, DefaultValidity) / time.Second)
-	token, err := client.ServiceAccounts(c.Name).CreateToken(ctx, account, &authenticationv1.TokenRequest{
+	token, err := client.ServiceAccounts(c.Name).CreateToken(ctx, registration.Account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -94,23 +92,27 @@ func kubeconfig(hub *kube.Cluster, c Cluster, token string) ([]byte, error) {
 // objectsOf returns what a cluster has on the hub.
 func objectsOf(c Cluster) ([]*unstructured.Unstructured, error) {
 	group := ocm.ClusterVersion.Group
-	agent := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: c.Name, Name: account}}
+	agent := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: c.Name, Name: registration.Account}}
 	name := "sealift-fleet-agent:" + c.Name
 	typed := []runtime.Object{
-		&corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{"open-cluster-management.io/cluster-name": c.Name}}},
-		&corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: c.Name}},
-		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: c.Name}, Rules: []rbacv1.PolicyRule{
+		&corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{ocm.ClusterLabel: c.Name}}},
+		&corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Name: registration.Account, Namespace: c.Name}},
+		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: metav1.ObjectMeta{Name: registration.Account, Namespace: c.Name}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{ocm.WorkVersion.Group}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "list", "watch", "patch", "update"}},
 			{APIGroups: []string{ocm.WorkVersion.Group}, Resources: []string{"manifestworks/status"}, Verbs: []string{"patch", "update"}},
 			{APIGroups: []string{ocm.AddOnVersion.Group}, Resources: []string{"managedclusteraddons"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{ocm.AddOnVersion.Group}, Resources: []string{"managedclusteraddons/status"}, Verbs: []string{"patch", "update"}},
+			// the certificates of add-ons' agents
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "patch", "update"}},
 		}},
-		&rbacv1.RoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: account, Namespace: c.Name},
-			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account}, Subjects: agent},
+		&rbacv1.RoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: registration.Account, Namespace: c.Name},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: registration.Account}, Subjects: agent},
 		&rbacv1.ClusterRole{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
 			{APIGroups: []string{group}, Resources: []string{"managedclusters"}, ResourceNames: []string{c.Name}, Verbs: []string{"get"}},
 			{APIGroups: []string{group}, Resources: []string{"managedclusters/status"}, ResourceNames: []string{c.Name}, Verbs: []string{"patch", "update"}},
+			// it may ask, and read no request: those of other clusters are beside its own
+			{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"create"}},
 		}},
 		&rbacv1.ClusterRoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name}, Subjects: agent},

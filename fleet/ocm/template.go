@@ -60,6 +60,8 @@ type RoleRef struct {
 type CustomSignerSpec struct {
 	SignerName string               `json:"signerName"`
 	Subject    *RegistrationSubject `json:"subject,omitempty"`
+	// SigningCA names the Secret with the authority. Its namespace is the hub's unless it says otherwise.
+	SigningCA ConfigObject `json:"signingCA"`
 }
 
 // AddOnDeploymentConfigSpec adapts an agent to a cluster.

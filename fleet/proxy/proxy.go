@@ -70,8 +70,11 @@ func New(o Options) hub.Controller {
 		found := &clusters{reader: h.GetClient(), direct: h.GetAPIReader(), mapper: h.GetRESTMapper()}
 		charts := &ChartReconciler{Client: h.GetClient(), clusters: found, namespace: h.Namespace, options: o, now: time.Now}
 		releases := &ReleaseReconciler{Client: h.GetClient(), clusters: found, options: o}
+		watcher := &watchClusters{manager: h, clusters: found, every: o.Retry}
+		dependents := handler.EnqueueRequestsFromMapFunc(watcher.dependents)
 		chartController, err := ctrl.NewControllerManagedBy(h).Named("helmchartproxy").
 			For(&caaph.HelmChartProxy{}, builder.WithPredicates(asked)).Owns(&caaph.HelmReleaseProxy{}).
+			Watches(&caaph.HelmReleaseProxy{}, dependents).Watches(&caaph.HelmChartProxy{}, dependents, builder.WithPredicates(asked)).
 			WithOptions(o.controller()).Build(charts)
 		if err != nil {
 			return err
@@ -81,8 +84,8 @@ func New(o Options) hub.Controller {
 		if err != nil {
 			return err
 		}
-		err = h.Add(&watchClusters{manager: h, clusters: found, charts: chartController, releases: releaseController, every: o.Retry})
-		return errors.Join(err, admit(ctx, h, o.Schemes))
+		watcher.charts, watcher.releases = chartController, releaseController
+		return errors.Join(h.Add(watcher), admit(ctx, h, o.Schemes))
 	}
 }
 

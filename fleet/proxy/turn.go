@@ -49,8 +49,13 @@ func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructur
 // turn returns the works whose turn it is: all, or those that the rollout of the annotation starts (C-26). What the
 // rollout remembers is stored before.
 func (p *pass) turn(ctx context.Context, works []work) []work {
+	held, err := p.held(ctx)
+	if err != nil {
+		p.fail(waitsForOthers, err)
+		return nil
+	}
 	if p.hcp.Annotations[release.RolloutAnnotation] == "" {
-		return works
+		return p.free(works, held)
 	}
 	var known []release.Known
 	for _, w := range works {
@@ -61,7 +66,7 @@ func (p *pass) turn(ctx context.Context, works []work) []work {
 		p.fail(rolloutFailed, err)
 		return nil
 	}
-	result, err := release.Advance(p.hcp, change(p.hcp), known, state, p.now())
+	result, err := release.Advance(p.hcp, change(p.hcp), known, held, state, p.now())
 	if err != nil {
 		p.show(rolloutFailed, err.Error())
 		return nil
@@ -73,6 +78,7 @@ func (p *pass) turn(ctx context.Context, works []work) []work {
 	if !result.Again.IsZero() {
 		p.again = min(p.again, max(time.Second, result.Again.Sub(p.now())))
 	}
+	p.free(slices.Clone(works), held) // which says who waits
 	starts := result.With(rollout.Start)
 	if waiting := result.With(rollout.Wait); result.Phase == rollout.Stopped {
 		p.show(rolloutStopped, fmt.Sprintf("the rollout stopped, since more clusters failed than it allows: %s; %d clusters wait: %s",

@@ -257,7 +257,7 @@ func TestAdvance(t *testing.T) {
 	var state rollout.State
 	var log []string
 	for range 10 {
-		got, err := release.Advance(hcp, "v1", known, state, now)
+		got, err := release.Advance(hcp, "v1", known, nil, state, now)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,13 +289,13 @@ func TestAdvance(t *testing.T) {
 		t.Errorf("starts are %q, want %q", log, want)
 	}
 	delete(hcp.Annotations, release.RolloutAnnotation)
-	got, err := release.Advance(hcp, "v2", known[4:], rollout.State{}, now)
+	got, err := release.Advance(hcp, "v2", known[4:], nil, rollout.State{}, now)
 	if err != nil || len(got.With(rollout.Start)) != 1 {
 		t.Errorf("without the annotation: %+v %v", got, err)
 	}
 	for _, bad := range []string{"{rolloutStrategy: {type: Sometimes}}", "{strategy: {}}", "{"} {
 		hcp.Annotations[release.RolloutAnnotation] = bad
-		if _, err := release.Advance(hcp, "v1", known, rollout.State{}, now); err == nil || !strings.HasPrefix(err.Error(), "annotation fleet.sealift.dev/rollout: ") {
+		if _, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now); err == nil || !strings.HasPrefix(err.Error(), "annotation fleet.sealift.dev/rollout: ") {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
@@ -307,13 +307,13 @@ func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
 	hcp, made, _ := proxy()
 	hcp.Annotations = map[string]string{release.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
 	known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, {Cluster: release.Cluster{Name: "b"}, Action: release.Create}}
-	got, err := release.Advance(hcp, "v1", known, rollout.State{}, now)
+	got, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now)
 	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"a"}) {
 		t.Fatalf("%+v %v", got, err)
 	}
 	known[0].Action, known[0].Release = release.Keep, made
 	known[0].Release.Status.Conditions = []metav1.Condition{{Type: "ClusterAvailable", Status: metav1.ConditionFalse, LastTransitionTime: metav1.Time{Time: now}}}
-	got, err = release.Advance(hcp, "v1", known, got.State, now.Add(time.Minute))
+	got, err = release.Advance(hcp, "v1", known, nil, got.State, now.Add(time.Minute))
 	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"b"}) {
 		t.Errorf("%+v %v", got, err)
 	}

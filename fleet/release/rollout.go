@@ -37,14 +37,18 @@ type Known struct {
 }
 
 // Advance returns which clusters get their HelmReleaseProxy written now. Clusters with Action Keep have what they should
-// have; the others wait for their turn.
-func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, state rollout.State, now time.Time) (rollout.Result, error) {
+// have; the others wait for their turn. Those in held wait for other charts.
+func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, held map[string]string, state rollout.State, now time.Time) (rollout.Result, error) {
 	var r Rollout
 	text, found := hcp.Annotations[RolloutAnnotation]
 	if err := yaml.UnmarshalStrict([]byte(text), &r); err != nil {
 		return rollout.Result{}, fmt.Errorf("annotation %s: %w", RolloutAnnotation, err)
 	}
 	in := strategy.Input{Change: change, Strategy: r.RolloutStrategy, PerGroup: r.ClustersPerDecisionGroup}
+	in.Held = make(map[string]bool, len(held))
+	for cluster := range held {
+		in.Held[cluster] = true
+	}
 	for _, k := range clusters {
 		if k.Release.Name != "" {
 			in.Known = append(in.Known, observe(k))

@@ -38,6 +38,9 @@ const (
 	Available = "ManagedClusterConditionAvailable"
 )
 
+// RequirementsMet is the condition of a ManagedClusterAddOn whether the add-ons that it requires are healthy on its cluster.
+const RequirementsMet = "RequirementsMet"
+
 // The types of configuration that the hub renders.
 var (
 	Templates         = ocm.ConfigType{Group: ocm.AddOnVersion.Group, Resource: "addontemplates"}
@@ -63,6 +66,8 @@ type AddOn struct {
 	Groups     [][]strategy.Group
 	Clusters   map[string]*ocm.ManagedCluster
 	Installed  []*ocm.ManagedClusterAddOn
+	// Held has the clusters on which an add-on that this one requires is not healthy, and why nothing starts there.
+	Held map[string]string
 }
 
 // AddOn reads what an add-on depends on.
@@ -78,6 +83,10 @@ func (r Reader) AddOn(ctx context.Context, addOn *ocm.ClusterManagementAddOn) (*
 	}
 	for i := range installed.Items {
 		f.Installed = append(f.Installed, &installed.Items[i])
+	}
+	var err error
+	if f.Held, err = r.held(ctx, f); err != nil {
+		return nil, err
 	}
 	if addOn.Spec.InstallStrategy.Type != ocm.InstallPlacements {
 		return f, nil
@@ -121,7 +130,7 @@ func (a *AddOn) Install() install.AddOn {
 
 // Input returns the add-on as package configuration sees it. Hashes are those of the objects that lookup finds.
 func (r Reader) Input(ctx context.Context, a *AddOn, states States, lookup *Lookup) (configuration.Input, error) {
-	in := configuration.Input{Defaults: defaults(a.ClusterManagementAddOn), Paused: a.Annotations[Paused] == "true"}
+	in := configuration.Input{Defaults: defaults(a.ClusterManagementAddOn), Paused: a.Annotations[Paused] == "true", Held: a.Held}
 	in.DefaultRefs = configuration.ResolveDefaults(configuration.Defaults(in.Defaults, a.Status.DefaultConfigReferences), lookup.Object)
 	for i, wish := range a.Spec.InstallStrategy.Placements {
 		if i >= len(a.Placements) || a.Placements[i] == nil {

@@ -55,6 +55,8 @@ type Input struct {
 	Paused   bool
 	// Known has the clusters that have a status. Their Wave and Order are ignored.
 	Known []rollout.Target
+	// Held has the clusters that wait for something else, also those that have no status.
+	Held map[string]bool
 }
 
 // Plan is a strategy in the terms of package rollout.
@@ -194,14 +196,14 @@ func (p *Plan) target(in Input, wave map[string]int) {
 			continue
 		}
 		delete(left, t.Name)
-		t.Wave, t.Order = wave[t.Name], 0
+		t.Wave, t.Order, t.Held = wave[t.Name], 0, in.Held[t.Name]
 		if t.Status == rollout.Waiting && in.Strategy.Type == ocm.RolloutProgressivePerGroup {
 			t.Order = 1
 		}
 		p.Targets = append(p.Targets, t)
 	}
 	for name := range left {
-		p.Targets = append(p.Targets, rollout.Target{Name: name, Wave: wave[name], Order: 1, Status: rollout.Waiting})
+		p.Targets = append(p.Targets, rollout.Target{Name: name, Wave: wave[name], Order: 1, Status: rollout.Waiting, Held: in.Held[name]})
 	}
 	slices.SortFunc(p.Removed, func(a, b rollout.Target) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -71,6 +71,23 @@ func Render(in Input) ([]map[string]any, error) {
 	return manifests, nil
 }
 
+// InstallNamespace returns the namespace of the agent: that of the configuration, or of the first Deployment or DaemonSet
+// among its manifests, or the default.
+func InstallNamespace(config ocm.AddOnDeploymentConfigSpec, manifests []map[string]any) string {
+	if config.AgentInstallNamespace != "" {
+		return config.AgentInstallNamespace
+	}
+	for _, m := range manifests {
+		if m["kind"] == "Deployment" || m["kind"] == "DaemonSet" {
+			metadata, _ := m["metadata"].(map[string]any)
+			if ns, _ := metadata["namespace"].(string); ns != "" {
+				return ns
+			}
+		}
+	}
+	return defaultNamespace
+}
+
 // Variables returns the environment of agents in order, and what {{NAME}} stands for. A configuration may set
 // HUB_KUBECONFIG, but neither CLUSTER_NAME nor INSTALL_NAMESPACE.
 func Variables(in Input) (env []ocm.Variable, all map[string]string) {

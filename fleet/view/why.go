@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/relation"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/status"
 	"github.com/sealift/sealift/rollout"
@@ -183,6 +185,8 @@ func (w *Why) turn(d *decided, a *ocm.ManagedClusterAddOn) bool {
 		return w.stop("The rollout stopped because too many clusters failed (%s): ask why about them, and repair them or go back to the old configuration.", strings.Join(failed, ", "))
 	case rollout.WaitsForResume:
 		return w.stop("The rollout is paused: 'sealift fleet resume %s' lets it go on.", a.Name)
+	case rollout.WaitsForOthers:
+		return w.stop("%s.", d.Held[a.Namespace])
 	case rollout.WaitsForWakeUp:
 		return w.stop("Cluster %s is asleep: it gets the change when it is in contact again.", a.Namespace)
 	}
@@ -191,7 +195,11 @@ func (w *Why) turn(d *decided, a *ocm.ManagedClusterAddOn) bool {
 
 func (w *Why) deployed(a *ocm.ManagedClusterAddOn) bool {
 	object := "ManagedClusterAddOn " + a.Namespace + "/" + a.Name
-	for _, kind := range []string{"Configured", "RegistrationApplied", "ManifestApplied"} {
+	if c := meta.FindStatusCondition(a.Status.Conditions, relation.Conflict); c != nil && c.Status == metav1.ConditionTrue {
+		w.add(object, relation.Conflict+": "+c.Message, false)
+		return w.stop("%s.", strings.TrimSuffix(c.Message, "."))
+	}
+	for _, kind := range []string{"Configured", "RegistrationApplied", deploy.HostingClusterValidity, deploy.ManifestApplied, deploy.HostingManifestApplied} {
 		c := meta.FindStatusCondition(a.Status.Conditions, kind)
 		if c == nil {
 			continue // an add-on with a manager of its own has its own conditions
@@ -206,25 +214,30 @@ func (w *Why) deployed(a *ocm.ManagedClusterAddOn) bool {
 // works looks at what the agent reports.
 func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn) (bool, error) {
 	var list ocm.List[ocm.ManifestWork]
-	if err := v.List(ctx, &list, client.InNamespace(a.Namespace), client.MatchingLabels{ocm.AddOnLabel: a.Name}); err != nil {
-		return false, fmt.Errorf("read the works of %s: %w", types.NamespacedName{Namespace: a.Namespace, Name: a.Name}, err)
+	host := a.Annotations[deploy.HostingCluster]
+	var all []ocm.ManifestWork
+	for _, cluster := range slices.Compact([]string{a.Namespace, cmp.Or(host, a.Namespace)}) {
+		if err := v.List(ctx, &list, client.InNamespace(cluster), client.MatchingLabels{ocm.AddOnLabel: a.Name}); err != nil {
+			return false, fmt.Errorf("read the works of %s: %w", types.NamespacedName{Namespace: cluster, Name: a.Name}, err)
+		}
+		all = append(all, list.Items...)
 	}
-	for _, work := range status.Works(a.Name, a.Namespace, "", list.Items) {
+	for _, work := range status.Works(a.Name, a.Namespace, host, all) {
 		object := "ManifestWork " + work.Namespace + "/" + work.Name
 		applied := meta.FindStatusCondition(work.Status.Conditions, "Applied")
 		if applied == nil || applied.ObservedGeneration != work.Generation {
 			w.add(object, "is not applied yet", false)
-			return w.stop("The agent of %s has not applied %s yet: see what it logs.", a.Namespace, work.Name), nil
+			return w.stop("The agent of %s has not applied %s yet: see what it logs.", work.Namespace, work.Name), nil
 		}
 		if !w.add(object, applied.Message, applied.Status == metav1.ConditionTrue) {
-			return w.stop("The agent of %s cannot apply %s: %s.", a.Namespace, work.Name, strings.TrimSuffix(applied.Message, ".")), nil
+			return w.stop("The agent of %s cannot apply %s: %s.", work.Namespace, work.Name, strings.TrimSuffix(applied.Message, ".")), nil
 		}
 		for _, m := range work.Status.ResourceStatus.Manifests {
 			id := m.ResourceMeta
 			name := strings.Trim(id.Kind+" "+id.Namespace+"/"+id.Name, "/")
 			if c := meta.FindStatusCondition(m.Conditions, "Available"); c != nil && c.Status != metav1.ConditionTrue {
 				w.add(name, c.Message, false)
-				return w.stop("%s is missing on %s: %s.", name, a.Namespace, strings.TrimSuffix(c.Message, ".")), nil
+				return w.stop("%s is missing on %s: %s.", name, work.Namespace, strings.TrimSuffix(c.Message, ".")), nil
 			}
 			if len(m.StatusFeedback.Values) == 0 {
 				continue
@@ -236,7 +249,7 @@ func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn) (bo
 				done = done && (value.Name != status.RolledOut || value.FieldValue.Boolean == nil || *value.FieldValue.Boolean)
 			}
 			if !w.add(name, strings.Join(values, " "), done) {
-				return w.stop("%s is not rolled out on %s (%s): look at its pods there.", name, a.Namespace, strings.Join(values, " ")), nil
+				return w.stop("%s is not rolled out on %s (%s): look at its pods there.", name, work.Namespace, strings.Join(values, " ")), nil
 			}
 		}
 	}

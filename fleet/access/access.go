@@ -1,0 +1,138 @@
+// Package access has the rights that a hub needs, as RBAC objects. Tests run hubs with these rights and no others. What an
+// agent of a cluster may do is in package join. This package talks to no cluster.
+package access
+
+import (
+	"cmp"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/registration"
+)
+
+// Account is the default name of a hub's ServiceAccount. ClusterRoles and Roles have its name, too.
+const Account = "sealift-fleet-hub"
+
+// Aggregate is the label of ClusterRoles whose rights a hub gets in addition. It needs the right to read each kind of
+// configuration that is not Sealift's own, and all rights of a role that it is to bind to the agents of add-ons.
+const Aggregate = "fleet.sealift.dev/aggregate-to-hub"
+
+// Hub says which hub gets rights. Namespace is required.
+type Hub struct {
+	// Namespace has the hub's own objects, and its ServiceAccount.
+	Namespace string
+	// Account is the name of the ServiceAccount. Default Account.
+	Account string
+	// SecretNamespaces are those whose Secrets the hub may read: those with HelmChartProxies, whose clusters have their
+	// kubeconfigs there, and those of --secret-namespace.
+	SecretNamespaces []string
+	// Signers are the custom signers whose certificates the hub signs, such as example.com/signer or example.com/*.
+	Signers []string
+}
+
+var (
+	reads   = []string{"get", "list", "watch"}
+	all     = []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	patches = []string{"patch", "update"}
+)
+
+// Objects returns the ServiceAccount and its rights, in the order in which to apply them.
+func (h Hub) Objects() []runtime.Object {
+	name := cmp.Or(h.Account, Account)
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: h.Namespace, Name: name}}
+	bind := func(role string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: role},
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role}, Subjects: subjects,
+		}
+	}
+	objects := []runtime.Object{
+		&corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: h.Namespace}},
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: h.Namespace}},
+		&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: h.everywhere()},
+		bind(name),
+		&rbacv1.ClusterRole{
+			TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name + "-more"}, Rules: []rbacv1.PolicyRule{},
+			AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{Aggregate: "true"}}}},
+		},
+		bind(name + "-more"),
+	}
+	namespaces := slices.Compact(slices.Sorted(slices.Values(append([]string{h.Namespace}, h.SecretNamespaces...))))
+	for _, ns := range namespaces {
+		rules := []rbacv1.PolicyRule{rule("", []string{"get"}, "secrets")}
+		if ns == h.Namespace {
+			rules = own
+		}
+		objects = append(objects,
+			&rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Rules: rules},
+			&rbacv1.RoleBinding{
+				TypeMeta: kind("RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns},
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name}, Subjects: subjects,
+			})
+	}
+	return objects
+}
+
+func kind(name string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: name}
+}
+
+func rule(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
+}
+
+// own are the rights in the hub's own namespace: the authority of its webhooks, the record of its definitions, the Lease of
+// the hub that decides, and events.
+var own = []rbacv1.PolicyRule{
+	rule("", []string{"get", "list", "create", "update", "patch", "delete"}, "secrets"),
+	rule("coordination.k8s.io", all, "leases"),
+	rule("", []string{"create", "patch"}, "events"),
+	rule("events.k8s.io", []string{"create", "patch"}, "events"),
+}
+
+// everywhere are the rights in all namespaces, and those on what has none.
+func (h Hub) everywhere() []rbacv1.PolicyRule {
+	rules := []rbacv1.PolicyRule{
+		// definitions and admission
+		rule("apiextensions.k8s.io", all, "customresourcedefinitions"),
+		rule("admissionregistration.k8s.io", []string{"get", "create", "patch"}, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+		// clusters: their namespaces, heartbeats and status
+		rule("", []string{"get", "list", "watch", "create"}, "namespaces"),
+		rule("coordination.k8s.io", reads, "leases"),
+		rule(ocm.ClusterVersion.Group, []string{"get", "list", "watch", "patch"}, "managedclusters"),
+		rule(ocm.ClusterVersion.Group, []string{"get", "list", "watch", "create"}, "managedclustersets"),
+		rule(ocm.ClusterVersion.Group, reads, "managedclustersetbindings", "placements", "addonplacementscores"),
+		rule(ocm.ClusterVersion.Group, all, "placementdecisions"),
+		rule(ocm.ClusterVersion.Group, patches, "managedclusters/status", "placements/status", "placementdecisions/status"),
+		// add-ons and their works; what rollouts remember, and certificates that the hub hands over
+		rule(ocm.AddOnVersion.Group, reads, "clustermanagementaddons", "addontemplates", "addondeploymentconfigs"),
+		rule(ocm.AddOnVersion.Group, all, "managedclusteraddons"),
+		rule(ocm.AddOnVersion.Group, patches, "clustermanagementaddons/status", "managedclusteraddons/status",
+			"clustermanagementaddons/finalizers", "managedclusteraddons/finalizers"),
+		rule(ocm.WorkVersion.Group, all, "manifestworks"),
+		rule("", []string{"get", "create", "update", "delete"}, "configmaps"),
+		// what agents of add-ons may do on the hub; the API server lets nobody bind a role that he does not hold
+		rule(rbacv1.GroupName, all, "rolebindings"),
+		rule("certificates.k8s.io", reads, "certificatesigningrequests"),
+		rule("certificates.k8s.io", []string{"update"}, "certificatesigningrequests/approval", "certificatesigningrequests/status"),
+		named("certificates.k8s.io", "signers", []string{"approve"}, registration.KubeSigner),
+		// charts
+		rule("cluster.x-k8s.io", reads, "clusters"),
+		rule(caaph.Version.Group, all, "helmchartproxies", "helmreleaseproxies"),
+		rule(caaph.Version.Group, patches, "helmchartproxies/status", "helmreleaseproxies/status", "helmchartproxies/finalizers", "helmreleaseproxies/finalizers"),
+	}
+	if len(h.Signers) > 0 {
+		rules = append(rules, named("certificates.k8s.io", "signers", []string{"approve", "sign"}, h.Signers...))
+	}
+	return rules
+}
+
+func named(group, resource string, verbs []string, names ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
+}

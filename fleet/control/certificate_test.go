@@ -1,0 +1,235 @@
+package control_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/fleet/hub"
+)
+
+// registered is an add-on whose agent has rights on the hub, and a certificate of a signer of its own.
+const registered = `
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: AddOnTemplate
+metadata: {name: guard}
+spec:
+  addonName: guard
+  agentSpec:
+    workload:
+      manifests:
+      - {apiVersion: v1, kind: ConfigMap, metadata: {name: guard, namespace: default}}
+  registration:
+  - type: KubeClient
+    kubeClient:
+      hubPermissions:
+      - {type: CurrentCluster, currentCluster: {clusterRoleName: %[1]s}}
+      - {type: SingleNamespace, singleNamespace: {namespace: shared, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}}}
+  - type: CustomSigner
+    customSigner:
+      signerName: example.com/guard
+      signingCA: {name: guard-ca}
+      subject: {user: guard, groups: [guards], organizationUnit: [%[2]s]}
+---
+apiVersion: addon.open-cluster-management.io/v1alpha1
+kind: ClusterManagementAddOn
+metadata: {name: guard}
+spec:
+  supportedConfigs:
+  - {group: addon.open-cluster-management.io, resource: addontemplates, defaultConfig: {name: guard}}
+`
+
+// authority makes the Secret of a signer.
+func (g *grid) authority(name string) {
+	g.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	g.must(err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	g.must(err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	g.must(err)
+	_, err = g.hub().CoreV1().Secrets(hub.DefaultNamespace).Create(g.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{
+			"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}), "tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}),
+		},
+	}, metav1.CreateOptions{})
+	g.must(err)
+}
+
+// hub is the administrator of the hub.
+func (g *grid) hub() kubernetes.Interface {
+	g.Helper()
+	c, err := kubernetes.NewForConfig(g.cfg)
+	g.must(err)
+	return c
+}
+
+// registration shows who an add-on's agent is on the hub: its rights, its certificates, and those that it does not get.
+func (g *grid) registration() {
+	admin := g.hub()
+	for _, ns := range []string{"shared"} {
+		_, err := admin.CoreV1().Namespaces().Create(g.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
+		g.must(err)
+	}
+	reads := []rbacv1.PolicyRule{{APIGroups: []string{"addon.open-cluster-management.io"}, Resources: []string{"managedclusteraddons"}, Verbs: []string{"get"}}}
+	_, err := admin.RbacV1().ClusterRoles().Create(g.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Rules: reads}, metav1.CreateOptions{})
+	g.must(err)
+	_, err = admin.RbacV1().Roles("shared").Create(g.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: reads}, metav1.CreateOptions{})
+	g.must(err)
+
+	g.apply(fmt.Sprintf(registered, "cluster-admin", "north") + "---" + on("guard", "oslo", "") + "---" + on("guard", "rome", ""))
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", `signer example.com/guard: secrets "guard-ca" not found`)
+	g.authority("guard-ca")
+	g.apply(fmt.Sprintf(registered, "cluster-admin", "south")) // whose hash is another one
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "the hub binds only what it may do itself")
+	g.apply(fmt.Sprintf(registered, "guard", "south"))
+	g.eventually("it is registered", func() string { return g.has("oslo", "guard", "RegistrationApplied", "True/SetPermissionApplied") })
+	g.eventually("both clusters share a binding", func() string {
+		b, err := admin.RbacV1().RoleBindings("shared").Get(g.Context(), "open-cluster-management:guard:role:agent", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if len(b.Subjects) != 5 {
+			return fmt.Sprint(b.Subjects)
+		}
+		return ""
+	})
+
+	g.certificates()
+	g.refusals()
+
+	g.uninstall("guard", "rome")
+	g.eventually("rome has left the shared binding", func() string {
+		b, err := admin.RbacV1().RoleBindings("shared").Get(g.Context(), "open-cluster-management:guard:role:agent", metav1.GetOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if len(b.Subjects) != 3 {
+			return fmt.Sprint(b.Subjects)
+		}
+		return ""
+	})
+	g.uninstall("guard", "oslo")
+	g.eventually("the shared binding is gone", func() string {
+		if _, err := admin.RbacV1().RoleBindings("shared").Get(g.Context(), "open-cluster-management:guard:role:agent", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("it is there: ", err)
+		}
+		return ""
+	})
+	g.eventually("oslo has no identity of it", func() string {
+		list, err := g.local("oslo").CoreV1().Secrets("").List(g.Context(), metav1.ListOptions{LabelSelector: "fleet.sealift.dev/identity-of=guard"})
+		if err != nil || len(list.Items) > 0 {
+			return fmt.Sprint(len(list.Items), " Secrets are left, ", err)
+		}
+		return ""
+	})
+}
+
+// local is the administrator of a cluster.
+func (g *grid) local(cluster string) kubernetes.Interface {
+	g.Helper()
+	c, err := kubernetes.NewForConfig(g.configs[cluster])
+	g.must(err)
+	return c
+}
+
+// certificates shows that the agent of the cluster gets them for the agent of the add-on. The signer of the API server is
+// kube-controller-manager, which does not run here: the request is approved, and waits.
+func (g *grid) certificates() {
+	var secret *corev1.Secret
+	g.eventually("the custom signer's certificate is on the cluster", func() (why string) {
+		var err error
+		if secret, err = g.local("oslo").CoreV1().Secrets("open-cluster-management-agent-addon").Get(g.Context(), "guard-example.com-guard-client-cert", metav1.GetOptions{}); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	block, _ := pem.Decode(secret.Data["tls.crt"])
+	cert, err := x509.ParseCertificate(block.Bytes)
+	g.must(err)
+	if s := cert.Subject; s.CommonName != "guard" || !slices.Equal(s.Organization, []string{"guards"}) || !slices.Equal(s.OrganizationalUnit, []string{"south"}) || cert.Issuer.CommonName != "guard-ca" {
+		g.Errorf("the certificate is %s of %s", s, cert.Issuer)
+	}
+	g.eventually("the request to the API server's signer is approved", func() string {
+		for _, r := range g.requests() {
+			if r.Spec.SignerName == "kubernetes.io/kube-apiserver-client" && r.Labels["open-cluster-management.io/cluster-name"] == "oslo" && len(r.Status.Conditions) == 1 && r.Status.Conditions[0].Type == certificatesv1.CertificateApproved {
+				return ""
+			}
+		}
+		return "it is not"
+	})
+}
+
+func (g *grid) requests() []certificatesv1.CertificateSigningRequest {
+	g.Helper()
+	list, err := g.hub().CertificatesV1().CertificateSigningRequests().List(g.Context(), metav1.ListOptions{LabelSelector: "open-cluster-management.io/addon-name=guard"})
+	g.must(err)
+	return list.Items
+}
+
+// refusals shows that rome's agent gets no certificate of oslo, and none of another signer.
+func (g *grid) refusals() {
+	rome, err := kubernetes.NewForConfig(rest.CopyConfig(g.agents["rome"]))
+	g.must(err)
+	if _, err := rome.CertificatesV1().CertificateSigningRequests().List(g.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		g.Errorf("rome reads the requests of all clusters: %v", err)
+	}
+	if _, err := rome.CoreV1().ConfigMaps("oslo").Get(g.Context(), "guard-certificates", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		g.Errorf("rome reads the certificates of oslo: %v", err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	g.must(err)
+	for name, tt := range map[string]struct {
+		cluster, signer string
+		subject         pkix.Name
+		want            string
+	}{
+		"of-oslo":     {"oslo", "example.com/guard", pkix.Name{CommonName: "guard", Organization: []string{"guards"}, OrganizationalUnit: []string{"south"}}, "which is not the agent of cluster oslo"},
+		"of-masters":  {"rome", "example.com/guard", pkix.Name{CommonName: "guard", Organization: []string{"system:masters"}, OrganizationalUnit: []string{"south"}}, "its organizations are"},
+		"of-somebody": {"rome", "example.com/other", pkix.Name{CommonName: "guard"}, `has no registration with signer "example.com/other"`},
+	} {
+		der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: tt.subject}, key)
+		g.must(err)
+		_, err = rome.CertificatesV1().CertificateSigningRequests().Create(g.Context(), &certificatesv1.CertificateSigningRequest{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"open-cluster-management.io/cluster-name": tt.cluster, "open-cluster-management.io/addon-name": "guard"}},
+			Spec: certificatesv1.CertificateSigningRequestSpec{
+				SignerName: tt.signer, Request: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), Usages: []certificatesv1.KeyUsage{certificatesv1.UsageClientAuth},
+			},
+		}, metav1.CreateOptions{})
+		g.must(err)
+		g.eventually("request "+name+" is denied", func() string {
+			for _, r := range g.requests() {
+				for _, c := range r.Status.Conditions {
+					if r.Name == name && c.Type == certificatesv1.CertificateDenied && strings.Contains(c.Message, tt.want) {
+						return ""
+					}
+					if r.Name == name {
+						return fmt.Sprint(c)
+					}
+				}
+			}
+			return "it has no answer"
+		})
+	}
+}

@@ -1,0 +1,63 @@
+package control
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/deploy"
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+// write creates, changes and deletes works. It returns the works as they are afterwards.
+func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next deploy.Step) ([]ocm.ManifestWork, error) {
+	var written []ocm.ManifestWork
+	for i := range next.Apply {
+		w := &next.Apply[i]
+		at := slices.IndexFunc(had, func(h ocm.ManifestWork) bool { return h.Name == w.Name && h.Namespace == w.Namespace })
+		if at < 0 {
+			if err := r.Create(ctx, w); err != nil && !apierrors.IsAlreadyExists(err) {
+				return nil, err
+			}
+			written = append(written, *w)
+			continue
+		}
+		before := &had[at]
+		after := copyOf(before)
+		after.Spec, after.OwnerReferences = w.Spec, w.OwnerReferences
+		if after.Labels == nil {
+			after.Labels = make(map[string]string)
+		}
+		maps.Copy(after.Labels, w.Labels)
+		if after.Annotations == nil {
+			after.Annotations = make(map[string]string)
+		}
+		delete(after.Annotations, configuration.HashAnnotation)
+		maps.Copy(after.Annotations, w.Annotations)
+		after.Spec = defaulted(after.Spec)
+		if err := r.patch(ctx, before, after); err != nil {
+			return nil, err
+		}
+		written = append(written, *after)
+	}
+	for i := range next.Delete {
+		if err := r.deleteWork(ctx, &next.Delete[i]); err != nil {
+			return nil, err
+		}
+	}
+	return written, nil
+}
+
+// defaulted has the defaults that the API server adds, so that a work that has them does not differ.
+func defaulted(s ocm.AgentSpec) ocm.AgentSpec {
+	s.ManifestConfigs = slices.Clone(s.ManifestConfigs)
+	for i := range s.ManifestConfigs {
+		if c := &s.ManifestConfigs[i]; c.FeedbackScrapeType == "" {
+			c.FeedbackScrapeType = "Poll"
+		}
+	}
+	return s
+}

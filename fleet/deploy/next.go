@@ -1,0 +1,239 @@
+package deploy
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+// HostingCluster is the annotation of a ManagedClusterAddOn that names the cluster that hosts the agent.
+const HostingCluster = group + "/hosting-cluster-name"
+
+// Finalizers of a ManagedClusterAddOn.
+const (
+	hookFinalizer        = group + "/addon-pre-delete"
+	hostingHookFinalizer = group + "/hosting-addon-pre-delete"
+	hostingFinalizer     = group + "/hosting-manifests-cleanup"
+)
+
+// Conditions of a ManagedClusterAddOn.
+const (
+	ManifestApplied        = "ManifestApplied"
+	HostingManifestApplied = "HostingManifestApplied"
+	HookManifestCompleted  = "HookManifestCompleted"
+	HostingClusterValidity = "HostingClusterValidity"
+)
+
+// State is an add-on on a cluster as a controller sees it.
+type State struct {
+	AddOn *ocm.ManagedClusterAddOn
+	// Plan is what the add-on should have. Failed says why it could not be made.
+	Plan   Plan
+	Failed error
+	// Existing are the works that the add-on has on its clusters.
+	Existing []ocm.ManifestWork
+	// Hosting is the ManagedCluster that hosts the agent, or nil if it does not exist.
+	Hosting *ocm.ManagedCluster
+	// Gone says that the add-on's own cluster does not exist: nobody runs hooks there.
+	Gone bool
+	// Abandon says that nobody waits for hooks any longer.
+	Abandon bool
+}
+
+// Step is what to do for an add-on next. Finalizers are written before works are created, and after works are deleted.
+type Step struct {
+	// Apply has works as they should be. Delete has works that should go.
+	Apply, Delete []ocm.ManifestWork
+	// Finalizers are those that the add-on has afterwards.
+	Finalizers []string
+	// Conditions are those that are known. They have no times.
+	Conditions []metav1.Condition
+}
+
+// Deployable says whether the works of an add-on may be written: its registration has been looked at, and it has its
+// configuration, if it has one (O-29, X-22).
+func Deployable(a *ocm.ManagedClusterAddOn, configured bool) bool {
+	return meta.FindStatusCondition(a.Status.Conditions, "RegistrationApplied") != nil &&
+		(!configured || meta.IsStatusConditionTrue(a.Status.Conditions, "Configured"))
+}
+
+// Next returns what to do for an add-on.
+func Next(s State) Step {
+	n := &step{State: s, host: s.AddOn.Annotations[HostingCluster]}
+	n.Finalizers = withoutOld(s.AddOn.Finalizers)
+	n.hosted = n.host != "" && s.Hosting != nil && s.Hosting.DeletionTimestamp.IsZero()
+	switch {
+	case n.host != "" && s.Hosting == nil:
+		n.is(HostingClusterValidity, "False", "HostingClusterInvalid", fmt.Sprintf("hosting cluster %s is not a managed cluster of the hub", n.host))
+	case n.host != "":
+		n.is(HostingClusterValidity, "True", "HostingClusterValid", fmt.Sprintf("hosting cluster %s is a managed cluster of the hub", n.host))
+	}
+	if s.AddOn.DeletionTimestamp.IsZero() {
+		n.install()
+	} else {
+		n.remove()
+	}
+	return n.Step
+}
+
+type step struct {
+	State
+	Step
+	host   string
+	hosted bool // by a cluster that exists and stays
+}
+
+func (n *step) is(kind, status, reason, message string) {
+	n.Conditions = append(n.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message})
+}
+
+// elsewhere says whether a work is for the cluster that hosts the agent.
+func elsewhere(w ocm.ManifestWork) bool { return w.Labels[ocm.AddOnNamespaceLabel] != "" }
+
+// on returns the works for the add-on's own cluster, or those for the one that hosts its agent.
+func on(hosting bool, works []ocm.ManifestWork) []ocm.ManifestWork {
+	return slices.DeleteFunc(slices.Clone(works), func(w ocm.ManifestWork) bool { return elsewhere(w) != hosting })
+}
+
+func find(works []ocm.ManifestWork, w ocm.ManifestWork) *ocm.ManifestWork {
+	for i := range works {
+		if works[i].Name == w.Name && works[i].Namespace == w.Namespace {
+			return &works[i]
+		}
+	}
+	return nil
+}
+
+// finalizer keeps a finalizer, or drops it.
+func (n *step) finalizer(name string, keep bool) {
+	has := slices.Contains(n.Finalizers, name)
+	switch {
+	case keep && !has:
+		n.Finalizers = append(n.Finalizers, name)
+	case !keep && has:
+		n.Finalizers = slices.DeleteFunc(n.Finalizers, func(f string) bool { return f == name })
+	}
+}
+
+// withoutOld drops the finalizers of earlier versions.
+func withoutOld(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == "cluster.open-cluster-management.io/addon-pre-delete" || f == "cluster.open-cluster-management.io/hosting-addon-pre-delete" ||
+			f == "cluster.open-cluster-management.io/hosting-manifests-cleanup"
+	})
+}
+
+// install writes the works of an add-on that stays. Works on a cluster that hosts the agent no longer go.
+func (n *step) install() {
+	if n.Failed != nil {
+		n.is(ManifestApplied, "False", "ManifestWorkApplyFailed", "failed to get manifest from agent interface: "+n.Failed.Error())
+		return
+	}
+	for _, w := range n.Plan.Works {
+		if n.hosted || !elsewhere(w) {
+			n.Apply = append(n.Apply, w)
+		}
+	}
+	for _, w := range n.Existing {
+		if find(n.Apply, w) == nil && (!IsHook(w) || elsewhere(w) && !n.hosted) {
+			n.Delete = append(n.Delete, w)
+		}
+	}
+	n.finalizer(hookFinalizer, len(on(false, n.Plan.Hooks)) > 0)
+	n.finalizer(hostingHookFinalizer, n.hosted && len(on(true, n.Plan.Hooks)) > 0)
+	n.finalizer(hostingFinalizer, n.hosted)
+	n.applied(ManifestApplied, on(false, n.Apply))
+	if n.hosted {
+		n.applied(HostingManifestApplied, on(true, n.Apply))
+	}
+}
+
+// applied says whether agents have applied works. It says nothing while they are silent.
+func (n *step) applied(kind string, works []ocm.ManifestWork) {
+	if len(works) == 0 {
+		n.is(kind, "True", "AddonManifestApplied", "no manifest need to apply")
+		return
+	}
+	known := 0
+	for _, w := range works {
+		has := find(n.Existing, w)
+		if has == nil {
+			continue
+		}
+		c := meta.FindStatusCondition(has.Status.Conditions, "Applied")
+		if c == nil {
+			continue
+		}
+		known++
+		if c.Status != metav1.ConditionTrue {
+			n.is(kind, "False", "AddonManifestAppliedFailed", fmt.Sprintf("work %s apply failed: %s", w.Name, c.Message))
+			return
+		}
+	}
+	if known == len(works) {
+		n.is(kind, "True", "AddonManifestApplied", "manifests of addon are applied successfully")
+	}
+}
+
+// remove runs the hooks of an add-on that is deleted. Its works stay until they are complete: hooks may need them. Then the
+// works on the cluster that hosts its agent go. Those on its own cluster go with the add-on, which owns them.
+func (n *step) remove() {
+	own, hosting := n.hook(false), n.hook(true)
+	if waits := own + hosting; waits != "" {
+		n.is(HookManifestCompleted, "False", "HookManifestIsNotCompleted", waits)
+		return
+	}
+	n.finalizer(hookFinalizer, false)
+	if !slices.Contains(n.Finalizers, hostingHookFinalizer) {
+		n.finalizer(hostingFinalizer, false)
+		n.Delete = on(true, n.Existing)
+		return
+	}
+	// the works that hosted hooks needed go in the next step
+	n.finalizer(hostingHookFinalizer, false)
+	for _, w := range on(true, n.Existing) {
+		if IsHook(w) {
+			n.Delete = append(n.Delete, w)
+		}
+	}
+}
+
+// hook looks at the hooks for one cluster. It returns what the add-on waits for, or "".
+func (n *step) hook(hosting bool) string {
+	finalizer, applied := hookFinalizer, ManifestApplied
+	if hosting {
+		finalizer, applied = hostingHookFinalizer, HostingManifestApplied
+	}
+	done := meta.IsStatusConditionTrue(n.AddOn.Status.Conditions, HookManifestCompleted)
+	if !slices.Contains(n.Finalizers, finalizer) || hosting && !n.hosted || !hosting && n.Gone || n.Abandon || done {
+		return ""
+	}
+	var has *ocm.ManifestWork
+	for _, w := range on(hosting, n.Existing) {
+		if IsHook(w) {
+			has = &w // it runs, so it is not changed
+		}
+	}
+	plan := on(hosting, n.Plan.Hooks)
+	switch {
+	case has == nil && len(plan) > 0:
+		n.Apply = append(n.Apply, plan[0])
+		return fmt.Sprintf("hook manifestWork %s is not completed.", plan[0].Name)
+	case has == nil && n.Failed != nil:
+		return fmt.Sprintf("the hooks cannot be made: %v.", n.Failed)
+	case has == nil:
+		return ""
+	}
+	if meta.IsStatusConditionTrue(has.Status.Conditions, "Applied") {
+		n.is(applied, "True", "AddonManifestApplied", "manifests of addon are applied successfully")
+	}
+	if !Completed(*has) {
+		return fmt.Sprintf("hook manifestWork %s is not completed.", has.Name)
+	}
+	n.is(HookManifestCompleted, "True", "HookManifestIsCompleted", fmt.Sprintf("hook manifestWork %s is completed.", has.Name))
+	return ""
+}

@@ -1,0 +1,171 @@
+package deploy_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sealift/sealift/fleet/deploy"
+	"github.com/sealift/sealift/fleet/ocm"
+)
+
+const hostedManifests = `
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: own, namespace: ns}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: agent, namespace: ns, annotations: {addon.open-cluster-management.io/hosted-manifest-location: hosting}}}
+- {apiVersion: batch/v1, kind: Job, metadata: {name: clean, namespace: ns, annotations: {addon.open-cluster-management.io/addon-pre-delete: ""}}}
+- {apiVersion: batch/v1, kind: Job, metadata: {name: clean, namespace: ns, annotations: {addon.open-cluster-management.io/addon-pre-delete: "", addon.open-cluster-management.io/hosted-manifest-location: hosting}}}
+`
+
+// hosted is an add-on of oslo whose agent is on rome.
+func hosted(t *testing.T) deploy.State {
+	t.Helper()
+	a := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: "oslo", Annotations: map[string]string{deploy.HostingCluster: "rome"}}}
+	plan, err := deploy.Works(deploy.AddOn{Name: "hello", Cluster: "oslo", Hosting: "rome", Manifests: manifests(t, hostedManifests)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return deploy.State{AddOn: a, Plan: plan, Hosting: &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}}
+}
+
+// advance does a step, and returns what it did. All that agents do is done at once, but for hooks.
+func advance(s *deploy.State, n deploy.Step) string {
+	var did []string
+	for _, w := range n.Apply {
+		did = append(did, "apply "+w.Namespace+"/"+w.Name)
+		s.Existing = append(slices.DeleteFunc(s.Existing, func(e ocm.ManifestWork) bool { return e.Namespace == w.Namespace && e.Name == w.Name }), w)
+	}
+	for _, w := range n.Delete {
+		did = append(did, "delete "+w.Namespace+"/"+w.Name)
+		s.Existing = slices.DeleteFunc(s.Existing, func(e ocm.ManifestWork) bool { return e.Namespace == w.Namespace && e.Name == w.Name })
+	}
+	s.AddOn.Finalizers = n.Finalizers
+	for _, f := range n.Finalizers {
+		did = append(did, strings.TrimPrefix(f, "addon.open-cluster-management.io/"))
+	}
+	return strings.Join(did, ", ")
+}
+
+// complete says that a hook has ended well.
+func complete(s *deploy.State, name string) {
+	done := "True"
+	for i := range s.Existing {
+		if w := &s.Existing[i]; w.Name == name {
+			w.Status.ResourceStatus.Manifests = []ocm.ManifestStatus{{StatusFeedback: ocm.StatusFeedback{Values: []ocm.FeedbackValue{
+				{Name: "JobComplete", FieldValue: ocm.FieldValue{Type: ocm.FieldString, String: &done}},
+			}}}}
+		}
+	}
+}
+
+func state(n deploy.Step, kind string) string {
+	text := ""
+	for _, c := range n.Conditions {
+		if c.Type == kind {
+			text = fmt.Sprintf("%s/%s: %s", c.Status, c.Reason, c.Message)
+		}
+	}
+	return text
+}
+
+// TestHostedAddOn follows an add-on from its installation to its end, on two clusters.
+func TestHostedAddOn(t *testing.T) {
+	s := hosted(t)
+	step := func(want string) deploy.Step {
+		t.Helper()
+		n := deploy.Next(s)
+		if got := advance(&s, n); got != want {
+			t.Fatalf("got  %s\nwant %s", got, want)
+		}
+		return n
+	}
+	const all = ", addon-pre-delete, hosting-addon-pre-delete, hosting-manifests-cleanup"
+	step("apply oslo/addon-hello-deploy-0, apply rome/addon-hello-deploy-hosting-oslo-0" + all)
+	if w := s.Existing[1]; len(w.OwnerReferences) != 0 || w.Labels[ocm.AddOnNamespaceLabel] != "oslo" {
+		t.Errorf("the hosted work is %+v", w.ObjectMeta)
+	}
+
+	s.AddOn.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	n := step("apply oslo/addon-hello-pre-delete, apply rome/addon-hello-pre-delete-hosting-oslo" + all)
+	if got := state(n, deploy.HookManifestCompleted); !strings.HasPrefix(got, "False/HookManifestIsNotCompleted: ") {
+		t.Error(got)
+	}
+	complete(&s, "addon-hello-pre-delete")
+	if n = step(all[2:]); !strings.Contains(state(n, deploy.HookManifestCompleted), "addon-hello-pre-delete-hosting-oslo is not completed") {
+		t.Error("one hook of two is enough: " + state(n, deploy.HookManifestCompleted))
+	}
+	complete(&s, "addon-hello-pre-delete-hosting-oslo")
+	step("delete rome/addon-hello-pre-delete-hosting-oslo, hosting-manifests-cleanup")
+	step("delete rome/addon-hello-deploy-hosting-oslo-0")
+}
+
+// TestHostingClusterGoes shows that a hosting cluster that is gone, going, or no longer named keeps nothing.
+func TestHostingClusterGoes(t *testing.T) {
+	for name, change := range map[string]func(*deploy.State){
+		"gone":        func(s *deploy.State) { s.Hosting = nil },
+		"going":       func(s *deploy.State) { s.Hosting.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)} },
+		"not a host":  func(s *deploy.State) { s.AddOn.Annotations = nil },
+		"another one": func(s *deploy.State) { s.AddOn.Annotations[deploy.HostingCluster] = "paris"; s.Hosting = nil },
+	} {
+		s := hosted(t)
+		advance(&s, deploy.Next(s))
+		change(&s)
+		if got, want := advance(&s, deploy.Next(s)), "apply oslo/addon-hello-deploy-0, delete rome/addon-hello-deploy-hosting-oslo-0, addon-pre-delete"; got != want {
+			t.Errorf("%s: got %s\nwant %s", name, got, want)
+		}
+	}
+	s := hosted(t)
+	s.Hosting = nil
+	if got := state(deploy.Next(s), deploy.HostingClusterValidity); got != "False/HostingClusterInvalid: hosting cluster rome is not a managed cluster of the hub" {
+		t.Error(got)
+	}
+}
+
+// TestAbandonedHooks shows that nobody waits for hooks for ever, and that hooks that cannot be made are waited for.
+func TestAbandonedHooks(t *testing.T) {
+	s := hosted(t)
+	advance(&s, deploy.Next(s))
+	s.AddOn.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+	s.Plan, s.Failed = deploy.Plan{}, errors.New("the template is gone")
+	if n := deploy.Next(s); len(n.Finalizers) != 3 || !strings.Contains(state(n, deploy.HookManifestCompleted), "the hooks cannot be made: the template is gone") {
+		t.Errorf("%+v", n)
+	}
+	s.Abandon = true
+	if got := advance(&s, deploy.Next(s)); got != "hosting-manifests-cleanup" {
+		t.Error(got)
+	}
+	if got := advance(&s, deploy.Next(s)); got != "delete rome/addon-hello-deploy-hosting-oslo-0" {
+		t.Error(got)
+	}
+}
+
+// TestHostedHooksOfAClusterThatIsGone shows that the hooks on the hosting cluster run although the other cluster is gone.
+func TestHostedHooksOfAClusterThatIsGone(t *testing.T) {
+	s := hosted(t)
+	advance(&s, deploy.Next(s))
+	s.AddOn.DeletionTimestamp, s.Gone = &metav1.Time{Time: time.Unix(1, 0)}, true
+	if got := deploy.Next(s).Apply; len(got) != 1 || got[0].Namespace != "rome" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestAppliedByAgents(t *testing.T) {
+	s := hosted(t)
+	if n := deploy.Next(s); state(n, deploy.ManifestApplied) != "" {
+		t.Error("applied before an agent said so")
+	}
+	advance(&s, deploy.Next(s))
+	s.Existing[0].Status.Conditions = []metav1.Condition{{Type: "Applied", Status: "True"}}
+	s.Existing[1].Status.Conditions = []metav1.Condition{{Type: "Applied", Status: "False", Message: "no room"}}
+	n := deploy.Next(s)
+	if got := state(n, deploy.ManifestApplied); got != "True/AddonManifestApplied: manifests of addon are applied successfully" {
+		t.Error(got)
+	}
+	if got := state(n, deploy.HostingManifestApplied); got != "False/AddonManifestAppliedFailed: work addon-hello-deploy-hosting-oslo-0 apply failed: no room" {
+		t.Error(got)
+	}
+}
