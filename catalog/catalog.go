@@ -76,23 +76,36 @@ func Scan(fsys fs.FS) ([]Meta, error) {
 // Read returns the description of an add-on. Mistakes in its addon.yaml are diag.Errors.
 func Read(fsys fs.FS, name, version string) (Meta, error) {
 	m := Meta{Name: name, Version: version}
-	file := path.Join(m.Dir(), MetaFile)
+	if err := m.read(fsys, m.Dir()); err != nil {
+		return Meta{}, err
+	}
+	return m, nil
+}
+
+// ReadDir is Read for the folder of an add-on that lies anywhere. name is its name; its version is unknown.
+func ReadDir(fsys fs.FS, dir, name string) (Meta, error) {
+	m := Meta{Name: name}
+	if err := m.read(fsys, dir); err != nil {
+		return Meta{}, err
+	}
+	return m, nil
+}
+
+func (m *Meta) read(fsys fs.FS, dir string) error {
+	file := path.Join(dir, MetaFile)
 	f, err := fsys.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil
+		return nil
 	}
 	if err != nil {
-		return Meta{}, fmt.Errorf("read add-on %s %s: %w", name, version, err)
+		return fmt.Errorf("read add-on %s %s: %w", m.Name, m.Version, err)
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxMetaSize+1))
 	if err != nil {
-		return Meta{}, fmt.Errorf("read add-on %s %s: %w", name, version, err)
+		return fmt.Errorf("read add-on %s %s: %w", m.Name, m.Version, err)
 	}
-	if err := m.parse(file, data); err != nil {
-		return Meta{}, err
-	}
-	return m, nil
+	return m.parse(file, data)
 }
 
 // CompareVersions compares versions as people do: runs of digits as numbers, everything else as text. It is negative if a

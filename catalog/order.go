@@ -81,6 +81,17 @@ func Needed(addons []Meta) (map[string]bool, error) {
 	return needed, nil
 }
 
+// Circle describes add-ons that wait for each other, such as "a requires b, b comes after a", or returns "" if none do. What they
+// require may be missing.
+func Circle(addons []Meta) (string, error) {
+	g, err := newNodes(addons)
+	if err != nil {
+		return "", err
+	}
+	_ = g.declared() // its error names what is missing
+	return g.circle(), nil
+}
+
 // graph has an edge for each pair in which one add-on must precede the other.
 type graph struct {
 	addons    []Meta              // by rank

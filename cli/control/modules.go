@@ -22,11 +22,11 @@ import (
 // AddonOperatorName is the name by which sealift-controller is Flant's addon-operator.
 const AddonOperatorName = "addon-operator"
 
-// The variables of addon-operator that have two spellings. The longer one wins.
+// The variables of addon-operator that have several spellings. The longest one wins.
 var spellings = map[string]string{
 	"modules-dir":              "MODULES_DIR ADDON_OPERATOR_MODULES_DIR",
 	"global-hooks-dir":         "GLOBAL_HOOKS_DIR ADDON_OPERATOR_GLOBAL_HOOKS_DIR",
-	"unnumbered-modules-order": "UNNUMBERED_MODULE_ORDER ADDON_OPERATOR_UNNUMBERED_MODULES_ORDER",
+	"unnumbered-modules-order": "UNNUMBERED_MODULE_ORDER UNNUMBERED_MODULES_ORDER ADDON_OPERATOR_UNNUMBERED_MODULES_ORDER",
 }
 
 // moduleFlags are the settings of modules, by addon-operator's names.
@@ -34,13 +34,15 @@ type moduleFlags struct {
 	modulesDir, globalHooksDir, order string
 	configMap, crdLabels, crdPrefixes string
 	ignoreRelease, helmDriver         string
+	extenders                         string
+	strict                            bool
 	helmTimeout                       time.Duration
 	helmHistory                       string
 	warnings                          []string // of variables that differ
 	helmTimeoutMistake                string
 }
 
-// setting reads a setting with one or two spellings in the environment.
+// setting reads a setting with one or more spellings in the environment.
 func (f *moduleFlags) setting(flag, variables, fallback string) string {
 	value, from := "", ""
 	for _, variable := range strings.Fields(variables) { // the longer last
@@ -73,7 +75,11 @@ func (f *moduleFlags) add(cmd *cobra.Command, called string) {
 	text(&f.crdLabels, "crd-extra-labels", "ADDON_OPERATOR_CRD_EXTRA_LABELS", "heritage=addon-operator", "labels of CustomResourceDefinitions of modules")
 	text(&f.crdPrefixes, "crd-filter-prefixes", "ADDON_OPERATOR_CRD_FILTER_PREFIXES", "doc-,_", "beginnings of names of files in crds/ that are left out")
 	text(&f.ignoreRelease, "helm-ignore-release", "HELM_IGNORE_RELEASE", "", "release that is of no module: that of the operator itself")
-	text(&f.helmHistory, "helm-history-max", "HELM_HISTORY_MAX", "10", "revisions of a release that are kept")
+	text(&f.extenders, "applied-module-extenders", "ADDON_OPERATOR_APPLIED_MODULE_EXTENDERS", "",
+		"who may switch modules on and off, later ones win: of Static, DynamicallyEnabled, KubeConfig and ScriptEnabled (default: all, in this order)")
+	strict, _ := strconv.ParseBool(os.Getenv("STRICT_CHECK_VALUES_MODE_ENABLED"))
+	cmd.Flags().BoolVar(&f.strict, "strict-check-values-mode-enabled", strict, "require values.yaml beside the modules [STRICT_CHECK_VALUES_MODE_ENABLED]")
+	text(&f.helmHistory, "helm-history-max", "HELM_HISTORY_MAX", "10", "revisions of a release that are kept; 0 keeps all")
 	text(&f.helmDriver, "helm-driver", "HELM_DRIVER", "secret", "where releases are kept: secret or configmap")
 	timeout := 20 * time.Minute
 	if text := os.Getenv("HELM_TIMEOUT"); text != "" {
@@ -142,12 +148,20 @@ func (f *moduleFlags) options(cluster *rest.Config, namespace string, log *slog.
 	if f.helmDriver != "secret" && f.helmDriver != "configmap" {
 		return nil, app.UsageError("--helm-driver %q is neither secret nor configmap", f.helmDriver)
 	}
+	extenders, err := module.ParseExtenders(f.extenders)
+	if err != nil {
+		return nil, app.UsageError("--applied-module-extenders: %v", err)
+	}
+	if history == 0 {
+		history = -1 // as upstream has it: no limit
+	}
 	client, err := release.New(release.Config{Cluster: cluster, Namespace: namespace, ConfigMaps: f.helmDriver == "configmap"})
 	if err != nil {
 		return nil, err
 	}
 	return &lifecycle.Options{
-		ModulesDir: f.modulesDir, GlobalHooksDir: f.globalHooksDir, DefaultOrder: order, Namespace: namespace, ConfigMap: f.configMap,
+		ModulesDir: f.modulesDir, GlobalHooksDir: f.globalHooksDir, DefaultOrder: order, Extenders: extenders, Strict: f.strict,
+		Namespace: namespace, ConfigMap: f.configMap,
 		Releases:         release.NewModules(client, release.ModuleOptions{MaxHistory: history, Timeout: f.helmTimeout}),
 		IgnoreRelease:    f.ignoreRelease,
 		DefinitionLabels: labels, DefinitionPrefixes: strings.Split(f.crdPrefixes, ","),

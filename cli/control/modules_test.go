@@ -49,7 +49,9 @@ func TestAddonOperator(t *testing.T) {
 	}
 	for name, value := range map[string]string{
 		"MODULES_DIR": "/nowhere", "ADDON_OPERATOR_MODULES_DIR": filepath.Join(dir, "modules"), "GLOBAL_HOOKS_DIR": filepath.Join(dir, "global"),
-		"ADDON_OPERATOR_NAMESPACE": "default", "ADDON_OPERATOR_LISTEN_ADDRESS": "127.0.0.1", "ADDON_OPERATOR_LISTEN_PORT": "0",
+		"ADDON_OPERATOR_NAMESPACE": "default", "ADDON_OPERATOR_LISTEN_ADDRESS": "192.0.2.1", "ADDON_OPERATOR_LISTEN_PORT": "0",
+		"KUBE_CLIENT_QPS": "500", "KUBE_CLIENT_BURST": "100", "HELM_MONITOR_KUBE_CLIENT_QPS": "50", "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT": "10s",
+		"HELM_BIN_PATH": "/bin/helm", "HELM3": "yes", "DEBUG_HTTP_SERVER_ADDR": "127.0.0.1:1", "ADDON_OPERATOR_APPLIED_MODULE_EXTENDERS": "Static,ScriptEnabled",
 		"ADDON_OPERATOR_TMP_DIR": dir, "ADDON_OPERATOR_PROMETHEUS_METRICS_PREFIX": "mine_", "DEBUG_UNIX_SOCKET": socket, "KUBE_CONFIG": config,
 	} {
 		t.Setenv(name, value)
@@ -57,7 +59,11 @@ func TestAddonOperator(t *testing.T) {
 	log, over := &output.Buffer{}, make(chan int)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { over <- control.RunAddonOperator(ctx, nil, nil, io.Discard, log) }()
+	go func() {
+		over <- control.RunAddonOperator(ctx, []string{
+			"start", "--prometheus-listen-address", "127.0.0.1", "--crd-filters", "doc-", "--admission-server-enabled", "--strict-check-values-mode-enabled",
+		}, nil, io.Discard, log)
+	}()
 	until := func(what string, reached func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
@@ -100,6 +106,11 @@ func TestAddonOperator(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "MODULES_DIR and ADDON_OPERATOR_MODULES_DIR differ") {
 		t.Errorf("two spellings of one setting are not compared:\n%s", log)
+	}
+	for _, name := range []string{"HELM_BIN_PATH", "HELM3", "DEBUG_HTTP_SERVER_ADDR", "ADDON_OPERATOR_ADMISSION_SERVER_ENABLED"} {
+		if !strings.Contains(log.String(), "a setting has no effect\" variable="+name+" ") {
+			t.Errorf("nobody says that %s has no effect:\n%s", name, log)
+		}
 	}
 }
 

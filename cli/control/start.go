@@ -14,10 +14,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/kubeconfig"
-	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
@@ -33,12 +32,12 @@ const (
 // startFlags are the settings of an operator, by shell-operator's names.
 type startFlags struct {
 	hooksDir, tmpDir, address, port, prefix, socket string
-	kubeconfig, context                             string
 	logType, logLevel                               string
 	noTime, rawJSON, keepFiles                      bool
 	hookEnv                                         []string
 	hookUser                                        string
 	hookTimeout                                     time.Duration
+	client                                          clientFlags
 	webhooks                                        webhookFlags
 	replicas                                        replicaFlags
 	modules                                         moduleFlags
@@ -46,6 +45,11 @@ type startFlags struct {
 
 // fromEnvironment is a setting of shell-operator, or what it is without.
 func fromEnvironment(name, fallback string) string { return cmp.Or(os.Getenv(name), fallback) }
+
+// otherNames are names of flags that addon-operator has and shell-operator has not.
+var otherNames = map[string]string{
+	"prometheus-listen-address": "listen-address", "prometheus-listen-port": "listen-port", "crd-filters": "crd-filter-prefixes",
+}
 
 func (a commands) startCommand(called string) *cobra.Command {
 	var f startFlags
@@ -75,19 +79,22 @@ its environment, unless --hook-user and --hook-env say otherwise.`,
 	text(&f.port, "listen-port", "SHELL_OPERATOR_LISTEN_PORT", "9115", "port of /healthz, /readyz and /metrics")
 	text(&f.prefix, "prometheus-metrics-prefix", "SHELL_OPERATOR_PROMETHEUS_METRICS_PREFIX", "shell_operator_", "beginning of the names of the operator's metrics")
 	text(&f.socket, "debug-unix-socket", "DEBUG_UNIX_SOCKET", defaultSocket, "socket for the commands queue and hook")
-	text(&f.kubeconfig, "kube-config", "KUBE_CONFIG", "", "kubeconfig file")
-	text(&f.context, "kube-context", "KUBE_CONTEXT", "", "context of the kubeconfig")
 	text(&f.logType, "log-type", "LOG_TYPE", "text", "format of the log: text, color or json")
 	text(&f.logLevel, "log-level", "LOG_LEVEL", "info", "level of the log: debug, info, warn or error")
 	truth(&f.noTime, "log-no-time", "LOG_NO_TIME", "log without times")
 	truth(&f.rawJSON, "log-proxy-hook-json", "LOG_PROXY_HOOK_JSON", "pass lines of hooks that are JSON on as they are")
 	truth(&f.keepFiles, "debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "keep the files of runs")
+	f.client.add(cmd)
 	f.webhooks.add(cmd)
 	f.replicas.add(cmd, "SHELL_OPERATOR")
 	f.modules.add(cmd, called)
 	cmd.Flags().StringArrayVar(&f.hookEnv, "hook-env", nil, "name of a variable that hooks see; repeat it (default: all)")
 	cmd.Flags().StringVar(&f.hookUser, "hook-user", "", "user who runs the hooks, as name or UID[:GID] (default: the user of the operator)")
 	cmd.Flags().DurationVar(&f.hookTimeout, "hook-timeout", 0, "stop a run of a hook after this time (default: never)")
+	addIgnored(cmd)
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(cmp.Or(otherNames[name], name))
+	})
 	return cmd
 }
 
@@ -105,13 +112,9 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := kubeconfig.InPodOr(f.kubeconfig, f.context)
-	if err != nil {
-		return err
-	}
+	tellIgnored(cmd, log)
 	requests := engine.NewRequests(f.prefix)
-	cfg.Wrap(requests.Wrap)
-	cluster, err := kube.Connect(cfg, log)
+	to, err := f.client.connect(requests.Wrap, log)
 	if err != nil {
 		return err
 	}
@@ -125,12 +128,15 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	}
 	var modules *lifecycle.Options
 	if f.modules.on() {
-		if modules, err = f.modules.options(cfg, webhooks.Namespace, log); err != nil {
+		if modules, err = f.modules.options(to.config, webhooks.Namespace, log); err != nil {
 			return err
 		}
+		modules.Monitor = to.monitor
 	}
 	return operator.Run(cmd.Context(), operator.Options{
-		Options:     engine.Options{HooksDir: f.hooksDir, Cluster: cluster, Runner: runner, Log: log, MetricsPrefix: f.prefix, Requests: requests},
+		Options: engine.Options{
+			HooksDir: f.hooksDir, Cluster: to.all, Patches: to.patches, Runner: runner, Log: log, MetricsPrefix: f.prefix, Requests: requests,
+		},
 		Listen:      net.JoinHostPort(f.address, f.port),
 		Listening:   func(address string) { log.Info("listening", "address", address) },
 		DebugSocket: f.socket,

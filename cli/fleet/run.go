@@ -56,7 +56,7 @@ namespace, and in those of --secret-namespace and --chart-namespace.`,
 			if (o.Webhook.Cert == "") != (o.Webhook.Key == "") || (o.Webhook.Cert == "") != (o.Webhook.CA == "") {
 				return app.UsageError("--tls-cert, --tls-key and --tls-ca belong together")
 			}
-			if o.Config, err = kubeconfig.InPodOr(f.file, f.context); err != nil {
+			if o.Config, err = kubeconfig.InPodOr(f.file, f.context, ""); err != nil {
 				return err
 			}
 			o.Namespace, o.Log = f.namespace, a.log()
@@ -171,7 +171,7 @@ In a Pod, the agent works in the cluster of the Pod.`,
 			if o.Hub, err = kubeconfig.Load(hubFile, ""); err != nil {
 				return err
 			}
-			if o.Local, err = kubeconfig.InPodOr(local, context); err != nil {
+			if o.Local, err = kubeconfig.InPodOr(local, context, ""); err != nil {
 				return err
 			}
 			if o.Cluster == "" {

@@ -2,6 +2,7 @@
 package kubeconfig
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,7 +17,9 @@ import (
 
 // Load reads how to reach the cluster of a kubeconfig file, or of the one that kubectl would use if file is "". context is
 // one of its contexts, or "" for its current one.
-func Load(kubeconfig, context string) (*rest.Config, error) {
+func Load(kubeconfig, context string) (*rest.Config, error) { return load(kubeconfig, context, "") }
+
+func load(kubeconfig, context, server string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = kubeconfig
 	file := strings.Join(rules.GetLoadingPrecedence(), ", ")
@@ -27,7 +30,9 @@ func Load(kubeconfig, context string) (*rest.Config, error) {
 	if context != "" {
 		loaded.CurrentContext = context
 	}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{
+		CurrentContext: context, ClusterInfo: clientcmdapi.Cluster{Server: server},
+	}).ClientConfig()
 	if err == nil {
 		return cfg, checkUser(loaded, file)
 	}
@@ -78,14 +83,16 @@ func names[V any](of map[string]V) string {
 	return strings.Join(slices.Sorted(maps.Keys(of)), ", ")
 }
 
-// InPodOr is Load, but for a process in a Pod that names neither file nor context: there it is the cluster of the Pod.
-func InPodOr(kubeconfig, context string) (*rest.Config, error) {
+// InPodOr is Load, but for a process in a Pod that names neither file nor context: there it is the cluster of the Pod. server is
+// the address of the API server, or "" for that of the kubeconfig or of the Pod.
+func InPodOr(kubeconfig, context, server string) (*rest.Config, error) {
 	if kubeconfig == "" && context == "" && os.Getenv(clientcmd.RecommendedConfigPathEnvVar) == "" {
 		if cfg, err := rest.InClusterConfig(); err == nil {
+			cfg.Host = cmp.Or(server, cfg.Host)
 			return cfg, nil
 		} else if !errors.Is(err, rest.ErrNotInCluster) {
 			return nil, fmt.Errorf("find the cluster of this Pod: %w; does it have a ServiceAccount token?", err)
 		}
 	}
-	return Load(kubeconfig, context)
+	return load(kubeconfig, context, server)
 }

@@ -1,6 +1,7 @@
 package kubeconfig_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,17 +50,24 @@ func TestAContextIsChosenByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for context, want := range map[string]string{"": "https://192.0.2.1", "first": "https://192.0.2.1", "second": "https://192.0.2.2"} {
-		if cfg, err := kubeconfig.InPodOr(file, context); err != nil || cfg.Host != want {
+		if cfg, err := kubeconfig.InPodOr(file, context, ""); err != nil || cfg.Host != want {
 			t.Errorf("context %q: %v, %v", context, cfg, err)
 		}
 	}
+	for named, want := range map[string]string{file: "http://127.0.0.1:1", filepath.Join(t.TempDir(), "none"): ""} {
+		t.Setenv("KUBECONFIG", named)
+		if cfg, err := kubeconfig.InPodOr("", "", "http://127.0.0.1:1"); err != nil || cfg.Host != cmp.Or(want, "http://127.0.0.1:1") {
+			t.Errorf("another server than that of %s: %v, %v", named, cfg, err)
+		}
+	}
+	t.Setenv("KUBECONFIG", "")
 	if _, err := kubeconfig.Load(file, "third"); err == nil || !strings.Contains(err.Error(), `has no context "third"`) {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "192.0.2.3")
 	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
 	t.Setenv("KUBECONFIG", "")
-	if _, err := kubeconfig.InPodOr("", ""); err == nil || !strings.Contains(err.Error(), "ServiceAccount token") {
+	if _, err := kubeconfig.InPodOr("", "", ""); err == nil || !strings.Contains(err.Error(), "ServiceAccount token") {
 		t.Errorf("in a Pod without a token: %v", err)
 	}
 }

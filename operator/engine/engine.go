@@ -31,6 +31,7 @@ import (
 type Options struct {
 	HooksDir string // of shell mode
 	Cluster  *kube.Cluster
+	Patches  *kube.Cluster // for object patches of hooks; nil is Cluster
 	Runner   hook.Runner
 	Log      *slog.Logger // nil is silence
 	// MetricsPrefix begins the names of the engine's own metrics.
@@ -62,6 +63,7 @@ type Engine struct {
 func New(o Options) *Engine {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Runner.Log = cmp.Or(o.Runner.Log, o.Log)
+	o.Patches = cmp.Or(o.Patches, o.Cluster)
 	e := &Engine{options: o, log: o.Log, queues: &queue.Set{Log: o.Log}}
 	e.clock = clock{cron: cron.New(), entries: map[string][]entry{}}
 	e.telemetry = newTelemetry(e, o.MetricsPrefix)
@@ -131,7 +133,8 @@ func (e *Engine) Serve(ctx context.Context, begin func(context.Context)) {
 	}
 }
 
-// Standby prepares for Serve, which another operator may do now. Until ctx ends, reviews of webhooks find what they include.
+// Standby prepares for Serve, which another operator may do now. Until ctx ends, reviews of webhooks find what they include. Call
+// WatchForWebhooks when hooks are added.
 func (e *Engine) Standby(ctx context.Context) {
 	e.watcher = watch.New(ctx, e.options.Cluster, e.log)
 	e.WatchForWebhooks()

@@ -112,7 +112,7 @@ func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context
 				kept = append(kept, o)
 			}
 		}
-		return errors.Join(failed, named(h, patch.Do(ctx, e.options.Cluster, kept)))
+		return errors.Join(failed, named(h, patch.Do(ctx, e.options.Patches, kept)))
 	}
 	operations, metricErr := metric.Parse(result.Out[metricsFile])
 	if err := errors.Join(metricErr, err); err != nil {
@@ -126,11 +126,11 @@ func (e *Engine) answer(ctx context.Context, h *Hook, contexts []binding.Context
 		return named(h, err)
 	}
 	if e.options.Removed != nil {
-		if removed := patch.Removed(ctx, e.options.Cluster, patches); len(removed) > 0 {
+		if removed := patch.Removed(ctx, e.options.Patches, patches); len(removed) > 0 {
 			e.options.Removed(removed)
 		}
 	}
-	if err := patch.Do(ctx, e.options.Cluster, patches); err != nil || h.folder.Owner == nil {
+	if err := patch.Do(ctx, e.options.Patches, patches); err != nil || h.folder.Owner == nil {
 		return named(h, err)
 	}
 	return named(h, h.folder.Owner.Take(ctx, h, contexts, result.Out))

@@ -69,6 +69,7 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	}
 	purged := o.purged
 	o.mu.Unlock()
+	o.dropPrepared()
 	o.store.setEnabled(enabled)
 	if !purged {
 		p.purge = o.strangers(known)
@@ -95,13 +96,21 @@ func (o *Operator) judge(ctx context.Context, activation string) (verdicts map[*
 	verdicts, enabled = map[*unit]verdict{}, []string{}
 	var errs []error
 	for _, u := range o.units {
-		on, by := o.store.found.Enabled(u.Module, flags, config)
-		v := verdict{on, switched(on, by)}
-		if on {
-			if v, err = o.askScript(ctx, u, v, enabled, activation); err != nil {
-				errs = append(errs, err)
+		v := verdict{why: "no flag switches it on"}
+		for _, e := range o.store.found.Extenders {
+			if flag, by := o.store.found.Flag(e, u.Module, flags, config); flag != nil {
+				v = verdict{*flag, fmt.Sprintf("%s says %t", by, *flag)}
+			}
+			if e != module.ScriptEnabled || !v.on || o.lacks(u, verdicts) != "" {
 				continue
 			}
+			if v, err = o.askScript(ctx, u, v, enabled, activation); err != nil || !v.on {
+				errs = append(errs, err)
+				break // a script that switches off has the last word
+			}
+		}
+		if why := o.lacks(u, verdicts); v.on && why != "" {
+			v = verdict{why: why}
 		}
 		if verdicts[u] = v; v.on {
 			enabled = append(enabled, u.Name)
@@ -110,11 +119,16 @@ func (o *Operator) judge(ctx context.Context, activation string) (verdicts map[*
 	return verdicts, enabled, errors.Join(errs...)
 }
 
-func switched(on bool, by module.Source) string {
-	if by == module.ByDefault {
-		return "no flag switches it on"
+// lacks says which module keeps another one off: one that it requires, and that is off. It has been judged before.
+func (o *Operator) lacks(u *unit, verdicts map[*unit]verdict) string {
+	for _, need := range u.Requires {
+		providers := o.store.found.Providers(need)
+		on := slices.ContainsFunc(o.units, func(other *unit) bool { return verdicts[other].on && slices.Contains(providers, other.Module) })
+		if len(providers) > 0 && !on {
+			return fmt.Sprintf("it requires %s, and module %s is off", need, providers[0].Name)
+		}
 	}
-	return fmt.Sprintf("%s says %t", by, on)
+	return ""
 }
 
 // askScript runs the enabled script of a module. A file that is not executable is no script.
@@ -166,23 +180,33 @@ func (o *Operator) loadHooks(ctx context.Context, u *unit) error {
 	if u.loaded {
 		return nil
 	}
-	dir := filepath.Join(u.Path, "hooks")
-	if !exists(dir) {
+	folder, ok := u.folder()
+	if !ok {
 		u.loaded = true
 		return nil
 	}
-	hooks, err := o.engine.Add(ctx, engine.Folder{
-		Dir: dir, Prefix: filepath.Join(filepath.Base(u.Path), "hooks"), Module: u.Name, Scope: binding.Module, Owner: u.owner,
-	})
-	if err != nil {
-		return err
+	hooks := u.prepared
+	if hooks == nil {
+		var err error
+		if hooks, err = o.engine.Add(ctx, folder); err != nil {
+			return err
+		}
 	}
 	o.mu.Lock()
 	u.hooks = hooks
 	o.mu.Unlock()
-	u.loaded = true
+	u.loaded, u.prepared = true, nil
 	o.hooksChanged()
 	return nil
+}
+
+// folder is that of the module's hooks, if it has some.
+func (u *unit) folder() (f engine.Folder, ok bool) {
+	f = engine.Folder{
+		Dir: filepath.Join(u.Path, "hooks"), Prefix: filepath.Join(filepath.Base(u.Path), "hooks"),
+		Module: u.Name, Scope: binding.Module, Owner: u.owner,
+	}
+	return f, exists(f.Dir)
 }
 
 func (o *Operator) hooksChanged() {

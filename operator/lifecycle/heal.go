@@ -22,7 +22,7 @@ const (
 	byHelm = "app.kubernetes.io/managed-by=Helm"
 )
 
-func (o *Operator) newSurvey() *kube.Survey { return o.cluster().NewSurvey(byHelm) }
+func (o *Operator) newSurvey() *kube.Survey { return o.options.Monitor.NewSurvey(byHelm) }
 
 // heal looks for objects of charts that somebody has deleted, and for releases that are not deployed, and has their modules
 // run. It does not look while the main queue works: hooks delete and create objects there.

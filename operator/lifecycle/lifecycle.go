@@ -38,9 +38,15 @@ type Options struct {
 	ModulesDir     string // a path list
 	GlobalHooksDir string
 	DefaultOrder   int // of modules without a number
-	Namespace      string
-	ConfigMap      string
-	Releases       Releases
+	// Extenders are who may switch modules on and off, in order; nil are all. Strict requires values.yaml beside the modules.
+	Extenders []module.Extender
+	Strict    bool
+	// Monitor is for the look for absent objects of charts; nil is Cluster.
+	Monitor *kube.Cluster
+
+	Namespace string
+	ConfigMap string
+	Releases  Releases
 	// HealEvery is the time between two looks for objects of charts that are absent; 0 is four and a half minutes. Up to a
 	// fifth of it is added by chance.
 	HealEvery time.Duration
@@ -74,6 +80,7 @@ type Operator struct {
 	store     *store
 	units     []*unit // in the order in which they run
 	global    []*engine.Hook
+	following bool // the ConfigMap, since it stood by
 
 	configMu sync.Mutex // one look at the ConfigMap at a time
 
@@ -96,6 +103,7 @@ type unit struct {
 	why     string // who switched it on or off; guarded by Operator.mu
 	waiting bool   // a run is queued that has not begun; guarded by Operator.mu
 
+	prepared  []*engine.Hook // loaded while another operator led, until the first discovery
 	hooks     []*engine.Hook // guarded by Operator.mu
 	loaded    bool           // its hooks are known
 	defined   bool           // its definitions are applied
@@ -114,7 +122,8 @@ type unit struct {
 func Load(ctx context.Context, o Options) (*Operator, error) {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.Modules = true
-	found, err := module.Find(o.ModulesDir, o.DefaultOrder, o.Log)
+	o.Monitor = cmp.Or(o.Monitor, o.Cluster)
+	found, err := module.Find(o.ModulesDir, module.Options{DefaultOrder: o.DefaultOrder, Extenders: o.Extenders, Strict: o.Strict, Log: o.Log})
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +185,9 @@ func exists(path string) bool {
 
 func (o *Operator) cluster() *kube.Cluster { return o.options.Cluster }
 
+// Discovered says whether it is known which modules are on.
+func (o *Operator) Discovered() bool { return o.store.discovered() }
+
 // Engine is the engine of the hooks.
 func (o *Operator) Engine() *engine.Engine { return o.engine }
 
@@ -194,7 +206,9 @@ func (o *Operator) Run(ctx context.Context) {
 		o.engine.WatchForWebhooks()
 		o.engine.Start(o.global...)
 		o.reload(string(binding.OnStartup))
-		go o.followConfig(ctx)
+		if !o.following {
+			go o.followConfig(ctx)
+		}
 		go o.heal(ctx)
 	})
 }

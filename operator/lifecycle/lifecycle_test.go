@@ -23,6 +23,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("discovery-fails", testDiscoveryFails)
 	s.in("restart", testRestart)
 	s.in("on-and-off", testOnAndOff)
+	s.in("relations", testRelations)
 	s.in("after-all", testAfterAll)
 	s.in("edits", testEdits)
 	s.in("own-writes", testOwnWrites)
@@ -31,6 +32,9 @@ func TestLifecycle(t *testing.T) {
 	s.in("rules", testRules)
 	s.in("definitions", testDefinitions)
 	s.in("sample-rows", testSampleRows)
+	s.in("sample-saves", testSampleSaves)
+	s.in("sample-events", testSampleEvents)
+	s.in("sample-scenarios", testSampleScenarios)
 	s.in("heal", testHeal)
 	s.in("seed-synchronization", testSeedSynchronization)
 }
@@ -160,6 +164,25 @@ jq -c 'any(.global.enabledModules[]; . == "a")' $VALUES_PATH > $MODULE_ENABLED_R
 	}
 	s.config(map[string]any{"aEnabled": nil})
 	s.traced("a/hooks/h.sh onStartup", "a/hooks/h.sh maps:1", "helm upgrade a", "b/hooks/h.sh onStartup")
+}
+
+// testRelations: a module runs behind the one that it requires, and is off while that is off.
+func testRelations(s *site) {
+	s.file("modules/values.yaml", "appEnabled: true\ndbEnabled: true\n")
+	for name, text := range map[string]string{"1-app": "{description: a, requires: [store, kubernetes]}", "2-db": "{description: d, provides: [store]}"} {
+		s.file("modules/"+name+"/Manifest", "")
+		s.file("modules/"+name+"/addon.yaml", text)
+		s.hook("modules/"+name+"/hooks/h.sh", "onStartup: 1\nafterDeleteHelm: 1", "")
+	}
+	o := s.start()
+	s.traced("2-db/hooks/h.sh onStartup", "1-app/hooks/h.sh onStartup")
+	s.idle(o)
+	s.config(map[string]any{"dbEnabled": "false"})
+	s.traced("1-app/hooks/h.sh afterDeleteHelm", "2-db/hooks/h.sh afterDeleteHelm")
+	s.idle(o)
+	if text := asJSON(o.Modules()); !strings.Contains(text, `"why":"it requires store, and module db is off"`) {
+		s.Error(text)
+	}
 }
 
 // testAfterAll: hooks after all modules that change global values make all modules run again. A flag is such a value.

@@ -59,6 +59,12 @@ func (s *store) setEnabled(names []string) {
 	s.enabled = append([]string{}, names...)
 }
 
+func (s *store) discovered() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.enabled != nil
+}
+
 // hookFlags are the flags that global hooks have set.
 func (s *store) hookFlags() map[string]bool {
 	s.mu.Lock()

@@ -3,19 +3,14 @@ package lifecycle_test
 import (
 	"bytes"
 	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/common/expfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/lifecycle"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // metrics is the page of the operator's metrics.
@@ -228,164 +223,5 @@ func testDefinitions(s *site) {
 	}
 	if log := s.log.String(); strings.Contains(log, "failed") {
 		s.Error(log)
-	}
-}
-
-// testSampleRows runs the samples of modules: what is on, what hooks do, and what values are.
-func testSampleRows(s *site) {
-	var file struct {
-		Cases []struct {
-			ID, Fixture string
-			Given       struct {
-				Hook      string
-				ConfigMap map[string]any
-			}
-			Expect struct {
-				ModulesFound, EnabledByConfig, Enabled, BeforeHelmOrder []string
-				NotEnabled                                              any
-				GlobalValues                                            any
-				ModuleValues, Values, ConfigMapAfter                    map[string]any
-				HelmUpgradeExecuted                                     bool
-			}
-		}
-	}
-	data, err := os.ReadFile(cases.Path(s, "operator/addon-operator/module_manager.yaml"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		s.Fatal(err)
-	}
-	for _, c := range file.Cases {
-		s.in(c.ID, func(s *site) {
-			fixture := cases.Path(s, "operator/addon-operator/fixtures/"+c.Fixture)
-			if err := os.RemoveAll(filepath.Join(s.dir, "modules")); err != nil {
-				s.Fatal(err)
-			}
-			if err := os.CopyFS(s.dir, os.DirFS(fixture)); err != nil {
-				s.Fatal(err)
-			}
-			s.executable()
-			var configMap struct{ Data map[string]any }
-			if data, err := os.ReadFile(filepath.Join(s.dir, "config_map.yaml")); err == nil {
-				if err := yaml.Unmarshal(data, &configMap); err != nil {
-					s.Fatal(err)
-				}
-				s.config(configMap.Data)
-			}
-			for key, section := range c.Given.ConfigMap {
-				text, err := yaml.Marshal(section)
-				if err != nil {
-					s.Fatal(err)
-				}
-				s.config(map[string]any{key: string(text)})
-			}
-			o := s.start()
-			s.idle(o)
-			var found, on []string
-			for _, m := range o.Modules() {
-				if found = append(found, m.Name); m.Enabled {
-					on = append(on, m.Name)
-				}
-			}
-			e := c.Expect
-			if e.ModulesFound != nil && !cmp.Equal(found, e.ModulesFound) {
-				s.Errorf("found %v", found)
-			}
-			if want := slices.Concat(e.EnabledByConfig, e.Enabled); want != nil && !cmp.Equal(on, want) {
-				s.Errorf("%v are on, not %v", on, want)
-			}
-			if e.GlobalValues != nil {
-				got, err := o.Values("", false)
-				if diff := cmp.Diff(e.GlobalValues, without(got, "enabledModules")); diff != "" || err != nil {
-					s.Errorf("global values: %v %s", err, diff)
-				}
-			}
-			for name, want := range e.ModuleValues {
-				got, err := o.Values(name, false)
-				if diff := cmp.Diff(want, got); diff != "" || err != nil {
-					s.Errorf("values of %s: %v %s", name, err, diff)
-				}
-			}
-			for key, want := range e.ConfigMapAfter {
-				if diff := cmp.Diff(want, s.live()[key]); diff != "" {
-					s.Errorf("the ConfigMap: %s", diff)
-				}
-			}
-			if e.BeforeHelmOrder != nil {
-				before := []string{"hook-3 before", "hook-2 before", "hook-1 before", "helm upgrade module", "hook-4 after"}
-				var got []string
-				for _, line := range s.lines() {
-					name, rest, _ := strings.Cut(line, " ")
-					switch {
-					case name == "helm":
-						got = append(got, line)
-					case strings.Contains(rest, "beforeHelm"):
-						got = append(got, name+" before")
-					default:
-						got = append(got, name+" after")
-					}
-				}
-				// The hook after Helm has changed values, so the module has run twice.
-				if want := append(before, before...); !cmp.Equal(got, want) {
-					s.Errorf("trace %v", got)
-				}
-			}
-		})
-	}
-	s.Logf("%d of %d rows of module_manager.yaml checked", len(file.Cases), len(file.Cases))
-}
-
-// executable gives hooks of samples their mode.
-func (s *site) executable() {
-	s.Helper()
-	hooks, err := filepath.Glob(filepath.Join(s.dir, "modules", "*", "hooks", "*"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	for _, path := range hooks {
-		if err := os.Chmod(path, 0o755); err != nil {
-			s.Fatal(err)
-		}
-	}
-}
-
-func without(value any, key string) any {
-	if m, ok := value.(map[string]any); ok {
-		delete(m, key)
-	}
-	return value
-}
-
-// testSeedSynchronization runs the global hook that the documentation explains synchronization with.
-func testSeedSynchronization(s *site) {
-	var file struct {
-		HookConfigs []struct{ Config string }
-	}
-	data, err := os.ReadFile(cases.Path(s, "operator/addon-operator/seed_scenarios.yaml"))
-	if err != nil {
-		s.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		s.Fatal(err)
-	}
-	config := strings.TrimPrefix(file.HookConfigs[0].Config, "configVersion: v1\n")
-	s.hook("global/hook.sh", config, `case $(jq -r '.[0].binding' $BINDING_CONTEXT_PATH) in
-beforeAll) echo "  $(jq -c '.[0].snapshots | keys' $BINDING_CONTEXT_PATH)" >> $TRACE;;
-monitor-cms) until [ -e $TRACE.go ]; do sleep 0.02; done;;
-esac`)
-	o := s.run()
-	s.until("ready, though a parallel run is not over", o.Ready)
-	s.touch(".go")
-	s.idle(o)
-	var got []string
-	for _, line := range s.lines() {
-		if line, _, _ = strings.Cut(line, ":"); line != "hook.sh monitor-cms" {
-			got = append(got, line)
-		}
-	}
-	want := []string{"hook.sh monitor-pods", "hook.sh beforeAll", `  ["monitor-cms","monitor-nodes","monitor-pods","monitor-secrets"]`}
-	if !cmp.Equal(got, want) {
-		s.Errorf("got %v", got)
 	}
 }

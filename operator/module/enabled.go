@@ -1,13 +1,48 @@
 package module
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/sealift/sealift/operator/values"
 )
+
+// Extender is who may switch modules on and off, by addon-operator's name.
+type Extender string
+
+// The extenders: values.yaml, global hooks, the ConfigMap, and the enabled script of the module.
+const (
+	Static             Extender = "Static"
+	DynamicallyEnabled Extender = "DynamicallyEnabled"
+	KubeConfig         Extender = "KubeConfig"
+	ScriptEnabled      Extender = "ScriptEnabled"
+)
+
+// allExtenders are asked in this order.
+func allExtenders() []Extender {
+	return []Extender{Static, DynamicallyEnabled, KubeConfig, ScriptEnabled}
+}
+
+// ParseExtenders reads a list such as Static,KubeConfig. "" is nil: all of them.
+func ParseExtenders(text string) (all []Extender, err error) {
+	for _, name := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+		e := Extender(name)
+		if !slices.Contains(allExtenders(), e) {
+			return nil, fmt.Errorf("%q is none of %v", name, allExtenders())
+		}
+		if slices.Contains(all, e) {
+			return nil, fmt.Errorf("%s is named twice", name)
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
 
 // Source is who switched a module on or off.
 type Source string
 
-// The sources of flags. A later one wins.
+// The sources of flags.
 const (
 	ByDefault Source = "default"
 	ByCommon  Source = "values.yaml beside the modules"
@@ -16,34 +51,35 @@ const (
 	ByConfig  Source = "the ConfigMap"
 )
 
-// Enabled says whether a module is switched on, before its enabled script is asked, and by whom. hooks are the flags that
-// global hooks have set, by key. A module that nobody mentions is off.
-func (f *Found) Enabled(m *Module, hooks map[string]bool, config values.Config) (on bool, by Source) {
-	on, by = false, ByDefault
-	if flag, ok := f.Flags[m.Key]; ok {
-		on, by = flag, ByCommon
+// Flag is what an extender says of a module, or nil if it says nothing. hooks are the flags that global hooks have set, by key.
+// The enabled script is not asked here.
+func (f *Found) Flag(e Extender, m *Module, hooks map[string]bool, config values.Config) (*bool, Source) {
+	switch e {
+	case Static:
+		if m.Enabled != nil {
+			return m.Enabled, ByModule
+		}
+		if flag, ok := f.Flags[m.Key]; ok {
+			return &flag, ByCommon
+		}
+	case DynamicallyEnabled:
+		if flag, ok := hooks[m.Key]; ok {
+			return &flag, ByHook
+		}
+	case KubeConfig:
+		return config.Modules[m.Key].Enabled, ByConfig
 	}
-	if m.Enabled != nil {
-		on, by = *m.Enabled, ByModule
-	}
-	if flag, ok := hooks[m.Key]; ok {
-		on, by = flag, ByHook
-	}
-	if flag := config.Modules[m.Key].Enabled; flag != nil {
-		on, by = *flag, ByConfig
-	}
-	return on, by
+	return nil, ByDefault
 }
 
-// Layers are the values that a module has from files and from the ConfigMap. A later layer goes over an earlier one: those beside
-// the modules, its own, and the administrators'. They have the sections global and that of the module.
-func (f *Found) Layers(m *Module, config values.Config) []map[string]any {
-	set := map[string]any{}
-	if config.Global != nil {
-		set[values.GlobalKey] = config.Global
+// Enabled says whether a module is switched on, before its enabled script is asked, and by whom. A later extender wins. A
+// module that nobody mentions is off.
+func (f *Found) Enabled(m *Module, hooks map[string]bool, config values.Config) (on bool, by Source) {
+	on, by = false, ByDefault
+	for _, e := range f.Extenders {
+		if flag, who := f.Flag(e, m, hooks, config); flag != nil {
+			on, by = *flag, who
+		}
 	}
-	if section := config.Modules[m.Key].Values; section != nil {
-		set[m.Key] = section
-	}
-	return []map[string]any{values.Sections(f.Common, values.GlobalKey, m.Key), m.Values, set}
+	return on, by
 }

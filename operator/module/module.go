@@ -35,14 +35,27 @@ type Module struct {
 	// Values are those of its own values.yaml, below its key. Enabled is the flag there, or nil.
 	Values  map[string]any
 	Enabled *bool
+	// Provides, Requires and After are the relations in addon.yaml, if the folder is an add-on of Sealift.
+	Provides, Requires, After []string
 }
 
 // Found is what the folders hold.
 type Found struct {
-	Modules []*Module // by order, then by name
+	Modules []*Module // those that others require or come after first; otherwise by order, then by name
 	// Common are the sections of values.yaml beside the modules, by key. Flags are the flags there, by module key.
 	Common map[string]any
 	Flags  map[string]bool
+	// Extenders are who may switch modules on and off.
+	Extenders []Extender
+}
+
+// Options of Find.
+type Options struct {
+	DefaultOrder int // of modules without a number
+	// Extenders are who may switch modules on and off; nil are all, in the order of ParseExtenders.
+	Extenders []Extender
+	Strict    bool         // values.yaml beside the modules must exist
+	Log       *slog.Logger // gets warnings; nil is silence
 }
 
 // DefaultOrder is the order of modules without a number.
@@ -56,23 +69,27 @@ const valuesSize = 4 << 20
 
 var folderName = regexp.MustCompile(`^(?:([0-9]+)-)?(.+)$`)
 
-// Find reads the folders of a path list, such as $MODULES_DIR. order is that of modules without a number. Of two modules with
-// one name the first counts, and log gets a warning (A-4).
-func Find(pathList string, order int, log *slog.Logger) (*Found, error) {
-	f := &Found{Common: map[string]any{}, Flags: map[string]bool{}}
+// Find reads the folders of a path list, such as $MODULES_DIR. Of two modules with one name the first counts, and the log gets
+// a warning (A-4).
+func Find(pathList string, o Options) (*Found, error) {
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	f := &Found{Common: map[string]any{}, Flags: map[string]bool{}, Extenders: o.Extenders}
+	if f.Extenders == nil {
+		f.Extenders = allExtenders()
+	}
 	var errs []error
 	for _, dir := range filepath.SplitList(pathList) {
-		errs = append(errs, f.addFolder(dir, order, log))
+		errs = append(errs, f.addFolder(dir, o))
 	}
 	slices.SortStableFunc(f.Modules, func(a, b *Module) int { return cmp.Or(cmp.Compare(a.Order, b.Order), cmp.Compare(a.Name, b.Name)) })
-	errs = append(errs, f.checkKeys())
+	errs = append(errs, f.checkKeys(), f.relate())
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *Found) addFolder(dir string, order int, log *slog.Logger) error {
+func (f *Found) addFolder(dir string, o Options) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("path '%s' does not exist", dir)
@@ -81,6 +98,9 @@ func (f *Found) addFolder(dir string, order int, log *slog.Logger) error {
 		return err
 	}
 	common, flags, err := readValues(filepath.Join(dir, valuesFile))
+	if err == nil && common == nil && o.Strict {
+		err = fmt.Errorf("path '%s' has no %s", dir, valuesFile)
+	}
 	if err != nil {
 		return err
 	}
@@ -91,7 +111,7 @@ func (f *Found) addFolder(dir string, order int, log *slog.Logger) error {
 		path := filepath.Join(dir, entry.Name())
 		info, err := os.Stat(path) // of what a link leads to
 		if errors.Is(err, fs.ErrNotExist) {
-			log.Warn("a link in a folder of modules leads nowhere; it is no module", "link", path)
+			o.Log.Warn("a link in a folder of modules leads nowhere; it is no module", "link", path)
 			continue
 		}
 		if err != nil {
@@ -101,14 +121,14 @@ func (f *Found) addFolder(dir string, order int, log *slog.Logger) error {
 		if !info.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		errs = append(errs, f.addModule(path, order, log))
+		errs = append(errs, f.addModule(path, o))
 	}
 	return errors.Join(errs...)
 }
 
-func (f *Found) addModule(path string, order int, log *slog.Logger) error {
+func (f *Found) addModule(path string, o Options) error {
 	parts := folderName.FindStringSubmatch(filepath.Base(path))
-	m := &Module{Name: parts[2], Key: values.Key(parts[2]), Path: path, Order: order}
+	m := &Module{Name: parts[2], Key: values.Key(parts[2]), Path: path, Order: o.DefaultOrder}
 	if parts[1] != "" {
 		number, err := strconv.ParseInt(parts[1], 10, 32)
 		if err != nil {
@@ -118,7 +138,7 @@ func (f *Found) addModule(path string, order int, log *slog.Logger) error {
 	}
 	for _, other := range f.Modules {
 		if other.Name == m.Name {
-			log.Warn("module is not registered, because it has a duplicate", "module", path, "registered", other.Path)
+			o.Log.Warn("module is not registered, because it has a duplicate", "module", path, "registered", other.Path)
 			return nil
 		}
 	}
@@ -129,6 +149,9 @@ func (f *Found) addModule(path string, order int, log *slog.Logger) error {
 	m.Values = values.Sections(sections, m.Key) // sections of others do not count
 	if enabled, ok := flags[m.Key]; ok {
 		m.Enabled = &enabled
+	}
+	if err := m.readRelations(); err != nil {
+		return fmt.Errorf("module %s: %w", path, err)
 	}
 	f.Modules = append(f.Modules, m)
 	return nil

@@ -7,16 +7,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"sigs.k8s.io/yaml"
-
 	"github.com/sealift/sealift/operator/module"
 	"github.com/sealift/sealift/operator/values"
-	"github.com/sealift/sealift/testgrid/cases"
 )
 
 // tree writes files below a new folder.
@@ -42,71 +37,6 @@ func names(f *module.Found) (all string) {
 	return strings.TrimSpace(all)
 }
 
-// TestSamplesOfModules checks what the samples say of modules that were found and of their values. What hooks do needs the
-// operator.
-func TestSamplesOfModules(t *testing.T) {
-	var file struct {
-		Cases []struct {
-			ID, Fixture string
-			Expect      struct {
-				ModulesFound, EnabledByConfig, Enabled []string
-				NotEnabled                             any
-				GlobalValues                           any
-				ModuleValues                           map[string]any
-			}
-		}
-	}
-	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/module_manager.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		t.Fatal(err)
-	}
-	checked := 0
-	for _, c := range file.Cases {
-		if c.Expect.NotEnabled == nil {
-			continue
-		}
-		checked++
-		dir := cases.Path(t, "operator/addon-operator/fixtures/"+c.Fixture)
-		found, err := module.Find(filepath.Join(dir, "modules"), module.DefaultOrder, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var configMap struct{ Data map[string]string }
-		if data, err := os.ReadFile(filepath.Join(dir, "config_map.yaml")); err == nil {
-			if err := yaml.Unmarshal(data, &configMap); err != nil {
-				t.Fatal(err)
-			}
-		}
-		config, err := values.ReadConfig(configMap.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := strings.Join(c.Expect.ModulesFound, " "); want != "" && names(found) != want {
-			t.Errorf("%s: found %s", c.ID, names(found))
-		}
-		var on []string
-		for _, m := range found.Modules {
-			if enabled, _ := found.Enabled(m, nil, config); enabled {
-				on = append(on, m.Name)
-			}
-			merged := values.Merge(found.Layers(m, config)...)
-			if want := c.Expect.GlobalValues; want != nil && cmp.Diff(want, merged[values.GlobalKey]) != "" {
-				t.Errorf("%s: global values of %s are %v", c.ID, m.Name, merged[values.GlobalKey])
-			}
-			if want, ok := c.Expect.ModuleValues[m.Name]; ok && cmp.Diff(want, merged[m.Key]) != "" {
-				t.Errorf("%s: values of %s are %v", c.ID, m.Name, merged[m.Key])
-			}
-		}
-		if want := slices.Concat(c.Expect.EnabledByConfig, c.Expect.Enabled); strings.Join(on, " ") != strings.Join(want, " ") {
-			t.Errorf("%s: %v are on, not %v", c.ID, on, want)
-		}
-	}
-	t.Logf("%d of %d rows of module_manager.yaml checked; the others need hooks", checked, len(file.Cases))
-}
-
 func TestFind(t *testing.T) {
 	first := tree(t, map[string]string{
 		"020-b/x": "", "003-c/x": "", "a/x": "", "README.md": "", ".git/x": "",
@@ -120,7 +50,7 @@ func TestFind(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	found, err := module.Find(first+":"+second, 7, slog.New(slog.NewTextHandler(&log, nil)))
+	found, err := module.Find(first+":"+second, module.Options{DefaultOrder: 7, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,6 +79,50 @@ func TestFind(t *testing.T) {
 	is(c, map[string]bool{"c": true}, true, module.ByHook)
 	config.Modules["c"] = values.ModuleConfig{Enabled: &off}
 	is(c, map[string]bool{"c": true}, false, module.ByConfig)
+	if found.Extenders, err = module.ParseExtenders("KubeConfig, DynamicallyEnabled"); err != nil {
+		t.Fatal(err)
+	}
+	is(c, map[string]bool{"c": true}, true, module.ByHook)
+	is(b, nil, false, module.ByDefault) // values.yaml does not count
+	for _, text := range []string{"Static,Dynamic", "Static,Static"} {
+		if _, err := module.ParseExtenders(text); err == nil {
+			t.Errorf("%s is no error", text)
+		}
+	}
+	if _, err := module.Find(tree(t, map[string]string{"1-a/x": ""}), module.Options{Strict: true}); err == nil || !strings.Contains(err.Error(), "has no values.yaml") {
+		t.Errorf("without values.yaml: %v", err)
+	}
+}
+
+// TestRelations: modules come behind those that they require, which others may only provide.
+func TestRelations(t *testing.T) {
+	addOn := func(text string) map[string]string { return map[string]string{"Manifest": "", "addon.yaml": text} }
+	files := map[string]string{"7-plain/addon.yaml": "nothing: of ours\n", "8-last/x": ""}
+	for name, text := range map[string]string{
+		"1-app": "{description: a, requires: [store, kubernetes], after: [last]}", "2-other": "{description: o, after: [nobody]}", "9-db": "{description: d, provides: [store]}",
+	} {
+		for file, content := range addOn(text) {
+			files[name+"/"+file] = content
+		}
+	}
+	found, err := module.Find(tree(t, files), module.Options{DefaultOrder: module.DefaultOrder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := names(found); got != "other plain last db app" {
+		t.Errorf("the order is %s", got)
+	}
+	for want, files := range map[string]map[string]string{
+		"in a circle: a requires c, c requires b, b comes after a": {
+			"a/Manifest": "", "a/addon.yaml": "{description: a, requires: [c]}", "b/Manifest": "", "b/addon.yaml": "{description: b, after: [a]}",
+			"c/Manifest": "", "c/addon.yaml": "{description: c, requires: [b]}",
+		},
+		"addon.yaml": {"a/Manifest": "", "a/addon.yaml": "{requires: a}"},
+	} {
+		if _, err := module.Find(tree(t, files), module.Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v", err)
+		}
+	}
 }
 
 func TestMistakesNameFileAndKey(t *testing.T) {
@@ -166,11 +140,11 @@ func TestMistakesNameFileAndKey(t *testing.T) {
 		"a key that is a flag's":  {map[string]string{"1-is-enabled/x": ""}, "its key isEnabled is that of a flag"},
 		"a number too large":      {map[string]string{"99999999999-a/x": ""}, "the number 99999999999 is too large"},
 	} {
-		if _, err := module.Find(tree(t, c.files), module.DefaultOrder, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := module.Find(tree(t, c.files), module.Options{DefaultOrder: module.DefaultOrder}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := module.Find("/nowhere", module.DefaultOrder, slog.New(slog.DiscardHandler)); err == nil || err.Error() != "path '/nowhere' does not exist" {
+	if _, err := module.Find("/nowhere", module.Options{DefaultOrder: module.DefaultOrder}); err == nil || err.Error() != "path '/nowhere' does not exist" {
 		t.Errorf("%v", err)
 	}
 }
@@ -182,7 +156,7 @@ func FuzzValuesFile(f *testing.F) {
 		if err := os.WriteFile(filepath.Join(dir, "values.yaml"), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if found, err := module.Find(dir, module.DefaultOrder, slog.New(slog.DiscardHandler)); err == nil {
+		if found, err := module.Find(dir, module.Options{DefaultOrder: module.DefaultOrder}); err == nil {
 			if _, err := json.Marshal(found.Common); err != nil {
 				t.Error(err)
 			}

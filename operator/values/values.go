@@ -10,6 +10,8 @@ import (
 	"maps"
 	"strings"
 	"unicode"
+
+	"github.com/sealift/sealift/helm"
 )
 
 // GlobalKey is the key of the values that all modules see. EnabledSuffix ends the key of the flag that switches a module on,
@@ -21,16 +23,7 @@ const (
 )
 
 // Key is the key of a module in values: the name in camel case, such as ingressNginx for ingress-nginx.
-func Key(module string) string {
-	var out strings.Builder
-	for i, part := range strings.Split(module, "-") {
-		if i > 0 && part != "" {
-			part = strings.ToUpper(part[:1]) + part[1:]
-		}
-		out.WriteString(part)
-	}
-	return out.String()
-}
+func Key(module string) string { return helm.ModuleKey(module) }
 
 // NameOf is the module that a key most likely stands for: ingress-nginx for ingressNginx. Names such as module-1 do not come
 // back; a caller who knows the modules compares their keys.

@@ -1,0 +1,36 @@
+package helm
+
+import (
+	"slices"
+	"strings"
+)
+
+// ModuleKey is the key under which a module of addon-operator has its values: its name in camel case, such as ingressNginx for
+// ingress-nginx.
+func ModuleKey(name string) string {
+	var out strings.Builder
+	for i, part := range strings.Split(name, "-") {
+		if i > 0 && part != "" {
+			part = strings.ToUpper(part[:1]) + part[1:]
+		}
+		out.WriteString(part)
+	}
+	return out.String()
+}
+
+// InModuleChart says whether a file of a module, by its path below the module, is part of the module's chart. The others belong
+// to the operator, or, if the module is an add-on of Sealift, to that.
+func InModuleChart(name string, addOn bool) bool {
+	first, rest, _ := strings.Cut(name, "/")
+	if slices.Contains([]string{"hooks", "openapi", "crds"}, first) || name == "enabled" {
+		return false
+	}
+	if !addOn {
+		return true
+	}
+	if rest != "" {
+		return !slices.Contains([]string{"images", "assets", "packages"}, first)
+	}
+	return !slices.Contains([]string{"Manifest", "Manifest.lock", "install.sh", "addon.yaml", "host-preflight.yaml", "troubleshoot.yaml",
+		"testgrid.yaml", "sbom.spdx.json"}, name)
+}
