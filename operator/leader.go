@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ const (
 	leaseDuration = 35 * time.Second
 	// askTime bounds the question to the leader whether it is ready.
 	askTime = 3 * time.Second
+	// lookTime is the time between two looks at who leads, and how long one may take.
+	lookTime = time.Second
 	// askedHeader marks that question. Who is asked so does not ask on.
 	askedHeader = "Sealift-Standby"
 )
@@ -50,6 +53,10 @@ type replica struct {
 	log     *slog.Logger
 	port    string // where all of them answer /readyz
 	leads   atomic.Bool
+
+	mu      sync.Mutex
+	looked  time.Time // at the Lease
+	address string    // of the leader then, if it is another one
 }
 
 // identity names this operator in the Lease, as upstream does: the standbys find the leader by it.
@@ -147,6 +154,25 @@ func (r *replica) ofLeader(ctx context.Context, asked bool) (status int, text []
 	defer resp.Body.Close()
 	text, err = io.ReadAll(io.LimitReader(resp.Body, 1<<10))
 	return resp.StatusCode, text, err
+}
+
+// leader is the address of the operator that leads, or "" if it is this one or nobody. The Lease is read once in lookTime at most.
+func (r *replica) leader(ctx context.Context) string {
+	if r.leads.Load() {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if time.Since(r.looked) < lookTime {
+		return r.address
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	r.looked, r.address = time.Now(), ""
+	if holder, err := r.holder(ctx); err == nil && holder != r.identity() {
+		r.address, _ = addressOf(holder)
+	}
+	return r.address
 }
 
 // holder reads who leads.

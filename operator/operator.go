@@ -54,7 +54,9 @@ func Run(ctx context.Context, o Options) (err error) {
 			return err
 		}
 		us = &replica{Replicas: *o.Replicas, cluster: o.Cluster, log: o.Log}
-		o.Webhooks.Leads = us.leads.Load
+		if o.Modules != nil {
+			o.Webhooks.Leader = us.leader
+		}
 	}
 	framework, err := os.MkdirTemp(o.Runner.TempDir, "framework-")
 	if err != nil {
@@ -70,10 +72,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	o.Webhooks.Cluster, o.Webhooks.Log = o.Cluster, o.Log
+	var e *work
+	o.Webhooks.Leads = func() bool { return (us == nil || us.leads.Load()) && e.knowsHooks() }
 	webhooks := webhook.New(ctx, o.Webhooks)
 	defer webhooks.Wait()
 	defer cancel()
-	var e *work
 	e, err = load(ctx, o, func() {
 		if err := webhooks.Set(e.Webhooks()); err != nil {
 			o.Log.ErrorContext(ctx, "cannot serve the webhooks of hooks that have come or gone", "error", err)
@@ -107,6 +110,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		}
 		defer stop()
 	}
+	if us != nil {
+		e.Standby(ctx)
+	}
 	if err := webhooks.Set(e.Webhooks()); err != nil {
 		return err
 	}
@@ -114,7 +120,6 @@ func Run(ctx context.Context, o Options) (err error) {
 		e.Run(ctx)
 		return nil
 	}
-	e.Standby(ctx)
 	return us.lead(ctx, e.Run)
 }
 

@@ -43,6 +43,18 @@ func (w *work) Run(ctx context.Context) {
 	w.Engine.Run(ctx)
 }
 
+// Standby prepares for Run, which another operator may do now: hooks answer reviews until ctx ends.
+func (w *work) Standby(ctx context.Context) {
+	if w.modules != nil {
+		w.modules.Standby(ctx)
+		return
+	}
+	w.Engine.Standby(ctx)
+}
+
+// knowsHooks says whether all hooks are known that have webhooks. Until then, those that the API server calls stay.
+func (w *work) knowsHooks() bool { return w.modules == nil || w.modules.Discovered() }
+
 // notReady says what the start still waits for; nil is a start that is over.
 func (w *work) notReady() error {
 	switch {

@@ -25,15 +25,17 @@ type operatorProcess struct {
 	address string
 }
 
-func startOperator(t *testing.T, dir, config, address, port string) *operatorProcess {
+// startOperator starts one of several replicas. more are its other flags.
+func startOperator(t *testing.T, dir, config, address, port string, more ...string) *operatorProcess {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &operatorProcess{log: &output.Buffer{}, address: net.JoinHostPort(address, port)}
-	p.cmd = exec.CommandContext(t.Context(), self, "operator", "start", "--hooks-dir", filepath.Join(dir, "hooks"), "--kube-config", config, "--tmp-dir", t.TempDir(),
-		"--listen-address", address, "--listen-port", port, "--debug-unix-socket", "", "--ha", "--lease-duration", "4s", "--namespace", "default", "--pod", "pod-"+strings.ReplaceAll(address, ".", "-"))
+	p.cmd = exec.CommandContext(t.Context(), self, append([]string{"operator", "start", "--kube-config", config, "--tmp-dir", t.TempDir(),
+		"--listen-address", address, "--listen-port", port, "--debug-unix-socket", "", "--ha", "--lease-duration", "4s", "--namespace", "default",
+		"--pod", "pod-" + strings.ReplaceAll(address, ".", "-")}, more...)...)
 	p.cmd.Env = append(os.Environ(), "SEALIFT_TEST_MAIN=1", "TRACE="+filepath.Join(dir, "trace"))
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -57,6 +59,18 @@ func (p *operatorProcess) get(path string) (int, string) {
 	return resp.StatusCode, strings.TrimSpace(string(text))
 }
 
+// freePort is one that nobody uses on 127.0.0.1.
+func freePort(t *testing.T) string {
+	t.Helper()
+	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer free.Close()
+	_, port, _ := net.SplitHostPort(free.Addr().String())
+	return port
+}
+
 // TestAStandbyTakesOver kills a leader, and lets the next one stand still for so long that it loses its Lease.
 func TestAStandbyTakesOver(t *testing.T) {
 	dir := t.TempDir()
@@ -75,12 +89,7 @@ echo "$PPID" >> "$TRACE"
 	if err := os.WriteFile(filepath.Join(dir, "hooks", "hook.sh"), []byte(hook), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(free.Addr().String())
-	_ = free.Close()
+	port, hooks := freePort(t), []string{"--hooks-dir", filepath.Join(dir, "hooks")}
 	var processes []*operatorProcess
 	until := func(what string, reached func() bool) {
 		t.Helper()
@@ -102,10 +111,10 @@ echo "$PPID" >> "$TRACE"
 		}
 		return all
 	}
-	first := startOperator(t, dir, config, "127.0.0.1", port)
+	first := startOperator(t, dir, config, "127.0.0.1", port, hooks...)
 	processes = append(processes, first)
 	until("the first leads", func() bool { code, _ := first.get("/readyz"); return code == http.StatusOK })
-	second := startOperator(t, dir, config, "127.0.0.2", port)
+	second := startOperator(t, dir, config, "127.0.0.2", port, hooks...)
 	processes = append(processes, second)
 	until("the second is ready, because the first is", func() bool { code, _ := second.get("/readyz"); return code == http.StatusOK })
 	if code, _ := second.get("/healthz"); code != http.StatusOK || !strings.Contains(second.log.String(), "another operator leads; this one stands by") {
@@ -125,7 +134,7 @@ echo "$PPID" >> "$TRACE"
 	until("the second runs hooks", func() bool { return slices.Contains(runners(), fmt.Sprint(second.cmd.Process.Pid)) })
 	t.Logf("the second took over %s after the kill", time.Since(killed).Round(time.Millisecond))
 	until("the second is ready by itself", func() bool { code, _ := second.get("/readyz"); return code == http.StatusOK })
-	third := startOperator(t, dir, config, "127.0.0.3", port)
+	third := startOperator(t, dir, config, "127.0.0.3", port, hooks...)
 	processes = append(processes, third)
 	until("the third stands by", func() bool { return strings.Contains(third.log.String(), "stands by") })
 	if err := second.cmd.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net/http"
 	"os"
 )
 
@@ -15,6 +16,7 @@ type certificate struct {
 	sum    [sha256.Size]byte // of what it is made of
 	ca     []byte            // in PEM: whom the API server shall trust
 	config *tls.Config
+	leader *http.Client // trusts the CA
 }
 
 // source returns a function that reads the certificate as it is now.
@@ -70,7 +72,7 @@ func (e *endpoint) make(cert, key, ca []byte) (*certificate, error) {
 		return nil, fmt.Errorf("the CA has no certificate in PEM")
 	}
 	ca = append(bytes.TrimSpace(ca), '\n')
-	c := &certificate{ca: ca, config: &tls.Config{
+	c := &certificate{ca: ca, leader: e.leaderClient(ca), config: &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 	}}
 	all := bytes.Join([][]byte{cert, key, ca}, []byte{0})

@@ -50,6 +50,8 @@ type endpoint struct {
 	kick    chan struct{} // has a message when the objects shall be written
 	swept   sync.Once
 
+	silentUntil atomic.Int64 // when to ask the leader again, in nanoseconds
+
 	mu       sync.Mutex
 	listener net.Listener
 	shown    atomic.Pointer[certificate]
@@ -116,14 +118,14 @@ func (e *endpoint) open() error {
 func (e *endpoint) limited() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /", func(w http.ResponseWriter, req *http.Request) {
+	mux.Handle("POST /", e.leaderFirst(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		select {
 		case e.slots <- struct{}{}:
 			defer func() { <-e.slots }()
 			e.handler.ServeHTTP(w, req)
 		case <-req.Context().Done():
 		}
-	})
+	})))
 	return mux
 }
 

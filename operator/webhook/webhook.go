@@ -45,6 +45,8 @@ type Options struct {
 	FailurePolicy admissionregistration.FailurePolicyType
 	// Leads says whether this operator writes the objects that lead the API server here. Nil means that it always does.
 	Leads func() bool
+	// Leader returns the address of the operator that shall answer in place of this one, or "". Nil means that there is none.
+	Leader func(context.Context) string
 }
 
 // Endpoint is one HTTPS server, and the Service that leads to it.

@@ -1,0 +1,103 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// reachTime is how long a connection to the leader may take to begin, and silence how long a leader that was not reached
+	// is left alone.
+	reachTime = time.Second
+	silence   = 5 * time.Second
+	// usualTime is the timeout of a review that does not say its own.
+	usualTime = 10 * time.Second
+	// forwardedHeader marks a review that was passed on. It is answered where it arrives.
+	forwardedHeader = "Sealift-Standby"
+)
+
+// leaderFirst has the leader answer, if there is one besides us: its hooks see values that are in its memory alone. If it does
+// not answer in two thirds of the time that the API server waits, next does.
+func (e *endpoint) leaderFirst(next http.Handler) http.Handler {
+	if e.server.options.Leader == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		address := ""
+		if req.Header.Get(forwardedHeader) == "" && time.Now().UnixNano() > e.silentUntil.Load() {
+			address = e.server.options.Leader(req.Context())
+		}
+		if address == "" {
+			next.ServeHTTP(w, req)
+			return
+		}
+		body, err := io.ReadAll(io.LimitReader(req.Body, conversionSize+1))
+		req.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
+		if err == nil && len(body) <= conversionSize {
+			answer, err := e.askLeader(req, address, body)
+			if err == nil {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(answer)
+				return
+			}
+			e.server.log.WarnContext(req.Context(), "the leader does not answer a review, so this operator does", "leader", address, "path", req.URL.Path, "error", err)
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// askLeader passes a review on to the same port of the leader.
+func (e *endpoint) askLeader(req *http.Request, address string, body []byte) ([]byte, error) {
+	_, port, err := net.SplitHostPort(e.Listen)
+	if err != nil {
+		return nil, err
+	}
+	limit, err := time.ParseDuration(req.URL.Query().Get("timeout"))
+	if err != nil || limit <= 0 {
+		limit = usualTime
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), limit*2/3)
+	defer cancel()
+	target := *req.URL
+	target.Scheme, target.Host = "https", net.JoinHostPort(address, port)
+	out, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	out.Header.Set("Content-Type", req.Header.Get("Content-Type"))
+	out.Header.Set(forwardedHeader, "yes")
+	resp, err := e.shown.Load().leader.Do(out)
+	if err != nil {
+		if network := (*net.OpError)(nil); errors.As(err, &network) && network.Op == "dial" {
+			e.silentUntil.Store(time.Now().Add(silence).UnixNano())
+		}
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("it says %s", resp.Status)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, conversionSize))
+}
+
+// leaderClient reaches the other operators, which have certificates for the same Service by the same CA.
+func (e *endpoint) leaderClient(ca []byte) *http.Client {
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	return &http.Client{Transport: &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: reachTime}).DialContext,
+		TLSHandshakeTimeout: reachTime, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: parallel,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: e.names()[0]},
+	}}
+}
