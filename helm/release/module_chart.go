@@ -2,11 +2,12 @@ package release
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
-	"slices"
 
 	"helm.sh/helm/v4/pkg/ignore"
 	"sigs.k8s.io/yaml"
@@ -14,13 +15,13 @@ import (
 	"github.com/sealift/sealift/helm"
 )
 
-// notChart are the parts of a module that are no part of its chart.
-var notChart = []string{"hooks", "openapi", "enabled", "crds"}
-
 const (
 	chartFile  = "Chart.yaml"
 	valuesFile = "values.yaml"
 )
+
+// maxDepth bounds folders inside each other. Only a link to a folder above it gets there.
+const maxDepth = 32
 
 // readModule reads the chart of a module, without what .helmignore names. If it has no Chart.yaml, one is made up.
 func readModule(w helm.Wanted) (map[string][]byte, error) {
@@ -32,36 +33,56 @@ func readModule(w helm.Wanted) (map[string][]byte, error) {
 		return nil, err
 	}
 	rules.AddDefaults()
-	files := map[string][]byte{}
-	err = filepath.WalkDir(w.Dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || path == w.Dir {
-			return err
-		}
-		relative, err := filepath.Rel(w.Dir, path)
-		if err != nil {
-			return err
-		}
-		info, err := os.Stat(path) // of what a link leads to
-		if err != nil {
-			return err
-		}
-		skip := slices.Contains(notChart, relative) || rules.Ignore(filepath.ToSlash(relative), info)
-		switch {
-		case skip && entry.IsDir():
-			return filepath.SkipDir
-		case skip || !info.Mode().IsRegular():
-			return nil
-		}
-		files[filepath.ToSlash(relative)], err = os.ReadFile(path)
-		return err
-	})
-	if err != nil {
+	_, err = os.Stat(filepath.Join(w.Dir, "Manifest"))
+	m := moduleFiles{dir: w.Dir, addOn: err == nil, rules: rules, files: map[string][]byte{}}
+	if err := m.read("", 0); err != nil {
 		return nil, err
 	}
-	if _, ok := files[chartFile]; !ok {
-		files[chartFile] = []byte("apiVersion: v2\nname: " + w.Name + "\nversion: 0.0.1\n")
+	if _, ok := m.files[chartFile]; !ok {
+		m.files[chartFile] = []byte("apiVersion: v2\nname: " + w.Name + "\nversion: 0.0.1\n")
 	}
-	return files, withoutGiven(files, w.Values)
+	return m.files, withoutGiven(m.files, w.Values)
+}
+
+// moduleFiles are the files of a module's chart, by their paths below it. Links are followed, as Helm does.
+type moduleFiles struct {
+	dir   string
+	addOn bool // it is an add-on of Sealift, too
+	rules *ignore.Rules
+	files map[string][]byte
+}
+
+func (m *moduleFiles) read(below string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("%s: more than %d folders inside each other; does a link lead to a folder above it?", below, maxDepth)
+	}
+	entries, err := os.ReadDir(filepath.Join(m.dir, filepath.FromSlash(below)))
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := path.Join(below, entry.Name())
+		file := filepath.Join(m.dir, filepath.FromSlash(name))
+		info, err := os.Stat(file) // of what a link leads to
+		if err != nil {
+			return err
+		}
+		part := name
+		if info.IsDir() {
+			part += "/any" // a file in it
+		}
+		switch {
+		case !helm.InModuleChart(part, m.addOn) || m.rules.Ignore(name, info):
+		case info.IsDir():
+			err = m.read(name, depth+1)
+		case info.Mode().IsRegular():
+			m.files[name], err = os.ReadFile(file)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withoutGiven takes out of the chart's own values what the operator gives it anyway. Helm would bring back what hooks have

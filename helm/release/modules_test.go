@@ -122,6 +122,44 @@ func TestAModulesReleaseIsUpgradedOnlyIfSomethingAsksForIt(t *testing.T) {
 	}
 }
 
+// TestWhatAnAddOnHasBesidesItsModuleIsNoChart: images of an add-on would fill a release, and no template asks for them.
+func TestWhatAnAddOnHasBesidesItsModuleIsNoChart(t *testing.T) {
+	w := newWorld(t)
+	more := map[string]string{"install.sh": "", "images/index.json": "{}", "images/blobs/sha256/0": "", "files/x": "",
+		"templates/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: files}\ndata: {text: '{{ range $path, $_ := .Files }}{{ $path }} {{ end }}'}\n"}
+	for want, manifest := range map[string]string{"text: 'files/x '": "Manifest", "text: 'another files/x images/blobs/sha256/0 images/index.json install.sh '": "another"} {
+		more[manifest] = ""
+		done, err := release.NewModules(w.Client, release.ModuleOptions{}).Ensure(t.Context(), helm.Wanted{Name: "web", Dir: moduleDir(t, more), Values: map[string]any{}})
+		if err != nil || !strings.Contains(done.Manifest, want) {
+			t.Errorf("with a file %s: %v\n%s", manifest, err, done.Manifest)
+		}
+		delete(more, manifest)
+	}
+}
+
+// TestLinksInModulesAreFollowed: a module may be a link, and so may a part of it.
+func TestLinksInModulesAreFollowed(t *testing.T) {
+	w := newWorld(t)
+	shared := moduleDir(t, map[string]string{"deep/x.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: deep}\n"})
+	link := filepath.Join(t.TempDir(), "001-web")
+	for from, to := range map[string]string{link: shared, filepath.Join(shared, "templates", "linked"): filepath.Join(shared, "deep")} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wanted := helm.Wanted{Name: "web", Dir: link, Values: map[string]any{"web": map[string]any{"text": "linked"}}}
+	done, err := release.NewModules(w.Client, release.ModuleOptions{}).Ensure(t.Context(), wanted)
+	if err != nil || w.text("web") != "linked" || !strings.Contains(done.Manifest, "kind: Secret") {
+		t.Errorf("%v\n%s", err, done.Manifest)
+	}
+	if err := os.Symlink("..", filepath.Join(shared, "templates", "circle")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := release.NewModules(w.Client, release.ModuleOptions{}).Ensure(t.Context(), wanted); err == nil || !strings.Contains(err.Error(), "folder above it") {
+		t.Errorf("a link in a circle: %v", err)
+	}
+}
+
 // TestReleasesOfHelmAndAddonOperatorAreTakenOver installs with Helm 3 itself: without a checksum, with addon-operator's label,
 // and with the value that it had before.
 func TestReleasesOfHelmAndAddonOperatorAreTakenOver(t *testing.T) {
