@@ -90,7 +90,10 @@ func (a *addOn) open(name string) (*os.File, error) {
 // maxDepth bounds directories inside each other. Only a link to a directory above it gets there.
 const maxDepth = 32
 
-// files lists the add-on's own files, to be packed below to. Hidden files are left out, and so is the lock, which says how
+// helmIgnore says which files of a module are no part of its chart.
+const helmIgnore = ".helmignore"
+
+// files lists the add-on's own files, to be packed below to. Other hidden files are left out, and so is the lock, which says how
 // to build the package and is no part of it. Modes are reduced to whether a file is executable, since the rest depends on
 // the umask of whoever checked it out. A symbolic link to a file or directory of the same add-on, whichever version, is
 // packed as what it leads to.
@@ -114,7 +117,8 @@ func (a *addOn) below(dir, to string, depth int) ([]bundle.File, error) {
 	var files []bundle.File
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || depth == 0 && name == lock.FileName {
+		hidden := strings.HasPrefix(name, ".") && !(depth == 0 && name == helmIgnore)
+		if hidden || depth == 0 && name == lock.FileName {
 			continue
 		}
 		found, err := a.entry(path.Join(dir, name), path.Join(to, name), depth)

@@ -71,11 +71,12 @@ type Builder struct {
 	format    ImageFormat
 	log       *slog.Logger
 	kinds     *kind.Set
+	charts    helm.Renderer
 }
 
 // New returns a builder that fetches into c. It fails when the options name what does not exist.
 func New(c *cache.Cache, o Options) (*Builder, error) {
-	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log}
+	b := &Builder{cache: c, jobs: o.Jobs, key: o.Key, locked: o.Locked, format: o.ImageFormat, log: o.Log, charts: o.Charts}
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}

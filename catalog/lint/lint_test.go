@@ -72,6 +72,13 @@ func lintAll(t *testing.T, path string) []string {
 			lines = append(lines, f.Error())
 		}
 	}
+	circle, err := Circle(dirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range circle {
+		lines = append(lines, f.Error())
+	}
 	return lines
 }
 
@@ -112,6 +119,10 @@ func TestAddOn(t *testing.T) {
 		"an image that is not carried":   {map[string]string{v1 + "pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec:\n  containers: [{name: app, image: 'example.org/app:1'}, {name: b, image: 'example.org/b:1'}]\n"}, []string{v1 + "pod.yaml:5:"}},
 		"no install.sh":                  {map[string]string{v1 + "install.sh": ""}, []string{v1 + "install.sh: error: the add-on has no install.sh"}},
 		"an install.sh that is not bash": {map[string]string{v1 + "install.sh": "cert-manager() {\n  if true; then\n}\n"}, []string{v1 + "install.sh:3:1: error: not bash: "}},
+		"two add-ons that wait for each other": {map[string]string{v1 + "addon.yaml": "description: x\nrequires: [disk]\n",
+			"other/1.0/Manifest": "# nothing\n", "other/1.0/install.sh": "other() { :; }\n", "other/1.0/addon.yaml": "description: y\nprovides: [disk]\nafter: [cert-manager]\n",
+			"other/1.0/host-preflight.yaml": goodPreflight, "other/1.0/troubleshoot.yaml": goodSupport},
+			[]string{v1 + "addon.yaml: error: add-ons wait for each other in a circle: cert-manager requires disk (provided by other), other comes after cert-manager"}},
 		"a function of another name": {map[string]string{v1 + "install.sh": "cert-manager() { :; }\nwait_for() { :; }\ncert-managers() { :; }\n"},
 			[]string{v1 + "install.sh:2:1: error: function wait_for does not begin with the add-on's name (all add-ons share one shell; name it cert_manager_wait_for)", v1 + "install.sh:3:1: error: "}},
 		"a function inside a function": {map[string]string{v1 + "install.sh": "cert-manager() {\n    inner() { :; }\n}\n"}, []string{v1 + "install.sh:2:5: error: function inner "}},

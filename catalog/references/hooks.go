@@ -1,12 +1,16 @@
 package references
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/references/object"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/internal/diag"
@@ -43,11 +47,38 @@ func (c *checker) scanHooks() {
 	})
 }
 
+// scanModuleHooks does the same for the hooks of a module that are bash. What a hook in another language starts, only a test
+// can tell.
+func (c *checker) scanModuleHooks() {
+	if !c.module {
+		return
+	}
+	for _, name := range c.files {
+		if !strings.HasPrefix(name, catalog.HooksDir+"/") && name != catalog.EnabledFile {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(c.work, filepath.FromSlash(name)))
+		if err != nil || !shebang.Match(data) {
+			continue
+		}
+		hooks, err := script.Parse(bytes.NewReader(data), name, "", c.version)
+		if err != nil {
+			c.list.Warnf(c.position(name, 0, 0), "", "is not bash, and was not checked: %v", err)
+			continue
+		}
+		c.hooks, c.script = hooks, name
+		c.scanHooks()
+	}
+}
+
+// shebang is that of a shell.
+var shebang = regexp.MustCompile(`^#! ?/[^\n]*\b(ba|da)?sh\b`)
+
 // hereDocument scans a here-document that is a Kubernetes object.
 func (c *checker) hereDocument(r *syntax.Redirect) {
 	text, _ := c.hooks.Text(r.Hdoc)
 	before := len(c.uses)
-	c.scan([]byte(variable.ReplaceAllString(text, variableToken+"x")), source{name: script.Name, nested: true})
+	c.scan([]byte(variable.ReplaceAllString(text, variableToken+"x")), source{name: c.script, nested: true})
 	for i := range c.uses[before:] {
 		c.uses[before+i].pos = c.inHooks(r.Hdoc)
 	}
@@ -132,7 +163,7 @@ func (c *checker) sandbox(w *syntax.Word) {
 	}
 }
 
-// inHooks returns a position in install.sh.
+// inHooks returns a position in the script that is looked at.
 func (c *checker) inHooks(n syntax.Node) diag.Pos {
-	return c.position(script.Name, int(n.Pos().Line()), int(n.Pos().Col()))
+	return c.position(c.script, int(n.Pos().Line()), int(n.Pos().Col()))
 }

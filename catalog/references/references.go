@@ -16,6 +16,7 @@ import (
 
 	"github.com/distribution/reference"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/script"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/manifest"
@@ -47,38 +48,89 @@ func Check(ctx context.Context, dir string, charts Charts) ([]diag.Finding, erro
 // and findings.
 type Charts interface {
 	Charts(ctx context.Context, dir string) (carried, named []string, findings []diag.Finding, err error)
+	// Module renders the chart that the add-on itself is, if it is a module with one, and returns the images that it names.
+	Module(ctx context.Context, dir string) (uses []Use, findings []diag.Finding, err error)
+}
+
+// Use is a place in a module's chart that names an image.
+type Use struct {
+	Image  string
+	Where  string // an object and its container, or a value
+	File   string // below the add-on
+	Pulled bool   // a pod needs it; otherwise it only looks like an image
 }
 
 // CheckWith is Check with a parsed install.sh; nil means none. Nil charts leave the charts of the Manifest out.
 func CheckWith(ctx context.Context, dir string, hooks *script.Script, charts Charts) ([]diag.Finding, error) {
+	var findings []diag.Finding
+	err := check(ctx, dir, hooks, charts, func(c *checker) {
+		c.judge()
+		findings = c.list.Findings()
+	})
+	return findings, err
+}
+
+// check finds all uses of images, and hands them to judge.
+func check(ctx context.Context, dir string, hooks *script.Script, charts Charts, judge func(*checker)) error {
 	file, err := manifest.Load(filepath.Join(dir, manifest.FileName))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	work, err := os.MkdirTemp("", "sealift-references-")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer os.RemoveAll(work)
-	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks, foreigners: make(map[string]bool)}
+	c := &checker{dir: dir, work: work, version: filepath.Base(mustAbs(dir)), carried: carriedBy(file), hooks: hooks, script: script.Name, foreigners: make(map[string]bool)}
 	if charts != nil && len(file.Charts()) > 0 {
 		carried, named, findings, err := charts.Charts(ctx, dir)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		c.list.Add(findings...)
 		c.bring(carried, named)
 	}
+	if charts != nil && catalog.HasChart(os.DirFS(dir), ".") {
+		uses, findings, err := charts.Module(ctx, dir)
+		if err != nil {
+			return err
+		}
+		c.list.Add(findings...)
+		for _, u := range uses {
+			c.uses = append(c.uses, use{image: u.Image, pos: diag.Pos{File: filepath.Join(dir, filepath.FromSlash(u.File))}, where: u.Where, certain: u.Pulled})
+		}
+	}
+	c.module = catalog.IsModule(os.DirFS(dir), ".")
 	if err := c.copy(); err != nil {
-		return nil, fmt.Errorf("read add-on %s: %w", dir, err)
+		return fmt.Errorf("read add-on %s: %w", dir, err)
 	}
 	if err := c.render(); err != nil {
-		return nil, fmt.Errorf("read add-on %s: %w", dir, err)
+		return fmt.Errorf("read add-on %s: %w", dir, err)
 	}
 	c.scanFiles()
 	c.scanHooks()
-	c.judge()
-	return c.list.Findings(), nil
+	c.scanModuleHooks()
+	judge(c)
+	return nil
+}
+
+// Missing returns the images that pods of an add-on need and its Manifest lacks, each once, in order.
+func Missing(ctx context.Context, dir string, charts Charts) ([]string, error) {
+	hooks, err := script.Load(dir)
+	if err != nil {
+		hooks = nil
+	}
+	var missing []string
+	err = check(ctx, dir, hooks, charts, func(c *checker) {
+		for _, u := range c.uses {
+			name, err := normalize(u.image)
+			if err == nil && u.certain && !u.depends() && !c.use(name) {
+				missing = append(missing, u.image)
+			}
+		}
+	})
+	slices.Sort(missing)
+	return slices.Compact(missing), err
 }
 
 // mustAbs returns the absolute path, or dir itself if the working directory no longer exists.
@@ -97,6 +149,8 @@ type checker struct {
 	version string
 	carried []carried
 	hooks   *script.Script // nil without an install.sh
+	script  string         // the file of hooks
+	module  bool           // it is a module of addon-operator
 
 	files    []string          // slash-separated, below work
 	origin   map[string]string // the template of a generated file
@@ -181,8 +235,13 @@ func (c *checker) judge() {
 	}
 }
 
+// depends says whether the image depends on a variable.
+func (u use) depends() bool {
+	return strings.Contains(u.image, variableToken) || strings.Contains(u.image, "$")
+}
+
 func (c *checker) judgeOne(u use) {
-	if strings.Contains(u.image, variableToken) || strings.Contains(u.image, "$") {
+	if u.depends() {
 		c.list.Warnf(u.pos, "write the image out; a kustomization can change it", "%s: the image depends on a variable and was not checked", u.where)
 		return
 	}

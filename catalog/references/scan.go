@@ -7,6 +7,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/catalog/references/object"
 )
 
@@ -20,7 +21,7 @@ type source struct {
 // scanFiles scans the YAML files that no kustomization includes.
 func (c *checker) scanFiles() {
 	for _, name := range c.files {
-		if _, filled := c.origin[name]; filled || !isYAML(name) || c.consumed[name] || c.consumedAs(name) {
+		if _, filled := c.origin[name]; filled || !isYAML(name) || c.module && isTemplate(name) || c.consumed[name] || c.consumedAs(name) {
 			continue
 		}
 		data, err := os.ReadFile(filepath.Join(c.work, filepath.FromSlash(name)))
@@ -30,6 +31,12 @@ func (c *checker) scanFiles() {
 		}
 		c.scan(data, source{name: name})
 	}
+}
+
+// isTemplate says whether a file of a module is rendered, or describes values.
+func isTemplate(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return first == catalog.TemplatesDir || first == "charts" || first == "openapi"
 }
 
 // consumedAs reports whether a template was rendered under the name of its output.

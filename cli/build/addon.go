@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/catalog/lint"
+	"github.com/sealift/sealift/catalog/references"
 	"github.com/sealift/sealift/catalog/template"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/installer/hook"
@@ -39,7 +40,7 @@ func (a commands) addonCommand() *cobra.Command {
 func (a commands) addonLintCommand() *cobra.Command {
 	var format string
 	var o sources
-	var production bool
+	var production, write bool
 	cmd := &cobra.Command{
 		Use:   "lint [ADDON_DIR|TREE...]",
 		Short: "List what add-ons lack for production",
@@ -56,7 +57,9 @@ An add-on needs:
   Secret);
 - if it has several versions, a template that they follow and link to.
 
-Lint fetches and renders the charts of the Manifest. It lists the images that their values name and do not use.
+Lint fetches and renders the charts of the Manifest. It lists the images that their values name and do not use. An add-on
+with a Chart.yaml, templates/, hooks/ or enabled beside its Manifest is a module of addon-operator: lint renders its chart
+with its default values, and reads its hooks. --write adds the images that its pods need to the Manifest.
 
 Add-ons without addon.yaml, such as kURL's, need no host-preflight.yaml and no troubleshoot.yaml. Their versions may
 be copies, and most findings are only warnings.
@@ -73,10 +76,16 @@ Exit codes: 0 no errors, 1 errors, 2 wrong usage.`,
 			if len(paths) == 0 {
 				paths = []string{"addons"}
 			}
+			if write {
+				if err := a.addImages(cmd.Context(), paths, o); err != nil {
+					return err
+				}
+			}
 			return a.lintAddOns(cmd.Context(), paths, o, production, format)
 		},
 	}
 	o.addForCharts(cmd.Flags())
+	cmd.Flags().BoolVar(&write, "write", false, "first add the images that pods need to the Manifests that lack them; lock the add-ons then")
 	cmd.Flags().BoolVar(&production, "production", false, "also require a generator, tests, host checks and a support bundle")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
@@ -103,7 +112,37 @@ func (a commands) lintAddOns(ctx context.Context, paths []string, o sources, pro
 		}
 		all = append(all, findings...)
 	}
+	circle, err := lint.Circle(dirs)
+	if err != nil {
+		return err
+	}
+	all = append(all, circle...)
 	return a.printFindings(all, format, app.Counted(len(dirs), "add-on"))
+}
+
+// addImages writes the images that pods need to the Manifests that lack them.
+func (a commands) addImages(ctx context.Context, paths []string, o sources) error {
+	dirs, err := lint.Find(paths...)
+	if err != nil {
+		return err
+	}
+	for _, dir := range dirs {
+		missing, err := references.Missing(ctx, dir, charts{a, o})
+		if mistakes := (diag.Errors{}); errors.As(err, &mistakes) {
+			continue // lint tells them
+		}
+		if err != nil {
+			return err
+		}
+		added, err := manifest.AddImages(filepath.Join(dir, manifest.FileName), missing)
+		if err != nil {
+			return err
+		}
+		for _, image := range added {
+			fmt.Fprintf(a.Err, "%s: image %s %s was added\n", filepath.Join(dir, manifest.FileName), image.ID, image.Ref)
+		}
+	}
+	return nil
 }
 
 // gridTests reads a file of tests as the test grid does, for one version of an add-on.
@@ -126,20 +165,38 @@ type charts struct {
 
 // Charts implements references.Charts.
 func (c charts) Charts(ctx context.Context, dir string) (carried, named []string, findings []diag.Finding, err error) {
+	err = c.with(func(b *builder.Builder) error {
+		carried, named, findings, err = b.Charts(ctx, dir)
+		return err
+	})
+	return carried, named, findings, err
+}
+
+// Module implements references.Charts.
+func (c charts) Module(ctx context.Context, dir string) (uses []references.Use, findings []diag.Finding, err error) {
+	err = c.with(func(b *builder.Builder) error {
+		uses, findings, err = b.Module(ctx, dir)
+		return err
+	})
+	return uses, findings, err
+}
+
+// with calls do with a builder.
+func (c charts) with(do func(*builder.Builder) error) error {
 	settings, err := c.sources.options(c.commands)
 	if err != nil {
-		return nil, nil, nil, err
+		return err
 	}
 	store, err := c.sources.cache.open()
 	if err != nil {
-		return nil, nil, nil, err
+		return err
 	}
 	defer store.Close()
 	b, err := builder.New(store, settings)
 	if err != nil {
-		return nil, nil, nil, err
+		return err
 	}
-	return b.Charts(ctx, dir)
+	return do(b)
 }
 
 type newVersionOptions struct {

@@ -1,0 +1,30 @@
+package catalog
+
+import (
+	"io/fs"
+	"path"
+)
+
+// The parts of an add-on that is a module of addon-operator, beside its Manifest.
+const (
+	ChartFile    = "Chart.yaml"
+	TemplatesDir = "templates"
+	HooksDir     = "hooks"
+	EnabledFile  = "enabled"
+)
+
+// IsModule says whether the add-on in a folder is a module of addon-operator: it describes itself, and has a chart, hooks or an
+// enabled script. kURL's add-ons, which have no addon.yaml, are none.
+func IsModule(fsys fs.FS, dir string) bool {
+	return has(fsys, dir, MetaFile) && (HasChart(fsys, dir) || has(fsys, dir, HooksDir) || has(fsys, dir, EnabledFile))
+}
+
+// HasChart says whether a module has a chart. Chart.yaml may be missing.
+func HasChart(fsys fs.FS, dir string) bool {
+	return has(fsys, dir, MetaFile) && (has(fsys, dir, ChartFile) || has(fsys, dir, TemplatesDir))
+}
+
+func has(fsys fs.FS, dir, name string) bool {
+	_, err := fs.Stat(fsys, path.Join(dir, name))
+	return err == nil
+}
