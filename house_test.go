@@ -23,7 +23,7 @@ const module = "github.com/sealift/sealift/"
 var floors = [][]string{
 	{"internal"},
 	{"manifest", "spec", "bundle", "store", "kube", "addon"},
-	{"catalog", "preflight", "helm", "rollout"},
+	{"catalog", "preflight", "helm", "rollout", "batch"},
 	{"channel", "operator", "fleet", "assemble", "testgrid"},
 	{"builder", "installer", "server"},
 	{"cli"},

@@ -7,8 +7,8 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
 
-// jobControllers are those that an Indexed Job with a TTL needs.
-const jobControllers = "job-controller,ttl-after-finished-controller,garbage-collector-controller,pod-garbage-collector-controller"
+// jobControllers are those that an Indexed Job with a TTL needs, in a namespace with a quota.
+const jobControllers = "job-controller,ttl-after-finished-controller,garbage-collector-controller,pod-garbage-collector-controller,resourcequota-controller"
 
 // startWorkers starts the scheduler and the controllers. They serve nothing; what they do is seen in objects.
 func (c *ControlPlane) startWorkers(ctx context.Context, workshop *upstream.Workshop, version string) error {
