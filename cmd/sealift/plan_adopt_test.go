@@ -1,7 +1,9 @@
 package main
 
 import (
+	"maps"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -35,7 +37,7 @@ metadata: {name: 1a2b3c4, namespace: default}
 spec: {kubernetes: {version: 1.35.4}, containerd: {version: 2.2.1}, flannel: {version: 0.26.7}}
 `
 
-// planOfAdopt looks at a cluster of kURL whose only node is this host.
+// planOfAdopt looks at a cluster of kURL whose only node is this host, and then adopts it.
 func planOfAdopt(t *testing.T) {
 	h := newPlanHost(t)
 	if code, out := h.sealift("", "adopt", "--plan", "--root", "node"); code != app.ExitRefused || !strings.Contains(out, "no node of a cluster") {
@@ -78,6 +80,41 @@ func planOfAdopt(t *testing.T) {
 			if !strings.Contains(out, want) {
 				t.Errorf("the plan lacks %q:\n%s", want, out)
 			}
+		}
+	}
+	h.adopted(kubeconfig)
+}
+
+// adopted adopts the node. The start of a service fails at first; the same command goes on, and then has nothing to do.
+func (h *planHost) adopted(kubeconfig string) {
+	h.Helper()
+	h.write("usr-local/bin/systemctl", "#!/bin/sh\ncase \"$* $(ls /usr/local/broken 2>&1)\" in 'enable sealift-agent.service /usr/local/broken') exit 1;; esac\n")
+	h.write("usr-local/broken", "")
+	h.made(os.MkdirAll(filepath.Join(h.dir, "etc/systemd/system"), 0o755))
+	adopt := []string{"adopt", "--yes", "--root", "node"}
+	if code, out := h.sealift("", adopt...); code != app.ExitFailed || !strings.Contains(out, "step node/agent") || !strings.Contains(out, "continue with: sudo sealift adopt") {
+		h.Errorf("with a service that does not start: exit code %d\n%s", code, out)
+	}
+	h.made(os.Remove(filepath.Join(h.dir, "usr-local/broken")))
+	if code, out := h.sealift("", adopt...); code != app.ExitDone || !strings.Contains(out, "this node is adopted") || strings.Contains(out, "node/share: serve") {
+		h.Errorf("when it starts: exit code %d\n%s", code, out)
+	}
+	after := everything(h.T, kubeconfig)
+	if code, out := h.sealift("", adopt...); code != app.ExitDone || !strings.Contains(out, "nothing to do") || !maps.Equal(after, everything(h.T, kubeconfig)) {
+		h.Errorf("once more: exit code %d\n%s", code, out)
+	}
+	if after["object v1 configmaps kube-system/addon-flannel"] == "" {
+		h.Error("nobody owns flannel")
+	}
+	if _, out := h.sealift("", "status", "--root", "node"); !strings.Contains(out, "node     installed") || !strings.Contains(out, "flannel") || !strings.Contains(out, "1.35.4") {
+		h.Errorf("status:\n%s", out)
+	}
+	if _, out := h.sealift("", "reset", "--plan", "--root", "node"); !strings.Contains(out, "sealift-agent.service") || !strings.Contains(out, "/etc/kubernetes") {
+		h.Errorf("a reset would do:\n%s", out)
+	}
+	for name, want := range map[string]string{"state/installer.yaml": "flannel", "state/run.json": "1a2b3c4", "state/journal.jsonl": `"operation":"adopt","step":"kubernetes/init"`} {
+		if text, err := os.ReadFile(filepath.Join(h.dir, "work/node", name)); err != nil || !strings.Contains(string(text), want) {
+			h.Errorf("%s lacks %q: %v\n%s", name, want, err, text)
 		}
 	}
 }
