@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,8 +26,7 @@ import (
 // TestProxies runs the controllers in a hub on a real API server, with charts from a real registry.
 func TestProxies(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	for name, test := range map[string]func(*room){
+	tests := map[string]func(*room){
 		"life":        testLife,
 		"repository":  testRepository,
 		"once":        testInstallOnce,
@@ -39,7 +39,10 @@ func TestProxies(t *testing.T) {
 		"mirrors":     testMirrors,
 		"moved":       testMoved,
 		"page":        testPage,
-	} {
+		"requires":    testRequires,
+	}
+	w := newWorld(t, slices.Sorted(maps.Keys(tests))...)
+	for name, test := range tests {
 		t.Run(name, func(t *testing.T) { test(w.room(t, name)) })
 	}
 }
@@ -87,6 +90,22 @@ func testLife(r *room) {
 	list, err := r.helm().List(r.t.Context())
 	if err != nil || len(list) != 0 || len(r.hrps()) != 0 || r.data("chosen") != nil {
 		r.t.Errorf("left are %v, %v, %v", list, r.hrps(), err)
+	}
+}
+
+// testRequires shows that a chart comes to a cluster once the charts that it requires are ready there.
+func testRequires(r *room) {
+	r.cluster("one", "")
+	spec := "clusterSelector: {}, releaseName: %s, repoURL: \"" + r.registry + "\", version: 1.0.0"
+	r.proxy("app", "fleet.sealift.dev/requires: base", fmt.Sprintf(spec, "app"))
+	r.wantChart("app", "HelmReleaseProxySpecsUpToDate", "WaitsForOthers HelmChartProxy app requires base, which does not exist")
+	if len(r.hrps()) != 0 {
+		r.t.Error("app did not wait")
+	}
+	r.proxy("base", "", fmt.Sprintf(spec, "base"))
+	r.wantChart("app", "Ready", "True")
+	if r.data("base") == nil || r.data("app") == nil {
+		r.t.Error("a release is missing")
 	}
 }
 

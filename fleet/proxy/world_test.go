@@ -36,6 +36,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/proxy"
@@ -73,8 +75,8 @@ type world struct {
 
 const user, password = "captain", "open sesame"
 
-// newWorld starts all of it.
-func newWorld(t *testing.T) *world {
+// newWorld starts all of it. The hub has its least rights, and may read the Secrets of the rooms.
+func newWorld(t *testing.T, rooms ...string) *world {
 	t.Helper()
 	w := &world{config: controlplane.ForTest(t)}
 	scheme := runtime.NewScheme()
@@ -88,12 +90,13 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.serveCharts(t)
+	rights := accesstest.Config(t, w.config, access.Hub{Namespace: hub.DefaultNamespace, SecretNamespaces: rooms})
 	ready := make(chan struct{})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
 		ended <- hub.Run(ctx, hub.Options{
-			Config: w.config, Webhook: hub.Webhook{Listen: "127.0.0.1:0"},
+			Config: rights, Webhook: hub.Webhook{Listen: "127.0.0.1:0"},
 			Controllers: []hub.Controller{
 				proxy.New(proxy.Options{Retry: 300 * time.Millisecond, Resync: 2 * time.Second}),
 				func(context.Context, *hub.Hub) error { close(ready); return nil },
@@ -292,7 +295,6 @@ func (w *world) room(t *testing.T, namespace string) *room {
 	t.Helper()
 	t.Parallel()
 	r := &room{world: w, t: t, namespace: namespace}
-	r.create(t, "apiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n")
 	r.secret("pull", "config.json", w.credentials)
 	r.secret("authority", "ca.crt", w.authority)
 	return r
