@@ -106,7 +106,7 @@ func (h *planHost) adopted(kubeconfig string) {
 	if after["object v1 configmaps kube-system/addon-flannel"] == "" {
 		h.Error("nobody owns flannel")
 	}
-	if _, out := h.sealift("", "status", "--root", "node"); !strings.Contains(out, "node     installed") || !strings.Contains(out, "flannel") || !strings.Contains(out, "1.35.4") {
+	if _, out := h.sealift("", "status", "--root", "node"); !strings.Contains(out, "node     installed") || !strings.Contains(out, "flannel") || !strings.Contains(out, "1.35.4") || strings.Contains(out, "by this node itself") {
 		h.Errorf("status:\n%s", out)
 	}
 	if _, out := h.sealift("", "reset", "--plan", "--root", "node"); !strings.Contains(out, "sealift-agent.service") || !strings.Contains(out, "/etc/kubernetes") {

@@ -59,7 +59,7 @@ func (a *Adoption) makePlan() (lifecycle.Plan, error) {
 	if f.Host.ControlPlane {
 		unit("node/share", "serve hosts that join", service.Sharer(a.options.Root))
 	}
-	unit("node/agent", "renew certificates, and take part in upgrades", service.Agent(a.options.Root))
+	unit("node/agent", "take part in upgrades; from the first one on, renew certificates", service.Agent(a.options.Root))
 	records := install.Adopted{First: a.First(), Kubernetes: f.Cluster.Version, AddOns: f.AddOns(), Pods: f.Cluster.Pods, Services: f.Cluster.Services}
 	return append(plan, records.Records()...), nil
 }

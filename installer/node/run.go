@@ -77,3 +77,18 @@ func Made(root string) (bool, error) {
 	records, err := lifecycle.ReadJournal(StateDir(root))
 	return slices.ContainsFunc(records, func(r lifecycle.Record) bool { return r.Step == InitStep }), err
 }
+
+// Adopted says whether another installer made this node, and no upgrade has replaced its kubelet since.
+func Adopted(root string) (adopted bool, err error) {
+	records, err := lifecycle.ReadJournal(StateDir(root))
+	for _, rec := range records {
+		switch {
+		case rec.Outcome != lifecycle.Finished:
+		case rec.Operation == lifecycle.Adopting && (rec.Step == InitStep || rec.Step == JoinStep):
+			adopted = true
+		case rec.Step == KubeletStep:
+			adopted = false
+		}
+	}
+	return adopted, err
+}

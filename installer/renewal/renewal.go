@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/kube"
 )
@@ -58,9 +59,16 @@ func Run(ctx context.Context, root string, log *slog.Logger) error {
 	return nil
 }
 
-// New makes a Keeper for this host, as a worker.
+// New makes a Keeper for this host, as a worker. A node that was adopted keeps its certificates until its first upgrade: a renewal
+// restarts pods.
 func New(root string, log *slog.Logger) *Keeper {
-	return &Keeper{Log: log, Now: time.Now, List: pki.List, Settled: settled, Renew: func(ctx context.Context) error { return renew(ctx, root, log) }}
+	list := func(now time.Time) ([]pki.Entry, error) {
+		if adopted, err := node.Adopted(root); adopted || err != nil {
+			return nil, err
+		}
+		return pki.List(now)
+	}
+	return &Keeper{Log: log, Now: time.Now, List: list, Settled: settled, Renew: func(ctx context.Context) error { return renew(ctx, root, log) }}
 }
 
 func administrator() (*kube.Cluster, error) {

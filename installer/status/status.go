@@ -93,6 +93,11 @@ func Read(ctx context.Context, root string) (Status, error) {
 		return s, err
 	}
 	s.noteCertificates(certificates, now)
+	if adopted, err := node.Adopted(root); err != nil {
+		return s, err
+	} else if adopted { // its certificates stay until the first upgrade
+		s.NextRenewal = time.Time{}
+	}
 	view, err := cluster.NewView()
 	if err != nil {
 		s.Cluster = "cannot be asked: " + err.Error()
