@@ -29,6 +29,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/trust"
+	"github.com/sealift/sealift/store"
 )
 
 // DefaultPlatform is what packages are built for unless asked otherwise.
@@ -50,6 +51,9 @@ type Options struct {
 	Charts      helm.Renderer // renders charts; nil for Manifests without any
 	CAs         trust.CAs     // that servers are trusted by
 	Engine      string        // runs Dockerfiles, one of dockerfile.Engines; empty means the first that is there
+	Shared      store.Store   // has blobs that builds on several machines share, and gets those that it lacks; nil for none
+	// Vouched are digests of .deb files that the caller has found in signed indexes of their archives; see Sources.
+	Vouched []string
 }
 
 // ImageFormat is how images lie in a package.
@@ -113,8 +117,12 @@ func New(c *cache.Cache, o Options) (*Builder, error) {
 		errs = append(errs, err)
 		targets = append(targets, t)
 	}
+	fetcher := fetch.New(c, o.Retry, o.Progress)
+	if o.Shared != nil {
+		fetcher = fetch.Once(fetch.Cached(fetch.Shared(fetch.Upstream(c, o.Retry, o.Progress), c, o.Shared, b.log), c))
+	}
 	b.kinds = kind.NewSet(kind.Options{
-		Cache: c, Fetcher: fetch.New(c, o.Retry, o.Progress), Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
+		Cache: c, Fetcher: fetcher, Vouched: o.Vouched, Retry: o.Retry, Mirrors: o.Config.Mirrors, Platforms: b.platforms,
 		Targets: targets, Known: o.Config.Targets, Jobs: b.jobs, Engine: o.Engine, CAs: o.CAs, Charts: o.Charts, Log: b.log,
 	})
 	return b, errors.Join(errs...)

@@ -51,7 +51,12 @@ func (f fetcherFunc) Fetch(ctx context.Context, b Blob) (Stored, error) { return
 // New returns the fetcher of a build. It does not transfer what the cache has, transfers each digest once, and retries
 // transient failures.
 func New(c *cache.Cache, retry Retry, progress Progress) Fetcher {
-	return Once(Cached(Retrying(Reporting(Into(c), progress), retry), c))
+	return Once(Cached(Upstream(c, retry, progress), c))
+}
+
+// Upstream returns the part of New that transfers blobs from where they come from.
+func Upstream(c *cache.Cache, retry Retry, progress Progress) Fetcher {
+	return Retrying(Reporting(Into(c), progress), retry)
 }
 
 // Into returns the innermost fetcher. It transfers, verifies and stores in one pass over the bytes.

@@ -71,6 +71,8 @@ type Options struct {
 	Client  fetch.Client
 	// Targets are those whose keys may be asked for when locked packages are fetched.
 	Targets []Target
+	// Vouched are digests of .deb files that the caller has found in signed indexes of the archives.
+	Vouched []string
 	// The tools to run; empty means to look for them in PATH.
 	AptGet, AptCache, DNF, RPMKeys string
 }

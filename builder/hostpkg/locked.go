@@ -43,8 +43,8 @@ func (s *Source) rememberVouched(target Target, packages []Resolved) error {
 }
 
 // CheckLocked refuses packages of a lock that the target's distribution does not vouch for: a lock is a file of a pull
-// request. Their URLs must lie in the target's sources. A signed index of the archives must have each .deb, now or when it
-// was resolved with the same cache. The signature of an rpm is checked when it is fetched. Failures are *Error.
+// request. Their URLs must lie in the target's sources. A signed index of the archives must have each .deb, now, when it
+// was resolved with the same cache, or when the caller looked. The signature of an rpm is checked when it is fetched. Failures are *Error.
 func (s *Source) CheckLocked(ctx context.Context, target Target, arch string, packages []Resolved) error {
 	if err := s.checkLocked(ctx, target, arch, packages); err != nil {
 		return &Error{Target: target.Name, Err: err}
@@ -63,7 +63,7 @@ func (s *Source) checkLocked(ctx context.Context, target Target, arch string, pa
 	}
 	unknown := slices.DeleteFunc(slices.Clone(packages), func(r Resolved) bool {
 		var known bool
-		return s.options.Cache.Recall(vouched, vouchedKey(target, r), &known) && known
+		return slices.Contains(s.options.Vouched, r.SHA256) || s.options.Cache.Recall(vouched, vouchedKey(target, r), &known) && known
 	})
 	if len(unknown) == 0 {
 		return nil

@@ -75,12 +75,20 @@ func TestALockedDebMustBeInASignedIndex(t *testing.T) {
 	a.index.Reset()
 	a.add("other", "1.0")
 	a.publish()
-	t.Run("what was superseded is known to the cache alone", func(t *testing.T) {
+	t.Run("what was superseded is known to the cache, and to a caller who has looked", func(t *testing.T) {
 		if err := a.source(c).CheckLocked(t.Context(), a.target(), "amd64", []Resolved{good}); err != nil {
 			t.Errorf("with the cache: %v", err)
 		}
 		if err := a.source(openCache(t)).CheckLocked(t.Context(), a.target(), "amd64", []Resolved{good}); err == nil {
 			t.Error("without it nobody vouches for the package, and it was taken")
+		}
+		told := a.source(openCache(t))
+		told.options.Vouched = []string{good.SHA256}
+		if err := told.CheckLocked(t.Context(), a.target(), "amd64", []Resolved{good}); err != nil {
+			t.Errorf("with a caller that has looked: %v", err)
+		}
+		if err := told.CheckLocked(t.Context(), a.target(), "amd64", []Resolved{changed(func(r *Resolved) { r.SHA256 = put(t, c, evil) })}); err == nil {
+			t.Error("another file was taken, too")
 		}
 	})
 }

@@ -122,6 +122,11 @@ func (k *dockeroutKind) leftOut(m *manifest.File, list *diag.List) {
 	}
 }
 
+// NeedsEngine reports whether a build runs Dockerfiles of a Manifest.
+func (s *Set) NeedsEngine(m *manifest.File) bool {
+	return len((&dockeroutKind{options: s.options}).wanted(m)) > 0
+}
+
 func (k *dockeroutKind) changes(m *manifest.File, _, _ bundle.Contents) []string {
 	if len(m.Dockerouts()) == 0 {
 		return nil

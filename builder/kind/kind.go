@@ -92,6 +92,7 @@ func (nothing) materials(context.Context, bundle.Package, *sbom.Subject) error  
 type Options struct {
 	Cache     *cache.Cache
 	Fetcher   fetch.Fetcher // brings blobs into Cache
+	Vouched   []string      // digests of .deb files that signed indexes have
 	Retry     fetch.Retry
 	Mirrors   mirror.Set
 	Platforms []string         // to build for
@@ -121,7 +122,7 @@ func newKinds(o Options) []kind {
 	images := newImages(o, image.NewSource(image.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Retry: o.Retry, Transport: transport}))
 	assets := asset.NewSource(asset.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client})
 	charts := chart.NewSource(chart.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Images: images.source, Transport: transport})
-	packages := hostpkg.NewSource(hostpkg.Options{Cache: o.Cache, Fetcher: o.Fetcher, Mirrors: o.Mirrors, Client: client, Targets: o.Known})
+	packages := hostpkg.NewSource(hostpkg.Options{Cache: o.Cache, Fetcher: o.Fetcher, Vouched: o.Vouched, Mirrors: o.Mirrors, Client: client, Targets: o.Known})
 	dockerfiles := dockerfile.NewSource(dockerfile.Options{Cache: o.Cache, Mirrors: o.Mirrors, Engine: o.Engine, CAs: o.CAs})
 	return []kind{
 		images,

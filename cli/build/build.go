@@ -30,6 +30,7 @@ type buildOptions struct {
 	since       string
 	list        bool
 	format      string
+	cluster     clusterOptions
 }
 
 func (a commands) buildCommand() *cobra.Command {
@@ -45,16 +46,24 @@ rest. Files that were fetched before come from the cache. A package that is up t
 sealift.yaml configures mirrors and targets. The same input gives the same bytes, with any number of jobs.
 
 The command needs no root. The build machine needs apt-get for Debian-based targets, dnf and rpm for Red Hat-based
-targets, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
+targets, and buildah, podman, docker or buildctl for Manifests with dockerout.
+
+With --on kubernetes, the packages are built on a cluster: one Job, with an index for each package. Everything must be
+locked. The sources of the add-ons, the files that they need and the packages are in --store. If the command is killed,
+the same command goes on. A package that the store has from the same input is not built again.`,
 		Example: `  sealift build addons/kubernetes/1.36.3 --out dist
   sealift build addons/*/* --out dist --target debian-12 --jobs 8
   sealift build addons/*/* --out dist --locked --platform linux/amd64,linux/arm64 --per-platform
   sealift build addons/flannel/0.26.7 --out dist --check-images --key release.key
   sealift build addons/*/* --out dist --changed-since s3://packages/stable
   sealift build addons/*/* --changed-since s3://packages/stable --list-changed -o json | jq -c '[.[].dir]'
+  sealift build addons/*/* --on kubernetes --store s3://packages/stable --image registry.example.com/sealift:1.0 --secret s3-key --parallelism 100
   sealift build addons/flannel/0.26.7 --out dist -o json | jq -r .[].sha256`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if err := o.cluster.check(o, cmd.Flags().Changed("out")); err != nil {
+				return err
+			}
 			return a.build(cmd.Context(), withoutTemplates(dirs), o)
 		},
 	}
@@ -72,6 +81,7 @@ targets, and buildah, podman, docker or buildctl for Manifests with dockerout.`,
 		"what runs the Dockerfiles of dockerout: "+strings.Join(dockerfile.Engines(), ", ")+" (default: the first of them that is there)")
 	flags.StringVar(&o.since, "changed-since", "", "build only add-ons that differ from their package in this store")
 	flags.BoolVar(&o.list, "list-changed", false, "with --changed-since: list the add-ons, and build nothing")
+	o.cluster.add(flags)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -96,7 +106,7 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 	}
 	defer o.sources.cache.close(a, store)
 	watch := newTransferWatch(a.Err, "fetched")
-	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked, builder.ImageFormat(o.imageFormat), o.engine
+	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked || o.cluster.on != "", builder.ImageFormat(o.imageFormat), o.engine
 	lines, err := o.lines(store, settings)
 	if err != nil {
 		return app.UsageError("%v", err)
@@ -119,6 +129,9 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 		for _, c := range changed {
 			dirs = append(dirs, c.Dir)
 		}
+	}
+	if o.cluster.on != "" {
+		return a.buildOnCluster(ctx, dirs, o, lines[0].builder)
 	}
 	return a.buildAll(ctx, dirs, lines, watch, o.format)
 }

@@ -21,6 +21,9 @@ func Lock(a *app.App) *cobra.Command { return commands{a}.lockCommand() }
 // Build makes the command build.
 func Build(a *app.App) *cobra.Command { return commands{a}.buildCommand() }
 
+// InPod makes the command that pods of a build on a cluster run.
+func InPod(a *app.App) *cobra.Command { return commands{a}.inPodCommand() }
+
 // Key makes the command key.
 func Key(a *app.App) *cobra.Command { return commands{a}.keyCommand() }
 

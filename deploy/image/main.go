@@ -6,6 +6,8 @@
 //	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out sealift-image.tar
 //	skopeo copy oci-archive:sealift-image.tar docker://registry.example/sealift:1.0
 //
+// Pods of 'sealift build --on kubernetes' run the same image.
+//
 // The image of 'sealift operator' has the operator under its three names, /shell_lib.sh, and the Debian packages that
 // operator.lock names, which hooks need. Programs, packages and folders can be added:
 //

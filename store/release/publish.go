@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/store"
@@ -75,6 +76,41 @@ func (r Release) Publish(ctx context.Context, candidates []Candidate) ([]Result,
 		failed = errors.Join(failed, r.settle(ctx, own))
 	}
 	return results, failed
+}
+
+// Add uploads one package and its record, unless the release has them. It does not change the index, so that any number of
+// processes can add packages at once; Settle lists them.
+func (r Release) Add(ctx context.Context, c Candidate) (Package, error) {
+	key, err := store.PackageKey(c.Name, c.Version)
+	if err != nil {
+		return Package{}, err
+	}
+	infos, err := r.store.List(ctx, r.prefix+key)
+	if err != nil {
+		return Package{}, err
+	}
+	stored := make(map[string]store.Info)
+	for _, info := range infos {
+		stored[strings.TrimPrefix(info.Key, r.prefix)] = info
+	}
+	p, _, err := r.put(ctx, c, Index{}, stored)
+	if err != nil {
+		return Package{}, fmt.Errorf("publish %s %s: %w", c.Name, c.Version, err)
+	}
+	return p, nil
+}
+
+// Settle writes the index, with packages that Add has returned. If another publisher has replaced one of them, the error wraps
+// store.ErrChanged.
+func (r Release) Settle(ctx context.Context, own []Package) error { return r.settle(ctx, own) }
+
+// Stored returns a function that reports whether the store still has the bytes of a package.
+func (r Release) Stored(ctx context.Context) (func(Package) bool, error) {
+	stored, err := r.stored(ctx)
+	return func(p Package) bool {
+		info, ok := stored[p.Key]
+		return ok && p.is(info)
+	}, err
 }
 
 // settleEvery is the time between two index writes during uploads. Each write lists the store first.

@@ -1,0 +1,131 @@
+package build
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/builder"
+	"github.com/sealift/sealift/builder/config"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/helm/engine"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/store/release"
+)
+
+// inPodName is the command that the pods of a build on a cluster run.
+const inPodName = "build-in-pod"
+
+// inPodOptions are what the command line of a pod says.
+type inPodOptions struct {
+	store  string
+	config string
+	cache  cacheFlags
+}
+
+func (a commands) inPodCommand() *cobra.Command {
+	var o inPodOptions
+	cmd := &cobra.Command{
+		Use:    inPodName,
+		Short:  "Build one package in a pod of 'sealift build --on kubernetes'",
+		Hidden: true,
+		Long: `Build one package in a pod of 'sealift build --on kubernetes'. The environment says which: the index of the Job, and the
+digest of its plan in the store.`,
+		Example: "  JOB_COMPLETION_INDEX=0 SEALIFT_BATCH_PLAN=DIGEST sealift " + inPodName + " --store s3://packages/stable",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := store.Opener{Write: true, Log: a.Log, CAs: a.CAs}.Open(o.store)
+			if err != nil {
+				return app.UsageError("--store: %v", err)
+			}
+			return batch.Serve(cmd.Context(), s, os.Getenv, func(ctx context.Context, input json.RawMessage) (any, error) {
+				var in clusterInput
+				if err := json.Unmarshal(input, &in); err != nil {
+					return nil, err
+				}
+				return a.buildInPod(ctx, s, in, o)
+			})
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.store, "store", "", "store with the sources, for the package")
+	flags.StringVar(&o.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
+	o.cache.add(flags)
+	return cmd
+}
+
+// buildInPod builds one package out of the sources in the store, and puts it there.
+func (a commands) buildInPod(ctx context.Context, s store.Store, in clusterInput, o inPodOptions) (_ clusterOutput, err error) {
+	if version := app.CurrentVersion().Version; version != in.Sealift {
+		return clusterOutput{}, fmt.Errorf("the image %s has sealift %s, and the build was started with %s; make an image of the same sealift", in.Image, version, in.Sealift)
+	}
+	scratch, err := os.MkdirTemp("", "sealift-build-*")
+	if err != nil {
+		return clusterOutput{}, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
+	sources := filepath.Join(scratch, "sources")
+	if err := os.Mkdir(sources, 0o755); err != nil {
+		return clusterOutput{}, err
+	}
+	if err := fetchSources(ctx, s, in.Sources, sources); err != nil {
+		return clusterOutput{}, fmt.Errorf("the sources of %s %s: %w", in.Name, in.Version, err)
+	}
+	settings, err := config.Load(o.config)
+	if err != nil {
+		return clusterOutput{}, err
+	}
+	c, err := o.cache.open()
+	if err != nil {
+		return clusterOutput{}, err
+	}
+	defer c.Close()
+	b, err := builder.New(c, builder.Options{
+		Config: settings, Targets: in.Targets, Platforms: in.Platforms, Log: a.Log, Locked: true, ImageFormat: builder.ImageFormat(in.ImageFormat),
+		Charts: engine.Renderer{}, CAs: a.CAs, Shared: s, Vouched: in.Vouched,
+	})
+	if err != nil {
+		return clusterOutput{}, err
+	}
+	r, err := b.Build(ctx, filepath.Join(sources, filepath.FromSlash(in.Dir)), filepath.Join(scratch, "out"))
+	if err != nil {
+		return clusterOutput{}, err
+	}
+	candidate, file, err := openCandidate(ctx, r.Path)
+	if err != nil {
+		return clusterOutput{}, err
+	}
+	defer file.Close()
+	built := clusterOutput{Fetched: r.Fetched, Seconds: r.Seconds}
+	for _, w := range r.Warnings {
+		built.Warnings = append(built.Warnings, w.Error())
+	}
+	built.Package, err = release.In(s, "").Add(ctx, candidate)
+	return built, err
+}
+
+// fetchSources unpacks sources of the store, when their digest is right.
+func fetchSources(ctx context.Context, s store.Store, digest, dir string) error {
+	value, err := s.Get(ctx, sourcesKey(digest))
+	if err != nil {
+		return err
+	}
+	defer value.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(value, 0, value.Size())); err != nil {
+		return err
+	}
+	if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
+		return fmt.Errorf("they have the digest %s in the store, not %s", got, digest)
+	}
+	return builder.UnpackSources(io.NewSectionReader(value, 0, value.Size()), dir)
+}
