@@ -21,10 +21,16 @@ build: ## build the programs: bin/sealift, what nodes get (sealift-node, sealift
 	CGO_ENABLED=0 go build -trimpath -tags $(SMALL) -ldflags "-s -w" -o bin/ ./cmd/sealift ./cmd/sealift-node ./cmd/sealift-controller ./cmd/sealift-testgrid
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w" -o bin/ ./cmd/sealift-preflight
 
+# The versions of the programs in the operator's image.
+KUBECTL = $(shell cd deploy/image/programs && go list -m -f '{{.Version}}' k8s.io/kubectl | sed s/^v0/v1/)
+HELM = $(shell cd deploy/image/programs && go list -m -f '{{.Version}}' helm.sh/helm/v4)
+
 .PHONY: image
 image: build ## make the container images: bin/sealift-image.tar of the server, bin/sealift-operator-image.tar
 	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out bin/sealift-image.tar
-	go run ./deploy/image -operator bin/sealift-controller -out bin/sealift-operator-image.tar
+	CGO_ENABLED=0 go -C deploy/image/programs build -trimpath -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)" -o $(CURDIR)/bin/kubectl ./kubectl
+	CGO_ENABLED=0 go -C deploy/image/programs build -trimpath -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)" -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
+	go run ./deploy/image -operator bin/sealift-controller -program kubectl=bin/kubectl -program helm=bin/helm -out bin/sealift-operator-image.tar
 
 .PHONY: deps
 deps: ## install the Debian packages that the lab and the tests need
