@@ -192,3 +192,54 @@ func TestAHostWithoutCredentialsIsNoMember(t *testing.T) {
 		t.Error("credentials out of nothing")
 	}
 }
+
+// TestAMemberMovesByTheMajorityOfTheOthers gives members of a real etcd other addresses: one that runs, and one whose host has lost
+// its address.
+func TestAMemberMovesByTheMajorityOfTheOthers(t *testing.T) {
+	all, e := startEtcds(t, "a", "b", "c")
+	peers := func(name string) []string {
+		t.Helper()
+		members, err := e.members(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, _ := memberOf(members, name, "")
+		return m.peers
+	}
+	const first, second = "https://10.0.0.9:2380", "https://10.0.0.10:2380"
+	for range 2 { // the second time nothing is left to do
+		if err := e.move(t.Context(), "a", first); err != nil {
+			t.Fatal(err)
+		}
+		if got := peers("a"); !slices.Equal(got, []string{first}) {
+			t.Errorf("the others reach a at %v", got)
+		}
+	}
+	all["a"].Stop()
+	if err := e.move(t.Context(), "a", second); err != nil {
+		t.Fatal(err)
+	}
+	if got := peers("a"); !slices.Equal(got, []string{second}) {
+		t.Errorf("the others reach a at %v", got)
+	}
+	var majority *MajorityError
+	if err := e.tryMove(t.Context(), "b", first); !errors.As(err, &majority) {
+		t.Errorf("b moves while a does not answer: %v", err)
+	}
+	if err := e.tryMove(t.Context(), "d", first); err == nil || !strings.Contains(err.Error(), "no member d") {
+		t.Errorf("a stranger moves: %v", err)
+	}
+}
+
+func TestTheOnlyMemberMoves(t *testing.T) {
+	_, e := startEtcds(t, "a")
+	const peer = "https://[fd00::9]:2380"
+	if err := e.move(t.Context(), "a", peer); err != nil {
+		t.Fatal(err)
+	}
+	members, err := e.members(t.Context())
+	if err != nil || !slices.Equal(members[0].peers, []string{peer}) {
+		t.Errorf("%+v, %v", members, err)
+	}
+	eventually(t, "it goes on", e.writes)
+}

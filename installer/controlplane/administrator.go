@@ -49,16 +49,25 @@ func AsAdministrator() (Administrator, error) {
 	if err != nil {
 		return Administrator{}, fmt.Errorf("act as a control plane, which root alone may: %w", err)
 	}
-	found := advertised.FindSubmatch(manifest)
-	if found == nil {
-		return Administrator{}, fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as advertise-address.endpoint", cluster.APIServerManifest)
-	}
-	address, _, err := net.SplitHostPort(string(found[1]))
+	address, err := Advertised(manifest)
 	if err != nil {
-		return Administrator{}, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+		return Administrator{}, err
 	}
 	client, err := cluster.Client(cluster.AdminKubeconfig)
 	return Administrator{Client: client, Address: address}, err
+}
+
+// Advertised reads the address of a control plane from the manifest of its API server.
+func Advertised(manifest []byte) (address string, err error) {
+	found := advertised.FindSubmatch(manifest)
+	if found == nil {
+		return "", fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as advertise-address.endpoint", cluster.APIServerManifest)
+	}
+	address, _, err = net.SplitHostPort(string(found[1]))
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+	}
+	return address, nil
 }
 
 // Script is what a host that joins begins with.

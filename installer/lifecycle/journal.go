@@ -43,6 +43,8 @@ const (
 	Renewing   Operation = "renew" // of certificates
 	Restoring  Operation = "restore"
 	Adopting   Operation = "adopt" // a node that another installer made
+	// Readdressing gives the node another address.
+	Readdressing Operation = "readdress"
 )
 
 // Record is one line of the journal.

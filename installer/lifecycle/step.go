@@ -33,6 +33,8 @@ const (
 	Reset Phase = "reset"
 	// Restore brings a control plane back that lost its data.
 	Restore Phase = "restore"
+	// Readdress gives the node another address.
+	Readdress Phase = "readdress"
 )
 
 // State is what a step leaves behind in memory for later steps, such as the shell variables that a hook set. It is kept

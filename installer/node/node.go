@@ -37,6 +37,7 @@ const (
 	baselineName   = "before"
 	memoryName     = "applied"
 	undoName       = "undo"
+	readdressName  = "readdress"
 )
 
 // StateDir is where the journal of an install root lies.
@@ -50,6 +51,9 @@ func MemoryDir(root string) string { return filepath.Join(StateDir(root), memory
 
 // UndoDir has what upgrades replaced on this node, to go back to.
 func UndoDir(root string) string { return filepath.Join(StateDir(root), undoName) }
+
+// ReaddressDir has what a change of this node's address replaced, to go back to.
+func ReaddressDir(root string) string { return filepath.Join(StateDir(root), readdressName) }
 
 // StateFiles are the files and folders that say what the node runs and how it came to that.
 func StateFiles(root string) []string {

@@ -42,7 +42,7 @@ func rootNames() []string {
 
 // stateNames are the patterns of what Sealift keeps in the state folder, but for the journal and its lock.
 func stateNames() []string {
-	return []string{runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, "upgrade-*.etcd", "sealift-*"}
+	return []string{runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, readdressName, "upgrade-*.etcd", "sealift-*"}
 }
 
 // MarkRoot notes that Sealift works below a folder from now on, and what was there before.

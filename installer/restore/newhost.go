@@ -2,16 +2,13 @@ package restore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
@@ -77,27 +74,10 @@ func (n *NewHost) read() error {
 }
 
 // readNetworks reads the networks of the cluster from the manifest of its controller manager.
-func (n *NewHost) readNetworks() error {
-	const name = manifestFolder + "/kube-controller-manager.yaml"
-	manifest, _ := n.from.File(strings.TrimPrefix(name, "/"))
-	var pod corev1.Pod
-	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	for _, c := range pod.Spec.Containers {
-		for _, arg := range append(c.Command, c.Args...) {
-			switch flag, value, _ := strings.Cut(arg, "="); flag {
-			case "--cluster-cidr":
-				n.Pods = value
-			case "--service-cluster-ip-range":
-				n.Services = value
-			}
-		}
-	}
-	if n.Pods == "" || n.Services == "" {
-		return errors.New(name + " lacks --cluster-cidr or --service-cluster-ip-range")
-	}
-	return nil
+func (n *NewHost) readNetworks() (err error) {
+	manifest, _ := n.from.File(strings.TrimPrefix(cluster.ControllerManagerManifest, "/"))
+	n.Pods, n.Services, err = cluster.NetworksOf(manifest)
+	return err
 }
 
 // Check refuses a new host while a control plane of the snapshot lives.

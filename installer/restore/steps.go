@@ -115,12 +115,14 @@ func makeData(ctx context.Context, root string, d dataFolder, m member, output i
 	return d.make(ctx, etcdutl{program, m, output}, database, isSnapshot)
 }
 
-// stop ends the kubelet first, which would start the others again.
-func (r *Restore) stop(ctx context.Context) error {
-	if err := command.Run(ctx, r.log, "systemctl", "stop", "kubelet"); err != nil {
+func (r *Restore) stop(ctx context.Context) error { return StopControlPlane(ctx, r.log) }
+
+// StopControlPlane ends the static pods of this host. It ends the kubelet first, which would start them again.
+func StopControlPlane(ctx context.Context, output io.Writer) error {
+	if err := command.Run(ctx, output, "systemctl", "stop", "kubelet"); err != nil {
 		return err
 	}
-	if err := bridge.Stop(ctx, r.log); err != nil { // of an upgrade that was killed
+	if err := bridge.Stop(ctx, output); err != nil { // of an upgrade that was killed
 		return err
 	}
 	containers, err := runtime.Connect(ctx, runtime.Socket)
@@ -146,9 +148,12 @@ func (r *Restore) exchange(ctx context.Context) error {
 	return r.data.exchange()
 }
 
-func (r *Restore) start(ctx context.Context) error {
-	_ = command.Run(ctx, r.log, "systemctl", "reset-failed", "kubelet") // it may have ended too often without its files
-	return command.Run(ctx, r.log, "systemctl", "start", "kubelet")
+func (r *Restore) start(ctx context.Context) error { return StartKubelet(ctx, r.log) }
+
+// StartKubelet starts the kubelet, which may have ended too often without its files.
+func StartKubelet(ctx context.Context, output io.Writer) error {
+	_ = command.Run(ctx, output, "systemctl", "reset-failed", "kubelet")
+	return command.Run(ctx, output, "systemctl", "start", "kubelet")
 }
 
 // removeOthers removes the other control planes from the cluster. etcd does not have them any more.

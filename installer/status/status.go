@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/readdress"
 	"github.com/sealift/sealift/installer/restore"
 )
 
@@ -157,6 +158,7 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 	}
 	_, resetting := last[node.ResetStep]
 	renewing, restoring := stopped(records, lifecycle.Renewing, pki.LastStep), stopped(records, lifecycle.Restoring, restore.LastStep)
+	readdressing := readdress.Interrupted(records)
 	switch {
 	case resetting:
 		s.State = "resetting"
@@ -164,7 +166,7 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		s.State = "running"
 	case s.Failure != nil:
 		s.State = "failed"
-	case s.Finished < s.Steps || renewing || restoring:
+	case s.Finished < s.Steps || renewing || restoring || readdressing != "":
 		s.State = "interrupted"
 	}
 	switch {
@@ -172,6 +174,8 @@ func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 		s.Resume = "sudo sealift certs renew"
 	case restoring && !resetting && !busy:
 		s.Resume = "sudo sealift restore SNAPSHOT"
+	case readdressing != "" && !resetting && !busy:
+		s.Resume = "sudo sealift node readdress " + readdressing
 	case s.State == "failed" || s.State == "interrupted":
 		s.Resume = run.Resume
 	case resetting && !busy:

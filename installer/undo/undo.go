@@ -1,4 +1,4 @@
-// Package undo keeps what an upgrade replaces on a node, and puts it back.
+// Package undo keeps what an upgrade, or another operation, replaces on a node, and puts it back.
 //
 // A set has copies of files: of the host, such as the kubelet and the manifests of static pods, and of Sealift's own state. It has
 // neither images, which the container runtime keeps, nor host packages.
@@ -76,6 +76,17 @@ func ofKubernetes(path string) bool {
 type Store struct {
 	Root   string
 	Rootfs string // folder with the host's files
+	// Folder has the sets; empty means that of upgrades. Files are patterns of what is kept; nil means what upgrades replace, and
+	// Sealift's own state.
+	Folder string
+	Files  []string
+}
+
+func (s Store) folder() string {
+	if s.Folder != "" {
+		return s.Folder
+	}
+	return node.UndoDir(s.Root)
 }
 
 // Keep copies what an upgrade may replace, unless that was done for it. Of the sets of other upgrades, the newest stays.
@@ -94,7 +105,7 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 			}
 		}
 	}
-	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), dir: filepath.Join(node.UndoDir(s.Root), upgrade)}
+	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), dir: filepath.Join(s.folder(), upgrade)}
 	if err := set.Remove(); err != nil {
 		return set, err
 	}
@@ -125,7 +136,11 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 
 // find lists the files to keep that are there.
 func (s Store) find() (found []File, err error) {
-	for _, pattern := range hostFiles() {
+	patterns := s.Files
+	if patterns == nil {
+		patterns = hostFiles()
+	}
+	for _, pattern := range patterns {
 		names, err := filepath.Glob(s.onDisk(File{Path: pattern}))
 		if err != nil {
 			return nil, err
@@ -135,6 +150,9 @@ func (s Store) find() (found []File, err error) {
 				found = append(found, File{Path: filepath.Join("/", strings.TrimPrefix(name, s.onDisk(File{})))})
 			}
 		}
+	}
+	if s.Files != nil {
+		return found, nil
 	}
 	for _, below := range node.StateFiles(s.Root) {
 		err := filepath.WalkDir(below, func(name string, e fs.DirEntry, err error) error {
@@ -181,7 +199,7 @@ func (s Store) copy(f *File, to string) error {
 
 // sets are those that are whole, the newest first.
 func (s Store) sets() (sets []Set, err error) {
-	records, err := filepath.Glob(filepath.Join(node.UndoDir(s.Root), "*", recordName))
+	records, err := filepath.Glob(filepath.Join(s.folder(), "*", recordName))
 	if err != nil {
 		return nil, err
 	}

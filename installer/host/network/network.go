@@ -88,7 +88,7 @@ func NodeAddress(routes []Route) (netip.Addr, error) {
 		interfaces = slices.Concat(interfaces[max(preferred, 0):], interfaces)
 	}
 	for _, i := range interfaces {
-		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 || isVirtual(i.Name) {
+		if i.Flags&net.FlagUp == 0 || i.Flags&net.FlagLoopback != 0 || IsVirtual(i.Name) {
 			continue
 		}
 		found, err := addressesOf(i)
@@ -124,7 +124,7 @@ func AddressTowards(other string) netip.Addr {
 	}
 	defer conn.Close()
 	local, err := netip.ParseAddrPort(conn.LocalAddr().String())
-	if err != nil || local.Addr().IsLoopback() || isVirtual(InterfaceOf(local.Addr().String())) {
+	if err != nil || local.Addr().IsLoopback() || IsVirtual(InterfaceOf(local.Addr().String())) {
 		return netip.Addr{}
 	}
 	return local.Addr()
@@ -133,32 +133,42 @@ func AddressTowards(other string) netip.Addr {
 // HasAddress says whether an interface of this host has an address.
 func HasAddress(address string) bool { return InterfaceOf(address) != "" }
 
+// Own are the addresses of this host, with the names of their interfaces.
+func Own() (map[netip.Addr]string, error) {
+	interfaces, err := net.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	own := map[netip.Addr]string{}
+	for _, i := range interfaces {
+		all, err := i.Addrs()
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range all {
+			if p, err := netip.ParsePrefix(a.String()); err == nil {
+				own[p.Addr()] = i.Name
+			}
+		}
+	}
+	return own, nil
+}
+
 // InterfaceOf names the interface that has an address; "" when none has.
 func InterfaceOf(address string) string {
 	wanted, err := netip.ParseAddr(address)
 	if err != nil {
 		return ""
 	}
-	interfaces, err := net.Interfaces()
+	own, err := Own()
 	if err != nil {
 		return ""
 	}
-	for _, i := range interfaces {
-		have, err := i.Addrs()
-		if err != nil {
-			continue
-		}
-		if slices.ContainsFunc(have, func(a net.Addr) bool {
-			p, err := netip.ParsePrefix(a.String())
-			return err == nil && p.Addr() == wanted
-		}) {
-			return i.Name
-		}
-	}
-	return ""
+	return own[wanted]
 }
 
-func isVirtual(name string) bool {
+// IsVirtual says whether containers or pod networks make interfaces of that name.
+func IsVirtual(name string) bool {
 	for _, prefix := range virtual {
 		if strings.HasPrefix(name, prefix) {
 			return true

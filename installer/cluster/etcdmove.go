@@ -1,0 +1,77 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"time"
+)
+
+// MoveEtcdMember tells etcd at which address the other members reach that of a node from now on. It asks the members at others,
+// which are addresses of hosts, or the only member, on this host, and tries until ctx ends. It may be repeated. A cluster with its
+// etcd elsewhere has no such member.
+func MoveEtcdMember(ctx context.Context, node, address string, others []string) error {
+	var endpoints []string
+	for _, host := range others {
+		endpoints = append(endpoints, etcdEndpoint(host))
+	}
+	if len(endpoints) == 0 {
+		endpoints = []string{ownEtcd}
+	}
+	e, err := openEtcd(ctx, endpoints...)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	return e.move(ctx, node, "https://"+net.JoinHostPort(address, "2380"))
+}
+
+// move tries until ctx ends: a member that has just started, or that has lost its leader, answers some moments later.
+func (e *etcd) move(ctx context.Context, node, peer string) error {
+	var last error
+	for {
+		err := e.tryMove(ctx, node, peer)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() == nil || last == nil { // the end of the time says less than what came before
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-time.After(retryPause):
+		}
+	}
+}
+
+func (e *etcd) tryMove(ctx context.Context, node, peer string) error {
+	members, err := e.members(ctx)
+	if err != nil {
+		return err
+	}
+	own, there := memberOf(members, node, "")
+	if !there {
+		return fmt.Errorf("etcd has no member %s", node)
+	}
+	if slices.Equal(own.peers, []string{peer}) {
+		return nil
+	}
+	if others := without(members, own); len(others) > 0 {
+		if err := checkMajority(others); err != nil {
+			return fmt.Errorf("while %s changes its address: %w", node, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, etcdTime/3)
+	defer cancel()
+	if _, err := e.MemberUpdate(ctx, own.id, []string{peer}); err != nil {
+		return fmt.Errorf("tell etcd the address of %s: %w", node, err)
+	}
+	return nil
+}

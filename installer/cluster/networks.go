@@ -1,0 +1,36 @@
+package cluster
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// ControllerManagerManifest names the networks of the cluster.
+const ControllerManagerManifest = "/etc/kubernetes/manifests/kube-controller-manager.yaml"
+
+// NetworksOf reads the networks of the cluster from the manifest of its controller manager. Those of a dual-stack cluster have a
+// comma between them.
+func NetworksOf(manifest []byte) (pods, services string, err error) {
+	var pod corev1.Pod
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return "", "", fmt.Errorf("%s: %w", ControllerManagerManifest, err)
+	}
+	for _, c := range pod.Spec.Containers {
+		for _, arg := range append(c.Command, c.Args...) {
+			switch flag, value, _ := strings.Cut(arg, "="); flag {
+			case "--cluster-cidr":
+				pods = value
+			case "--service-cluster-ip-range":
+				services = value
+			}
+		}
+	}
+	if pods == "" || services == "" {
+		return "", "", errors.New(ControllerManagerManifest + " lacks --cluster-cidr or --service-cluster-ip-range")
+	}
+	return pods, services, nil
+}

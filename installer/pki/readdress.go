@@ -1,0 +1,92 @@
+package pki
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// Readdressing gives the certificates of this host that name an address another one. The keys stay.
+type Readdressing struct {
+	host host
+	all  []renewal
+}
+
+// NewReaddressing finds the certificates that name from, and the CAs that sign new ones. It changes nothing. With both, the new
+// certificates name from, too. The kubelet's own certificates are left out: the kubelet asks for new ones. rootfs is the folder with
+// the host's files; empty means /.
+func NewReaddressing(rootfs string, from, to netip.Addr, both bool, now time.Time) (*Readdressing, error) {
+	r := &Readdressing{host: host{rootfs}}
+	entries, err := r.host.list(now)
+	if err != nil {
+		return nil, err
+	}
+	var chosen []Entry
+	for _, e := range entries {
+		switch {
+		case e.Kind == CA:
+			chosen = append(chosen, e)
+		case e.cert == nil || strings.HasPrefix(e.File, kubeletFolder):
+		default:
+			if addresses, changed := readdress(e.cert.IPAddresses, from, to, both); changed {
+				changedCert := *e.cert
+				changedCert.IPAddresses = addresses
+				r.all = append(r.all, renewal{Entry: e})
+				r.all[len(r.all)-1].cert = &changedCert
+			}
+		}
+	}
+	for i := range r.all {
+		if err := r.host.findCA(&r.all[i], chosen, now); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// readdress replaces an address in a list, or adds the new one. changed is false if the list is right already.
+func readdress(addresses []net.IP, from, to netip.Addr, both bool) (list []net.IP, changed bool) {
+	names, hasNew := false, false
+	for _, ip := range addresses {
+		a, _ := netip.AddrFromSlice(ip)
+		a = a.Unmap()
+		names, hasNew = names || a == from, hasNew || a == to
+		if a != from || both {
+			list = append(list, ip)
+		}
+	}
+	if names && !hasNew {
+		list = append(list, to.AsSlice())
+	}
+	return list, names && (!hasNew || !both)
+}
+
+// findCA finds the CA that signed a certificate.
+func (h host) findCA(r *renewal, authorities []Entry, now time.Time) error {
+	for _, ca := range authorities {
+		// the signature is that of the certificate on the disk, which the copy with other addresses keeps in its raw bytes
+		if r.cert.CheckSignatureFrom(ca.cert) != nil {
+			continue
+		}
+		signer, err := h.authority(ca, now)
+		if err != nil {
+			return fmt.Errorf("give %s another address: %w", r.File, err)
+		}
+		r.ca = signer
+		return nil
+	}
+	return fmt.Errorf("%s names the address, and no CA in %s/pki signed it; make a certificate with both addresses where it came from, and try again", r.File, kubernetesFolder)
+}
+
+// Files are the files that get a new certificate.
+func (r *Readdressing) Files() (names []string) {
+	for _, one := range r.all {
+		names = append(names, one.File)
+	}
+	return names
+}
+
+// Issue writes the new certificates. It may be interrupted: a new Readdressing finds the rest.
+func (r *Readdressing) Issue(now time.Time) error { return r.host.issue(r.all, now) }

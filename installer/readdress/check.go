@@ -1,0 +1,87 @@
+package readdress
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// facts are what a new address is checked against.
+type facts struct {
+	own      map[netip.Addr]string // addresses of this host, with their interfaces
+	nodes    map[netip.Addr]string // addresses of the other nodes, with their names
+	networks []netip.Prefix        // of pods and Services
+	virtual  func(link string) bool
+}
+
+// Parse reads an address as a person writes it.
+func Parse(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	if err != nil {
+		return a, fmt.Errorf("%q is no IP address: name the new address of this host, such as 10.0.0.7", text)
+	}
+	return a.Unmap(), nil
+}
+
+// check refuses an address that this node cannot have, and returns the interface that has it.
+func (f facts) check(from, to netip.Addr) (link string, err error) {
+	switch {
+	case to.IsLoopback():
+		return "", fmt.Errorf("%s is a loopback address, which no other host reaches", to)
+	case to.IsUnspecified(), to.IsMulticast(), to.IsLinkLocalUnicast(), to.Zone() != "", to.Is4() && to == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+		return "", fmt.Errorf("%s is no address that a node can have: other hosts cannot reach it through a network", to)
+	case to.Is4() != from.Is4():
+		return "", fmt.Errorf("%s and %s, the address of this node now, are of different families; the networks of the cluster have that of %s", to, from, from)
+	}
+	if name, taken := f.nodes[to]; taken {
+		return "", fmt.Errorf("%s is the address of node %s", to, name)
+	}
+	for _, n := range f.networks {
+		if n.Contains(to) {
+			return "", fmt.Errorf("%s lies in %s, a network of the cluster's pods or Services", to, n)
+		}
+	}
+	link, here := f.own[to]
+	switch {
+	case !here:
+		return "", fmt.Errorf("no interface of this host has %s (it has %s); give it to an interface first: the old address may stay beside it", to, f.addresses())
+	case f.virtual(link):
+		return "", fmt.Errorf("%s is the address of %s, an interface that containers or pods use", to, link)
+	}
+	return link, nil
+}
+
+// addresses lists the addresses of this host that a node could have.
+func (f facts) addresses() string {
+	var names []string
+	for _, a := range slices.SortedFunc(maps.Keys(f.own), netip.Addr.Compare) {
+		if !a.IsLoopback() && !a.IsLinkLocalUnicast() && !f.virtual(f.own[a]) {
+			names = append(names, a.String())
+		}
+	}
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}
+
+// networksOf parses networks as configurations name them: two of them have a comma between.
+func networksOf(texts ...string) (found []netip.Prefix, err error) {
+	for _, text := range texts {
+		for one := range strings.SplitSeq(text, ",") {
+			if one = strings.TrimSpace(one); one == "" {
+				continue
+			}
+			n, parseErr := netip.ParsePrefix(one)
+			if parseErr != nil {
+				err = errors.Join(err, fmt.Errorf("the cluster's network %q: %w", one, parseErr))
+				continue
+			}
+			found = append(found, n)
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,194 @@
+package readdress
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// The files of the kubelet that name or hold addresses.
+const (
+	kubeletFlags   = "/var/lib/kubelet/kubeadm-flags.env"
+	kubeletServing = "/var/lib/kubelet/pki/kubelet.crt"
+)
+
+// host is a node with its files below a folder.
+type host struct {
+	rootfs string
+	root   string // install root, as the host names it
+}
+
+func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+
+// patterns are those of the files that may name the address of the node.
+func (h host) patterns() []string {
+	return []string{
+		"/etc/kubernetes/manifests/[^.]*.yaml", "/etc/kubernetes/*.conf",
+		kubeletFlags, "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/etc/default/kubelet",
+		"/etc/systemd/system/sealift-*.service", "/etc/systemd/system/*.service.d/*.conf",
+		"/etc/containerd/config.toml", "/etc/containerd/conf.d/*", "/etc/containerd/certs.d/*/hosts.toml",
+		"/etc/hosts",
+		node.APIServersFile(h.root), node.InstallerFile(h.root), filepath.Join(h.root, node.ProxySettings),
+	}
+}
+
+// kept are the patterns of the files of which a copy is kept: also those that are made again.
+func (h host) kept() []string {
+	return append(h.patterns(), cluster.PKI+"/*.crt", cluster.PKI+"/etcd/*.crt", kubeletServing, strings.TrimSuffix(kubeletServing, ".crt")+".key")
+}
+
+// state is what the files of a node say of it.
+type state struct {
+	controlPlane bool
+	address      netip.Addr
+	etcd         bool           // a static pod of this host
+	networks     []netip.Prefix // of pods and Services, as far as the files name them
+	servers      []string       // addresses of the API servers that the node knows
+}
+
+var nodeIP = regexp.MustCompile(`--node-ip=([0-9a-fA-F.:]+)`)
+
+// read reads the state of the node. It needs no API.
+func (h host) read() (s state, err error) {
+	manifest, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		s.address, err = h.kubeletAddress()
+	case err == nil:
+		s.controlPlane = true
+		s.address, err = advertised(manifest)
+	}
+	if err != nil {
+		return s, err
+	}
+	if s.controlPlane {
+		if err := h.readControlPlane(&s); err != nil {
+			return s, err
+		}
+	}
+	known, err := balancer.ReadList(h.path(node.APIServersFile(h.root)))
+	for _, server := range known {
+		if name, _, splitErr := net.SplitHostPort(server); splitErr == nil {
+			s.servers = append(s.servers, name)
+		}
+	}
+	return s, err
+}
+
+func advertised(manifest []byte) (netip.Addr, error) {
+	text, err := controlplane.Advertised(manifest)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+	}
+	return address.Unmap(), nil
+}
+
+// kubeletAddress reads the address that the kubelet is told.
+func (h host) kubeletAddress() (netip.Addr, error) {
+	flags, err := os.ReadFile(h.path(kubeletFlags))
+	if errors.Is(err, fs.ErrNotExist) {
+		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeletFlags)
+	}
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	found := nodeIP.FindSubmatch(flags)
+	if found == nil {
+		return netip.Addr{}, fmt.Errorf("%s does not tell the kubelet an address with --node-ip, so it takes the one that the host has: restart the kubelet", kubeletFlags)
+	}
+	address, err := netip.ParseAddr(string(found[1]))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%s: %w", kubeletFlags, err)
+	}
+	return address.Unmap(), nil
+}
+
+func (h host) readControlPlane(s *state) error {
+	_, err := os.Stat(h.path(etcdManifest))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	s.etcd = err == nil
+	manifest, err := os.ReadFile(h.path(cluster.ControllerManagerManifest))
+	if err != nil {
+		return err
+	}
+	pods, services, err := cluster.NetworksOf(manifest)
+	if err != nil {
+		return err
+	}
+	s.networks, err = networksOf(pods, services)
+	return err
+}
+
+// etcdManifest is there on a control plane with its own etcd.
+const etcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
+
+// Edit is a file that gets the new address.
+type Edit struct {
+	File   string `json:"file"`
+	Places int    `json:"places"`
+
+	text string
+}
+
+// edits are the files that name the old address, with what they have to contain. Certificates are not among them.
+func (h host) edits(c Change) (all []Edit, err error) {
+	for _, pattern := range h.patterns() {
+		names, err := filepath.Glob(h.path(pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range names {
+			info, err := os.Stat(path)
+			if err != nil || !info.Mode().IsRegular() {
+				continue // a link that leads nowhere names no address
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			name := "/" + strings.TrimPrefix(strings.TrimPrefix(path, h.path("/")), "/")
+			if out, places := c.rewrite(name, string(text)); places > 0 {
+				all = append(all, Edit{File: name, Places: places, text: out})
+			}
+		}
+	}
+	return all, nil
+}
+
+// write writes the files. It may be interrupted and repeated with new edits.
+func (h host) write(all []Edit) error {
+	for _, e := range all {
+		path, err := filepath.EvalSymlinks(h.path(e.File))
+		if err == nil {
+			err = atomicfile.Replace(path, []byte(e.text))
+		}
+		if err != nil {
+			return fmt.Errorf("write the new address to %s: %w", e.File, err)
+		}
+	}
+	// the kubelet makes a new one when it starts, if it signs that itself
+	for _, name := range []string{kubeletServing, strings.TrimSuffix(kubeletServing, ".crt") + ".key"} {
+		if err := os.Remove(h.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
