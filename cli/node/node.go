@@ -20,10 +20,11 @@ import (
 func (a commands) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Remove a node whose host is gone",
-		Long:  "Remove a node whose host is permanently gone from the cluster. Run 'sealift reset' on a host that still works.",
+		Short: "Give this node another address, or remove a node whose host is gone",
+		Long: "Give this node another address, or remove a node whose host is permanently gone from the cluster. Run 'sealift reset' on a\n" +
+			"host that still works.",
 	}
-	cmd.AddCommand(a.nodeRemoveCommand())
+	cmd.AddCommand(a.nodeReaddressCommand(), a.nodeRemoveCommand())
 	for _, service := range []struct {
 		use, short string
 		run        func(context.Context, string, *slog.Logger) error

@@ -164,6 +164,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift reset --plan":          planOfReset,
 		"sealift node remove --plan":    planOfNodeRemove,
 		"sealift adopt --plan":          planOfAdopt,
+		"sealift node readdress --plan": planOfReaddress,
 		"sealift upgrade --plan":        planOfUpgrade,
 		"sealift upgrade undo --plan":   planOfUndo,
 		"sealift certs renew --plan":    planOfRenewal,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/testgrid/kubeadm"
@@ -113,6 +114,28 @@ func planOfUndo(t *testing.T) {
 		t.Errorf("the plan says:\n%s", out)
 	}
 	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"from": "1.35.4"`) || !strings.Contains(out, `"lost"`) {
+		t.Errorf("the plan says:\n%s", out)
+	}
+}
+
+// planOfReaddress looks at a control plane as kubeadm makes it, and asks for an address of this machine.
+func planOfReaddress(t *testing.T) {
+	h := newPlanHost(t)
+	folder := kubeadm.Folder(t)
+	kubeadm.EtcdManifest(t, folder)
+	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(folder)))
+	routes, err := network.Routes()
+	h.made(err)
+	address, err := network.NodeAddress(routes)
+	h.made(err)
+	if !address.IsValid() {
+		t.Skip("this machine has no address beside loopback")
+	}
+	plan := []string{"node", "readdress", address.String(), "--plan", "--root", "node"}
+	if out := h.planned("", plan); !strings.Contains(out, "from "+kubeadm.Address+" to "+address.String()) || !strings.Contains(out, "issues /etc/kubernetes/pki/apiserver.crt again") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"file": "/etc/kubernetes/manifests/etcd.yaml"`) || !strings.Contains(out, `"id": "readdress/keep"`) {
 		t.Errorf("the plan says:\n%s", out)
 	}
 }

@@ -1,0 +1,139 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/readdress"
+)
+
+type readdressOptions struct {
+	readdress.Options
+	plan   bool
+	yes    bool
+	api    bool
+	format string
+}
+
+func (a commands) nodeReaddressCommand() *cobra.Command {
+	var o readdressOptions
+	cmd := &cobra.Command{
+		Use:   "readdress ADDRESS",
+		Short: "Give this node another address",
+		Long: `Give this node another address. Run the command as root on the node. An interface of the host must have the new
+address already; the old one may still be there, or be gone. So it also repairs a control plane that was moved to
+another network, whose etcd and API server do not start any more.
+
+On a control plane, the command changes the certificates, the member of etcd, the static pods, the kubeconfigs, the
+kubelet, the list of API servers, and the cluster's configuration. On a worker, it changes the kubelet. It changes no
+interface.
+
+If the node does not work at the new address in time, the command takes everything back. If it is interrupted, run the
+same command again to finish it.
+
+The other nodes ask the cluster where its API servers are. If the only control plane lost its old address before they
+could ask, run the command with --api and the new address of the control plane on each of them.`,
+		Example: `  sealift node readdress 10.0.0.7 --plan
+  sealift node readdress 10.0.0.7 --yes
+  sealift node readdress 10.0.0.7 --api      # on a worker: the control plane has this address now`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
+				o.Output = a.Err
+			}
+			if o.api {
+				return refuse(a.nodeReachAPI(cmd.Context(), args[0], o))
+			}
+			return refuse(a.nodeReaddress(cmd.Context(), args[0], o))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
+	flags.DurationVar(&o.Timeout, "timeout", readdress.DefaultTimeout, "time until the node works at its new address, or has the old one again")
+	flags.BoolVar(&o.plan, "plan", false, "show what would be changed, and change nothing")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.api, "api", false, "leave this node its address; the API is at ADDRESS now")
+	cmd.MarkFlagsMutuallyExclusive("api", "plan")
+	app.AddOutputFlag(cmd, &o.format)
+	return cmd
+}
+
+func (a commands) nodeReachAPI(ctx context.Context, address string, o readdressOptions) error {
+	if err := readdress.ReachAPI(ctx, o.Options, address); err != nil {
+		return forRoot(err)
+	}
+	return a.printReaddressed(address, "done: this node reaches the API at "+address, o.format)
+}
+
+func (a commands) nodeReaddress(ctx context.Context, address string, o readdressOptions) (err error) {
+	if o.Timeout <= 0 {
+		return app.UsageError("--timeout %s: give it a time such as 2m", o.Timeout)
+	}
+	r, err := readdress.Prepare(ctx, o.Options, address)
+	if errors.Is(err, readdress.ErrSame) {
+		return a.printReaddressed(address, "nothing to do: "+err.Error(), o.format)
+	}
+	if err != nil {
+		return fmt.Errorf("%w\nnothing was changed", forRoot(err))
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.plan {
+		return a.printReaddress(r, o.format)
+	}
+	if !o.yes && !a.Confirm(fmt.Sprintf("Change the address of node %s from %s to %s?", r.Node, r.From, r.To)) {
+		return errors.New("not confirmed; nothing was changed")
+	}
+	defer a.tellOfInterruption(ctx)()
+	events := a.Out
+	if o.format == "json" {
+		events = a.Err
+	}
+	began := time.Now()
+	err = r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) })
+	var back *readdress.TakenBackError
+	switch {
+	case errors.As(err, &back):
+		return fmt.Errorf("%w\nlog: %s", err, r.LogFile())
+	case err != nil:
+		return fmt.Errorf("%w\nlog: %s\nrun 'sealift node readdress %s' again to go on", err, r.LogFile(), r.To)
+	}
+	return a.printReaddressed(r.To.String(), fmt.Sprintf("done: node %s has the address %s, in %s; log %s", r.Node, r.To, time.Since(began).Round(time.Second), r.LogFile()), o.format)
+}
+
+func (a commands) printReaddressed(address, line, format string) error {
+	if format == "json" {
+		return a.PrintJSON(map[string]any{"address": address})
+	}
+	fmt.Fprintln(a.Out, line)
+	return nil
+}
+
+func (a commands) printReaddress(r *readdress.Readdress, format string) error {
+	if format == "json" {
+		return a.PrintJSON(map[string]any{
+			"node": r.Node, "controlPlane": r.ControlPlane, "otherControlPlanes": r.Others, "from": r.From, "to": r.To, "interface": r.Link,
+			"files": r.Edits, "certificates": append([]string{}, r.Certificates...), "steps": r.Plan(),
+		})
+	}
+	fmt.Fprintf(a.Out, "node %s: from %s to %s\n", r.Node, r.From, r.To)
+	if resumes, back := r.Resumes(); back {
+		fmt.Fprintln(a.Out, "an earlier run was interrupted; this one goes back to the old address")
+	} else if resumes {
+		fmt.Fprintln(a.Out, "an earlier run was interrupted; this one goes on with it")
+	}
+	for _, e := range r.Edits {
+		fmt.Fprintf(a.Out, "  changes %s in %s\n", e.File, app.Counted(e.Places, "place"))
+	}
+	for _, name := range r.Certificates {
+		fmt.Fprintf(a.Out, "  issues %s again\n", name)
+	}
+	fmt.Fprintln(a.Out)
+	return a.printSteps(r.Plan())
+}
