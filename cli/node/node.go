@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/agent"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/readdress"
 	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/installer/service"
 )
@@ -48,14 +50,17 @@ func (a commands) nodeCommand() *cobra.Command {
 	return cmd
 }
 
-// runAgent runs the agent, and the renewal of certificates beside it. An agent that has to make room for another sealift has done
+// runAgent runs the agent, and beside it the renewal of certificates and the wait for a new address. An agent that has to make room for another sealift has done
 // its work.
 func runAgent(ctx context.Context, root string, log *slog.Logger) error {
 	ctx, stop := context.WithCancel(ctx)
 	renewed := make(chan error, 1)
 	go func() { renewed <- renewal.Run(ctx, root, log) }()
+	var beside sync.WaitGroup
+	beside.Go(func() { readdress.Watch(ctx, root, log) })
 	err := agent.Run(ctx, root, app.CurrentVersion().Version, log)
 	stop()
+	beside.Wait()
 	err = errors.Join(err, <-renewed)
 	if errors.Is(err, agent.ErrReplaced) {
 		log.Info(err.Error())

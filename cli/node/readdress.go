@@ -28,7 +28,7 @@ func (a commands) nodeReaddressCommand() *cobra.Command {
 		Use:   "readdress ADDRESS",
 		Short: "Give this node another address",
 		Long: `Give this node another address. Run the command as root on the node. An interface of the host must have the new
-address already; the old one may still be there, or be gone. So it also repairs a control plane that was moved to
+address already, or get it soon (--before); the old one may still be there, or be gone. So it also repairs a control plane that was moved to
 another network, whose etcd and API server do not start any more.
 
 On a control plane, the command changes the certificates, the member of etcd, the static pods, the kubeconfigs, the
@@ -42,6 +42,7 @@ The other nodes ask the cluster where its API servers are. If the only control p
 could ask, run the command with --api and the new address of the control plane on each of them.`,
 		Example: `  sealift node readdress 10.0.0.7 --plan
   sealift node readdress 10.0.0.7 --yes
+  sealift node readdress 10.0.0.7 --before   # the host is about to move
   sealift node readdress 10.0.0.7 --api      # on a worker: the control plane has this address now`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,8 +60,10 @@ could ask, run the command with --api and the new address of the control plane o
 	flags.DurationVar(&o.Timeout, "timeout", readdress.DefaultTimeout, "time until the node works at its new address, or has the old one again")
 	flags.BoolVar(&o.plan, "plan", false, "show what would be changed, and change nothing")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&o.Before, "before", false, "the host gets ADDRESS later: change the address of the node by itself then")
 	flags.BoolVar(&o.api, "api", false, "leave this node its address; the API is at ADDRESS now")
 	cmd.MarkFlagsMutuallyExclusive("api", "plan")
+	cmd.MarkFlagsMutuallyExclusive("api", "before")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
@@ -78,6 +81,11 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 	}
 	r, err := readdress.Prepare(ctx, o.Options, address)
 	if errors.Is(err, readdress.ErrSame) {
+		if !o.plan {
+			if err := readdress.Forget(o.Root); err != nil {
+				return err
+			}
+		}
 		return a.printReaddressed(address, "nothing to do: "+err.Error(), o.format)
 	}
 	if err != nil {
@@ -89,6 +97,12 @@ func (a commands) nodeReaddress(ctx context.Context, address string, o readdress
 	}
 	if !o.yes && !a.Confirm(fmt.Sprintf("Change the address of node %s from %s to %s?", r.Node, r.From, r.To)) {
 		return errors.New("not confirmed; nothing was changed")
+	}
+	if o.Before {
+		if err := r.Expect(); err != nil {
+			return err
+		}
+		return a.printReaddressed(address, fmt.Sprintf("node %s changes its address to %s by itself when an interface has it; to forget that, run 'sealift node readdress %s'", r.Node, r.To, r.From), o.format)
 	}
 	defer a.tellOfInterruption(ctx)()
 	events := a.Out

@@ -15,6 +15,7 @@ type facts struct {
 	nodes    map[netip.Addr]string // addresses of the other nodes, with their names
 	networks []netip.Prefix        // of pods and Services
 	virtual  func(link string) bool
+	before   bool // the host gets the address later
 }
 
 // Parse reads an address as a person writes it.
@@ -46,6 +47,10 @@ func (f facts) check(from, to netip.Addr) (link string, err error) {
 	}
 	link, here := f.own[to]
 	switch {
+	case f.before && here:
+		return "", fmt.Errorf("%s has %s already: leave out --before", link, to)
+	case f.before:
+		return "", nil
 	case !here:
 		return "", fmt.Errorf("no interface of this host has %s (it has %s); give it to an interface first: the old address may stay beside it", to, f.addresses())
 	case f.virtual(link):

@@ -38,6 +38,8 @@ type Options struct {
 	LogDir string
 	// Timeout bounds the time from the first change until the node works at one of the addresses. Zero is DefaultTimeout.
 	Timeout time.Duration
+	// Before prepares for an address that the host is about to get.
+	Before bool
 	// Output receives what programs print, besides the log file; nil for nothing.
 	Output io.Writer
 }
@@ -98,6 +100,9 @@ func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	r.ControlPlane, r.From = r.state.controlPlane, r.state.address
 	r.last = interruption(r.journal.Records())
 	if r.last.inputs != "" {
+		if r.options.Before {
+			return fmt.Errorf("this node is in the middle of a change to another address; finish it first: sealift node readdress %s", r.last.To)
+		}
 		if r.last.To != r.To {
 			return fmt.Errorf("this node is in the middle of a change to another address; finish it first: sealift node readdress %s", r.last.To)
 		}
@@ -111,18 +116,22 @@ func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := r.check(f); err != nil {
+	if err := r.check(ctx, f); err != nil {
 		return err
 	}
 	return r.find(now)
 }
 
 // check refuses a wrong address. If the host lost it in the middle of the change, only the way back is left.
-func (r *Readdress) check(f facts) (err error) {
+func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 	if r.last.back {
 		return nil
 	}
-	if r.Link, err = f.check(r.From, r.To); err == nil {
+	r.Link, err = f.check(r.From, r.To)
+	switch {
+	case err == nil && f.before:
+		err = refuseAnswering(ctx, f.own, r.To)
+	case err == nil:
 		err = refuseClaimed(r.Link, r.To)
 	}
 	if err != nil && r.last.begun && !r.finished(worksStep) {
@@ -175,7 +184,7 @@ const askTime = 5 * time.Second
 
 // facts collects what the address is checked against, and finds the other control planes.
 func (r *Readdress) facts(ctx context.Context) (f facts, err error) {
-	f = facts{nodes: map[netip.Addr]string{}, virtual: network.IsVirtual, networks: r.state.networks}
+	f = facts{nodes: map[netip.Addr]string{}, virtual: network.IsVirtual, before: r.options.Before, networks: r.state.networks}
 	if f.own, err = network.Own(); err != nil {
 		return f, err
 	}

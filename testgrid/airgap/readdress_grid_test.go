@@ -105,6 +105,7 @@ func TestTheOnlyNodeGetsAnotherAddress(t *testing.T) {
 	if got := n.manyObjects(); got != objects {
 		t.Errorf("the objects are %s, were %s", got, objects)
 	}
+	t.Run("announced", func(t *testing.T) { moved = announced(node{n.Host, t}, moved) })
 	t.Run("does not work", func(t *testing.T) { doesNotWork(node{n.Host, t}, moved) })
 	t.Run("killed", func(t *testing.T) { killedReaddress(node{n.Host, t}, moved) })
 	if got := n.manyObjects(); got != objects {
@@ -112,6 +113,21 @@ func TestTheOnlyNodeGetsAnotherAddress(t *testing.T) {
 	}
 	n.must("sealift status")
 	n.pulled()
+}
+
+// announced tells the node which address it boots with next. Nobody runs a command then.
+func announced(n node, was string) (address string) {
+	n.t.Helper()
+	address = n.another(5)
+	n.must("sealift node readdress " + address + " --before && sed -i 's/" + was + "/" + address + "/' /etc/sealift-lab/setup")
+	if err := n.Reboot(n.t.Context()); err != nil {
+		n.t.Fatal(err)
+	}
+	began := time.Now()
+	n.must("for i in $(seq 120); do sealift status | grep -q '" + address + "' && " + kubectl + "get --raw /readyz && exit 0; sleep 2; done; journalctl -u sealift-agent; exit 1")
+	n.t.Logf("the node has changed its address by itself %s after the boot", time.Since(began).Round(time.Second))
+	n.knows(n, address)
+	return address
 }
 
 // wrongAddresses wants wrong addresses to be refused before the first change.

@@ -35,7 +35,7 @@ func Claimed(link string, address netip.Addr) (net.HardwareAddr, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !address.Is4() || len(i.HardwareAddr) != 6 { // without Ethernet there is no ARP
+	if !address.Is4() || len(i.HardwareAddr) != 6 || i.Flags&net.FlagUp == 0 { // without Ethernet there is no ARP
 		return nil, nil
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(swapped(unix.ETH_P_ARP)))

@@ -1,0 +1,147 @@
+package readdress
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// comingName is the file that notes an address which the host is about to get.
+const comingName = "coming.json"
+
+// watchPause is the time between two looks for it.
+const watchPause = 2 * time.Second
+
+// coming is an address that the host is about to get.
+type coming struct {
+	Change
+	Timeout time.Duration `json:"timeout"`
+}
+
+func comingFile(root string) string { return filepath.Join(node.ReaddressDir(root), comingName) }
+
+// Expect notes the address for the agent of this node, which changes the node's address when an interface has the new one.
+func (r *Readdress) Expect() error {
+	text, err := json.Marshal(coming{Change: r.Change, Timeout: r.options.Timeout})
+	if err != nil {
+		return err
+	}
+	file := comingFile(r.options.Root)
+	if err := atomicfile.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.WriteMode(file, 0o600, text)
+}
+
+// expected reads the address that a host is about to get. The error is fs.ErrNotExist if there is none.
+func expected(root string) (c coming, err error) {
+	text, err := os.ReadFile(comingFile(root))
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal(text, &c); err != nil {
+		return c, fmt.Errorf("%s is damaged: %w; when the host has its address, run 'sealift node readdress' with it", comingFile(root), err)
+	}
+	return c, nil
+}
+
+// Forget removes the note of an address that the host was about to get.
+func Forget(root string) error {
+	err := os.Remove(comingFile(root))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Watch waits until an interface has the expected address, and changes that of the node then, until ctx ends. A change that fails is
+// not tried again.
+func Watch(ctx context.Context, root string, log *slog.Logger) {
+	for {
+		if err := arrive(ctx, root, log); err != nil && ctx.Err() == nil {
+			log.Error("the address of this node was not changed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(watchPause):
+		}
+	}
+}
+
+// arrive changes the address of the node if the host has the expected one.
+func arrive(ctx context.Context, root string, log *slog.Logger) (err error) {
+	c, err := expected(root)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return errors.Join(err, Forget(root))
+	case !network.HasAddress(c.To.String()):
+		return nil
+	}
+	err = changeNow(ctx, Options{Root: root, Timeout: c.Timeout}, c.To.String(), log)
+	if errors.Is(err, lifecycle.ErrBusy) || ctx.Err() != nil {
+		return nil // later, or when the agent is started again
+	}
+	return errors.Join(err, Forget(root))
+}
+
+func changeNow(ctx context.Context, o Options, address string, log *slog.Logger) (err error) {
+	r, err := Prepare(ctx, o, address)
+	if errors.Is(err, ErrSame) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	log.Info("this host has its new address", "address", address, "log", r.LogFile())
+	return r.Run(ctx, func(e lifecycle.Event) {
+		if e.Outcome != lifecycle.Started {
+			log.Info(e.Step.Title, "step", e.Step.ID, "outcome", e.Outcome)
+		}
+	})
+}
+
+// answerTime is how long a host may take to answer at an address.
+const answerTime = time.Second
+
+// refuseAnswering refuses an address that another host has: one that answers in a network of this host, or that can be connected to.
+func refuseAnswering(ctx context.Context, own map[netip.Addr]string, address netip.Addr) error {
+	asked := map[string]bool{}
+	for a, link := range own {
+		if a.IsLoopback() || network.IsVirtual(link) || asked[link] {
+			continue
+		}
+		asked[link] = true
+		if err := refuseClaimed(link, address); err != nil {
+			return err
+		}
+	}
+	for _, port := range []string{apiPort, "10250", "22"} {
+		conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "tcp", net.JoinHostPort(address.String(), port))
+		if err == nil {
+			_ = conn.Close()
+		}
+		if err == nil || errors.Is(err, unix.ECONNREFUSED) {
+			return fmt.Errorf("another host answers at %s, port %s", address, port)
+		}
+	}
+	return nil
+}
