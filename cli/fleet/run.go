@@ -1,16 +1,18 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/kubeconfig"
 	"github.com/sealift/sealift/fleet/access"
@@ -18,6 +20,7 @@ import (
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
+	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/proxy"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -105,7 +108,7 @@ func (a commands) joinCommand() *cobra.Command {
 	var f hubFlags
 	var c join.Cluster
 	var out string
-	var occasional bool
+	var occasional, unsigned bool
 	cmd := &cobra.Command{
 		Use:   "join CLUSTER --out FILE",
 		Short: "Make a cluster a member of the fleet",
@@ -113,7 +116,9 @@ func (a commands) joinCommand() *cobra.Command {
 identity for its agent that has rights in this namespace only. It writes the kubeconfig for the agent. Carry that file to
 the cluster, and run 'sealift fleet agent' with it there.
 
-Run it again for a new token. All else stays as it is.`,
+The file pins the hub's key: the agent takes only works that are signed with it.
+
+Run it again for a new token, or if the hub has a new key. All else stays as it is.`,
 		Example: "  sealift fleet join oslo --out oslo.kubeconfig --label region=north\n  sealift fleet join ship-7 --occasional --server https://hub.example.com:6443 --out ship-7.kubeconfig",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -132,6 +137,14 @@ Run it again for a new token. All else stays as it is.`,
 			if err != nil {
 				return err
 			}
+			trust := "takes works without signatures: whoever is in its way to the hub can change them"
+			if !unsigned {
+				key, err := hubKey(cmd.Context(), cluster, f.namespace)
+				if err != nil {
+					return err
+				}
+				c.HubKey, trust = &key, "takes only works that are signed with the hub's key "+key.Fingerprint()
+			}
 			text, err := join.Hub(cmd.Context(), cluster, c)
 			if err != nil {
 				return err
@@ -140,6 +153,7 @@ Run it again for a new token. All else stays as it is.`,
 				return err
 			}
 			fmt.Fprintf(a.Out, "cluster %s joined; on it, run: sealift fleet agent --hub-kubeconfig %s\n", c.Name, out)
+			fmt.Fprintf(a.Out, "the agent %s\n", trust)
 			return nil
 		},
 	}
@@ -148,8 +162,38 @@ Run it again for a new token. All else stays as it is.`,
 	cmd.Flags().StringToStringVar(&c.Labels, "label", nil, "label of the cluster, as KEY=VALUE; repeat it")
 	cmd.Flags().BoolVar(&occasional, "occasional", false, "the cluster is seldom in contact, and loses no add-on by being away")
 	cmd.Flags().StringVar(&c.Server, "server", "", "address of the hub's API server as the agent sees it (default: that of the kubeconfig)")
+	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "the hub signs no works: it is Open Cluster Management's own")
 	cmd.Flags().DurationVar(&c.Validity, "validity", join.DefaultValidity, "how long the agent's token is valid")
 	return cmd
+}
+
+// hubKey returns the public key of a hub.
+func hubKey(ctx context.Context, hub *kube.Cluster, namespace string) (signature.PublicKey, error) {
+	l, err := ledger.Open(hub, namespace)
+	if err != nil {
+		return signature.PublicKey{}, err
+	}
+	key, err := l.Key(ctx)
+	if err != nil {
+		return signature.PublicKey{}, err
+	}
+	return key.Public()
+}
+
+// member reads the kubeconfig of an agent.
+func member(file string) (join.Member, error) {
+	if file == "" {
+		return join.Member{}, app.UsageError("name the kubeconfig that 'sealift fleet join' wrote with --hub-kubeconfig FILE")
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return join.Member{}, err
+	}
+	m, err := join.Read(text)
+	if err != nil {
+		return join.Member{}, fmt.Errorf("%s: %w", file, err)
+	}
+	return m, nil
 }
 
 func (a commands) agentCommand() *cobra.Command {
@@ -165,26 +209,16 @@ In a Pod, the agent works in the cluster of the Pod.`,
 		Example: "  sealift fleet agent --hub-kubeconfig oslo.kubeconfig",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if hubFile == "" {
-				return app.UsageError("name the kubeconfig that 'sealift fleet join' wrote with --hub-kubeconfig FILE")
+			m, err := member(hubFile)
+			if err != nil {
+				return err
 			}
+			o.Keys, o.Unsigned, o.Cluster = m.HubKeys, m.Unsigned, m.Cluster
 			if o.Hub, err = kubeconfig.Load(hubFile, ""); err != nil {
 				return err
 			}
 			if o.Local, err = kubeconfig.InPodOr(local, context, ""); err != nil {
 				return err
-			}
-			if o.Cluster == "" {
-				loaded, err := clientcmd.LoadFromFile(hubFile)
-				if err != nil {
-					return err
-				}
-				if current := loaded.Contexts[loaded.CurrentContext]; current != nil {
-					o.Cluster = current.Namespace
-				}
-			}
-			if o.Cluster == "" {
-				return app.UsageError("%s names no namespace; name the cluster with --cluster", hubFile)
 			}
 			o.Log = a.log()
 			return agent.Run(cmd.Context(), o)
@@ -193,9 +227,9 @@ In a Pod, the agent works in the cluster of the Pod.`,
 	cmd.Flags().StringVar(&hubFile, "hub-kubeconfig", "", "kubeconfig file that 'sealift fleet join' wrote")
 	cmd.Flags().StringVar(&local, "kubeconfig", "", "kubeconfig file of the agent's cluster (default: that of the Pod or of kubectl)")
 	cmd.Flags().StringVar(&context, "context", "", "context of the kubeconfig")
-	cmd.Flags().StringVar(&o.Cluster, "cluster", "", "name of the cluster (default: the namespace in the hub's kubeconfig)")
 	cmd.Flags().DurationVar(&o.Look, "look", 10*time.Second, "how often to look at objects that are reported")
 	cmd.Flags().DurationVar(&o.Repair, "repair", 5*time.Minute, "how often to look for drift")
+	cmd.Flags().DurationVar(&o.MaxAge, "max-age", agent.DefaultMaxAge, "how old the signature of a work may be that is new to the cluster")
 	_ = cmd.MarkFlagFilename("hub-kubeconfig")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	return cmd

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/short"
@@ -22,6 +23,31 @@ import (
 // TestTourOfTheFleet follows docs/fleet.md with a hub, and with the agent of a cluster that has an API server of its own.
 func TestTourOfTheFleet(t *testing.T) {
 	short.Skip(t, "kube-apiservers")
+	home, program, path := tourist(t)
+	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
+	admin := filepath.Join(home, "hub.kubeconfig")
+	if err := controlplane.WriteKubeconfig(admin, onHub); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ready, ended := make(chan struct{}), make(chan error, 2)
+	go func() { ended <- runHub(ctx, onHub, ready) }()
+	go func() { ended <- runAgent(ctx, filepath.Join(home, "oslo.kubeconfig"), onCluster) }()
+	t.Cleanup(func() {
+		cancel()
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	<-ready
+	tour.Follow(t, "../../docs/fleet.md", program, "KUBECONFIG="+admin, "HOME="+home, path)
+}
+
+// tourist makes a home with the program sealift, which becomes this test, and a PATH with kubectl.
+func tourist(t *testing.T) (home, program, path string) {
+	t.Helper()
 	home, bin := t.TempDir(), t.TempDir()
 	workshop, err := upstream.NewWorkshop(upstream.Options{})
 	if err != nil {
@@ -38,37 +64,22 @@ func TestTourOfTheFleet(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(home, "sealift") // what sealift becomes
+	program = filepath.Join(home, "sealift") // what sealift becomes
 	if err := os.WriteFile(program, []byte("#!/bin/sh\nSEALIFT_TEST_MAIN=1 exec '"+self+"' \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	onHub, onCluster := controlplane.ForTest(t), controlplane.ForTest(t)
-	admin := filepath.Join(home, "hub.kubeconfig")
-	if err := controlplane.WriteKubeconfig(admin, onHub); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	ready, ended := make(chan struct{}), make(chan error, 2)
-	go func() {
-		ended <- hub.Run(ctx, hub.Options{
-			Config: onHub, Webhook: hub.Webhook{Listen: "127.0.0.1:0"},
-			Controllers: []hub.Controller{control.New(control.Options{}), func(context.Context, *hub.Hub) error {
-				close(ready)
-				return nil
-			}},
-		})
-	}()
-	go func() { ended <- runAgent(ctx, filepath.Join(home, "oslo.kubeconfig"), onCluster) }()
-	t.Cleanup(func() {
-		cancel()
-		for range 2 {
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		}
+	return home, program, "PATH=" + home + ":" + bin + ":" + os.Getenv("PATH")
+}
+
+// runHub runs a hub, and closes ready when it is about to work.
+func runHub(ctx context.Context, cfg *rest.Config, ready chan struct{}) error {
+	return hub.Run(ctx, hub.Options{
+		Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"},
+		Controllers: []hub.Controller{control.New(control.Options{}), func(context.Context, *hub.Hub) error {
+			close(ready)
+			return nil
+		}},
 	})
-	<-ready
-	tour.Follow(t, "../../docs/fleet.md", program, "KUBECONFIG="+admin, "HOME="+home, "PATH="+filepath.Dir(program)+":"+bin+":"+os.Getenv("PATH"))
 }
 
 // runAgent runs an agent once there is a kubeconfig for it.
@@ -87,5 +98,13 @@ func runAgent(ctx context.Context, file string, local *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return agent.Run(ctx, agent.Options{Hub: cfg, Local: local, Cluster: "oslo", Look: 200 * time.Millisecond, Heartbeat: time.Second})
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	member, err := join.Read(text)
+	if err != nil {
+		return err
+	}
+	return agent.Run(ctx, agent.Options{Hub: cfg, Local: local, Cluster: member.Cluster, Keys: member.HubKeys, Look: 200 * time.Millisecond, Heartbeat: time.Second})
 }

@@ -17,13 +17,16 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/crd"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/reconcile"
 )
@@ -34,13 +37,22 @@ const workers = 4
 // Namespace is where an agent keeps what it remembers on its cluster.
 const Namespace = "sealift-fleet-agent"
 
+// DefaultMaxAge is how old a signature may be that an agent sees for the first time.
+const DefaultMaxAge = 30 * 24 * time.Hour
+
 // Options say how an agent runs. Hub, Local and Cluster are required.
 type Options struct {
 	// Hub and Local are the API servers of the hub and of the agent's cluster.
 	Hub, Local *rest.Config
 	// Cluster is the name of the agent's cluster on the hub.
 	Cluster string
-	Log     *slog.Logger
+	// Keys are those of the hub that the cluster joined. Works that none of them signed are refused. Unsigned takes works
+	// without signatures, of a hub that makes none. One of them is required.
+	Keys     []signature.PublicKey
+	Unsigned bool
+	// MaxAge is how old the signature of a work may be that is new to the cluster. Default DefaultMaxAge.
+	MaxAge time.Duration
+	Log    *slog.Logger
 	// Look is how often the agent looks at objects that it reports. Default 10 s.
 	Look time.Duration
 	// Repair is how often it looks for drift. Default 5 minutes.
@@ -60,11 +72,15 @@ type agent struct {
 
 	mu      sync.Mutex
 	applied map[string]*appliedWork // by the name of the work
+
+	marks   marks
+	refused map[string]*seal.Refusal // by the name of the work, under mu
 }
 
 // Run works until ctx ends.
 func Run(ctx context.Context, o Options) error {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
 	o.Look, o.Repair = cmp.Or(o.Look, 10*time.Second), cmp.Or(o.Repair, 5*time.Minute)
 	a, err := connect(o)
 	if err != nil {
@@ -92,23 +108,46 @@ func Run(ctx context.Context, o Options) error {
 }
 
 func connect(o Options) (*agent, error) {
-	a := &agent{Options: o, applied: make(map[string]*appliedWork)}
-	var errs [5]error
-	a.cluster, errs[0] = kube.Connect(o.Hub, o.Log)
-	a.local, errs[1] = kube.Connect(o.Local, o.Log)
-	if err := errors.Join(errs[:]...); err != nil {
+	a, err := connectLocal(o)
+	if err != nil {
 		return nil, err
 	}
+	a.hubHash = hashOf(o.Hub.Host)
 	scheme := runtime.NewScheme()
-	errs[2] = ocm.AddToScheme(scheme)
+	if err := ocm.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	if a.cluster, err = kube.Connect(o.Hub, o.Log); err != nil {
+		return nil, err
+	}
 	cfg, http := a.cluster.Config()
 	// a fixed mapper: discovery would be a right more
-	a.hub, errs[3] = client.New(cfg, client.Options{Scheme: scheme, HTTPClient: http, Mapper: mapper()})
-	localConfig, localHTTP := a.local.Config()
-	a.reader, errs[4] = kubernetes.NewForConfigAndClient(localConfig, localHTTP)
-	sum := sha256.Sum256([]byte(o.Hub.Host))
-	a.hubHash = hex.EncodeToString(sum[:])
-	return a, errors.Join(errs[:]...)
+	a.hub, err = client.New(cfg, client.Options{Scheme: scheme, HTTPClient: http, Mapper: mapper()})
+	return a, err
+}
+
+// connectLocal connects to the agent's own cluster alone.
+func connectLocal(o Options) (*agent, error) {
+	if len(o.Keys) == 0 && !o.Unsigned {
+		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and take the file that it writes, or join with --unsigned if the hub signs nothing")
+	}
+	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal)}
+	var err error
+	if a.local, err = kube.Connect(o.Local, o.Log); err != nil {
+		return nil, err
+	}
+	cfg, http := a.local.Config()
+	if a.reader, err = kubernetes.NewForConfigAndClient(cfg, http); err != nil {
+		return nil, err
+	}
+	a.marks = marks{client: a.reader.CoreV1(), known: make(map[string]*corev1.ConfigMap)}
+	return a, nil
+}
+
+// hashOf makes the beginning of the names of AppliedManifestWorks from the address of the hub.
+func hashOf(server string) string {
+	sum := sha256.Sum256([]byte(server))
+	return hex.EncodeToString(sum[:])
 }
 
 // prepare gives the cluster the kinds that an agent writes there, and the namespace of add-ons.

@@ -48,7 +48,7 @@ func newCluster(t *testing.T) *cluster {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, agent.Options{Hub: cfg, Local: cfg, Cluster: "rome", Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond})
+		ended <- agent.Run(ctx, agent.Options{Hub: cfg, Local: cfg, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond})
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -111,6 +111,7 @@ func (a *agent) report(ctx context.Context, before *ocm.ManagedCluster) error {
 	}
 	set(&after.Status.Conditions, "ManagedClusterJoined", "True", "ManagedClusterJoined", "Managed cluster joined")
 	set(&after.Status.Conditions, "ManagedClusterConditionAvailable", status, reason, message)
+	a.reportRefusals(&after.Status.Conditions)
 	if err := a.patchStatus(ctx, before, after); !apierrors.IsConflict(err) { // the hub wrote meanwhile; the next beat tells it
 		return err
 	}

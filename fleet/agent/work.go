@@ -20,18 +20,14 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/relation"
+	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/kube"
 )
-
-// workFinalizer keeps a work until its objects are gone.
-const workFinalizer = "cluster.open-cluster-management.io/manifest-work-cleanup"
-
-// defaultManager owns the fields of objects whose strategy names nobody else.
-const defaultManager = "work-agent"
 
 // appliedWork is what the agent remembers of a work while it runs.
 type appliedWork struct {
 	generation int64
+	seal       string
 	at         time.Time
 	manifests  []manifest
 }
@@ -50,6 +46,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 	err = a.hub.Get(ctx, types.NamespacedName{Namespace: a.Cluster, Name: key.Name}, work)
 	if apierrors.IsNotFound(err) {
 		a.remember(key.Name, nil)
+		a.note(key.Name, nil)
 		return 0, nil // its finalizer went when its objects were gone
 	}
 	if err != nil {
@@ -58,14 +55,17 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 	if !work.DeletionTimestamp.IsZero() {
 		return 0, a.remove(ctx, work)
 	}
-	if !slices.Contains(work.Finalizers, workFinalizer) {
-		if err := a.finalizers(ctx, work, append(slices.Clone(work.Finalizers), workFinalizer)); err != nil {
-			return 0, err
-		}
-	}
 	known := a.remembered(work.Name)
-	if known == nil || known.generation != work.Generation || time.Since(known.at) > a.Repair {
-		known = &appliedWork{generation: work.Generation, at: time.Now()}
+	if known == nil || known.generation != work.Generation || known.seal != work.Annotations[seal.Annotation] || time.Since(known.at) > a.Repair {
+		if err := a.accept(ctx, work); err != nil {
+			return a.Look, a.refuse(ctx, work, err)
+		}
+		if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
+			if err := a.finalizers(ctx, work, append(slices.Clone(work.Finalizers), ocm.WorkFinalizer)); err != nil {
+				return 0, err
+			}
+		}
+		known = &appliedWork{generation: work.Generation, seal: work.Annotations[seal.Annotation], at: time.Now()}
 		known.manifests = a.apply(ctx, work)
 		if err := a.record(ctx, work, known.manifests); err != nil {
 			return 0, err
@@ -77,6 +77,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 		return 0, errors.New("the copy of a work is none")
 	}
 	failed := a.status(ctx, after, known.manifests)
+	a.verified(after)
 	if failed {
 		known.at = time.Time{} // next time it is applied again
 	}
@@ -123,7 +124,7 @@ func (m manner) set(work string) kube.Set {
 	name := "work." + work
 	if m.createOnly {
 		name += ".create-only"
-	} else if m.manager != defaultManager || !m.force {
+	} else if m.manager != ocm.DefaultFieldManager || !m.force {
 		name += "." + strings.ToLower(m.manager)
 		if m.force {
 			name += ".force"
@@ -134,19 +135,19 @@ func (m manner) set(work string) kube.Set {
 
 // manners has each manner that is in use, at least the default one: a work may lose its last manifest.
 func manners(manifests []manifest) map[manner][]int {
-	by := map[manner][]int{{manager: defaultManager, force: true}: nil}
+	by := map[manner][]int{{manager: ocm.DefaultFieldManager, force: true}: nil}
 	for i, m := range manifests {
-		how := manner{manager: defaultManager, force: true}
+		how := manner{manager: ocm.DefaultFieldManager, force: true}
 		if s := m.config.UpdateStrategy; s != nil {
 			switch s.Type {
 			case ocm.UpdateReadOnly:
 				continue
 			case ocm.UpdateCreateOnly:
-				how = manner{manager: defaultManager, createOnly: true}
+				how = manner{manager: ocm.DefaultFieldManager, createOnly: true}
 			case ocm.UpdateServerSideApply:
 				how.force = false
 				if o := s.ServerSideApply; o != nil {
-					how.manager, how.force = cmp.Or(o.FieldManager, defaultManager), o.Force
+					how.manager, how.force = cmp.Or(o.FieldManager, ocm.DefaultFieldManager), o.Force
 				}
 			}
 		}
@@ -233,9 +234,20 @@ func (a *agent) read(ctx context.Context, work *ocm.ManifestWork) []manifest {
 
 // remove deletes what a work has on the cluster, and then lets the work go.
 func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) error {
-	if !slices.Contains(work.Finalizers, workFinalizer) {
+	if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
 		return nil
 	}
+	if err := a.delete(ctx, work); err != nil {
+		return err
+	}
+	a.remember(work.Name, nil)
+	a.note(work.Name, nil)
+	left := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == ocm.WorkFinalizer })
+	return client.IgnoreNotFound(a.finalizers(ctx, work, left))
+}
+
+// delete deletes what a work has on the cluster.
+func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 	manifests := a.read(ctx, work)
 	stays := func(kube.Ref) bool { return false }
 	if o := work.Spec.DeleteOption; o != nil {
@@ -266,9 +278,7 @@ func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) error {
 	if err := a.forget(ctx, work); err != nil {
 		return err
 	}
-	a.remember(work.Name, nil)
-	left := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == workFinalizer })
-	return client.IgnoreNotFound(a.finalizers(ctx, work, left))
+	return a.marks.gone(ctx, work.Name)
 }
 
 // status writes the conditions of a work and of its manifests. It returns whether a manifest failed.
@@ -344,7 +354,7 @@ func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []
 		"apiVersion": ocm.WorkVersion.String(), "kind": "AppliedManifestWork", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{"hubHash": a.hubHash, "manifestWorkName": work.Name, "agentID": a.Cluster},
 	}}
-	options := metav1.ApplyOptions{FieldManager: defaultManager, Force: true}
+	options := metav1.ApplyOptions{FieldManager: ocm.DefaultFieldManager, Force: true}
 	if _, err := client.Apply(ctx, name, o, options); err != nil {
 		return fmt.Errorf("record the objects of work %s: %w", work.Name, err)
 	}

@@ -6,6 +6,7 @@
 //   - Add-ons: where a ClusterManagementAddOn is installed, and which cluster gets which configuration when.
 //   - Add-ons of clusters: the ManifestWorks of a ManagedClusterAddOn, its rights on the hub, and its conditions.
 //   - Certificates: what agents of add-ons ask for.
+//   - Signatures: the seals of works that others make.
 //
 // Nothing is polled. A controller that waits for a time asks to be called then.
 package control
@@ -50,6 +51,7 @@ type controllers struct {
 	client.Client
 	hub    *hub.Hub
 	reader scene.Reader
+	signer *signer
 	log    *slog.Logger
 	now    func() time.Time
 	Options
@@ -72,7 +74,10 @@ func New(o Options) hub.Controller {
 			return err
 		}
 		c := &controllers{Client: h.GetClient(), hub: h, reader: scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}, log: h.Log, now: o.Now, Options: o}
-		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns, c.certificates} {
+		if c.signer, err = c.newSigner(ctx); err != nil {
+			return err
+		}
+		for _, start := range []func() error{c.sets, c.clusters, c.placements, c.addOns, c.clusterAddOns, c.certificates, c.signatures} {
 			if err := start(); err != nil {
 				return err
 			}

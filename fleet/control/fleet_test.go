@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,12 +23,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
+	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
@@ -43,6 +46,7 @@ type grid struct {
 	clusters map[string]dynamic.Interface
 	configs  map[string]*rest.Config
 	agents   map[string]*rest.Config
+	keys     []signature.PublicKey // of the hub
 	stops    map[string]func()
 }
 
@@ -91,6 +95,7 @@ func (g *grid) newClient() client.Client {
 	g.Helper()
 	scheme := runtime.NewScheme()
 	g.must(ocm.AddToScheme(scheme))
+	g.must(coordinationv1.AddToScheme(scheme))
 	c, err := client.New(g.cfg, client.Options{Scheme: scheme})
 	g.must(err)
 	return c
@@ -129,7 +134,7 @@ func (g *grid) startHub() {
 	cfg := accesstest.Config(g, g.cfg, access.Hub{Namespace: hub.DefaultNamespace, Signers: []string{"example.com/*"}})
 	g.start("hub", func(ctx context.Context) error {
 		return hub.Run(ctx, hub.Options{
-			Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: 2 * time.Second, Log: log,
+			Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, Log: log,
 			Controllers: []hub.Controller{control.New(control.Options{}), func(context.Context, *hub.Hub) error {
 				close(ready)
 				return nil
@@ -145,16 +150,30 @@ func (g *grid) startHub() {
 
 // join joins a cluster and runs its agent with the rights that it got.
 func (g *grid) join(name string) {
-	text, err := join.Hub(g.Context(), g.kube, join.Cluster{Name: name, Labels: map[string]string{"name": name}})
+	l, err := ledger.Open(g.kube, hub.DefaultNamespace)
+	g.must(err)
+	key, err := l.Key(g.Context())
+	g.must(err)
+	public, err := key.Public()
+	g.must(err)
+	text, err := join.Hub(g.Context(), g.kube, join.Cluster{Name: name, Labels: map[string]string{"name": name}, HubKey: &public})
+	g.must(err)
+	member, err := join.Read(text)
 	g.must(err)
 	cfg, err := clientcmd.RESTConfigFromKubeConfig(text)
 	g.must(err)
 	g.agents[name] = cfg
 	g.clusters[name], err = dynamic.NewForConfig(g.configs[name])
 	g.must(err)
+	g.keys = member.HubKeys
+	g.startAgent(name)
+}
+
+// startAgent runs the agent of a cluster until it is stopped.
+func (g *grid) startAgent(name string) {
 	g.start(name, func(ctx context.Context) error {
 		return agent.Run(ctx, agent.Options{
-			Hub: cfg, Local: g.configs[name], Cluster: name, Look: 200 * time.Millisecond, Heartbeat: time.Second,
+			Hub: g.agents[name], Local: g.configs[name], Cluster: name, Keys: g.keys, Look: 200 * time.Millisecond, Heartbeat: time.Second,
 			Log: slog.New(slog.NewTextHandler(testLog{g.T}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 		})
 	})

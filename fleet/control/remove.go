@@ -43,6 +43,9 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 	}
 	next := deploy.Next(s)
 	for i := range next.Apply {
+		if err := r.sealWork(ctx, &next.Apply[i]); err != nil {
+			return reconcile.Result{}, err
+		}
 		if err := r.Create(ctx, &next.Apply[i]); err != nil && !apierrors.IsAlreadyExists(err) {
 			return reconcile.Result{}, err
 		}

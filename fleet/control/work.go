@@ -10,6 +10,7 @@ import (
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/seal"
 )
 
 // write creates, changes and deletes works. It returns the works as they are afterwards.
@@ -19,6 +20,9 @@ func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next 
 		w := &next.Apply[i]
 		at := slices.IndexFunc(had, func(h ocm.ManifestWork) bool { return h.Name == w.Name && h.Namespace == w.Namespace })
 		if at < 0 {
+			if err := r.sealWork(ctx, w); err != nil {
+				return nil, err
+			}
 			if err := r.Create(ctx, w); err != nil && !apierrors.IsAlreadyExists(err) {
 				return nil, err
 			}
@@ -37,7 +41,10 @@ func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next 
 		}
 		delete(after.Annotations, configuration.HashAnnotation)
 		maps.Copy(after.Annotations, w.Annotations)
-		after.Spec = defaulted(after.Spec)
+		after.Spec = seal.Defaulted(after.Spec)
+		if err := r.sealWork(ctx, after); err != nil {
+			return nil, err
+		}
 		if err := r.patch(ctx, before, after); err != nil {
 			return nil, err
 		}
@@ -49,15 +56,4 @@ func (r *clusterAddOns) write(ctx context.Context, had []ocm.ManifestWork, next 
 		}
 	}
 	return written, nil
-}
-
-// defaulted has the defaults that the API server adds, so that a work that has them does not differ.
-func defaulted(s ocm.AgentSpec) ocm.AgentSpec {
-	s.ManifestConfigs = slices.Clone(s.ManifestConfigs)
-	for i := range s.ManifestConfigs {
-		if c := &s.ManifestConfigs[i]; c.FeedbackScrapeType == "" {
-			c.FeedbackScrapeType = "Poll"
-		}
-	}
-	return s
 }

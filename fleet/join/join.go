@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/kube"
@@ -40,14 +42,29 @@ type Cluster struct {
 	Server string
 	// Validity is how long the agent's token is valid. Default DefaultValidity.
 	Validity time.Duration
+	// HubKey is the key that the agent pins. Without one, the agent takes works that nobody signed.
+	HubKey *signature.PublicKey
 }
 
-// Hub joins a cluster and returns the kubeconfig of its agent. Joining a cluster again gives its agent a new token and
-// leaves all else as it is.
+// Hub joins a cluster and returns the kubeconfig of its agent. Joining a cluster again gives its agent a new token and a new
+// key, and leaves all else as it is.
 func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	if problems := validation.IsDNS1123Label(c.Name); len(problems) > 0 {
 		return nil, fmt.Errorf("cluster name %q: %s; it is also the name of a namespace", c.Name, problems[0])
 	}
+	key, err := signature.Generate()
+	if err != nil {
+		return nil, err
+	}
+	public, err := key.Public()
+	if err != nil {
+		return nil, err
+	}
+	c.Annotations = maps.Clone(c.Annotations)
+	if c.Annotations == nil {
+		c.Annotations = make(map[string]string)
+	}
+	c.Annotations[AgentKey] = string(public.Marshal())
 	objects, err := objectsOf(c)
 	if err != nil {
 		return nil, err
@@ -67,11 +84,11 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", c.Name, err)
 	}
-	return kubeconfig(hub, c, token.Status.Token)
+	return kubeconfig(hub, c, token.Status.Token, key)
 }
 
-// kubeconfig is how the agent reaches the hub.
-func kubeconfig(hub *kube.Cluster, c Cluster, token string) ([]byte, error) {
+// kubeconfig is how the agent reaches the hub, and what it trusts.
+func kubeconfig(hub *kube.Cluster, c Cluster, token string, key *signature.Key) ([]byte, error) {
 	cfg, _ := hub.Config()
 	ca := cfg.CAData
 	if len(ca) == 0 && cfg.CAFile != "" {
@@ -80,8 +97,13 @@ func kubeconfig(hub *kube.Cluster, c Cluster, token string) ([]byte, error) {
 			return nil, fmt.Errorf("read the certificate authority of the hub: %w", err)
 		}
 	}
+	trust, err := extension(c, key)
+	if err != nil {
+		return nil, err
+	}
 	const name = "hub"
 	return clientcmd.Write(clientcmdapi.Config{
+		Extensions:     map[string]runtime.Object{extensionName: trust},
 		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: cmp.Or(c.Server, cfg.Host), CertificateAuthorityData: ca}},
 		AuthInfos:      map[string]*clientcmdapi.AuthInfo{c.Name: {Token: token}},
 		Contexts:       map[string]*clientcmdapi.Context{c.Name: {Cluster: name, AuthInfo: c.Name, Namespace: c.Name}},

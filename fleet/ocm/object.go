@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // The groups and versions of the kinds.
@@ -71,7 +72,7 @@ func clone[T any](in *T) *T {
 	out := new(T)
 	text, err := json.Marshal(in)
 	if err == nil {
-		err = json.Unmarshal(text, out)
+		err = utiljson.Unmarshal(text, out) // it keeps integers
 	}
 	if err != nil {
 		panic(err)

@@ -12,6 +12,9 @@ const (
 	AddOnNamespaceLabel = "open-cluster-management.io/addon-namespace"
 )
 
+// WorkFinalizer keeps a work until its objects are gone from its cluster.
+const WorkFinalizer = "cluster.open-cluster-management.io/manifest-work-cleanup"
+
 // ManifestWork is what a cluster's agent applies. Its namespace is the cluster's name.
 type ManifestWork struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -98,6 +101,9 @@ const (
 	UpdateServerSideApply = "ServerSideApply"
 	UpdateReadOnly        = "ReadOnly"
 )
+
+// DefaultFieldManager owns the fields of objects whose strategy names nobody else.
+const DefaultFieldManager = "work-agent"
 
 // UpdateStrategy says how an object that exists is changed.
 type UpdateStrategy struct {

@@ -1,0 +1,118 @@
+package control
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/fleet/ledger"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/kube"
+)
+
+// resign is how old a seal is at least that is made again because a cluster found it too old. Clocks that differ by more
+// than clusters tolerate make no loop then.
+const resign = time.Hour
+
+// signer signs works.
+type signer struct {
+	ledger *ledger.Ledger
+	key    *signature.Key
+	public signature.PublicKey
+}
+
+// newSigner reads the key of the hub. The first hub makes it.
+func (c *controllers) newSigner(ctx context.Context) (s *signer, err error) {
+	cluster, err := kube.Connect(c.hub.GetConfig(), c.log)
+	if err != nil {
+		return nil, err
+	}
+	s = new(signer)
+	if s.ledger, err = ledger.Open(cluster, c.hub.Namespace); err != nil {
+		return nil, err
+	}
+	if s.key, err = s.ledger.Key(ctx); err != nil {
+		return nil, err
+	}
+	s.public, err = s.key.Public()
+	return s, err
+}
+
+// signatures signs the works that others make: managers of add-ons, and users. Those that the hub makes are signed when it
+// writes them.
+func (c *controllers) signatures() error {
+	return builder.ControllerManagedBy(c.hub).Named("signature").
+		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency}).
+		For(&ocm.ManifestWork{}).
+		Watches(&ocm.ManagedCluster{}, soon(func(ctx context.Context, o client.Object) []reconcile.Request { // seal.ContinueAfter
+			return every[ocm.ManifestWork](c.Client, client.InNamespace(o.GetName()))(ctx, o)
+		}), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		Complete(again(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+			var work ocm.ManifestWork
+			if err := c.Get(ctx, req.NamespacedName, &work); err != nil || !work.DeletionTimestamp.IsZero() {
+				return reconcile.Result{}, client.IgnoreNotFound(err)
+			}
+			after := copyOf(&work)
+			if err := c.sealWork(ctx, after); err != nil {
+				return reconcile.Result{}, err
+			}
+			return reconcile.Result{}, client.IgnoreNotFound(c.patch(ctx, &work, after))
+		})))
+}
+
+// sealWork gives a work the seal that its content needs. A seal that is good stays.
+func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) error {
+	digest, err := seal.Digest(work.Spec)
+	if err != nil {
+		return refusal{err}
+	}
+	var cluster ocm.ManagedCluster
+	if err := c.Get(ctx, types.NamespacedName{Name: work.Namespace}, &cluster); err != nil {
+		return client.IgnoreNotFound(err) // the namespace is of no cluster
+	}
+	floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
+	had, err := seal.Read(work.Annotations[seal.Annotation])
+	if err == nil && had.Cluster == work.Namespace && had.Work == work.Name && had.Digest == digest && !c.stale(work, had, floor) {
+		if _, ours := had.SignedBy(c.signer.public); ours {
+			return nil
+		}
+	}
+	next, err := c.signer.ledger.Next(ctx, work.Namespace, floor, c.now())
+	if err != nil {
+		return err
+	}
+	text, err := seal.Statement{Cluster: work.Namespace, Work: work.Name, Sequence: next.Sequence, Time: next.Time, Digest: digest}.Sign(c.signer.key)
+	if err != nil {
+		return err
+	}
+	if work.Annotations == nil {
+		work.Annotations = make(map[string]string)
+	}
+	work.Annotations[seal.Annotation] = text
+	return nil
+}
+
+// stale says whether the agent refuses a seal that the hub can make again.
+func (c *controllers) stale(work *ocm.ManifestWork, had seal.Seal, floor int64) bool {
+	state := meta.FindStatusCondition(work.Status.Conditions, seal.Verified)
+	if state == nil || state.Status != "False" || state.ObservedGeneration != work.Generation {
+		return false
+	}
+	switch seal.Reason(state.Reason) {
+	case seal.TooOld:
+		return c.now().Sub(had.Time) > resign
+	case seal.Older, seal.HubWentBack:
+		return had.Sequence <= floor
+	}
+	return false
+}

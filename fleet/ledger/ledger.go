@@ -1,0 +1,256 @@
+// Package ledger keeps what a hub needs to sign, in its own namespace: the key, in a Secret, and the last number of each
+// cluster's sequence, in a ConfigMap. A number is stored before it is used, so no number is used twice unless somebody
+// restores the hub from a backup. Clusters notice that by the numbers.
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/kube"
+)
+
+const (
+	// secretName and sequenceName name the objects.
+	secretName   = "sealift-fleet-signing"
+	sequenceName = "sealift-fleet-sequence"
+	// keyField and publicField are the names that cosign gives them.
+	keyField    = "cosign.key"
+	publicField = "cosign.pub"
+)
+
+// tries is how often a write is tried that another one was faster than.
+const tries = 10
+
+// Ledger is the ledger of a hub.
+type Ledger struct {
+	client    corev1client.CoreV1Interface
+	namespace string
+
+	writing sync.Mutex // one write at a time; requests meanwhile share the next one
+	mu      sync.Mutex
+	next    *batch
+	known   *corev1.ConfigMap
+}
+
+// Open returns the ledger of the hub in a namespace. It reads nothing yet.
+func Open(hub *kube.Cluster, namespace string) (*Ledger, error) {
+	client, err := corev1client.NewForConfigAndClient(hub.Config())
+	if err != nil {
+		return nil, err
+	}
+	return &Ledger{client: client, namespace: namespace}, nil
+}
+
+// Key returns the hub's key. The first caller makes it.
+func (l *Ledger) Key(ctx context.Context) (*signature.Key, error) {
+	key, err := l.key(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the key of the hub in Secret %s/%s: %w", l.namespace, secretName, err)
+	}
+	return key, nil
+}
+
+func (l *Ledger) key(ctx context.Context) (*signature.Key, error) {
+	secrets := l.client.Secrets(l.namespace)
+	found, err := secrets.Get(ctx, secretName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		if found, err = newSecret(); err != nil {
+			return nil, err
+		}
+		_, err = l.client.Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: l.namespace}}, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) && !apierrors.IsForbidden(err) {
+			return nil, err
+		}
+		_, err = secrets.Create(ctx, found, metav1.CreateOptions{})
+		if apierrors.IsAlreadyExists(err) { // another hub was faster
+			found, err = secrets.Get(ctx, secretName, metav1.GetOptions{})
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return signature.ParseKey(found.Data[keyField], nil)
+}
+
+func newSecret() (*corev1.Secret, error) {
+	key, err := signature.Generate()
+	if err != nil {
+		return nil, err
+	}
+	private, err := key.Marshal(nil)
+	if err != nil {
+		return nil, err
+	}
+	public, err := key.Public()
+	if err != nil {
+		return nil, err
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: secretName}, Type: corev1.SecretTypeOpaque,
+		Data: map[string][]byte{keyField: private, publicField: public.Marshal()},
+	}, nil
+}
+
+// Entry is what the ledger has of a cluster.
+type Entry struct {
+	// Sequence is the last number that was used, and Time when. Times never go back.
+	Sequence int64     `json:"sequence"`
+	Time     time.Time `json:"time"`
+	// Report is the number of the last report that was taken.
+	Report int64 `json:"report,omitempty"`
+}
+
+// batch has the changes that one write makes.
+type batch struct {
+	changes []func(map[string]Entry) error
+	errs    []error
+	done    bool
+	err     error
+}
+
+// Next uses the next number of a cluster: the one after the last, and after floor.
+func (l *Ledger) Next(ctx context.Context, cluster string, floor int64, now time.Time) (Entry, error) {
+	var next Entry
+	err := l.change(ctx, func(all map[string]Entry) error {
+		next = all[cluster]
+		next.Sequence = max(next.Sequence, floor) + 1
+		if now := now.UTC().Truncate(time.Second); now.After(next.Time) {
+			next.Time = now
+		}
+		all[cluster] = next
+		return nil
+	})
+	if err != nil {
+		return Entry{}, fmt.Errorf("take a sequence number for cluster %s: %w", cluster, err)
+	}
+	return next, nil
+}
+
+// Of returns what the ledger has of a cluster.
+func (l *Ledger) Of(ctx context.Context, cluster string) (Entry, error) {
+	found, err := l.client.ConfigMaps(l.namespace).Get(ctx, sequenceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return Entry{}, nil
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("read the sequence numbers of clusters: %w", err)
+	}
+	all, err := read(found.Data)
+	return all[cluster], err
+}
+
+// Take notes that a report of a cluster is taken. It refuses one that is not later than the last.
+func (l *Ledger) Take(ctx context.Context, cluster string, report int64) error {
+	return l.change(ctx, func(all map[string]Entry) error {
+		entry := all[cluster]
+		if report <= entry.Report {
+			return fmt.Errorf("report %d of cluster %s is not newer than report %d, which was taken before", report, cluster, entry.Report)
+		}
+		entry.Report = report
+		all[cluster] = entry
+		return nil
+	})
+}
+
+// change changes the ledger. Changes that come while another one is written are written together.
+func (l *Ledger) change(ctx context.Context, change func(map[string]Entry) error) error {
+	l.mu.Lock()
+	if l.next == nil {
+		l.next = new(batch)
+	}
+	b, mine := l.next, len(l.next.changes)
+	b.changes = append(b.changes, change)
+	l.mu.Unlock()
+
+	l.writing.Lock()
+	defer l.writing.Unlock()
+	if !b.done {
+		l.mu.Lock()
+		l.next = nil // nobody else joins
+		l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute) // others wait for it too
+		defer cancel()
+		b.err, b.done = l.write(ctx, b), true
+	}
+	if b.err != nil {
+		return b.err
+	}
+	return b.errs[mine]
+}
+
+// write makes the changes of a batch. A change that fails does not stop the others.
+func (l *Ledger) write(ctx context.Context, b *batch) error {
+	maps := l.client.ConfigMaps(l.namespace)
+	var err error
+	for range tries {
+		if l.known == nil {
+			l.known, err = maps.Get(ctx, sequenceName, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				l.known = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: sequenceName, Namespace: l.namespace}}
+			} else if err != nil {
+				l.known = nil
+				return err
+			}
+		}
+		all, err := read(l.known.Data)
+		if err != nil {
+			l.known = nil
+			return err
+		}
+		b.errs = make([]error, len(b.changes))
+		for i, change := range b.changes {
+			b.errs[i] = change(all)
+		}
+		next := l.known.DeepCopy()
+		if next.Data, err = data(all); err != nil {
+			return err
+		}
+		if next.ResourceVersion == "" {
+			l.known, err = maps.Create(ctx, next, metav1.CreateOptions{})
+		} else {
+			l.known, err = maps.Update(ctx, next, metav1.UpdateOptions{})
+		}
+		if err == nil {
+			return nil
+		}
+		l.known = nil
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("others keep changing the ConfigMap %s/%s", l.namespace, sequenceName)
+}
+
+func read(data map[string]string) (map[string]Entry, error) {
+	all := make(map[string]Entry, len(data)+1)
+	for cluster, text := range data {
+		var e Entry
+		if err := json.Unmarshal([]byte(text), &e); err != nil {
+			return nil, fmt.Errorf("the sequence number of cluster %s in ConfigMap %s: %w", cluster, sequenceName, err)
+		}
+		all[cluster] = e
+	}
+	return all, nil
+}
+
+func data(all map[string]Entry) (map[string]string, error) {
+	data := make(map[string]string, len(all))
+	for cluster, e := range all {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return nil, err
+		}
+		data[cluster] = string(text)
+	}
+	return data, nil
+}
