@@ -60,6 +60,7 @@ var fences = []struct{ from, what, why string }{
 	{"fleet/registration", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/relation", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/release", "k8s.io/client-go", "the fleet's decisions need no cluster"},
+	{"fleet/parcel", "k8s.io/client-go", "reading what is carried needs no cluster"},
 	{"fleet/seal", "k8s.io/client-go", "signing and checking need no cluster"},
 	{"fleet/strategy", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/status", "k8s.io/client-go", "the fleet's decisions need no cluster"},

@@ -162,6 +162,41 @@ func TestUpdateLeavesOutWhatTheBaseHas(t *testing.T) {
 	}
 }
 
+func TestAnUpdateWithItsBaseIsUnpackedAsAWhole(t *testing.T) {
+	_, _, old := bundled(t)
+	a := open(t, update(t, old))
+	if err := a.WithBase(open(t, old)); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := a.Extract(t.Context(), root, func(bundle.Entry) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	index, err := a.UnpackedIndex()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, bundle.IndexName), index, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := bundle.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer whole.Close()
+	if err := whole.Verify(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if since, err := whole.Since(); err != nil || len(whole.Index.Entries) != len(a.Index.Entries) || since == nil {
+		t.Errorf("%d entries instead of %d, %v", len(whole.Index.Entries), len(a.Index.Entries), err)
+	}
+}
+
 func TestWrongOrDamagedBaseIsRefused(t *testing.T) {
 	_, _, old := bundled(t)
 	data := update(t, old)

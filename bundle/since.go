@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 )
 
 // Since holds the content of an earlier bundle, which a later bundle can leave out.
@@ -137,4 +138,30 @@ func (a *Archive) inBase(e Entry) (*Archive, string, error) {
 		return nil, "", fmt.Errorf("%s: %w", e.Path, err)
 	}
 	return a.base, e.Link, nil
+}
+
+// UnpackedIndex returns the index of the folder that has all files of this bundle unpacked, also those that are in its base.
+// With that index in the file IndexName, the folder opens as a complete bundle without a signature.
+func (a *Archive) UnpackedIndex() ([]byte, error) {
+	x := a.Index
+	x.Base, x.Entries = "", slices.Clone(x.Entries)
+	var offset int64
+	for i := range x.Entries {
+		e := &x.Entries[i]
+		if e.Encoding == InBase {
+			*e = Entry{Path: e.Path, Mode: e.Mode, Size: e.Size, SHA256: e.SHA256, Encoding: Stored}
+			header, err := tarHeader(*e)
+			if err != nil {
+				return nil, err
+			}
+			e.Header = int64(len(header))
+			e.Length = storedLength(e.Header, e.Size)
+		}
+		e.Offset = offset
+		offset += e.Length
+	}
+	if err := x.validate(); err != nil {
+		return nil, err
+	}
+	return x.marshal()
 }

@@ -43,7 +43,7 @@ func judge(spec Spec, t Target, old Record, now time.Time) *target {
 		old.Started = time.Time{} // its start was called off
 	}
 	rec, elapsed := old.observe(t, now)
-	d := Decision{Name: t.Name, Wave: t.Wave, Status: rec.Status, Action: Keep}
+	d := Decision{Name: t.Name, Wave: t.Wave, Status: rec.Status, Action: Keep, Asleep: t.Asleep}
 	limit, limited := time.Duration(0), false
 	switch rec.Status {
 	case Waiting:
@@ -127,16 +127,19 @@ func start(spec Spec, judged []*target, wave int, stopped bool, now time.Time) {
 		d := &t.decision
 		switch {
 		case d.Action != Wait:
-		case t.Asleep:
+		case t.Asleep && !t.Carried:
 			d.Reason = WaitsForWakeUp
 		case t.Held:
 			d.Reason = WaitsForOthers
 		case stopped:
 			d.Reason = WaitsForRepair
-		case t.Wave != wave:
+		case t.Wave > wave, t.Wave < wave && !t.Asleep: // a wave does not wait for those that are asleep
 			d.Reason = WaitsForWave
 		case spec.Paused:
 			d.Reason = WaitsForResume
+		case t.Asleep:
+			d.Action, d.Status = Start, Working
+			t.record, _ = Record{Started: now}.observe(t.Target, now)
 		case free <= 0:
 			d.Reason = WaitsForSlot
 		default:

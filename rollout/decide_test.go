@@ -15,7 +15,7 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 func before(d time.Duration) time.Time { return noon.Add(-d) }
 
 // parse reads targets such as "a:Waiting b:Working/90s c:Failed/zz", all of one wave. The time is how long the status
-// lasts, and zz marks a target that is asleep.
+// lasts, zz marks a target that is asleep, and usb one to which changes are carried.
 func parse(t *testing.T, wave int, text string) []rollout.Target {
 	t.Helper()
 	var targets []rollout.Target
@@ -25,8 +25,8 @@ func parse(t *testing.T, wave int, text string) []rollout.Target {
 		target := rollout.Target{Name: name, Wave: wave, Status: rollout.Status(status)}
 		switch age {
 		case "":
-		case "zz":
-			target.Occasional, target.Asleep = true, true
+		case "zz", "usb":
+			target.Occasional, target.Asleep, target.Carried = true, true, age == "usb"
 		default:
 			d, err := time.ParseDuration(age)
 			if err != nil {
@@ -164,6 +164,25 @@ func TestDecide(t *testing.T) {
 			name: "who sleeps holds no slot and no wave", spec: rollout.Spec{Waves: []rollout.Wave{{AtOnce: number(1)}, {AtOnce: number(1)}}},
 			first: "a:Waiting/zz b:Working/zz", second: "c:Waiting",
 			want: "a:Wait/WakeUp b:Keep/Working c:Start", phase: rollout.Progressing,
+		},
+		{
+			name:  "a change is carried to a target that sleeps when its wave runs, and takes no slot",
+			spec:  rollout.Spec{Waves: []rollout.Wave{{AtOnce: number(1)}, {AtOnce: number(1)}}},
+			first: "a:Waiting/usb b:Waiting c:Waiting", second: "d:Waiting/usb",
+			want: "a:Start b:Start c:Wait/Slot d:Wait/Wave", phase: rollout.Progressing,
+		},
+		{
+			name: "a change is carried after the wave, too", spec: rollout.Spec{Waves: two},
+			first: "a:Waiting/usb b:Succeeded", second: "c:Waiting",
+			want: "a:Start b:Keep/Succeeded c:Start", phase: rollout.Progressing,
+		},
+		{
+			name: "nothing is carried while the rollout is paused", spec: rollout.Spec{Waves: two, Paused: true},
+			first: "a:Waiting/usb", want: "a:Wait/Resume", phase: rollout.Paused,
+		},
+		{
+			name: "nothing is carried after a failure", spec: rollout.Spec{Waves: two},
+			first: "a:Waiting/usb b:Failed", want: "a:Wait/Repair b:Keep/Failed", phase: rollout.Stopped,
 		},
 		{
 			name: "a rollout whose last targets sleep goes on", spec: rollout.Spec{Waves: two},
@@ -316,5 +335,44 @@ func TestDecideRefuses(t *testing.T) {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestReportsAreTheContactOfACarriedTarget follows one over weeks: only the time from one report to another counts.
+func TestReportsAreTheContactOfACarriedTarget(t *testing.T) {
+	spec := rollout.Spec{Waves: []rollout.Wave{{}}, Deadline: new(time.Hour), Soak: time.Hour}
+	target := rollout.Target{Name: "ship", Status: rollout.Waiting, Occasional: true, Asleep: true, Carried: true, LastSeen: before(9 * 24 * time.Hour)}
+	state := rollout.State{}
+	now := noon
+	day := 24 * time.Hour
+	for _, step := range []struct {
+		what   string
+		after  time.Duration
+		status rollout.Status
+		seen   time.Duration // before now; zero keeps the last report
+		want   rollout.Status
+	}{
+		{"the change is packed", 0, rollout.Waiting, 0, rollout.Working},
+		{"nothing is heard for weeks", 20 * day, rollout.Working, 0, rollout.Working},
+		{"the first report: it is at work", day, rollout.Working, day, rollout.Working},
+		{"a report of half an hour later", day, rollout.Working, 2*day - 30*time.Minute, rollout.Working},
+		{"a report of two hours later", day, rollout.Working, 3*day - 2*time.Hour, rollout.TimedOut},
+		{"it is successful", day, rollout.Succeeded, day, rollout.Soaking},
+		{"nothing is heard for weeks", 20 * day, rollout.Succeeded, 0, rollout.Soaking},
+		{"a report of an hour later", day, rollout.Succeeded, 22*day - time.Hour, rollout.Succeeded},
+	} {
+		now = now.Add(step.after)
+		target.Status = step.status
+		if step.seen != 0 {
+			target.LastSeen = now.Add(-step.seen)
+		}
+		got, err := rollout.Decide(spec, []rollout.Target{target}, state, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := got.Targets[0]; d.Status != step.want || d.AtWork {
+			t.Errorf("%s: %+v, want %s", step.what, d, step.want)
+		}
+		state = got.State
 	}
 }

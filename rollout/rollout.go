@@ -18,6 +18,7 @@
 //   - Targets start by Order, then by name.
 //   - A target that is held does not start. It holds no slot, but later waves wait for it.
 //   - A target that is asleep is not at work and holds up no wave. Its deadline and its soak count only time awake.
+//   - A target to which changes are carried starts while it is asleep.
 //   - A mandatory wave tolerates no failure. While one of its targets sleeps, it is complete only if another succeeded.
 //
 // Store Result.State before you act on the result. Then a caller that is killed in between repeats the same starts, and
@@ -91,6 +92,9 @@ type Target struct {
 	LastSeen time.Time
 	// Held says that the target waits for something outside of the rollout. It does not start, and holds no slot.
 	Held bool
+	// Carried targets are always asleep, and get a change without being awake: it is carried to them. They start when their
+	// wave does, or later, and hold no slot. Their contact is the time from one LastSeen to another.
+	Carried bool
 }
 
 // Action is what the caller does with a target now.
@@ -128,6 +132,8 @@ type Decision struct {
 	Reason Reason `json:"reason,omitempty"`
 	// AtWork says that the target holds a slot.
 	AtWork bool `json:"atWork,omitempty"`
+	// Asleep says that it is out of contact.
+	Asleep bool `json:"asleep,omitempty"`
 	// Until is when the deadline or the soak of the target ends.
 	Until time.Time `json:"until,omitzero"`
 }

@@ -45,6 +45,9 @@ func (old Record) observe(t Target, now time.Time) (rec Record, elapsed time.Dur
 	if same {
 		rec.Contact, rec.Awake = old.Contact, old.Awake
 	}
+	if t.Carried && t.Asleep {
+		return rec.reported(earlier(t.LastSeen, now), same)
+	}
 	switch {
 	case !t.Asleep && rec.Awake.IsZero():
 		rec.Awake = now
@@ -56,6 +59,19 @@ func (old Record) observe(t Target, now time.Time) (rec Record, elapsed time.Dur
 		return rec, rec.Contact
 	}
 	return rec, rec.Contact + max(0, now.Sub(rec.Awake))
+}
+
+// reported counts the contact of a target that reports now and then: from the first report that shows its status to the
+// last. A status that nobody but the target can know is shown by the report that brings it.
+func (rec Record) reported(seen time.Time, same bool) (Record, time.Duration) {
+	told := rec.Status == Succeeded || rec.Status == Failed
+	if rec.Awake.IsZero() && (told && !same || seen.After(rec.Since)) {
+		rec.Awake = seen
+	}
+	if rec.Awake.IsZero() {
+		return rec, 0
+	}
+	return rec, max(0, seen.Sub(rec.Awake))
 }
 
 // worth says whether a record tells more than the target itself does.

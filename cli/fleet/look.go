@@ -61,7 +61,12 @@ func (a commands) clustersCommand() *cobra.Command {
 			lines := []string{"NAME\tAVAILABLE\tSEEN\tVERSION\tSET\tADD-ONS\t"}
 			for _, c := range list {
 				kind := ""
-				if c.Occasional {
+				switch {
+				case c.Carried:
+					kind = "carried"
+				case c.Asleep:
+					kind = "occasional, asleep"
+				case c.Occasional:
 					kind = "occasional"
 				}
 				lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s", c.Name, c.Available, ago(c.LastSeen), cmp.Or(c.Version, "-"), cmp.Or(c.Set, "-"), c.AddOns, kind))
@@ -139,6 +144,9 @@ func (a commands) printAddOn(one view.AddOn) error {
 		text := r.Message
 		if r.Reason != "" {
 			text = "waits for " + string(r.Reason)
+		}
+		if r.Skipped {
+			text = fmt.Sprintf("Skip: not seen since %s; %s", r.LastSeen.UTC().Format(time.RFC3339), cmp.Or(text, "at work"))
 		}
 		lines = append(lines, fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", r.Cluster, r.Status, cmp.Or(r.Wave, "-"), r.Available, ago(r.LastSeen), text))
 	}

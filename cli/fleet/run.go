@@ -108,7 +108,7 @@ func (a commands) joinCommand() *cobra.Command {
 	var f hubFlags
 	var c join.Cluster
 	var out string
-	var occasional, unsigned bool
+	var occasional, carried, unsigned bool
 	cmd := &cobra.Command{
 		Use:   "join CLUSTER --out FILE",
 		Short: "Make a cluster a member of the fleet",
@@ -126,8 +126,15 @@ Run it again for a new token, or if the hub has a new key. All else stays as it 
 				return app.UsageError("name the kubeconfig to write with --out FILE")
 			}
 			c.Name = args[0]
+			c.Annotations = make(map[string]string)
 			if occasional {
-				c.Annotations = map[string]string{scene.Occasional: "true"}
+				c.Annotations[scene.Occasional] = "true"
+			}
+			if carried {
+				c.Annotations[scene.Carried] = "true"
+			}
+			if carried && unsigned {
+				return app.UsageError("a carried cluster takes nothing without a signature: leave --unsigned out")
 			}
 			cfg, err := kubeconfig.Load(f.file, f.context)
 			if err != nil {
@@ -152,7 +159,11 @@ Run it again for a new token, or if the hub has a new key. All else stays as it 
 			if err := atomicfile.WriteMode(out, 0o600, text); err != nil {
 				return err
 			}
-			fmt.Fprintf(a.Out, "cluster %s joined; on it, run: sealift fleet agent --hub-kubeconfig %s\n", c.Name, out)
+			next := fmt.Sprintf("on it, run: sealift fleet agent --hub-kubeconfig %s", out)
+			if carried {
+				next = fmt.Sprintf("pack its first parcel with: sealift fleet pack %s --out FOLDER", c.Name)
+			}
+			fmt.Fprintf(a.Out, "cluster %s joined; %s\n", c.Name, next)
 			fmt.Fprintf(a.Out, "the agent %s\n", trust)
 			return nil
 		},
@@ -161,6 +172,7 @@ Run it again for a new token, or if the hub has a new key. All else stays as it 
 	cmd.Flags().StringVar(&out, "out", "", "kubeconfig file to write for the agent")
 	cmd.Flags().StringToStringVar(&c.Labels, "label", nil, "label of the cluster, as KEY=VALUE; repeat it")
 	cmd.Flags().BoolVar(&occasional, "occasional", false, "the cluster is seldom in contact, and loses no add-on by being away")
+	cmd.Flags().BoolVar(&carried, "carried", false, "the cluster has no connection: it is reached by 'sealift fleet pack', 'apply' and 'take'")
 	cmd.Flags().StringVar(&c.Server, "server", "", "address of the hub's API server as the agent sees it (default: that of the kubeconfig)")
 	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "the hub signs no works: it is Open Cluster Management's own")
 	cmd.Flags().DurationVar(&c.Validity, "validity", join.DefaultValidity, "how long the agent's token is valid")

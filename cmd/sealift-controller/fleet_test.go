@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -69,6 +70,39 @@ func tourist(t *testing.T) (home, program, path string) {
 		t.Fatal(err)
 	}
 	return home, program, "PATH=" + home + ":" + bin + ":" + os.Getenv("PATH")
+}
+
+// TestTourBehindTheAirGap follows docs/fleet-airgap.md with a hub, and with a cluster that nobody has a connection to.
+func TestTourBehindTheAirGap(t *testing.T) {
+	short.Skip(t, "kube-apiservers")
+	home, program, path := tourist(t)
+	onHub, onShip := controlplane.ForTest(t), controlplane.ForTest(t)
+	page, err := os.ReadFile("../../docs/fleet-airgap.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, ship := filepath.Join(home, "hub.kubeconfig"), filepath.Join(home, "ship-admin.kubeconfig")
+	for file, cfg := range map[string]*rest.Config{admin: onHub, ship: onShip} {
+		if err := controlplane.WriteKubeconfig(file, cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// the tour runs in a folder of its own
+	copied := filepath.Join(home, "page.md")
+	if err := os.WriteFile(copied, bytes.ReplaceAll(page, []byte("ship-admin.kubeconfig"), []byte(ship)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() { ended <- runHub(ctx, onHub, ready) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	<-ready
+	tour.Follow(t, copied, program, "KUBECONFIG="+admin, "HOME="+home, path)
 }
 
 // runHub runs a hub, and closes ready when it is about to work.

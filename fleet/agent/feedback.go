@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -163,4 +164,11 @@ func (a *agent) namespace(ctx context.Context, name string) error {
 		return nil
 	}
 	return err
+}
+
+// unfinished says whether an object reports that it is not rolled out.
+func unfinished(s ocm.ManifestStatus) bool {
+	return slices.ContainsFunc(s.StatusFeedback.Values, func(v ocm.FeedbackValue) bool {
+		return v.Name == status.RolledOut && v.FieldValue.Boolean != nil && !*v.FieldValue.Boolean
+	})
 }

@@ -59,9 +59,9 @@ type AddOn struct {
 	References []ocm.ConfigReference
 	// Progressing and Available are conditions.
 	Progressing, Available Condition
-	// Occasional, Asleep and LastSeen are as in a rollout.Target.
-	Occasional, Asleep bool
-	LastSeen           time.Time
+	// Occasional, Asleep, Carried and LastSeen are as in a rollout.Target.
+	Occasional, Asleep, Carried bool
+	LastSeen                    time.Time
 }
 
 // Condition is the part of a condition that decisions need.
@@ -237,7 +237,7 @@ func digest(refs []ocm.InstallConfigReference) (string, error) {
 // observe finds the rollout status of an add-on.
 func observe(a AddOn, desired []ocm.ConfigReference) rollout.Target {
 	t := rollout.Target{
-		Name: a.Cluster, Status: rollout.Succeeded, Occasional: a.Occasional, Asleep: a.Asleep, LastSeen: a.LastSeen,
+		Name: a.Cluster, Status: rollout.Succeeded, Occasional: a.Occasional, Asleep: a.Asleep, Carried: a.Carried, LastSeen: a.LastSeen,
 	}
 	if len(a.References) != len(desired) {
 		t.Status = rollout.Waiting

@@ -106,8 +106,12 @@ func (c *controllers) namespace(ctx context.Context, name string) error {
 	return err
 }
 
-// heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again.
+// heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again. What a carried
+// cluster reported last holds until it reports again.
 func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster) (again time.Duration, err error) {
+	if scene.IsCarried(cluster) {
+		return 0, nil
+	}
 	seen, err := c.reader.LastSeen(ctx, cluster)
 	if err != nil {
 		return 0, err
@@ -125,7 +129,7 @@ func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster
 func (c *controllers) taint(cluster *ocm.ManagedCluster) {
 	want := ""
 	switch state := meta.FindStatusCondition(cluster.Status.Conditions, scene.Available); {
-	case cluster.Annotations[scene.Occasional] == "true":
+	case scene.IsOccasional(cluster):
 	case state == nil || state.Status == metav1.ConditionUnknown:
 		want = unreachable
 	case state.Status == metav1.ConditionFalse:

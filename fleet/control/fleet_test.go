@@ -12,6 +12,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,6 +97,7 @@ func (g *grid) newClient() client.Client {
 	scheme := runtime.NewScheme()
 	g.must(ocm.AddToScheme(scheme))
 	g.must(coordinationv1.AddToScheme(scheme))
+	g.must(corev1.AddToScheme(scheme))
 	c, err := client.New(g.cfg, client.Options{Scheme: scheme})
 	g.must(err)
 	return c

@@ -28,8 +28,11 @@ import (
 // hubVariable names the kubeconfig of a process that is a hub.
 const hubVariable = "SEALIFT_TEST_HUB"
 
-// TestMain lets this binary be a hub that can be killed.
+// TestMain lets this binary be a hub, or the command of a carried cluster, that can be killed.
 func TestMain(m *testing.M) {
+	if os.Getenv(carriedVariable) != "" {
+		os.Exit(applyParcel())
+	}
 	file := os.Getenv(hubVariable)
 	if file == "" {
 		os.Exit(m.Run())

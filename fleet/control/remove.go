@@ -30,6 +30,10 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 	}
 	left := a.DeletionTimestamp.Add(hookDeadline).Sub(r.now())
 	s := deploy.State{AddOn: a, Existing: p.works, Hosting: p.hosting, Gone: p.gone}
+	again := max(left, settle)
+	if p.cluster != nil && scene.IsOccasional(p.cluster) { // it runs its hooks when it is in contact
+		left, again = hookDeadline, 0
+	}
 	s.Abandon = left <= 0 || a.Annotations[scene.ForceDelete] == "true"
 	if !s.Abandon {
 		switch agent, err := r.render(ctx, p); {
@@ -68,7 +72,7 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 		marked.Finalizers = next.Finalizers
 		return reconcile.Result{}, client.IgnoreNotFound(r.patch(ctx, after, marked))
 	}
-	return reconcile.Result{RequeueAfter: max(left, settle)}, nil
+	return reconcile.Result{RequeueAfter: again}, nil
 }
 
 // deleteWork deletes a work. If its cluster is gone, nobody else lets it go.

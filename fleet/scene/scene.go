@@ -10,7 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -26,6 +25,8 @@ import (
 const (
 	// Occasional marks a ManagedCluster that is seldom in contact. It loses no add-on by being away.
 	Occasional = "fleet.sealift.dev/occasional"
+	// Carried marks a ManagedCluster that is reached by parcels and reports alone. It is occasional too.
+	Carried = "fleet.sealift.dev/carried"
 	// Paused keeps the rollout of a ClusterManagementAddOn from starting on another cluster.
 	Paused = "fleet.sealift.dev/paused"
 	// ForceDelete removes a ManagedClusterAddOn without its hooks, and without waiting for its cluster.
@@ -192,11 +193,10 @@ func (r Reader) targets(ctx context.Context, f *AddOn) ([]configuration.AddOn, e
 		t := configuration.AddOn{
 			Cluster: a.Namespace, Configs: a.Spec.Configs, References: References(a),
 			Progressing: condition(a, "Progressing"), Available: condition(a, "Available"),
-			Occasional: cluster.Annotations[Occasional] == "true",
+			Occasional: IsOccasional(cluster), Carried: IsCarried(cluster),
 		}
 		if t.Occasional {
-			state := meta.FindStatusCondition(cluster.Status.Conditions, Available)
-			t.Asleep = state == nil || state.Status != metav1.ConditionTrue
+			t.Asleep = IsAsleep(cluster)
 			var err error
 			if t.LastSeen, err = r.LastSeen(ctx, cluster); err != nil {
 				return nil, err
@@ -205,6 +205,19 @@ func (r Reader) targets(ctx context.Context, f *AddOn) ([]configuration.AddOn, e
 		list = append(list, t)
 	}
 	return list, nil
+}
+
+// IsOccasional says whether a cluster may be away without losing anything.
+func IsOccasional(c *ocm.ManagedCluster) bool {
+	return c.Annotations[Occasional] == "true" || IsCarried(c)
+}
+
+// IsCarried says whether a cluster is reached by parcels alone.
+func IsCarried(c *ocm.ManagedCluster) bool { return c.Annotations[Carried] == "true" }
+
+// IsAsleep says whether an occasional cluster is out of contact. A carried one always is.
+func IsAsleep(c *ocm.ManagedCluster) bool {
+	return IsCarried(c) || IsOccasional(c) && !meta.IsStatusConditionTrue(c.Status.Conditions, Available)
 }
 
 // LastSeen returns when the agent of a cluster was last in contact.

@@ -55,3 +55,15 @@ func RewriteImages(object map[string]any, mirrors []ocm.ImageMirror) {
 		}
 	}
 }
+
+// Images returns the images of all pods that an object, or a list of objects, makes.
+func Images(object map[string]any) (images []string) {
+	for _, pod := range pods(object) {
+		for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {
+			if image, ok := c["image"].(string); ok {
+				images = append(images, image)
+			}
+		}
+	}
+	return images
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/rollout"
 )
 
@@ -40,7 +41,10 @@ type Cluster struct {
 	Set        string    `json:"set,omitempty"`
 	AddOns     int       `json:"addOns"`
 	Occasional bool      `json:"occasional,omitempty"`
-	Message    string    `json:"message,omitempty"`
+	Carried    bool      `json:"carried,omitempty"`
+	// Asleep says that an occasional cluster is out of contact since LastSeen.
+	Asleep  bool   `json:"asleep,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // Clusters returns all clusters by name.
@@ -62,10 +66,13 @@ func (v View) Clusters(ctx context.Context) ([]Cluster, error) {
 		c := &clusters.Items[i]
 		row := Cluster{
 			Name: c.Name, Available: "Unknown", Version: c.Status.Version.Kubernetes, Set: cmp.Or(c.Labels[ocm.ClusterSetLabel], ocm.DefaultClusterSet),
-			AddOns: count[c.Name], Occasional: c.Annotations[scene.Occasional] == "true",
+			AddOns: count[c.Name], Occasional: scene.IsOccasional(c), Carried: scene.IsCarried(c), Asleep: scene.IsAsleep(c),
 		}
 		if state := meta.FindStatusCondition(c.Status.Conditions, scene.Available); state != nil {
 			row.Available, row.Message = string(state.Status), state.Message
+		}
+		if state := meta.FindStatusCondition(c.Status.Conditions, seal.Verified); state != nil && state.Status == metav1.ConditionFalse {
+			row.Message = state.Message
 		}
 		var err error
 		if row.LastSeen, err = v.LastSeen(ctx, c); err != nil {
@@ -110,6 +117,8 @@ type Row struct {
 	Available string         `json:"available"`
 	Message   string         `json:"message,omitempty"`
 	LastSeen  time.Time      `json:"lastSeen,omitzero"`
+	// Skipped says that the cluster is asleep since LastSeen: it holds no slot, and no wave waits for it. OCM's status is Skip.
+	Skipped bool `json:"skipped,omitempty"`
 }
 
 // AddOns returns all add-ons by name, without their clusters.
@@ -206,6 +215,7 @@ func (v View) AddOn(ctx context.Context, name string) (AddOn, error) {
 		row := Row{Cluster: i.Namespace, Status: rollout.Succeeded, Available: "Unknown"}
 		if p, decision := d.of(i.Namespace); decision != nil {
 			row.Status, row.Reason, row.Until, row.Wave = decision.Status, decision.Reason, decision.Until, p.Plan.Spec.Waves[decision.Wave].Name
+			row.Skipped = decision.Asleep && decision.Status != rollout.Succeeded
 		}
 		if state := meta.FindStatusCondition(i.Status.Conditions, "Available"); state != nil {
 			row.Available = string(state.Status)

@@ -59,7 +59,7 @@ func (v View) Why(ctx context.Context, name, cluster string) (Why, error) {
 			return w.turn(d, known.Installed[at]), nil
 		},
 		func() (bool, error) { return w.deployed(known.Installed[at]), nil },
-		func() (bool, error) { return v.works(ctx, w, known.Installed[at]) },
+		func() (bool, error) { return v.works(ctx, w, known.Installed[at], scene.IsCarried(c)) },
 		func() (bool, error) { return w.health(known.Installed[at]), nil },
 	} {
 		ok, err := step()
@@ -92,6 +92,10 @@ func (w *Why) cluster(c *ocm.ManagedCluster) bool {
 	case !c.Spec.HubAcceptsClient:
 		w.add(object, "is not accepted", false)
 		return w.stop("The hub has not accepted cluster %s: set spec.hubAcceptsClient of its ManagedCluster.", c.Name)
+	case scene.IsCarried(c) && state == nil:
+		return w.add(object, "is carried, and no report of it was taken yet", true)
+	case scene.IsCarried(c):
+		return w.add(object, "is carried: "+state.Message, true)
 	case state == nil:
 		w.add(object, "never reported", false)
 		return w.stop("The agent of cluster %s has never reported: run 'sealift fleet agent' there with the kubeconfig that 'sealift fleet join' wrote.", c.Name)
@@ -212,7 +216,7 @@ func (w *Why) deployed(a *ocm.ManagedClusterAddOn) bool {
 }
 
 // works looks at what the agent reports.
-func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn) (bool, error) {
+func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn, carried bool) (bool, error) {
 	var list ocm.List[ocm.ManifestWork]
 	host := a.Annotations[deploy.HostingCluster]
 	var all []ocm.ManifestWork
@@ -227,6 +231,9 @@ func (v View) works(ctx context.Context, w *Why, a *ocm.ManagedClusterAddOn) (bo
 		applied := meta.FindStatusCondition(work.Status.Conditions, "Applied")
 		if applied == nil || applied.ObservedGeneration != work.Generation {
 			w.add(object, "is not applied yet", false)
+			if carried {
+				return w.stop("%s waits to be carried: 'sealift fleet pack %s' makes its parcel, and 'sealift fleet take' takes the report that comes back.", work.Name, a.Namespace), nil
+			}
 			return w.stop("The agent of %s has not applied %s yet: see what it logs.", work.Namespace, work.Name), nil
 		}
 		if !w.add(object, applied.Message, applied.Status == metav1.ConditionTrue) {

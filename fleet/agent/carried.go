@@ -1,0 +1,312 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/parcel"
+	"github.com/sealift/sealift/fleet/seal"
+)
+
+// parcelField is the field beside the marks of works that remembers parcels. No work has a capital letter in its name.
+const parcelField = "PARCEL"
+
+// Carried says how parcels are applied on a cluster without a connection to its hub. Local, Cluster, Keys, Key, Content and
+// Report are required.
+type Carried struct {
+	Local   *rest.Config
+	Cluster string
+	// Server is the address of the hub that the cluster joined.
+	Server string
+	// Keys are those of the hub. Key is the cluster's own, which signs reports.
+	Keys []signature.PublicKey
+	Key  *signature.Key
+	// Content is the folder that keeps what the hub sent.
+	Content string
+	// Report is the file to write.
+	Report string
+	// MaxAge is how old a parcel may be. Default DefaultMaxAge.
+	MaxAge time.Duration
+	// Wait is how long to wait until all works are applied and rolled out. Look is how often to look. Default 1 s.
+	Wait, Look time.Duration
+	Log        *slog.Logger
+}
+
+// Applied says what Apply did, or would do.
+type Applied struct {
+	Parcel  int64    `json:"parcel,omitempty"`
+	Works   []string `json:"works,omitempty"`
+	Removed []string `json:"removed,omitempty"`
+	// Content counts the bytes of files that the parcel brought, and Had those that were there.
+	Content int64 `json:"contentBytes"`
+	Had     int64 `json:"hadBytes"`
+	// Waiting are works that were not rolled out when the wait was over.
+	Waiting []string `json:"waiting,omitempty"`
+	Report  string   `json:"report,omitempty"`
+}
+
+// carrier applies one parcel.
+type carrier struct {
+	Carried
+	*agent
+	key    signature.PublicKey // that signed the parcel
+	last   parcel.Last
+	status map[string]ocm.ManifestWorkStatus
+	gone   []string
+}
+
+// Apply applies the parcel in a file, and writes a report. Without a file it only looks at what was applied, and reports.
+// Everything is checked before anything changes: every byte of the parcel, and the order of each work. Killed at any moment,
+// it goes on when it is called again.
+func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied, err error) {
+	if len(c.Keys) == 0 {
+		return out, errors.New("the cluster joined a hub that signs nothing, and without a signature nothing is taken from a parcel; join again without --unsigned")
+	}
+	c.MaxAge, c.Look = cmp.Or(c.MaxAge, DefaultMaxAge), cmp.Or(c.Look, time.Second)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
+	o := Options{Local: c.Local, Cluster: c.Cluster, Keys: c.Keys, Log: c.Log}
+	w := &carrier{Carried: c, key: c.Keys[0], status: make(map[string]ocm.ManifestWorkStatus)}
+	if w.agent, err = connectLocal(o); err != nil {
+		return out, fmt.Errorf("connect to cluster %s: %w", c.Cluster, err)
+	}
+	w.hubHash = hashOf(c.Server)
+	if file == "" {
+		return w.lookOnly(ctx, plan)
+	}
+	a, p, err := parcel.ReadArchive(file, c.Keys)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, a.Close()) }()
+	works, deleted, marks, err := w.check(ctx, a, p)
+	if err != nil {
+		return out, err
+	}
+	out = Applied{Parcel: p.Sequence, Works: namesOf(works), Removed: namesOf(deleted)}
+	out.Content, out.Had = sizes(a)
+	if plan {
+		return out, nil
+	}
+	// from here on, the cluster has seen the parcel
+	if err := w.remember(ctx, func(m seal.Memory, last *parcel.Last) {
+		maps.Copy(m, marks)
+		*last = parcel.Last{Sequence: p.Sequence, Digest: a.Digest, Time: time.Now().UTC().Truncate(time.Second), Report: last.Report + 1}
+	}); err != nil {
+		return out, err
+	}
+	if err := keepContent(ctx, a, c.Content); err != nil {
+		return out, fmt.Errorf("keep the content of the parcel in %s: %w", c.Content, err)
+	}
+	if err := w.prepare(ctx); err != nil {
+		return out, err
+	}
+	for _, work := range deleted {
+		if err := w.delete(ctx, work); err != nil {
+			return out, fmt.Errorf("remove work %s: %w", work.Name, err)
+		}
+	}
+	w.gone = out.Removed
+	if out.Waiting, err = w.applyAll(ctx, works); err != nil {
+		return out, err
+	}
+	if out.Report, err = w.report(ctx, works); err != nil {
+		return out, err
+	}
+	return out, w.remember(ctx, func(_ seal.Memory, last *parcel.Last) { last.Done = true })
+}
+
+func namesOf(works []*ocm.ManifestWork) (names []string) {
+	for _, w := range works {
+		names = append(names, w.Name)
+	}
+	return names
+}
+
+// check refuses a parcel before anything changes. It returns its works with the content that was signed, and the marks to
+// remember.
+func (w *carrier) check(ctx context.Context, a *bundle.Archive, p parcel.Parcel) (works, deleted []*ocm.ManifestWork, marks seal.Memory, err error) {
+	fail := func(err error) ([]*ocm.ManifestWork, []*ocm.ManifestWork, seal.Memory, error) {
+		return nil, nil, nil, err
+	}
+	for _, key := range w.Carried.Keys {
+		if trust, err := a.VerifySignature(key); err == nil && trust.Signer != "" {
+			w.key = key
+		}
+	}
+	memory, err := w.recall(ctx)
+	if err != nil {
+		return fail(err)
+	}
+	now := time.Now()
+	if err := p.Check(w.Carried.Cluster, a.Digest, w.last, w.Carried.MaxAge, now); err != nil {
+		return fail(err)
+	}
+	policy := seal.Policy{Cluster: w.Carried.Cluster, Keys: w.Carried.Keys} // the parcel's age counts, not that of its works
+	marks = make(seal.Memory)
+	for _, one := range p.Works {
+		work, _, err := w.origin(one)
+		if err != nil {
+			return fail(err)
+		}
+		if one.Deleted {
+			deleted = append(deleted, work)
+			continue
+		}
+		s, err := seal.Read(one.Seal)
+		if err != nil {
+			return fail(err)
+		}
+		mark, _, err := policy.Order(s, memory, now)
+		if err != nil {
+			return fail(fmt.Errorf("work %s: %w", one.Name, err))
+		}
+		marks[one.Name] = mark
+		works = append(works, work)
+	}
+	left, err := w.left(p, memory)
+	if err != nil {
+		return fail(err)
+	}
+	deleted = append(deleted, left...)
+	if err := withContent(a, w.Content); err != nil {
+		return fail(err)
+	}
+	if err := a.Verify(ctx); err != nil {
+		return fail(fmt.Errorf("the parcel is damaged, or the content that it counts on: %w; copy it again, or make one without --since", err))
+	}
+	return works, deleted, marks, nil
+}
+
+// origin checks who signed a work of a parcel, and returns it with the content that was signed.
+func (w *carrier) origin(one parcel.Work) (*ocm.ManifestWork, signature.PublicKey, error) {
+	_, key, spec, err := seal.Policy{Cluster: w.Carried.Cluster, Keys: w.Carried.Keys}.Origin(one.Name, one.Seal, one.Spec)
+	if err != nil {
+		return nil, key, fmt.Errorf("work %s: %w", one.Name, err)
+	}
+	return &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: one.Name, Annotations: map[string]string{seal.Annotation: one.Seal}}, Spec: spec}, key, nil
+}
+
+// left returns the works of the last parcel that are not in this one.
+func (w *carrier) left(p parcel.Parcel, memory seal.Memory) (works []*ocm.ManifestWork, err error) {
+	current, err := currentContent(w.Content)
+	if err != nil || current == nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, current.Close()) }()
+	had, err := parcel.ReadUnpacked(current)
+	if err != nil {
+		return nil, fmt.Errorf("the content in %s: %w", w.Content, err)
+	}
+	for _, one := range had.Works {
+		mark, known := memory[one.Name]
+		if !known || mark.Gone || one.Deleted || slices.ContainsFunc(p.Works, func(w parcel.Work) bool { return w.Name == one.Name }) {
+			continue
+		}
+		work, _, err := w.origin(one)
+		if err != nil {
+			return nil, err
+		}
+		works = append(works, work)
+	}
+	return works, nil
+}
+
+// recall reads what the cluster remembers of the key that signed the parcel.
+func (w *carrier) recall(ctx context.Context) (memory seal.Memory, err error) {
+	w.marks.mu.Lock()
+	defer w.marks.mu.Unlock()
+	had, err := w.marks.read(ctx, nameOfMarks(w.key))
+	if err != nil {
+		return nil, fmt.Errorf("read what is remembered of parcels: %w", err)
+	}
+	w.last = parcel.Last{}
+	if text := had.Data[parcelField]; text != "" {
+		if err := json.Unmarshal([]byte(text), &w.last); err != nil {
+			return nil, fmt.Errorf("read what is remembered of parcels: %w", err)
+		}
+	}
+	return seal.ReadMemory(had.Data)
+}
+
+// remember changes what the cluster remembers.
+func (w *carrier) remember(ctx context.Context, change func(seal.Memory, *parcel.Last)) error {
+	if err := w.namespace(ctx, Namespace); err != nil {
+		return err
+	}
+	w.marks.mu.Lock()
+	defer w.marks.mu.Unlock()
+	return w.marks.change(ctx, nameOfMarks(w.key), func(m seal.Memory, data map[string]string) error {
+		change(m, &w.last)
+		text, err := json.Marshal(w.last)
+		data[parcelField] = string(text)
+		return err
+	})
+}
+
+// applyAll applies works until all are applied and rolled out, or the wait is over. It returns those that are not.
+func (w *carrier) applyAll(ctx context.Context, works []*ocm.ManifestWork) (waiting []string, err error) {
+	end := time.Now().Add(w.Wait)
+	known := make(map[string][]manifest)
+	for {
+		waiting = nil
+		for _, work := range works {
+			manifests := known[work.Name]
+			if manifests == nil || slices.ContainsFunc(manifests, func(m manifest) bool { return m.err != nil }) {
+				manifests = w.apply(ctx, work)
+				if err := w.record(ctx, work, manifests); err != nil {
+					return nil, err
+				}
+				known[work.Name] = manifests
+			}
+			if !w.lookAt(ctx, work, manifests) {
+				waiting = append(waiting, work.Name)
+			}
+		}
+		if len(waiting) == 0 || !time.Now().Before(end) {
+			return waiting, ctx.Err()
+		}
+		select {
+		case <-ctx.Done():
+			return waiting, ctx.Err()
+		case <-time.After(w.Carried.Look):
+		}
+	}
+}
+
+// lookAt notes the status of a work, and returns whether it is applied and rolled out.
+func (w *carrier) lookAt(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) bool {
+	work.Status = w.status[work.Name]
+	w.agent.status(ctx, work, manifests)
+	w.verified(work)
+	w.status[work.Name] = work.Status
+	for _, kind := range []string{"Applied", "Available"} {
+		if !meta.IsStatusConditionTrue(work.Status.Conditions, kind) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(work.Status.ResourceStatus.Manifests, unfinished)
+}
+
+// Place returns the file that a path means: the path itself, or if it is a folder, the cluster's file in it.
+func Place(path, cluster, suffix string) string {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return strings.TrimSuffix(path, "/") + "/" + cluster + suffix
+	}
+	return path
+}

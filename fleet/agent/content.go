@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// The content folder keeps what the hub sent: a folder for the last parcel, named by the digest of its index, which opens
+// as a bundle. The link currentName leads to it. A later parcel leaves out the files that are there.
+const (
+	currentName = "current"
+	newName     = "new"
+)
+
+// currentContent opens the content of the last parcel, or returns nil if there is none.
+func currentContent(folder string) (*bundle.Archive, error) {
+	a, err := bundle.Open(filepath.Join(folder, currentName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return a, err
+}
+
+// withContent gives a parcel that leaves files out the content that has them.
+func withContent(a *bundle.Archive, folder string) error {
+	if a.Index.Base == "" {
+		return nil
+	}
+	base, err := bundle.Open(filepath.Join(folder, a.Index.Base))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the parcel leaves out files that this cluster had when it reported, and %s has others now: make a parcel with --since of the newest report, or without it", folder)
+	}
+	if err == nil {
+		if err = a.WithBase(base); err != nil {
+			err = errors.Join(err, base.Close())
+		}
+	}
+	return err
+}
+
+// sizes counts the bytes of the files that a parcel brings, and of those that it leaves out.
+func sizes(a *bundle.Archive) (brings, had int64) {
+	for _, e := range a.Index.Entries {
+		switch e.Encoding {
+		case bundle.InBase:
+			had += e.Size
+		case bundle.Link:
+		default:
+			brings += e.Size
+		}
+	}
+	return brings, had
+}
+
+// keepContent unpacks a parcel beside the content that is there, and then lets it take its place. Files that the parcel
+// leaves out are linked, not copied.
+func keepContent(ctx context.Context, a *bundle.Archive, folder string) error {
+	index, err := a.UnpackedIndex()
+	if err != nil {
+		return err
+	}
+	unpacked, err := bundle.NewUnpacked(index, nil, nil)
+	if err != nil {
+		return err
+	}
+	target := filepath.Join(folder, unpacked.Digest)
+	if _, err := os.Stat(target); errors.Is(err, fs.ErrNotExist) {
+		if err := unpack(ctx, a, index, folder, target); err != nil {
+			return err
+		}
+	} else if err != nil {
+		return err
+	}
+	link := filepath.Join(folder, newName+".link")
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(unpacked.Digest, link); err != nil {
+		return err
+	}
+	if err := os.Rename(link, filepath.Join(folder, currentName)); err != nil {
+		return err
+	}
+	if err := atomicfile.SyncDir(folder); err != nil {
+		return err
+	}
+	return dropOthers(folder, unpacked.Digest)
+}
+
+// unpack makes the folder of a parcel.
+func unpack(ctx context.Context, a *bundle.Archive, index []byte, folder, target string) (err error) {
+	fresh := filepath.Join(folder, newName)
+	if err := os.RemoveAll(fresh); err != nil { // of a run that was killed
+		return err
+	}
+	if err := os.MkdirAll(fresh, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(fresh)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := a.Extract(ctx, root, func(e bundle.Entry) bool { return e.Encoding != bundle.InBase }); err != nil {
+		return err
+	}
+	for _, e := range a.Index.Entries { // their paths are checked: they are clean and relative
+		if e.Encoding != bundle.InBase {
+			continue
+		}
+		if err := root.MkdirAll(filepath.Dir(filepath.FromSlash(e.Path)), 0o755); err != nil {
+			return err
+		}
+		from := filepath.Join(folder, a.Index.Base, filepath.FromSlash(e.Link))
+		if err := os.Link(from, filepath.Join(fresh, filepath.FromSlash(e.Path))); err != nil {
+			return err
+		}
+	}
+	if err := atomicfile.Write(filepath.Join(fresh, bundle.IndexName), index); err != nil {
+		return err
+	}
+	return os.Rename(fresh, target)
+}
+
+// dropOthers removes the content of earlier parcels.
+func dropOthers(folder, keep string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		// a name of 64 characters is a digest
+		if e.IsDir() && len(e.Name()) == len(keep) && e.Name() != keep {
+			if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,449 @@
+package control_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/fleet/agent"
+	"github.com/sealift/sealift/fleet/carry"
+	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/join"
+	"github.com/sealift/sealift/fleet/ledger"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// carriedVariable makes this binary apply a parcel. It has the arguments of applyParcel.
+const carriedVariable = "SEALIFT_TEST_PARCEL"
+
+// ship is a cluster that is reached by parcels.
+type ship struct {
+	*grid
+	dir   string
+	local *rest.Config
+	hub   carry.Hub
+}
+
+// arguments of applyParcel are files.
+type arguments struct{ Joined, Local, Parcel, Content, Report string }
+
+func applyParcel() int {
+	var in arguments
+	err := json.Unmarshal([]byte(os.Getenv(carriedVariable)), &in)
+	if err == nil {
+		var text []byte
+		var c agent.Carried
+		text, err = os.ReadFile(in.Joined)
+		if err == nil {
+			c, err = carriedBy(text)
+		}
+		if err == nil {
+			c.Local, err = clientcmd.BuildConfigFromFlags("", in.Local)
+		}
+		if err == nil {
+			c.Content, c.Report, c.Wait = in.Content, in.Report, time.Minute
+			_, err = agent.Apply(context.Background(), c, in.Parcel, false)
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func carriedBy(kubeconfig []byte) (agent.Carried, error) {
+	m, err := join.Read(kubeconfig)
+	return agent.Carried{Cluster: m.Cluster, Server: m.Server, Keys: m.HubKeys, Key: m.Key, Look: 50 * time.Millisecond}, err
+}
+
+// newShip starts a hub, and a cluster that joined it without a connection.
+func newShip(t *testing.T) *ship {
+	t.Helper()
+	s := &ship{dir: t.TempDir()}
+	started := make(chan *rest.Config, 1)
+	go func() {
+		defer close(started)
+		started <- controlplane.ForTest(t)
+	}()
+	s.grid = newGrid(t)
+	s.local = <-started
+	if t.Failed() {
+		t.FailNow()
+	}
+	l, err := ledger.Open(s.kube, hub.DefaultNamespace)
+	s.must(err)
+	s.hub = carry.Hub{Client: s.newClient(), Ledger: l, Now: time.Now}
+	for _, name := range []string{"ship", "oslo"} {
+		key, err := l.Key(t.Context())
+		s.must(err)
+		public, err := key.Public()
+		s.must(err)
+		text, err := join.Hub(t.Context(), s.kube, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{scene.Carried: "true"}})
+		s.must(err)
+		s.must(os.WriteFile(s.file(name+".kubeconfig"), text, 0o600))
+	}
+	s.must(controlplane.WriteKubeconfig(s.file("local.kubeconfig"), s.local))
+	s.clusters["ship"], err = dynamic.NewForConfig(s.local)
+	s.must(err)
+	return s
+}
+
+func (s *ship) file(name string) string { return filepath.Join(s.dir, name) }
+
+// apply applies a parcel, or only looks.
+func (s *ship) apply(parcel string, plan bool) (agent.Applied, error) {
+	s.Helper()
+	text, err := os.ReadFile(s.file("ship.kubeconfig"))
+	s.must(err)
+	c, err := carriedBy(text)
+	s.must(err)
+	c.Local, c.Content, c.Report = s.local, s.file("content"), s.file("ship.report")
+	return agent.Apply(s.Context(), c, parcel, plan)
+}
+
+// state has the versions of all objects of the ship that an apply may change, and its content.
+func (s *ship) state() map[string]string {
+	s.Helper()
+	all := make(map[string]string)
+	for _, r := range []string{"v1/configmaps", "v1/secrets", "v1/namespaces", "apps/v1/deployments", "apiextensions.k8s.io/v1/customresourcedefinitions", "work.open-cluster-management.io/v1/appliedmanifestworks"} {
+		parts := strings.Split(r, "/")
+		resource := ocm.WorkVersion.WithResource(parts[len(parts)-1])
+		resource.Group, resource.Version = strings.Join(parts[:len(parts)-2], "/"), parts[len(parts)-2]
+		list, err := s.clusters["ship"].Resource(resource).List(s.Context(), metav1.ListOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		s.must(err)
+		for _, o := range list.Items {
+			if !strings.HasPrefix(o.GetNamespace(), "kube-") {
+				all[r+"/"+o.GetNamespace()+"/"+o.GetName()] = o.GetResourceVersion()
+			}
+		}
+	}
+	_ = filepath.WalkDir(s.file("content"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			text, err := os.ReadFile(path)
+			s.must(err)
+			all[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+		}
+		return nil
+	})
+	return all
+}
+
+// refuses says that an apply is refused and changes nothing.
+func (s *ship) refuses(what, parcel string, want seal.Reason) {
+	s.Helper()
+	before := s.state()
+	_, err := s.apply(parcel, false)
+	var r *seal.Refusal
+	if err == nil || want != "" && (!errors.As(err, &r) || r.Reason != want) {
+		s.Errorf("%s: %v, want %s", what, err, want)
+	}
+	if diff := cmp.Diff(before, s.state()); diff != "" {
+		s.Errorf("%s was refused and changed something:\n%s", what, diff)
+	}
+}
+
+// pack packs a parcel.
+func (s *ship) pack(cluster, out, since string) carry.Packed {
+	s.Helper()
+	from, err := store.Open(s.file("store"))
+	s.must(err)
+	p := carry.Pack{Cluster: cluster, Out: s.file(out), Store: &packages.Source{Store: from}}
+	if since != "" {
+		p.Since, err = os.ReadFile(s.file(since))
+		s.must(err)
+	}
+	packed, err := s.hub.Pack(s.Context(), p)
+	s.must(err)
+	return packed
+}
+
+func (s *ship) take(report string) error {
+	s.Helper()
+	text, err := os.ReadFile(s.file(report))
+	s.must(err)
+	_, err = s.hub.Take(s.Context(), text, false)
+	return err
+}
+
+// addPackage puts a package with an image of some layers into the store.
+func (s *ship) addPackage(version string, layers ...[]byte) {
+	s.Helper()
+	dir := bundle.AddOnDir("hello", version)
+	p := bundle.Package{Name: "hello", Version: version, Platforms: []string{"linux/amd64"}, Contents: bundle.Contents{Images: []bundle.Image{{
+		ID: version, Ref: "example.com/hello:" + version, Digest: "sha256:" + strings.Repeat(version, 64), Platforms: map[string]string{"linux/amd64": "sha256:" + strings.Repeat(version, 64)},
+	}}}}
+	for _, layer := range layers {
+		p.Files = append(p.Files, bundle.BytesFile(fmt.Sprintf("%s/images/blobs/sha256/%x", dir, sha256.Sum256(layer)), 0o644, layer))
+	}
+	s.must(os.MkdirAll(s.file("store"), 0o755))
+	f, err := os.Create(s.file("store/hello-" + version + ".tar.gz"))
+	s.must(err)
+	_, err = bundle.WritePackage(s.Context(), f, p, bundle.WriteOptions{})
+	s.must(errors.Join(err, f.Close()))
+}
+
+// noise cannot be compressed.
+func noise(seed uint64, size int) []byte {
+	r := rand.New(rand.NewPCG(seed, 0))
+	data := make([]byte, size)
+	for i := range data {
+		data[i] = byte(r.Uint32())
+	}
+	return data
+}
+
+// carried is the add-on hello without hooks.
+func carried(t *testing.T) string {
+	parts := strings.Split(hello, "      - apiVersion: batch/v1")
+	if len(parts) != 2 {
+		t.Fatal("hello has no Job")
+	}
+	return strings.Replace(parts[0], "matchLabels: {name: rome}", "matchLabels: {name: nobody}", 1) + "---" + addOn
+}
+
+// waitForWork waits until the hub has a signed work with a version.
+func (s *ship) waitForWork(cluster, version string) {
+	s.Helper()
+	s.eventually("the work of "+cluster, func() string {
+		var w ocm.ManifestWork
+		if err := s.client.Get(s.Context(), types.NamespacedName{Namespace: cluster, Name: "addon-hello-deploy-0"}, &w); err != nil {
+			return err.Error()
+		}
+		if text := fmt.Sprint(w.Spec.Workload.Manifests); !strings.Contains(text, "example.com/hello:"+version) || w.Annotations[seal.Annotation] == "" {
+			return text
+		}
+		return ""
+	})
+}
+
+// TestUSBThereAndBack carries an add-on to a cluster without a connection, and its reports back.
+func TestUSBThereAndBack(t *testing.T) {
+	t.Parallel()
+	s := newShip(t)
+	base, patch := noise(1, 2<<20), noise(2, 1<<20)
+	s.addPackage("1", base)
+	s.grid.apply(carried(t) + "---" + fmt.Sprintf(config, "1"))
+	s.waitForWork("ship", "1")
+	s.waitForWork("oslo", "1")
+
+	t.Log("a plan of the parcel changes nothing")
+	before := s.versions()
+	from, err := store.Open(s.file("store"))
+	s.must(err)
+	planned, err := s.hub.Pack(t.Context(), carry.Pack{Cluster: "ship", Out: s.file("planned"), Store: &packages.Source{Store: from}, Plan: true})
+	s.must(err)
+	if _, err := os.Stat(s.file("planned")); !errors.Is(err, fs.ErrNotExist) || len(planned.Works) != 1 || len(planned.Packages) != 1 {
+		t.Errorf("planned %+v: %v", planned, err)
+	}
+	if diff := cmp.Diff(before, s.versions()); diff != "" {
+		t.Errorf("a plan changed something:\n%s", diff)
+	}
+	first := s.pack("ship", "first", "")
+	s.pack("oslo", "foreign", "")
+	s.damaged("first")
+	s.refuses("a parcel of another cluster", s.file("foreign"), seal.OtherCluster)
+
+	t.Log("a plan of the apply changes nothing, a killed apply goes on")
+	clean := s.state()
+	if out, err := s.apply(s.file("first"), true); err != nil || out.Parcel != first.Sequence || len(out.Works) != 1 {
+		t.Errorf("%+v, %v", out, err)
+	}
+	if diff := cmp.Diff(clean, s.state()); diff != "" {
+		t.Errorf("a plan changed something:\n%s", diff)
+	}
+	s.killApply("first")
+	out, err := s.apply(s.file("first"), false)
+	if err != nil || len(out.Waiting) != 1 || s.image("ship") != "example.com/hello:1" {
+		t.Fatalf("%+v, %v: %s", out, err, s.image("ship"))
+	}
+	s.refuses("a replay", s.file("first"), seal.Older)
+
+	t.Log("the report says that it is not rolled out, a later one that it is")
+	s.mayTakeOnce("ship.report")
+	s.eventually("the hub knows", func() string { return s.has("ship", "hello", "Progressing", "True/Progressing") })
+	s.eventually("the pods run", func() string { return s.ready("ship", "default", "hello", 1) })
+	if _, err := s.apply("", false); err != nil {
+		t.Fatal(err)
+	}
+	s.mayTakeOnce("ship.report")
+	s.eventually("it is complete", func() string { return s.has("ship", "hello", "Progressing", "False/Completed") })
+	s.eventually("it is healthy", func() string { return s.has("ship", "hello", "Available", "True/ProbeAvailable") })
+
+	t.Log("a second parcel brings only what is new")
+	s.addPackage("2", base, patch)
+	s.grid.apply(fmt.Sprintf(config, "2"))
+	s.waitForWork("ship", "2")
+	whole := s.pack("ship", "whole", "")
+	second := s.pack("ship", "second", "ship.report")
+	t.Logf("%d bytes instead of %d; the new layer has %d", second.Bytes, whole.Bytes, len(patch))
+	if second.Left != int64(len(base)) || second.Bytes > int64(float64(len(patch))*1.02) {
+		t.Errorf("%+v", second)
+	}
+	out, err = s.apply(s.file("second"), false)
+	if err != nil || s.image("ship") != "example.com/hello:2" || out.Had != int64(len(base)) {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	s.refuses("an older parcel", s.file("whole"), seal.Older)
+	s.refuses("the first parcel", s.file("first"), seal.Older)
+	s.complete()
+	s.removal()
+}
+
+// complete checks that the content is a whole bundle.
+func (s *ship) complete() {
+	s.Helper()
+	a, err := bundle.Open(s.file("content/current"))
+	s.must(err)
+	if err := errors.Join(a.Verify(s.Context()), a.Close()); err != nil {
+		s.Errorf("the content of the cluster: %v", err)
+	}
+}
+
+// damaged flips 20 bytes of a parcel, one by one.
+func (s *ship) damaged(parcel string) {
+	s.Helper()
+	data, err := os.ReadFile(s.file(parcel))
+	s.must(err)
+	r := rand.New(rand.NewPCG(3, 0))
+	for i := range 20 {
+		at := i * 97 // the beginning has the index and its signature
+		if i >= 10 {
+			at = r.IntN(len(data))
+		}
+		broken := bytes.Clone(data)
+		broken[at] ^= 0x10
+		s.must(os.WriteFile(s.file("broken"), broken, 0o600))
+		if i%10 == 0 { // all objects are compared twice, the error each time
+			s.refuses(fmt.Sprintf("a parcel whose byte %d is flipped", at), s.file("broken"), "")
+		} else if _, err := s.apply(s.file("broken"), false); err == nil {
+			s.Errorf("a parcel whose byte %d is flipped was applied", at)
+		}
+	}
+	if _, err := os.Stat(s.file("content")); !errors.Is(err, fs.ErrNotExist) || s.image("ship") != "" {
+		s.Errorf("damaged parcels left something: %v", err)
+	}
+}
+
+// killApply kills an apply once it has begun to change the cluster.
+func (s *ship) killApply(parcel string) {
+	s.Helper()
+	in, err := json.Marshal(arguments{s.file("ship.kubeconfig"), s.file("local.kubeconfig"), s.file(parcel), s.file("content"), s.file("killed.report")})
+	s.must(err)
+	self, err := os.Executable()
+	s.must(err)
+	cmd := exec.CommandContext(s.Context(), self)
+	cmd.Env = append(os.Environ(), carriedVariable+"="+string(in))
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	s.must(cmd.Start())
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if _, err := os.Stat(s.file("killed.report")); err == nil {
+			s.Errorf("the apply was complete before it was killed\n%s", &log)
+		}
+	}()
+	s.eventually("it has begun", func() string {
+		list, err := s.clusters["ship"].Resource(configMaps).Namespace(agent.Namespace).List(s.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		for _, o := range list.Items {
+			if strings.HasPrefix(o.GetName(), "sealift-fleet-sequence-") {
+				return ""
+			}
+		}
+		return "nothing is remembered yet"
+	})
+}
+
+// mayTakeOnce takes a report, and finds that nobody can change it or take it again.
+func (s *ship) mayTakeOnce(report string) {
+	s.Helper()
+	good, err := os.ReadFile(s.file(report))
+	s.must(err)
+	for _, broken := range [][]byte{
+		bytes.Replace(good, []byte(`"version":"v1`), []byte(`"version":"v2`), 1), bytes.Replace(good, []byte(`"number":`), []byte(`"number":1`), 1), good[:len(good)/2],
+	} {
+		if _, err := s.hub.Take(s.Context(), broken, false); err == nil {
+			s.Errorf("a changed report was taken:\n%.300s", broken)
+		}
+	}
+	planned, err := s.hub.Take(s.Context(), good, true)
+	if err != nil || len(planned.Works)+len(planned.Behind)+len(planned.Gone) == 0 {
+		s.Errorf("%+v, %v", planned, err)
+	}
+	s.must(s.take(report))
+	before := s.versions()
+	if err := s.take(report); err == nil {
+		s.Error("a report was taken twice")
+	}
+	if diff := cmp.Diff(before, s.versions()); diff != "" {
+		s.Logf("the hub works on while nothing is taken:\n%s", diff)
+	}
+}
+
+// removal removes the add-on by parcel.
+func (s *ship) removal() {
+	s.Helper()
+	s.mayTakeOnce("ship.report")
+	cma := &unstructured.Unstructured{Object: map[string]any{"apiVersion": ocm.AddOnVersion.String(), "kind": "ClusterManagementAddOn", "metadata": map[string]any{"name": "hello"}}}
+	s.must(s.client.Delete(s.Context(), cma))
+	work := types.NamespacedName{Namespace: "ship", Name: "addon-hello-deploy-0"}
+	s.eventually("the work is deleted", func() string {
+		var w ocm.ManifestWork
+		if err := s.client.Get(s.Context(), work, &w); err != nil {
+			return err.Error()
+		}
+		if w.DeletionTimestamp.IsZero() {
+			return "not yet"
+		}
+		return ""
+	})
+	s.pack("ship", "last", "ship.report")
+	if _, err := s.apply(s.file("last"), false); err != nil {
+		s.Fatal(err)
+	}
+	if s.image("ship") != "" || s.exists("ship", configMaps, "default", "stays") == nil {
+		s.Error("the Deployment is there, or the orphan is gone")
+	}
+	s.mayTakeOnce("ship.report")
+	s.eventually("the work is gone", func() string {
+		if err := s.client.Get(s.Context(), work, &ocm.ManifestWork{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("it is there: ", err)
+		}
+		return ""
+	})
+}

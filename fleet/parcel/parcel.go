@@ -1,0 +1,229 @@
+// Package parcel is what is carried between a hub and a cluster that have no connection: parcels there, reports back. It is
+// pure: who writes works and who applies them is in the packages carry and agent.
+//
+// A parcel is a bundle (docs/format.md), signed with the key of the hub. Its file Name says for which cluster it is, and has
+// the cluster's works, each with its own seal; its packages have the content. A report is a JSON document that is signed
+// with the key that the cluster got when it joined.
+package parcel
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/seal"
+)
+
+// Format names the documents that this package writes and reads.
+const Format = "sealift.dev/fleet/parcel/v1"
+
+// Name is the path of the parcel's own document in its bundle.
+const Name = "fleet/parcel.json"
+
+// Suffix and ReportSuffix end the names of files: oslo.parcel, oslo.report.
+const (
+	Suffix       = ".parcel"
+	ReportSuffix = ".report"
+)
+
+// The most that is read of documents, in bytes.
+const (
+	maxParcel = 256 << 20
+	maxReport = 128 << 20
+)
+
+// Parcel is what a hub sends to a cluster.
+type Parcel struct {
+	Format  string `json:"format"`
+	Cluster string `json:"cluster"`
+	// Sequence is the parcel's number in the sequence that works are signed with.
+	Sequence int64     `json:"sequence"`
+	Time     time.Time `json:"time"`
+	// Works are all works of the cluster. What the cluster has besides, it loses.
+	Works []Work `json:"works"`
+}
+
+// Work is a work in a parcel.
+type Work struct {
+	Name string        `json:"name"`
+	Seal string        `json:"seal"`
+	Spec ocm.AgentSpec `json:"spec"`
+	// Deleted says that the cluster is to lose the work.
+	Deleted bool `json:"deleted,omitempty"`
+}
+
+// ReadArchive opens the bundle of a parcel and checks its signature. Close it.
+func ReadArchive(file string, keys []signature.PublicKey) (_ *bundle.Archive, p Parcel, err error) {
+	a, err := bundle.Open(file, keys...)
+	if err != nil {
+		return nil, p, fmt.Errorf("open the parcel: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}()
+	// packages that others signed do not make a parcel
+	if trust, err := a.VerifySignature(keys...); err != nil || trust.Signer == "" {
+		return nil, p, fmt.Errorf("%s: the parcel is not signed with the key of the hub that was pinned when the cluster joined: %w", file, errors.Join(bundle.ErrUntrusted, err))
+	}
+	if p, err = ReadUnpacked(a); err != nil {
+		return nil, p, fmt.Errorf("%s: %w", file, err)
+	}
+	return a, p, nil
+}
+
+// ReadUnpacked reads the document of a parcel from its bundle. It checks no signature.
+func ReadUnpacked(a *bundle.Archive) (p Parcel, err error) {
+	text, err := a.ReadFile(Name, maxParcel)
+	if err != nil {
+		return p, fmt.Errorf("no parcel: %w", err)
+	}
+	if err := decode(text, &p); err != nil {
+		return p, fmt.Errorf("read %s: %w", Name, err)
+	}
+	if p.Format != Format {
+		return p, fmt.Errorf("format %q is not known; this sealift reads %q", p.Format, Format)
+	}
+	return p, nil
+}
+
+// decode reads one JSON document without fields that it does not know.
+func decode(text []byte, into any) error {
+	in := json.NewDecoder(bytes.NewReader(text))
+	in.DisallowUnknownFields()
+	in.UseNumber() // integers of manifests stay as they are
+	if err := in.Decode(into); err != nil {
+		return err
+	}
+	if in.Decode(new(any)) != io.EOF {
+		return errors.New("something follows the document")
+	}
+	return nil
+}
+
+// Last is what a cluster remembers of parcels and reports.
+type Last struct {
+	Sequence int64     `json:"sequence,omitempty"`
+	Digest   string    `json:"digest,omitempty"` // of the bundle
+	Time     time.Time `json:"time,omitzero"`    // when it was begun
+	// Done says that all of the parcel was applied, and its report written.
+	Done bool `json:"done,omitempty"`
+	// Report is the number of the last report.
+	Report int64 `json:"report,omitempty"`
+}
+
+// Check refuses a parcel that is not the next of its cluster. One that was begun may go on.
+func (p Parcel) Check(cluster, digest string, last Last, maxAge time.Duration, now time.Time) error {
+	refuse := func(reason seal.Reason, format string, args ...any) error {
+		return &seal.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case p.Cluster != cluster:
+		return refuse(seal.OtherCluster, "the parcel is for cluster %s, and this is %s", p.Cluster, cluster)
+	case p.Sequence == last.Sequence && digest == last.Digest && last.Done:
+		return refuse(seal.Older, "the parcel with number %d was applied on %s; without a parcel, 'sealift fleet apply' writes a new report",
+			p.Sequence, last.Time.Format(time.RFC3339))
+	case p.Sequence == last.Sequence && digest == last.Digest:
+		return nil
+	case p.Sequence == last.Sequence:
+		return refuse(seal.HubWentBack, "another parcel with number %d was applied before: the hub was restored from a backup. Run on the hub: kubectl annotate managedcluster %s --overwrite %s=%d",
+			p.Sequence, cluster, seal.ContinueAfter, last.Sequence)
+	case p.Sequence < last.Sequence:
+		return refuse(seal.Older, "the parcel with number %d is older than number %d, which was applied on %s", p.Sequence, last.Sequence, last.Time.Format(time.RFC3339))
+	case p.Time.After(now.Add(time.Hour)):
+		return refuse(seal.ClocksDiffer, "the parcel was made at %s, and it is %s here: set the clocks of the hub and of this cluster", p.Time.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	case maxAge > 0 && now.Sub(p.Time) > maxAge:
+		return refuse(seal.TooOld, "the parcel was made at %s, more than %s ago: make a new one, or allow more with --max-age", p.Time.Format(time.RFC3339), maxAge)
+	}
+	return nil
+}
+
+// Report is what a cluster sends back.
+type Report struct {
+	Format  string    `json:"format"`
+	Cluster string    `json:"cluster"`
+	Number  int64     `json:"number"`
+	Time    time.Time `json:"time"`
+	// Parcel is the number of the last parcel, and Highest the highest number that the cluster has seen.
+	Parcel  int64 `json:"parcel,omitempty"`
+	Highest int64 `json:"highest,omitempty"`
+
+	Version     string                       `json:"version,omitempty"`
+	Claims      []ocm.ClusterClaim           `json:"claims,omitempty"`
+	Capacity    map[string]resource.Quantity `json:"capacity,omitempty"`
+	Allocatable map[string]resource.Quantity `json:"allocatable,omitempty"`
+
+	Works []WorkReport `json:"works"`
+	// Gone are works whose objects were removed.
+	Gone []string `json:"gone,omitempty"`
+	// Content is the index of the bundle that has what the cluster was sent so far.
+	Content string `json:"content,omitempty"`
+}
+
+// WorkReport is what became of a work.
+type WorkReport struct {
+	Name string `json:"name"`
+	// Seal is the mark of what was applied.
+	Seal   seal.Mark              `json:"seal"`
+	Status ocm.ManifestWorkStatus `json:"status"`
+}
+
+// envelope is a report as it is carried.
+type envelope struct {
+	Report    json.RawMessage `json:"report"`
+	Signature string          `json:"signature"`
+}
+
+// purpose begins what is signed of a report.
+const purpose = "sealift.dev/fleet/report/v1\n"
+
+// Write returns the file of a report.
+func (r Report) Write(key *signature.Key) ([]byte, error) {
+	r.Format = Format
+	text, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	sig, err := key.Sign(append([]byte(purpose), text...))
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false) // the bytes of the report stay what was signed
+	err = enc.Encode(envelope{text, string(bytes.TrimSpace(sig))})
+	return out.Bytes(), err
+}
+
+// ReadReport reads the file of a report. It verifies nothing: the key depends on the cluster that the report names.
+func ReadReport(file []byte) (r Report, verify func(signature.PublicKey) error, err error) {
+	if len(file) > maxReport {
+		return r, nil, fmt.Errorf("the report has %d bytes, more than %d", len(file), maxReport)
+	}
+	var e envelope
+	if err := decode(file, &e); err != nil {
+		return r, nil, fmt.Errorf("read the report: %w", err)
+	}
+	if err := decode(e.Report, &r); err != nil {
+		return r, nil, fmt.Errorf("read the report: %w", err)
+	}
+	if r.Format != Format {
+		return r, nil, fmt.Errorf("format %q of the report is not known; this sealift reads %q", r.Format, Format)
+	}
+	return r, func(key signature.PublicKey) error {
+		if !key.Verify(append([]byte(purpose), e.Report...), []byte(e.Signature)) {
+			return &seal.Refusal{Reason: seal.UntrustedKey, Message: fmt.Sprintf(
+				"the report is not signed with the key that cluster %s got when it joined: it was changed on its way, or the cluster has joined again since", r.Cluster)}
+		}
+		return nil
+	}, nil
+}
