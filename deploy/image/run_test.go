@@ -1,7 +1,13 @@
 package main
 
 import (
+	"archive/tar"
 	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -10,8 +16,12 @@ import (
 	"strings"
 	"testing"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/objects"
 	"github.com/sealift/sealift/testgrid/short"
 )
 
@@ -20,8 +30,9 @@ import (
 const container = `mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && mount -t tmpfs tmpfs "$1/tmp" && mount -t proc proc "$1/proc"
 root=$1 user=$2; shift 2; exec chroot --userspec="$user" "$root" "$@"`
 
-// TestTheImageServes runs the server of an image, which must find all that it needs in there.
-func TestTheImageServes(t *testing.T) {
+// unpacked builds the programs, makes the image, and unpacks it into a folder.
+func unpacked(t *testing.T) (root string, config v1.Config) {
+	t.Helper()
 	short.Skip(t, "root for chroot")
 	o := settings(t)
 	dir := t.TempDir()
@@ -36,12 +47,12 @@ func TestTheImageServes(t *testing.T) {
 		t.Fatal(err)
 	}
 	image := read(t, o.out, digest)
-	root := t.TempDir()
+	root = t.TempDir()
 	files := mutate.Extract(image)
 	defer files.Close()
-	tar := exec.CommandContext(t.Context(), "tar", "x", "-C", root)
-	tar.Stdin = files
-	if out, err := tar.CombinedOutput(); err != nil {
+	extract := exec.CommandContext(t.Context(), "tar", "x", "-C", root)
+	extract.Stdin = files
+	if out, err := extract.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, folder := range []string{"proc", "store"} { // an engine makes those that it mounts
@@ -53,7 +64,13 @@ func TestTheImageServes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := file.Config
+	return root, file.Config
+}
+
+// TestTheImageServes runs the server of an image, which must find all that it needs in there. Before, it builds a package, as a pod does.
+func TestTheImageServes(t *testing.T) {
+	root, config := unpacked(t)
+	t.Run("and builds", func(t *testing.T) { buildsInPod(t, root, config) })
 	args := []string{"--mount", "bash", "-c", container, "-", root, config.User}
 	server := exec.CommandContext(t.Context(), "unshare", append(append(args, config.Entrypoint...), config.Cmd...)...)
 	server.Env = slices.Concat(config.Env, []string{"PATH=" + os.Getenv("PATH"), "SEALIFT_STORE=/store", "SEALIFT_LISTEN=127.0.0.1:0"})
@@ -84,5 +101,61 @@ func TestTheImageServes(t *testing.T) {
 	_ = resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		t.Errorf("it answers %s", resp.Status)
+	}
+}
+
+// buildsInPod runs what a pod of 'sealift build --on kubernetes' runs.
+func buildsInPod(t *testing.T, root string, config v1.Config) {
+	run := func(environment []string, args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "unshare", slices.Concat([]string{"--mount", "bash", "-c", container, "-", root, config.User}, config.Entrypoint, args)...)
+		cmd.Env = slices.Concat(config.Env, []string{"PATH=" + os.Getenv("PATH"), "HOME=/tmp"}, environment)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	var version struct{ Version string }
+	if err := json.Unmarshal([]byte(run(nil, "version", "-o", "json")), &version); err != nil {
+		t.Fatal(err)
+	}
+	server := objects.Start(t)
+	location := server.URL("pods")
+	s, err := store.Opener{Write: true}.Open(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(key func(digest string) string, data []byte) string {
+		t.Helper()
+		value := store.Bytes(data)
+		if _, err := s.Put(t.Context(), key(value.SHA256), value); err != nil {
+			t.Fatal(err)
+		}
+		return value.SHA256
+	}
+	var sources bytes.Buffer
+	zip := gzip.NewWriter(&sources)
+	archive := tar.NewWriter(zip)
+	for _, name := range []string{"addons/demo/1/Manifest", "addons/demo/1/install.sh"} {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Typeflag: tar.TypeReg}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zip.Close()); err != nil {
+		t.Fatal(err)
+	}
+	digest := put(func(digest string) string { return "sources/" + digest + ".tar.gz" }, sources.Bytes())
+	input := fmt.Sprintf(`{"sealift":%q,"name":"demo","version":"1","dir":"addons/demo/1","sources":%q,"platforms":["linux/amd64"],"imageFormat":"oci"}`+"\n", version.Version, digest)
+	plan := put(func(digest string) string { return "batch/plans/" + digest }, []byte(input))
+	run(append(server.Environment(), "SEALIFT_BATCH_PLAN="+plan, "JOB_COMPLETION_INDEX=0"), "build-in-pod", "--store", location)
+	built, err := s.Get(t.Context(), "demo-1.tar.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer built.Close()
+	opened, err := bundle.OpenPackage(built, built.Size())
+	if err != nil || opened.Index.Packages[0].Name != "demo" {
+		t.Errorf("the package is %+v: %v", opened, err)
 	}
 }
