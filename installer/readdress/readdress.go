@@ -99,6 +99,9 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	r.ControlPlane, r.From = r.state.controlPlane, r.state.address
 	r.last = interruption(r.journal.Records())
+	if r.last.To != r.To && r.From == r.last.To && !network.HasAddress(r.last.From.String()) {
+		r.last = interrupted{} // the files have an address that did not work, and there is none to go back to: this one replaces it
+	}
 	if r.last.inputs != "" {
 		if r.options.Before {
 			return fmt.Errorf("this node is in the middle of a change to another address; finish it first: sealift node readdress %s", r.last.To)
@@ -164,7 +167,7 @@ func (r *Readdress) find(now time.Time) (err error) {
 // certificates finds those that name the old address. They keep it while the host has it: a connection to another member of etcd
 // may come from it, and that one looks for it in the certificate.
 func (r *Readdress) certificates(now time.Time) (*pki.Readdressing, error) {
-	return pki.NewReaddressing(r.host.rootfs, r.From, r.To, network.HasAddress(r.From.String()), now)
+	return pki.NewReaddressing(r.host.rootfs, r.From, r.To, r.hasOld(), now)
 }
 
 // refuseClaimed refuses an address that another host has, too.

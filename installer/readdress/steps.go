@@ -94,8 +94,12 @@ func (r *Readdress) worksTitle() string {
 	return "wait until this node is Ready at " + r.To.String()
 }
 
-// bound is how long the new address may take to work.
+// bound is how long the new address may take to work. Without the old one, there is nothing to go back to, and a host that has just
+// booted is slow.
 func (r *Readdress) bound() time.Duration {
+	if !r.hasOld() {
+		return max(2*shortTime, r.options.Timeout)
+	}
 	if r.options.Timeout < 2*backTime {
 		return r.options.Timeout / 2
 	}
@@ -134,9 +138,13 @@ func (r *Readdress) runPlan(ctx context.Context, observe func(lifecycle.Event)) 
 	return err
 }
 
-// mustGoBack says whether something was changed and the node has not worked since. A person who interrupts resumes later.
+// hasOld says whether the host still has the old address.
+func (r *Readdress) hasOld() bool { return network.HasAddress(r.From.String()) }
+
+// mustGoBack says whether something was changed, the node has not worked since, and it could work at the old address. A person who
+// interrupts resumes later.
 func (r *Readdress) mustGoBack(ctx context.Context) bool {
-	return ctx.Err() == nil && r.finished(keepStep) && !r.finished(worksStep)
+	return ctx.Err() == nil && r.hasOld() && r.finished(keepStep) && !r.finished(worksStep)
 }
 
 // keep copies the files that change, and etcd's data if it answers.
@@ -247,7 +255,7 @@ func (r *Readdress) goBack(ctx context.Context, observe func(lifecycle.Event)) e
 
 // backPlan are the steps of the way back. Where the host does not have the old address any more, nothing can be waited for.
 func (r *Readdress) backPlan() lifecycle.Plan {
-	alone, has := len(r.Others) == 0, network.HasAddress(r.From.String())
+	alone, has := len(r.Others) == 0, r.hasOld()
 	member := step{"readdress/back-member", "tell etcd the old address", time.Minute, func(ctx context.Context) error { return r.moveMember(ctx, r.From.String()) }}
 	var steps []step
 	add := func(when bool, more ...step) {
