@@ -23,6 +23,10 @@ type Installed struct {
 
 // OpenInstalled opens the bundle in an install root until ctx ends. The error wraps fs.ErrNotExist if none was installed there.
 func OpenInstalled(ctx context.Context, root string) (*Installed, error) {
+	return openInstalled(ctx, root, runtime.Socket)
+}
+
+func openInstalled(ctx context.Context, root, socket string) (*Installed, error) {
 	if _, err := os.Stat(filepath.Join(root, bundle.IndexName)); err != nil {
 		return nil, fmt.Errorf("the bundle that is installed on this node: %w", err)
 	}
@@ -30,7 +34,7 @@ func OpenInstalled(ctx context.Context, root string) (*Installed, error) {
 	if err != nil {
 		return nil, err
 	}
-	images, err := runtime.Connect(ctx, runtime.Socket)
+	images, err := runtime.Connect(ctx, socket)
 	if err != nil {
 		return nil, errors.Join(err, dir.Close())
 	}
