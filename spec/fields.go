@@ -183,6 +183,7 @@ func kubernetesSection() section {
 		{key: "evictionThresholdResources", is: text, variable: "EVICTION_THRESHOLD"},
 		{key: "systemReservedResources", is: text, variable: "SYSTEM_RESERVED"},
 		{key: "cisCompliance", is: boolean},
+		{key: "encryptSecrets", is: boolean},
 		{key: "clusterName", is: text, initial: "kubernetes"},
 		{key: "initIgnorePreflightErrors", is: text},
 		{key: "upgradeIgnorePreflightErrors", is: text},

@@ -156,7 +156,11 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 		Adjust: func(*spec.Installer) (*spec.Installer, error) {
 			return o.installer(cluster)
 		},
-		Join: &install.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key},
+		Join: &install.Join{Cluster: cluster, Server: server, Missing: client.Missing, Token: o.token, CAHash: o.caHash, ControlPlane: o.primary, CertificateKey: o.key,
+			Keys: func(ctx context.Context) (string, error) {
+				now, err := client.Cluster(ctx)
+				return now.Encryption, err
+			}},
 	}
 	if o.from != "" {
 		options.Bundle = o.from

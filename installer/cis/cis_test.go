@@ -167,6 +167,9 @@ func TestEachSettingIsSeen(t *testing.T) {
 	}
 }
 
+// encrypted is the configuration of an API server that encrypts Secrets with the provider in the place of %.
+const encrypted = "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources: [{resources: [secrets], providers: [%, {identity: {}}]}]\n"
+
 func TestAnAuditPolicyAndAnEncryptionAreRead(t *testing.T) {
 	h := node(t)
 	name := filepath.Join(h.Rootfs, "etc/kubernetes/manifests/kube-apiserver.yaml")
@@ -176,7 +179,6 @@ func TestAnAuditPolicyAndAnEncryptionAreRead(t *testing.T) {
 	}
 	write(t, h, "/etc/kubernetes/manifests/kube-apiserver.yaml", strings.Replace(string(text), "    - kube-apiserver\n",
 		"    - kube-apiserver\n    - --audit-policy-file=/etc/kubernetes/audit.yaml\n    - --encryption-provider-config=/etc/kubernetes/encryption.yaml\n", 1))
-	const encrypted = "kind: EncryptionConfiguration\napiVersion: apiserver.config.k8s.io/v1\nresources: [{resources: [secrets], providers: [%, {identity: {}}]}]\n"
 	for _, row := range []struct {
 		audit, encryption string
 		policy, provider  cis.Status

@@ -96,7 +96,7 @@ func apiServer() []check {
 		{id: "1.2.26", title: "Certificates of clients are verified", find: flag(server, "client-ca-file", given())},
 		{id: "1.2.27", title: "The API server verifies etcd's certificate", find: flag(server, "etcd-cafile", given())},
 		{id: "1.2.28", title: "Secrets are encrypted in etcd", find: flag(server, "encryption-provider-config", given()),
-			why: "Sealift does not set encryption up yet; snapshots and disks hold Secrets as they are"},
+			why: "new clusters encrypt Secrets with kubernetes.encryptSecrets or cisCompliance; 'sealift certs rotate-encryption' turns it on in one that runs"},
 		{id: "1.2.29", title: "The encryption in etcd is a strong one", find: onControlPlane(encryption)},
 		{id: "1.2.30", title: "The API server accepts strong TLS suites only", find: flag(server, "tls-cipher-suites", strongOnly())},
 	}

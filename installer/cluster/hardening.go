@@ -1,13 +1,52 @@
 package cluster
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+
+	"github.com/sealift/sealift/catalog"
 )
 
 // compliance is the variable by which the Installer asks for all settings of the CIS benchmark that it can have
 // (kubernetes.cisCompliance). What costs nothing is in the configuration of the add-on, with or without it.
 const compliance = "KUBERNETES_CIS_COMPLIANCE"
+
+// EncryptionFile has the keys with which the API server encrypts Secrets in etcd. Its folder is mounted into the API server: a
+// file that is mounted by itself would stay the old one when it is replaced.
+const EncryptionFile = "/etc/kubernetes/encryption/config.yaml"
+
+// EncryptSecrets is the variable by which the Installer asks for that (kubernetes.encryptSecrets).
+const EncryptSecrets = "KUBERNETES_ENCRYPT_SECRETS"
+
+// encryptionVersion is the oldest Kubernetes whose API server tells which keys it uses.
+const encryptionVersion = "1.34.0"
+
+// Encrypts says whether a new cluster encrypts Secrets.
+func Encrypts(variables map[string]string) bool {
+	return variables[EncryptSecrets] == "1" || variables[compliance] == "1" && !TooOldToEncrypt(variables["KUBERNETES_VERSION"])
+}
+
+// TooOldToEncrypt says whether keys could not be rotated with a version of Kubernetes.
+func TooOldToEncrypt(version string) bool {
+	return catalog.CompareVersions(version, encryptionVersion) < 0
+}
+
+// checkEncryption refuses a Kubernetes whose keys could not be rotated.
+func checkEncryption(variables map[string]string) error {
+	if variables[EncryptSecrets] == "1" && TooOldToEncrypt(variables["KUBERNETES_VERSION"]) {
+		return fmt.Errorf("the Installer's kubernetes.encryptSecrets needs Kubernetes %s or newer, and it asks for %s", encryptionVersion, variables["KUBERNETES_VERSION"])
+	}
+	return nil
+}
+
+// EncryptionArguments are those of an API server that encrypts Secrets: names and values.
+func EncryptionArguments() [][2]string {
+	return [][2]string{{"encryption-provider-config", EncryptionFile}, {"encryption-provider-config-automatic-reload", "true"}}
+}
+
+// EncryptionVolume is the name of the volume with the folder of the keys.
+const EncryptionVolume = "encryption"
 
 // maxProcesses is how many processes and threads a pod may have with that.
 const maxProcesses = 4096

@@ -2,8 +2,8 @@ package cluster
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
-
 	"net"
 	"path/filepath"
 	"runtime"
@@ -23,7 +23,7 @@ const optionsPatch = "0-options.yaml"
 // CheckOptions refuses options of the Installer, as variables, of which no configuration can be made (kURL §2.1).
 func CheckOptions(variables map[string]string) error {
 	_, err := kubeletOptions(variables)
-	return err
+	return errors.Join(err, checkEncryption(variables))
 }
 
 // kubeletOptions are what the Installer says of every kubelet, as its configuration has it.
@@ -133,6 +133,13 @@ func (k Kubeadm) apiServerOptions() map[string]any {
 	}
 	if k.Variables[compliance] == "1" {
 		arguments = append(arguments, compliantServer()...)
+	}
+	if Encrypts(k.Variables) {
+		for _, argument := range EncryptionArguments() {
+			arguments = append(arguments, map[string]string{"name": argument[0], "value": argument[1]})
+		}
+		folder := filepath.Dir(EncryptionFile)
+		options["extraVolumes"] = []map[string]any{{"name": EncryptionVolume, "hostPath": folder, "mountPath": folder, "pathType": "Directory", "readOnly": true}}
 	}
 	if len(arguments) > 0 {
 		options["extraArgs"] = arguments

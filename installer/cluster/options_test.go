@@ -64,11 +64,36 @@ func TestComplianceIsAddedToWhatEveryClusterHas(t *testing.T) {
 	}
 	for _, asked := range []string{
 		"- name: enable-admission-plugins\n    value: NodeRestriction,DenyServiceExternalIPs\n", "- name: kubelet-certificate-authority\n    value: /etc/kubernetes/pki/ca.crt\n",
-		"podPidsLimit: 4096\n", "seccompDefault: true\n",
+		"podPidsLimit: 4096\n", "seccompDefault: true\n", "- name: encryption-provider-config\n    value: " + EncryptionFile + "\n",
 	} {
 		if strings.Contains(plain, asked) || !strings.Contains(compliant, asked) {
 			t.Errorf("%q with compliance alone:\n%s\n%s", asked, plain, compliant)
 		}
+	}
+}
+
+// TestTheAPIServerEncryptsSecretsIfTheInstallerSaysSo: its folder of keys is mounted beside the volumes that every cluster has.
+func TestTheAPIServerEncryptsSecretsIfTheInstallerSaysSo(t *testing.T) {
+	k := work(t, nil)
+	k.Variables[EncryptSecrets] = "1"
+	config, err := k.initConfig()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"- name: encryption-provider-config-automatic-reload\n    value: \"true\"\n", "hostPath: /etc/kubernetes/encryption\n", "mountPath: /etc/kubernetes/encryption\n", "hostPath: /var/log/apiserver\n",
+	} {
+		if !strings.Contains(config, want) {
+			t.Errorf("no %q in\n%s", want, config)
+		}
+	}
+	k.Variables["KUBERNETES_VERSION"] = "1.33.9"
+	if err := CheckOptions(k.Variables); err == nil || !strings.Contains(err.Error(), "needs Kubernetes 1.34.0 or newer") {
+		t.Errorf("with an API server that does not tell its keys: %v", err)
+	}
+	k.Variables[EncryptSecrets], k.Variables[compliance] = "", "1"
+	if err := CheckOptions(k.Variables); err != nil || Encrypts(k.Variables) {
+		t.Errorf("compliance of an older cluster: %v", err)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
@@ -26,6 +27,8 @@ type Join struct {
 	ControlPlane bool
 	// Missing gives those of the digests that the control plane does not have.
 	Missing func(ctx context.Context, digests []string) ([]string, error)
+	// Keys gives the control plane's keys for Secrets: see package encryption. "" if it has none.
+	Keys func(ctx context.Context) (string, error)
 	// CertificateKey opens the certificates that a control plane needs from the others.
 	CertificateKey string
 }
@@ -136,10 +139,27 @@ func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {
 		"KUBEADM_TOKEN": i.options.Join.Token, "KUBEADM_TOKEN_CA_HASH": i.options.Join.CAHash, "CERT_KEY": i.options.Join.CertificateKey,
 	})
 	kubeadm.APIServers = i.options.Join.Cluster.APIServers
+	if err := i.takeKeys(ctx); err != nil {
+		return nil, err
+	}
 	if err := kubeadm.Join(ctx, i.facts.Hostname, i.options.Join.ControlPlane); err != nil {
 		return nil, err
 	}
-	return lifecycle.State{versionState: k.info.Version}, nil
+	// A rotation that began before this host was a node has not given it the new keys.
+	return lifecycle.State{versionState: k.info.Version}, i.takeKeys(ctx)
+}
+
+// takeKeys takes the keys for Secrets from the control plane, if this host becomes one, too.
+func (i *Install) takeKeys(ctx context.Context) error {
+	join := i.options.Join
+	if !join.ControlPlane || join.Keys == nil {
+		return nil
+	}
+	keys, err := join.Keys(ctx)
+	if err != nil || keys == "" {
+		return err
+	}
+	return encryption.Keep([]byte(keys))
 }
 
 func (i *Install) waitNode(ctx context.Context) (lifecycle.State, error) {

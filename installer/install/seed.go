@@ -16,6 +16,7 @@ type Seed struct {
 	Kubernetes     string // version of the cluster
 	Pods, Services string // networks of the cluster
 	Address        string // of this host; "" to choose one
+	Encrypted      bool   // Plant writes the keys with which the API server encrypts Secrets, too
 	// Plant writes the keys and etcd's data before kubeadm, which keeps what it finds. It may be repeated.
 	Plant func(ctx context.Context, node, address string, output io.Writer) error
 	// Settle changes what the cluster knows, once its API answers. It may be repeated.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/host/packages"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -132,6 +133,11 @@ func (i *Install) loadImages(a addOn) func(context.Context) (lifecycle.State, er
 func (i *Install) initCluster(ctx context.Context) (lifecycle.State, error) {
 	k, _ := kubernetes(i.addOns)
 	state, by := lifecycle.State{versionState: k.info.Version}, i.kubeadm(k)
+	if cluster.Encrypts(by.Variables) {
+		if err := encryption.Make(); err != nil {
+			return nil, err
+		}
+	}
 	if seed := i.options.Seed; seed != nil {
 		state[seedState] = seed.ID
 		by.Seed = func(ctx context.Context) error { return seed.Plant(ctx, i.facts.Hostname, i.settings.address, i.log) }

@@ -41,6 +41,9 @@ func (i *Install) variables() map[string]string {
 		}
 		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"
 	}
+	if seed := i.options.Seed; seed != nil && seed.Encrypted {
+		vars[cluster.EncryptSecrets] = flag(true)
+	}
 	vars[internalBalancer] = ""
 	maps.Copy(vars, i.joinVariables())
 	vars["KURL_UTIL_IMAGE"] = i.utilityImage()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -97,6 +98,43 @@ func (h host) missing(files []snapshot.File) (names []string, err error) {
 	return names, nil
 }
 
+// addKeys also names the file with the keys for Secrets if it lacks one of the snapshot's: the keys may have been rotated since.
+func (h host) addKeys(missing []string, from *snapshot.Content) ([]string, error) {
+	name, _, ok := from.Encryption()
+	if !ok || slices.Contains(missing, name) {
+		return missing, nil
+	}
+	_, changed, err := h.keys(from)
+	if changed {
+		missing = append(missing, name)
+	}
+	return missing, err
+}
+
+// keys are the keys for Secrets of this host, if it has any, and then those of the snapshot: all of them read, and the first one
+// writes.
+func (h host) keys(from *snapshot.Content) (text []byte, changed bool, err error) {
+	name, was, _ := from.Encryption()
+	there, err := h.hasContent(name)
+	if err != nil || !there {
+		return was, true, err
+	}
+	own, err := os.ReadFile(h.path(name))
+	if err == nil {
+		text, changed, err = encryption.Merge(own, was)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("the keys for Secrets in /%s: %w", name, err)
+	}
+	return text, changed, nil
+}
+
+// hasKeys says of a file whether it has the keys for Secrets, which are the same on all control planes.
+func hasKeys(from *snapshot.Content) func(string) bool {
+	keys, _, ok := from.Encryption()
+	return func(name string) bool { return ok && name == keys }
+}
+
 // pair is the same for the two files of a pair of keys.
 func pair(name string) string {
 	for _, extension := range []string{".crt", ".key", ".pub"} {
@@ -114,6 +152,12 @@ func (h host) write(from *snapshot.Content, names []string) error {
 			continue
 		}
 		content, _ := from.File(f.Name)
+		if keys, _, ok := from.Encryption(); ok && f.Name == keys {
+			var err error
+			if content, _, err = h.keys(from); err != nil {
+				return err
+			}
+		}
 		path := h.path(f.Name)
 		if err := atomicfile.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err

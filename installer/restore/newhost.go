@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // NewHost is a bare host that takes the place of the control plane of a snapshot.
@@ -80,6 +82,25 @@ func (n *NewHost) readNetworks() (err error) {
 	return err
 }
 
+// Encrypted says whether the Secrets of the snapshot are encrypted. The new host gets the keys.
+func (n *NewHost) Encrypted() bool {
+	_, _, ok := n.from.Encryption()
+	return ok
+}
+
+// writeKeys writes the keys for Secrets where the API server of a new host looks for them.
+func (h host) writeKeys(from *snapshot.Content) error {
+	_, keys, ok := from.Encryption()
+	if !ok {
+		return nil
+	}
+	path := h.path(cluster.EncryptionFile)
+	if err := atomicfile.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.WriteMode(path, 0o600, keys)
+}
+
 // Check refuses a new host while a control plane of the snapshot lives.
 func (n *NewHost) Check(ctx context.Context) error {
 	gone := slices.DeleteFunc(slices.Clone(n.others), func(p peer) bool { return hasAddress(p) == nil })
@@ -89,6 +110,9 @@ func (n *NewHost) Check(ctx context.Context) error {
 // Plant writes the keys, and makes etcd's data with this host as the only member.
 func (n *NewHost) Plant(ctx context.Context, name, address string, output io.Writer) error {
 	if err := n.host.write(n.from, n.keys); err != nil {
+		return err
+	}
+	if err := n.host.writeKeys(n.from); err != nil {
 		return err
 	}
 	m := member{Name: name, Peers: peerURL(address), Data: n.was.Data, Image: n.was.Image}

@@ -3,11 +3,13 @@ package restore
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
@@ -44,5 +46,83 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 	n.host = host{strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}
 	if err := n.read(); err == nil || !strings.Contains(err.Error(), "part of another cluster") {
 		t.Errorf("on a host of another cluster: %v", err)
+	}
+}
+
+// TestKeysForSecretsComeBack with a snapshot: on the host that lost them, on one that has rotated them since, and on a new one.
+func TestKeysForSecretsComeBack(t *testing.T) {
+	t.Parallel()
+	c := newEtcdHost(t)
+	key := func(name string) encryption.Config {
+		return encryption.Config{Keys: []encryption.Key{{Name: name, Secret: "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}
+	}
+	write := func(h host, k encryption.Config) {
+		t.Helper()
+		text, err := k.Encode()
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(h.path(cluster.EncryptionFile)), 0o700)
+		}
+		if err == nil {
+			err = os.WriteFile(h.path(cluster.EncryptionFile), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(h host) (names []string) {
+		t.Helper()
+		text, err := os.ReadFile(h.path(cluster.EncryptionFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found, err := encryption.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range found.Keys {
+			names = append(names, k.Name)
+		}
+		return names
+	}
+	manifest, err := os.ReadFile(c.path(cluster.APIServerManifest))
+	if err == nil {
+		text := strings.Replace(string(manifest), "- kube-apiserver\n", "- kube-apiserver\n    - --encryption-provider-config="+cluster.EncryptionFile+"\n", 1)
+		err = os.WriteFile(c.path(cluster.APIServerManifest), []byte(text), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(c.host, key("key-1-old"))
+	from := c.save(t)
+	const name = "etc/kubernetes/encryption/config.yaml"
+	comeBack := func(files ...string) {
+		t.Helper()
+		missing, err := c.missing(from.Files)
+		if err == nil {
+			missing, err = c.addKeys(missing, from)
+		}
+		if err != nil || !slices.Equal(missing, files) {
+			t.Fatalf("missing are %v, %v", missing, err)
+		}
+		if err := c.write(from, missing); err != nil {
+			t.Fatal(err)
+		}
+	}
+	comeBack()
+	if err := os.Remove(c.path(cluster.EncryptionFile)); err != nil {
+		t.Fatal(err)
+	}
+	comeBack(name)
+	if got := read(c.host); !slices.Equal(got, []string{"key-1-old"}) {
+		t.Errorf("a host that lost its keys has %v", got)
+	}
+	write(c.host, key("key-2-new"))
+	comeBack(name)
+	if got := read(c.host); !slices.Equal(got, []string{"key-2-new", "key-1-old"}) {
+		t.Errorf("a host that rotated its keys has %v", got)
+	}
+	n := &NewHost{ID: lifecycle.Digest(from.Index), host: host{t.TempDir()}, from: from}
+	if err := n.host.writeKeys(from); err != nil || !n.Encrypted() || !slices.Equal(read(n.host), []string{"key-1-old"}) {
+		t.Errorf("a new host has %v, %v", read(n.host), err)
 	}
 }

@@ -95,8 +95,11 @@ func (r *Restore) fit() (err error) {
 	if r.missing, err = r.host.missing(r.from.Files); err != nil {
 		return err
 	}
-	if len(r.missing) > 0 && r.member.Name != r.from.Node {
-		return fmt.Errorf("this host, %s, lacks /%s, and the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, r.missing[0], r.from.Node)
+	if r.missing, err = r.host.addKeys(r.missing, r.from); err != nil {
+		return err
+	}
+	if lost := slices.DeleteFunc(slices.Clone(r.missing), hasKeys(r.from)); len(lost) > 0 && r.member.Name != r.from.Node {
+		return fmt.Errorf("this host, %s, lacks /%s, and the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, lost[0], r.from.Node)
 	}
 	if slices.Contains(r.missing, strings.TrimPrefix(etcdManifest, "/")) {
 		return hasAddress(r.member.peer())

@@ -61,6 +61,13 @@ func Share(ctx context.Context, root string, log *slog.Logger) error {
 			if c.Installer = string(text); err == nil && !controlPlane {
 				c.Installer, err = workerInstaller(root, text)
 			}
+			if err != nil || !controlPlane {
+				return c, err
+			}
+			keys, err := os.ReadFile(cluster.EncryptionFile)
+			if c.Encryption = string(keys); errors.Is(err, fs.ErrNotExist) {
+				err = nil
+			}
 			return c, err
 		},
 	}

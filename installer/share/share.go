@@ -2,7 +2,8 @@
 // itself, and every file of the bundle that the node was made from, over TLS that is pinned to the cluster's CA.
 //
 // The package knows requests and digests. Who may ask is decided by the caller's Authorize, and what is done with the
-// files is the installer's. It never writes, and it gives out no secrets of the cluster.
+// files is the installer's. It never writes. It gives secrets of the cluster to control planes alone: the whole Installer, and the
+// keys with which API servers encrypt Secrets.
 package share
 
 import (
@@ -39,6 +40,8 @@ type Cluster struct {
 	Ready []string `json:"ready,omitempty"`
 	// Installer is the one that the cluster was made with: whole for a control plane, and what a join needs for a worker.
 	Installer string `json:"installer,omitempty"`
+	// Encryption is the file with the keys of the API servers, for a control plane: see package encryption.
+	Encryption string `json:"encryption,omitempty"`
 }
 
 // ErrToken says that the cluster does not take a token.

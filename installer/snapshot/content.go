@@ -6,8 +6,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strings"
 
 	"filippo.io/age"
+
+	"github.com/sealift/sealift/installer/cluster"
 )
 
 // Content is a snapshot that was verified to its last byte. The host's files are in memory, and etcd's database is in a file
@@ -49,6 +52,19 @@ func (c *Content) File(name string) (content []byte, ok bool) {
 		return nil, false
 	}
 	return b.Bytes(), true
+}
+
+// Encryption returns the file with the keys with which the API server of the snapshot encrypted Secrets, and its name in the index.
+// ok says whether there is one.
+func (c *Content) Encryption() (name string, content []byte, ok bool) {
+	manifest, _ := c.File(strings.TrimPrefix(cluster.APIServerManifest, "/"))
+	found := encryptionFlag.FindSubmatch(manifest)
+	if found == nil {
+		return "", nil, false
+	}
+	name = strings.TrimPrefix(string(found[1]), "/")
+	content, ok = c.File(name)
+	return name, content, ok
 }
 
 // Close gives up the database.

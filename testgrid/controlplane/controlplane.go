@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"syscall"
 	"testing"
@@ -56,6 +57,7 @@ type Options struct {
 // ControlPlane is a running pair of etcd and kube-apiserver.
 type ControlPlane struct {
 	dir       *scratch.Dir
+	binary    string // of the API server
 	arguments []string
 	config    *rest.Config
 	etcd      *daemon.Daemon
@@ -85,12 +87,12 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &ControlPlane{dir: dir, arguments: o.Arguments}
+	c := &ControlPlane{dir: dir, binary: apiserver, arguments: o.Arguments}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	err = c.startEtcd(ctx, etcd)
 	if err == nil {
-		err = c.startAPIServer(ctx, apiserver)
+		err = c.startAPIServer(ctx)
 	}
 	if err == nil && o.Jobs {
 		err = c.startWorkers(ctx, workshop, o.Version)
@@ -143,6 +145,27 @@ func (c *ControlPlane) signal(s syscall.Signal) error {
 	return nil
 }
 
+// Restart ends the API server, and starts it again with these arguments besides those that it cannot do without. Its address and
+// its certificates stay.
+func (c *ControlPlane) Restart(ctx context.Context, arguments ...string) error {
+	address, err := url.Parse(c.config.Host)
+	if err != nil {
+		return err
+	}
+	port, err := strconv.Atoi(address.Port())
+	if err != nil {
+		return err
+	}
+	c.apiserver.Stop()
+	c.arguments = arguments
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	return c.runAPIServer(ctx, port)
+}
+
+// Etcd is the endpoint of etcd, which asks for no certificate.
+func (c *ControlPlane) Etcd() string { return "unix://" + c.etcdSocket() }
+
 // etcdSocket is a Unix socket, so that etcd needs no free port.
 func (c *ControlPlane) etcdSocket() string { return c.dir.File("etcd.sock") }
 
@@ -167,7 +190,7 @@ func (c *ControlPlane) startEtcd(ctx context.Context, binary string) error {
 	})
 }
 
-func (c *ControlPlane) startAPIServer(ctx context.Context, binary string) error {
+func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	ca, clientCert, clientKey, err := writeCerts(c.dir.Path())
 	if err != nil {
 		return err
@@ -182,15 +205,15 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, binary string) error 
 			TLSClientConfig: rest.TLSClientConfig{CAData: ca, CertData: clientCert, KeyData: clientKey},
 			QPS:             -1,
 		}
-		if err := c.runAPIServer(ctx, binary, port); err == nil || attempt == attempts || ctx.Err() != nil {
+		if err := c.runAPIServer(ctx, port); err == nil || attempt == attempts || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-func (c *ControlPlane) runAPIServer(ctx context.Context, binary string, port int) error {
+func (c *ControlPlane) runAPIServer(ctx context.Context, port int) error {
 	file := c.dir.File
-	server, err := daemon.Start(daemon.Command{Path: binary, Log: file("apiserver.log"), Args: append([]string{
+	server, err := daemon.Start(daemon.Command{Path: c.binary, Log: file("apiserver.log"), Args: append([]string{
 		"--etcd-servers=unix://" + c.etcdSocket(),
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
 		"--tls-cert-file=" + file(serverCertFile), "--tls-private-key-file=" + file(serverKeyFile), "--client-ca-file=" + file(caFile),
