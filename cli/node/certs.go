@@ -38,7 +38,7 @@ who renews it and when, and who uses it. 'sealift status' warns three months bef
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
-	cmd.AddCommand(a.certsRenewCommand())
+	cmd.AddCommand(a.certsRenewCommand(), a.rotateEncryptionCommand())
 	return cmd
 }
 

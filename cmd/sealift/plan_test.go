@@ -159,19 +159,20 @@ func (h *planHost) planned(in string, args []string, more ...func() map[string]s
 // plan.
 func planCases() map[string]func(*testing.T) {
 	return map[string]func(*testing.T){
-		"sealift install --plan":        planOfInstall,
-		"sealift join --plan":           planOfJoin,
-		"sealift reset --plan":          planOfReset,
-		"sealift node remove --plan":    planOfNodeRemove,
-		"sealift adopt --plan":          planOfAdopt,
-		"sealift node readdress --plan": planOfReaddress,
-		"sealift upgrade --plan":        planOfUpgrade,
-		"sealift upgrade undo --plan":   planOfUndo,
-		"sealift certs renew --plan":    planOfRenewal,
-		"sealift restore --plan":        planOfRestore,
-		"sealift channel plan":          planOfChannel,
-		"sealift apply --dry-run":       dryRunOfApply,
-		"sealift cache prune --dry-run": dryRunOfCachePrune,
+		"sealift install --plan":                 planOfInstall,
+		"sealift join --plan":                    planOfJoin,
+		"sealift reset --plan":                   planOfReset,
+		"sealift node remove --plan":             planOfNodeRemove,
+		"sealift adopt --plan":                   planOfAdopt,
+		"sealift node readdress --plan":          planOfReaddress,
+		"sealift upgrade --plan":                 planOfUpgrade,
+		"sealift upgrade undo --plan":            planOfUndo,
+		"sealift certs renew --plan":             planOfRenewal,
+		"sealift restore --plan":                 planOfRestore,
+		"sealift channel plan":                   planOfChannel,
+		"sealift apply --dry-run":                dryRunOfApply,
+		"sealift cache prune --dry-run":          dryRunOfCachePrune,
+		"sealift certs rotate-encryption --plan": planOfRotation,
 	}
 }
 

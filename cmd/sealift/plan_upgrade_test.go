@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/snapshot"
@@ -65,6 +66,27 @@ func planOfRenewal(t *testing.T) {
 	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(kubeadm.Folder(t))))
 	out := h.planned("", []string{"certs", "renew", "--plan", "--root", "node"})
 	if !strings.Contains(out, "apiserver") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+}
+
+// planOfRotation looks at a control plane that does not encrypt Secrets, and at one that does.
+func planOfRotation(t *testing.T) {
+	h := newPlanHost(t)
+	kubeconfig := settled(t)
+	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(kubeadm.Folder(t))))
+	text, err := os.ReadFile(kubeconfig)
+	h.made(err)
+	h.write("etc/kubernetes/admin.conf", string(text))
+	plan := []string{"certs", "rotate-encryption", "--plan", "--root", "node"}
+	cluster := func() map[string]string { return everything(t, kubeconfig) }
+	if out := h.planned("", plan, cluster); !strings.Contains(out, "encryption/rewrite") || !strings.Contains(out, "Secrets are not encrypted yet") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	keys, err := encryption.Config{Keys: []encryption.Key{{Name: "key-7-a", Secret: "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}.Encode()
+	h.made(err)
+	h.write("etc/kubernetes/encryption/config.yaml", string(keys))
+	if out := h.planned("", append(plan, "-o", "json"), cluster); !strings.Contains(out, `"key": "key-8-`) || !strings.Contains(out, `"key-7-a"`) || !strings.Contains(out, `"enables": false`) {
 		t.Errorf("the plan says:\n%s", out)
 	}
 }

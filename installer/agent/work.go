@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -46,6 +47,10 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	of, err := about(ctx, client)
 	if err != nil {
 		return "", err
+	}
+	if in.Operation == intent.Encrypt {
+		step("take the keys for Secrets")
+		return "", encryption.Take(of.Encryption)
 	}
 	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, w) })
 	if err != nil {

@@ -21,6 +21,41 @@ type EtcdMember struct {
 	Peers []string // URLs
 }
 
+// valuesPage is how many values are asked for at once.
+const valuesPage = 500
+
+// EtcdValues calls see with each key of etcd that begins with a prefix, and with its value as it is on the disk.
+func EtcdValues(ctx context.Context, from EtcdAddress, prefix string, see func(key, value []byte) error) error {
+	e, endpoint, err := from.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if err := EachValue(ctx, e.Client, prefix, see); err != nil {
+		return fmt.Errorf("read etcd at %s: %w", endpoint, err)
+	}
+	return nil
+}
+
+// EachValue is EtcdValues with a client of etcd.
+func EachValue(ctx context.Context, client clientv3.KV, prefix string, see func(key, value []byte) error) error {
+	for next := prefix; ; {
+		page, err := client.Get(ctx, next, clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(valuesPage))
+		if err != nil {
+			return err
+		}
+		for _, kv := range page.Kvs {
+			if err := see(kv.Key, kv.Value); err != nil {
+				return err
+			}
+			next = string(kv.Key) + "\x00"
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
 // ReadEtcd reads the keys that begin with a prefix, and the value of one key.
 func ReadEtcd(ctx context.Context, from EtcdAddress, prefix, key string) (EtcdContent, error) {
 	e, endpoint, err := from.open(ctx)

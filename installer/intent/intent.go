@@ -1,5 +1,5 @@
-// Package intent is how one node of a cluster asks another one to take its part in an upgrade, and how that one answers: two
-// annotations of its Node object.
+// Package intent is how one node of a cluster asks another one to take its part in an upgrade, or in a rotation of keys, and how
+// that one answers: two annotations of its Node object.
 //
 // The right to ask is that of an administrator: only they may write to the Node of another host. A kubelet may write to its own
 // Node alone (the NodeRestriction admission of Kubernetes), so that with the credentials of one node no other can be made to
@@ -42,10 +42,12 @@ const (
 	Kubelet           = Operation(lifecycle.Kubelet)
 	// Undo asks for the files that the node had before the upgrade. It needs no bundle and no server.
 	Undo Operation = "undo"
+	// Encrypt asks a control plane to take the keys for Secrets from the server: see package encryption. It needs no bundle.
+	Encrypt Operation = "encrypt"
 )
 
 // operations are all of them.
-func operations() []Operation { return []Operation{Look, Prepare, Upgrade, Kubelet, Undo} }
+func operations() []Operation { return []Operation{Look, Prepare, Upgrade, Kubelet, Undo, Encrypt} }
 
 // Intent asks a node for one operation.
 type Intent struct {
@@ -81,7 +83,7 @@ func Parse(text string) (in Intent, err error) {
 	case in.Whole != "" && !identifier.MatchString(in.Whole), in.Operation == Undo && in.Whole == "":
 		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.Whole)
 	case in.Operation == Undo:
-	case !isSHA256(in.Index) || !isSHA256(in.Sealift):
+	case in.Operation != Encrypt && (!isSHA256(in.Index) || !isSHA256(in.Sealift)):
 		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
 	default:
 		if _, _, err = net.SplitHostPort(in.Server); err != nil {

@@ -45,6 +45,7 @@ const (
 	Adopting   Operation = "adopt" // a node that another installer made
 	// Readdressing gives the node another address.
 	Readdressing Operation = "readdress"
+	Rotating     Operation = "rotate" // of keys
 )
 
 // Record is one line of the journal.

@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
@@ -182,7 +183,7 @@ func (c *Cluster) askToLook(ctx context.Context, name string, in intent.Intent) 
 		return err
 	}
 	for {
-		if report, err := c.report(ctx, name); err == nil && report.Answers(in) && report.State == intent.Done {
+		if report, err := leader.Of(c.view).Report(ctx, name); err == nil && report.Answers(in) && report.State == intent.Done {
 			return nil
 		}
 		select {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/rollout"
@@ -16,13 +17,6 @@ const (
 	settleTime  = 10 * time.Second
 	settleBound = 10 * time.Minute
 	lookPause   = 2 * time.Second
-)
-
-// How long an agent may take to begin with what it is asked for, and for all of it.
-const (
-	beginBound   = 3 * time.Minute
-	prepareBound = 2 * time.Hour
-	changeBound  = 40 * time.Minute
 )
 
 // waves are the control planes one by one, this node first, and then the workers.
@@ -134,7 +128,7 @@ func (r *run) paused(ctx context.Context) (paused bool, err error) {
 	if ctx.Err() != nil {
 		return false, nil //nolint:nilerr // nodes at work end by themselves
 	}
-	err = insist(ctx, func(ctx context.Context) (err error) {
+	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
 		_, paused, err = r.store.read(ctx)
 		return err
 	})
@@ -160,7 +154,7 @@ func (r *run) upgradeNode(ctx context.Context, name string) error {
 	if err := r.do(ctx, name, intent.Kubelet); err != nil {
 		return err
 	}
-	if err := insist(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := leader.Insist(ctx, func(ctx context.Context) error { return r.view.Uncordon(ctx, name, r.state.Upgrade) }); err != nil {
 		return err
 	}
 	away := time.Since(left)
@@ -188,7 +182,7 @@ func (r *run) drain(ctx context.Context, name string) error {
 	if r.state.Stay {
 		return nil
 	}
-	if err := insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
+	if err := leader.Insist(ctx, func(ctx context.Context) error { return r.view.Cordon(ctx, name, r.state.Upgrade) }); err != nil {
 		return err
 	}
 	if err := r.view.Evict(ctx, name, r.DrainTimeout, r.Output); err != nil {
@@ -236,75 +230,8 @@ func (r *run) settle(ctx context.Context, name string) error {
 
 // ask has the agent of another node do an operation of the upgrade.
 func (r *run) ask(ctx context.Context, name string, operation intent.Operation) error {
-	return r.send(ctx, r.Say, name, intent.Intent{
+	return leader.Of(r.view).Ask(ctx, r.Say, name, intent.Intent{
 		Upgrade: r.state.Upgrade, Operation: operation, Index: r.in.Digest(), Sealift: r.sealift, Server: share.Address(r.admin.Address), From: r.in.From(),
 		Whole: r.in.WholeUpgrade(),
 	})
-}
-
-// send writes an intent for the agent of another node, and waits for its answer.
-func (c *Cluster) send(ctx context.Context, say func(string), name string, in intent.Intent) error {
-	if err := c.request(ctx, name, &in); err != nil {
-		return err
-	}
-	bound := changeBound
-	if in.Operation == intent.Prepare {
-		bound = prepareBound
-	}
-	bounded, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	asked, begun, said := time.Now(), false, ""
-	for {
-		select {
-		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return fmt.Errorf("node %s: %s is not done after %s (it was at %s); see 'journalctl -u sealift-agent' there, and run the command again", name, in.Operation, bound, said)
-		case <-time.After(lookPause):
-		}
-		report, err := c.report(bounded, name)
-		switch {
-		case err != nil: // the API is away for a moment
-			continue
-		case !report.Answers(in):
-			if !begun && time.Since(asked) > beginBound {
-				return fmt.Errorf("the agent of node %s does not answer; is the host up? see 'systemctl status sealift-agent' there, and run the command again", name)
-			}
-			continue
-		}
-		begun = true
-		switch report.State {
-		case intent.Done:
-			say(fmt.Sprintf("node %s: %s done in %.0f s", name, in.Operation, report.Seconds))
-			return nil
-		case intent.Failed:
-			return fmt.Errorf("node %s: %s failed at %s: %s\nlog on that node: %s", name, in.Operation, report.Step, report.Error, report.Log)
-		}
-		if report.Step != said && report.Step != "" {
-			said = report.Step
-			say(fmt.Sprintf("node %s: %s", name, said))
-		}
-	}
-}
-
-// request writes the intent, as a new attempt.
-func (c *Cluster) request(ctx context.Context, name string, in *intent.Intent) error {
-	return insist(ctx, func(ctx context.Context) error {
-		report, err := c.report(ctx, name)
-		if err != nil {
-			return err
-		}
-		in.Attempt = intent.Later(report, in.Upgrade)
-		return c.view.Annotate(ctx, name, map[string]string{intent.Annotation: in.Encode()})
-	})
-}
-
-// report is what a node last answered.
-func (c *Cluster) report(ctx context.Context, name string) (intent.Report, error) {
-	annotations, err := c.view.AnnotationsOf(ctx, name)
-	if err != nil {
-		return intent.Report{}, err
-	}
-	return intent.ParseReport(annotations[intent.ReportAnnotation])
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/restore"
@@ -145,7 +146,7 @@ func (u *Undo) Run(ctx context.Context, observe func(lifecycle.Event), say func(
 	}
 	for _, name := range u.Nodes {
 		in := intent.Intent{Upgrade: u.Set.Upgrade, Operation: intent.Undo, From: u.Set.From, Whole: u.Set.Upgrade}
-		if err := u.cluster.send(ctx, say, name, in); err != nil {
+		if err := leader.Of(u.cluster.view).Ask(ctx, say, name, in); err != nil {
 			return err
 		}
 	}
@@ -181,7 +182,7 @@ func forget(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
-	return insist(ctx, func(ctx context.Context) error {
+	return leader.Insist(ctx, func(ctx context.Context) error {
 		err := admin.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, stateName, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err

@@ -26,6 +26,7 @@ import (
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
@@ -203,7 +204,7 @@ func (r *run) lead(ctx context.Context) (err error) {
 		return r.goBack(ctx, err)
 	}
 	for _, n := range r.nodes {
-		if err := insist(ctx, func(ctx context.Context) error {
+		if err := leader.Insist(ctx, func(ctx context.Context) error {
 			return r.view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""})
 		}); err != nil {
 			return err
@@ -271,7 +272,7 @@ func (r *run) change(ctx context.Context, change func(*State)) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.state)
-	return insist(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
+	return leader.Insist(ctx, func(ctx context.Context) error { return r.store.write(ctx, r.state) })
 }
 
 // stage tells how far a node is.
@@ -279,29 +280,6 @@ func (r *run) stage(name string) Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.state.Nodes[name].Stage
-}
-
-// How long an API is asked again that does not answer: its server may be restarted just now.
-const (
-	outage      = 6 * time.Minute
-	outagePause = time.Second
-)
-
-// insist repeats a request until it succeeds, or the API has been away for too long.
-func insist(ctx context.Context, request func(context.Context) error) error {
-	bounded, cancel := context.WithTimeout(ctx, outage)
-	defer cancel()
-	for {
-		err := request(bounded)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-bounded.Done():
-			return errors.Join(context.Cause(ctx), err)
-		case <-time.After(outagePause):
-		}
-	}
 }
 
 // prepare brings files and images to every node, and takes the snapshot. From this node the others have theirs.

@@ -164,3 +164,31 @@ func runsPod(from, on node, number int) {
 	from.must("for i in $(seq 60); do " + kubectl + "get serviceaccount default && break; sleep 1; done; echo " + quoted(manifest) + " | " + kubectl + "apply -f -")
 	from.must(fmt.Sprintf(kubectl+"wait --for=condition=Ready pod/after-%d --timeout=180s", number))
 }
+
+// TestSecretsAreEncryptedOnEveryControlPlane installs with encryptSecrets, lets a control plane join, and has that one rotate the key.
+func TestSecretsAreEncryptedOnEveryControlPlane(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first, second := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first.must(install + " kubernetes.encryptSecrets=true")
+	first.must(kubectl + "create secret generic one --from-literal=password=correct-horse-battery")
+	second.must(first.joinCommand(controlPlane))
+	second.hasMembers(2)
+	const keys = "/etc/kubernetes/encryption/config.yaml"
+	digest := func(n node) string { return n.must("stat --format=%a " + keys + "; sha256sum " + keys) }
+	same := func() string {
+		is := digest(first)
+		if other := digest(second); other != is || !strings.HasPrefix(is, "600\n") {
+			t.Errorf("the files with the keys differ, or are not for root alone:\n%s\n%s", is, other)
+		}
+		for _, n := range []node{first, second} {
+			n.must(kubectl + "get secret one --output=jsonpath={.data.password} | base64 --decode | grep -qx correct-horse-battery")
+			n.must("! grep --recursive --quiet correct-horse-battery /var/lib/etcd")
+		}
+		return is
+	}
+	before := same()
+	t.Log(second.must("time sealift certs rotate-encryption --yes 2>&1"))
+	if after := same(); after == before {
+		t.Error("the key is the one of before")
+	}
+}

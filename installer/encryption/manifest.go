@@ -1,0 +1,141 @@
+package encryption
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// manifest reads the manifest of this host's API server. It refuses one that encrypts with keys that Sealift did not make.
+func (h host) manifest() (*corev1.Pod, error) {
+	text, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	if err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	if err := yaml.UnmarshalStrict(text, pod); err != nil {
+		return nil, fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+	}
+	if len(pod.Spec.Containers) != 1 {
+		return nil, fmt.Errorf("%s: the pod has %d containers instead of one", cluster.APIServerManifest, len(pod.Spec.Containers))
+	}
+	if file, ok := argument(pod.Spec.Containers[0].Command, cluster.EncryptionArguments()[0][0]); ok && file != cluster.EncryptionFile {
+		return nil, fmt.Errorf("the API server encrypts with %s, which Sealift did not make; rotate that by hand, as Kubernetes' documentation says", file)
+	}
+	return pod, nil
+}
+
+// argument finds the value of an argument of a program.
+func argument(command []string, name string) (value string, ok bool) {
+	for _, a := range command {
+		if value, ok := strings.CutPrefix(a, "--"+name+"="); ok {
+			return value, true
+		}
+	}
+	return "", false
+}
+
+// enable has the API server of this host use the file with the keys. A kubelet starts a server whose manifest changes again.
+func (h host) enable() error {
+	pod, err := h.manifest()
+	if err != nil {
+		return err
+	}
+	server, changed := &pod.Spec.Containers[0], false
+	for _, a := range cluster.EncryptionArguments() {
+		if _, ok := argument(server.Command, a[0]); !ok {
+			server.Command, changed = append(server.Command, "--"+a[0]+"="+a[1]), true
+		}
+	}
+	if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == cluster.EncryptionVolume }) {
+		folder, kind := filepath.Dir(cluster.EncryptionFile), corev1.HostPathDirectory
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: cluster.EncryptionVolume,
+			VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: folder, Type: &kind}}})
+		server.VolumeMounts = append(server.VolumeMounts, corev1.VolumeMount{Name: cluster.EncryptionVolume, MountPath: folder, ReadOnly: true})
+		changed = true
+	}
+	if !changed {
+		return nil
+	}
+	text, err := yaml.Marshal(pod)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Replace(h.path(cluster.APIServerManifest), text)
+}
+
+// remember writes the arguments into kubeadm's configuration of the cluster, which upgrades and control planes that join read.
+func remember(ctx context.Context, client kubernetes.Interface) error {
+	const name, key = "kubeadm-config", "ClusterConfiguration"
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	found, err := maps.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	}
+	text, err := withArguments([]byte(found.Data[key]))
+	if err != nil {
+		return fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	}
+	if text == nil {
+		return nil
+	}
+	found.Data[key] = string(text)
+	if _, err := maps.Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+		return fmt.Errorf("change kubeadm's configuration of the cluster: %w", err)
+	}
+	return nil
+}
+
+// withArguments adds the arguments and the volume to a ClusterConfiguration of kubeadm; nil if it has them.
+func withArguments(text []byte) ([]byte, error) {
+	config := map[string]any{}
+	if err := yaml.Unmarshal(text, &config); err != nil {
+		return nil, err
+	}
+	if config["kind"] != "ClusterConfiguration" {
+		return nil, fmt.Errorf("it is of kind %v", config["kind"])
+	}
+	server, _ := config["apiServer"].(map[string]any)
+	if server == nil {
+		server = map[string]any{}
+	}
+	folder := filepath.Dir(cluster.EncryptionFile)
+	changed, err := addNamed(server, "extraVolumes", map[string]any{"name": cluster.EncryptionVolume, "hostPath": folder, "mountPath": folder,
+		"pathType": string(corev1.HostPathDirectory), "readOnly": true})
+	for _, a := range cluster.EncryptionArguments() {
+		if err == nil {
+			var more bool
+			more, err = addNamed(server, "extraArgs", map[string]any{"name": a[0], "value": a[1]})
+			changed = changed || more
+		}
+	}
+	if err != nil || !changed {
+		return nil, err
+	}
+	config["apiServer"] = server
+	return yaml.Marshal(config)
+}
+
+// addNamed adds an entry to a list of kubeadm, unless it has one of that name.
+func addNamed(server map[string]any, list string, entry map[string]any) (changed bool, err error) {
+	all, isList := server[list].([]any)
+	if server[list] != nil && !isList {
+		return false, fmt.Errorf("its apiServer.%s is no list, as kubeadm has had it since v1beta4", list)
+	}
+	if slices.ContainsFunc(all, func(one any) bool { of, ok := one.(map[string]any); return ok && of["name"] == entry["name"] }) {
+		return false, nil
+	}
+	server[list] = append(all, entry)
+	return true, nil
+}

@@ -1,0 +1,242 @@
+package encryption
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	hostinfo "github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/kube"
+)
+
+// Prepare looks at the keys of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
+func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
+	}
+	r := &Rotation{log: node.NewLog(o.LogDir, lifecycle.Rotating, o.Output), pause: usePause}
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.host.manifest(); err != nil { // of keys that Sealift did not make
+		return nil, err
+	}
+	config, err := cluster.Config(cluster.AdminKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	view, err := cluster.ViewOf(config, false)
+	if err != nil {
+		return nil, err
+	}
+	own, err := hostinfo.Name()
+	if err != nil {
+		return nil, err
+	}
+	c := &controlPlanes{own: own, admin: admin, view: view, config: config, output: r.log}
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	r.servers = c
+	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	if err := r.begin(r.journal.Records(), time.Now()); err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// usePause is the time between two looks at the keys that an API server uses.
+const usePause = 2 * time.Second
+
+// Close releases the lock of the node.
+func (r *Rotation) Close() error { return errors.Join(r.journal.Close(), r.log.Close()) }
+
+// LogFile is the name of the log of this run.
+func (r *Rotation) LogFile() string { return r.log.Name() }
+
+// Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
+	config, err := cluster.Config(cluster.AdminKubeconfig)
+	if err != nil {
+		return err
+	}
+	c, err := kube.Connect(config, nil)
+	if err != nil {
+		return err
+	}
+	return controlplane.Alone(ctx, c, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
+}
+
+// controlPlanes are the API servers of this host's cluster.
+type controlPlanes struct {
+	own    string // this node
+	admin  controlplane.Administrator
+	view   *cluster.View
+	config *rest.Config
+	output io.Writer
+}
+
+// check refuses a cluster with a control plane that could not take its part.
+func (c *controlPlanes) check(ctx context.Context) error {
+	nodes, err := c.view.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	for _, n := range nodes {
+		switch {
+		case !n.ControlPlane():
+		case !n.Ready:
+			return fmt.Errorf("control plane %s is not Ready (%s), and would not get the new key; bring it back, or remove it with 'sealift node remove %s'", n.Name, n.Why, n.Name)
+		case cluster.TooOldToEncrypt(strings.TrimPrefix(n.Version, "v")):
+			return fmt.Errorf("control plane %s runs Kubernetes %s, whose API server does not tell which keys it uses; upgrade the cluster first", n.Name, n.Version)
+		}
+	}
+	return nil
+}
+
+// List implements Servers.
+func (c *controlPlanes) List(ctx context.Context) (names []string, err error) {
+	err = leader.Insist(ctx, func(ctx context.Context) error {
+		nodes, err := c.view.Nodes(ctx)
+		names = []string{c.own}
+		for _, n := range nodes {
+			if n.ControlPlane() && n.Name != c.own {
+				names = append(names, n.Name)
+			}
+		}
+		return err
+	})
+	return names, err
+}
+
+// Give implements Servers.
+func (c *controlPlanes) Give(ctx context.Context, name string) error {
+	if name == c.own {
+		return host{}.enable()
+	}
+	text, err := os.ReadFile(cluster.EncryptionFile)
+	if err != nil {
+		return err
+	}
+	say := func(line string) { fmt.Fprintln(c.output, line) }
+	return leader.Of(c.view).Ask(ctx, say, name, intent.Intent{Upgrade: lifecycle.Digest(string(text))[:16], Operation: intent.Encrypt, Server: share.Address(c.admin.Address)})
+}
+
+// apiPort is where kubeadm's API servers listen.
+const apiPort = "6443"
+
+// Uses implements Servers. It asks the API server itself, and no balancer.
+func (c *controlPlanes) Uses(ctx context.Context, name string) (string, error) {
+	n, err := c.view.OwnNode(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	direct := rest.CopyConfig(c.config)
+	direct.Host = "https://" + net.JoinHostPort(n.Address, apiPort)
+	return usedBy(ctx, direct)
+}
+
+// usedFile finds the file that an API server uses among its metrics.
+var usedFile = regexp.MustCompile(`^apiserver_encryption_config_controller_last_config_info\{.*\bhash="sha256:([0-9a-f]{64})".*\} 1$`)
+
+// askTime bounds one look at the metrics.
+const askTime = 20 * time.Second
+
+func usedBy(ctx context.Context, config *rest.Config) (digest string, err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	text, err := client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask %s which keys it uses: %w", config.Host, err)
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	for lines.Scan() {
+		if found := usedFile.FindSubmatch(lines.Bytes()); found != nil {
+			digest = string(found[1])
+		}
+	}
+	return digest, lines.Err()
+}
+
+// Rewrite implements Servers.
+func (c *controlPlanes) Rewrite(ctx context.Context) error {
+	return leader.Insist(ctx, func(ctx context.Context) error { return rewrite(ctx, c.admin.Client, c.output) })
+}
+
+// rewritePage is how many Secrets are asked for at once. Each has 1 MiB at most.
+const rewritePage = 50
+
+// rewrite writes each Secret as it is. The API server writes it to etcd if it is not encrypted with the first key there.
+func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer) error {
+	written := 0
+	for next := ""; ; {
+		page, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: rewritePage, Continue: next})
+		if err != nil {
+			return fmt.Errorf("list Secrets: %w", err)
+		}
+		for _, s := range page.Items {
+			_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, &s, metav1.UpdateOptions{})
+			// somebody else has written it just now, or removed it
+			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("write Secret %s/%s again: %w", s.Namespace, s.Name, err)
+			}
+			written++
+		}
+		if next = page.Continue; next == "" {
+			fmt.Fprintf(output, "%d Secrets written again\n", written)
+			return nil
+		}
+	}
+}
+
+// Values implements Servers.
+func (c *controlPlanes) Values(ctx context.Context, see func(key, value []byte) error) error {
+	return cluster.EtcdValues(ctx, cluster.EtcdAddress{}, secretsPrefix, see)
+}
+
+// Remember implements Servers.
+func (c *controlPlanes) Remember(ctx context.Context) error {
+	return leader.Insist(ctx, func(ctx context.Context) error { return remember(ctx, c.admin.Client) })
+}
+
+// Take has the API server of this control plane use the keys of another one.
+func Take(text string) error {
+	if text == "" {
+		return errors.New("the control plane that asks has no keys for Secrets")
+	}
+	h := host{}
+	if _, err := h.manifest(); err != nil {
+		return err
+	}
+	if err := h.keep([]byte(text)); err != nil {
+		return err
+	}
+	return h.enable()
+}
