@@ -23,6 +23,7 @@ type restoreOptions struct {
 	installOptions
 	snapshotKeys
 	survivor bool
+	drill    bool
 	address  string
 }
 
@@ -47,11 +48,17 @@ With --bundle or --from, this is a new host that takes the place of the control 
 keys, the networks and the objects of the snapshot. Its address and its name may be others. If it has the address of the old
 host, workers need no step.
 
+With --drill, nothing of this host or of a cluster is changed: the command restores the snapshot into a folder of its own, starts
+etcd and the API server of the snapshot's versions there, compares every object with the snapshot, reports how long that took, and
+removes it again. It needs the images of the cluster: those of this host, or those of --bundle. The exit code is 1 if anything
+differs.
+
 If a restore is interrupted, run the same command again to finish it.`,
 		Example: `  sealift restore --plan --identity snapshots.key
   sealift restore /media/usb/cluster-1.snapshot --passphrase-file /root/passphrase
   sealift restore --store s3://backups/cluster-1 --identity snapshots.key --yes
   sealift restore --survivor
+  sealift restore /media/usb/cluster-1.snapshot --drill --identity snapshots.key --bundle /media/usb/cluster.tar.gz
   sealift restore /media/usb/cluster-1.snapshot --identity snapshots.key --bundle /media/usb/cluster.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -67,11 +74,15 @@ If a restore is interrupted, run the same command again to finish it.`,
 	flags.BoolVar(&o.plan, "plan", false, "show what would be done and what would be lost, and change nothing")
 	flags.StringVar(&o.address, "address", "", "address of this new host, with --bundle; default as for an install")
 	flags.BoolVar(&o.survivor, "survivor", false, "go on with this host's own data, as the last of several control planes")
+	flags.BoolVar(&o.drill, "drill", false, "try the snapshot beside everything that this host has, compare, and remove all of it")
 	o.addFlags(cmd)
 	return cmd
 }
 
 func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (err error) {
+	if o.drill && (o.survivor || o.plan || o.address != "") {
+		return app.UsageError("--drill changes nothing, and takes neither --survivor nor --plan nor --address")
+	}
 	if o.survivor {
 		if len(args) > 0 {
 			return app.UsageError("--survivor keeps this host's own data and takes no snapshot; leave out %s", args[0])
@@ -93,6 +104,9 @@ func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (
 		return err
 	}
 	defer func() { err = errors.Join(err, content.Close()) }()
+	if o.drill {
+		return a.drill(cmd.Context(), content, from, o)
+	}
 	if o.source.name() != "" {
 		return a.restoreOnNewHost(cmd.Context(), content, o)
 	}
@@ -116,7 +130,8 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 	if err := host.Check(ctx); err != nil {
 		return fmt.Errorf("%w\nnothing was changed", err)
 	}
-	options.Seed = &install.Seed{ID: host.ID, Kubernetes: content.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address, Plant: host.Plant, Settle: host.Settle}
+	options.Seed = &install.Seed{ID: host.ID, Kubernetes: content.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address,
+		Encrypted: host.Encrypted(), Plant: host.Plant, Settle: host.Settle}
 	in, err := install.Prepare(options)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package restore
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -30,6 +31,7 @@ type data struct {
 	keys     map[string]int64 // of Kubernetes' objects, with the revision of the last change of each
 	cluster  string           // the UID of the namespace kube-system: it tells one cluster from the next on the same host
 	members  []peer
+	digests  map[string][sha256.Size]byte // of the objects' values; nil if nobody asks for them
 }
 
 // peer is a member of etcd, and so a control plane.
@@ -63,7 +65,10 @@ const (
 var uid = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // readData reads a database of etcd that no etcd has open: a snapshot, or the file of a stopped member. A damaged one is an error.
-func readData(path string) (d data, err error) {
+func readData(path string) (data, error) { return data{}.read(path) }
+
+// read is readData. It also notes the digests of values, if there is a map for them.
+func (d data) read(path string) (_ data, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true)) // the database is mapped into memory, and may be too short
 	defer func() {
 		if r := recover(); r != nil {
@@ -104,8 +109,12 @@ func (d *data) addChange(revision, value []byte) error {
 	case !strings.HasPrefix(key, objectPrefix):
 	case len(revision) > revisionBytes:
 		delete(d.keys, key)
+		delete(d.digests, key)
 	default:
 		d.keys[key] = d.revision
+		if d.digests != nil {
+			d.digests[key] = sha256.Sum256(kv.GetValue())
+		}
 		d.noteCluster(key, kv.GetValue())
 	}
 	return nil

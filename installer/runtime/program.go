@@ -15,6 +15,7 @@ import (
 	"github.com/containerd/containerd/v2/core/images"
 	"github.com/containerd/containerd/v2/pkg/archive/compression"
 	"github.com/containerd/errdefs"
+	"github.com/containerd/platforms"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -49,7 +50,46 @@ func (r *Runtime) programOf(ctx context.Context, layer ocispec.Descriptor, name,
 		return false, err
 	}
 	defer blob.Close()
-	unpacked, err := compression.DecompressStream(content.NewReader(blob))
+	return copyProgram(content.NewReader(blob), name, to)
+}
+
+// Program copies a program out of an image of an OCI layout, as that of a Runtime does. It needs no containerd.
+func (l *Layout) Program(ctx context.Context, ref, name, to string) error {
+	at := slices.IndexFunc(l.Images, func(i Image) bool { return tagged(i.Ref) == tagged(ref) && i.archive.Path == "" })
+	if at < 0 {
+		return fmt.Errorf("%s has no image %s: %w", l.dir, ref, fs.ErrNotExist)
+	}
+	manifest, err := images.Manifest(ctx, layoutBlobs{l}, l.Images[at].Target, platforms.Default())
+	if err != nil {
+		return fmt.Errorf("image %s: %w", ref, err)
+	}
+	for _, layer := range slices.Backward(manifest.Layers) {
+		if done, err := l.programOf(layer, name, to); err != nil || done {
+			if err != nil {
+				err = fmt.Errorf("image %s: %w", ref, err)
+			}
+			return err
+		}
+	}
+	return fmt.Errorf("image %s has no %s: %w", ref, name, fs.ErrNotExist)
+}
+
+func (l *Layout) programOf(layer ocispec.Descriptor, name, to string) (done bool, err error) {
+	blob, err := l.archive.OpenEntry(l.blob(layer))
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, blob.Close()) }()
+	if done, err = copyProgram(blob, name, to); err != nil {
+		return false, err
+	}
+	_, err = io.Copy(io.Discard, blob) // the digest is checked at the end
+	return done, err
+}
+
+// copyProgram copies a program out of a layer, if that has it.
+func copyProgram(blob io.Reader, name, to string) (done bool, err error) {
+	unpacked, err := compression.DecompressStream(blob)
 	if err != nil {
 		return false, err
 	}

@@ -71,3 +71,24 @@ func TestStopOfContainersThatAreNotThereDoesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestProgramIsCopiedOutOfABundle(t *testing.T) {
+	const ref = "registry.k8s.io/tools:1"
+	with, err := mutate.AppendLayers(image(t, 1), layerOf(t, "usr/local/bin/tool", "old"), layerOf(t, "usr/local/bin/tool", "new"), layerOf(t, "etc/motd", "x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	layout := openLayout(t, archive(t, map[string]v1.Image{ref: with}))
+	to := filepath.Join(t.TempDir(), "tool")
+	if err := layout.Program(t.Context(), ref, "/usr/local/bin/tool", to); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(to); err != nil || string(text) != "new" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for ref, name := range map[string]string{ref: "/bin/absent", "registry.k8s.io/other:1": "/usr/local/bin/tool"} {
+		if err := layout.Program(t.Context(), ref, name, to+"-2"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s of %s: %v", name, ref, err)
+		}
+	}
+}
