@@ -167,8 +167,8 @@ func (r Records) Forget(ctx context.Context, name string, owner Owner) error {
 	return nil
 }
 
-// change reads a record, changes it, and writes it unless it is the same. When somebody else wrote in between it starts
-// over with what they wrote.
+// change reads a record, changes it, and writes it if it differs. If somebody else wrote in between, it starts again with their
+// record.
 func (r Records) change(ctx context.Context, name string, change func(*Record) error) (after Record, err error) {
 	for {
 		before, found, err := r.Get(ctx, name)

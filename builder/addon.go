@@ -19,9 +19,9 @@ import (
 	"github.com/sealift/sealift/manifest/repository"
 )
 
-// addOn is a directory with a Manifest. All that is read for it lies in its repository. Its own files are read through
-// an os.Root of its parent as well: versions of an add-on share files by links to one another, such as
-// ../template/install.sh, and no link leads further out.
+// addOn is a directory with a Manifest. Everything that is read for it lies in its repository. Its own files are also read
+// through an os.Root of its parent: versions of an add-on share files by links such as ../template/install.sh, and no link leads
+// further out.
 type addOn struct {
 	dir           string // absolute
 	named         string // as the user names it
@@ -93,10 +93,9 @@ const maxDepth = 32
 // helmIgnore says which files of a module are no part of its chart.
 const helmIgnore = ".helmignore"
 
-// files lists the add-on's own files, to be packed below to. Other hidden files are left out, and so is the lock, which says how
-// to build the package and is no part of it. Modes are reduced to whether a file is executable, since the rest depends on
-// the umask of whoever checked it out. A symbolic link to a file or directory of the same add-on, whichever version, is
-// packed as what it leads to.
+// files lists the add-on's own files, to be packed below to. It leaves out hidden files, and the lock, which says how to build
+// the package and is no part of it. A mode keeps only whether the file is executable: the rest depends on the umask of the
+// checkout. A symbolic link to a file or directory of the same add-on, in any of its versions, is packed as its target.
 func (a *addOn) files(to string) ([]bundle.File, error) {
 	files, err := a.below(a.version, to, 0)
 	if err != nil {

@@ -144,10 +144,9 @@ type Result struct {
 	Warnings []diag.Finding `json:"warnings,omitempty"`
 }
 
-// Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory
-// out, which is made if need be. What Manifest.lock has is taken from there. The file appears when it is complete; one
-// that is up to date stays. What is wrong with the Manifest, and what it names that cannot be had, is a diag.Errors with
-// every fault.
+// Build builds the package of the add-on in dir, addons/<name>/<version>, as <name>-<version>.tar.gz in the directory out, which
+// it makes if necessary. Locked content is taken as Manifest.lock says. The file appears when it is complete, and an up-to-date
+// one is kept. Mistakes in the Manifest, and content that cannot be fetched, come back as one diag.Errors with every fault.
 func (b *Builder) Build(ctx context.Context, dir, out string) (Result, error) {
 	start := time.Now()
 	a, err := openAddOn(dir)

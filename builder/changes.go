@@ -21,10 +21,10 @@ type Comparison struct {
 	Changes []string `json:"changes"` // for people; none: it would be the same
 }
 
-// Compare finds out what a build of the add-on in dir would change in the package that published returns. The Manifest is
-// resolved and nothing is packed; what it names is fetched only where that is the way to learn its digest. Published
-// returns an error that wraps fs.ErrNotExist when there is no package. Another version of sealift may pack the same
-// content in another way: that is no change.
+// Compare finds out what a build of the add-on in dir would change in the package that published returns. It resolves the
+// Manifest and packs nothing; it fetches content only where that is the only way to learn its digest. If there is no package,
+// published returns an error that wraps fs.ErrNotExist. If another version of sealift packs the same content in another way, that
+// is no change.
 func (b *Builder) Compare(ctx context.Context, dir string, published func(name, version string) (*bundle.Archive, error)) (Comparison, error) {
 	a, err := openAddOn(dir)
 	if err != nil {

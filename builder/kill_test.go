@@ -55,7 +55,7 @@ func newToll(t *testing.T, to string, bytes *atomic.Int64, paid func(total int64
 	return p
 }
 
-// shortQueues keeps little of what is counted as sent on the sender's side.
+// shortQueues keeps the send queue small, so that few bytes count as sent but are still on the sender's side.
 type shortQueues struct{ net.Listener }
 
 func (l shortQueues) Accept() (net.Conn, error) {
@@ -71,8 +71,8 @@ type counted struct {
 	toll *toll
 }
 
-// nsPerByte makes a connection carry 100 MB/s at most, as a fast network does. Over one that carries as much as memory does, the
-// kernel takes in many MiB of which a build that waits for its turn knows nothing yet.
+// nsPerByte limits a connection to 100 MB/s, as a fast network does. At the speed of memory the kernel would buffer many MiB that
+// a waiting build has not read yet.
 const nsPerByte = 10
 
 func (c *counted) Write(p []byte) (int, error) {

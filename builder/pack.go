@@ -24,7 +24,7 @@ func (b *Builder) resolve(ctx context.Context, a *addOn) (kind.Resolution, error
 	return b.kinds.Resolve(ctx, a.directives(), kind.Pins{Lock: l, Only: b.locked})
 }
 
-// warnings warns of what this build leaves out, and passes on what deserves a look in the Manifest.
+// warnings returns warnings about what this build leaves out, and about the Manifest.
 func (b *Builder) warnings(m *manifest.File) []diag.Finding {
 	var list diag.List
 	list.Add(b.kinds.LeftOut(m)...)

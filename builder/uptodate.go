@@ -64,7 +64,7 @@ func (b *Builder) input(a *addOn, own []bundle.File, r kind.Resolution) (string,
 
 // output is what is remembered of a package that was written.
 type output struct {
-	Input  string    `json:"input"`  // digest of all that it was made of
+	Input  string    `json:"input"`  // digest of all its inputs
 	SHA256 string    `json:"sha256"` // of the package
 	File   fileState `json:"file"`
 }

@@ -83,7 +83,7 @@ func TestRulesRefuseWithFieldReasonAndWayOut(t *testing.T) {
 	}
 }
 
-// Where the packages are there, add-ons count by what they declare.
+// If the packages are present, add-ons count by their declarations.
 func TestRulesCountWhatAddOnsDeclare(t *testing.T) {
 	i := installerOf(t, sound+"  kotsadm: {version: 1.117.3}\n  garage: {version: 1.0.0}\n  cilium: {version: 1.18.0}\n")
 	metas := []Meta{{Name: "flannel", Declared: true, Provides: []string{PodNetwork}}, {Name: "cilium", Declared: true, Provides: []string{PodNetwork}}, {Name: "garage"}}

@@ -25,7 +25,7 @@ const DefaultNamespace = "kube-system"
 // indexKind is what tells an index from any other manifest; an index has no apiVersion (K-1).
 const indexKind = "Addons"
 
-// Index is what one channel offers.
+// Index is the content of one channel.
 type Index struct {
 	Name    string
 	Entries []Entry // in the order of the file
@@ -192,8 +192,8 @@ func parseIndex(doc []byte) (*Index, error) {
 	return index, nil
 }
 
-// complete checks the entries and fills in what they leave to their index. One bad entry spoils the file: which of the
-// others it should have overridden is not known.
+// complete checks the entries and fills in the values that they take from their index. One bad entry spoils the file, because
+// nobody knows which other entries it should have overridden.
 func (x *Index) complete(location *url.URL, channel string) (Index, error) {
 	for i := range x.Entries {
 		e := &x.Entries[i]

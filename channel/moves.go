@@ -21,8 +21,8 @@ func (m Move) String() string {
 	return fmt.Sprintf("%s moves from add-on %q to %q", m.Object, m.From, m.To)
 }
 
-// Moves says which objects a plan hands from one add-on to another. It reads the manifests of what is to be updated; one
-// that cannot be read is told by Apply.
+// Moves says which objects a plan moves from one add-on to another. It reads the manifests of the add-ons to update. If one
+// cannot be read, Apply reports it.
 func (c *Cluster) Moves(ctx context.Context, source Source, plan Plan) ([]Move, error) {
 	p := newPass(c, source, plan, ApplyOptions{})
 	var all []*unstructured.Unstructured

@@ -77,7 +77,7 @@ func (p *pass) run(ctx context.Context) error {
 	}
 }
 
-// patience is how long the pass waits for add-ons of which none gets further.
+// patience is how long the pass waits when no add-on makes progress.
 func (p *pass) patience(waiting []*addOn) time.Duration {
 	bound := cmp.Or(p.options.Patience, webhookPatience)
 	for _, a := range waiting {

@@ -30,7 +30,7 @@ type Decision struct {
 // Skipped is an entry that is not the one for this cluster.
 type Skipped struct {
 	Reason  string `json:"reason"`
-	Warning bool   `json:"warning,omitempty"` // whoever wrote the index should look at it
+	Warning bool   `json:"warning,omitempty"` // for the author of the index
 	Entry   Entry  `json:"entry"`
 }
 

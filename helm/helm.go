@@ -1,6 +1,6 @@
-// Package helm is what Sealift says of Helm charts: what is rendered, for which release, and what comes out; and how
-// values are read and compared. It links no Helm. Two packages do: helm/engine renders, and the command line hands its
-// Renderer to those who need one. helm/release installs charts in clusters, and only sealift-controller links it.
+// Package helm has Sealift's types for Helm charts: what to render, for which release, and the result; and it reads and compares
+// values. It links no Helm. Two packages do: helm/engine renders, and the command line passes its Renderer to those who need one.
+// helm/release installs charts in clusters, and only sealift-controller links it.
 package helm
 
 import (

@@ -21,7 +21,7 @@ type Wanted struct {
 	Unmanaged bool
 	// Absent names objects of a manifest that the cluster lacks. Nil finds none.
 	Absent func(ctx context.Context, manifest string) ([]string, error)
-	// Known is what was known of the release when it was last looked for, or nil: then it is looked for.
+	// Known is the release as it was last read, or nil to read it now.
 	Known *Record
 }
 

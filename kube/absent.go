@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Survey finds out which objects a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for:
-// what it knows of a kind is as old as the first question.
+// Survey finds out which objects a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for, so
+// its answers are as old as the first question about the kind.
 type Survey struct {
 	cluster *Cluster
 	labels  string

@@ -21,8 +21,8 @@ const DefaultApplyTimeout = 2 * time.Minute
 type ApplyOptions struct {
 	// Force takes fields over from whichever manager holds them.
 	Force bool
-	// Recreate deletes and makes again an object of which a field changed that cannot be changed, such as the template
-	// of a Job. Namespaces, definitions and volume claims are never recreated.
+	// Recreate recreates objects whose immutable fields have changed, such as the template of a Job. It never recreates
+	// namespaces, definitions and volume claims.
 	Recreate bool
 	// CreateOnly leaves objects alone that exist already. They do not become members.
 	CreateOnly bool
@@ -197,7 +197,7 @@ func (r *applyRun) applyStages(ctx context.Context) []Entry {
 	return entries
 }
 
-// passesAfter is the rule for what comes after the definitions: nobody waits for the kind of one that failed.
+// passesAfter orders the objects that follow the definitions. If a definition failed, nobody waits for its kind.
 func (r *applyRun) passesAfter(entries []Entry) retryable {
 	var coming, failed []*unstructured.Unstructured
 	for i, obj := range r.objs {

@@ -19,7 +19,7 @@ const DefaultDeleteTimeout = 5 * time.Minute
 // DeleteOptions says how far Delete goes. The zero value keeps Namespaces, CustomResourceDefinitions and
 // PersistentVolumeClaims, and ends after DefaultDeleteTimeout.
 type DeleteOptions struct {
-	// Protected deletes Namespaces, definitions and volume claims too, with all that is in them.
+	// Protected also deletes namespaces, definitions and volume claims, with everything in them.
 	Protected bool
 	// Shared deletes objects that other field managers apply too. Namespaces that others apply stay.
 	Shared bool
@@ -97,7 +97,7 @@ func (e *Engine) gone(ctx context.Context, res resource, ref Ref, seen *metav1.P
 	return stillThere(now)
 }
 
-// dropRecord removes the parent, or narrows it to what was kept.
+// dropRecord removes the parent, or reduces it to the objects that were kept.
 func (r *applyRun) dropRecord(ctx context.Context, entries []Entry, leavers []*member) error {
 	if r.now.version == "" {
 		return nil

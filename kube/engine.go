@@ -9,8 +9,8 @@ const Manager = "sealift"
 // without starving its kubelet.
 const concurrency = 8
 
-// defaultTakeOver names the managers of people and of tools that Sealift replaces. What they set in an object counts as
-// set by the engine: the next Apply overwrites it, and removes what the objects do not say.
+// defaultTakeOver names the managers of people and of the tools that Sealift replaces. Fields that they set count as set by the
+// engine: the next Apply overwrites them, and removes those that the objects do not have.
 func defaultTakeOver() []string {
 	return []string{"kubectl-client-side-apply", "kubectl-edit", "kops"}
 }

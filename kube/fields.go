@@ -16,9 +16,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// takeFields makes the fields of the managers that the engine takes over its own, so that the apply that follows both
-// replaces and removes them. Forcing alone would replace, and leave what they had added for ever. It returns the
-// metadata as it is afterwards.
+// takeFields gives the engine the fields of the managers that it takes over, so that the apply that follows replaces and removes
+// them. Forcing alone would replace fields, and would keep their additions for ever. It returns the metadata afterwards.
 func (a *application) takeFields(ctx context.Context, res resource, live *metav1.PartialObjectMetadata) (*metav1.PartialObjectMetadata, error) {
 	fields, changed, err := mergeManagers(live.ManagedFields, a.manager, a.takeOver)
 	if err != nil || !changed {

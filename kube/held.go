@@ -9,10 +9,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// held says whether applying want to live would change nothing: the engine owns the very fields that want has, no more
-// and no fewer, and each has the value that want gives it. Whoever edits such a field takes it from the engine or
-// changes its value, and either shows. Anything that cannot be shown to be the same counts as different: then the
-// server is asked.
+// held says whether applying want to live would change nothing: the engine owns exactly the fields of want, and each has its
+// value. Somebody who edits such a field takes it from the engine or changes its value, and both are seen. If equality cannot be
+// shown, held returns false, and the server is asked.
 func held(want, live *unstructured.Unstructured, manager string, takeOver map[string]bool) bool {
 	if live.GetDeletionTimestamp() != nil || want.GetKind() != live.GetKind() || want.GetAPIVersion() != live.GetAPIVersion() {
 		return false

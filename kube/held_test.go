@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// recorder is an engine of which all requests are written down.
+// recorder is an engine that records all requests.
 type recorder struct {
 	*kube.Engine
 	mu       sync.Mutex

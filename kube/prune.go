@@ -115,7 +115,7 @@ func (r *applyRun) pruneOne(ctx context.Context, m *member) Entry {
 	return Entry{Object: m.ref, Action: action, Message: why, uid: string(m.meta.UID)}
 }
 
-// release takes the label of the set off an object, and leaves the rest to whoever else applies it.
+// release removes the set's label from an object, and leaves the rest to the others that apply it.
 func (r *applyRun) release(ctx context.Context, m *member) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": m.meta.UID, "labels": map[string]any{labelPartOf: nil}}})
@@ -126,7 +126,7 @@ func (r *applyRun) release(ctx context.Context, m *member) error {
 	return err
 }
 
-// exact is the record of what the set holds after the run: what was applied, and what left and is still there.
+// exact is the record of the set's objects after the run: those that were applied, and those that left the set and still exist.
 func (r *applyRun) exact(entries []Entry, leavers []*member) record {
 	rec := newRecord(r.set)
 	gone := map[Ref]bool{}
@@ -156,7 +156,8 @@ func stillThere(meta *metav1.PartialObjectMetadata) error {
 	return errStillThere
 }
 
-// deleteOptions delete the object that was seen and no later one of its name; what it owns follows in the background.
+// deleteOptions delete exactly the object that was seen, not a later one of the same name. Its dependents are deleted in the
+// background.
 func deleteOptions(meta *metav1.PartialObjectMetadata) metav1.DeleteOptions {
 	background := metav1.DeletePropagationBackground
 	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &meta.UID}, PropagationPolicy: &background}

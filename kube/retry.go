@@ -79,8 +79,8 @@ func NoKind(err error) bool {
 	return !Awaits(err) || errors.As(err, new(*noKindError))
 }
 
-// Awaits says whether an error is for want of what another set may bring: a webhook that answers, a kind that the cluster
-// serves, or the server behind an extension of the API.
+// Awaits says whether an error may go away when another set is applied: a webhook that does not answer yet, a kind that the
+// cluster does not serve yet, or a missing server of an API extension.
 func Awaits(err error) bool {
 	var missing *noKindError
 	var status apierrors.APIStatus

@@ -44,7 +44,7 @@ func TestTwoEnginesApplyOneSetAtOnce(t *testing.T) {
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatalf("round %d: %v", round, err)
 		}
-		// Whoever came last, the set is whole, its record finds all of it, and nothing more is to be done.
+		// Whichever run came last, the set is whole, its record finds all of it, and nothing is left to do.
 		result, err := c.Apply(t.Context(), c.set, objs, kube.ApplyOptions{})
 		if err != nil || result.Summary() != fmt.Sprintf("%d unchanged", len(objs)) {
 			t.Errorf("round %d: %s, %v", round, result.Summary(), err)
@@ -133,7 +133,7 @@ func TestApplyMakesNewObjectsWithOneRequestEach(t *testing.T) {
 	}
 }
 
-// What was there before and is no member is taken into the set with all rules: its own fields, conflicts, other owners.
+// Objects that existed before and are no members are taken into the set by all rules: its own fields, conflicts, other owners.
 func TestApplyTakesInWhatWasThereBefore(t *testing.T) {
 	c := newCluster(t)
 	c.create(configMapOf("same", "1"))

@@ -137,7 +137,7 @@ func TestMergeManagersTakesFieldsOfPeopleAndLeavesThoseOfControllers(t *testing.
 	}
 }
 
-// When an object is held, every leaf of what was asked for is in it.
+// When an object is held, it has every leaf that was asked for.
 func FuzzHeld(f *testing.F) {
 	f.Add(`{"f:data":{"f:a":{}}}`, `{"data":{"a":"1"}}`, `{"data":{"a":"1","b":"2"}}`)
 	f.Add(`{"f:l":{"k:{\"n\":\"x\"}":{".":{},"f:n":{},"f:v":{}}}}`, `{"l":[{"n":"x","v":1}]}`, `{"l":[{"n":"w"},{"n":"x","v":1}]}`)

@@ -6,8 +6,8 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Check holds a file against the rules that words alone do not show, and returns what it found in the order of the
-// file. Errors are what no build can be made of; warnings are what will probably disappoint.
+// Check checks a file against the rules that go beyond its grammar, and returns its findings in the order of the file. Errors
+// make a build impossible; warnings name what will probably disappoint.
 func Check(f *File) []diag.Finding {
 	c := checker{seen: map[string]diag.Pos{}}
 	for _, l := range f.lines {

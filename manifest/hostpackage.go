@@ -52,8 +52,7 @@ func hostPackageKind(keyword string) HostPackageKind {
 	return kinds[slices.IndexFunc(kinds, func(k HostPackageKind) bool { return k.Keyword == keyword })]
 }
 
-// HostPackage is `apt <name>`, `yum8 <name>` and their like: a package of the operating system to carry, with what it
-// depends on.
+// HostPackage is `apt <name>`, `yum8 <name>` and their like: a package of the operating system to carry, with its dependencies.
 type HostPackage struct {
 	Origin
 

@@ -47,8 +47,8 @@ func readFrom(r *repository.Repository, path string) (*File, []diag.Finding, err
 	return read(path, f)
 }
 
-// Lint reads a Manifest and returns everything there is to say about it, of its words and of what they mean, in the
-// order of the file. The error is one of reading the stream.
+// Lint reads a Manifest and returns all findings, of its grammar and of its meaning, in the order of the file. The error is one
+// of reading the stream.
 func Lint(name string, r io.Reader) ([]diag.Finding, error) {
 	_, findings, err := read(name, r)
 	return findings, err

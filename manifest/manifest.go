@@ -1,8 +1,8 @@
-// Package manifest is the directive language in which an add-on names what it needs from outside: one directive per
-// line, words parted by blanks, nothing quoted and nothing expanded.
+// Package manifest is the language in which an add-on names the content that it needs from outside: one directive per line, words
+// separated by blanks, nothing quoted and nothing expanded.
 //
-// It reads, checks and prints Manifests. It never fetches what they name and never changes their meaning: a file read,
-// printed and read again gives the same directives in the same order.
+// It reads, checks and prints Manifests. It never fetches their content and never changes their meaning: a file that is read,
+// printed and read again has the same directives in the same order.
 //
 // Comments cite rules of kURL by section (kURL §1.2): docs/reference/kurl.md has them.
 package manifest
@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 )
 
-// Directive is what one line asks for. Each kind of directive is a type of this package, in a file of its own.
+// Directive is one line's request. Each kind of directive is a type of this package, in a file of its own.
 type Directive interface {
 	// Keyword is the word that the line starts with.
 	Keyword() string
@@ -66,7 +66,7 @@ type File struct {
 	lines []line
 }
 
-// line is one line as it will be printed: a comment, or words of which a directive was made, or neither (blank).
+// line is one line to print: a comment, the words of a directive, or neither (blank).
 type line struct {
 	comment   string
 	words     []string

@@ -1,5 +1,5 @@
-// Package operator runs hooks of Flant's shell-operator and modules of addon-operator unchanged: what runs them, webhooks,
-// /healthz, /readyz and /metrics for the cluster, and a socket for people who want to see what it does.
+// Package operator runs hooks of Flant's shell-operator and modules of addon-operator unchanged. It serves their webhooks,
+// /healthz, /readyz and /metrics to the cluster, and a debug socket to administrators.
 package operator
 
 import (

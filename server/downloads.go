@@ -25,7 +25,7 @@ const maxNames = 64
 // packageForm matches the name of a package without its suffix.
 var packageForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._+-]{0,254}$`)
 
-// getBundle sends the bundle of an Installer, or what has changed since an earlier bundle.
+// getBundle sends the bundle of an Installer, or its difference from an earlier bundle.
 func (s *Server) getBundle(w http.ResponseWriter, r *http.Request) error {
 	id, ok := strings.CutSuffix(r.PathValue("file"), packageSuffix)
 	if !ok {

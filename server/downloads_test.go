@@ -227,7 +227,7 @@ func pass(client net.Conn, target string, most int64) {
 	_, _ = io.CopyN(client, server, most)
 }
 
-// published makes a package with files of several modes, some of which every such package has.
+// published makes a package with files of several modes. Every such package has some of these files.
 func published(t *testing.T, s store.Store, name string) (size int) {
 	t.Helper()
 	dir := bundle.AddOnDir(name, "1.0")

@@ -39,7 +39,7 @@ func (t Turns) Waiting() int {
 	return n
 }
 
-// The bounds of what the server works on and remembers.
+// The bounds of the server's work and memory.
 const (
 	MaxTexts   = maxTexts
 	MaxWaiting = maxWaiting

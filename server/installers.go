@@ -214,7 +214,7 @@ func (s *Server) readInstaller(r *http.Request) (*document, error) {
 	return d, err
 }
 
-// harmless refuses Installers that need the token. Whoever checks or installs by an Installer runs it as root.
+// harmless refuses Installers that need the token, because hosts run their commands as root.
 func (s *Server) harmless(r *http.Request, i *spec.Installer) error {
 	var lines []string
 	for _, e := range append(i.Executions(), i.Reaches()...) {

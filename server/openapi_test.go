@@ -34,8 +34,8 @@ var description = sync.OnceValues(func() (d document, err error) {
 	return d, err
 })
 
-// isDescribed holds an answer that some test got against the document: its status, and the type of its content. What is for
-// people is not described, nor what is not there at all.
+// isDescribed compares an answer that a test got with the document: its status, and the type of its content. Pages for people are
+// not described, nor are paths that do not exist.
 func isDescribed(t *testing.T, r *http.Request, a answer) {
 	t.Helper()
 	d, err := description()
@@ -83,7 +83,7 @@ func matches(template, path string) bool {
 	return !slices.Contains([]string{"compose", "packages", "page"}, parts[1])
 }
 
-// withoutRelease is the path of what is asked for of a release, as the document has it.
+// withoutRelease is the path of a request about a release, as the document has it.
 func withoutRelease(path string) string {
 	prefix := ""
 	if strings.HasPrefix(path, "/bundle/version/") {

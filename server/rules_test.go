@@ -92,7 +92,7 @@ func TestAClosedServerTakesInstallersOnlyWithItsToken(t *testing.T) {
 	}
 }
 
-// dangerous are parts of Installers that do something as root on the host of whoever looks at them, by the field that a refusal
+// dangerous are parts of Installers that run something as root on a host that only looks at them, by the field that a refusal
 // names.
 var dangerous = map[string]string{
 	"hostPreflights: a collector that runs a program":    "  kurl: {hostPreflights: {spec: {collectors: [{run: {command: sh, args: [-c, 'id >/root/x']}}]}}}\n",

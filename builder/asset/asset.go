@@ -77,7 +77,7 @@ func NewSource(o Options) *Source { return &Source{options: o} }
 
 // Error says that an asset could not be fetched or read.
 type Error struct {
-	What   string // what was requested; empty means an asset
+	What   string // kind of the request; empty means an asset
 	Source string // as in the Manifest
 	Asked  string // the URL of the mirror, if there is one
 	Err    error

@@ -30,7 +30,7 @@ const noun = "chart" // in errors
 type Resolved struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	URL     string `json:"url"` // of the archive, or oci://registry/path@sha256:… of what names it
+	URL     string `json:"url"` // of the archive, or oci://registry/path@sha256:… of its manifest
 	SHA256  string `json:"sha256"`
 	Size    int64  `json:"size"` // bytes
 	// Fetched is how many bytes were transferred to find out.

@@ -1,4 +1,4 @@
-// Package debfile opens the archives that a Debian package is made of: what it says of itself, and what it installs.
+// Package debfile opens Debian packages: their control data and the files that they install.
 package debfile
 
 import (

@@ -23,8 +23,8 @@ type Context struct {
 	root string // of the repository
 }
 
-// ReadContext finds out what a directory of a repository holds. Links are taken as what they lead to, which must be a file
-// of the repository. What version control keeps for itself is left out, and of modes all but whether a file is executable.
+// ReadContext lists the files of a directory of a repository. A link counts as its target, which must be a file of the
+// repository. It leaves out the version control's own files, and keeps of a mode only whether the file is executable.
 func ReadContext(ctx context.Context, root, dir string) (*Context, error) {
 	c := &Context{Dir: path.Clean(dir), root: root}
 	var err error

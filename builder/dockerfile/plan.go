@@ -31,7 +31,7 @@ type stage struct {
 // scratch is the empty base.
 const scratch = "scratch"
 
-// Settle fills arguments into a Dockerfile as far as they say what it is built from. Platform is such as linux/amd64.
+// Settle fills arguments into a Dockerfile as far as they decide which images it is built from. platform looks like linux/amd64.
 func (f *File) Settle(args map[string]string, platform string) (*Plan, error) {
 	p := &Plan{file: f}
 	known := platformArgs(platform)
@@ -212,9 +212,9 @@ const (
 // outDir is where the image writes its files, as kURL mounts it (kURL §1.4).
 const outDir = "/out"
 
-// Render gives the Dockerfile to build: images are replaced as pinned says, by reference, and two stages are added. The
-// first runs what the image would run, with /out there; the last has what it wrote. So every engine gives the files as
-// the result of a build, and none has to run a container.
+// Render returns the Dockerfile to build. It replaces images by the references in pinned, and adds two stages. The first runs the
+// command of the image, with /out in it; the last has the files of /out. So every engine returns the files as the result of a
+// build, and none has to run a container.
 func (p *Plan) Render(pinned map[string]string) ([]byte, error) {
 	final := p.last()
 	run, err := final.run()

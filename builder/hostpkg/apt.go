@@ -15,7 +15,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// apt runs apt-get and apt-cache inside a private directory, which holds what they know of one target's archives.
+// apt runs apt-get and apt-cache in a private directory, which has their data about one target's archives.
 type apt struct {
 	dir           string
 	get, cacheBin string
@@ -112,7 +112,7 @@ func temporaryFile(content string) (name string, err error) {
 	return f.Name(), nil
 }
 
-// withoutLogin takes user and password out of a URL: the tools keep what they are told, and their folders are in the cache.
+// withoutLogin removes user and password from a URL: the tools store their input, and their folders are in the cache.
 func withoutLogin(address string) (string, *url.Userinfo) {
 	u, err := url.Parse(address)
 	if err != nil || u.User == nil {

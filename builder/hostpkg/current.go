@@ -53,9 +53,8 @@ func (s *aptSolver) keyrings() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// current says whether the archives still have the signed indexes that apt read last, all others being named by those
-// with their hashes. It asks what apt would ask, but without the time that apt takes to verify what it has verified
-// before. Any doubt counts as no.
+// current says whether the archives still have the signed indexes that apt read last; those name all other indexes by hash. It
+// sends the requests that apt would send, without verifying again. Any doubt counts as no.
 func (s *aptSolver) current(ctx context.Context) bool {
 	var last reading
 	data, err := os.ReadFile(filepath.Join(s.apt.dir, readingFile))
@@ -121,8 +120,8 @@ func (s *aptSolver) unchanged(ctx context.Context, address string, read time.Tim
 	return nil
 }
 
-// listName is the name under which apt keeps what it read from a URL: without scheme and credentials, some characters
-// escaped, slashes as underscores.
+// listName is apt's file name for the content of a URL: without scheme and credentials, with some characters escaped and slashes
+// as underscores.
 func listName(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -142,7 +141,7 @@ func listName(address string) string {
 	return b.String()
 }
 
-// solutions is the kind of fact that the cache keeps of what apt answered.
+// solutions is the kind under which the cache keeps apt's answers.
 const solutions = "apt-solutions"
 
 // question stands for all that an answer of apt follows from: its program, and the database of a minimal host, whose name

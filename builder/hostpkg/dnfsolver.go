@@ -300,7 +300,7 @@ func (s *dnfSolver) release() string {
 	return s.target.Name[strings.LastIndexByte(s.target.Name, '-')+1:]
 }
 
-// lastLine is the gist of what Python says when it fails.
+// lastLine is the last line of a Python traceback, which has the error.
 func lastLine(said []byte) []string {
 	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
 	return lines[len(lines)-1:]

@@ -101,8 +101,8 @@ func (o Options) signatures() (signatures, error) {
 	return signatures{options: o, dir: dir, rpmkeys: rpmkeys}, err
 }
 
-// check has rpm check the signature of a package in the cache with the keys of its repository. dnf trusts a repository's
-// index for what packages depend on, and only the signature for what they are.
+// check lets rpm check the signature of a package in the cache with the keys of its repository. dnf trusts a repository's index
+// for the dependencies of packages. Only the signature vouches for their content.
 func (s signatures) check(ctx context.Context, r Resolved) error {
 	fact := r.SHA256 + " " + r.Key
 	var good bool
@@ -152,7 +152,7 @@ func (s signatures) database(ctx context.Context, key string) (string, error) {
 	return dir, os.Rename(temporary, dir)
 }
 
-// run runs rpmkeys and returns what it said, in one line.
+// run runs rpmkeys and returns its output in one line.
 func (s signatures) run(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, s.rpmkeys, args...)
 	cmd.Env = append(environment(os.Environ()), "HOME="+s.dir)

@@ -38,7 +38,7 @@ type Archive struct {
 	// SignedBy is the path of a keyring on the machine that builds. For yum it may be an https URL instead, and the keys
 	// are armored. They must have signed each package.
 	SignedBy string
-	// MirrorList says that URL is a list of places that have a yum repository, of which the first is taken.
+	// MirrorList says that URL lists mirrors of a yum repository. The first one is used.
 	MirrorList bool
 	// SignedMetadata says that the index of a yum repository is signed, too, and must be.
 	SignedMetadata bool

@@ -27,8 +27,8 @@ func (e *toolError) Error() string {
 
 func (e *toolError) Unwrap() error { return e.err }
 
-// execute runs a tool and passes its output to read, which may stop before the end. When the tool fails, messages picks
-// from what it wrote to standard error.
+// execute runs a tool and passes its output to read, which may stop before the end. If the tool fails, messages picks the errors
+// out of its standard error.
 func execute(ctx context.Context, cmd *exec.Cmd, messages func(said []byte) []string, read func(io.Reader) error) error {
 	err := tool.Run(ctx, cmd, read)
 	var failed *tool.Error

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// streams describes two streams of the module web, of which 1 is the default.
+// streams describes two streams of the module web. Stream 1 is the default.
 const streams = `---
 document: modulemd
 version: 2

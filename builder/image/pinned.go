@@ -11,8 +11,8 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 )
 
-// ResolvePinned is Resolve for a reference of which a lock says what it pointed to. Its tag is not asked for, only the
-// content by its digest, and not even that when the cache has it. Failures are *Error.
+// ResolvePinned is Resolve for a reference whose digest is in a lock. It does not ask for the tag, only for the content by its
+// digest, and not even for that if the cache has it. Failures are *Error.
 func (s *Source) ResolvePinned(ctx context.Context, ref Reference, root Descriptor, platforms []string) (Resolved, error) {
 	if err := check(root); err != nil {
 		return Resolved{}, s.wrap(ref, err)

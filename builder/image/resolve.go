@@ -101,8 +101,8 @@ func (e *Error) Hint() string {
 	return ""
 }
 
-// Resolve finds out what a reference points to, and for each platform what is to be fetched. Index and manifests are then
-// in the cache. Failures are *Error.
+// Resolve finds the digest of a reference, and for each platform the blobs to fetch. Index and manifests are in the cache
+// afterwards. Failures are *Error.
 func (s *Source) Resolve(ctx context.Context, ref Reference, platforms []string) (Resolved, error) {
 	r := Resolved{Ref: ref.String()}
 	err := s.resolve(ctx, ref, platforms, &r)

@@ -11,7 +11,7 @@ func compare[T any](noun string, was, now []T, name func(T) string) []string {
 	return Compare(noun, byName(was, name), byName(now, name))
 }
 
-// byName gives for each name all that is said of it.
+// byName groups facts by name.
 func byName[T any](list []T, name func(T) string) map[string]string {
 	m := make(map[string]string)
 	for _, one := range list {
@@ -24,7 +24,7 @@ func byName[T any](list []T, name func(T) string) map[string]string {
 	return m
 }
 
-// Compare says what changed between what was said of names and what is said now.
+// Compare lists the differences between two sets of facts, by name.
 func Compare(noun string, was, now map[string]string) []string {
 	var changes []string
 	for _, name := range slices.Sorted(maps.Keys(now)) {

@@ -26,7 +26,7 @@ import (
 // maxValues bounds a file of values, in bytes.
 const maxValues = 4 << 20
 
-// chartKind carries Helm charts, what they render to, and the images that this needs.
+// chartKind carries Helm charts, their rendered objects, and the images that these need.
 type chartKind struct {
 	nothing
 	options Options
@@ -41,10 +41,10 @@ type chartPart struct {
 	kind *chartKind
 }
 
-// renderedChart is a chart directive with what it stands for.
+// renderedChart is a resolved chart directive.
 type renderedChart struct {
 	chart.Resolved
-	Document string `json:"document"` // sha256 of what it renders to
+	Document string `json:"document"` // sha256 of the rendered objects
 
 	directive manifest.Chart
 	rendered  helm.Rendered

@@ -153,7 +153,7 @@ func (p *dockeroutPart) lock(l *lock.Lock) {
 	}
 }
 
-// run runs the Dockerfiles, or takes from the cache what they wrote before.
+// run runs the Dockerfiles, or takes their earlier output from the cache.
 func (p *dockeroutPart) run(ctx context.Context, wrong *faults) error {
 	for i, build := range p.Dockerouts {
 		var err error

@@ -18,7 +18,7 @@ import (
 
 const packagesDir = "packages"
 
-// hostPackageKind carries packages of operating systems, with what they depend on.
+// hostPackageKind carries packages of operating systems with their dependencies.
 type hostPackageKind struct {
 	nothing
 	options Options

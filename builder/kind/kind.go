@@ -1,8 +1,8 @@
-// Package kind says what a build makes of each kind of directive: what its names stand for, what is fetched for them, and
-// which files of the package they become.
+// Package kind builds each kind of directive: it resolves names, lists what to fetch for them, and says which files of the
+// package they become.
 //
-// Each kind is a file of this package and a line of newKinds. The rest of the builder knows no kind by name: it resolves all
-// of them, brings what they want into the cache, and packs what they carry.
+// Each kind is a file of this package and a line of newKinds. The rest of the builder knows no kind by name: it resolves all of
+// them, fetches what they want into the cache, and packs what they carry.
 package kind
 
 import (
@@ -49,7 +49,7 @@ type kind interface {
 type part interface {
 	// finish runs when everything is resolved.
 	finish(m *manifest.File)
-	// warn tells what deserves a look in what was resolved.
+	// warn returns warnings about the resolved content.
 	warn(m *manifest.File, list *diag.List)
 	// images lists the images that the package carries.
 	images() []image.Resolved
@@ -59,7 +59,7 @@ type part interface {
 	fetched() int64
 	// run makes what is not fetched but made, when everything is in the cache.
 	run(ctx context.Context, wrong *faults) error
-	// lock adds what was resolved to a lock.
+	// lock adds the resolved content to a lock.
 	lock(l *lock.Lock)
 	// describe adds what the index of the package says.
 	describe(p *bundle.Package)
@@ -111,7 +111,7 @@ type Set struct {
 	kinds   []kind
 }
 
-// NewSet returns the kinds. They share connections and what they know of archives.
+// NewSet returns the kinds. They share connections, and their data about archives.
 func NewSet(o Options) *Set { return &Set{options: o, kinds: newKinds(o)} }
 
 // newKinds is where the kinds are registered, in the order in which packages and reports have them. Those that take longest

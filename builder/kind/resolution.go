@@ -99,7 +99,7 @@ func (s *Set) Resolve(ctx context.Context, a AddOn, p Pins) (Resolution, error) 
 	return r, nil
 }
 
-// Warnings tells what deserves a look in what was resolved.
+// Warnings returns warnings about the resolved content.
 func (r Resolution) Warnings(m *manifest.File) []diag.Finding {
 	var list diag.List
 	for _, p := range r.parts {
@@ -169,7 +169,7 @@ func (s *Set) Made(p bundle.PackageInfo, name string) bool {
 	return below == sbom.FileName || slices.ContainsFunc(s.kinds, func(k kind) bool { return k.made(p, below) })
 }
 
-// Describe adds to a package what its index says of what it carries.
+// Describe adds to a package what its index says about its content.
 func (r Resolution) Describe(p *bundle.Package) {
 	for _, one := range r.parts {
 		one.describe(p)

@@ -272,7 +272,7 @@ func (u *unpacked) keep(name string, mode fs.FileMode, content io.Reader) (_ bun
 // maxChain bounds how many links lead from one to the next, as the kernel does.
 const maxChain = 40
 
-// resolve gives links the content of what they point to, which must be a file of the same add-on.
+// resolve replaces links by the content of their targets, which must be files of the same add-on.
 func (u *unpacked) resolve() error {
 	targets := make(map[string]string)
 	for _, l := range u.links {

@@ -16,22 +16,22 @@ import (
 	"github.com/sealift/sealift/store"
 )
 
-// Store is a store whose packages may have been built by kURL: reading one gives the package that Import makes of it. What was
-// made is kept in a folder by the digest of what it was made from. Import makes the same bytes each time.
+// Store is a store whose packages may have been built by kURL. Reading one of those returns the package that Import makes of it.
+// A folder keeps these packages by the digest of kURL's; Import makes the same bytes each time.
 type Store struct {
 	store.Store
 	dir  string
-	turn chan struct{} // taken by whoever imports: the disk and the CPUs are for one at a time
+	turn chan struct{} // held while importing: one import at a time uses the disk and the CPUs
 
 	mu   sync.Mutex
 	kept store.Store       // in dir, once it is needed
 	seen map[string]origin // by key
 }
 
-// origin is what was found out about one version of a value.
+// origin describes one version of a value.
 type origin struct {
 	version string
-	digest  string // sha256 of what kURL built; empty for a package of Sealift's
+	digest  string // sha256 of kURL's package; empty for a package of Sealift's
 }
 
 // NewStore decorates a store; dir is where the packages are kept that were made.
@@ -90,7 +90,7 @@ func (s *Store) origin(ctx context.Context, key string, object store.Object) (di
 			return "", err
 		}
 	case err != nil:
-		return "", nil // what else is wrong with it, the reader finds out
+		return "", nil // the reader reports other faults
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +122,7 @@ func (s *Store) imported(ctx context.Context, key, digest string, object store.O
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	if made, err := kept.Get(ctx, name); err == nil { // by whoever had the turn before
+	if made, err := kept.Get(ctx, name); err == nil { // somebody else has just imported it
 		return made, nil
 	}
 	result, err := Import(ctx, io.NewSectionReader(object, 0, object.Size()), Options{Dir: filepath.Join(s.dir, digest), Spool: s.dir})

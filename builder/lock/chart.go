@@ -11,7 +11,7 @@ type Chart struct {
 	Name       string `yaml:"name"`       // of the release
 	Repository string `yaml:"repository"` // as the Manifest has it
 	Version    string `yaml:"version"`
-	URL        string `yaml:"url"`    // of the archive, or oci:// with the digest of what has it; upstream's, whatever mirror stood in for it
+	URL        string `yaml:"url"`    // of the archive, or oci:// with the digest of its manifest; always upstream's, even if a mirror served it
 	SHA256     string `yaml:"sha256"` // of the archive
 	Size       int64  `yaml:"size"`   // bytes
 }

@@ -7,7 +7,7 @@ type section struct {
 	name string
 	// read adds one element of the list to a lock, and reports to p what is wrong with it.
 	read func(p *parser, n *yaml.Node, l *Lock)
-	// facts says what is locked, by the name of what it is for.
+	// facts returns the locked facts by the name that they are for.
 	facts func(l Lock) map[string]string
 }
 

@@ -17,7 +17,7 @@ func RunAsInit(errOut io.Writer) int {
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
 	child := exec.Command("/proc/self/exe", os.Args[1:]...)
-	child.Args[0] = os.Args[0] // the name decides what it does
+	child.Args[0] = os.Args[0] // the program acts by its name
 	child.Stdin, child.Stdout, child.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := child.Start(); err != nil {
 		fmt.Fprintf(errOut, "sealift-controller: start the operator below process 1: %v\n", err)

@@ -15,7 +15,7 @@ func (a commands) operatorCommand(use, called string) *cobra.Command {
 		Use:   use,
 		Short: "Run hooks of shell-operator and modules of addon-operator in a cluster",
 		Long: "Run hooks of Flant's shell-operator and modules of addon-operator unchanged, and look at what they do.\n" +
-			"docs/operator.md says what is there.",
+			"docs/operator.md describes both.",
 	}
 	cmd.AddCommand(a.startCommand(called), a.queueCommand(called), a.globalCommand(called), a.moduleCommand(called),
 		a.hookCommand(called), a.configCommand(called), a.rawCommand(called))

@@ -51,7 +51,7 @@ func (a commands) loadSpec(path string) (*spec.Installer, error) {
 	return installer, err
 }
 
-// adjusted reads the Installer that a command line names first, with what else the command line says of it.
+// adjusted reads the Installer that a command line names first, and applies the rest of the command line to it.
 func (a commands) adjusted(args []string, changes Adjustment) (*spec.Installer, error) {
 	installer, err := a.loadSpec(args[0])
 	if err != nil {

@@ -98,7 +98,7 @@ func (a commands) install(ctx context.Context, o installOptions) (err error) {
 	return a.carryOut(ctx, in, o)
 }
 
-// carryOut shows or runs what was prepared.
+// carryOut prints or runs the prepared plan.
 func (a commands) carryOut(ctx context.Context, in *install.Install, o installOptions) error {
 	pending := in.Pending()
 	if o.plan {
@@ -164,7 +164,8 @@ func (a commands) runInstall(ctx context.Context, in *install.Install) error {
 	return a.printJoinCommands(ctx)
 }
 
-// tellOfInterruption says at once that an interruption has come, since the end of a step may take a while. What it returns ends that.
+// tellOfInterruption reports an interruption at once, since the current step may take a while to end. Call the returned function
+// to stop.
 func (a commands) tellOfInterruption(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		fmt.Fprintln(a.Err, "interrupted: what would leave packages half done goes on to its end; interrupt again not to wait for it")

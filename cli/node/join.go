@@ -28,7 +28,7 @@ type joinOptions struct {
 	caHash   string
 	token    string
 	key      string   // of the certificates
-	trusted  []string // public keys of which one must have signed the bundle
+	trusted  []string // public keys; one of them must have signed the bundle
 	primary  bool
 	version  string
 	endpoint string   // of the API, as the command line has it

@@ -1,4 +1,4 @@
-// Package sister starts programs of Sealift that are separate, so that not everybody carries what they link.
+// Package sister starts Sealift's separate programs. They are separate so that nodes do not carry what only those programs link.
 package sister
 
 import (

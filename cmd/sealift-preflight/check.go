@@ -99,7 +99,7 @@ func bounded(ctx context.Context, what string, work func(progress chan<- any) (m
 		case o := <-done:
 			return o.found, o.err
 		case <-ctx.Done():
-			go func() { // it must not hang on what it has to say
+			go func() { // it must not block on its output
 				for range progress {
 				}
 			}()

@@ -140,7 +140,7 @@ func testChannelKills(c *channelCluster) {
 	c.clear()
 }
 
-// testChannelTwoAtOnce lets an older and a newer version meet: whoever comes first, the newer one stays, whole.
+// testChannelTwoAtOnce runs an older and a newer version side by side. Whichever starts first, the newer one stays, whole.
 func testChannelTwoAtOnce(c *channelCluster) {
 	const count = 4
 	for round := range 3 {

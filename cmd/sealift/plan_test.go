@@ -123,8 +123,7 @@ func (h *planHost) snapshot() map[string]string {
 	return all
 }
 
-// planned runs a command line that must leave the host as it is, and returns what it printed. more are snapshots of what lies
-// elsewhere.
+// planned runs a command line that must leave the host unchanged, and returns its output. more takes snapshots of further places.
 func (h *planHost) planned(in string, args []string, more ...func() map[string]string) string {
 	h.Helper()
 	look := func() map[string]string {

@@ -105,7 +105,7 @@ func TestATransferEndsWholeWhenTheServerIsTold(t *testing.T) {
 	}
 }
 
-// sum is a checksum of what is at a URL.
+// sum is a checksum of a URL's content.
 func sum(t *testing.T, at string) uint32 {
 	t.Helper()
 	resp, err := http.Get(at)

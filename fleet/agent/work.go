@@ -93,7 +93,7 @@ func (a *agent) remembered(work string) *appliedWork {
 	return a.applied[work]
 }
 
-// remember notes what was applied of a work. Nil forgets it.
+// remember records the applied objects of a work. nil forgets the work.
 func (a *agent) remember(work string, applied *appliedWork) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -78,8 +78,8 @@ func overlay(base, upper []ocm.ConfigReference) []ocm.ConfigReference {
 	return list
 }
 
-// merge gives the add-on its desired configurations. One that it had keeps what was applied. A new one takes over what was
-// applied from one of its type that goes.
+// merge updates the desired configurations of an add-on. A configuration that it had keeps its last applied value. A new one
+// takes over that value from one of its type that goes.
 func merge(had, desired []ocm.ConfigReference) []ocm.ConfigReference {
 	same := func(want ocm.ConfigReference) func(ocm.ConfigReference) bool {
 		return func(ref ocm.ConfigReference) bool {

@@ -189,7 +189,7 @@ func (g *grid) cannot(cluster, other string) {
 
 func second[T any](_ T, err error) error { return err }
 
-// versions has the version of each object of the fleet, but for what agents and the Lease keep renewing.
+// versions has the resourceVersion of each object of the fleet, except those that agents and the Lease keep renewing.
 func (g *grid) versions() map[string]string {
 	all := make(map[string]string)
 	client, err := dynamic.NewForConfig(g.cfg)

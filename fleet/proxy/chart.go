@@ -37,7 +37,7 @@ const (
 type ChartReconciler struct {
 	client.Client
 	clusters  *clusters
-	namespace string // of what rollouts remember
+	namespace string // of the rollouts' ConfigMaps
 	options   Options
 	now       func() time.Time
 }

@@ -58,7 +58,7 @@ func readKubeconfig(text []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// named says whether the current context has a cluster and a user. Without them client-go takes what it finds around it.
+// named says whether the current context has a cluster and a user. Without them, client-go would use its environment.
 func named(file *clientcmdapi.Config) bool {
 	current := file.Contexts[file.CurrentContext]
 	return current != nil && file.Clusters[current.Cluster] != nil && file.AuthInfos[current.AuthInfo] != nil

@@ -30,7 +30,7 @@ const (
 	conflict       = "Conflict"
 )
 
-// answerTimeout is how long a cluster may take to say what it has.
+// answerTimeout is how long a cluster may take to answer.
 const answerTimeout = 30 * time.Second
 
 // ReleaseReconciler keeps the release of a HelmReleaseProxy.
@@ -103,7 +103,7 @@ func (a *attempt) access(ctx context.Context) (access source.Access, reason stri
 	return access, "", nil
 }
 
-// keep makes the release what it should be.
+// keep brings the release to its desired state.
 func (a *attempt) keep(ctx context.Context, cluster *unstructured.Unstructured) error {
 	t, reason, err := a.reach(ctx, cluster)
 	if err != nil {
@@ -196,7 +196,7 @@ func (a *attempt) unavailable(ctx context.Context, reason string, err error) err
 	return err
 }
 
-// failed reports a release that is not what it should be. The generation was looked at.
+// failed reports a release that is not in its desired state. The generation counts as observed.
 func (a *attempt) failed(ctx context.Context, reason string, err error) error {
 	no := release.Condition{Type: releaseReady, Status: "False", Reason: reason, Message: err.Error()}
 	if failed := a.write(ctx, true, available(), no); failed != nil {

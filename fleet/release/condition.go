@@ -69,7 +69,7 @@ func proxiesReady(releases []caaph.HelmReleaseProxy) Condition {
 	return ready
 }
 
-// summarize makes condition Ready of the others: the worst status, and what they say.
+// summarize makes condition Ready from the others: the worst status, and their messages.
 func summarize(conditions ...Condition) Condition {
 	ready := Condition{Type: "Ready", Status: "True", Reason: "InfoReported"}
 	for _, c := range conditions {

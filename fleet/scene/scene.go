@@ -1,5 +1,5 @@
-// Package scene reads what the hub knows of an add-on, for the controllers and for commands that explain what they do: its
-// placements, clusters and configurations, as package configuration wants them. It changes nothing.
+// Package scene reads the hub's objects about an add-on, for the controllers and for commands that explain them: its placements,
+// clusters and configurations, in the form that package configuration takes. It changes nothing.
 package scene
 
 import (
@@ -59,7 +59,7 @@ type Reader struct {
 	Watch func(schema.GroupVersionKind) error
 }
 
-// AddOn is a ClusterManagementAddOn with all that it depends on.
+// AddOn is a ClusterManagementAddOn with the objects that it depends on.
 type AddOn struct {
 	*ocm.ClusterManagementAddOn
 	// Placements are those of the install strategy, nil for one that does not exist. Groups are their decisions.

@@ -38,7 +38,7 @@ func rewrite(node parse.Node) {
 		}
 		for i, command := range n.Cmds {
 			for k, arg := range command.Args {
-				// a method may get arguments: those that follow, and what comes through the pipe
+				// a method may have arguments: those that follow it, and the value from the pipe
 				called := k == 0 && (len(command.Args) > 1 || i > 0)
 				command.Args[k] = access(arg, called)
 			}

@@ -116,7 +116,7 @@ func Installable(loaded *chart.Chart) error {
 	return nil
 }
 
-// allValues is what was given, and below it the values of the chart and of everything that it depends on.
+// allValues are the given values, above those of the chart and of all its dependencies.
 func allValues(loaded *chart.Chart, given map[string]any) (map[string]any, error) {
 	all, err := commonutil.CoalesceValues(loaded, given)
 	if err != nil {

@@ -63,7 +63,7 @@ func (m *moduleFiles) read(below string, depth int) error {
 	for _, entry := range entries {
 		name := path.Join(below, entry.Name())
 		file := filepath.Join(m.dir, filepath.FromSlash(name))
-		info, err := os.Stat(file) // of what a link leads to
+		info, err := os.Stat(file) // of a link's target
 		if err != nil {
 			return err
 		}

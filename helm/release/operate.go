@@ -24,8 +24,8 @@ import (
 // Options of operations. The zero value waits for hooks only, and keeps ten revisions.
 type Options struct {
 	Timeout time.Duration // of each wait; 10 minutes by default
-	// Wait waits until what was applied is ready, and WaitForJobs until its Jobs are done. Atomic waits, and takes back
-	// an operation that failed.
+	// Wait waits until the applied objects are ready, and WaitForJobs until its Jobs are done. Atomic waits, and rolls back an
+	// operation that failed.
 	Wait, WaitForJobs, Atomic bool
 
 	DisableHooks             bool

@@ -1,8 +1,8 @@
 // Package balancer gives every node one address of the Kubernetes API that works while any control plane does: a TCP proxy
 // on the node itself, which knows the control planes and their health.
 //
-// The package moves bytes and asks /readyz. It ends no TLS, so that clients see the API server's own certificate, and it
-// sees nothing of what they say.
+// The package copies bytes and asks /readyz. It does not end TLS, so clients see the API server's own certificate and the proxy
+// cannot read their requests.
 package balancer
 
 import (

@@ -68,7 +68,7 @@ func (k Kubeadm) Init(ctx context.Context) error {
 	if err == nil && !traces {
 		traces, err = hollow(PKI)
 	}
-	if err == nil && traces { // kubeadm would take what is there for good
+	if err == nil && traces { // kubeadm would accept the files that are there
 		err = run(ctx, k.Output, "kubeadm", "reset", "--force")
 	}
 	if err != nil {

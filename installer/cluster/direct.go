@@ -16,8 +16,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// Config reads the credentials for the API of this node's own cluster. No proxy is on the way there, whatever the environment of
-// whoever installs has for the way outside.
+// Config reads the credentials for the API of this node's own cluster. It uses no proxy, whatever the caller's environment says,
+// because that proxy is for the way outside.
 func Config(kubeconfig string) (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -92,8 +92,8 @@ func (m etcdMember) address() string {
 	return u.Hostname()
 }
 
-// members lists the members as the majority knows them, and asks each whether it is there. What one alone knows may be old: it may
-// have been taken out itself. That counts only for telling who is silent, in a MajorityError.
+// members lists the members that the majority knows, and asks each whether it answers. The list of a single member may be old:
+// that member may have been removed itself. It is used only to tell who is silent, in a MajorityError.
 func (e *etcd) members(ctx context.Context) ([]etcdMember, error) {
 	members, err := e.list(ctx)
 	if err != nil {

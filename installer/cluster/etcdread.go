@@ -7,7 +7,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// EtcdContent is what one member of etcd has. It needs no majority, and so may lack what the others decided last.
+// EtcdContent is the data of one member of etcd. Reading it needs no majority, so the last decisions of the others may be
+// missing.
 type EtcdContent struct {
 	Revision int64
 	Keys     map[string]int64 // with the revision of the last change of each

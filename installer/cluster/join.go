@@ -103,7 +103,7 @@ func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bo
 	return strings.Contains(labels, "node-role.kubernetes.io/control-plane"), err
 }
 
-// finishJoin does what comes after kubeadm, and what it did not come to.
+// finishJoin does the work that follows kubeadm, and the part of kubeadm's work that was not reached.
 func (k Kubeadm) finishJoin(ctx context.Context) error {
 	for _, secret := range []string{BootstrapKubeconfig, k.joinConfig()} {
 		if err := os.Remove(secret); err != nil && !errors.Is(err, fs.ErrNotExist) {

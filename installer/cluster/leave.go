@@ -268,8 +268,8 @@ func CheckLeave(ctx context.Context, node string) error {
 	return checkMajority(others)
 }
 
-// LeaveEtcd takes this node's member out of the cluster's etcd, if it has one and there are others. It comes before the end of
-// what runs here: of two members, the one that is left could not decide it alone.
+// LeaveEtcd removes this node's member from the cluster's etcd, if it has one and there are others. Call it before the programs
+// of this node stop: of two members, the other one alone could not decide it.
 func (m *Member) LeaveEtcd(ctx context.Context) error {
 	endpoints := []string{ownEtcd}
 	for _, server := range m.servers {
@@ -282,8 +282,8 @@ func (m *Member) LeaveEtcd(ctx context.Context) error {
 	return leaveEtcd(ctx, m.Node, "", endpoints...)
 }
 
-// Reset undoes what kubeadm did to this node. Where there is no kubeadm, or it did nothing, nothing happens. What it does about
-// etcd is left out: it would go on with a member that could not leave, and would wait for one that has left.
+// Reset undoes kubeadm's work on this node. Without kubeadm, or if kubeadm did nothing, Reset does nothing. It skips kubeadm's
+// own reset of etcd, which would go on if a member could not leave, and would wait for a member that has left.
 func Reset(ctx context.Context, output io.Writer) error {
 	if _, err := exec.LookPath("kubeadm"); err != nil {
 		return nil //nolint:nilerr // then it has done nothing

@@ -20,8 +20,8 @@ import (
 	"github.com/sealift/sealift/kube"
 )
 
-// The files of a memory: NAME.json has what of an add-on was well, NAME.json.new what was applied since and has not shown that
-// it is.
+// The files of a memory: NAME.json has the objects with which the add-on was healthy. NAME.json.new has the objects applied
+// since, which are not known to be healthy yet.
 const (
 	memorySuffix = ".json"
 	newSuffix    = ".json.new"
@@ -108,8 +108,8 @@ const (
 	backTime = 5 * time.Minute
 )
 
-// GoBack takes the add-ons that were applied since the last Remember, and are not well, back to what was remembered: the same
-// objects, without those that came since. Those that are well are remembered.
+// GoBack rolls back the add-ons that were applied since the last Remember and are not healthy: their objects become those that
+// were remembered, and later objects go. Healthy add-ons are remembered.
 func GoBack(ctx context.Context, memory string, output io.Writer) (gone []Back, err error) {
 	here, err := administrator()
 	if err != nil {

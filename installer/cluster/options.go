@@ -20,7 +20,7 @@ import (
 // optionsPatch is the first of the patches, so that those of add-ons go over it.
 const optionsPatch = "0-options.yaml"
 
-// CheckOptions refuses options of the Installer, as variables, of which no configuration can be made (kURL §2.1).
+// CheckOptions refuses options of the Installer, given as variables, that no configuration can be made from (kURL §2.1).
 func CheckOptions(variables map[string]string) error {
 	_, err := kubeletOptions(variables)
 	return errors.Join(err, checkEncryption(variables))
@@ -81,7 +81,7 @@ func hostMemory() (bytes uint64, err error) {
 	return info.Totalram * uint64(info.Unit), nil
 }
 
-// band is a part of what a host has up to a bound, in thousandths.
+// band is a share, in thousandths, of the host's resources up to a bound.
 type band struct{ upTo, thousandths uint64 }
 
 // reserved is what the kubelet keeps for itself and the container runtime: the first processors and gigabytes give the most, as the

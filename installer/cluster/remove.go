@@ -209,8 +209,8 @@ func (r *Remains) reports(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-// Remove takes out what there is, the member of etcd first: as long as that counts, the loss of another could stop the cluster. It
-// tells what it does, line by line. Done again, it does what is left.
+// Remove removes the node from the cluster, its member of etcd first: while that member counts, the loss of another one could
+// stop the cluster. It prints each step. If it is repeated, it does what is left.
 func (r *Remains) Remove(ctx context.Context, say func(string)) error {
 	if r.Member != "" {
 		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd); err != nil {

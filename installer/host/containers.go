@@ -51,7 +51,7 @@ type process struct {
 	args   []string
 }
 
-// processes lists what runs, without what has ended and was not yet taken note of.
+// processes lists the running processes. It leaves out zombies.
 func processes() (map[int]process, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -34,7 +34,7 @@ type addOn struct {
 	meta     catalog.Meta
 	manifest *manifest.File
 	layout   *runtime.Layout
-	options  string         // digest of what the Installer says of it
+	options  string         // digest of its options in the Installer
 	needed   bool           // by an add-on that installs later
 	kurls    bool           // may be one of kURL's: it has no addon.yaml
 	hooks    []string       // the functions that its install.sh declares
@@ -148,7 +148,7 @@ func optionsDigest(o spec.Options) string {
 	return lifecycle.Digest(o)
 }
 
-// readScript reads the functions of install.sh, and what they call.
+// readScript reads the functions of install.sh and finds the programs that they call.
 func (a *addOn) readScript(archive *bundle.Archive) error {
 	file := path.Join(a.info.Dir(), script.Name)
 	text, err := archive.ReadFile(file, maxScriptSize)

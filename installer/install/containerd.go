@@ -40,7 +40,7 @@ func (c containerdConfig) withdraw() error {
 	return nil
 }
 
-// wishes are settings that Kubernetes and this host need of containerd, whoever installed it.
+// wishes are the settings of containerd that Kubernetes and this host need, whichever package installed containerd.
 type wishes struct {
 	sandbox           string // image of pods' sandboxes
 	systemdCgroup     bool

@@ -18,8 +18,8 @@ import (
 // fullBelow is the free space, in bytes, below which a file system is named when something failed.
 const fullBelow = 64 << 20
 
-// explainDiskFull adds to the error of an install which file systems are full and what the rest of the install needs there. It
-// looks at them whatever the error is: a server that found no room is gone, and all that its clients tell of is that.
+// explainDiskFull adds to the error of an install which file systems are full, and how much space the rest of the install needs
+// there. It checks them for every error: a full disk may show only as a server that has stopped answering its clients.
 func (i *Install) explainDiskFull(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return err
@@ -65,7 +65,7 @@ func fullDisks(paths []string, needs []preflight.Space, known bool) (full []stri
 		}
 		line := fmt.Sprintf("%s has %s free", path, preflight.Size(free))
 		if needed[disk] > 0 {
-			line += ", and what is to come needs " + preflight.Size(needed[disk])
+			line += ", and the rest of the install needs " + preflight.Size(needed[disk])
 		}
 		full = append(full, line)
 	}

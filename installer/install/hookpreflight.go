@@ -59,7 +59,8 @@ func (i *Install) askHooks(ctx context.Context) (specs []preflight.Specification
 	return specs, failed, nil
 }
 
-// refusal is what a hook said that ended itself, and all that is known of one that broke.
+// refusal is the message of a hook that refused the host. If the hook failed in another way, it is all that is known about the
+// failure.
 func refusal(err error) string {
 	var failed *hook.Error
 	if errors.As(err, &failed) && failed.Place == "" && failed.Output != "" {

@@ -167,7 +167,7 @@ func optionsVariable(addOn string) string {
 // hooksPath is where hooks find programs.
 const hooksPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// environment is all that hooks inherit: nothing of what the caller's shell had set may change an install.
+// environment is all that hooks inherit. The caller's shell must not be able to change an install.
 func environment() []string {
 	return []string{
 		"PATH=" + hooksPath, "HOME=/root", "LANG=C.UTF-8",

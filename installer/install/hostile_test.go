@@ -227,7 +227,8 @@ func TestNothingOfAnInstallerIsRun(t *testing.T) {
 	}
 }
 
-// checkedFields are those, besides versions, of which sealift makes something itself: it refuses what nothing can be made of.
+// checkedFields are the fields, besides versions, from which sealift itself makes something. It refuses values that it can make
+// nothing from.
 func checkedFields() []string {
 	return []string{"kurl.nodeLabels", "kurl.proxyAddress", "kurl.caCertificates", "selinuxConfig.selinux", "kubernetes.containerLogMaxSize",
 		"kubernetes.evictionThresholdResources", "kubernetes.systemReservedResources", "kubernetes.serviceCIDR", "kubernetes.serviceCidrRange", "flannel.podCIDR", "flannel.podCIDRRange",

@@ -15,7 +15,8 @@ import (
 type ImageOptions struct {
 	Archive string // a bundle, a package, or the folder into which one was unpacked
 	Socket  string // of containerd; "" for the node's
-	// Trusted are the keys of which one must have signed the archive or each of its packages; none means not to look.
+	// Trusted are public keys. One of them must have signed the archive or each of its packages. If there are none, signatures
+	// are not checked.
 	Trusted []signature.PublicKey
 	// Progress is told the name of each image before it is loaded, one at a time.
 	Progress func(ref string)

@@ -35,7 +35,7 @@ type Options struct {
 	Bundle string // an archive, or the folder into which it was unpacked
 	// Open opens the bundle, in place of Bundle, which then is only its name. Nil means to open that file or folder.
 	Open func() (*bundle.Archive, error)
-	// Adjust changes the Installer of the bundle as whoever installs wants it; nil changes nothing.
+	// Adjust applies the patch and the flags of the command line to the Installer of the bundle; nil changes nothing.
 	Adjust func(*spec.Installer) (*spec.Installer, error)
 	// Remote says that the bundle is far away. It is not read as a whole before the install: each file is verified while it is
 	// used, and what the host has is not fetched.
@@ -51,7 +51,7 @@ type Options struct {
 	LogDir string
 	// Binary is the sealift to leave on the node: the running one.
 	Binary string
-	// Trusted are the keys of which one must have signed the bundle; none means not to look at signatures.
+	// Trusted are public keys. One of them must have signed the bundle. If there are none, signatures are not checked.
 	Trusted []signature.PublicKey
 	// AllowDowngrade lets a bundle bring older add-ons than the node has. It does not reach what runs.
 	AllowDowngrade bool
@@ -78,7 +78,7 @@ type Install struct {
 	addOns   []addOn // in the order in which they install
 	journal  *lifecycle.Journal
 	plan     lifecycle.Plan
-	kept     []string // what is to be told of add-ons that others own
+	kept     []string // notes about add-ons that others own
 	hooks    *hooks
 	log      *node.Log
 	said     *hookOutput       // what hooks print

@@ -10,8 +10,8 @@ import (
 	"github.com/sealift/sealift/preflight"
 )
 
-// checkTogether refuses add-ons that do not work together: whoever installs may have changed the Installer of the bundle. The
-// add-ons of a cluster that is there were checked when it was made.
+// checkTogether refuses add-ons that do not work together. The command line may have changed the Installer of the bundle. The
+// add-ons of an existing cluster were checked when it was made.
 func (i *Install) checkTogether() error {
 	if i.Joins() {
 		return nil

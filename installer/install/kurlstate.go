@@ -118,7 +118,7 @@ func (i *Install) newKurlState(config *rest.Config, caHash string) (kurlState, e
 	return s, err
 }
 
-// begin leaves what is there before the hooks of add-ons run.
+// begin writes the state that must exist before the hooks of add-ons run.
 func (s kurlState) begin(ctx context.Context) error {
 	last, err := s.current(ctx)
 	if err != nil {

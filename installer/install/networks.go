@@ -38,7 +38,7 @@ func (s settings) networks() []clusterNetwork {
 // carrierShared is not private by name, but belongs to nobody either (RFC 6598).
 var carrierShared = netip.MustParsePrefix("100.64.0.0/10")
 
-// networkInputs are the Installer's options, until the cluster is made: from then on its networks are what they are.
+// networkInputs are the Installer's options until the cluster exists. From then on, its networks no longer change.
 func (i *Install) networkInputs() string {
 	if rec, made := i.networksOfCluster(); made {
 		return rec.Inputs
@@ -72,8 +72,8 @@ func (i *Install) checkNetworks() error {
 	return nil
 }
 
-// emptied are the networks that a hook has emptied, with what they were. kURL chooses its networks after the pre-init hooks, so
-// that some of them begin by setting POD_CIDR to an option that the Installer does not have (kURL §3.1, step 29).
+// emptied returns the networks that a hook has emptied, with their former values. kURL chooses its networks after the pre-init
+// hooks, so some hooks begin by setting POD_CIDR to an option that the Installer does not have (kURL §3.1, step 29).
 func emptied(before, after hook.Variables) hook.Variables {
 	chosen := hook.Variables{}
 	for _, name := range []string{node.PodNetwork, node.ServiceNetwork} {
@@ -170,8 +170,8 @@ func (n clusterNetwork) free(used []netip.Prefix) (netip.Prefix, error) {
 	return network.FreeSubnet(size, ranges, used)
 }
 
-// used are the networks that the host uses, but for those that an earlier run of the same install gave it: kubernetes_pre_init
-// makes a route to the services before there is a cluster.
+// used returns the networks that the host uses. It leaves out those that an earlier run of the same install added:
+// kubernetes_pre_init makes a route to the services before there is a cluster.
 func (i *Install) used() ([]netip.Prefix, error) {
 	own, err := node.Networks(i.options.Root, i.journal.Records())
 	if err != nil {

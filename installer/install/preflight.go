@@ -146,7 +146,7 @@ func installerPreflight(s *spec.Installer) ([]preflight.Specification, error) {
 	return []preflight.Specification{{Name: "installer", Kind: preflight.HostPreflight, Text: text, Values: true}}, nil
 }
 
-// external asks Troubleshoot. Without its program the built-in checks are all there is, and the report says so.
+// external runs Troubleshoot's checks. If its program is missing, only the built-in checks run, and the report says so.
 func (i *Install) external(ctx context.Context, n preflight.Node, specs []preflight.Specification, runs Running) ([]preflight.Result, error) {
 	if len(specs) == 0 {
 		return nil, nil

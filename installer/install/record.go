@@ -12,8 +12,8 @@ import (
 	"github.com/sealift/sealift/installer/node"
 )
 
-// recorded makes each step note what it changed on the host before it counts as finished. Failed steps note it, too: what
-// an administrator then changes by hand is told from it.
+// recorded makes each step record its changes to the host before the step counts as finished. Failed steps record them, too. So a
+// later reset can tell them from changes that an administrator makes by hand.
 func (i *Install) recorded(ctx context.Context, steps lifecycle.Plan) (lifecycle.Plan, error) {
 	if err := node.MarkRoot(i.options.Root); err != nil {
 		return nil, fmt.Errorf("mark %s as sealift's: %w", i.options.Root, err)

@@ -108,8 +108,9 @@ func (a addOn) carries() bool {
 	return a.provides(catalog.ContainerRuntime) || a.provides(kubernetesCapability)
 }
 
-// checkRunning refuses a bundle that would change the version of what runs on this node, or the options of what all else runs on:
-// an install moves no pods away before it replaces what they run on, and does not know how to get from one version to another.
+// checkRunning refuses a bundle that would change the version of a running add-on on this node, or the options of an add-on that
+// all others run on. An install does not drain the node before it replaces the runtime, and does not know the way from one
+// version to another.
 func (i *Install) checkRunning() error {
 	if i.options.Upgrade != nil {
 		return nil
@@ -140,12 +141,12 @@ func (i *Install) checkRunning() error {
 		return nil
 	}
 	return &preflight.RefusedError{Against: append(against, preflight.Result{Check: "install", Status: preflight.Fail,
-		Message: "does not change the version of what runs on a node",
+		Message: "does not change the version of a running add-on",
 		Hint:    "nothing was changed; upgrade the cluster with 'sealift upgrade', or use a bundle with the versions that run: " + strings.Join(versions, ", ")})}
 }
 
-// keep leaves a finished step on the host of a running add-on as it is. The package may have been built again: what runs stays, as
-// long as the version is the same. The options of what carries all else do not change, as checkRunning saw to.
+// keep leaves a finished host step of a running add-on alone. The package may have been built again: as long as the version is
+// the same, nothing is replaced. checkRunning has already compared the options of the add-ons that all others run on.
 func (p *planner) keep(a addOn, step *lifecycle.Step) {
 	if _, runs := p.running[a.name()]; !runs {
 		return

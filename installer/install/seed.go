@@ -12,7 +12,7 @@ import (
 
 // Seed lets the host that makes a cluster continue one, with its keys, its networks and etcd's data.
 type Seed struct {
-	ID             string // of what is continued: the same command resumes with it
+	ID             string // of the operation: the same command resumes it
 	Kubernetes     string // version of the cluster
 	Pods, Services string // networks of the cluster
 	Address        string // of this host; "" to choose one
@@ -45,7 +45,7 @@ func (i *Install) checkSeed() error {
 	return nil
 }
 
-// seeded puts what a seed says in the place of what the host would choose.
+// seeded replaces the host's own choices with those of the seed.
 func (s *settings) seeded(by *Seed) {
 	if by == nil {
 		return

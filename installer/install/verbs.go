@@ -91,7 +91,7 @@ func (i *Install) installNamed(ctx context.Context, names []string, _ io.Writer)
 	return err
 }
 
-// installFiles installs the packages in a folder: the folder, and the names of which kURL's rpm packages are chosen by.
+// installFiles installs the packages in a folder. Its arguments are the folder, and the names by which kURL chooses rpm packages.
 func (i *Install) installFiles(ctx context.Context, args []string, _ io.Writer) error {
 	if len(args) == 0 {
 		return fmt.Errorf("no folder of host packages was given")

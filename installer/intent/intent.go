@@ -108,7 +108,7 @@ func decode(text string, into any) error {
 	return json.Unmarshal([]byte(text), into)
 }
 
-// State is how far a node is with what it was asked for.
+// State is a node's progress with its intent.
 type State string
 
 // The states.

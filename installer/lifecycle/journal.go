@@ -71,7 +71,7 @@ type Journal struct {
 	lock  *os.File
 	whole int64 // length of the file without a last line that a crash cut
 
-	mu      sync.Mutex // of what follows: steps may run beside each other
+	mu      sync.Mutex // guards the fields below: steps may run side by side
 	records []Record
 	last    map[string]int // the newest record of each step
 }

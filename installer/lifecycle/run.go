@@ -76,7 +76,7 @@ type runner struct {
 	beside    sync.WaitGroup
 	finished  map[string]chan struct{} // of the steps that run beside others, closed when they are finished
 
-	mu       sync.Mutex // of what follows
+	mu       sync.Mutex // guards the fields below
 	observe  func(Event)
 	ran      int
 	failures []error

@@ -52,7 +52,7 @@ type Step struct {
 	// Options is a digest of the add-on's options in the Installer, which Inputs covers too. It tells whether the options
 	// changed or only the package; "" for a step that has no add-on or takes no options.
 	Options string `json:"options,omitempty"`
-	// Again makes the step run although the journal has it as finished: somebody else has changed what it did.
+	// Again makes the step run although the journal says that it is finished, because somebody else has changed its result.
 	Again bool `json:"again,omitempty"`
 	// Beside lets the steps that follow begin before this one is finished; see Run.
 	Beside bool `json:"beside,omitempty"`

@@ -43,10 +43,10 @@ const (
 // StateDir is where the journal of an install root lies.
 func StateDir(root string) string { return filepath.Join(root, "state") }
 
-// InstallerFile has the Installer as it was installed: that of the bundle with what was asked for on the command line.
+// InstallerFile has the installed Installer: that of the bundle, changed by the command line.
 func InstallerFile(root string) string { return filepath.Join(StateDir(root), installerName) }
 
-// MemoryDir has what was applied to the cluster from this node, to go back to.
+// MemoryDir has the objects that this node applied to the cluster, for a rollback.
 func MemoryDir(root string) string { return filepath.Join(StateDir(root), memoryName) }
 
 // UndoDir has what upgrades replaced on this node, to go back to.
@@ -113,7 +113,7 @@ func Begin(root, logDir *string) (err error) {
 
 func baselineDir(root string) string { return filepath.Join(StateDir(root), baselineName) }
 
-// OpenBaseline opens the memory of what the host was like before anything was changed.
+// OpenBaseline opens the record of the host's state before the first change.
 func OpenBaseline(root, logDir string) (*baseline.Record, error) {
 	r, err := baseline.Open(baselineDir(root),
 		baseline.Options{Skip: []string{root, logDir}, Folders: append(ClusterFolders(), DataFolders()...)})

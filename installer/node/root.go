@@ -26,7 +26,7 @@ type Mark struct {
 	Before []string `json:"before"`
 }
 
-// rootNames are the patterns of what Sealift, install.sh and hooks keep directly below an install root.
+// rootNames are patterns for the files that Sealift, install.sh and hooks keep directly below an install root.
 func rootNames() []string {
 	names := []string{
 		"state", "host-packages", "index.json", "index.json.sig", bundle.InstallerName, ProxySettings, "resolv.conf", "preflights",
@@ -40,7 +40,7 @@ func rootNames() []string {
 	return names
 }
 
-// stateNames are the patterns of what Sealift keeps in the state folder, but for the journal and its lock.
+// stateNames are patterns for Sealift's files in the state folder, except the journal and its lock.
 func stateNames() []string {
 	return []string{runName, installerName, apiServersName, preflightName, baselineName, memoryName, undoName, readdressName, "upgrade-*.etcd", "sealift-*"}
 }
@@ -95,8 +95,8 @@ func matches(name string, patterns ...string) bool {
 	})
 }
 
-// SweepRoot removes what Sealift keeps below a marked root, except for the journal and the mark, and returns what it left: what
-// stands there under other names or stood there before, and mount points.
+// SweepRoot removes Sealift's files below a marked root, except the journal and the mark. It returns the paths that it left:
+// files with other names, files that were there before, and mount points.
 func SweepRoot(root string) (left []baseline.Left, err error) {
 	m, err := ReadMark(root)
 	if err != nil {

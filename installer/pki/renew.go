@@ -59,7 +59,7 @@ type Renewal struct {
 	answers    bool   // the API answered before
 }
 
-// Prepare finds what is to be renewed, and checks that it can be. Close must be called.
+// Prepare finds the certificates to renew, and checks that they can be renewed. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Renewal, err error) {
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err

@@ -2,8 +2,8 @@ package redact
 
 import "regexp"
 
-// printedSecrets are the forms in which programs print secrets that no name like password= stands before: tokens whose beginning
-// says what they are, passwords among the arguments of a command, and what kURL's add-ons print.
+// printedSecrets are forms of secrets that have no name such as password= before them: tokens with a known prefix, passwords
+// among the arguments of a command, and the lines that kURL's add-ons print.
 func printedSecrets() []rule {
 	one := func(form, becomes string, signs ...string) rule {
 		return rule{signs: signs, form: regexp.MustCompile(form), becomes: becomes}

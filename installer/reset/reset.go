@@ -109,7 +109,7 @@ func (r *Reset) Close() error { return errors.Join(r.journal.Close(), r.log.Clos
 // LogFile is where the output of this run goes.
 func (r *Reset) LogFile() string { return r.log.Name() }
 
-// Plan gives the steps of the reset, all of which run, however far an earlier one came.
+// Plan returns the steps of the reset. A step runs even if an earlier one has failed.
 func (r *Reset) Plan() lifecycle.Plan {
 	inputs := lifecycle.Digest(time.Now())
 	var plan lifecycle.Plan
@@ -134,8 +134,8 @@ func (r *Reset) Plan() lifecycle.Plan {
 	return plan
 }
 
-// tolerant turns the failure of a step into something that is left: what comes after it is worth doing all the same. Only
-// an interruption ends the reset.
+// tolerant records a failed step as something that is left, and goes on, because later steps are still worth doing. Only an
+// interruption ends the reset.
 func (r *Reset) tolerant(title string, run func(context.Context) error) func(context.Context) (lifecycle.State, error) {
 	return func(ctx context.Context) (lifecycle.State, error) {
 		err := run(ctx)

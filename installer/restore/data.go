@@ -160,7 +160,7 @@ func askData(ctx context.Context, from cluster.EtcdAddress) (data, error) {
 	return d, nil
 }
 
-// Lost tells what a restore takes away: what was written after the snapshot.
+// Lost lists the objects that a restore loses: those written after the snapshot.
 type Lost struct {
 	// Unknown says why the rest cannot be told; "" if it can.
 	Unknown string   `json:"unknown,omitempty"`

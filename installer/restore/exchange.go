@@ -108,7 +108,7 @@ func initialCluster(m member) string {
 	return text
 }
 
-// exchange puts the data that was made in its place, and keeps what was there. It may be repeated. No etcd runs meanwhile.
+// exchange puts the restored data in its place and keeps the old data beside it. It may be repeated. etcd must not run meanwhile.
 func (d dataFolder) exchange() error {
 	if !d.inPlace() {
 		if exists(d.member()) {

@@ -29,8 +29,8 @@ type Options struct {
 	LogDir string
 	// Output receives what programs print, besides the log file; nil for nothing.
 	Output io.Writer
-	// Besides exchanges what else goes back, while neither the kubelet nor the control plane runs; nil for nothing. It may be called
-	// again after an interruption, and tells output what it does.
+	// Besides exchanges other files while neither the kubelet nor the control plane runs; nil exchanges none. It may be called
+	// again after an interruption. It prints each step to output.
 	Besides func(ctx context.Context, output io.Writer) error
 }
 

@@ -77,8 +77,8 @@ func (r *Runtime) archivePresent(ctx context.Context, image Image) (bool, error)
 	return r.complete(ctx, Image{Ref: name, Target: record.Target})
 }
 
-// loadArchive streams a docker-archive into the content store. Its images get their names after the last byte of it is
-// verified; what was stored of an archive that fails is collected when its lease ends.
+// loadArchive streams a docker-archive into the content store. Its images get their names once its last byte is verified. If the
+// archive fails, containerd collects the stored blobs when their lease ends.
 func (r *Runtime) loadArchive(ctx context.Context, layout *Layout, image Image) error {
 	file, err := layout.archive.OpenEntry(image.archive.Path)
 	if err != nil {

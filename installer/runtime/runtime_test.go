@@ -58,7 +58,7 @@ func pack(t *testing.T, images map[string]v1.Image) []byte {
 		t.Fatal(err)
 	}
 	for ref, image := range images {
-		// as a registry has it: the tag is an index, of which one platform is there
+		// as a registry has it: the tag is an index, and only one of its platforms is there
 		index := mutate.IndexMediaType(mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "amd64"}}}), "application/vnd.oci.image.index.v1+json")
 		if err := oci.AppendIndex(index, layout.WithAnnotations(map[string]string{ocispec.AnnotationRefName: ref})); err != nil {
 			t.Fatal(err)

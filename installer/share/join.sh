@@ -78,7 +78,7 @@ main() {
     binary=$folder/sealift
     fetch "$binary" || die "cannot fetch sealift from $host:$port; see there: systemctl status sealift-node"
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
-        die "$host did not send the sealift that this script was made with; take the command anew from: sealift token create"
+        die "$host did not send the sealift that this script was made with; get a new command from: sealift token create"
     chmod 0700 "$binary"
     resume=$(resume_command ${options[@]+"${options[@]}"})
     SEALIFT_RESUME=$resume "$binary" join --server "$host:$port" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?

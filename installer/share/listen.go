@@ -75,7 +75,7 @@ func (m *mixed) sniff(conn net.Conn) {
 	}
 }
 
-// peeked is a connection of which something was read already.
+// peeked is a connection whose first bytes have been read already.
 type peeked struct {
 	net.Conn
 	r *bufio.Reader

@@ -94,8 +94,8 @@ func (s *Script) Command(token, certificateKey string) (string, error) {
 		s.Address, scriptPath, host, port, sum, secrets, role), nil
 }
 
-// OnlineCommand is what a person runs on a host as root to make it a node out of what a server has at the URL of an Installer.
-// The environment hands over the secrets: other users of the host cannot read it.
+// OnlineCommand is the command that an administrator runs as root to join a host online, from the Installer at a server's URL. It
+// passes secrets in the environment, where other users of the host cannot read them.
 func (s *Script) OnlineCommand(url, token, certificateKey string) (string, error) {
 	secrets, role := "SEALIFT_TOKEN="+token, ""
 	if certificateKey != "" {

@@ -73,8 +73,7 @@ func (e *CAError) Unwrap() error { return e.Err }
 // keyHeader has the key of the certificates when a control plane joins. The connection is TLS, to a control plane that has them.
 const keyHeader = "Sealift-Certificate-Key"
 
-// The paths of the protocol. The script and sealift need no token: they are public, and whoever fetches them knows their
-// digests.
+// The paths of the protocol. The script and sealift need no token: they are public, and clients know their digests.
 const (
 	scriptPath  = "/join.sh"
 	binaryPath  = "/sealift"

@@ -22,7 +22,7 @@ type Content struct {
 	files map[string]*bytes.Buffer
 }
 
-// Load verifies a whole snapshot and keeps what it has. Close it.
+// Load verifies a whole snapshot and returns its content. Close it.
 func Load(r io.Reader, keys ...age.Identity) (_ *Content, err error) {
 	archive, rest, err := unpack(r, keys)
 	if err != nil {

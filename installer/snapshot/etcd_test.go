@@ -63,7 +63,7 @@ func TestEtcdsOwnToolRestoresASavedSnapshot(t *testing.T) {
 	}
 }
 
-// TestRestoredEtcdHasWhatWasSaved follows docs/snapshots.md, but for the restart of a host's pods.
+// TestRestoredEtcdHasWhatWasSaved follows docs/snapshots.md, except for the restart of a host's pods.
 func TestRestoredEtcdHasWhatWasSaved(t *testing.T) {
 	s := controlPlane(t)
 	saved := kubeadm.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)

@@ -38,7 +38,7 @@ type Index struct {
 	Kubernetes string    `json:"kubernetes,omitempty"` // version, such as 1.36.3
 	Etcd       Etcd      `json:"etcd"`
 	Files      []File    `json:"files"`
-	LeftOut    []string  `json:"leftOut,omitempty"` // names of files that are too large, and of what is no file
+	LeftOut    []string  `json:"leftOut,omitempty"` // names of files that are too large, and of entries that are not regular files
 }
 
 // File is a file of the host.

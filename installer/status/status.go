@@ -128,7 +128,7 @@ func (s *Status) readServices(ctx context.Context, root string) error {
 	return nil
 }
 
-// read makes the status of what the journal and the last run say.
+// read makes the status from the journal and the last run.
 func (s *Status) read(records []lifecycle.Record, run node.Run, busy bool) {
 	s.Installer, s.Bundle, s.Log, s.Steps = run.Installer, run.Bundle, run.Log, len(run.Plan)
 	last := make(map[string]lifecycle.Record)

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// finish writes down what came of the collection.
+// finish writes the result of the collection.
 func (c *collection) finish() {
 	if len(c.summary.Errors) > 0 {
 		c.put("errors.txt", strings.NewReader(strings.Join(c.summary.Errors, "\n")+"\n"))
@@ -23,8 +23,8 @@ func (c *collection) finish() {
 	}
 }
 
-// pack writes what was collected as a compressed tar, under one folder, and counts the files. Each is masked on its way,
-// those of Troubleshoot for the first time by our rules. Links that Troubleshoot makes to its own files are left out.
+// pack writes the collected files as a compressed tar below one folder, and counts them. It redacts each file on the way, those
+// of Troubleshoot by our rules for the first time. It leaves out the links that Troubleshoot makes to its own files.
 func (c *collection) pack(w io.Writer, top string) (err error) {
 	scratch, err := os.CreateTemp(c.dir, ".masked-")
 	if err != nil {

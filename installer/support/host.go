@@ -17,7 +17,7 @@ import (
 
 const (
 	maxFile     = 8 << 20 // bytes of a file that are taken, from its end
-	maxOutput   = 8 << 20 // bytes of what a command prints
+	maxOutput   = 8 << 20 // bytes of a command's output
 	commandTime = time.Minute
 )
 
@@ -45,7 +45,7 @@ func (c *collection) files() {
 	c.podLogs(podLogs)
 }
 
-// fromNextLine leaves out what comes before the first end of a line: half of a secret would not be known as one.
+// fromNextLine drops the text before the first end of a line: half a secret would not be recognised.
 type fromNextLine struct {
 	io.Reader
 	begun bool
@@ -132,7 +132,7 @@ func (c *collection) commands(ctx context.Context) {
 		if err != nil {
 			continue
 		}
-		said, _ := c.run(ctx, program, one.args) // how it ended is part of what it said
+		said, _ := c.run(ctx, program, one.args) // the output says how it ended
 		c.put(one.name+".txt", bytes.NewReader(said))
 	}
 }
@@ -159,8 +159,8 @@ func (c *collection) run(ctx context.Context, program string, args []string) ([]
 	return out.buffer.Bytes(), err
 }
 
-// bounded keeps the beginning of what is written to it. It has nothing of the buffer but Write: io.Copy would read past the
-// limit.
+// bounded keeps the first bytes that are written to it. It has only Write: with bytes.Buffer's ReadFrom, io.Copy would read past
+// the limit.
 type bounded struct {
 	buffer bytes.Buffer
 	limit  int

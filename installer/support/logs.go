@@ -58,8 +58,8 @@ func (c *collection) tree(into, dir string) {
 	c.newest(into, root)
 }
 
-// newest collects the newest files of an open folder. Some pods may write to the folder of logs, also while this runs: each file is
-// opened below the folder, and what was opened is looked at.
+// newest collects the newest files of an open folder. Pods may write to the folder of logs while this runs, so each file is
+// opened below the folder, and the checks are made on the open file.
 func (c *collection) newest(into string, root *os.Root) {
 	type found struct {
 		path string

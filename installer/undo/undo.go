@@ -176,7 +176,7 @@ func (s Store) onDisk(f File) string {
 	return filepath.Join("/", s.Rootfs, f.Path)
 }
 
-// copy copies a file and notes what it is like.
+// copy copies a file and records its mode, owner and digest.
 func (s Store) copy(f *File, to string) error {
 	src, err := os.Open(s.onDisk(*f))
 	if err != nil {

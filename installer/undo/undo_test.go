@@ -55,7 +55,7 @@ func (h host) state(name, text string) {
 	place(h.t, filepath.Join(h.Root, name), text, 0o600)
 }
 
-// files is all that is on the host, but for the sets.
+// files lists all files of the host, except the sets.
 func (h host) files() (lines []string) {
 	h.t.Helper()
 	for _, dir := range []string{h.Rootfs, h.Root} {

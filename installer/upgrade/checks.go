@@ -61,7 +61,7 @@ func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
 	}
 }
 
-// minor is the second number of a version; -1 for what has none.
+// minor returns the minor version, or -1 if there is none.
 func minor(version string) int {
 	parts := strings.Split(version, ".")
 	if len(parts) < 2 {

@@ -16,7 +16,7 @@ type Plan struct {
 	Stops   []string         `json:"stops"` // versions of Kubernetes on the way; all nodes reach one before any goes on
 	Changes []install.Change `json:"changes"`
 	Nodes   []PlannedNode    `json:"nodes"` // in the order in which they begin
-	// Bytes is how much each node gets at most: of what the bundle has and the one before had not.
+	// Bytes is the most that each node fetches: what the bundle has and the one before did not.
 	Bytes uint64 `json:"bytes"`
 	// Resumes says that this upgrade was begun before.
 	Resumes bool `json:"resumes"`

@@ -213,8 +213,7 @@ func (r *run) lead(ctx context.Context) (err error) {
 	return r.change(ctx, func(s *State) { s.Phase, s.Ended, s.Error = Finished, time.Now().UTC(), "" })
 }
 
-// goBack takes the add-ons that are not well back to what they were. An upgrade that was interrupted leaves them as they are:
-// it goes on.
+// goBack rolls back the add-ons that are not healthy. An interrupted upgrade leaves them as they are, because it will be resumed.
 func (r *run) goBack(ctx context.Context, cause error) error {
 	if ctx.Err() != nil {
 		return cause

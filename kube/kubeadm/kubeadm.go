@@ -56,8 +56,8 @@ var removedFlags = []string{
 	"pod-infra-container-image", "register-schedulable",
 }
 
-// Mergeable rewrites the documents of a file for a merge: those of an older version are raised, and arguments and volumes are maps.
-// Documents of other APIs stay as they are. The notes say what was left out.
+// Mergeable rewrites the documents of a file for a merge: it raises those of an older version, and turns arguments and volumes
+// into maps. It leaves documents of other APIs alone. The notes say what was left out.
 func Mergeable(text []byte) (merged []byte, notes []string, err error) {
 	var out bytes.Buffer
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))

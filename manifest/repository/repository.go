@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// versionControl is the folder of a repository that holds credentials, and no part of what is built.
+// versionControl is the folder of a repository that may hold credentials. It is never built.
 const versionControl = ".git"
 
 // ErrOutside says that a path leads out of the repository, or into what version control keeps for itself.
@@ -28,9 +28,9 @@ type Repository struct {
 	root *os.Root
 }
 
-// Of opens the repository of an add-on's directory, addons/<name>/<version>: the nearest directory above it that is under
-// version control or, without one, the directory that has addons. A symbolic link is never taken for the repository,
-// since what it leads to may be anything.
+// Of opens the repository of an add-on's directory, addons/<name>/<version>: the nearest directory above it that is under version
+// control or, without one, the directory that has addons. A symbolic link is never taken for the repository, because it may lead
+// anywhere.
 func Of(dir string) (*Repository, error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {

@@ -1,8 +1,8 @@
 // Package hook finds hooks in a folder and runs them as processes.
 //
-// A hook is any executable file (S-1). What it is told lies in files, and what it answers it writes into files; their paths
-// are in its environment (S-7). The files of a run are in a folder of their own that nobody else can read, and they are gone
-// afterwards. The package knows neither bindings nor what the files mean.
+// A hook is any executable file (S-1). It reads its input from files and writes its answers into files, whose paths are in its
+// environment (S-7). The files of a run are in a folder of their own that nobody else can read, and they are removed afterwards.
+// The package knows neither bindings nor what the files mean.
 package hook
 
 import (
@@ -34,7 +34,7 @@ func Find(dir string, log *slog.Logger) (paths []string, err error) {
 		case entry.IsDir() || strings.HasPrefix(entry.Name(), ".") || slices.Contains(noHooks, filepath.Ext(entry.Name())):
 			return nil
 		}
-		info, err := os.Stat(path) // of what a link leads to, as in a mounted ConfigMap
+		info, err := os.Stat(path) // of a link's target, as in a mounted ConfigMap
 		if errors.Is(err, fs.ErrNotExist) {
 			log.Warn("a link in the hooks folder leads nowhere; it is no hook", "file", path)
 			return nil

@@ -265,8 +265,8 @@ func supervise(ctx context.Context, pid int, ended <-chan struct{}) error {
 	return fmt.Errorf("stopped: %w", context.Cause(ctx))
 }
 
-// pipe leads a stream of a process to w. The returned function waits a moment for what was printed, and ends the reading:
-// a child that the process left behind may hold the stream open.
+// pipe copies a stream of a process to w. The returned function waits a moment for the rest of the output, and then stops
+// reading: a child that the process left behind may hold the stream open.
 func pipe(stream *io.Writer, w io.Writer) (finish func(), err error) {
 	reader, writer, err := os.Pipe()
 	if err != nil {

@@ -108,8 +108,8 @@ echo '{operation: DeleteInBackground, kind: configmap, namespace: `+s.namespace+
 
 const hundred = 100
 
-// testHundred reloads a hundred modules whose charts render to what is there: no revision, no write, and reads that do not grow
-// with the modules.
+// testHundred reloads a hundred modules whose charts render to their live objects: no revision, no write, and reads that do not
+// grow with the modules.
 func testHundred(s *site) {
 	requests, client := s.withHelm()
 	flags := ""

@@ -84,7 +84,7 @@ type Operator struct {
 
 	configMu sync.Mutex // one look at the ConfigMap at a time
 
-	mu    sync.Mutex // of what follows, and of the guarded fields of units
+	mu    sync.Mutex // guards the fields below and the guarded fields of units
 	state state
 	// gone are objects that hooks have deleted: they do not count as absent until their chart is applied again.
 	gone map[kube.Ref]bool

@@ -198,7 +198,7 @@ func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(data), err
 }
 
-// patch adds a fresh patch of a hook to those that are kept, if what comes out is valid.
+// patch adds a new patch of a hook to the stored ones, if the resulting values are valid.
 func (s *store) patch(key string, operations []values.Operation) (changed bool, err error) {
 	if len(operations) == 0 {
 		return false, nil

@@ -109,7 +109,7 @@ func (f *Found) addFolder(dir string, o Options) error {
 	var errs []error
 	for _, entry := range entries { // sorted by name
 		path := filepath.Join(dir, entry.Name())
-		info, err := os.Stat(path) // of what a link leads to
+		info, err := os.Stat(path) // of a link's target
 		if errors.Is(err, fs.ErrNotExist) {
 			o.Log.Warn("a link in a folder of modules leads nowhere; it is no module", "link", path)
 			continue

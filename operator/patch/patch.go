@@ -167,7 +167,7 @@ func (o *Operation) patch(ctx context.Context, objects dynamic.ResourceInterface
 	return err
 }
 
-// object makes an object of what a jq filter gave.
+// object makes an object from the result of a jq filter.
 func object(result any) (*unstructured.Unstructured, error) {
 	data, err := json.Marshal(result)
 	if err != nil {

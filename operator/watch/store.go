@@ -209,7 +209,7 @@ func (o *source) Replace(list []any, _ string) error {
 // Resync is of no use here.
 func (*source) Resync() error { return nil }
 
-// put keeps an object and tells what it is news for. o.mu is held.
+// put stores an object and returns the subscriptions that it is news for. o.mu is held.
 func (o *source) put(i *item) {
 	o.complete(i)
 	old := o.items[i.name]

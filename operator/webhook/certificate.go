@@ -13,7 +13,7 @@ import (
 
 // certificate is what an endpoint shows, and whom it lets in.
 type certificate struct {
-	sum    [sha256.Size]byte // of what it is made of
+	sum    [sha256.Size]byte // of the files
 	ca     []byte            // in PEM: whom the API server shall trust
 	config *tls.Config
 	leader *http.Client // trusts the CA

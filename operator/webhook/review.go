@@ -11,7 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// review is an AdmissionReview or a ConversionReview. Hooks get the request as it came, so that nothing of a later API is lost.
+// review is an AdmissionReview or a ConversionReview. Hooks get the request unchanged, so that fields of a later API are not
+// lost.
 type review struct {
 	APIVersion string          `json:"apiVersion"`
 	Kind       string          `json:"kind"`

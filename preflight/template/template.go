@@ -1,9 +1,9 @@
 // Package template executes the templates of host preflight checks. It reads the language of text/template, and gives the
 // same output.
 //
-// It is not text/template because that finds methods of values by name. The linker must then keep every exported method
-// of every type in the program, which is a third of what a node gets. Here a value has fields only if it is a map with
-// text as keys: templates call functions, never methods.
+// It is not text/template because that package finds methods of values by name. The linker must then keep every exported method
+// of every type in the program, which is a third of the node's binary. Here a value has fields only if it is a map with text
+// keys: templates call functions, never methods.
 package template
 
 import (
@@ -26,8 +26,7 @@ type Options struct {
 	Print func(value any) any
 }
 
-// Execute parses text and writes what it comes to with data. Part of it may be written when it fails. name is used in
-// errors.
+// Execute parses text and executes it with data. If it fails, part of the output may be written. name is used in errors.
 func Execute(w io.Writer, name, text string, o Options, data any) error {
 	trees, err := parse.Parse(name, text, o.Left, "", o.Functions, builtins(), shortCircuits)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
-// TestClusterOutlivesAControlPlane makes a cluster of three control planes and two workers, of which one host has the bundle
-// and the others have a command each. It takes the host with the bundle off the network, and out of the cluster, lets another
-// take its place, and lets a control plane leave and come back.
+// TestClusterOutlivesAControlPlane makes a cluster of three control planes and two workers. One host has the bundle, each other
+// one has a command. The test takes the host with the bundle off the network and out of the cluster, lets another take its place,
+// and lets a control plane leave and come back.
 func TestClusterOutlivesAControlPlane(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}

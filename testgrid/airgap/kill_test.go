@@ -82,8 +82,8 @@ func killedReset(n node) {
 	}
 }
 
-// isBare wants a host to be what it was before the install, but for what these tests, and programs that systemd starts for a while,
-// leave on it.
+// isBare checks that a host is as it was before the install, except for files that these tests leave and programs that systemd
+// starts for a while.
 func (n node) isBare(bare []string) {
 	n.t.Helper()
 	ofTheTest := []string{" transient", "running systemd-timedated.service"}

@@ -64,8 +64,8 @@ func TestHostsInstallThemselvesFromAServer(t *testing.T) {
 	}
 }
 
-// sentOnce wants no byte of a bundle to have been sent twice since before, but for what every run reads to make its plan, and
-// what was on its way when one was killed.
+// sentOnce checks that no byte of a bundle was sent twice since before. It allows the part that every run reads for its plan, and
+// the bytes that were on their way when a run was killed.
 func (n node) sentOnce(to string, before int64, url string) {
 	n.t.Helper()
 	sent, size := n.sent()-before, n.bundleSize(url)

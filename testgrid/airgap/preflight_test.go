@@ -25,7 +25,7 @@ func (n node) answers(script string, code int) []answer {
 	return report.Results
 }
 
-// wants looks for an answer of which all is known but the numbers in it.
+// wants looks for an answer that is known except for its numbers.
 func wants(t *testing.T, answers []answer, check, status, message, hint string) {
 	t.Helper()
 	for _, a := range answers {

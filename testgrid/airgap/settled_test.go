@@ -52,7 +52,7 @@ func (n node) objects() (found []string) {
 	for _, object := range list.Items {
 		metadata := field(object, "metadata")
 		name := fmt.Sprint(object["kind"], " ", metadata["namespace"], "/", metadata["name"])
-		// tokens for hosts that join, and what goes with them: whoever has printed the commands has made some
+		// tokens for hosts that join, with their Secrets: printing the join commands has made some
 		if strings.HasPrefix(name, "Secret ") && strings.Contains(name, "bootstrap-token-") || strings.HasSuffix(name, "kubeadm-certs") {
 			continue
 		}

@@ -165,7 +165,7 @@ func (b *bench) shell(dir, script string) error {
 	return err
 }
 
-// output runs a script and returns what it prints.
+// output runs a script and returns its output.
 func (b *bench) output(dir, script string) (string, error) {
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", script)
 	cmd.Dir = dir

@@ -68,7 +68,7 @@ func breaks(seed uint64, n int, size int64) []int64 {
 	return all
 }
 
-// download is one client's, and what came of it.
+// download is one client's download and its result.
 type download struct {
 	at     string
 	size   int64

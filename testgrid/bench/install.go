@@ -16,9 +16,9 @@ import (
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 )
 
-// bareInit is kubeadm on a host that has everything: what is asked for is the configuration that the install wrote. sameWork
-// goes on with the add-ons that the install rendered, and ends when all is as ready as after an install. What was made before
-// is taken away first, and is not measured.
+// bareInit is kubeadm on a host that has everything else, with the configuration that the install wrote. sameWork then applies
+// the add-ons that the install rendered, and ends when everything is as ready as after an install. Removing the earlier cluster
+// is not measured.
 const (
 	takeAway = `kubeadm reset --force >/dev/null 2>&1; rm -rf /etc/cni/net.d /run/flannel /var/lib/etcd; systemctl restart containerd; ip link delete cni0 2>/dev/null; ip link delete flannel.1 2>/dev/null; true`
 	bareInit = `exec >/tmp/bare.log; trap '[ $? = 0 ] || tail -n 20 /tmp/bare.log >&2' EXIT; set -e

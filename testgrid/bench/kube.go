@@ -19,7 +19,7 @@ const (
 	kubeNamespaces = 10
 )
 
-// kubeGroup is what one part of an add-on brings along: its name and its namespace are given.
+// kubeGroup is the objects of one part of an add-on, for a name and a namespace.
 const kubeGroup = `apiVersion: v1
 kind: ServiceAccount
 metadata: {name: %[1]s, namespace: %[2]s, labels: {app: %[1]s}}

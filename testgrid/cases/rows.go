@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Row is one sample: what went into the original program, and what it did.
+// Row is one sample: the input of the original program, and its result.
 type Row[C any] struct {
 	Name string
 	// Case is the input. Members that begin with expect or want are the output.

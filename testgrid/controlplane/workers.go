@@ -10,7 +10,7 @@ import (
 // jobControllers are those that an Indexed Job with a TTL needs, in a namespace with a quota.
 const jobControllers = "job-controller,ttl-after-finished-controller,garbage-collector-controller,pod-garbage-collector-controller,resourcequota-controller"
 
-// startWorkers starts the scheduler and the controllers. They serve nothing; what they do is seen in objects.
+// startWorkers starts the scheduler and the controllers. They serve nothing; their work shows in objects.
 func (c *ControlPlane) startWorkers(ctx context.Context, workshop *upstream.Workshop, version string) error {
 	kubeconfig := c.dir.File("kubeconfig")
 	if err := WriteKubeconfig(kubeconfig, c.config); err != nil {

@@ -1,5 +1,5 @@
-// Package history keeps the results of tests in a store: a folder, or a bucket. Another machine takes over what has finished with
-// the same input, and a run is compared with those before it.
+// Package history keeps the results of tests in a store: a folder, or a bucket. Another machine takes over results that have the
+// same input, and a run is compared with earlier ones.
 //
 //	tests/DIGEST/ATTEMPT.tar.gz   the folder of one attempt: its result, its logs, its support bundles
 //	runs/TIME-DIGEST.json         how all tests of one run ended

@@ -51,7 +51,7 @@ type share struct {
 
 func (s *share) giveBack() { s.end(s.cpu, s.memory) }
 
-// keep ends the test, but its machines go on and need what they have.
+// keep marks the test as ended while its machines go on and keep their share.
 func (s *share) keep() { s.end(0, 0) }
 
 func (s *share) end(cpu int, memory int64) {

@@ -155,19 +155,19 @@ func (m *labMachine) watch() {
 	}
 }
 
-// look asks what has left the host, and who sent it if that is not known yet.
+// look reads the packets that have left the host, and who sent them if that is not known yet.
 func (m *labMachine) look(ctx context.Context) ([]Connection, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return egress(ctx, m.Host, m.senders)
 }
 
-// LabEgress returns what has left a host of the lab, with the processes whose sockets still exist.
+// LabEgress returns the packets that have left a host of the lab, with the processes whose sockets still exist.
 func LabEgress(ctx context.Context, h *host.Host) ([]Connection, error) {
 	return egress(ctx, h, map[host.Packets]string{})
 }
 
-// egress returns what has left a host. senders are the processes that are known by now.
+// egress returns the packets that have left a host. senders are the processes known so far.
 func egress(ctx context.Context, h *host.Host, senders map[host.Packets]string) ([]Connection, error) {
 	packets, err := h.Egress(ctx)
 	if err != nil {

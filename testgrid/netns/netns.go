@@ -22,7 +22,7 @@ func ForTest(t testing.TB) {
 	}
 }
 
-// Run runs a program in the network of the test, and returns what it printed.
+// Run runs a program in the network of the test and returns its output.
 func Run(t testing.TB, stdin, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -61,7 +61,7 @@ func (f Folder) remember(cells []Cell) error {
 	return nil
 }
 
-// Change is when a test broke, and by what.
+// Change says when a test broke, and which package broke it.
 type Change struct {
 	Test    string    `json:"test"`
 	System  string    `json:"system"`

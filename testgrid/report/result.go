@@ -88,8 +88,8 @@ type Step struct {
 	Verdict Verdict `json:"verdict"`
 	Error   string  `json:"error,omitempty"`
 	Log     string  `json:"log,omitempty"`
-	// Input is the digest of what decides about the step. A step that passed with the same input need not run again on the
-	// same machines.
+	// Input is the digest of everything that decides the step's result. A step that passed with the same input need not run again
+	// on the same machines.
 	Input string `json:"input,omitempty"`
 }
 

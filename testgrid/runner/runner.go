@@ -1,6 +1,6 @@
-// Package runner runs tests of the grid: it takes bare machines of any kind, installs a bundle on them, joins them, lets befall
-// them what the test says, and looks at what it expects. Each result is on the disk before the next test begins, so a run that
-// is killed goes on where it was.
+// Package runner runs tests of the grid. It takes bare machines of any kind, installs a bundle on them, joins them, injects the
+// failures of the test, and checks its expectations. Each result is on the disk before the next test begins, so a killed run can
+// be resumed.
 package runner
 
 import (
@@ -272,8 +272,8 @@ func (r *runner) one(ctx context.Context, j job) error {
 	return errors.Join(r.folder.Save(result), r.share(ctx, result), r.add(result))
 }
 
-// stands says whether a verdict of an earlier run is taken over. A skipped test is looked at again, because other hosts may be
-// able to do what it needs.
+// stands says whether a verdict of an earlier run is kept. A skipped test is tried again, because other hosts may be able to run
+// it.
 func (r *runner) stands(v report.Verdict) bool {
 	switch {
 	case v == report.Skipped || r.Again == AgainAll:

@@ -18,7 +18,7 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// maxAnalysis is the most that is read of what analyzers say, in bytes.
+// maxAnalysis bounds the output of analyzers that is read, in bytes.
 const maxAnalysis = 4 << 20
 
 // collect takes a support bundle from each machine that has sealift.

@@ -1,5 +1,5 @@
-// Package scenario is what befalls a host while software installs itself there, as scripts that run on the host, and how a host is
-// compared with what it was. The test grid uses it, and so do the project's own tests.
+// Package scenario has failures to inject on a host while software installs itself there, as scripts that run on the host, and
+// the comparison of a host with its earlier state. The test grid and the project's own tests use it.
 package scenario
 
 import (

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Looks is a script that prints a host as an administrator would compare it: packages, files with their rights and content,
-// units, what runs, mounts, interfaces, routes, settings of the kernel. Each line begins with what it is about.
+// Looks is a script that prints the state of a host for a comparison: packages, files with mode, owner and content, units,
+// processes, mounts, interfaces, routes, settings of the kernel. Each line begins with its kind.
 const Looks = `
 command -v dpkg-query >/dev/null || rpm -qa --qf 'package %{NAME} %{EVR}\n'
 ! command -v dpkg-query >/dev/null || dpkg-query -W -f 'package ${db:Status-Abbrev} ${binary:Package} ${Version}\n'

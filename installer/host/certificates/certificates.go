@@ -33,8 +33,8 @@ func store() trustStore {
 	return trustStore{"/etc/ssl/certs", ".pem", nil}
 }
 
-// Trust makes the programs of this host trust certificates, each a PEM of its own, in place of those of an earlier call. What it
-// changes lies in /etc and /usr/local.
+// Trust makes the programs of this host trust certificates, each in a PEM file of its own. They replace those of an earlier call.
+// Trust changes files in /etc and /usr/local.
 func Trust(ctx context.Context, output io.Writer, certificates [][]byte) error {
 	return store().trust(ctx, output, certificates)
 }

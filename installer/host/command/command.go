@@ -18,8 +18,8 @@ import (
 // outputDelay is how long a program's output is waited for once the program has ended: a daemon that it started may hold it.
 const outputDelay = 5 * time.Second
 
-// Run runs a program of the host and gives the end of what it said when it fails. What it leaves running in the background is
-// not waited for.
+// Run runs a program of the host. If the program fails, the error has the end of its output. Run does not wait for processes that
+// the program leaves in the background.
 func Run(ctx context.Context, output io.Writer, name string, args ...string) error {
 	var said tail.Buffer
 	cmd := exec.CommandContext(ctx, name, args...)

@@ -57,7 +57,7 @@ func zone(ctx context.Context, address string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// commands are the calls that open a firewall for good. What they change lies in /etc.
+// commands are the calls that open a firewall permanently. They change files in /etc.
 func (w Firewall) commands(o Opening, zone string) (commands [][]string) {
 	switch w {
 	case Firewalld:
@@ -113,7 +113,7 @@ func (w Firewall) Disable(ctx context.Context, output io.Writer) error {
 	return calls(ctx, output, [][]string{{"ufw", "disable"}})
 }
 
-// Restore puts a firewall up again that was taken down, once its settings in /etc are what they were.
+// Restore starts a firewall that was stopped, after its settings in /etc have been restored.
 func (w Firewall) Restore(ctx context.Context, output io.Writer) error {
 	return calls(ctx, output, [][]string{{"systemctl", "restart", string(w)}})
 }

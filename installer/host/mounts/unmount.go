@@ -13,8 +13,8 @@ import (
 	"github.com/sealift/sealift/installer/host/proc"
 )
 
-// Unmount unmounts all that is mounted at or below the folders, the deepest first, but what keep names. What is in use is
-// taken from its name and goes when its last user does.
+// Unmount unmounts everything at or below the folders, the deepest mount first, except the folders in keep. A mount that is in
+// use is detached: it disappears when its last user ends.
 func Unmount(folders, keep []string) error {
 	mounts, err := proc.Fields("/proc/self/mountinfo", func(f []string) string { return proc.Unescape(f[4]) })
 	if err != nil {

@@ -207,8 +207,8 @@ func overlapsAny(p netip.Prefix, others []netip.Prefix) bool {
 	return false
 }
 
-// InUse gives the networks that routes lead to, and the addresses of the host itself, which may have no route beside them. A
-// default route says nothing of what is behind it.
+// InUse returns the networks that routes lead to and the addresses of the host itself, which may have no route. A default route
+// is left out: it does not say which networks are behind it.
 func InUse(routes []Route) (found []netip.Prefix, err error) {
 	for _, r := range routes {
 		if r.destination.Bits() > 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// DNF installs packages from repositories in folders with the host's own dnf, of which yum is another name.
+// DNF installs packages from repositories in folders with the host's own dnf or yum.
 type DNF struct {
 	// Dir is where the lists and the cache of the repositories are kept, apart from the host's.
 	Dir string
@@ -44,8 +44,7 @@ skip_if_unavailable=0
 metadata_expire=0
 `
 
-// Install installs the named packages and what they depend on, with upgrades of what they depend on where those are
-// needed. It removes nothing.
+// Install installs the named packages and their dependencies, and upgrades dependencies where that is needed. It removes nothing.
 func (d DNF) Install(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil

@@ -15,17 +15,17 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Files installs packages from a folder that is no repository of Sealift's: the .deb or .rpm files in a package that kURL's own
-// CI built (kURL §1.5). Nothing is forced: the host's package manager resolves and checks what it installs. The files were
-// verified against the index of their archive; kURL ships no keys to check signatures with.
+// Files installs the .deb or .rpm files of a package that kURL's own CI built, which is no repository of Sealift's (kURL §1.5).
+// Nothing is forced: the host's package manager resolves and checks what it installs. The files were verified against the index
+// of their archive; kURL ships no keys to check signatures with.
 type Files struct {
 	Dir    string // has the files; for .rpm files with repodata
 	Work   string // where lists and caches are kept, apart from the host's
 	Output io.Writer
 }
 
-// Install installs the named packages, and what they depend on, as far as the folder has them. Of a folder of .deb files that
-// has none of the names, all are installed, as kURL does.
+// Install installs the named packages and those of their dependencies that the folder has. If a folder of .deb files has none of
+// the names, Install installs all of them, as kURL does.
 func (f Files) Install(ctx context.Context, names []string) error {
 	debs, err := filepath.Glob(filepath.Join(f.Dir, "*.deb"))
 	if err != nil {

@@ -101,8 +101,8 @@ func (a APT) carried(name, version string) string {
 	return ""
 }
 
-// mend reinstalls packages of the repositories of which files have lost their content: rpm syncs none of them, and an install
-// may have lost its power.
+// mend reinstalls packages whose files have lost their content. rpm does not sync its files to the disk, and the power may have
+// failed during an install.
 func (d DNF) mend(ctx context.Context, tool string, options []string) error {
 	database := rpmDatabase{d.Root}
 	there, err := database.installed(ctx)

@@ -72,8 +72,8 @@ func exists(path string) bool {
 // endDelay is how long a package manager may go on when it should have ended.
 const endDelay = 3 * time.Minute
 
-// run calls a package manager once. When ctx ends it may finish what it is doing, since one that is stopped leaves packages
-// half done; a signal to the terminal does not reach it.
+// run calls a package manager once. When ctx ends, the package manager may finish its work, because stopping it would leave
+// packages half installed. A signal to the terminal does not reach it.
 func run(ctx context.Context, output io.Writer, environment []string, name string, args, options []string) error {
 	cmd := exec.CommandContext(ctx, name, append(options, args...)...)
 	cmd.Env = append(append(os.Environ(), "LC_ALL=C.UTF-8"), environment...)

@@ -181,7 +181,7 @@ func TestLackedPackagesAreNamedWithoutTheirArchitecture(t *testing.T) {
 			t.Errorf("%s is %s, want %s", row.name, got, row.want)
 		}
 	}
-	// of these the first has its architecture in its name, as libraries have of which there may be several
+	// The first of these has its architecture in its name: several architectures of a library can be installed.
 	got, err := Lacking(t.Context(), []string{"libc6", "bash", "sealift-nobody-has-it"})
 	if err != nil || !slices.Equal(got, []string{"sealift-nobody-has-it"}) {
 		t.Errorf("lacking are %v, %v", got, err)

@@ -16,7 +16,7 @@ import (
 func dpkgIn(root string) database { return dpkgDatabase{root} }
 func rpmIn(root string) database  { return rpmDatabase{root} }
 
-// debs makes packages a and b, of which a needs b, and installs them below a root.
+// debs makes the packages a and b and installs them below a root. a needs b.
 func must(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {

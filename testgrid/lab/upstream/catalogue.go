@@ -56,7 +56,7 @@ func Components() []Component {
 	return components(releases(), slices.Concat(Images(Releases()...), KurlImages()))
 }
 
-// Everyday lists the ids of what the lab makes where nothing is named.
+// Everyday lists the ids of the components that the lab makes by default.
 func Everyday() []string {
 	var ids []string
 	for _, c := range components(chosen(nil), Images()) {

@@ -15,7 +15,7 @@ const heartbeat = 30 * time.Second
 type progress struct {
 	now func() time.Time
 
-	mu    sync.Mutex // of what follows, so that lines come one at a time
+	mu    sync.Mutex // guards the fields below, so that lines come one at a time
 	say   func(line string)
 	total int // components of the plan; 0 when they are made one by one, as somebody asks for them
 	made  int

@@ -13,7 +13,7 @@ import (
 
 const repository = "../../.."
 
-// offers holds what the lab serves for some releases against what Manifests name, and tells what is not offered.
+// offers compares the content that the lab serves for some releases with the Manifests, and lists what is missing.
 func offers(t *testing.T, addOns []string, kubernetes ...string) (missing []string) {
 	t.Helper()
 	var images, downloads []string

@@ -81,7 +81,7 @@ func NewWorkshop(o Options) (*Workshop, error) {
 	return w, nil
 }
 
-// ForTest gives the lab's workshop, which says in t's log what it makes.
+// ForTest returns the lab's workshop. It writes its progress to t's log.
 func ForTest(t testing.TB) *Workshop {
 	t.Helper()
 	short.Skip(t, "programs of the lab")
