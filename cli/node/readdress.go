@@ -133,7 +133,7 @@ func (a commands) printReaddress(r *readdress.Readdress, format string) error {
 	if format == "json" {
 		return a.PrintJSON(map[string]any{
 			"node": r.Node, "controlPlane": r.ControlPlane, "otherControlPlanes": r.Others, "from": r.From, "to": r.To, "interface": r.Link,
-			"files": r.Edits, "certificates": append([]string{}, r.Certificates...), "steps": r.Plan(),
+			"files": r.Edits, "certificates": append([]string{}, r.Certificates...), "notes": r.Notes, "steps": r.Plan(),
 		})
 	}
 	fmt.Fprintf(a.Out, "node %s: from %s to %s\n", r.Node, r.From, r.To)
@@ -141,6 +141,9 @@ func (a commands) printReaddress(r *readdress.Readdress, format string) error {
 		fmt.Fprintln(a.Out, "an earlier run was interrupted; this one goes back to the old address")
 	} else if resumes {
 		fmt.Fprintln(a.Out, "an earlier run was interrupted; this one goes on with it")
+	}
+	for _, note := range r.Notes {
+		fmt.Fprintln(a.Out, note)
 	}
 	for _, e := range r.Edits {
 		fmt.Fprintf(a.Out, "  changes %s in %s\n", e.File, app.Counted(e.Places, "place"))

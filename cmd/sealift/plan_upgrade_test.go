@@ -154,7 +154,8 @@ func planOfReaddress(t *testing.T) {
 		t.Skip("this machine has no address beside loopback")
 	}
 	plan := []string{"node", "readdress", address.String(), "--plan", "--root", "node"}
-	if out := h.planned("", plan); !strings.Contains(out, "from "+kubeadm.Address+" to "+address.String()) || !strings.Contains(out, "issues /etc/kubernetes/pki/apiserver.crt again") {
+	if out := h.planned("", plan); !strings.Contains(out, "from "+kubeadm.Address+" to "+address.String()) || !strings.Contains(out, "issues /etc/kubernetes/pki/apiserver.crt again") ||
+		!strings.Contains(out, "the API does not answer, so the addresses of other nodes are not known") {
 		t.Errorf("the plan says:\n%s", out)
 	}
 	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"file": "/etc/kubernetes/manifests/etcd.yaml"`) || !strings.Contains(out, `"id": "readdress/keep"`) {

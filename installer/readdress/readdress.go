@@ -54,6 +54,8 @@ type Readdress struct {
 	// Edits are the files that change, and Certificates those that are issued again.
 	Edits        []Edit   `json:"files"`
 	Certificates []string `json:"certificates"`
+	// Notes say what Prepare could not find out.
+	Notes []string `json:"notes"`
 
 	host    host
 	options Options
@@ -79,7 +81,7 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 	if err != nil {
 		return nil, err
 	}
-	r := &Readdress{Change: Change{To: to}, Others: []string{}, host: host{root: o.Root}, options: o, log: node.NewLog(o.LogDir, lifecycle.Readdressing, o.Output)}
+	r := &Readdress{Change: Change{To: to}, Others: []string{}, Notes: []string{}, host: host{root: o.Root}, options: o, log: node.NewLog(o.LogDir, lifecycle.Readdressing, o.Output)}
 	if r.Node, err = hosts.Name(); err != nil {
 		return nil, err
 	}
@@ -138,7 +140,7 @@ func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 		err = refuseClaimed(r.Link, r.To)
 	}
 	if err != nil && r.last.begun && !r.finished(worksStep) {
-		fmt.Fprintf(r.log, "going back to %s: %v\n", r.From, err)
+		r.Notes = append(r.Notes, fmt.Sprintf("going back to %s: %v", r.From, err))
 		r.last.back, r.last.why = true, err
 		return nil
 	}
@@ -224,7 +226,7 @@ func (r *Readdress) askNodes(ctx context.Context, f *facts) {
 	}
 	all, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		fmt.Fprintf(r.log, "the API does not answer, so the addresses of other nodes are not known: %v\n", err)
+		r.Notes = append(r.Notes, fmt.Sprintf("the API does not answer, so the addresses of other nodes are not known: %v", err))
 		return
 	}
 	r.answers = true

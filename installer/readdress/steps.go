@@ -108,6 +108,9 @@ func (r *Readdress) bound() time.Duration {
 
 // Run gives the node its new address. If the node does not work there, Run takes the change back and returns why.
 func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) error {
+	for _, note := range r.Notes {
+		fmt.Fprintln(r.log, note)
+	}
 	run := func(ctx context.Context) error {
 		err := r.runPlan(ctx, observe)
 		if err == nil || r.last.back || !r.mustGoBack(ctx) {
