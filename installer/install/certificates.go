@@ -38,5 +38,5 @@ func (i *Install) trustCertificates(ctx context.Context) (lifecycle.State, error
 	if err := certificates.Trust(ctx, i.log, trusted); err != nil {
 		return nil, err
 	}
-	return nil, command.Run(ctx, i.log, "systemctl", "try-restart", "containerd")
+	return nil, command.TryRestart(ctx, i.log, "containerd")
 }

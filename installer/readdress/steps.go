@@ -196,16 +196,18 @@ func (r *Readdress) write(ctx context.Context) error {
 	return r.host.write(edits)
 }
 
-// start starts what reads the files. try-restart leaves a service alone that the node does not have.
+// start starts what reads the files. A host with a default route has no service for the route, and a cluster with a load balancer
+// has no balancer on its nodes.
 func (r *Readdress) start(ctx context.Context) error {
 	services := []string{service.Balancer(r.options.Root).Name, routeUnit}
 	if r.ControlPlane {
 		services = append(services, service.Sharer(r.options.Root).Name)
 	}
-	for _, args := range [][]string{{"daemon-reload"}, append([]string{"try-restart"}, services...)} {
-		if err := command.Run(ctx, r.log, "systemctl", args...); err != nil {
-			return err
-		}
+	if err := command.Run(ctx, r.log, "systemctl", "daemon-reload"); err != nil {
+		return err
+	}
+	if err := command.TryRestart(ctx, r.log, services...); err != nil {
+		return err
 	}
 	return restore.StartKubelet(ctx, r.log)
 }

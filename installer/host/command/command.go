@@ -31,3 +31,20 @@ func Run(ctx context.Context, output io.Writer, name string, args ...string) err
 	}
 	return nil
 }
+
+// TryRestart restarts those of the units that run. It skips a unit that the host does not have: systemctl itself fails for that.
+func TryRestart(ctx context.Context, output io.Writer, units ...string) error {
+	for _, unit := range units {
+		loaded, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--value", unit).Output()
+		if err != nil {
+			return fmt.Errorf("is there a unit %s? systemctl show: %w", unit, err)
+		}
+		if strings.TrimSpace(string(loaded)) == "not-found" {
+			continue
+		}
+		if err := Run(ctx, output, "systemctl", "try-restart", unit); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -27,3 +27,27 @@ func TestCommandDoesNotWaitForWhatItLeftRunning(t *testing.T) {
 		t.Fatal("it does not end")
 	}
 }
+
+func TestOnlyUnitsOfTheHostAreRestarted(t *testing.T) {
+	dir := t.TempDir()
+	// systemd refuses to restart a unit that it does not find, also with try-restart
+	script := `#!/bin/sh
+case "$1:$*" in
+show:*missing.service) echo not-found ;;
+show:*) echo loaded ;;
+try-restart:*missing.service) echo "Unit missing.service not found." >&2; exit 5 ;;
+*) echo "$*" >>"` + dir + `/called" ;;
+esac
+`
+	if err := os.WriteFile(dir+"/systemctl", []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	if err := TryRestart(t.Context(), io.Discard, "a.service", "missing.service", "b.service"); err != nil {
+		t.Error(err)
+	}
+	called, err := os.ReadFile(dir + "/called")
+	if want := "try-restart a.service\ntry-restart b.service\n"; err != nil || string(called) != want {
+		t.Errorf("called %q, want %q: %v", called, want, err)
+	}
+}
