@@ -36,6 +36,22 @@ func (h host) manifest() (*corev1.Pod, error) {
 	return pod, nil
 }
 
+// checkKeys refuses a host whose API server still has keys that its file lost. A new file would take them from its memory, too.
+func (h host) checkKeys() error {
+	pod, err := h.manifest()
+	if err != nil {
+		return err
+	}
+	_, there, err := h.read()
+	if err != nil || there {
+		return err
+	}
+	if _, encrypts := argument(pod.Spec.Containers[0].Command, cluster.EncryptionArguments()[0][0]); encrypts {
+		return fmt.Errorf("%s is missing or empty, and Secrets in etcd are encrypted with its keys; copy it from another control plane, or restore a snapshot that has it", cluster.EncryptionFile)
+	}
+	return nil
+}
+
 // argument finds the value of an argument of a program.
 func argument(command []string, name string) (value string, ok bool) {
 	for _, a := range command {

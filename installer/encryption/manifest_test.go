@@ -1,6 +1,7 @@
 package encryption
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,5 +82,36 @@ func TestUpgradesAndJoinsEncryptToo(t *testing.T) {
 		if _, err := withArguments([]byte(wrong)); err == nil {
 			t.Errorf("%q is taken", wrong)
 		}
+	}
+}
+
+func TestLostKeysAreNotReplaced(t *testing.T) {
+	t.Parallel()
+	h := host{t.TempDir()}
+	path := h.path(cluster.APIServerManifest)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(apiServer), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.checkKeys(); err != nil {
+		t.Errorf("an API server without encryption needs no keys: %v", err)
+	}
+	made(t, h)
+	if err := errors.Join(h.enable(), h.checkKeys()); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(h.path(cluster.EncryptionFile), 0); err != nil { // as a loss of power may
+		t.Fatal(err)
+	}
+	if err := h.checkKeys(); err == nil || !strings.Contains(err.Error(), "missing or empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	if err := os.Remove(h.path(cluster.EncryptionFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.checkKeys(); err == nil || !strings.Contains(err.Error(), "missing or empty") {
+		t.Errorf("no file: %v", err)
 	}
 }

@@ -39,7 +39,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := r.host.manifest(); err != nil { // of keys that Sealift did not make
+	if err := r.host.checkKeys(); err != nil {
 		return nil, err
 	}
 	config, err := cluster.Config(cluster.AdminKubeconfig)
