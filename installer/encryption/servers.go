@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -187,24 +188,30 @@ func usedBy(ctx context.Context, config *rest.Config) (digest string, err error)
 
 // Rewrite implements Servers.
 func (c *controlPlanes) Rewrite(ctx context.Context) error {
-	return leader.Insist(ctx, func(ctx context.Context) error { return rewrite(ctx, c.admin.Client, c.output) })
+	return rewrite(ctx, c.admin.Client, c.output)
 }
 
 // rewritePage is how many Secrets are asked for at once. Each has 1 MiB at most.
 const rewritePage = 50
 
-// rewrite writes each Secret as it is. The API server writes it to etcd if it is not encrypted with the first key there.
+// rewrite writes each Secret as it is. The API server writes it to etcd if it is not encrypted with the first key there. Each request
+// is repeated by itself while the API is away, so that the number of Secrets does not matter.
 func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer) error {
 	written := 0
 	for next := ""; ; {
-		page, err := client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: rewritePage, Continue: next})
+		page, err := listSecrets(ctx, client, next)
 		if err != nil {
 			return fmt.Errorf("list Secrets: %w", err)
 		}
 		for _, s := range page.Items {
-			_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, &s, metav1.UpdateOptions{})
-			// somebody else has written it just now, or removed it
-			if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			err := leader.Insist(ctx, func(ctx context.Context) error {
+				_, err := client.CoreV1().Secrets(s.Namespace).Update(ctx, &s, metav1.UpdateOptions{})
+				if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else has written it just now, or removed it
+					return nil
+				}
+				return err
+			})
+			if err != nil {
 				return fmt.Errorf("write Secret %s/%s again: %w", s.Namespace, s.Name, err)
 			}
 			written++
@@ -214,6 +221,19 @@ func rewrite(ctx context.Context, client kubernetes.Interface, output io.Writer)
 			return nil
 		}
 	}
+}
+
+// listSecrets asks for one page. If the list has become too old, it goes on in a newer one, as the API server offers it.
+func listSecrets(ctx context.Context, client kubernetes.Interface, next string) (page *corev1.SecretList, err error) {
+	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
+		page, err = client.CoreV1().Secrets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: rewritePage, Continue: next})
+		var status apierrors.APIStatus
+		if apierrors.IsResourceExpired(err) && errors.As(err, &status) {
+			next = status.Status().Continue
+		}
+		return err
+	})
+	return page, err
 }
 
 // Values implements Servers.
