@@ -111,8 +111,9 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 	for _, note := range r.Notes {
 		fmt.Fprintln(r.log, note)
 	}
-	run := func(ctx context.Context) error {
-		err := r.runPlan(ctx, observe)
+	// The work of held ends when the Lease is lost, which may come from an address that does not work: the way back does not need it.
+	run := func(held context.Context) error {
+		err := r.runPlan(held, observe)
 		if err == nil || r.last.back || !r.mustGoBack(ctx) {
 			return err
 		}
