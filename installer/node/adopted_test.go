@@ -32,8 +32,8 @@ func TestANodeIsAdoptedUntilItIsUpgraded(t *testing.T) {
 		}
 	}
 	want(false)
-	record(lifecycle.Adopting, "node/agent")
-	want(false)
+	record(lifecycle.Adopting, "node/agent") // it is killed here, and the agent goes on
+	want(true)
 	record(lifecycle.Adopting, node.InitStep)
 	want(true)
 	record(lifecycle.Upgrading, "kubernetes/upgrade")

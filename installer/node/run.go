@@ -78,15 +78,15 @@ func Made(root string) (bool, error) {
 	return slices.ContainsFunc(records, func(r lifecycle.Record) bool { return r.Step == InitStep }), err
 }
 
-// Adopted says whether another installer made this node, and no upgrade has replaced its kubelet since.
+// Adopted says whether another installer made this node, and no upgrade has replaced its kubelet since. An adoption that was begun
+// counts: its agent runs before it ends.
 func Adopted(root string) (adopted bool, err error) {
 	records, err := lifecycle.ReadJournal(StateDir(root))
 	for _, rec := range records {
 		switch {
-		case rec.Outcome != lifecycle.Finished:
-		case rec.Operation == lifecycle.Adopting && (rec.Step == InitStep || rec.Step == JoinStep):
+		case rec.Operation == lifecycle.Adopting:
 			adopted = true
-		case rec.Step == KubeletStep:
+		case rec.Step == KubeletStep && rec.Outcome == lifecycle.Finished:
 			adopted = false
 		}
 	}
