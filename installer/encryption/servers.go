@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	hostinfo "github.com/sealift/sealift/installer/host"
@@ -55,7 +58,7 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &controlPlanes{own: own, admin: admin, view: view, config: config, output: r.log}
+	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.log}
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
@@ -94,6 +97,7 @@ func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe
 // controlPlanes are the API servers of this host's cluster.
 type controlPlanes struct {
 	own    string // this node
+	root   string
 	admin  controlplane.Administrator
 	view   *cluster.View
 	config *rest.Config
@@ -106,9 +110,12 @@ func (c *controlPlanes) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	_, noBundle := os.Stat(filepath.Join(c.root, bundle.IndexName))
 	for _, n := range nodes {
 		switch {
 		case !n.ControlPlane():
+		case n.Name != c.own && errors.Is(noBundle, fs.ErrNotExist): // see package service
+			return fmt.Errorf("this node was adopted, and gives nothing to control plane %s before its first upgrade; run 'sealift upgrade' first", n.Name)
 		case !n.Ready:
 			return fmt.Errorf("control plane %s is not Ready (%s), and would not get the new key; bring it back, or remove it with 'sealift node remove %s'", n.Name, n.Why, n.Name)
 		case cluster.TooOldToEncrypt(strings.TrimPrefix(n.Version, "v")):
