@@ -189,7 +189,7 @@ func (r *Renewal) restartKubelet(ctx context.Context) error {
 
 // restartShare restarts the service that asks the API with admin.conf: it reads that file only when it starts.
 func (r *Renewal) restartShare(ctx context.Context) error {
-	return command.Run(ctx, r.log, "systemctl", "try-restart", service.Sharer(r.options.Root).Name)
+	return command.TryRestart(ctx, r.log, service.Sharer(r.options.Root).Name)
 }
 
 // waitReady waits for all pods, also those that were not waited for because the API did not answer.

@@ -136,10 +136,13 @@ func (r *Readdress) Run(ctx context.Context, observe func(lifecycle.Event)) erro
 
 func (r *Readdress) runPlan(ctx context.Context, observe func(lifecycle.Event)) error {
 	_, err := lifecycle.Run(ctx, lifecycle.Readdressing, r.Plan(), r.journal, r.log.Narrate(observe))
-	if err == nil && r.last.back {
+	switch {
+	case err != nil:
+		return err
+	case r.last.back:
 		return &TakenBackError{From: r.From, Why: r.last.why}
 	}
-	return err
+	return Forget(r.options.Root) // a change to another address may have been announced
 }
 
 // hasOld says whether the host still has the old address.
@@ -200,7 +203,7 @@ func (r *Readdress) write(ctx context.Context) error {
 // start starts what reads the files. A host with a default route has no service for the route, and a cluster with a load balancer
 // has no balancer on its nodes.
 func (r *Readdress) start(ctx context.Context) error {
-	services := []string{service.Balancer(r.options.Root).Name, routeUnit}
+	services := []string{"containerd", service.Balancer(r.options.Root).Name, routeUnit}
 	if r.ControlPlane {
 		services = append(services, service.Sharer(r.options.Root).Name)
 	}

@@ -46,9 +46,6 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	}
 	defer func() { err = errors.Join(err, installed.Close()) }()
 	r.Bundle = installed.Digest
-	for _, p := range installed.Index.Packages {
-		r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index})
-	}
 	whole, err := installerOf(root)
 	if err != nil {
 		return r, err
@@ -60,7 +57,13 @@ func recordOf(ctx context.Context, root, sealift string, view *cluster.View) (r 
 	if err != nil {
 		return r, err
 	}
-	r.AddOns = addOnsOf(whole, install.Versions(records))
+	versions := install.Versions(records)
+	r.AddOns = addOnsOf(whole, versions)
+	for _, p := range installed.Index.Packages {
+		if runs := versions[p.Name]; runs == "" || runs == p.Version { // the kubelet may have removed the images of versions on the way of an upgrade
+			r.Packages = append(r.Packages, record.Package{Name: p.Name, Version: p.Version, Index: p.Index})
+		}
+	}
 	nodes, err := view.Nodes(ctx)
 	if err != nil {
 		return r, err

@@ -96,24 +96,29 @@ func TestRecordSaysWhatAClusterRuns(t *testing.T) {
 		t.Errorf("add-ons %v instead of %v", r.AddOns, want)
 	}
 	installed, err := bundle.NewUnpacked(index, nil, nil)
-	if err != nil || r.Bundle != installed.Digest || len(r.Packages) != 1 || r.Packages[0].Index != installed.Index.Packages[0].Index {
+	if err != nil || r.Bundle != installed.Digest || len(installed.Index.Packages) != 2 || len(r.Packages) != 1 || r.Packages[0].Version != "1.0" {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
 
-// installedIndex is the index of a bundle with one package.
+// installedIndex is the index of a bundle with the package that runs, and one of a version on the way to it.
 func installedIndex(t *testing.T) []byte {
 	t.Helper()
-	var packed, out bytes.Buffer
-	if _, err := bundle.WritePackage(t.Context(), &packed, bundle.Package{Name: "store", Version: "1.0", Platforms: []string{"linux/amd64"},
-		Files: []bundle.File{bundle.BytesFile("addons/store/1.0/Manifest", 0o644, nil)}}, bundle.WriteOptions{}); err != nil {
-		t.Fatal(err)
+	var packages []*bundle.Archive
+	for _, version := range []string{"0.9", "1.0"} {
+		var packed bytes.Buffer
+		if _, err := bundle.WritePackage(t.Context(), &packed, bundle.Package{Name: "store", Version: version, Platforms: []string{"linux/amd64"},
+			Files: []bundle.File{bundle.BytesFile("addons/store/"+version+"/Manifest", 0o644, nil)}}, bundle.WriteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		one, err := bundle.NewArchive(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, one)
 	}
-	one, err := bundle.NewArchive(bytes.NewReader(packed.Bytes()), int64(packed.Len()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bundle.WriteBundle(t.Context(), &out, bundle.Bundle{Packages: []*bundle.Archive{one}}); err != nil {
+	var out bytes.Buffer
+	if _, err := bundle.WriteBundle(t.Context(), &out, bundle.Bundle{Packages: packages}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := bundle.NewArchive(bytes.NewReader(out.Bytes()), int64(out.Len()))
