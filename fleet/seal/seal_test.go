@@ -166,6 +166,19 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// TestARefusalSaysTheSameLater shows that an agent writes a refusal once, and not again whenever it looks at the work.
+func TestARefusalSaysTheSameLater(t *testing.T) {
+	policy := seal.Policy{Cluster: "oslo", MaxAge: time.Hour}
+	for want, ago := range map[seal.Reason]time.Duration{seal.ClocksDiffer: -3 * time.Hour, seal.TooOld: 3 * time.Hour} {
+		s := seal.Seal{Statement: seal.Statement{Cluster: "oslo", Work: "w", Sequence: 1, Time: noon.Add(-ago)}}
+		_, _, first := policy.Order(s, nil, noon)
+		_, _, later := policy.Order(s, nil, noon.Add(time.Minute))
+		if reason(first) != want || reason(later) != want || first.Error() != later.Error() {
+			t.Errorf("%v, and a minute later %v", first, later)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	key, err := signature.Generate()
 	if err != nil {
