@@ -24,6 +24,10 @@ import (
 // than clusters tolerate make no loop then.
 const resign = time.Hour
 
+// clockLook is how often the hub looks at a work whose seal is of the future for its cluster. Nobody tells it that its own
+// clock was set.
+const clockLook = 5 * time.Minute
+
 // signer signs works.
 type signer struct {
 	ledger *ledger.Ledger
@@ -66,7 +70,11 @@ func (c *controllers) signatures() error {
 			if err := c.sealWork(ctx, after); err != nil {
 				return reconcile.Result{}, err
 			}
-			return reconcile.Result{}, client.IgnoreNotFound(c.patch(ctx, &work, after))
+			result := reconcile.Result{}
+			if refused(&work) == seal.ClocksDiffer {
+				result.RequeueAfter = clockLook
+			}
+			return result, client.IgnoreNotFound(c.patch(ctx, &work, after))
 		})))
 }
 
@@ -102,15 +110,22 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	return nil
 }
 
-// stale says whether the agent refuses a seal that the hub can make again.
-func (c *controllers) stale(work *ocm.ManifestWork, had seal.Seal, floor int64) bool {
+// refused returns why the agent refuses a work as it is now, or "".
+func refused(work *ocm.ManifestWork) seal.Reason {
 	state := meta.FindStatusCondition(work.Status.Conditions, seal.Verified)
 	if state == nil || state.Status != "False" || state.ObservedGeneration != work.Generation {
-		return false
+		return ""
 	}
-	switch seal.Reason(state.Reason) {
+	return seal.Reason(state.Reason)
+}
+
+// stale says whether the agent refuses a seal that the hub can make again.
+func (c *controllers) stale(work *ocm.ManifestWork, had seal.Seal, floor int64) bool {
+	switch refused(work) {
 	case seal.TooOld:
 		return c.now().Sub(had.Time) > resign
+	case seal.ClocksDiffer:
+		return had.Time.Sub(c.now()) > seal.ClockSkew // the hub's clock was ahead and was set
 	case seal.Older, seal.HubWentBack:
 		return had.Sequence <= floor
 	}

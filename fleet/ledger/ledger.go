@@ -16,6 +16,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -103,7 +104,7 @@ func newSecret() (*corev1.Secret, error) {
 
 // Entry is what the ledger has of a cluster.
 type Entry struct {
-	// Sequence is the last number that was used, and Time when. Times never go back.
+	// Sequence is the last number that was used, and Time when. Times go back only after the clock was far ahead.
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	// Report is the number of the last report that was taken.
@@ -124,7 +125,8 @@ func (l *Ledger) Next(ctx context.Context, cluster string, floor int64, now time
 	err := l.change(ctx, func(all map[string]Entry) error {
 		next = all[cluster]
 		next.Sequence = max(next.Sequence, floor) + 1
-		if now := now.UTC().Truncate(time.Second); now.After(next.Time) {
+		now := now.UTC().Truncate(time.Second)
+		if now.After(next.Time) || next.Time.Sub(now) > seal.ClockSkew { // clusters refuse seals of the future
 			next.Time = now
 		}
 		all[cluster] = next

@@ -85,6 +85,12 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	if after.Time.Before(time.Now().Add(-time.Minute)) {
 		t.Errorf("the clock went back, and the time of a seal with it, to %s", after.Time)
 	}
+	if _, err := first.Next(t.Context(), "oslo", 0, time.Now().AddDate(1, 0, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if set, err := first.Next(t.Context(), "oslo", 0, time.Now()); err != nil || set.Time.After(time.Now()) || set.Sequence != 103 {
+		t.Errorf("the clock was a year ahead and was set, and a seal is still of %s, %v", set.Time, err)
+	}
 	for _, report := range []struct {
 		number int64
 		taken  bool

@@ -84,8 +84,8 @@ func (m Memory) Highest() (highest Mark) {
 	return highest
 }
 
-// clockSkew is how far the clocks of hub and cluster may differ.
-const clockSkew = time.Hour
+// ClockSkew is how far the clocks of hub and cluster may differ.
+const ClockSkew = time.Hour
 
 // Policy is what a cluster accepts.
 type Policy struct {
@@ -145,8 +145,8 @@ func (p Policy) Order(s Seal, m Memory, now time.Time) (mark Mark, fresh bool, e
 	case known && s.Sequence <= had.Sequence:
 		return mark, false, refuse(Older, "number %d is older than number %d, which this cluster has accepted: somebody replays it, or the hub was restored from a backup. If it was restored, run on the hub: %s",
 			s.Sequence, had.Sequence, p.wayOut(highest))
-	case s.Time.After(now.Add(clockSkew)):
-		return mark, false, refuse(ClocksDiffer, "the work was signed at %s, which is more than %s ahead of the clock here: set the clocks of the hub and of this cluster", s.Time.Format(time.RFC3339), clockSkew)
+	case s.Time.After(now.Add(ClockSkew)):
+		return mark, false, refuse(ClocksDiffer, "the work was signed at %s, which is more than %s ahead of the clock here: set the clocks of the hub and of this cluster", s.Time.Format(time.RFC3339), ClockSkew)
 	case p.MaxAge > 0 && now.Sub(s.Time) > p.MaxAge:
 		return mark, false, refuse(TooOld, "the work was signed at %s, more than %s ago; the hub signs it again by itself when it reads this", s.Time.Format(time.RFC3339), p.MaxAge)
 	}
