@@ -110,9 +110,6 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	}); err != nil {
 		return out, err
 	}
-	if err := keepContent(ctx, a, c.Content); err != nil {
-		return out, fmt.Errorf("keep the content of the parcel in %s: %w", c.Content, err)
-	}
 	if err := w.prepare(ctx); err != nil {
 		return out, err
 	}
@@ -122,6 +119,10 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 		}
 	}
 	w.gone = out.Removed
+	// after the removals: the content of the last parcel says what a run that is killed has left to remove
+	if err := keepContent(ctx, a, c.Content); err != nil {
+		return out, fmt.Errorf("keep the content of the parcel in %s: %w", c.Content, err)
+	}
 	if out.Waiting, err = w.applyAll(ctx, works); err != nil {
 		return out, err
 	}
