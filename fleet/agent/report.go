@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/seal"
@@ -41,8 +45,15 @@ func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err err
 	if _, err := w.recall(ctx); err != nil {
 		return out, err
 	}
+	if w.last.Sequence > 0 && !w.last.Done {
+		return out, fmt.Errorf("parcel %d was begun and is not complete; apply it again, or a later one", w.last.Sequence)
+	}
 	for _, work := range works {
-		if !w.lookAt(ctx, work, w.read(ctx, work)) {
+		manifests := w.read(ctx, work)
+		if err := w.recorded(ctx, work, manifests); err != nil {
+			return out, err
+		}
+		if !w.lookAt(ctx, work, manifests) {
 			out.Waiting = append(out.Waiting, work.Name)
 		}
 	}
@@ -55,6 +66,33 @@ func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err err
 	}
 	out.Report, err = w.report(ctx, works)
 	return out, err
+}
+
+// recorded gives manifests an error whose objects could not be applied: the record of their work lacks them.
+func (w *carrier) recorded(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) error {
+	record, err := w.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks")).Get(ctx, w.hubHash+"-"+work.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) { // the hub had another address then
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the record of work %s: %w", work.Name, err)
+	}
+	resources, _, err := unstructured.NestedSlice(record.Object, "status", "appliedResources")
+	if err != nil {
+		return fmt.Errorf("read the record of work %s: %w", work.Name, err)
+	}
+	applied := make(map[ocm.ResourceIdentifier]bool)
+	for _, r := range resources {
+		fields, _ := r.(map[string]any)
+		text := func(name string) string { s, _ := fields[name].(string); return s }
+		applied[ocm.ResourceIdentifier{Group: text("group"), Resource: text("resource"), Namespace: text("namespace"), Name: text("name")}] = true
+	}
+	for i := range manifests {
+		if m := &manifests[i]; m.err == nil && !applied[m.id] {
+			m.err = errors.New("the last parcel could not apply it; see the report of that parcel, and pack another one")
+		}
+	}
+	return nil
 }
 
 // report writes the report.

@@ -283,6 +283,9 @@ func TestUSBThereAndBack(t *testing.T) {
 		t.Errorf("a plan changed something:\n%s", diff)
 	}
 	s.killApply("first")
+	if out, err := s.apply("", false); err == nil {
+		t.Errorf("the report of a killed apply says that all is applied: %+v", out)
+	}
 	out, err := s.apply(s.file("first"), false)
 	if err != nil || len(out.Waiting) != 1 || s.image("ship") != "example.com/hello:1" {
 		t.Fatalf("%+v, %v: %s", out, err, s.image("ship"))
