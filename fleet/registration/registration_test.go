@@ -62,6 +62,9 @@ func TestVerify(t *testing.T) {
 		"requester is \"system:open-cluster-management:rome2\"": func(_ *x509.CertificateRequest, r *registration.Request) {
 			r.Username = "system:open-cluster-management:rome2"
 		},
+		"requester is \"system:open-cluster-management:rome:x:y\"": func(_ *x509.CertificateRequest, r *registration.Request) {
+			r.Username = "system:open-cluster-management:rome:x:y" // of a cluster named "cluster", an agent of an add-on anywhere
+		},
 		"its signer is \"example.com/x\"": func(_ *x509.CertificateRequest, r *registration.Request) { r.Signer = "example.com/x" },
 		"common name is \"system:admin\"": func(c *x509.CertificateRequest, _ *registration.Request) { c.Subject.CommonName = "system:admin" },
 		"organizations are": func(c *x509.CertificateRequest, _ *registration.Request) {

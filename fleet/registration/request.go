@@ -31,7 +31,9 @@ func (r Request) Verify(cluster string, identity ocm.RegistrationInfo) error {
 		return fmt.Errorf("its signer is %q, want %q", r.Signer, identity.SignerName)
 	}
 	account := "system:serviceaccount:" + cluster + ":" + Account
-	if r.Username != account && r.Username != prefix+cluster && !strings.HasPrefix(r.Username, prefix+cluster+":") {
+	// of a cluster named "cluster", names of add-ons' agents on other clusters begin like this, too
+	id, known := strings.CutPrefix(r.Username, prefix+cluster+":")
+	if r.Username != account && r.Username != prefix+cluster && (!known || strings.Contains(id, ":")) {
 		return fmt.Errorf("its requester is %q, which is not the agent of cluster %s", r.Username, cluster)
 	}
 	for _, usage := range r.Usages {
