@@ -118,6 +118,7 @@ func (g *grid) registration() {
 
 	g.certificates()
 	g.refusals()
+	g.twoRoles(admin)
 
 	g.uninstall("guard", "rome")
 	g.eventually("rome has left the shared binding", func() string {
@@ -141,6 +142,40 @@ func (g *grid) registration() {
 		list, err := g.local("oslo").CoreV1().Secrets("").List(g.Context(), metav1.ListOptions{LabelSelector: "fleet.sealift.dev/identity-of=guard"})
 		if err != nil || len(list.Items) > 0 {
 			return fmt.Sprint(len(list.Items), " Secrets are left, ", err)
+		}
+		return ""
+	})
+}
+
+// twoRoles gives oslo another template, whose agent has another role in the shared namespace. Both agents keep their roles.
+func (g *grid) twoRoles(admin kubernetes.Interface) {
+	reads, err := admin.RbacV1().Roles("shared").Get(g.Context(), "reader", metav1.GetOptions{})
+	g.must(err)
+	_, err = admin.RbacV1().Roles("shared").Create(g.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Rules: reads.Rules}, metav1.CreateOptions{})
+	g.must(err)
+	next := strings.Replace(strings.Split(fmt.Sprintf(registered, "guard", "south"), "---")[0], "metadata: {name: guard}", "metadata: {name: guard-next}", 1)
+	mine := strings.Replace(on("guard", "oslo", ""), "spec: {}", "spec: {configs: [{group: addon.open-cluster-management.io, resource: addontemplates, name: guard-next}]}", 1)
+	g.apply(strings.Replace(next, "name: reader", "name: other", 1) + "---" + mine)
+	for name, cluster := range map[string]string{"open-cluster-management:guard:role:agent:other": "oslo", "open-cluster-management:guard:role:agent": "rome"} {
+		g.eventually("the role of "+cluster, func() string {
+			b, err := admin.RbacV1().RoleBindings("shared").Get(g.Context(), name, metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			if text := fmt.Sprint(b.Subjects); len(b.Subjects) != 3 || !strings.Contains(text, ":"+cluster+":") {
+				return text
+			}
+			return ""
+		})
+	}
+	g.apply(strings.Replace(mine, "spec: {configs: [{group: addon.open-cluster-management.io, resource: addontemplates, name: guard-next}]}", "spec: {configs: []}", 1))
+	g.eventually("both clusters share a binding again", func() string {
+		list, err := admin.RbacV1().RoleBindings("shared").List(g.Context(), metav1.ListOptions{})
+		if err != nil {
+			return err.Error()
+		}
+		if len(list.Items) != 1 || len(list.Items[0].Subjects) != 5 {
+			return fmt.Sprint(list.Items)
 		}
 		return ""
 	})

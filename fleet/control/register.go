@@ -40,7 +40,7 @@ func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	}
 	for i := range bindings {
 		if err == nil {
-			err = r.grant(ctx, &bindings[i])
+			err = r.grant(ctx, a, &bindings[i])
 		}
 	}
 	if err == nil {
@@ -81,12 +81,17 @@ func (c *controllers) registrations(ctx context.Context, a *ocm.ManagedClusterAd
 	return t.Registration, true, nil
 }
 
-// grant binds a role. The API server refuses one that the hub does not hold itself.
-func (c *controllers) grant(ctx context.Context, b *rbacv1.RoleBinding) error {
+// grant binds a role. The API server refuses one that the hub does not hold itself. The binding gets another name while agents
+// of other clusters have another role by its name: in a rollout, templates differ.
+func (c *controllers) grant(ctx context.Context, a *ocm.ManagedClusterAddOn, b *rbacv1.RoleBinding) error {
 	var had rbacv1.RoleBinding
 	err := c.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, &had)
+	if err == nil && had.RoleRef != b.RoleRef && registration.Leave(had.Subjects, a.Namespace, a.Name) != nil {
+		b.Name, had = b.Name+":"+b.RoleRef.Name, rbacv1.RoleBinding{}
+		err = c.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, &had)
+	}
 	if err == nil && had.RoleRef != b.RoleRef { // which cannot be changed
-		if err := c.Delete(ctx, &had); client.IgnoreNotFound(err) != nil {
+		if err := c.Delete(ctx, &had, client.Preconditions{UID: &had.UID, ResourceVersion: &had.ResourceVersion}); client.IgnoreNotFound(err) != nil {
 			return err
 		}
 		err = apierrors.NewNotFound(rbacv1.Resource("rolebindings"), b.Name)
