@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -21,6 +22,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/ocm"
@@ -60,9 +62,8 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Annotations = maps.Clone(c.Annotations)
-	if c.Annotations == nil {
-		c.Annotations = make(map[string]string)
+	if err := c.keep(ctx, hub); err != nil {
+		return nil, fmt.Errorf("join cluster %s: %w; does a hub run? 'sealift fleet hub' installs the kinds", c.Name, err)
 	}
 	c.Annotations[AgentKey] = string(public.Marshal())
 	objects, err := objectsOf(c)
@@ -73,18 +74,37 @@ func Hub(ctx context.Context, hub *kube.Cluster, c Cluster) ([]byte, error) {
 	if _, err := kube.New(hub, kube.Options{}).Apply(ctx, set, objects, kube.ApplyOptions{FailFast: true}); err != nil {
 		return nil, fmt.Errorf("join cluster %s: %w; does a hub run? 'sealift fleet hub' installs the kinds", c.Name, err)
 	}
-	client, err := corev1client.NewForConfigAndClient(hub.Config())
+	core, err := corev1client.NewForConfigAndClient(hub.Config())
 	if err != nil {
 		return nil, err
 	}
 	seconds := int64(cmp.Or(c.Validity, DefaultValidity) / time.Second)
-	token, err := client.ServiceAccounts(c.Name).CreateToken(ctx, registration.Account, &authenticationv1.TokenRequest{
+	token, err := core.ServiceAccounts(c.Name).CreateToken(ctx, registration.Account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", c.Name, err)
 	}
 	return kubeconfig(hub, c, token.Status.Token, key)
+}
+
+// keep adds the labels and Sealift's annotations that the cluster has. Without them, the apply would take those of the last join
+// away: a carried cluster would count as lost, and lose its add-ons.
+func (c *Cluster) keep(ctx context.Context, hub *kube.Cluster) error {
+	live, err := hub.Dynamic().Resource(ocm.ClusterVersion.WithResource("managedclusters")).Get(ctx, c.Name, metav1.GetOptions{})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	labels, annotations := make(map[string]string), make(map[string]string)
+	if err == nil {
+		maps.Copy(labels, live.GetLabels())
+		maps.Copy(annotations, live.GetAnnotations())
+		maps.DeleteFunc(annotations, func(name, _ string) bool { return !strings.HasPrefix(name, annotationPrefix) })
+	}
+	maps.Copy(labels, c.Labels)
+	maps.Copy(annotations, c.Annotations)
+	c.Labels, c.Annotations = labels, annotations
+	return nil
 }
 
 // kubeconfig is how the agent reaches the hub, and what it trusts.
