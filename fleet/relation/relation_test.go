@@ -51,6 +51,22 @@ func TestWaits(t *testing.T) {
 	}
 }
 
+// TestManyWays has two add-ons on each level that require both of the next one. There are 2^40 ways, and no circle.
+func TestManyWays(t *testing.T) {
+	requires := map[string]string{"app": "a0,b0", "a40": "", "b40": ""}
+	for i := range 40 {
+		next := fmt.Sprintf("a%d,b%d", i+1, i+1)
+		requires[fmt.Sprintf("a%d", i)], requires[fmt.Sprintf("b%d", i)] = next, next
+	}
+	if got := requiring(requires, "").Waits("app", "rome"); got != "" {
+		t.Error(got)
+	}
+	requires["b40"] = "app"
+	if got := requiring(requires, "").Waits("app", "rome"); !strings.Contains(got, "requires itself") {
+		t.Error(got)
+	}
+}
+
 // work is a work of an add-on with ConfigMaps. A name that ends with ! is applied.
 func work(addOn string, age int, names ...string) ocm.ManifestWork {
 	w := ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{

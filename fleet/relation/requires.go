@@ -42,23 +42,24 @@ func (a AddOns) Broken(name string) string {
 			return fmt.Sprintf("%s %s requires %s, which does not exist: create it, or take it out of annotation %s", a.Kind, name, other, Requires)
 		}
 	}
-	if circle := a.circle(name, []string{name}); circle != nil {
+	if circle := a.circle(name, []string{name}, map[string]bool{}); circle != nil {
 		return fmt.Sprintf("%s %s requires itself (%s): take one of them out of annotation %s", a.Kind, name, strings.Join(circle, " requires "), Requires)
 	}
 	return ""
 }
 
-// circle finds a way back to an add-on.
-func (a AddOns) circle(name string, way []string) []string {
+// circle finds a way back to an add-on. From those that were seen, no way leads back.
+func (a AddOns) circle(name string, way []string, seen map[string]bool) []string {
 	names, _ := a.Requires(way[len(way)-1])
 	for _, next := range names {
 		if next == name {
 			return append(slices.Clone(way), next)
 		}
-		if slices.Contains(way, next) {
-			continue // a circle of others
+		if seen[next] {
+			continue
 		}
-		if found := a.circle(name, append(slices.Clone(way), next)); found != nil {
+		seen[next] = true
+		if found := a.circle(name, append(slices.Clone(way), next), seen); found != nil {
 			return found
 		}
 	}
