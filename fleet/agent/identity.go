@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
@@ -136,7 +137,10 @@ func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting ma
 	}
 	if err == nil && valid(secret.Data, r, time.Now()) {
 		delete(waiting, name)
-		return nil
+		if r.SignerName != registration.KubeSigner || secret.Labels[identityLabel] != addOn.Name {
+			return nil
+		}
+		return a.describeAgain(ctx, secret, addOn.Name)
 	}
 	request, asks := waiting[name]
 	if !asks || time.Since(request.at) > askAgain || !reflect.DeepEqual(request.who, r) {
@@ -235,6 +239,17 @@ func (a *agent) describe(data map[string][]byte, addOn string) error {
 		CurrentContext: hub,
 	})
 	data["kubeconfig"], data["cluster-name"], data["agent-name"] = text, []byte(a.Cluster), []byte(addOn+"-agent")
+	return err
+}
+
+// describeAgain writes the kubeconfig of an identity that stays, if the hub has another address or authority now.
+func (a *agent) describeAgain(ctx context.Context, secret *corev1.Secret, addOn string) error {
+	data := maps.Clone(secret.Data)
+	if err := a.describe(data, addOn); err != nil || bytes.Equal(data["kubeconfig"], secret.Data["kubeconfig"]) {
+		return err
+	}
+	secret.Data = data
+	_, err := a.reader.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{})
 	return err
 }
 

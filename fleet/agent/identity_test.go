@@ -1,15 +1,20 @@
 package agent
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
+	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -68,5 +73,20 @@ func TestIdentityIsRenewed(t *testing.T) {
 	config, err := clientcmd.Load(data["kubeconfig"])
 	if err != nil || config.Clusters["hub"].Server != "https://hub:6443" || config.AuthInfos["hello"].ClientKey != "tls.key" || config.Contexts[config.CurrentContext].Namespace != "oslo" {
 		t.Errorf("%s %v", data["kubeconfig"], err)
+	}
+	// the API server is one that keeps Secrets only
+	stored := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "hello-hub-kubeconfig", Namespace: "default"}, Data: data}
+	kept := fake.NewClientset(stored)
+	a.reader = kept
+	if err := a.describeAgain(t.Context(), stored.DeepCopy(), "hello"); err != nil || len(kept.Actions()) > 0 {
+		t.Errorf("nothing has changed: %v %v", kept.Actions(), err)
+	}
+	a.Hub.Host = "https://new:6443"
+	if err := a.describeAgain(t.Context(), stored.DeepCopy(), "hello"); err != nil {
+		t.Fatal(err)
+	}
+	after, err := kept.CoreV1().Secrets("default").Get(t.Context(), stored.Name, metav1.GetOptions{})
+	if err != nil || !strings.Contains(string(after.Data["kubeconfig"]), "https://new:6443") || !bytes.Equal(after.Data["tls.crt"], data["tls.crt"]) {
+		t.Errorf("%s %v", after.Data["kubeconfig"], err)
 	}
 }
