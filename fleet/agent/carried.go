@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -236,13 +237,44 @@ func (w *carrier) recall(ctx context.Context) (memory seal.Memory, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read what is remembered of parcels: %w", err)
 	}
-	w.last = parcel.Last{}
-	if text := had.Data[parcelField]; text != "" {
-		if err := json.Unmarshal([]byte(text), &w.last); err != nil {
-			return nil, fmt.Errorf("read what is remembered of parcels: %w", err)
+	if had.Data[parcelField] == "" {
+		w.last = parcel.Last{}
+		if w.last.Report, err = w.marks.lastReport(ctx); err != nil {
+			return nil, err
 		}
+	} else if w.last, err = readLast(had); err != nil {
+		return nil, err
 	}
 	return seal.ReadMemory(had.Data)
+}
+
+func readLast(m *corev1.ConfigMap) (last parcel.Last, err error) {
+	if text := m.Data[parcelField]; text != "" {
+		err = json.Unmarshal([]byte(text), &last)
+	}
+	if err != nil {
+		return last, fmt.Errorf("read what is remembered of parcels in ConfigMap %s/%s: %w", m.Namespace, m.Name, err)
+	}
+	return last, nil
+}
+
+// lastReport returns the number of the last report under any key of the hub: those of reports go on when the hub has a new key.
+func (m *marks) lastReport(ctx context.Context) (number int64, err error) {
+	list, err := m.client.ConfigMaps(Namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return 0, fmt.Errorf("read what is remembered of parcels: %w", err)
+	}
+	for i := range list.Items {
+		if !strings.HasPrefix(list.Items[i].Name, marksName) {
+			continue
+		}
+		last, err := readLast(&list.Items[i])
+		if err != nil {
+			return 0, err
+		}
+		number = max(number, last.Report)
+	}
+	return number, nil
 }
 
 // remember changes what the cluster remembers.
