@@ -258,6 +258,11 @@ func TestUSBThereAndBack(t *testing.T) {
 	s.waitForWork("oslo", "1")
 
 	t.Log("a plan of the parcel changes nothing")
+	s.eventually("the hub has come to rest", func() string { // it writes the status of add-ons after their works
+		before := s.versions()
+		time.Sleep(time.Second)
+		return cmp.Diff(before, s.versions())
+	})
 	before := s.versions()
 	from, err := store.Open(s.file("store"))
 	s.must(err)
