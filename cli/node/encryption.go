@@ -24,14 +24,14 @@ func (a commands) rotateEncryptionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate-encryption",
 		Short: "Encrypt the Secrets in etcd with a new key",
-		Long: `Make a new key for Secrets, give it to the API servers of all control planes, write all Secrets again, and remove the old key.
-In a cluster that does not encrypt Secrets yet, turn that on. Run the command on one control plane.
+		Long: `Make a new key for Secrets, give it to the API servers of all control planes, write all Secrets again, and
+remove the old key. In a cluster that does not encrypt Secrets yet, turn that on. Run the command on one control plane.
 
-API servers read a changed file of keys within a minute, without a restart. Only when encryption is turned on, they are restarted,
-one at a time. Every Secret can be read at every moment. If the command is interrupted, run it again, on any control plane: it
-resumes where it stopped.
+API servers read a changed file of keys within a minute, without a restart. When encryption is turned on, they are
+restarted, one at a time. Every Secret can be read at every moment. If the command is interrupted, run it again, on any
+control plane: it resumes where it stopped.
 
-Snapshots from before need the old key, and have it.`,
+Snapshots from before contain the old key that they need.`,
 		Example: "  sealift certs rotate-encryption --plan\n  sealift certs rotate-encryption --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -28,8 +28,8 @@ func (a commands) nodeReaddressCommand() *cobra.Command {
 		Use:   "readdress ADDRESS",
 		Short: "Give this node another address",
 		Long: `Give this node another address. Run the command as root on the node. An interface of the host must have the new
-address already, or get it soon (--before); the old one may still be there, or be gone. So it also repairs a control plane that was moved to
-another network, whose etcd and API server do not start any more.
+address already, or get it soon (--before). The old address may still be there, or be gone: so the command also
+repairs a control plane that was moved to another network, whose etcd and API server no longer start.
 
 On a control plane, the command changes the certificates, the member of etcd, the static pods, the kubeconfigs, the
 kubelet, the list of API servers, and the cluster's configuration. On a worker, it changes the kubelet. It changes no
