@@ -179,13 +179,18 @@ func checkMajority(members []etcdMember) error {
 // leave takes the member of a node out, if there is one, and tries until ctx ends: members that came lately count as ill for some
 // seconds, and a leader that goes leaves the others without one for a moment. The last member stays.
 func (e *etcd) leave(ctx context.Context, node, address string) error {
+	return insist(ctx, func() error { return e.tryLeave(ctx, node, address) })
+}
+
+// insist repeats a request until it succeeds or ctx ends. It returns the last error from before the end.
+func insist(ctx context.Context, try func() error) error {
 	var last error
 	for {
-		err := e.tryLeave(ctx, node, address)
+		err := try()
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil || last == nil { // the end of the time says less than what came before
+		if ctx.Err() == nil || last == nil {
 			last = err
 		}
 		select {

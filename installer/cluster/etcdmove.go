@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"slices"
-	"time"
 )
 
 // MoveEtcdMember tells etcd at which address the other members reach that of a node from now on. It asks the members at others,
@@ -34,21 +33,7 @@ func MoveEtcdMember(ctx context.Context, node, address string, others []string) 
 
 // move tries until ctx ends: a member that has just started, or that has lost its leader, answers some moments later.
 func (e *etcd) move(ctx context.Context, node, peer string) error {
-	var last error
-	for {
-		err := e.tryMove(ctx, node, peer)
-		if err == nil {
-			return nil
-		}
-		if ctx.Err() == nil || last == nil { // the end of the time says less than what came before
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return last
-		case <-time.After(retryPause):
-		}
-	}
+	return insist(ctx, func() error { return e.tryMove(ctx, node, peer) })
 }
 
 func (e *etcd) tryMove(ctx context.Context, node, peer string) error {
