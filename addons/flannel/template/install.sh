@@ -1,11 +1,13 @@
 # shellcheck shell=bash
 
 flannel() {
-    local dir HOST PORT
+    local dir network=network.tmpl.yaml HOST PORT
+    [ -z "$IPV6_ONLY" ] || network='network-ipv6.tmpl.yaml'
     dir=$(sealift_add_on_dir flannel)
     cp "$DIR/addons/flannel/$FLANNEL_VERSION"/yaml/* "$dir/"
     splitHostPort "$KUBERNETES_API_ENDPOINT"
-    FLANNEL_API_HOST=$HOST FLANNEL_API_PORT=$PORT
-    render_yaml_file_2 "$dir/network.tmpl.yaml" >"$dir/network.yaml"
+    HOST=${HOST#[} # flanneld sets brackets around an IPv6 address itself
+    FLANNEL_API_HOST=${HOST%]} FLANNEL_API_PORT=$PORT
+    render_yaml_file_2 "$dir/$network" >"$dir/network.yaml"
     sealift_apply flannel "$dir"
 }

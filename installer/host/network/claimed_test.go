@@ -9,7 +9,7 @@ import (
 	"github.com/sealift/sealift/testgrid/netns"
 )
 
-// TestAnAddressOfAnotherHostIsClaimed asks through a pair of interfaces, of which the other end lies in another network namespace.
+// TestAnAddressOfAnotherHostIsClaimed asks through a pair of interfaces. The other end is in another network namespace.
 func TestAnAddressOfAnotherHostIsClaimed(t *testing.T) {
 	netns.ForTest(t)
 	for _, args := range [][]string{

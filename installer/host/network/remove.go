@@ -57,7 +57,7 @@ func RemoveRoutes(ctx context.Context, output io.Writer, keep, networks []string
 		return err
 	}
 	for _, r := range now {
-		if r.destination.Bits() > 0 && overlapsAny(r.destination, into) && !slices.Contains(keep, r.String()) {
+		if r.destination.Bits() > 0 && slices.ContainsFunc(into, r.destination.Overlaps) && !slices.Contains(keep, r.String()) {
 			errs = append(errs, command.Run(ctx, output, "ip", append([]string{"route", "delete"}, strings.Fields(r.String())...)...))
 		}
 	}

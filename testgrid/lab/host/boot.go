@@ -33,6 +33,8 @@ type Spec struct {
 	// Exit gives the host a route to all other networks. What the host sends there leaves it, is counted, and is dropped
 	// outside of the host; see Host.Egress.
 	Exit bool
+	// IPv6 gives the host an IPv6 address instead of one of IPv4.
+	IPv6 bool
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
 	Keep bool
 }
@@ -109,7 +111,7 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	if s.Name == "" {
 		s.Name = r.freeName()
 	}
-	address, err := r.freeAddress()
+	address, err := r.freeAddress(networkOf(s.IPv6))
 	if err != nil {
 		return nil, err
 	}

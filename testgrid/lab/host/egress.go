@@ -49,7 +49,8 @@ table bridge %[1]s {
 		ip daddr %[3]s goto out4
 		ip daddr != %[4]s goto out4
 		ip6 daddr { fe80::/10, ff00::/8 } accept
-		meta protocol ip6 goto out6
+		ip6 daddr %[5]s goto out6
+		ip6 daddr != %[6]s goto out6
 	}
 }
 `
@@ -61,7 +62,7 @@ func (h *Host) watchEgress(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return nft(ctx, fmt.Sprintf(egressRules, h.table(), port, gateway(), network), nil, "-f", "-")
+	return nft(ctx, fmt.Sprintf(egressRules, h.table(), port, gateway(network4), network4, gateway(network6), network6), nil, "-f", "-")
 }
 
 // port returns the name of the machine's interface that the host's network cable leads to.

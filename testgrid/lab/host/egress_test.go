@@ -79,6 +79,27 @@ func TestHostsWithAnExitReachEachOther(t *testing.T) {
 	}
 }
 
+func TestHostsWithIPv6AloneReachEachOther(t *testing.T) {
+	a, b := host.ForTest(t, host.Spec{Exit: true, IPv6: true}), host.ForTest(t, host.Spec{Exit: true, IPv6: true})
+	if out, err := a.Output(t.Context(), "ip", "-4", "-brief", "address", "show", "scope", "global"); err != nil || out != "" {
+		t.Errorf("IPv4 addresses: %s, %v", out, err)
+	}
+	_, err := a.Output(t.Context(), "timeout", "2", "bash", "-c", "exec 3<>/dev/tcp/"+b.Address().String()+"/9")
+	if err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("the other host does not answer: %v", err)
+	}
+	if got, err := a.Egress(t.Context()); err != nil || len(got) > 0 {
+		t.Errorf("to the other host, it has sent %v, %v", got, err)
+	}
+	if out, err := a.Output(t.Context(), "bash", "-c", "timeout 1 bash -c 'exec 3<>/dev/tcp/2001:db8::7/443'; true"); err != nil {
+		t.Fatalf("%s, %v", out, err)
+	}
+	got, err := a.Egress(t.Context())
+	if err != nil || len(got) != 1 || got[0].Address.String() != "2001:db8::7" || got[0].Port != 443 {
+		t.Errorf("after a connection to the outside: %+v, %v", got, err)
+	}
+}
+
 func TestARemovedHostLeavesNoRules(t *testing.T) {
 	const name = "no-rules-left" // other tests may take the name of a removed host at once
 	t.Run("host", func(t *testing.T) { host.ForTest(t, host.Spec{Name: name, Exit: true}) })

@@ -35,6 +35,9 @@ func (h *Host) OS() string { return h.state.OS }
 // Address is the host's only address. Only other hosts of the rack can reach it.
 func (h *Host) Address() netip.Addr { return h.state.Address }
 
+// network is the network that the host lives in.
+func (h *Host) network() netip.Prefix { return networkOf(h.state.Address.Is6()) }
+
 // Created is when it was booted.
 func (h *Host) Created() time.Time { return h.state.Created }
 

@@ -12,12 +12,23 @@ import (
 	"strings"
 )
 
-// network is where hosts live. It overlaps neither the pod networks (10.32.0.0/20, 10.244.0.0/16) nor the service network
-// (10.96.0.0/12) that clusters use by default.
-var network = netip.MustParsePrefix("10.90.0.0/16")
+// The networks where hosts live, with IPv4 or with IPv6. They overlap neither the pod networks (10.32.0.0/20, 10.244.0.0/16,
+// fd00:c00b:1::/56) nor the service networks (10.96.0.0/12, fd00:c00b:2::/112) that clusters use by default.
+var (
+	network4 = netip.MustParsePrefix("10.90.0.0/16")
+	network6 = netip.MustParsePrefix("fd00:5ea:11f7::/64")
+)
 
-// gateway is the first address. No machine has it.
-func gateway() netip.Addr { return network.Addr().Next() }
+// networkOf returns the network with IPv6 or IPv4.
+func networkOf(ipv6 bool) netip.Prefix {
+	if ipv6 {
+		return network6
+	}
+	return network4
+}
+
+// gateway is the first address of a network. No machine has it.
+func gateway(network netip.Prefix) netip.Addr { return network.Addr().Next() }
 
 // bridge is the name of the rack's bridge. An interface's name has at most 15 characters.
 func (r *Rack) bridge() string { return "sealift-" + r.id }
@@ -51,8 +62,8 @@ func (r *Rack) dropBridgeIfUnused(ctx context.Context) error {
 	return ip(ctx, "link", "delete", "dev", r.bridge())
 }
 
-// freeAddress returns the lowest unused address. The caller must hold the rack's lock.
-func (r *Rack) freeAddress() (netip.Addr, error) {
+// freeAddress returns the lowest unused address of a network. The caller must hold the rack's lock.
+func (r *Rack) freeAddress(network netip.Prefix) (netip.Addr, error) {
 	hosts, err := r.List()
 	if err != nil {
 		return netip.Addr{}, err
@@ -61,7 +72,7 @@ func (r *Rack) freeAddress() (netip.Addr, error) {
 	for _, h := range hosts {
 		taken[h.state.Address] = true
 	}
-	for a := gateway().Next(); network.Contains(a); a = a.Next() {
+	for a := gateway(network).Next(); network.Contains(a); a = a.Next() {
 		if !taken[a] {
 			return a, nil
 		}

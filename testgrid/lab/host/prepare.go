@@ -36,7 +36,7 @@ ExecStart=/bin/sh /etc/sealift-lab/setup
 // read-only by systemd-nspawn; a kubelet needs them writable.
 const setupScript = `set -eu
 ip link set dev host0 up
-ip address add %s/%d dev host0
+ip address add %s/%d dev host0%s
 for controller in /sys/fs/cgroup/*/; do
 	if mountpoint -q "$controller"; then mount -o remount,bind,rw "$controller"; fi
 done
@@ -49,9 +49,13 @@ ip route add default via %[1]s dev host0
 
 // setup returns the script that runs at each boot.
 func (h *Host) setup() string {
-	script := fmt.Sprintf(setupScript, h.state.Address, network.Bits())
+	var option string
+	if h.state.Address.Is6() {
+		option = " nodad" // the rack knows that nobody else has the address
+	}
+	script := fmt.Sprintf(setupScript, h.state.Address, h.network().Bits(), option)
 	if h.state.Exit {
-		script += fmt.Sprintf(exitScript, gateway())
+		script += fmt.Sprintf(exitScript, gateway(h.network()))
 	}
 	return script
 }

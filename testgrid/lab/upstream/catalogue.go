@@ -53,7 +53,7 @@ const Containerd = "containerd-v2.2.1"
 
 // Components lists everything that the lab can make.
 func Components() []Component {
-	return components(releases(), slices.Concat(Images(Releases()...), KurlImages()))
+	return append(components(releases(), slices.Concat(Images(Releases()...), KurlImages())), hostLayers()...)
 }
 
 // Everyday lists the ids of the components that the lab makes by default.
