@@ -90,6 +90,11 @@ func Prepare(ctx context.Context, r Request) (_ *Plan, err error) {
 	if err != nil {
 		return nil, err
 	}
+	operator, err := r.operator(ctx, parts)
+	if err != nil {
+		return nil, err
+	}
+	more = append(more, operator...)
 	if len(more) > 0 {
 		with := *r.Installer
 		with.AddOns = slices.Concat(with.AddOns, more)

@@ -49,27 +49,14 @@ func TestTheUtilityImageComesWithTheAddOnThatNeedsIt(t *testing.T) {
 			if r.Packages.Store, err = store.Open(dir); err != nil {
 				t.Fatal(err)
 			}
-			plan, err := assemble.Prepare(t.Context(), r)
-			if row.refusal != "" {
-				if err == nil || !strings.Contains(err.Error(), row.refusal) {
-					t.Errorf("got %v", err)
-				}
+			archive, text := assembledWithText(t, r, row.refusal)
+			if archive == nil {
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
+			if !strings.Contains(text, row.want) || row.want == "" && strings.Contains(text, "kurl-util") {
+				t.Errorf("%s, want %s", text, row.want)
 			}
-			_ = plan.Close()
-			data := assembled(t, r)
-			archive, err := bundle.NewArchive(bytes.NewReader(data), int64(len(data)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := archive.ReadFile(bundle.InstallerName, 1<<20)
-			if err != nil || !strings.Contains(string(text), row.want) || row.want == "" && strings.Contains(string(text), "kurl-util") {
-				t.Errorf("%s, %v, want %s", text, err, row.want)
-			}
-			inBundle, err := spec.Parse("installer.yaml", bytes.NewReader(text))
+			inBundle, err := spec.Parse("installer.yaml", strings.NewReader(text))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,4 +87,29 @@ func publishImage(t *testing.T, dir, name, version, ref string) {
 	if _, err := bundle.WritePackage(t.Context(), f, p, bundle.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// assembledWithText returns the assembled bundle with the text of its Installer, or nil after the refusal that is wanted.
+func assembledWithText(t *testing.T, r assemble.Request, refusal string) (archive *bundle.Archive, installer string) {
+	t.Helper()
+	plan, err := assemble.Prepare(t.Context(), r)
+	if refusal != "" {
+		if err == nil || !strings.Contains(err.Error(), refusal) {
+			t.Errorf("got %v", err)
+		}
+		return nil, ""
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = plan.Close()
+	data := assembled(t, r)
+	if archive, err = bundle.NewArchive(bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	content, err := archive.ReadFile(bundle.InstallerName, 1<<20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive, string(content)
 }

@@ -27,6 +27,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
@@ -97,7 +98,7 @@ func Run(ctx context.Context, cluster *kube.Cluster, s store.Store, inputs []jso
 	}
 	missing := r.missing()
 	if len(missing) == 0 {
-		return r.outcomes, r.remove(ctx) // a coordinator that was killed may have left the Job
+		return r.outcomes, r.remove(ctx, "") // a coordinator that was killed may have left the Job
 	}
 	for ; len(missing) > 0; missing = r.missing() {
 		if err := r.round(ctx, missing); err != nil {
@@ -201,12 +202,16 @@ const removalTime = 30 * time.Second
 
 // round lets a Job do what is missing. Another coordinator, or this one before it was killed, may have made the Job for other pieces.
 func (r *run) round(ctx context.Context, missing []piece) (err error) {
+	var uid types.UID
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
 		defer cancel()
-		err = errors.Join(err, r.remove(ctx))
+		err = errors.Join(err, r.remove(ctx, uid))
 	}()
 	job, plan, err := r.ensure(ctx, missing)
+	if job != nil {
+		uid = job.UID
+	}
 	if err != nil {
 		return err
 	}

@@ -6,13 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +24,9 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
 // TestPiecesThatFailDoNotStopOthers has pieces that fail once, always, without a word, and by losing their node.
@@ -160,6 +165,63 @@ func TestAnEndBeforeTheEndLeavesNoJob(t *testing.T) {
 	}()
 	if _, err := batch.Run(t.Context(), s.cluster(), s.store, numbers(2), s.options()); err == nil || !strings.Contains(err.Error(), "somebody has removed the Job before 2 of its pieces were done") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestAJobMayBeGoneBeforeItIsWatched removes the Job at the moment at which its coordinator begins to watch it.
+func TestAJobMayBeGoneBeforeItIsWatched(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, t.TempDir(), 1, 2)
+	s.do = func(ctx context.Context, _ json.RawMessage, _ int) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	var removed sync.Once
+	behind := controlplane.Through(t, s.config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/jobs") {
+			removed.Do(func() { s.removes(s.theJob()) })
+		}
+		pass.ServeHTTP(w, r)
+	})
+	cluster, err := kube.Connect(behind, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if _, err := batch.Run(ctx, cluster, s.store, numbers(2), s.options()); err == nil || !strings.Contains(err.Error(), "somebody has removed the Job") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestACoordinatorRemovesItsOwnJobOnly has another Job under the name at the moment at which a coordinator removes its own.
+func TestACoordinatorRemovesItsOwnJobOnly(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, t.TempDir(), 1, 2)
+	jobs := s.client.BatchV1().Jobs(s.namespace)
+	var other *batchv1.Job
+	behind := controlplane.Through(t, s.config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/jobs/") && other == nil {
+			own := s.theJob()
+			s.removes(own)
+			made := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: own.Name}, Spec: batchv1.JobSpec{Suspend: new(true), Template: own.Spec.Template}}
+			made.Spec.Template.Labels = nil
+			var err error
+			if other, err = jobs.Create(r.Context(), made, metav1.CreateOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+		pass.ServeHTTP(w, r)
+	})
+	cluster, err := kube.Connect(behind, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := batch.Run(t.Context(), cluster, s.store, numbers(2), s.options()); err != nil {
+		t.Fatal(err)
+	}
+	if job := s.theJob(); other == nil || job.UID != other.UID {
+		t.Errorf("the Job is %s, and %+v was made", job.UID, other)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -129,6 +130,22 @@ func (s *site) leavesNothing() {
 	jobs, err := s.client.BatchV1().Jobs(s.namespace).List(context.WithoutCancel(s.Context()), metav1.ListOptions{})
 	if err != nil || len(jobs.Items) > 0 {
 		s.Errorf("%d Jobs are left: %v", len(jobs.Items), err)
+	}
+}
+
+// removes deletes a Job, and waits until it is gone.
+func (s *site) removes(job *batchv1.Job) {
+	s.Helper()
+	jobs := s.client.BatchV1().Jobs(s.namespace)
+	policy := metav1.DeletePropagationBackground
+	err := jobs.Delete(s.Context(), job.Name, metav1.DeleteOptions{PropagationPolicy: &policy})
+	for err == nil { // until the pods let it go
+		if _, err = jobs.Get(s.Context(), job.Name, metav1.GetOptions{}); err == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if !apierrors.IsNotFound(err) {
+		s.Error(err)
 	}
 }
 

@@ -47,7 +47,16 @@ func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 	defer stop()
 	go w.explain(explaining)
 	quiet := klog.NewContext(ctx, klog.Logger{}) // a watch that breaks is repaired, and needs no line
-	_, err = watchtools.UntilWithSync(quiet, lw, &unstructured.Unstructured{}, nil, func(e watch.Event) (bool, error) {
+	// no event tells of a Job that was removed before the watch began
+	gone := func(found cache.Store) (bool, error) {
+		for _, one := range found.List() {
+			if object, ok := one.(*unstructured.Unstructured); ok && object.GetUID() == job.UID {
+				return false, nil
+			}
+		}
+		return true, w.deleted(ctx)
+	}
+	_, err = watchtools.UntilWithSync(quiet, lw, &unstructured.Unstructured{}, gone, func(e watch.Event) (bool, error) {
 		object, ok := e.Object.(*unstructured.Unstructured)
 		switch {
 		case !ok || object.GetUID() != job.UID:

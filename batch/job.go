@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealift/sealift/kube"
 )
@@ -210,14 +211,31 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// remove removes the Job. The garbage collector removes its pods and its files.
-func (r *run) remove(ctx context.Context) error {
+// remove removes the Job with a UID, or without one the Job that has the name. Another coordinator may have made another Job by
+// now. The garbage collector removes its pods and its files.
+func (r *run) remove(ctx context.Context, uid types.UID) error {
+	if uid == "" {
+		job, err := r.find(ctx)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		uid = job.UID
+	}
 	err := r.cluster.Retry(ctx, r.job, func(ctx context.Context) error {
 		jobs, err := r.cluster.Objects(ctx, r.job)
 		if err != nil {
 			return err
 		}
-		return jobs.Delete(ctx, r.job.Name, metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
+		err = jobs.Delete(ctx, r.job.Name, metav1.DeleteOptions{
+			PropagationPolicy: new(metav1.DeletePropagationBackground), Preconditions: &metav1.Preconditions{UID: &uid},
+		})
+		if apierrors.IsConflict(err) {
+			return nil // that is another Job
+		}
+		return err
 	})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove %s: %w; it removes itself %s after its end", r.job, err, r.Keep)

@@ -4,10 +4,12 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
+	"strings"
 	"time"
 )
 
-// FS returns the files of the archive. Reads are verified as by OpenEntry. Folders cannot be opened.
+// FS returns the files of the archive. Reads are verified as by OpenEntry. Folders cannot be opened, but fs.Stat finds them.
 func (a *Archive) FS() fs.FS { return archiveFS{a} }
 
 type archiveFS struct{ archive *Archive }
@@ -23,6 +25,31 @@ func (f archiveFS) Open(name string) (fs.File, error) {
 	}
 	return archiveFile{content, e}, nil
 }
+
+// Stat implements fs.StatFS. It reads the index alone.
+func (f archiveFS) Stat(name string) (fs.FileInfo, error) {
+	if e, ok := f.archive.Entry(name); ok && fs.ValidPath(name) {
+		return archiveFile{entry: e}, nil
+	}
+	if fs.ValidPath(name) && f.archive.hasFolder(name) {
+		return folderInfo(path.Base(name)), nil
+	}
+	return nil, &fs.PathError{Op: "stat", Path: name, Err: fs.ErrNotExist}
+}
+
+func (a *Archive) hasFolder(name string) bool {
+	return slices.ContainsFunc(a.Index.Entries, func(e Entry) bool { return strings.HasPrefix(e.Path, name+"/") })
+}
+
+// folderInfo is the fs.FileInfo of a folder with this name. Archives keep no modes of folders.
+type folderInfo string
+
+func (f folderInfo) Name() string     { return string(f) }
+func (folderInfo) Size() int64        { return 0 }
+func (folderInfo) Mode() fs.FileMode  { return fs.ModeDir | 0o755 }
+func (folderInfo) ModTime() time.Time { return epoch }
+func (folderInfo) IsDir() bool        { return true }
+func (folderInfo) Sys() any           { return nil }
 
 // archiveFile is an open entry and its own fs.FileInfo.
 type archiveFile struct {

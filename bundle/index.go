@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -63,6 +64,11 @@ type PackageInfo struct {
 
 // Dir returns the folder of the package's files below the install root.
 func (p PackageInfo) Dir() string { return AddOnDir(p.Name, p.Version) }
+
+// OfImage says whether a file belongs to the images of a package.
+func (x Index) OfImage(e Entry) bool {
+	return slices.ContainsFunc(x.Packages, func(p PackageInfo) bool { return strings.HasPrefix(e.Path, path.Join(p.Dir(), "images")+"/") })
+}
 
 // Entry is one regular file of the archive.
 type Entry struct {

@@ -41,6 +41,8 @@ type Meta struct {
 	Options     map[string]Option `json:"options,omitempty"`
 	// Silence is how long a hook of the add-on may print nothing before it is stopped. Zero means the installer's default.
 	Silence time.Duration `json:"-"`
+	// Module says that the add-on is a module of addon-operator.
+	Module bool `json:"module,omitempty"`
 	// Declared says that the add-on has an addon.yaml. kURL's defaults do not apply to it then.
 	Declared bool `json:"declared"`
 }
@@ -105,6 +107,7 @@ func (m *Meta) read(fsys fs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read add-on %s %s: %w", m.Name, m.Version, err)
 	}
+	m.Module = IsModule(fsys, dir)
 	return m.parse(file, data)
 }
 

@@ -92,15 +92,20 @@ func (c *checker) onlyOne(capability string) {
 
 func (c *checker) need(n need) {
 	about, there := c.entry(n.key)
-	if !there || about.options[n.unless] == true {
+	if !there || n.unless != "" && about.options[n.unless] == true || n.option != "" && about.options[n.option] != true {
 		return
 	}
 	for _, a := range c.installer.AddOns {
-		if slices.Contains(c.provides(a.Name), n.capability) || c.metas == nil && !spec.Listed(a.Key) {
+		unknown := c.metas == nil && (!spec.Listed(a.Key) || a.Key == n.perhaps)
+		if unknown || slices.Contains(c.provides(a.Name), n.capability) {
 			return
 		}
 	}
-	c.Errorf(about.pos, n.fix, "%s.version %s: %s", n.key, about.version, n.why)
+	subject := n.key + ".version " + about.version
+	if n.option != "" {
+		subject = fmt.Sprintf("%s.%s %v", n.key, n.option, about.options[n.option])
+	}
+	c.Errorf(about.pos, n.fix, "%s: %s", subject, n.why)
 }
 
 func (c *checker) provides(name string) []string {

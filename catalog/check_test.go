@@ -61,7 +61,9 @@ func TestRulesRefuseWithFieldReasonAndWayOut(t *testing.T) {
 		"an old Contour":          {sound + "  contour: {version: 1.7.0}\n", []string{"contour.version 1.7.0 "}},
 		"an old Calico":           {without("flannel") + "  calico: {version: 3.9.1}\n", []string{"calico.version 3.9.1 "}},
 		"two distributions":       {sound + "  k3s: {version: v1.23.3+k3s1}\n", []string{"k3s.version v1.23.3+k3s1 does not go with kubernetes.version 1.36.3: "}},
-		"IPv6":                    {sound + "  kurl: {ipv6: true}\n", []string{"kurl.ipv6 true: "}},
+		"IPv6, perhaps":           {sound + "  kurl: {ipv6: true}\n", nil},
+		"IPv6 that is off":        {without("flannel") + "  weave: {version: 2.8.1}\n  kurl: {ipv6: false}\n", nil},
+		"no IPv6":                 {without("flannel") + "  weave: {version: 2.8.1}\n  kurl: {ipv6: true}\n", []string{"kurl.ipv6 true: no pod network here knows IPv6"}},
 		"no object store":         {sound + "  kotsadm: {version: 1.117.3}\n", []string{"kotsadm.version 1.117.3: "}},
 		"an object store":         {sound + "  kotsadm: {version: latest}\n  minio: {version: latest}\n", nil},
 		"Rook's object store":     {sound + "  kotsadm: {version: latest}\n  rook: {version: 1.19.x}\n", nil},
@@ -95,6 +97,13 @@ func TestRulesCountWhatAddOnsDeclare(t *testing.T) {
 	if got := Check(i, metas); len(got) != 1 {
 		t.Errorf("got %v", got)
 	}
+	six := installerOf(t, sound+"  kurl: {ipv6: true}\n")
+	if got := Check(six, []Meta{{Name: "flannel"}}); len(got) != 1 || !strings.Contains(got[0].Message, "knows IPv6") {
+		t.Errorf("kURL's flannel: %v", got)
+	}
+	if got := Check(six, []Meta{{Name: "flannel", Declared: true, Provides: []string{PodNetwork, PodNetworkIPv6}}}); len(got) != 0 {
+		t.Errorf("a flannel with IPv6: %v", got)
+	}
 	metas[0] = Meta{Name: "flannel", Declared: true} // no longer a pod network, whatever its name
 	if got := Check(i, metas); len(got) != 0 {
 		t.Errorf("got %v", got)
@@ -123,5 +132,6 @@ func TestRulesNameKeysAndOptionsThatThereAre(t *testing.T) {
 	}
 	for _, n := range needs() {
 		there(n.key, n.unless)
+		there(n.key, n.option)
 	}
 }

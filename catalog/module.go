@@ -5,6 +5,13 @@ import (
 	"path"
 )
 
+// OperatorAddOn is the add-on that runs modules. A bundle with modules takes it along, unless another of its add-ons provides
+// ModuleOperator.
+const OperatorAddOn = "operator"
+
+// ModuleOperator is the capability of an add-on that runs modules. It installs after all of them.
+const ModuleOperator = "module-operator"
+
 // The parts of an add-on that is a module of addon-operator, beside its Manifest.
 const (
 	ChartFile    = "Chart.yaml"

@@ -20,6 +20,7 @@ func kurlOrder() []string {
 const (
 	ContainerRuntime = "container-runtime"
 	PodNetwork       = "pod-network"
+	PodNetworkIPv6   = "pod-network-ipv6"
 	Storage          = "storage"
 	ObjectStore      = "object-store"
 	Ingress          = "ingress"
@@ -38,7 +39,9 @@ func kurlProvides(name string) []string {
 	switch name {
 	case "containerd", "docker":
 		return []string{ContainerRuntime}
-	case "calico", "weave", "flannel", "antrea":
+	case "antrea":
+		return []string{PodNetwork, PodNetworkIPv6}
+	case "calico", "weave", "flannel":
 		return []string{PodNetwork}
 	case "rook":
 		return []string{Storage, ObjectStore}
@@ -116,6 +119,7 @@ func newGraph(addons []Meta) (*graph, error) {
 	if circle := g.circle(); circle != "" {
 		return nil, fmt.Errorf("add-ons wait for each other in a circle: %s; remove one of these relations from its addon.yaml", circle)
 	}
+	g.modules()
 	g.defaults()
 	return g, nil
 }
@@ -170,6 +174,31 @@ func (g *graph) edges(name, need, why string) {
 			g.before[name] = append(g.before[name], edge{provider, why})
 		}
 	}
+}
+
+// modules puts what runs modules behind them, and other add-ons that wait for a module behind what runs it. A declaration that
+// says otherwise wins.
+func (g *graph) modules() {
+	for _, operator := range g.providers[ModuleOperator] {
+		var others []string
+		for _, a := range g.addons {
+			switch {
+			case a.Module && !g.needs(a.Name, operator, map[string]bool{}):
+				g.before[operator] = append(g.before[operator], edge{name: a.Name})
+			case a.Name != operator && slices.ContainsFunc(g.before[a.Name], func(e edge) bool { return g.isModule(e.name) }):
+				others = append(others, a.Name)
+			}
+		}
+		for _, name := range others {
+			if !g.needs(operator, name, map[string]bool{}) {
+				g.before[name] = append(g.before[name], edge{name: operator})
+			}
+		}
+	}
+}
+
+func (g *graph) isModule(name string) bool {
+	return slices.ContainsFunc(g.addons, func(a Meta) bool { return a.Name == name && a.Module })
 }
 
 // defaults puts each add-on without a declaration after those that precede it in kURL's order, unless a declaration says

@@ -51,6 +51,18 @@ func TestOrder(t *testing.T) {
 			declared("kubernetes", []string{"container-runtime"}, nil, nil),
 			declared("containerd", nil, nil, []string{"container-runtime"}),
 		}, "containerd kubernetes flannel metrics-server local-path-provisioner"},
+		"what runs modules comes after them, and before what needs one": {[]catalog.Meta{
+			declared("app", []string{"web"}, nil, nil), declared("operator", nil, nil, []string{catalog.ModuleOperator}),
+			isModule(declared("web", []string{"zone"}, nil, nil)), isModule(declared("zone", nil, nil, nil)), declared("other", nil, nil, nil),
+		}, "other zone web operator app"},
+		"a module that says otherwise": {[]catalog.Meta{
+			declared("operator", nil, nil, []string{catalog.ModuleOperator}), isModule(declared("web", []string{catalog.ModuleOperator}, nil, nil)),
+			isModule(declared("zone", nil, nil, nil)),
+		}, "zone operator web"},
+		"a module that needs what needs a module": {[]catalog.Meta{
+			declared("operator", nil, nil, []string{catalog.ModuleOperator}), declared("bridge", []string{"web"}, nil, nil),
+			isModule(declared("web", nil, nil, nil)), isModule(declared("zone", []string{"bridge"}, nil, nil)),
+		}, "web bridge zone operator"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,4 +119,9 @@ func TestOrderExplains(t *testing.T) {
 			}
 		})
 	}
+}
+
+func isModule(m catalog.Meta) catalog.Meta {
+	m.Module = true
+	return m
 }

@@ -26,8 +26,6 @@ func rules() []rule {
 	return []rule{
 		{key: "kubernetes", versions: versions{below: "1.31"},
 			why: "Sealift configures kubeadm with v1beta4, which kubeadm reads from 1.31 on", fix: "use Kubernetes 1.31 or later"},
-		{key: "kurl", option: "ipv6",
-			why: "Sealift makes clusters with IPv4", fix: "leave out kurl.ipv6"},
 
 		{key: "rke2", with: "kubernetes",
 			why: "a cluster has one distribution of Kubernetes", fix: "remove rke2"},
@@ -68,15 +66,18 @@ func onlyOne() map[string]string {
 	return map[string]string{ContainerRuntime: "container runtime", PodNetwork: "pod network"}
 }
 
-// need is a capability that an add-on of kURL requires.
+// need is a capability that an add-on of kURL, or an option, requires.
 type need struct {
 	key        string
+	option     string // only with this option is it needed
+	unless     string // with this option it is not needed
 	capability string
-	unless     string // the add-on does not need it with this option
+	perhaps    string // an add-on that has the capability in some of its packages
 	why, fix   string
 }
 
 func needs() []need {
-	return []need{{key: "kotsadm", capability: ObjectStore, unless: "disableS3",
+	return []need{{key: "kurl", option: "ipv6", capability: PodNetworkIPv6, perhaps: "flannel",
+		why: "no pod network here knows IPv6", fix: "use the flannel of Sealift's catalogue, or leave out kurl.ipv6"}, {key: "kotsadm", capability: ObjectStore, unless: "disableS3",
 		why: "it keeps its data in an object store, and no add-on here has one", fix: "add minio or rook, or set kotsadm.disableS3"}}
 }

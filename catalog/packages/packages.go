@@ -217,6 +217,17 @@ func unsigned(key string, err error) error {
 	return &UnusableError{fmt.Sprintf("package %s: %v; publish one that its vendor signed, or leave out --require-signed", key, err)}
 }
 
+// Trust refuses a package that none of the signers has signed.
+func (s Source) Trust(key string, archive *bundle.Archive) error {
+	if len(s.Signers) == 0 {
+		return nil
+	}
+	if _, err := archive.VerifySignature(s.Signers...); err != nil {
+		return unsigned(key, err)
+	}
+	return nil
+}
+
 // Open opens a package for a platform, and refuses one that a bundle cannot have. The object, if there is one, is to be closed also after an error.
 func (s Source) Open(ctx context.Context, key, platform string) (store.Object, *bundle.Archive, error) {
 	object, err := s.Store.Get(ctx, key)
@@ -233,10 +244,8 @@ func (s Source) Open(ctx context.Context, key, platform string) (store.Object, *
 	if err != nil {
 		return object, nil, fmt.Errorf("package %s: %w", key, err)
 	}
-	if len(s.Signers) > 0 {
-		if _, err := archive.VerifySignature(s.Signers...); err != nil {
-			return object, nil, unsigned(key, err)
-		}
+	if err := s.Trust(key, archive); err != nil {
+		return object, nil, err
 	}
 	if !slices.Contains(archive.Index.Platforms, platform) {
 		return object, nil, &UnusableError{fmt.Sprintf("package %s is for %s, not for %s; build it with --platform %s",

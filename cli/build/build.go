@@ -106,7 +106,7 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 	}
 	defer o.sources.cache.close(a, store)
 	watch := newTransferWatch(a.Err, "fetched")
-	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked || o.cluster.on != "", builder.ImageFormat(o.imageFormat), o.engine
+	settings.Progress, settings.Locked, settings.ImageFormat, settings.Engine = watch, o.locked || o.cluster.On != "", builder.ImageFormat(o.imageFormat), o.engine
 	lines, err := o.lines(store, settings)
 	if err != nil {
 		return app.UsageError("%v", err)
@@ -130,7 +130,7 @@ func (a commands) build(ctx context.Context, dirs []string, o buildOptions) erro
 			dirs = append(dirs, c.Dir)
 		}
 	}
-	if o.cluster.on != "" {
+	if o.cluster.On != "" {
 		return a.buildOnCluster(ctx, dirs, o, lines[0].builder)
 	}
 	return a.buildAll(ctx, dirs, lines, watch, o.format)

@@ -11,80 +11,46 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/sealift/sealift/batch"
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/cli/app"
-	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/cli/pods"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )
 
-// onKubernetes is the value of --on for builds on a cluster.
-const onKubernetes = "kubernetes"
-
 // clusterOptions say where and how a build runs on a cluster.
 type clusterOptions struct {
-	on          string
-	store       string
-	image       string
-	kubeconfig  string
-	context     string
-	namespace   string
-	secret      string
-	queue       string
-	parallelism int
-	cpu, memory string
+	pods.Options
+
+	store string
 }
 
 func (o *clusterOptions) add(flags *pflag.FlagSet) {
-	flags.Var(app.NewChoice(&o.on, []string{onKubernetes}), "on", "build on a cluster: kubernetes")
+	o.Add(flags, "build", "packages")
 	flags.StringVar(&o.store, "store", "", "with --on: store for the packages and for what builds share, s3://bucket/prefix")
-	flags.StringVar(&o.image, "image", "", "with --on: image of this sealift, as 'make image' makes it")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "with --on: kubeconfig of the cluster; default $KUBECONFIG, then ~/.kube/config")
-	flags.StringVar(&o.context, "context", "", "with --on: context of the kubeconfig (default: its current context)")
-	flags.StringVar(&o.namespace, "namespace", "default", "with --on: namespace for the Job")
-	flags.StringVar(&o.secret, "secret", "", "with --on: Secret whose keys are environment variables of the pods, such as AWS_ACCESS_KEY_ID")
-	flags.StringVar(&o.queue, "queue", "", "with --on: LocalQueue of Kueue that admits the Job")
-	flags.IntVar(&o.parallelism, "parallelism", 0, "with --on: packages at once (default: all)")
-	flags.StringVar(&o.cpu, "cpu", "1", "with --on: processors that a pod requests")
-	flags.StringVar(&o.memory, "memory", "512Mi", "with --on: memory that a pod requests, and its limit")
 }
 
 // check refuses what builds on a cluster cannot do.
 func (o *clusterOptions) check(b buildOptions, outGiven bool) error {
-	if o.on == "" {
+	switch {
+	case o.On == "":
 		return nil
+	case o.store == "":
+		return app.UsageError("--on needs --store, where packages go")
+	case outGiven:
+		return app.UsageError("with --on, packages go to --store; leave out --out")
+	case b.perPlatform:
+		return app.UsageError("--per-platform does not work with --on; run it for each --platform")
+	case b.key != "":
+		return app.UsageError("pods do not get the private key; leave out --key")
 	}
-	for _, wrong := range []struct {
-		is   bool
-		text string
-	}{
-		{o.store == "", "--on needs --store, where packages go"},
-		{o.image == "", "--on needs --image, which pods run; 'make image' makes it"},
-		{!strings.HasPrefix(o.store, "s3://"), "--store must be s3://bucket/prefix, because pods do not have the folders of this machine"},
-		{outGiven, "with --on, packages go to --store; leave out --out"},
-		{b.perPlatform, "--per-platform does not work with --on; run it for each --platform"},
-		{b.key != "", "pods do not get the private key; leave out --key"},
-		{o.parallelism < 0, "--parallelism must not be negative"},
-	} {
-		if wrong.is {
-			return app.UsageError("%s", wrong.text)
-		}
-	}
-	for flag, text := range map[string]string{"cpu": o.cpu, "memory": o.memory} {
-		if _, err := resource.ParseQuantity(text); err != nil {
-			return app.UsageError("--%s %s: %v", flag, text, err)
-		}
-	}
-	return nil
+	return o.Check(map[string]string{"--store": o.store})
 }
 
 // sourcesDir is the folder of the store with the sources of add-ons, named by their sha256.
@@ -121,15 +87,11 @@ func (a commands) buildOnCluster(ctx context.Context, dirs []string, o buildOpti
 	if err != nil {
 		return err
 	}
-	cfg, err := kubeconfig.InPodOr(o.cluster.kubeconfig, o.cluster.context, "")
+	cluster, err := o.cluster.Connect(a.Log)
 	if err != nil {
 		return err
 	}
-	cluster, err := kube.Connect(cfg, a.Log)
-	if err != nil {
-		return err
-	}
-	files, err := o.podFiles(a)
+	files, err := o.podFiles()
 	if err != nil {
 		return err
 	}
@@ -143,16 +105,15 @@ func (a commands) buildOnCluster(ctx context.Context, dirs []string, o buildOpti
 		return err
 	}
 	results := make([]builder.Result, len(dirs))
-	outcomes, err := batch.Run(ctx, cluster, s, inputs, batch.Options{
-		Name: "build", Namespace: o.cluster.namespace, Pod: o.pod(files), Files: files, Parallelism: o.cluster.parallelism, Retries: pieceRetries,
-		Queue: o.cluster.queue, Log: a.Log,
-		Current: func(output json.RawMessage) bool {
-			var built clusterOutput
-			return json.Unmarshal(output, &built) == nil && stored(built.Package)
-		},
-		Started:  func(job kube.Ref, pieces int) { fmt.Fprintf(a.Err, "%s builds %d packages\n", job, pieces) },
-		Finished: func(i int, outcome batch.Outcome) { results[i] = a.tellBuilt(dirs[i], outcome, o.format) },
-	})
+	work := o.cluster.Batch("build", []string{inPodName, "--store", o.cluster.store, "--config", filepath.Join(batch.FilesDir, config.FileName)}, files, a.CAs)
+	work.Log = a.Log
+	work.Current = func(output json.RawMessage) bool {
+		var built clusterOutput
+		return json.Unmarshal(output, &built) == nil && stored(built.Package)
+	}
+	work.Started = func(job kube.Ref, pieces int) { fmt.Fprintf(a.Err, "%s builds %d packages\n", job, pieces) }
+	work.Finished = func(i int, outcome batch.Outcome) { results[i] = a.tellBuilt(dirs[i], outcome, o.format) }
+	outcomes, err := batch.Run(ctx, cluster, s, inputs, work)
 	if err != nil {
 		return err
 	}
@@ -162,9 +123,6 @@ func (a commands) buildOnCluster(ctx context.Context, dirs []string, o buildOpti
 	}
 	return err
 }
-
-// pieceRetries is how often a build that failed is tried again, because a server may have been down.
-const pieceRetries = 2
 
 // clusterInputs packs the sources of add-ons into the store, and returns the inputs of their builds.
 func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptions, b *builder.Builder, s store.Store, files map[string][]byte) ([]json.RawMessage, error) {
@@ -191,7 +149,7 @@ func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptio
 			there[key] = true
 		}
 		input, err := json.Marshal(clusterInput{
-			Sealift: app.CurrentVersion().Version, Image: o.cluster.image, Name: sources.Name, Version: sources.Version, Dir: sources.Dir, Sources: value.SHA256,
+			Sealift: app.CurrentVersion().Version, Image: o.cluster.Image, Name: sources.Name, Version: sources.Version, Dir: sources.Dir, Sources: value.SHA256,
 			Vouched: sources.Vouched, Targets: o.sources.targets, Platforms: o.sources.platforms, ImageFormat: o.imageFormat, Config: store.Bytes(files[config.FileName]).SHA256,
 		})
 		if err != nil {
@@ -246,11 +204,8 @@ func settleBuilt(ctx context.Context, packages release.Release, outcomes []batch
 	return err
 }
 
-// caFile is the name of the CAs among the files of a pod.
-const caFile = "ca.crt"
-
-// podFiles are the files that pods need: sealift.yaml, and the CAs of --ca-cert.
-func (o buildOptions) podFiles(a commands) (map[string][]byte, error) {
+// podFiles are the files that pods need: sealift.yaml.
+func (o buildOptions) podFiles() (map[string][]byte, error) {
 	name := o.sources.config
 	if name == "" {
 		name = config.FileName
@@ -262,48 +217,5 @@ func (o buildOptions) podFiles(a commands) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the configuration: %w", err)
 	}
-	files := map[string][]byte{config.FileName: data}
-	if text := a.CAs.Text(); text != "" {
-		files[caFile] = []byte(text)
-	}
-	return files, nil
-}
-
-// forwarded are variables that say how to reach the store.
-var forwarded = [...]string{"SEALIFT_S3_ENDPOINT", "SEALIFT_S3_REGION", "SEALIFT_S3_PATH_STYLE", "SEALIFT_S3_CHECKSUM", "SEALIFT_S3_PARALLEL"}
-
-// pod is what builds one package: the image's sealift, without rights, with one folder to write to.
-func (o buildOptions) pod(files map[string][]byte) corev1.PodSpec {
-	const scratch = "scratch"
-	args := []string{inPodName, "--store", o.cluster.store, "--config", filepath.Join(batch.FilesDir, config.FileName)}
-	if files[caFile] != nil {
-		args = append(args, "--ca-cert", filepath.Join(batch.FilesDir, caFile))
-	}
-	memory := resource.MustParse(o.cluster.memory)
-	container := corev1.Container{
-		Name: "build", Image: o.cluster.image, Args: args,
-		Env: []corev1.EnvVar{{Name: "SEALIFT_CACHE", Value: "/tmp/sealift"}, {Name: "HOME", Value: "/tmp"}},
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(o.cluster.cpu), corev1.ResourceMemory: memory},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: memory},
-		},
-		VolumeMounts: []corev1.VolumeMount{{Name: scratch, MountPath: "/tmp"}},
-		SecurityContext: &corev1.SecurityContext{
-			RunAsNonRoot: new(true), AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
-			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
-		},
-	}
-	for _, name := range forwarded {
-		if value := os.Getenv(name); value != "" {
-			container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: value})
-		}
-	}
-	if o.cluster.secret != "" {
-		container.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: o.cluster.secret}}}}
-	}
-	return corev1.PodSpec{
-		AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), TerminationGracePeriodSeconds: new(int64((10 * time.Second).Seconds())),
-		Containers: []corev1.Container{container},
-		Volumes:    []corev1.Volume{{Name: scratch, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
-	}
+	return map[string][]byte{config.FileName: data}, nil
 }

@@ -1,7 +1,7 @@
 // Package record reads and writes the file that says what a cluster runs. 'sealift status --record' writes it behind the air gap.
 // 'sealift bundle --upgrade-from' reads it where bundles are made, and leaves out what the cluster has.
 //
-// The file has no secrets: whoever makes a record removes them from the Installer. docs/upgrade.md describes the format.
+// The file has no secrets: package status removes them from the Installer. docs/upgrade.md describes the format.
 package record
 
 import (

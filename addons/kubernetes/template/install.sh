@@ -44,14 +44,20 @@ kubernetes_audit() {
 # kubernetes_service_route DIR: the kernel looks for a route before kube-proxy's rules see a packet, so that on a host
 # without a default route nothing in the host's network could reach a Service.
 kubernetes_service_route() {
-    [ -z "$(ip -4 route show default)" ] || return 0
-    KUBERNETES_INTERFACE=$(ip -4 -oneline address show to "$PRIVATE_ADDRESS" | awk '{ print $2; exit }')
+    [ -z "$(ip "-$(kubernetes_family)" route show default)" ] || return 0
+    KUBERNETES_INTERFACE=$(kubernetes_interface)
     [ -n "$KUBERNETES_INTERFACE" ] || bail "no interface has the address $PRIVATE_ADDRESS"
     render_yaml_file_2 "$1/sealift-service-route.tmpl.service" >/etc/systemd/system/sealift-service-route.service
     systemctl daemon-reload
     systemctl enable sealift-service-route
     restart_systemd_and_wait sealift-service-route
 }
+
+# kubernetes_family: 6 in a cluster with IPv6, else 4.
+kubernetes_family() { if [ -n "$IPV6_ONLY" ]; then echo 6; else echo 4; fi; }
+
+# kubernetes_interface: the one with the address of the node.
+kubernetes_interface() { ip -oneline address show to "$PRIVATE_ADDRESS" | awk '{ print $2; exit }'; }
 
 # kubernetes_kernel: modules and settings that pods need, now and after a restart. In a container the modules belong to
 # the machine below, and only what they offer can be asked for.
@@ -66,8 +72,17 @@ kubernetes_kernel() {
 	net.bridge.bridge-nf-call-iptables = 1
 	net.bridge.bridge-nf-call-ip6tables = 1
 	SETTINGS
+    if [ -n "$IPV6_ONLY" ]; then
+        # a host that forwards no longer listens to routers that announce its address and its routes, unless told to
+        cat >>/etc/sysctl.d/99-sealift-kubernetes.conf <<-SETTINGS
+		net.ipv6.conf.all.forwarding = 1
+		-net/ipv6/conf/$(kubernetes_interface)/accept_ra = 2
+		SETTINGS
+    fi
     /lib/systemd/systemd-sysctl /etc/sysctl.d/99-sealift-kubernetes.conf
     [ "$(cat /proc/sys/net/ipv4/ip_forward)" = 1 ] || bail "net.ipv4.ip_forward cannot be set; pods would reach nothing"
+    [ -z "$IPV6_ONLY" ] || [ "$(cat /proc/sys/net/ipv6/conf/all/forwarding)" = 1 ] ||
+        bail "net.ipv6.conf.all.forwarding cannot be set; pods would reach nothing"
     [ "$(cat /proc/sys/net/bridge/bridge-nf-call-iptables)" = 1 ] ||
         bail "net.bridge.bridge-nf-call-iptables cannot be set; load the kernel module br_netfilter"
 }
@@ -98,9 +113,12 @@ kubernetes_patches() {
         KUBERNETES_RESOLV_CONF=/run/systemd/resolve/resolv.conf
     fi
     cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$join/"
-    # CoreDNS does not start without a server to forward to; this address (RFC 5737) belongs to nobody
+    # CoreDNS does not start without a server to forward to; these addresses (RFC 5737, RFC 3849) belong to nobody
     if [ -n "$NAMESERVER" ] || ! grep -qs '^nameserver' /etc/resolv.conf; then
         KUBERNETES_RESOLV_CONF=$DIR/resolv.conf
+        if [ -n "$IPV6_ONLY" ]; then
+            NAMESERVER=${NAMESERVER:-2001:db8::1}
+        fi
         echo "nameserver ${NAMESERVER:-192.0.2.1}" >"$KUBERNETES_RESOLV_CONF"
         cp "$1/kubeadm/patches/kubernetes-resolv-conf.yaml" "$patches/"
     fi
