@@ -11,20 +11,30 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
+// surveyPage is how many objects a list of a survey returns at once. It has their metadata alone.
+const surveyPage = 500
+
 // Survey finds out which objects a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for, so
-// its answers are as old as the first question about the kind.
+// its answers are as old as the first question about the kind. If it may not list a kind in all namespaces, it lists it once in each
+// namespace that it is asked for.
 type Survey struct {
 	cluster *Cluster
 	labels  string
 
 	mu     sync.Mutex
-	listed map[schema.GroupKind]map[Ref]bool // nil for a kind that may not be listed
+	listed map[area]map[Ref]bool // nil for what may not be listed
+}
+
+// area is what one list covers: a kind in a namespace, or in all if that is "".
+type area struct {
+	kind      schema.GroupKind
+	namespace string
 }
 
 // NewSurvey begins a survey. labels is a selector that the wanted objects usually match: only those are listed. An object
 // that is not among them is asked for by its name before it counts as absent.
 func (c *Cluster) NewSurvey(labels string) *Survey {
-	return &Survey{cluster: c, labels: labels, listed: map[schema.GroupKind]map[Ref]bool{}}
+	return &Survey{cluster: c, labels: labels, listed: map[area]map[Ref]bool{}}
 }
 
 // Absent returns the objects that do not exist. namespace is that of refs without one whose kind has namespaces. An object of
@@ -59,15 +69,9 @@ func (s *Survey) exists(ctx context.Context, namespace string, ref Ref) (bool, e
 	case ref.Namespace == "":
 		ref.Namespace = namespace
 	}
-	known, ok := s.listed[ref.groupKind()]
-	if !ok {
-		if known, err = s.list(ctx, ref, res); err != nil {
-			return false, err
-		}
-		s.listed[ref.groupKind()] = known
-	}
-	if known[ref.identity()] {
-		return true, nil
+	known, err := s.known(ctx, ref, res)
+	if err != nil || known[ref.identity()] {
+		return err == nil, err
 	}
 	there := true
 	err = s.cluster.Retry(ctx, ref, func(ctx context.Context) error {
@@ -80,13 +84,29 @@ func (s *Survey) exists(ctx context.Context, namespace string, ref Ref) (bool, e
 	return there, err
 }
 
-// list returns the objects of a kind in all namespaces, or nil if only single ones may be read.
-func (s *Survey) list(ctx context.Context, kind Ref, res resource) (found map[Ref]bool, err error) {
+// known returns the objects of the kind of ref, at least those in its namespace, or nil if only single ones may be read. The cluster
+// remembers which kinds may not be listed in all namespaces.
+func (s *Survey) known(ctx context.Context, ref Ref, res resource) (found map[Ref]bool, err error) {
+	everywhere := area{ref.groupKind(), ""}
+	if _, narrow := s.cluster.narrow.Load(everywhere.kind); !narrow {
+		if found, err = s.list(ctx, everywhere, ref, res); err != nil || found != nil || !res.namespaced {
+			return found, err
+		}
+		s.cluster.narrow.Store(everywhere.kind, true)
+	}
+	return s.list(ctx, area{everywhere.kind, ref.Namespace}, ref, res)
+}
+
+// list returns the objects of an area, or nil if they may not be listed.
+func (s *Survey) list(ctx context.Context, of area, kind Ref, res resource) (found map[Ref]bool, err error) {
+	if found, listed := s.listed[of]; listed {
+		return found, nil
+	}
 	err = s.cluster.Retry(ctx, kind, func(ctx context.Context) error {
 		found = map[Ref]bool{}
-		options := metav1.ListOptions{LabelSelector: s.labels, Limit: listPage}
+		options := metav1.ListOptions{LabelSelector: s.labels, Limit: surveyPage}
 		for {
-			page, err := s.cluster.metaFor(res, "").List(ctx, options)
+			page, err := s.cluster.metaFor(res, of.namespace).List(ctx, options)
 			switch {
 			case apierrors.IsForbidden(err):
 				found = nil
@@ -107,5 +127,8 @@ func (s *Survey) list(ctx context.Context, kind Ref, res resource) (found map[Re
 			}
 		}
 	})
+	if err == nil {
+		s.listed[of] = found
+	}
 	return found, err
 }

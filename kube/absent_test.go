@@ -2,8 +2,11 @@ package kube_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
@@ -52,3 +55,51 @@ metadata: {name: labelled, namespace: default}
 		}
 	}
 }
+
+// TestASurveyListsWhereItMay has a user with rights in one namespace. It lists a kind there, once, and asks for no single object.
+func TestASurveyListsWhereItMay(t *testing.T) {
+	c := newCluster(t)
+	var refs []kube.Ref
+	for n := range 5 {
+		name := fmt.Sprint("map-", n)
+		c.create("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: NS, name: " + name + ", labels: {by: us}}\n")
+		refs = append(refs, kube.Ref{Version: "v1", Kind: "ConfigMap", Name: name})
+	}
+	c.create("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {namespace: NS, name: r}\nrules: [{apiGroups: [''], resources: [configmaps], verbs: [list]}]\n")
+	c.create("apiVersion: rbac.authorization.k8s.io/v1\nkind: RoleBinding\nmetadata: {namespace: NS, name: r}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: r}\n" +
+		"subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: narrow}]\n")
+	config, _ := c.Config()
+	config.Impersonate.UserName = "narrow"
+	var lists, others atomic.Int32
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			switch {
+			case strings.HasSuffix(r.URL.Path, "/configmaps"):
+				lists.Add(1)
+			case strings.Contains(r.URL.Path, "/configmaps/"):
+				others.Add(1)
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	narrow, err := kube.Connect(config, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; ; n++ { // rights hold a moment after they were given
+		lists.Store(0)
+		others.Store(0)
+		absent, err := narrow.NewSurvey("by=us").Absent(t.Context(), c.ns, refs)
+		if err == nil && len(absent) == 0 && lists.Load() == 1 && others.Load() == 0 {
+			return
+		}
+		if n == 100 {
+			t.Fatalf("absent are %v, %v; %d lists and %d other requests", absent, err, lists.Load(), others.Load())
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
@@ -26,6 +27,8 @@ type Cluster struct {
 	meta, patientMeta metadata.Interface // requests of a patient one may take for ever
 	full, patientFull dynamic.Interface
 	kinds             *kinds
+
+	narrow sync.Map // a key for each schema.GroupKind that may not be listed in all namespaces; see Survey
 }
 
 // Connect prepares for the cluster that cfg reaches. It sends nothing yet, so a cluster that is down costs time only when it

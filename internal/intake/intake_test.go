@@ -1,0 +1,130 @@
+package intake
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// serve answers with the length of each body. A body that begins with w is held until release is closed.
+func serve(t *testing.T, l Limits, held chan<- struct{}, release <-chan struct{}) *httptest.Server {
+	t.Helper()
+	room := New(l)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, done, ok := room.Read(w, req)
+		if !ok {
+			return
+		}
+		defer done()
+		if bytes.HasPrefix(body, []byte("w")) {
+			held <- struct{}{}
+			<-release
+		}
+		_, _ = fmt.Fprint(w, len(body))
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// idle announces a body, sends the beginning of it, and waits.
+func idle(t *testing.T, server *httptest.Server, announced, sent int) net.Conn {
+	t.Helper()
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if _, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", announced, strings.Repeat("x", sent)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func post(t *testing.T, server *httptest.Server, body io.Reader) (int, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, strings.TrimSpace(string(text))
+}
+
+// TestIdleClientsTakeNoMemory has more announced bytes than there is memory. A body of the greatest size still arrives.
+func TestIdleClientsTakeNoMemory(t *testing.T) {
+	t.Parallel()
+	const size = 1 << 20
+	server := serve(t, Limits{Body: size, All: 2 * size, Time: time.Hour}, nil, nil)
+	for range 100 {
+		idle(t, server, size, 10)
+	}
+	for range 3 { // memory comes back
+		if code, text := post(t, server, bytes.NewReader(make([]byte, size))); code != http.StatusOK || text != fmt.Sprint(size) {
+			t.Errorf("%d %s", code, text)
+		}
+	}
+}
+
+// TestBodiesAreBounded sends what is not read to its end.
+func TestBodiesAreBounded(t *testing.T) {
+	t.Parallel()
+	held, release := make(chan struct{}), make(chan struct{})
+	server := serve(t, Limits{Body: 1000, All: 1000, Time: 3 * time.Second}, held, release)
+	for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", 1001)), io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))} {
+		if code, text := post(t, server, body); code != http.StatusRequestEntityTooLarge || text != "the body has more than 1000 bytes" {
+			t.Errorf("too large: %d %s", code, text)
+		}
+	}
+	late, err := io.ReadAll(idle(t, server, 1000, 10))
+	if err != nil || !strings.Contains(string(late), "400 Bad Request") || !strings.Contains(string(late), "the body did not arrive: ") {
+		t.Errorf("late: %s, %v", late, err)
+	}
+	if _, err := io.WriteString(idle(t, server, 1000, 0), strings.Repeat("w", 1000)); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	if code, text := post(t, server, strings.NewReader("x")); code != http.StatusServiceUnavailable {
+		t.Errorf("no memory: %d %s", code, text)
+	}
+	close(release)
+	for code := 0; code != http.StatusOK; { // the held one gives its memory back soon
+		code, _ = post(t, server, strings.NewReader("x"))
+	}
+}
+
+// TestAnAnswerMayTakeLongerThanTheBody works on a request beyond the time that its body has.
+func TestAnAnswerMayTakeLongerThanTheBody(t *testing.T) {
+	t.Parallel()
+	const limit = 100 * time.Millisecond
+	room := New(Limits{Body: 10, All: 10, Time: limit})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		_, done, ok := room.Read(w, req)
+		if !ok {
+			return
+		}
+		defer done()
+		select {
+		case <-req.Context().Done():
+		case <-time.After(5 * limit):
+		}
+		_, _ = fmt.Fprint(w, req.Context().Err())
+	}))
+	t.Cleanup(server.Close)
+	if code, text := post(t, server, strings.NewReader("x")); code != http.StatusOK || text != "<nil>" {
+		t.Errorf("%d %s", code, text)
+	}
+}
