@@ -10,7 +10,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	goruntime "runtime"
 	"strings"
 	"time"
@@ -20,6 +19,7 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
@@ -28,8 +28,8 @@ import (
 	"github.com/sealift/sealift/installer/token"
 )
 
-// advertised finds this control plane's own address in the manifest of its API server.
-var advertised = regexp.MustCompile(`(?m)advertise-address\.endpoint:\s*"?([^\s"]+)`)
+// advertised is the annotation with which kubeadm notes, in the manifest of an API server, where it can be reached: host:port.
+const advertised = "kubeadm.kubernetes.io/kube-apiserver.advertise-address.endpoint"
 
 // registryNamespace is where kURL's add-on has the registry of the cluster.
 const registryNamespace = "kurl"
@@ -59,12 +59,17 @@ func AsAdministrator() (Administrator, error) {
 
 // Advertised reads the address of a control plane from the manifest of its API server.
 func Advertised(manifest []byte) (address string, err error) {
-	found := advertised.FindSubmatch(manifest)
-	if found == nil {
-		return "", fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as advertise-address.endpoint", cluster.APIServerManifest)
+	var pod struct {
+		Metadata struct{ Annotations map[string]string }
 	}
-	address, _, err = net.SplitHostPort(string(found[1]))
-	if err != nil {
+	if err := yaml.Unmarshal(manifest, &pod); err != nil {
+		return "", fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
+	}
+	endpoint := pod.Metadata.Annotations[advertised]
+	if endpoint == "" {
+		return "", fmt.Errorf("%s does not tell the address of this control plane; kubeadm notes it there as the annotation %s", cluster.APIServerManifest, advertised)
+	}
+	if address, _, err = net.SplitHostPort(endpoint); err != nil {
 		return "", fmt.Errorf("%s: %w", cluster.APIServerManifest, err)
 	}
 	return address, nil
@@ -97,6 +102,9 @@ func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, e
 	}
 	key := ""
 	if i.ControlPlane {
+		if err := authority.CheckNone(); err != nil {
+			return "", err
+		}
 		c, err := a.Cluster(ctx)
 		if err != nil {
 			return "", err

@@ -17,8 +17,8 @@ const (
 	leaseDeadline = 4 * time.Minute
 )
 
-// Alone runs work that restarts control planes, while no other host of the cluster does such work: an upgrade, or a renewal of
-// certificates. waiting is told the holder of the Lease if there is one. The context of work ends when the Lease is lost.
+// Alone runs work that restarts control planes, or that asks the agents of nodes, while no other host of the cluster does such work: an
+// upgrade, a renewal of certificates, or a delivery of images. waiting is told the holder of the Lease if there is one. The context of work ends when the Lease is lost.
 func Alone(ctx context.Context, c *kube.Cluster, waiting func(holder string), work func(context.Context) error) error {
 	return lease.Run(ctx, c, lease.Options{
 		Namespace: metav1.NamespaceSystem, Name: leaseName, Duration: leaseDuration, RenewDeadline: leaseDeadline, Tries: 1, Waiting: waiting,

@@ -62,6 +62,10 @@ func argument(command []string, name string) (value string, ok bool) {
 	return "", false
 }
 
+// Enable has the API server of a host use the file with the keys, which is there. rootfs is the folder with the host's files; empty
+// means /.
+func Enable(rootfs string) error { return host{rootfs}.enable() }
+
 // enable has the API server of this host use the file with the keys. A kubelet starts a server whose manifest changes again.
 func (h host) enable() error {
 	pod, err := h.manifest()

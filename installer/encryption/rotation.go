@@ -14,6 +14,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/kube"
 )
 
 // The IDs of the steps of a rotation.
@@ -59,6 +60,7 @@ type Rotation struct {
 
 	host    host
 	servers Servers
+	cluster *kube.Cluster // has the Lease that only one holds who restarts API servers
 	journal *lifecycle.Journal
 	log     *node.Log
 	fresh   Key    // the new key, unless the file has it already
@@ -70,7 +72,7 @@ type Rotation struct {
 const separator = " "
 
 // begin resumes an interrupted rotation, or begins one.
-func (r *Rotation) begin(records []lifecycle.Record, now time.Time) error {
+func (r *Rotation) begin(ctx context.Context, records []lifecycle.Record, now time.Time) error {
 	c, there, err := r.host.read()
 	if err != nil {
 		return err
@@ -79,6 +81,16 @@ func (r *Rotation) begin(records []lifecycle.Record, now time.Time) error {
 	inputs := interrupted(records)
 	key, _, _ := strings.Cut(inputs, separator)
 	begun := slices.ContainsFunc(c.Keys, func(k Key) bool { return k.Name == key })
+	if begun && len(c.Keys) == 1 && !c.PlainFirst { // another control plane may have finished it, which this journal does not tell
+		r.Key = key
+		left, err := r.left(ctx)
+		if err != nil {
+			return fmt.Errorf("see whether the last rotation was finished: %w", err)
+		}
+		if begun = len(left) > 0; !begun {
+			inputs = ""
+		}
+	}
 	switch {
 	case begun:
 		r.Key, r.inputs, r.Resumes = key, inputs, true

@@ -30,7 +30,6 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
-	"github.com/sealift/sealift/kube"
 )
 
 // Prepare looks at the keys of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
@@ -62,11 +61,11 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
-	r.servers = c
+	r.servers, r.cluster = c, view.Cluster()
 	if r.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
 		return nil, err
 	}
-	if err := r.begin(r.journal.Records(), time.Now()); err != nil {
+	if err := r.begin(ctx, r.journal.Records(), time.Now()); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
 	return r, nil
@@ -83,15 +82,7 @@ func (r *Rotation) LogFile() string { return r.log.Name() }
 
 // Run rotates, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	config, err := cluster.Config(cluster.AdminKubeconfig)
-	if err != nil {
-		return err
-	}
-	c, err := kube.Connect(config, nil)
-	if err != nil {
-		return err
-	}
-	return controlplane.Alone(ctx, c, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
+	return controlplane.Alone(ctx, r.cluster, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
 }
 
 // controlPlanes are the API servers of this host's cluster.
@@ -153,9 +144,6 @@ func (c *controlPlanes) Give(ctx context.Context, name string) error {
 	return leader.Of(c.view).Ask(ctx, say, name, intent.Intent{Upgrade: lifecycle.Digest(string(text))[:16], Operation: intent.Encrypt, Server: share.Address(c.admin.Address)})
 }
 
-// apiPort is where kubeadm's API servers listen.
-const apiPort = "6443"
-
 // Uses implements Servers. It asks the API server itself, and no balancer.
 func (c *controlPlanes) Uses(ctx context.Context, name string) (string, error) {
 	n, err := c.view.OwnNode(ctx, name)
@@ -163,7 +151,7 @@ func (c *controlPlanes) Uses(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	direct := rest.CopyConfig(c.config)
-	direct.Host = "https://" + net.JoinHostPort(n.Address, apiPort)
+	direct.Host = "https://" + net.JoinHostPort(n.Address, cluster.APIPort)
 	return usedBy(ctx, direct)
 }
 

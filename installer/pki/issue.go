@@ -17,14 +17,15 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // validity is how long a renewed certificate is valid: as long as kubeadm makes it.
 const validity = 365 * 24 * time.Hour
 
-// authority is a CA whose key is on this node.
-type authority struct {
+// issuer is a CA with its key.
+type issuer struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 }
@@ -32,7 +33,14 @@ type authority struct {
 // renewal is a certificate that can be renewed, and the CA that signs it.
 type renewal struct {
 	Entry
-	ca authority
+	ca issuer
+}
+
+func filesOf(all []renewal) (names []string) {
+	for _, r := range all {
+		names = append(names, r.File)
+	}
+	return names
 }
 
 // renewals finds the CA of every certificate that kubeadm made. It changes nothing. Certificates of CAs that are not in the
@@ -47,7 +55,7 @@ func renewals(h host, entries []Entry, now time.Time) ([]renewal, error) {
 			if ca.Kind != CA || e.cert.CheckSignatureFrom(ca.cert) != nil {
 				continue
 			}
-			signer, err := h.authority(ca, now)
+			signer, err := h.issuer(ca, now)
 			if err != nil {
 				return nil, fmt.Errorf("renew %s: %w", e.File, err)
 			}
@@ -61,50 +69,31 @@ func renewals(h host, entries []Entry, now time.Time) ([]renewal, error) {
 	return all, nil
 }
 
-// authority reads the key of a CA.
-func (h host) authority(ca Entry, now time.Time) (authority, error) {
+// issuer reads the key of a CA.
+func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 	if ca.Ended(now) {
-		return authority{}, fmt.Errorf("its CA %s ended on %s, and sealift cannot renew a CA yet", ca.File, ca.End.Format(time.DateOnly))
+		return issuer{}, fmt.Errorf("its CA %s ended on %s, and sealift cannot renew a CA yet", ca.File, ca.End.Format(time.DateOnly))
 	}
 	if ca.Problem != "" {
-		return authority{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
+		return issuer{}, fmt.Errorf("its CA %s is damaged: %s", ca.File, ca.Problem)
 	}
 	file := keyOf(ca.File)
 	text, err := os.ReadFile(h.path(file))
 	if errors.Is(err, fs.ErrNotExist) {
-		return authority{}, fmt.Errorf("the key of its CA, %s, is not on this host: renew the certificate where the key is: %w", file, err)
+		return issuer{}, fmt.Errorf("the key of its CA, %s, is not on this host: renew the certificate where the key is: %w", file, err)
 	}
 	if err != nil {
-		return authority{}, err
+		return issuer{}, err
 	}
-	key, err := parseKey(text)
+	key, err := authority.ParseKey(text)
 	if err != nil {
-		return authority{}, fmt.Errorf("%s: %w", file, err)
+		return issuer{}, fmt.Errorf("%s: %w", file, err)
 	}
-	return authority{ca.cert, key}, nil
-}
-
-// parseKey reads a private key in any form that kubeadm writes.
-func parseKey(text []byte) (crypto.Signer, error) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		switch block.Type {
-		case "RSA PRIVATE KEY":
-			return x509.ParsePKCS1PrivateKey(block.Bytes)
-		case "EC PRIVATE KEY":
-			return x509.ParseECPrivateKey(block.Bytes)
-		case "PRIVATE KEY":
-			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-			if signer, ok := key.(crypto.Signer); ok {
-				return signer, nil
-			}
-			return nil, errors.Join(errors.New("the key cannot sign"), err)
-		}
-	}
-	return nil, errors.New("it has no private key")
+	return issuer{ca.cert, key}, nil
 }
 
 // sign makes a certificate like an old one, for the same key, that is valid for a year from now, but no longer than its CA.
-func (a authority) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
+func (a issuer) sign(old *x509.Certificate, now time.Time) ([]byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err
@@ -125,7 +114,7 @@ func (h host) issue(all []renewal, now time.Time) error {
 	for _, r := range all {
 		der, err := r.ca.sign(r.cert, now)
 		if err == nil {
-			err = h.write(r, der)
+			err = h.write(r.Entry, func(text []byte) []byte { return replaceFirst(text, der) })
 		}
 		if err != nil {
 			return fmt.Errorf("renew %s: %w", r.File, err)
@@ -134,26 +123,29 @@ func (h host) issue(all []renewal, now time.Time) error {
 	return nil
 }
 
-// write puts a new certificate in place of the old one. The key stays, so a file is always whole: with the old certificate
-// or the new one.
-func (h host) write(r renewal, der []byte) error {
-	path, err := filepath.EvalSymlinks(h.path(r.file))
+// write changes the certificates of a file. The key stays, so a file is always whole: with the old certificate or the new one.
+func (h host) write(e Entry, change func(text []byte) []byte) error {
+	path, err := filepath.EvalSymlinks(h.path(e.file))
 	if err != nil {
 		return err
 	}
-	if r.Kind != Kubeconfig || r.file != r.File {
+	if e.Kind != Kubeconfig || e.file != e.File {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return err
 		}
-		return atomicfile.Replace(path, replaceFirst(text, der))
+		return replace(path, text, change(text))
 	}
 	config, err := clientcmd.LoadFromFile(path)
 	if err != nil {
 		return err
 	}
 	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
-	user.ClientCertificateData = replaceFirst(user.ClientCertificateData, der)
+	changed := change(user.ClientCertificateData)
+	if bytes.Equal(changed, user.ClientCertificateData) {
+		return nil
+	}
+	user.ClientCertificateData = changed
 	text, err := clientcmd.Write(*config)
 	if err != nil {
 		return err
@@ -161,15 +153,37 @@ func (h host) write(r renewal, der []byte) error {
 	return atomicfile.Replace(path, text)
 }
 
+// replace writes a file unless it has that content.
+func replace(path string, is, content []byte) error {
+	if bytes.Equal(is, content) {
+		return nil
+	}
+	return atomicfile.Replace(path, content)
+}
+
 // replaceFirst replaces the first certificate of a PEM, and keeps the rest, such as a key.
 func replaceFirst(text, der []byte) []byte {
 	var out bytes.Buffer
 	done := false
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if block.Type == "CERTIFICATE" && !done {
+		if block.Type == blockCertificate && !done {
 			block, done = &pem.Block{Type: block.Type, Bytes: der}, true
 		}
 		_ = pem.Encode(&out, block) // memory does not fail
 	}
 	return out.Bytes()
 }
+
+// replaceAll puts a chain in place of all certificates of a PEM, and keeps the rest.
+func replaceAll(text, chain []byte) []byte {
+	out := bytes.NewBuffer(bytes.Clone(chain))
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != blockCertificate {
+			_ = pem.Encode(out, block) // memory does not fail
+		}
+	}
+	return out.Bytes()
+}
+
+// blockCertificate is the type of a certificate in PEM.
+const blockCertificate = "CERTIFICATE"

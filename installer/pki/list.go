@@ -39,6 +39,10 @@ const (
 	manifestFolder   = kubernetesFolder + "/manifests"
 )
 
+// KubeletServing names the certificate with which the kubelet serves, and its key. If they are missing, the kubelet makes them when it
+// starts.
+func KubeletServing() []string { return []string{kubeletServing, keyOf(kubeletServing)} }
+
 // Entry is a file with a certificate, or a pair of keys.
 type Entry struct {
 	File    string     `json:"file"`

@@ -28,11 +28,11 @@ const renewedAnnotation = "sealift.dev/certificates-renewed"
 // firstPods are restarted in this order, and others after them.
 var firstPods = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// podsOf returns the static pods that use certificates, in the order of their restart.
-func podsOf(renewals []renewal, manifests map[string]string) []string {
+// podsOf returns the static pods that use files, in the order of their restart.
+func podsOf(files []string, manifests map[string]string) []string {
 	var pods []string
 	for pod, text := range manifests {
-		if slices.ContainsFunc(renewals, func(r renewal) bool { return mentions(text, r.File) }) {
+		if slices.ContainsFunc(files, func(file string) bool { return mentions(text, file) }) {
 			pods = append(pods, pod)
 		}
 	}
@@ -51,8 +51,9 @@ func podsOf(renewals []renewal, manifests map[string]string) []string {
 	return pods
 }
 
-// restart changes the manifest of a static pod so that the kubelet starts it again. The manifest is valid at every moment.
-func (h host) restart(pod, generation string) error {
+// restart changes the manifest of a static pod so that the kubelet starts it again. edit may change more of it. The manifest is valid
+// at every moment.
+func (h host) restart(pod, generation string, edit ...func(manifest map[string]any) error) error {
 	manifest, err := h.manifest(pod)
 	if err != nil {
 		return err
@@ -66,6 +67,11 @@ func (h host) restart(pod, generation string) error {
 	}
 	annotations[renewedAnnotation] = generation
 	manifest.SetAnnotations(annotations)
+	for _, change := range edit {
+		if err := change(manifest.Object); err != nil {
+			return fmt.Errorf("%s: %w", manifestOf(pod), err)
+		}
+	}
 	text, err := yaml.Marshal(manifest.Object)
 	if err != nil {
 		return err

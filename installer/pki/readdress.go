@@ -70,7 +70,7 @@ func (h host) findCA(r *renewal, authorities []Entry, now time.Time) error {
 		if r.cert.CheckSignatureFrom(ca.cert) != nil {
 			continue
 		}
-		signer, err := h.authority(ca, now)
+		signer, err := h.issuer(ca, now)
 		if err != nil {
 			return fmt.Errorf("give %s another address: %w", r.File, err)
 		}
@@ -81,12 +81,7 @@ func (h host) findCA(r *renewal, authorities []Entry, now time.Time) error {
 }
 
 // Files are the files that get a new certificate.
-func (r *Readdressing) Files() (names []string) {
-	for _, one := range r.all {
-		names = append(names, one.File)
-	}
-	return names
-}
+func (r *Readdressing) Files() []string { return filesOf(r.all) }
 
 // Issue writes the new certificates. It may be interrupted: a new Readdressing finds the rest.
 func (r *Readdressing) Issue(now time.Time) error { return r.host.issue(r.all, now) }

@@ -104,10 +104,8 @@ func (r *Renewal) look(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	r.pods = podsOf(r.renewals, manifests)
-	for _, e := range r.renewals {
-		r.files = append(r.files, e.File)
-	}
+	r.files = filesOf(r.renewals)
+	r.pods = podsOf(r.files, manifests)
 	if r.node == "" {
 		return errors.New("/etc/kubernetes/kubelet.conf does not tell the name of this node: it has no certificate that the cluster's CA signed")
 	}
@@ -179,7 +177,7 @@ func (r *Renewal) Run(ctx context.Context, observe func(lifecycle.Event)) error 
 // restartKubelet also lets the kubelet make a new serving certificate, if it signs that itself: it does so when it starts and
 // has none.
 func (r *Renewal) restartKubelet(ctx context.Context) error {
-	for _, name := range []string{kubeletServing, keyOf(kubeletServing)} {
+	for _, name := range KubeletServing() {
 		if err := os.Remove(r.host.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

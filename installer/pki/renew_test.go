@@ -202,7 +202,7 @@ func TestStaticPodsThatUseCertificatesAreRestartedOneAfterTheOther(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pods := podsOf(all, manifests)
+	pods := podsOf(filesOf(all), manifests)
 	if want := []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "a-vip"}; !slices.Equal(pods, want) {
 		t.Errorf("got %v, want %v", pods, want)
 	}

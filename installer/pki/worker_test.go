@@ -125,15 +125,7 @@ func TestARenewalOfAWorkerIsResumed(t *testing.T) {
 // TestATokenIsTriedBeforeAnythingIsChanged asks a real API server that knows bootstrap tokens.
 func TestATokenIsTriedBeforeAnythingIsChanged(t *testing.T) {
 	short.Skip(t, "a kube-apiserver")
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	}()
+	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--enable-bootstrap-token-auth=true"}})
 	h, client := host{t.TempDir()}, clientset.NewForConfigOrDie(plane.Config())
 	if err := os.MkdirAll(h.path(kubernetesFolder), 0o700); err != nil {
 		t.Fatal(err)

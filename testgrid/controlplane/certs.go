@@ -99,7 +99,11 @@ func writeCerts(dir string) (ca, clientCert, clientKey []byte, err error) {
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("issue the administrator's certificate: %w", err)
 	}
-	for name, data := range map[string][]byte{caFile: a.pem, serverCertFile: serverCert, serverKeyFile: serverKey} {
+	caKey, err := encodeKey(a.key)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	for name, data := range map[string][]byte{caFile: a.pem, caKeyFile: caKey, serverCertFile: serverCert, serverKeyFile: serverKey} {
 		if err := os.WriteFile(filepath.Join(dir, name), data, 0o600); err != nil {
 			return nil, nil, nil, err
 		}

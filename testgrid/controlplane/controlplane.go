@@ -34,6 +34,7 @@ const (
 // The files in a control plane's folder.
 const (
 	caFile         = "ca.crt"
+	caKeyFile      = "ca.key"
 	serverCertFile = "server.crt"
 	serverKeyFile  = "server.key"
 )
@@ -52,6 +53,8 @@ type Options struct {
 	// Arguments of the API server, besides those that it cannot do without.
 	Arguments []string
 	Jobs      bool // run kube-scheduler, and kube-controller-manager with the controllers that Jobs need
+	// Controllers are more controllers that kube-controller-manager runs, such as SigningController.
+	Controllers []string
 }
 
 // ControlPlane is a running pair of etcd and kube-apiserver.
@@ -94,8 +97,8 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	if err == nil {
 		err = c.startAPIServer(ctx)
 	}
-	if err == nil && o.Jobs {
-		err = c.startWorkers(ctx, workshop, o.Version)
+	if err == nil && (o.Jobs || len(o.Controllers) > 0) {
+		err = c.startWorkers(ctx, workshop, o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.Stop())
@@ -103,11 +106,19 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 	return c, nil
 }
 
-// ForTest runs a control plane until t ends and returns its administrator's configuration.
-func ForTest(t testing.TB) *rest.Config {
+// ForTest runs a control plane until t ends and returns its administrator's configuration. controllers are those that
+// kube-controller-manager runs; without any, it does not run.
+func ForTest(t testing.TB, controllers ...string) *rest.Config {
+	t.Helper()
+	return StartForTest(t, Options{Controllers: controllers}).Config()
+}
+
+// StartForTest runs a control plane until t ends.
+func StartForTest(t testing.TB, o Options) *ControlPlane {
 	t.Helper()
 	short.Skip(t, "a kube-apiserver")
-	c, err := Start(t.Context(), Options{Progress: func(line string) { t.Log(line) }})
+	o.Progress = func(line string) { t.Log(line) }
+	c, err := Start(t.Context(), o)
 	if err != nil {
 		t.Fatalf("start a control plane: %v", err)
 	}
@@ -116,7 +127,7 @@ func ForTest(t testing.TB) *rest.Config {
 			t.Errorf("stop the control plane: %v", err)
 		}
 	})
-	return c.Config()
+	return c
 }
 
 // Config returns a copy of the administrator's configuration, without client-side rate limits.

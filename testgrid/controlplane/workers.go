@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"strings"
 
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
@@ -10,20 +11,32 @@ import (
 // jobControllers are those that an Indexed Job with a TTL needs, in a namespace with a quota.
 const jobControllers = "job-controller,ttl-after-finished-controller,garbage-collector-controller,pod-garbage-collector-controller,resourcequota-controller"
 
+// SigningController signs certificates for clients of the API server, once their requests are approved.
+const SigningController = "certificatesigningrequest-signing-controller"
+
 // startWorkers starts the scheduler and the controllers. They serve nothing; their work shows in objects.
-func (c *ControlPlane) startWorkers(ctx context.Context, workshop *upstream.Workshop, version string) error {
+func (c *ControlPlane) startWorkers(ctx context.Context, workshop *upstream.Workshop, o Options) error {
 	kubeconfig := c.dir.File("kubeconfig")
 	if err := WriteKubeconfig(kubeconfig, c.config); err != nil {
 		return err
 	}
-	for _, program := range []struct {
+	controllers := o.Controllers
+	if o.Jobs {
+		controllers = append(strings.Split(jobControllers, ","), controllers...)
+	}
+	type program struct {
 		name string
 		args []string
-	}{
-		{"kube-controller-manager", []string{"--controllers=" + jobControllers}},
-		{"kube-scheduler", nil},
-	} {
-		path, err := workshop.File(ctx, upstream.FileOf{Component: "kubernetes-" + version, Name: program.name})
+	}
+	programs := []program{{"kube-controller-manager", []string{
+		"--controllers=" + strings.Join(controllers, ","),
+		"--cluster-signing-cert-file=" + c.dir.File(caFile), "--cluster-signing-key-file=" + c.dir.File(caKeyFile),
+	}}}
+	if o.Jobs {
+		programs = append(programs, program{"kube-scheduler", nil})
+	}
+	for _, program := range programs {
+		path, err := workshop.File(ctx, upstream.FileOf{Component: "kubernetes-" + o.Version, Name: program.name})
 		if err != nil {
 			return err
 		}

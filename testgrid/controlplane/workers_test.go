@@ -21,15 +21,7 @@ import (
 func TestAnIndexedJobRunsToItsEnd(t *testing.T) {
 	t.Parallel()
 	short.Skip(t, "a kube-apiserver")
-	c, err := controlplane.Start(t.Context(), controlplane.Options{Jobs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	c := controlplane.StartForTest(t, controlplane.Options{Jobs: true})
 	client := clientFor(t, c.Config())
 	room := corev1.ResourceList{corev1.ResourcePods: resource.MustParse("2"), corev1.ResourceCPU: resource.MustParse("2")}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-1"}, Status: corev1.NodeStatus{Capacity: room, Allocatable: room,

@@ -1,0 +1,236 @@
+package authority
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// idLayout is the form of a rotation's ID.
+const idLayout = "20060102T150405.000Z"
+
+// How long a new CA is valid: as long as kubeadm makes it. It begins early for hosts whose clocks are late.
+const (
+	validity = 10 * 365 * 24 * time.Hour
+	lateness = 24 * time.Hour
+)
+
+// blockCertificate is the type of a certificate in PEM.
+const blockCertificate = "CERTIFICATE"
+
+// New makes new CAs, and a new service-account key, for the named parts of a control plane. It writes nothing. rootfs is the folder
+// with the host's files; empty means /.
+func New(rootfs string, names []string, now time.Time) (State, error) {
+	s := State{ID: now.UTC().Format(idLayout), Stage: Trust}
+	for _, name := range names {
+		p := Part{Name: name}
+		err := p.make(filepath.Join("/", rootfs), s.ID, now)
+		if err != nil {
+			return State{}, fmt.Errorf("rotate the %s part: %w", name, err)
+		}
+		s.Parts = append(s.Parts, p)
+	}
+	return s, nil
+}
+
+func (p *Part) make(root, id string, now time.Time) error {
+	trusted, err := os.ReadFile(filepath.Join(root, p.Trusted()))
+	if err != nil {
+		return err
+	}
+	private, err := os.ReadFile(filepath.Join(root, p.Private()))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is not on this host: a CA whose key is kept elsewhere is rotated there: %w", p.Private(), err)
+	}
+	if err != nil {
+		return err
+	}
+	signer, err := ParseKey(private)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Private(), err)
+	}
+	key, err := sameKind(signer)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Private(), err)
+	}
+	if p.Key, err = encodeKey(key); err != nil {
+		return err
+	}
+	if !p.IsCA() {
+		return p.makeKeyPair(trusted, key)
+	}
+	old, err := only(trusted)
+	if err != nil {
+		return fmt.Errorf("%s: %w", p.Trusted(), err)
+	}
+	return p.makeCA(old, signer, key, id, now)
+}
+
+func (p *Part) makeKeyPair(trusted []byte, key crypto.Signer) error {
+	block, rest := pem.Decode(trusted)
+	if block == nil || len(bytes.TrimSpace(rest)) > 0 {
+		return fmt.Errorf("%s has to have one public key", p.Trusted())
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return err
+	}
+	p.Old, p.New = string(pem.EncodeToMemory(block)), string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}))
+	return nil
+}
+
+func (p *Part) makeCA(old *x509.Certificate, signer, key crypto.Signer, id string, now time.Time) error {
+	switch {
+	case !old.IsCA:
+		return fmt.Errorf("%s is not the certificate of a CA", p.Trusted())
+	case old.MaxPathLenZero:
+		return fmt.Errorf("%s forbids a CA below it (its path length is 0), which a rotation needs", p.Trusted())
+	case !now.Before(old.NotAfter):
+		return fmt.Errorf("%s ended on %s: no node accepts anything of it any more; restore a snapshot or install the cluster again", p.Trusted(), old.NotAfter.Format(time.DateOnly))
+	}
+	if public, ok := signer.Public().(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(old.PublicKey) {
+		return fmt.Errorf("%s does not fit %s", p.Private(), p.Trusted())
+	}
+	template := &x509.Certificate{
+		Subject: subject(old, id), NotBefore: now.Add(-lateness), NotAfter: now.Add(validity),
+		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment | x509.KeyUsageCertSign, BasicConstraintsValid: true, IsCA: true,
+	}
+	root, err := certificate(template, template, key.Public(), key)
+	if err != nil {
+		return err
+	}
+	cross := *template
+	if old.NotAfter.Before(cross.NotAfter) {
+		cross.NotAfter = old.NotAfter
+	}
+	below, err := certificate(&cross, old, key.Public(), signer)
+	p.Old, p.New, p.Cross = encodeCertificate(old.Raw), root, below
+	return err
+}
+
+// subject names the new CA after the old one and the time. kubeadm gives all CAs of a kind the same name.
+func subject(old *x509.Certificate, id string) pkix.Name {
+	name, _, _ := strings.Cut(old.Subject.CommonName, "@")
+	at, _, _ := strings.Cut(id, ".")
+	return pkix.Name{CommonName: name + "@" + at, Organization: old.Subject.Organization}
+}
+
+func certificate(template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer) (string, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return "", err
+	}
+	made := *template
+	made.SerialNumber = serial
+	der, err := x509.CreateCertificate(rand.Reader, &made, parent, public, signer)
+	return encodeCertificate(der), err
+}
+
+func encodeCertificate(der []byte) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: blockCertificate, Bytes: der}))
+}
+
+// sameKind makes a key like another one.
+func sameKind(as crypto.Signer) (crypto.Signer, error) {
+	switch k := as.(type) {
+	case *rsa.PrivateKey:
+		return rsa.GenerateKey(rand.Reader, max(k.N.BitLen(), 2048))
+	case *ecdsa.PrivateKey:
+		return ecdsa.GenerateKey(k.Curve, rand.Reader)
+	}
+	return nil, fmt.Errorf("it is a key of the kind %T, and not RSA or ECDSA", as)
+}
+
+// encodeKey writes a key in the form in which kubeadm does.
+func encodeKey(key crypto.Signer) (string, error) {
+	if k, ok := key.(*rsa.PrivateKey); ok {
+		return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(k)})), nil
+	}
+	k, ok := key.(*ecdsa.PrivateKey)
+	if !ok {
+		return "", fmt.Errorf("a key of the kind %T", key)
+	}
+	der, err := x509.MarshalECPrivateKey(k)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})), err
+}
+
+// ParseKey reads the first private key of a PEM, in any form that kubeadm writes.
+func ParseKey(text []byte) (crypto.Signer, error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		switch block.Type {
+		case "RSA PRIVATE KEY":
+			return x509.ParsePKCS1PrivateKey(block.Bytes)
+		case "EC PRIVATE KEY":
+			return x509.ParseECPrivateKey(block.Bytes)
+		case "PRIVATE KEY":
+			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+			if signer, ok := key.(crypto.Signer); ok {
+				return signer, nil
+			}
+			return nil, errors.Join(errors.New("the key cannot sign"), err)
+		}
+	}
+	return nil, errors.New("it has no private key")
+}
+
+// only reads the one certificate of a PEM.
+func only(text []byte) (*x509.Certificate, error) {
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != blockCertificate {
+		return nil, errors.New("it has no certificate")
+	}
+	if more, _ := pem.Decode(rest); more != nil {
+		return nil, errors.New("it has more than one certificate, and a rotation has to know which one signs; leave that one in the file")
+	}
+	return x509.ParseCertificate(block.Bytes)
+}
+
+// Certificates reads the old CA and the new one.
+func (p Part) Certificates() (old, renewed *x509.Certificate, err error) {
+	if old, err = only([]byte(p.Old)); err == nil {
+		renewed, err = only([]byte(p.New))
+	}
+	return old, renewed, err
+}
+
+// check refuses a part that is not whole, or whose certificates do not belong together.
+func (p Part) check() error {
+	if p.Key != "" {
+		if _, err := ParseKey([]byte(p.Key)); err != nil {
+			return err
+		}
+	}
+	if !p.IsCA() {
+		for _, text := range []string{p.Old, p.New} {
+			if block, _ := pem.Decode([]byte(text)); block == nil {
+				return errors.New("it has no public key")
+			}
+		}
+		return nil
+	}
+	old, renewed, err := p.Certificates()
+	if err != nil {
+		return err
+	}
+	cross, err := only([]byte(p.Cross))
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(cross.RawSubjectPublicKeyInfo, renewed.RawSubjectPublicKeyInfo) {
+		return errors.New("its intermediate is of another key than the new CA")
+	}
+	return cross.CheckSignatureFrom(old)
+}
