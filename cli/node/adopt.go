@@ -87,13 +87,8 @@ func (a commands) adopt(ctx context.Context, o adoptOptions) (err error) {
 	if err := report.Err(preflight.Policy{}); err != nil || o.plan {
 		return err
 	}
-	if !o.yes {
-		if !a.CanAsk() {
-			return app.UsageError("nobody can be asked here: give --yes to adopt this node, or --plan to see what that would do")
-		}
-		if !a.Confirm("Adopt this node?") {
-			return errors.New("not confirmed; nothing was changed")
-		}
+	if err := a.agree(o.yes, "adopt this node", "Adopt this node?"); err != nil {
+		return err
 	}
 	return a.runAdoption(ctx, in, o.format)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
@@ -23,7 +24,8 @@ func (a commands) certsCommand() *cobra.Command {
 		Use:   "certs",
 		Short: "List the certificates of this node and when they end",
 		Long: `List every certificate, pair of keys and kubeconfig of this node: its subject and issuer, its end, the days that are left,
-who renews it and when, and who uses it. 'sealift status' warns three months before the end.`,
+who renews it and when, and who uses it. 'sealift status' warns three months before the end. A rotation of CAs that is under
+way is told at the end; 'sealift certs rotate-ca --plan -o json' has it for programs.`,
 		Example: "  sealift certs\n  sealift certs -o json | jq -r '.[] | select(.daysLeft != null and .daysLeft < 90).file'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -34,11 +36,14 @@ who renews it and when, and who uses it. 'sealift status' warns three months bef
 			if format == "json" {
 				return a.PrintJSON(all)
 			}
-			return a.printCertificates(all)
+			if err := a.printCertificates(all); err != nil {
+				return err
+			}
+			return a.printRotating()
 		},
 	}
 	app.AddOutputFlag(cmd, &format)
-	cmd.AddCommand(a.certsRenewCommand(), a.rotateEncryptionCommand())
+	cmd.AddCommand(a.certsRenewCommand(), a.rotateEncryptionCommand(), a.rotateCACommand())
 	return cmd
 }
 
@@ -124,6 +129,16 @@ func (a commands) printCertificates(all []pki.Entry) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.File, e.Kind, e.Subject, e.Issuer, end, days, renewed(e), strings.Join(e.UsedBy, ","), firstLine(e.Problem))
 	}
 	return t.Flush()
+}
+
+// printRotating tells of a rotation of CAs that is under way.
+func (a commands) printRotating() error {
+	s, ok, err := authority.Read("")
+	if err != nil || !ok {
+		return forRoot(err)
+	}
+	fmt.Fprintf(a.Out, "\nrotation of %s since %s, stage %s; next: %s\n", strings.Join(s.Rotated(), ", "), s.ID, s.Stage, s.Next())
+	return nil
 }
 
 // renewed says when Sealift renews a certificate by itself, or who else does.

@@ -57,26 +57,15 @@ func (a commands) rotateEncryption(ctx context.Context, o rotateEncryptionOption
 	if o.plan {
 		return a.printRotation(r, o.format)
 	}
-	if !o.yes {
-		if !a.CanAsk() {
-			return app.UsageError("nobody can be asked here: give --yes to rotate, or --plan to see what that would do")
-		}
-		question := "Encrypt all Secrets with a new key?"
-		if r.Enables {
-			question = "Encrypt all Secrets? API servers are restarted, one at a time."
-		}
-		if !a.Confirm(question) {
-			return errors.New("not confirmed; nothing was changed")
-		}
+	question := "Encrypt all Secrets with a new key?"
+	if r.Enables {
+		question = "Encrypt all Secrets? API servers are restarted, one at a time."
+	}
+	if err := a.agree(o.yes, "rotate", question); err != nil {
+		return err
 	}
 	defer a.tellOfInterruption(ctx)()
-	events := a.Out
-	if o.format == "json" {
-		events = a.Err
-	}
-	waiting := func(holder string) {
-		fmt.Fprintf(events, "waiting for the control plane that is at work: %s\n", holder)
-	}
+	events, waiting := a.eventsOfMany(o.format)
 	if err := r.Run(ctx, waiting, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
 		return fmt.Errorf("%w\nlog: %s\nrun 'sealift certs rotate-encryption' again to go on", err, r.LogFile())
 	}

@@ -1,12 +1,16 @@
 package node
 
 import (
+	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/installer/delivery"
 	"github.com/sealift/sealift/installer/install"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
 )
 
@@ -22,21 +26,32 @@ func (a commands) imagesCommand() *cobra.Command {
 func (a commands) imagesLoadCommand() *cobra.Command {
 	var o install.ImageOptions
 	var keys []string
-	var format string
+	var format, root string
+	var allNodes bool
 	cmd := &cobra.Command{
 		Use:   "load ARCHIVE",
 		Short: "Load the images of a bundle or package",
 		Long: `Load all images of a bundle or package into this node's containerd, and pin them so that the kubelet does not delete
 them. Each blob is verified while it is copied. Blobs that containerd already has are not read.
 
-An install does this by itself. Use the command for a node that has lost images, or to try out a package.`,
+An install does this by itself. Use the command for a node that has lost images, or to try out a package.
+
+With --all-nodes, all nodes of the cluster load the images. Run the command on a control plane, as root: the other nodes fetch
+from it what they lack. A node that is not Ready is named and left out. If the command is interrupted, run it again.`,
 		Example: `  sealift images load /media/usb/cluster.tar.gz
-  sealift images load flannel-0.26.7.tar.gz --key vendor.pub`,
+  sealift images load flannel-0.26.7.tar.gz --key vendor.pub
+  sealift images load greeting-1.0.0.tar.gz --all-nodes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			o.Archive = args[0]
 			if o.Trusted, err = app.PublicKeys(keys); err != nil {
 				return err
+			}
+			if allNodes {
+				if cmd.Flags().Changed("containerd") {
+					return app.UsageError("--containerd is for this node alone; leave it out with --all-nodes")
+				}
+				return a.deliverImages(cmd.Context(), delivery.Options{Root: root, Archive: o.Archive, Trusted: o.Trusted}, format)
 			}
 			o.Progress = func(ref string) { fmt.Fprintf(a.Err, "loading %s\n", ref) }
 			result, err := install.LoadImages(cmd.Context(), o)
@@ -52,6 +67,25 @@ An install does this by itself. Use the command for a node that has lost images,
 	}
 	cmd.Flags().StringVar(&o.Socket, "containerd", runtime.Socket, "socket of containerd")
 	cmd.Flags().StringArrayVar(&keys, "key", nil, "public key that the archive must be signed with; may be repeated")
+	cmd.Flags().BoolVar(&allNodes, "all-nodes", false, "load the images on all nodes of the cluster")
+	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node, for --all-nodes")
 	app.AddOutputFlag(cmd, &format)
 	return cmd
+}
+
+// deliverImages loads images on all nodes of the cluster.
+func (a commands) deliverImages(ctx context.Context, o delivery.Options, format string) error {
+	o.Say = func(text string) { fmt.Fprintln(a.Err, text) }
+	result, err := delivery.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if format == "json" {
+		return a.PrintJSON(result)
+	}
+	fmt.Fprintf(a.Out, "all images are on %s\n", strings.Join(result.Nodes, ", "))
+	if len(result.Away) > 0 {
+		fmt.Fprintf(a.Out, "not Ready, and left out: %s; when they are back, run: sealift images load %s --all-nodes\n", strings.Join(result.Away, ", "), o.Archive)
+	}
+	return nil
 }

@@ -179,7 +179,7 @@ func (a commands) join(ctx context.Context, o joinOptions) (err error) {
 	fmt.Fprintf(a.Err, "bundle %s: %s\n", options.Bundle, in.Trust())
 	o.checks.Node.Join, o.checks.Node.Primary = true, o.primary
 	for _, address := range cluster.APIServers {
-		if host := strings.TrimSuffix(address, ":6443"); !slices.Contains(o.checks.Node.PrimaryHosts, host) {
+		if host, _, err := net.SplitHostPort(address); err == nil && !slices.Contains(o.checks.Node.PrimaryHosts, host) {
 			o.checks.Node.PrimaryHosts = append(o.checks.Node.PrimaryHosts, host)
 		}
 	}

@@ -80,17 +80,12 @@ func (a commands) reset(ctx context.Context, o resetOptions) (err error) {
 	if err := r.Check(ctx); err != nil {
 		return fmt.Errorf("%w\nnothing was changed", err)
 	}
-	if !o.yes {
-		if !a.CanAsk() {
-			return app.UsageError("nobody can be asked here: give --yes to reset this host, or --plan to see what that would do")
-		}
-		question := "Reset this host?"
-		if data := r.DataFolders(); len(data) > 0 && !o.KeepData {
-			question = fmt.Sprintf("Reset this host, and remove the data of volumes in %s? (--keep-data keeps them)", strings.Join(data, ", "))
-		}
-		if !a.Confirm(question) {
-			return errors.New("not confirmed; nothing was changed")
-		}
+	question := "Reset this host?"
+	if data := r.DataFolders(); len(data) > 0 && !o.KeepData {
+		question = fmt.Sprintf("Reset this host, and remove the data of volumes in %s? (--keep-data keeps them)", strings.Join(data, ", "))
+	}
+	if err := a.agree(o.yes, "reset this host", question); err != nil {
+		return err
 	}
 	defer a.tellOfInterruption(ctx)()
 	begin := time.Now()

@@ -128,6 +128,12 @@ func (a commands) printStatus(s status.Status) error {
 	for _, c := range s.Certificates {
 		fmt.Fprintf(a.Out, "expiry   %s %s; 'sealift certs' lists all certificates\n", c.File, c.Why())
 	}
+	if u := s.Undo; u != nil {
+		fmt.Fprintf(a.Out, "undo     of the last upgrade, with the other control planes; next: 'sealift upgrade undo' on %s\n", u.Leader)
+	}
+	if r := s.Rotation; r != nil {
+		fmt.Fprintf(a.Out, "rotation of %s since %s; next: %s\n", strings.Join(r.Parts, ", "), r.Since, r.Next)
+	}
 	if at := s.NextRenewal; !at.IsZero() {
 		fmt.Fprintf(a.Out, "renewal  of certificates by this node itself: %s\n", at.UTC().Format(time.DateOnly))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,9 +29,12 @@ func (a commands) undoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "undo",
 		Short: "Take the cluster back to where it was before its last upgrade",
-		Long: `Take the cluster back to where it was before its last upgrade. Run the command as root on the cluster's only control
-plane. The objects of the cluster come from the snapshot of etcd that the upgrade saved before its first change; the
-programs and settings of the nodes, and what Sealift knows about them, come from the copies that each node kept.
+		Long: `Take the cluster back to where it was before its last upgrade. Run the command as root on the control plane that
+led the upgrade. The objects of the cluster come from the snapshot of etcd that the upgrade saved before its first change;
+the programs and settings of the nodes, and what Sealift knows about them, come from the copies that each node kept.
+
+Several control planes go back together. First each of them makes data for etcd of the snapshot. If one of them cannot, the
+command ends, and no control plane has changed.
 
 What was written to the cluster since then is lost. The command lists those objects first, and asks. Volumes, host
 packages and a new version of the container runtime stay.
@@ -59,7 +63,7 @@ func (a commands) undo(ctx context.Context, o undoOptions) (err error) {
 	}
 	defer func() { err = errors.Join(err, u.Close()) }()
 	if o.plan && o.format == "json" {
-		return a.PrintJSON(map[string]any{"from": u.Set.From, "time": u.Set.Time, "nodes": append([]string{}, u.Nodes...), "lost": u.Lost})
+		return a.PrintJSON(map[string]any{"from": u.Set.From, "time": u.Set.Time, "nodes": append([]string{}, u.Nodes...), "controlPlanes": append([]string{}, u.ControlPlanes()...), "lost": u.Lost})
 	}
 	a.printUndo(u)
 	if o.plan {
@@ -92,7 +96,9 @@ func (a commands) printUndo(u *upgrade.Undo) {
 	for _, name := range u.Nodes {
 		fmt.Fprintf(a.Out, "  node %s goes back first\n", name)
 	}
-	if u.Away != "" {
+	if together := u.ControlPlanes(); len(together) > 0 {
+		fmt.Fprintf(a.Out, "  control planes go back together, each with its own copies and the same snapshot: %s\n", strings.Join(together, ", "))
+	} else if u.Away != "" {
 		fmt.Fprintf(a.Out, "  the API does not answer, and no other node runs the new version: %s\n", u.Away)
 	}
 	a.printLostObjects(u.Lost)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"net/http"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestAControlPlaneThatRestartsItsServiceIsWaitedFor(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	client, err := share.NewMemberClient(address, authority.Certificate, pki.Client(t, folder, "system:node:host-1", "system:nodes"))
+	client, err := share.NewMemberClient(address, filepath.Join(folder, "ca.crt"), pki.Client(t, folder, "system:node:host-1", "system:nodes"))
 	if err != nil {
 		t.Fatal(err)
 	}

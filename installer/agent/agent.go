@@ -2,8 +2,9 @@
 //
 // It runs as root on each node, in a unit of systemd. It watches the Node object of its own host with the credentials of the
 // kubelet, and does what an intent there asks for: see package intent. It can bring the node to the versions of a bundle
-// whose digest the intent names, and nothing else. It needs no rights in the cluster besides those that every kubelet has,
-// and listens nowhere. What it has finished is in the journal of the node, so that it may be killed at any moment.
+// whose digest the intent names, load the images of one, or take the node back to what it keeps from before an upgrade, and
+// nothing else. It needs no rights in the cluster besides those that every kubelet has, and listens nowhere. What it has
+// finished is in the journal of the node, so that it may be killed at any moment.
 package agent
 
 import (
@@ -17,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +33,8 @@ import (
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -42,8 +46,8 @@ const (
 	resync = 5 * time.Minute
 )
 
-// ErrReplaced says that the agent ended since another sealift lies in its place: systemd starts that one.
-var ErrReplaced = errors.New("another sealift lies in the place of this one, which is to be started")
+// ErrReplaced says that the agent ended so that systemd starts it again: with another program, or another CA of the cluster.
+var ErrReplaced = errors.New("the agent ends to start again: its program or the cluster's CA was replaced")
 
 // Agent does what the intents of a Node ask for.
 type Agent struct {
@@ -54,8 +58,13 @@ type Agent struct {
 	Log     *slog.Logger
 	// Work does an operation, and tells of each step that begins. Nil is that of a node.
 	Work func(ctx context.Context, in intent.Intent, step func(string)) (log string, err error)
+	// Connect reaches the control plane that leads an undo, and Revert takes this one back with its set. Nil are those of a node.
+	Connect func(server string) (*share.Client, error)
+	Revert  func(ctx context.Context, set undo.Set, o undo.Order) error
 
-	last intent.Report // the last answer: what the watch brings may be older
+	last    intent.Report // the last answer: what the watch brings may be older
+	ordered chan struct{} // there is a new order
+	orders  sync.Mutex    // of the order on the disk
 }
 
 // Run works for this node until ctx ends.
@@ -69,12 +78,43 @@ func Run(ctx context.Context, root, version string, log *slog.Logger) error {
 		return err
 	}
 	a := &Agent{Root: root, Node: name, Client: client, Version: version, Log: log}
-	a.Work = a.work
 	return a.Run(ctx)
 }
 
-// Run watches the Node until ctx ends.
+// Run watches the Node, and follows orders of other control planes, until ctx ends.
 func (a *Agent) Run(ctx context.Context) error {
+	if a.Work == nil {
+		a.Work = a.work
+	}
+	if a.Connect == nil {
+		a.Connect = connect
+	}
+	if a.Revert == nil {
+		a.Revert = a.revertNode
+	}
+	a.ordered = make(chan struct{}, 1)
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var followed error
+	var follows sync.WaitGroup
+	follows.Go(func() {
+		defer stop()
+		followed = a.follow(work)
+	})
+	err := a.watch(work)
+	stop()
+	follows.Wait()
+	switch {
+	case followed != nil:
+		return followed // the watch ended for that
+	case ctx.Err() != nil:
+		return nil // whatever could not be told any more is told by the next agent
+	}
+	return err
+}
+
+// watch does what the Node asks for, until ctx ends.
+func (a *Agent) watch(ctx context.Context) error {
 	changed := make(chan *corev1.Node, 1)
 	latest := func(object any) {
 		n, ok := object.(*corev1.Node)
@@ -93,8 +133,6 @@ func (a *Agent) Run(ctx context.Context) error {
 		ListerWatcher: own, ObjectType: &corev1.Node{}, ResyncPeriod: resync,
 		Handler: cache.ResourceEventHandlerFuncs{AddFunc: latest, UpdateFunc: func(_, object any) { latest(object) }},
 	})
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
 	go informer.RunWithContext(ctx)
 	if err := a.introduce(ctx); err != nil {
 		return err
@@ -154,26 +192,29 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		}
 		a.Log.Error("failed", "operation", in.Operation, "error", err)
 	}
-	if err := a.insist(ctx, intent.ReportAnnotation, report.Encode()); err != nil {
+	if err := a.insist(ctx, map[string]string{intent.ReportAnnotation: report.Encode()}); err != nil {
 		return err
 	}
 	a.last = report
+	if in.Operation == intent.Rotate {
+		return ErrReplaced
+	}
 	return a.replaced()
 }
 
 // tell writes how far the work is. An API that is away does not stop the work.
 func (a *Agent) tell(ctx context.Context, r intent.Report) {
-	if err := a.annotate(ctx, intent.ReportAnnotation, r.Encode()); err != nil {
+	if err := a.annotate(ctx, map[string]string{intent.ReportAnnotation: r.Encode()}); err != nil {
 		a.Log.Warn("cannot tell how far this node is", "error", err)
 	}
 }
 
-// insist writes an annotation, and tries for as long as an API server may be away in an upgrade.
-func (a *Agent) insist(ctx context.Context, annotation, value string) error {
+// insist writes annotations, and tries for as long as an API server may be away in an upgrade.
+func (a *Agent) insist(ctx context.Context, annotations map[string]string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := a.annotate(ctx, annotation, value)
+		err := a.annotate(ctx, annotations)
 		if err == nil {
 			return nil
 		}
@@ -185,8 +226,8 @@ func (a *Agent) insist(ctx context.Context, annotation, value string) error {
 	}
 }
 
-func (a *Agent) annotate(ctx context.Context, annotation, value string) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{annotation: value}}})
+func (a *Agent) annotate(ctx context.Context, annotations map[string]string) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return err
 	}
@@ -200,7 +241,7 @@ func (a *Agent) introduce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return a.insist(ctx, intent.AgentAnnotation, here.Encode())
+	return a.insist(ctx, map[string]string{intent.AgentAnnotation: here.Encode()})
 }
 
 // replaced ends the agent when the program in its place is another one.

@@ -16,12 +16,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/preflight"
@@ -35,14 +38,15 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 		return "", a.introduce(ctx)
 	case intent.Undo:
 		return a.undo(ctx, in, step)
+	case intent.Arm:
+		return a.arm(ctx, in, step)
 	}
-	ca, err := share.ReadCA(filepath.Join(cluster.PKI, "ca.crt"))
-	if err != nil {
-		return "", fmt.Errorf("the cluster's CA: %w", err)
-	}
-	client, err := share.NewMemberClient(in.Server, ca, cluster.KubeletCertificate)
+	client, err := connect(in.Server)
 	if err != nil {
 		return "", err
+	}
+	if in.Operation == intent.Images {
+		return "", loadImages(ctx, client, in.Index, step)
 	}
 	of, err := about(ctx, client)
 	if err != nil {
@@ -51,6 +55,9 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	if in.Operation == intent.Encrypt {
 		step("take the keys for Secrets")
 		return "", encryption.Take(of.Encryption)
+	}
+	if in.Operation == intent.Rotate {
+		return a.rotate(ctx, in, of.Rotation, step)
 	}
 	binary, err := program(a.Root, in.Sealift, func(w io.Writer) error { return client.Program(ctx, w) })
 	if err != nil {
@@ -84,6 +91,42 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 	return prepared.LogFile(), err
 }
 
+// loadImages loads the images of a bundle that the control plane has on its shelf. Those that are there are not fetched.
+func loadImages(ctx context.Context, client *share.Client, index string, step func(string)) (err error) {
+	archive, err := client.Shelved(ctx, index)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, archive.Close()) }()
+	_, err = install.LoadImagesOf(ctx, archive, runtime.Socket, func(ref string) { step("load " + ref) })
+	return err
+}
+
+// rotate brings this host to the stage of a rotation of CAs.
+func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step func(string)) (log string, err error) {
+	if text == "" {
+		return "", errors.New("the control plane that asks knows of no rotation of CAs for this node")
+	}
+	state, err := authority.Parse([]byte(text))
+	if err != nil {
+		return "", err
+	}
+	if state.Request() != in.Upgrade {
+		return "", fmt.Errorf("%s is at another stage of the rotation than this node was asked for: %s", in.Server, state.Stage)
+	}
+	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root)) // nobody else works on this node meanwhile
+	if err != nil {
+		return "", err
+	}
+	output := node.NewLog(node.DefaultLogDir, lifecycle.RotatingCAs, nil)
+	defer func() { err = errors.Join(err, output.Close(), journal.Close()) }()
+	err = pki.Rotator{Root: a.Root, Output: output, Step: step}.Bring(ctx, state)
+	if err == nil && state.Stage == authority.Forget {
+		err = authority.Remove("")
+	}
+	return output.Name(), err
+}
+
 // undo puts back what the upgrade replaced on this host. Its pods go on running.
 func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
 	store := undo.Store{Root: a.Root}
@@ -94,11 +137,11 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 	output := node.NewLog(node.DefaultLogDir, lifecycle.Upgrading, nil)
 	defer func() { err = errors.Join(err, output.Close()) }()
 	step("put files back")
-	if err := set.PutBackHost(ctx, store, output); err != nil {
-		return output.Name(), err
-	}
-	step("run kubelet " + set.From)
-	if err := cluster.RestartKubelet(ctx, a.Node, set.From, output); err != nil {
+	err = set.PutBackNode(ctx, store, output, func() error {
+		step("run kubelet " + set.From)
+		return cluster.RestartKubelet(ctx, a.Node, set.From, output)
+	})
+	if err != nil {
 		return output.Name(), err
 	}
 	if _, err := store.PutBack(set, true); err != nil {

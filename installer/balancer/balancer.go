@@ -19,7 +19,10 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Port is where a node's balancer listens, on loopback.
@@ -150,8 +153,19 @@ func (b *Balancer) moveOff() {
 type Prober struct{ client *http.Client }
 
 // NewProber makes a Prober.
-func NewProber() Prober {
+func NewProber() Prober { return newProber(&net.Dialer{}) }
+
+// NewMarkedProber makes a Prober whose sockets have a mark (SO_MARK), which the kernel lets only an administrator set.
+func NewMarkedProber(mark int) Prober {
+	return newProber(&net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, mark) })
+		return errors.Join(controlErr, err)
+	}})
+}
+
+func newProber(dialer *net.Dialer) Prober {
 	transport := &http.Transport{
+		DialContext: dialer.DialContext,
 		// nothing is told to the server, and clients verify it themselves
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as said
 		// a connection of its own each time: one that is kept says nothing of the way there
@@ -160,24 +174,30 @@ func NewProber() Prober {
 	return Prober{&http.Client{Transport: transport, Timeout: healthTimeout}}
 }
 
-// Ready asks the API server at host:port. One that answers but does not let anybody ask is taken to work.
+// Ready asks the API server at host:port. A server without anonymous requests (--anonymous-auth=false) answers 401 at all times, and
+// counts as ready. A server that starts answers 403 until it has read the roles of the cluster, so 403 is not ready. No server of
+// kubeadm answers 403 for long: the kubelet asks without credentials, too, and restarts a server that refuses.
 func (p Prober) Ready(ctx context.Context, address string) error {
+	status, err := p.Status(ctx, address)
+	if err == nil && status != http.StatusOK && status != http.StatusUnauthorized {
+		return fmt.Errorf("not ready: %d %s", status, http.StatusText(status))
+	}
+	return err
+}
+
+// Status returns the HTTP status with which the API server at host:port answers to /readyz.
+func (p Prober) Status(ctx context.Context, address string) (int, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/readyz", nil)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	response, err := p.client.Do(request)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer response.Body.Close()
-	if _, err := io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10)); err != nil {
-		return err
-	}
-	if response.StatusCode >= http.StatusInternalServerError {
-		return fmt.Errorf("not ready: %s", response.Status)
-	}
-	return nil
+	_, err = io.Copy(io.Discard, io.LimitReader(response.Body, 64<<10))
+	return response.StatusCode, err
 }
 
 // Serve passes the listener's connections on until ctx ends.
@@ -240,7 +260,6 @@ func copyHalf(to, from net.Conn) {
 	}
 }
 
-// dial connects to a server: the healthy ones in turn, then the others, since all look ill while a cluster starts.
 // hold dials until an API server takes the connection.
 func (b *Balancer) hold(ctx context.Context) (net.Conn, *server, error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(b.Hold, holdTime))
@@ -258,7 +277,7 @@ func (b *Balancer) hold(ctx context.Context) (net.Conn, *server, error) {
 	}
 }
 
-// dial connects to one of the servers, the healthy ones first, each in its turn.
+// dial connects to one of the servers: the healthy ones in turn, then the others, since all look ill while a cluster starts.
 func (b *Balancer) dial(ctx context.Context) (net.Conn, *server, error) {
 	b.mu.Lock()
 	servers := slices.Clone(b.servers)

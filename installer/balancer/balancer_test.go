@@ -266,6 +266,40 @@ func TestClusterNamesItsAPIServers(t *testing.T) {
 	}
 }
 
+// TestAServerThatRefusesAnonymousRequestsIsReadyOnlyIfItTakesNone asks real API servers. One without the role that lets everybody ask
+// answers as one does that has not read its roles yet.
+func TestAServerThatRefusesAnonymousRequestsIsReadyOnlyIfItTakesNone(t *testing.T) {
+	c := controlplane.StartForTest(t, controlplane.Options{})
+	address := strings.TrimPrefix(c.Config().Host, "https://")
+	prober := NewProber()
+	if err := prober.Ready(t.Context(), address); err != nil {
+		t.Error(err)
+	}
+	client, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.RbacV1().ClusterRoleBindings().Delete(t.Context(), "system:public-info-viewer", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server has forgotten the role", func() bool {
+		status, err := prober.Status(t.Context(), address)
+		return err == nil && status == http.StatusForbidden
+	})
+	if err := prober.Ready(t.Context(), address); err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("a server that answers 403: %v", err)
+	}
+	if err := c.Restart(t.Context(), "--anonymous-auth=false"); err != nil {
+		t.Fatal(err)
+	}
+	if status, err := prober.Status(t.Context(), address); err != nil || status != http.StatusUnauthorized {
+		t.Fatalf("it answers %d, %v", status, err)
+	}
+	if err := prober.Ready(t.Context(), address); err != nil {
+		t.Errorf("a server without anonymous requests: %v", err)
+	}
+}
+
 func TestEndpointHasThePort(t *testing.T) {
 	if want := "127.0.0.1:" + strconv.Itoa(Port); Endpoint != want {
 		t.Errorf("got %s, want %s", Endpoint, want)

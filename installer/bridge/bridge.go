@@ -1,9 +1,12 @@
-// Package bridge runs a second API server on a cluster's only control plane while the first one is replaced, so that somebody
-// answers all the time. Both listen on one port (--permit-port-sharing).
+// Package bridge runs a second API server on a cluster's only control plane while the first one is replaced, so that a server
+// answers all the time.
 //
 // The second server does not run in a pod: a kubelet of another minor version gives every static pod another UID and starts all of
 // them again. It is a transient unit of systemd, so a restart of the host leaves nothing of it. It runs the program from the image
 // of the first server with the flags of the first server's manifest.
+//
+// Both servers listen on one port (--permit-port-sharing). A server listens before it is ready, so the kernel is told which of the
+// two gets new connections: see pair. Connections that exist stay with their server until that one ends.
 package bridge
 
 import (
@@ -14,28 +17,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/balancer"
+	"k8s.io/client-go/kubernetes"
+
 	"github.com/sealift/sealift/installer/host/command"
-	"github.com/sealift/sealift/installer/host/proc"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// Unit is the unit of systemd with the second server.
-const Unit = "sealift-second-apiserver.service"
-
-// How long both servers may take to answer in turn, and how often they are asked. So many answers in a row, each on a connection
-// of its own, come from both.
+// The units of systemd with second servers, as a pattern. Each has a name of its own: one may still finish its requests when the
+// next one starts.
 const (
-	bound  = 3 * time.Minute
-	pause  = 200 * time.Millisecond
-	inARow = 12
+	unitName = "sealift-second-apiserver"
+	units    = unitName + "*.service"
 )
 
-// lifetime ends a second server that a killed run left, if no other run does.
+// lifetime ends a second server that a run left, if no other run does.
 const lifetime = time.Hour
 
 // stopTime is how long the second server may take to finish its requests: the API server ends them after a minute itself.
@@ -47,64 +47,104 @@ type Bridge struct {
 	Manifest string
 	// Folder is where its program lies for a moment. systemd must be allowed to run programs from there.
 	Folder string
+	// Client may write EndpointSlices.
+	Client kubernetes.Interface
 	// Output receives what is done.
 	Output io.Writer
 }
 
 // While has a second server answer while do replaces the first one. If there can be no second server, it says why, and do runs
-// alone. When it returns nil, the first server is ready.
+// alone. When it returns nil, the first server is ready. The second server goes on if the first one is not.
 func (b Bridge) While(ctx context.Context, do func() error) error {
-	if err := Stop(ctx, b.Output); err != nil { // of a run that was killed
-		return err
-	}
-	second, err := b.start(ctx)
-	if ctx.Err() != nil {
-		return errors.Join(context.Cause(ctx), Stop(context.WithoutCancel(ctx), b.Output))
+	p, err := b.second(ctx)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	if err != nil {
 		fmt.Fprintf(b.Output, "no second API server answers meanwhile: %v\n", err)
-		if err := Stop(ctx, b.Output); err != nil {
-			return err
-		}
 		return do()
 	}
-	fmt.Fprintln(b.Output, "a second API server answers meanwhile, from "+second.image)
-	err = do()
-	if ctx.Err() == nil { // after a failure, the first server comes back
-		err = errors.Join(err, wait(ctx, second, 2))
-	}
-	if stop := Stop(context.WithoutCancel(ctx), b.Output); err != nil || stop != nil {
-		return errors.Join(err, stop)
-	}
-	return wait(ctx, second, 1)
+	fmt.Fprintln(b.Output, "a second API server answers meanwhile, from "+p.image)
+	return p.while(ctx, b.Client, do)
 }
 
-// start starts the second server, and waits until both answer.
-func (b Bridge) start(ctx context.Context) (second server, err error) {
+// second starts the second server, and waits until it is ready.
+func (b Bridge) second(ctx context.Context) (*pair, error) {
 	manifest, err := os.ReadFile(b.Manifest)
 	if err != nil {
-		return second, err
+		return nil, err
 	}
-	if second, err = secondOf(manifest); err != nil {
-		return second, err
+	s, err := secondOf(manifest)
+	if err != nil {
+		return nil, errors.Join(err, Stop(ctx, b.Output)) // of a run that was killed
 	}
+	p := &pair{server: s, output: b.Output, bound: bound, end: b.end}
+	if left, err := b.left(ctx, p); err != nil || left {
+		return p, err
+	}
+	if err := Stop(ctx, b.Output); err != nil { // of a run that was killed
+		return nil, err
+	}
+	p.prepare(ctx)
+	unit := fmt.Sprintf("%s-%d.service", unitName, time.Now().UnixMilli())
+	if err := b.start(ctx, p, unit); err != nil {
+		return nil, errors.Join(err, p.end(context.WithoutCancel(ctx)))
+	}
+	return p, nil
+}
+
+// end tells second servers to end, and does not wait for that. systemd forgets the unit of a server that ended by itself: a pattern
+// may match no unit, a name must.
+func (b Bridge) end(ctx context.Context) error {
+	return command.Run(ctx, b.Output, "systemctl", "stop", "--no-block", units)
+}
+
+// left looks for a second server that an earlier run left because the first one did not come back. It goes on.
+func (b Bridge) left(ctx context.Context, p *pair) (bool, error) {
+	running, err := processes(ctx, units)
+	if err != nil {
+		return false, err
+	}
+	for _, process := range running {
+		p.second = process
+		p.prepare(ctx)
+		if !p.needed(ctx) {
+			continue
+		}
+		fmt.Fprintln(b.Output, "the API server does not answer; the second one of an earlier run goes on")
+		return true, nil
+	}
+	p.second = 0
+	return false, nil
+}
+
+// start starts the second server, and waits until it is ready.
+func (b Bridge) start(ctx context.Context, p *pair, unit string) (err error) {
 	const pattern = "sealift-apiserver.*"
 	if err := atomicfile.Sweep(b.Folder, pattern); err != nil {
-		return second, err
+		return err
 	}
 	folder, err := atomicfile.MkdirTemp(b.Folder, pattern)
 	if err != nil {
-		return second, err
+		return err
 	}
 	defer func() { err = errors.Join(err, folder.Remove()) }() // the server has its program open by then
 	program := filepath.Join(folder.Path, apiServer)
-	if err := copyProgram(ctx, second, program); err != nil {
-		return second, err
+	if err := copyProgram(ctx, p.server, program); err != nil {
+		return err
 	}
-	if err := command.Run(ctx, b.Output, "systemd-run", second.unit(program)...); err != nil {
-		return second, err
+	if err := command.Run(ctx, b.Output, "systemd-run", p.unit(unit, program)...); err != nil {
+		return err
 	}
-	return second, wait(ctx, second, 2)
+	running, err := processes(ctx, unit)
+	if err != nil {
+		return err
+	}
+	if len(running) == 0 {
+		return fmt.Errorf("it ended at once; see 'journalctl --unit %s'", unit)
+	}
+	p.second = running[0]
+	return p.wait(ctx, true, p.bound)
 }
 
 func copyProgram(ctx context.Context, second server, to string) error {
@@ -117,8 +157,8 @@ func copyProgram(ctx context.Context, second server, to string) error {
 }
 
 // unit returns the arguments of systemd-run. No shell reads them.
-func (s server) unit(program string) []string {
-	args := []string{"--quiet", "--collect", "--unit=" + Unit, "--description=Sealift: a second API server during an upgrade",
+func (s server) unit(name, program string) []string {
+	args := []string{"--quiet", "--collect", "--unit=" + name, "--description=Sealift: a second API server during an upgrade",
 		fmt.Sprintf("--property=RuntimeMaxSec=%d", int(lifetime.Seconds())), fmt.Sprintf("--property=TimeoutStopSec=%d", int(stopTime.Seconds()))}
 	for _, variable := range s.environment {
 		args = append(args, "--setenv="+variable)
@@ -130,59 +170,21 @@ func (s server) unit(program string) []string {
 	return args
 }
 
-// Stop ends the second server. It finishes its requests first. Without one, Stop does nothing.
-func Stop(ctx context.Context, output io.Writer) error {
-	loaded, err := exec.CommandContext(ctx, "systemctl", "show", "--property=LoadState", "--value", Unit).Output()
+// processes returns the main processes of units. The unit may be a pattern.
+func processes(ctx context.Context, unit string) (found []int, err error) {
+	said, err := exec.CommandContext(ctx, "systemctl", "show", "--property=MainPID", "--value", unit).Output()
 	if err != nil {
-		return fmt.Errorf("is there a second API server? systemctl show %s: %w", Unit, err)
+		return nil, fmt.Errorf("is there a second API server? systemctl show %s: %w", unit, err)
 	}
-	if strings.TrimSpace(string(loaded)) == "not-found" {
-		return nil
+	for _, word := range strings.Fields(string(said)) {
+		if process, err := strconv.Atoi(word); err == nil && process != 0 { // 0 of a unit that has ended
+			found = append(found, process)
+		}
 	}
-	return command.Run(ctx, output, "systemctl", "stop", Unit)
+	return found, nil
 }
 
-// wait waits until so many API servers of this host answer.
-func wait(ctx context.Context, s server, want int) error {
-	bounded, cancel := context.WithTimeout(ctx, bound)
-	defer cancel()
-	prober := balancer.NewProber()
-	for n := 0; n < inARow; {
-		listening, err := listeners(s.port)
-		if err != nil {
-			return err
-		}
-		n++
-		if listening != want || prober.Ready(bounded, s.address) != nil {
-			n = 0
-		}
-		select {
-		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return fmt.Errorf("after %s, %s has %d API servers instead of %d, or not all of them are ready; see /var/log/pods and 'journalctl --unit %s'", bound, s.address, listening, want, Unit)
-		case <-time.After(pause):
-		}
-	}
-	return nil
-}
-
-// listeners counts the sockets of this host that listen on a TCP port.
-func listeners(port int) (n int, err error) {
-	const listening = "0A" // the state, as the kernel writes it
-	suffix := fmt.Sprintf(":%04X", port)
-	for _, table := range []string{"tcp", "tcp6"} {
-		found, err := proc.Fields(filepath.Join("/proc/net", table), func(fields []string) string {
-			if fields[3] == listening && strings.HasSuffix(fields[1], suffix) {
-				return fields[1]
-			}
-			return ""
-		})
-		if err != nil {
-			return 0, err
-		}
-		n += len(found)
-	}
-	return n, nil
+// Stop ends the second server, and waits until it has finished its requests. Without one, Stop does nothing.
+func Stop(ctx context.Context, output io.Writer) error {
+	return command.Run(ctx, output, "systemctl", "stop", units)
 }

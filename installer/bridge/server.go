@@ -19,6 +19,7 @@ const (
 	programFolder = "/usr/local/bin" // of its image
 	portSharing   = "--permit-port-sharing=true"
 	auditLog      = "--audit-log-path="
+	noEndpoints   = "--endpoint-reconciler-type=none"
 )
 
 // server says how an API server is run outside of a pod.
@@ -28,6 +29,7 @@ type server struct {
 	flags       []string
 	environment []string // NAME=value
 	address     string   // host:port at which the node reaches it
+	bind        string   // host:port at which it listens
 	port        int
 }
 
@@ -46,7 +48,7 @@ func secondOf(manifest []byte) (s server, err error) {
 	if len(words) == 0 || path.Base(words[0]) != apiServer {
 		return s, fmt.Errorf("its container runs %q instead of %s", words, apiServer)
 	}
-	s = server{image: first.Image, program: words[0], flags: words[1:]}
+	s = server{image: first.Image, program: words[0], flags: slices.Clone(words[1:])}
 	if !path.IsAbs(s.program) {
 		s.program = path.Join(programFolder, s.program)
 	}
@@ -65,12 +67,13 @@ func secondOf(manifest []byte) (s server, err error) {
 	return s, errors.Join(checkUser(pod.Spec, first), checkMounts(pod.Spec, first))
 }
 
-// listen reads the address, and gives the second server an audit log of its own: two servers cannot rotate one file.
+// listen reads the address, and gives the second server an audit log of its own: two servers cannot rotate one file. The second
+// server also leaves the addresses of the Service kubernetes alone: it would remove that of the first server when it stops.
 func (s *server) listen() (err error) {
 	if !slices.Contains(s.flags, portSharing) {
 		return errors.New("the first one does not share its port: an earlier sealift installed it")
 	}
-	host := ""
+	host, bind := "", "0.0.0.0"
 	s.port = 6443
 	for n, flag := range s.flags {
 		name, value, _ := strings.Cut(flag, "=")
@@ -81,13 +84,17 @@ func (s *server) listen() (err error) {
 			}
 		case "--advertise-address=":
 			host = value
+		case "--bind-address=":
+			bind = value
 		case auditLog:
 			if value != "-" {
 				s.flags[n] = auditLog + strings.TrimSuffix(value, ".log") + "-second.log"
 			}
 		}
 	}
+	s.flags = append(s.flags, noEndpoints)
 	s.address = net.JoinHostPort(cmp.Or(host, "127.0.0.1"), strconv.Itoa(s.port))
+	s.bind = net.JoinHostPort(bind, strconv.Itoa(s.port))
 	return nil
 }
 

@@ -1,14 +1,9 @@
 package bridge
 
 import (
-	"context"
-	"net"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 // manifest is the pod of a control plane as kubeadm 1.36 writes it, without what is of no interest here.
@@ -42,14 +37,14 @@ func TestSecondServerIsTheSameBesideTheFirst(t *testing.T) {
 	if s.image != "registry.k8s.io/kube-apiserver:v1.36.3" || s.program != "/usr/local/bin/kube-apiserver" || s.address != "10.0.0.1:6443" || s.port != 6443 {
 		t.Errorf("it is another server: %+v", s)
 	}
-	// two servers cannot rotate one file
-	want := []string{"--advertise-address=10.0.0.1", "--secure-port=6443", "--permit-port-sharing=true", "--audit-log-path=/var/log/apiserver/k8s-audit-second.log"}
+	// two servers cannot rotate one file, and one that ends removes its address from the Service kubernetes
+	want := []string{"--advertise-address=10.0.0.1", "--secure-port=6443", "--permit-port-sharing=true", "--audit-log-path=/var/log/apiserver/k8s-audit-second.log", "--endpoint-reconciler-type=none"}
 	if !slices.Equal(s.flags, want) {
 		t.Errorf("flags %q instead of %q", s.flags, want)
 	}
 	s.flags = append(s.flags, "--oidc-client-id=$HOME")
-	args := s.unit("/p")
-	for _, want := range []string{"--setenv=NO_PROXY=10.0.0.0/8,a b", "--oidc-client-id=$$HOME", "--unit=" + Unit, "--property=RuntimeMaxSec=3600"} {
+	args := s.unit("u.service", "/p")
+	for _, want := range []string{"--setenv=NO_PROXY=10.0.0.0/8,a b", "--oidc-client-id=$$HOME", "--unit=u.service", "--property=RuntimeMaxSec=3600"} {
 		if !slices.Contains(args, want) {
 			t.Errorf("%q lacks %q", args, want)
 		}
@@ -76,27 +71,6 @@ func TestWhatNoProgramOfTheHostCanDoIsNamed(t *testing.T) {
 		}
 		if _, err := secondOf([]byte(text)); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s for %s: %v", row.to, row.from, err)
-		}
-	}
-}
-
-func TestListenersOfASharedPortAreCounted(t *testing.T) {
-	shared := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
-		if controlErr := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1) }); controlErr != nil {
-			return controlErr
-		}
-		return err
-	}}
-	at := "127.0.0.1:0"
-	for want := 1; want <= 2; want++ {
-		l, err := shared.Listen(context.Background(), "tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() })
-		at = l.Addr().String()
-		if got, err := listeners(l.Addr().(*net.TCPAddr).Port); err != nil || got != want {
-			t.Errorf("%d listeners instead of %d: %v", got, want, err)
 		}
 	}
 }

@@ -91,6 +91,9 @@ func (m *applier) applyObjects(ctx context.Context, a AddOn, objects []*unstruct
 	if err := a.remember(objects, false); err != nil {
 		return false, err
 	}
+	if err := m.configureOperators(ctx, set, objects, output); err != nil {
+		return false, err
+	}
 	result, err := m.engine.Apply(ctx, set, objects, kube.ApplyOptions{Progress: func(e kube.Entry) { fmt.Fprintln(output, e) }})
 	if err != nil {
 		return false, err

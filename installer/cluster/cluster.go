@@ -34,6 +34,12 @@ const AdminKubeconfig = "/etc/kubernetes/admin.conf"
 // APIServerManifest is there from the moment when kubeadm has made the node a control plane, and on no other.
 const APIServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 
+// EtcdManifest is there on a control plane with its own etcd.
+const EtcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
+
+// APIPort is where kubeadm's API servers listen.
+const APIPort = "6443"
+
 // PKI is where kubeadm keeps the CA and the certificates of a control plane.
 const PKI = "/etc/kubernetes/pki"
 

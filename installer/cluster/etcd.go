@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,8 +24,25 @@ import (
 // etcdPKI is where kubeadm keeps what etcd's clients need. It is there before a host becomes a member.
 const etcdPKI = PKI + "/etcd"
 
-// ownEtcd is the member on this host.
-const ownEtcd = "https://127.0.0.1:2379"
+// ownEtcd is where clients on this host reach its member.
+func ownEtcd() string {
+	manifest, _ := os.ReadFile(EtcdManifest) // without it, no member runs
+	return loopbackOf(manifest)
+}
+
+var clientURLs = regexp.MustCompile(`--listen-client-urls=(\S+)`)
+
+// loopbackOf finds the URL with a loopback address at which etcd listens. It is https://[::1]:2379 on nodes with an IPv6 address.
+func loopbackOf(manifest []byte) string {
+	if found := clientURLs.FindSubmatch(manifest); found != nil {
+		for _, one := range strings.Split(string(found[1]), ",") {
+			if u, err := url.Parse(one); err == nil && net.ParseIP(u.Hostname()).IsLoopback() {
+				return one
+			}
+		}
+	}
+	return "https://127.0.0.1:2379"
+}
 
 // etcdTime bounds the wait for the members of a cluster, which vote about who leaves, and answerTime that for one of them.
 const (

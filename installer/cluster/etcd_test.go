@@ -243,3 +243,18 @@ func TestTheOnlyMemberMoves(t *testing.T) {
 	}
 	eventually(t, "it goes on", e.writes)
 }
+
+func TestOwnMemberIsAskedWhereItListens(t *testing.T) {
+	for manifest, want := range map[string]string{
+		"    - --listen-client-urls=https://127.0.0.1:2379,https://10.0.0.1:2379\n": "https://127.0.0.1:2379",
+		"    - --listen-client-urls=https://[::1]:2379,https://[fd00::2]:2379\n":    "https://[::1]:2379",
+		"    - --listen-client-urls=https://[fd00::2]:2379,https://[::1]:2379\n":    "https://[::1]:2379",
+		"    - --listen-client-urls=https://10.0.0.1:2379\n    - --name=host-1\n":   "https://127.0.0.1:2379",
+		"    - --listen-client-urls=%zz\n":                                          "https://127.0.0.1:2379",
+		"":                                                                          "https://127.0.0.1:2379",
+	} {
+		if got := loopbackOf([]byte(manifest)); got != want {
+			t.Errorf("%q: got %s, want %s", manifest, got, want)
+		}
+	}
+}

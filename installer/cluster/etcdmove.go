@@ -18,7 +18,7 @@ func MoveEtcdMember(ctx context.Context, node, address string, others []string) 
 		endpoints = append(endpoints, etcdEndpoint(host))
 	}
 	if len(endpoints) == 0 {
-		endpoints = []string{ownEtcd}
+		endpoints = []string{ownEtcd()}
 	}
 	e, err := openEtcd(ctx, endpoints...)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -18,8 +18,8 @@ type EtcdContent struct {
 
 // EtcdMember is a member of etcd as another one knows it.
 type EtcdMember struct {
-	Name  string
-	Peers []string // URLs
+	Name  string   `json:"name"`
+	Peers []string `json:"peers"` // URLs
 }
 
 // valuesPage is how many values are asked for at once.

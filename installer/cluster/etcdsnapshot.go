@@ -46,7 +46,7 @@ type EtcdSnapshot struct {
 
 // open makes a client of the member, and returns its endpoint.
 func (a EtcdAddress) open(ctx context.Context) (e *etcd, endpoint string, err error) {
-	endpoint, pki := cmp.Or(a.Endpoint, ownEtcd), cmp.Or(a.PKI, etcdPKI)
+	endpoint, pki := cmp.Or(a.Endpoint, ownEtcd()), cmp.Or(a.PKI, etcdPKI)
 	config, err := etcdCredentials(pki)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s has no credentials for etcd; run the command on a control plane: %w", pki, err)

@@ -19,12 +19,16 @@ const EncryptionFile = "/etc/kubernetes/encryption/config.yaml"
 // EncryptSecrets is the variable by which the Installer asks for that (kubernetes.encryptSecrets).
 const EncryptSecrets = "KUBERNETES_ENCRYPT_SECRETS"
 
+// KeepEncrypted is the variable by which a restored cluster goes on encrypting Secrets, whatever the Installer says: its Secrets are
+// encrypted already, also where their keys could not be rotated.
+const KeepEncrypted = "KUBERNETES_KEEP_ENCRYPTED"
+
 // encryptionVersion is the oldest Kubernetes whose API server tells which keys it uses.
 const encryptionVersion = "1.34.0"
 
 // Encrypts says whether a new cluster encrypts Secrets.
 func Encrypts(variables map[string]string) bool {
-	return variables[EncryptSecrets] == "1" || variables[compliance] == "1" && !TooOldToEncrypt(variables["KUBERNETES_VERSION"])
+	return variables[EncryptSecrets] == "1" || variables[KeepEncrypted] == "1" || variables[compliance] == "1" && !TooOldToEncrypt(variables["KUBERNETES_VERSION"])
 }
 
 // TooOldToEncrypt says whether keys could not be rotated with a version of Kubernetes.

@@ -170,7 +170,7 @@ func node(o unstructured.Unstructured) Node {
 	for field, to := range map[string]*string{"kubeletVersion": &n.Version, "containerRuntimeVersion": &n.Runtime, "osImage": &n.OS, "kernelVersion": &n.Kernel, "architecture": &n.Architecture} {
 		*to, _, _ = unstructured.NestedString(o.Object, "status", "nodeInfo", field)
 	}
-	for _, a := range maps(o.Object, "status", "addresses") {
+	for _, a := range mapsAt(o.Object, "status", "addresses") {
 		if a["type"] == "InternalIP" && n.Address == "" {
 			n.Address = fmt.Sprint(a["address"])
 		}
@@ -202,7 +202,7 @@ func NodeReady(n *corev1.Node) bool {
 	})
 }
 
-func maps(object map[string]any, path ...string) (found []map[string]any) {
+func mapsAt(object map[string]any, path ...string) (found []map[string]any) {
 	list, _, _ := unstructured.NestedSlice(object, path...)
 	for _, item := range list {
 		if m, ok := item.(map[string]any); ok {

@@ -24,7 +24,6 @@ const (
 	KubeletConfig       = "/var/lib/kubelet/config.yaml"
 	KubeletCertificate  = "/var/lib/kubelet/pki/kubelet-client-current.pem"
 	clusterCA           = PKI + "/ca.crt"
-	etcdManifest        = "/etc/kubernetes/manifests/etcd.yaml"
 )
 
 // patchesVariable is what the configuration names the folder of kubeadm's own patches by.
@@ -89,7 +88,7 @@ func (k Kubeadm) writeJoinConfig(name string) error {
 func (k Kubeadm) joined(ctx context.Context, node string, controlPlane bool) (bool, error) {
 	needed := []string{KubeletKubeconfig, KubeletConfig, KubeletCertificate}
 	if controlPlane {
-		needed = append(needed, AdminKubeconfig, APIServerManifest, etcdManifest)
+		needed = append(needed, AdminKubeconfig, APIServerManifest, EtcdManifest)
 	}
 	for _, name := range needed {
 		if whole, err := hasContent(name); err != nil || !whole {

@@ -248,7 +248,7 @@ func (m *Member) AwaitUnlisted(ctx context.Context) error {
 // CheckLeave says whether the rest of the cluster's etcd can decide anything without this node. Where it cannot now, or this node
 // is none of its members any more, nothing is lost.
 func CheckLeave(ctx context.Context, node string) error {
-	e, err := openEtcd(ctx, ownEtcd)
+	e, err := openEtcd(ctx, ownEtcd())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -271,7 +271,7 @@ func CheckLeave(ctx context.Context, node string) error {
 // LeaveEtcd removes this node's member from the cluster's etcd, if it has one and there are others. Call it before the programs
 // of this node stop: of two members, the other one alone could not decide it.
 func (m *Member) LeaveEtcd(ctx context.Context) error {
-	endpoints := []string{ownEtcd}
+	endpoints := []string{ownEtcd()}
 	for _, server := range m.servers {
 		host, _, err := net.SplitHostPort(server)
 		if err != nil {

@@ -91,7 +91,11 @@ func TestTheAPIServerEncryptsSecretsIfTheInstallerSaysSo(t *testing.T) {
 	if err := CheckOptions(k.Variables); err == nil || !strings.Contains(err.Error(), "needs Kubernetes 1.34.0 or newer") {
 		t.Errorf("with an API server that does not tell its keys: %v", err)
 	}
-	k.Variables[EncryptSecrets], k.Variables[compliance] = "", "1"
+	k.Variables[EncryptSecrets], k.Variables[KeepEncrypted] = "", "1"
+	if err := CheckOptions(k.Variables); err != nil || !Encrypts(k.Variables) {
+		t.Errorf("a restored cluster whose Secrets are encrypted already: %v", err)
+	}
+	k.Variables[KeepEncrypted], k.Variables[compliance] = "", "1"
 	if err := CheckOptions(k.Variables); err != nil || Encrypts(k.Variables) {
 		t.Errorf("compliance of an older cluster: %v", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/addon"
@@ -15,6 +16,7 @@ import (
 // applier applies add-ons to a cluster as its administrator.
 type applier struct {
 	engine  *kube.Engine
+	client  kubernetes.Interface
 	records addon.Records
 }
 
@@ -32,8 +34,12 @@ func newApplier(config *rest.Config) (*applier, error) {
 	if err != nil {
 		return nil, err
 	}
+	client, err := typedClient(cluster)
+	if err != nil {
+		return nil, err
+	}
 	engine := kube.New(cluster, kube.Options{})
-	m := &applier{engine: engine, records: addon.RecordsOf(cluster.Dynamic())}
+	m := &applier{engine: engine, client: client, records: addon.RecordsOf(cluster.Dynamic())}
 	m.records.Retry = func(ctx context.Context, request func(context.Context) error) error {
 		ctx, cancel := context.WithTimeout(ctx, kube.DefaultApplyTimeout)
 		defer cancel()

@@ -74,7 +74,7 @@ func FindRemains(ctx context.Context, client kubernetes.Interface, node string) 
 
 // ownMembers lists the members of this host's etcd; of a cluster with its etcd elsewhere there are none.
 func ownMembers(ctx context.Context) ([]etcdMember, error) {
-	e, err := openEtcd(ctx, ownEtcd)
+	e, err := openEtcd(ctx, ownEtcd())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -213,7 +213,7 @@ func (r *Remains) reports(ctx context.Context) (bool, error) {
 // stop the cluster. It prints each step. If it is repeated, it does what is left.
 func (r *Remains) Remove(ctx context.Context, say func(string)) error {
 	if r.Member != "" {
-		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd); err != nil {
+		if err := leaveEtcd(ctx, r.Node, r.address, ownEtcd()); err != nil {
 			return err
 		}
 		say("etcd goes on without " + r.Member)

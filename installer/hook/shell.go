@@ -34,7 +34,7 @@ var prelude embed.FS
 // script is all of the prelude, in an order in which the loop comes last.
 func script() (string, error) {
 	var b strings.Builder
-	for _, name := range []string{"start", "log", "wait", "text", "kustomize", "objects", "node", "packages", "addons", "objectstore", "rook", "loop"} {
+	for _, name := range []string{"start", "log", "wait", "text", "kustomize", "objects", "node", "packages", "addons", "modules", "objectstore", "rook", "loop"} {
 		text, err := prelude.ReadFile("prelude/" + name + ".sh")
 		if err != nil {
 			return "", err

@@ -25,7 +25,8 @@ type Facts struct {
 	Version      string         `json:"version"`      // VERSION_ID of os-release(5), such as 12
 	Platform     string         `json:"platform"`     // such as linux/amd64
 	Hostname     string         `json:"hostname"`     // as Name has it
-	Address      netip.Addr     `json:"address"`      // that other nodes reach; invalid when there is none
+	Address      netip.Addr     `json:"address"`      // that other nodes reach with IPv4; invalid when there is none
+	Address6     netip.Addr     `json:"address6"`     // the same with IPv6
 	Used         []netip.Prefix `json:"used"`         // networks that a cluster's must not overlap
 	// CgroupDriver is systemd, or cgroupfs where systemd's slices cannot be used: on cgroup v1.
 	CgroupDriver  string `json:"cgroupDriver"`
@@ -65,7 +66,10 @@ func Discover() (Facts, error) {
 	if f.Used, err = network.InUse(routes); err != nil {
 		return Facts{}, err
 	}
-	if f.Address, err = network.NodeAddress(routes); err != nil {
+	if f.Address, err = network.NodeAddress(routes, false); err != nil {
+		return Facts{}, err
+	}
+	if f.Address6, err = network.NodeAddress(routes, true); err != nil {
 		return Facts{}, err
 	}
 	f.CgroupVersion, f.CgroupDriver = 1, "cgroupfs"

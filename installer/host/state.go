@@ -47,7 +47,9 @@ func ReadState(ctx context.Context) (s State, err error) {
 	routes, err := network.Routes()
 	errs = append(errs, err)
 	for _, r := range routes {
-		s.Routes = append(s.Routes, r.String())
+		if !r.Is6() { // routers announce those of IPv6, so that they change by themselves
+			s.Routes = append(s.Routes, r.String())
+		}
 	}
 	interfaces, err := net.Interfaces()
 	errs = append(errs, err)

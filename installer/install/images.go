@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,6 @@ type ImageOptions struct {
 // LoadImages brings all images of an archive into a node's containerd, outside of any install: after a disk was cleaned by
 // hand, or before an add-on is tried. Images that are there are left alone.
 func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err error) {
-	if o.Socket == "" {
-		o.Socket = runtime.Socket
-	}
 	a, err := bundle.Open(o.Archive, o.Trusted...)
 	if err != nil {
 		return runtime.Result{}, err
@@ -38,22 +36,26 @@ func LoadImages(ctx context.Context, o ImageOptions) (_ runtime.Result, err erro
 			return runtime.Result{}, fmt.Errorf("%s is not to be trusted: %w", o.Archive, err)
 		}
 	}
+	return LoadImagesOf(ctx, a, cmp.Or(o.Socket, runtime.Socket), o.Progress)
+}
+
+// LoadImagesOf does that for an open archive, which may be one of another node.
+func LoadImagesOf(ctx context.Context, a *bundle.Archive, socket string, progress func(ref string)) (total runtime.Result, err error) {
 	var layouts []*runtime.Layout
 	for _, p := range a.Index.Packages {
 		layout, err := runtime.OpenLayout(a, path.Join(p.Dir(), "images"))
 		if err != nil {
-			return runtime.Result{}, fmt.Errorf("%s: %w", o.Archive, err)
+			return total, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 		}
 		layouts = append(layouts, layout)
 	}
-	r, err := runtime.Connect(ctx, o.Socket)
+	r, err := runtime.Connect(ctx, socket)
 	if err != nil {
-		return runtime.Result{}, err
+		return total, err
 	}
 	defer r.Close()
-	var total runtime.Result
 	for _, layout := range layouts {
-		loaded, err := r.Load(ctx, layout, o.Progress)
+		loaded, err := r.Load(ctx, layout, progress)
 		if err != nil {
 			return total, err
 		}

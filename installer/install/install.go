@@ -17,7 +17,6 @@ import (
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
-	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/runtime"
@@ -115,14 +114,6 @@ func Prepare(o Options) (_ *Install, err error) {
 	if i.facts, err = host.Discover(); err != nil {
 		return nil, fmt.Errorf("look at the host: %w", err)
 	}
-	if i.Joins() {
-		if address := network.AddressTowards(o.Join.Server); address.IsValid() {
-			i.facts.Address = address
-		}
-	}
-	if o.Upgrade != nil && o.Upgrade.Address.IsValid() {
-		i.facts.Address = o.Upgrade.Address
-	}
 	if i.upgrade, err = i.UpgradeID(); err != nil {
 		return nil, err
 	}
@@ -146,9 +137,10 @@ func Prepare(o Options) (_ *Install, err error) {
 	if err := i.checkDowngrade(); err != nil {
 		return nil, err
 	}
+	i.chooseAddress()
 	i.settings = i.newSettings()
 	i.prepareHooks()
-	if err := errors.Join(i.checkSeed(), i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
+	if err := errors.Join(i.checkSeed(), i.checkAddress(), i.checkNetworks(), cluster.CheckOptions(i.hooks.variables), i.checkJoin(), i.checkProxy(), i.checkCertificates(), i.checkLabels(), i.checkSnapshots(), i.checkSELinux()); err != nil {
 		return nil, err
 	}
 	if i.plan, err = i.makePlan(); err != nil {

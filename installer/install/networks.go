@@ -2,7 +2,6 @@ package install
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -21,18 +20,30 @@ type clusterNetwork struct {
 	variable string // that hooks see
 	given    subnet // by the Installer
 	option   string // of the Installer for the network
+	six      bool   // it is IPv6
 	size     int    // that is looked for
-	// The prefix lengths that Kubernetes works with: every node needs a /24 for its pods, and the API server keeps note of each
-	// address for services.
+	// The prefix lengths that Kubernetes works with. Every node needs a network for its pods: a /24, or a /64 with IPv6. There are at
+	// most 65,536 of these. The API server keeps note of each address for services.
 	largest, smallest int
 	ranges            []string
 }
 
 func (s settings) networks() []clusterNetwork {
-	return []clusterNetwork{
-		{node.PodNetwork, s.pods, "flannel.podCIDR", 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
-		{node.ServiceNetwork, s.services, "kubernetes.serviceCIDR", 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+	pods := clusterNetwork{node.PodNetwork, s.pods, "flannel.podCIDR", false, 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}}
+	services := clusterNetwork{node.ServiceNetwork, s.services, "kubernetes.serviceCIDR", false, 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}}
+	if s.six {
+		pods.six, pods.size, pods.largest, pods.smallest, pods.ranges = true, 56, 48, 64, []string{"fd00:c00b:1::/48", "fd00::/8"}
+		services.six, services.size, services.largest, services.smallest, services.ranges = true, 112, 108, 124, []string{"fd00:c00b:2::/48", "fd00::/8"}
 	}
+	return []clusterNetwork{pods, services}
+}
+
+// example is what a network of the kind looks like.
+func (n clusterNetwork) example() string {
+	if n.six {
+		return fmt.Sprintf("fd00:c00b:1::/%d", n.size)
+	}
+	return fmt.Sprintf("10.32.0.0/%d", n.size)
 }
 
 // carrierShared is not private by name, but belongs to nobody either (RFC 6598).
@@ -43,7 +54,11 @@ func (i *Install) networkInputs() string {
 	if rec, made := i.networksOfCluster(); made {
 		return rec.Inputs
 	}
-	return lifecycle.Digest(i.settings.pods.network, i.settings.pods.size, i.settings.services.network, i.settings.services.size)
+	inputs := []any{i.settings.pods.network, i.settings.pods.size, i.settings.services.network, i.settings.services.size}
+	if i.settings.six {
+		inputs = append(inputs, i.settings.six)
+	}
+	return lifecycle.Digest(inputs...)
 }
 
 // networksOfCluster is the record of the choice with which the cluster was made, if it was.
@@ -88,9 +103,11 @@ func (n clusterNetwork) parse(given string) (netip.Prefix, error) {
 	p, err := netip.ParsePrefix(given)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, errors.New("not a network such as 10.32.0.0/20")
-	case !p.Addr().Is4() || !p.Addr().IsPrivate() && !carrierShared.Contains(p.Addr()):
-		return netip.Prefix{}, errors.New("not a private IPv4 network such as 10.32.0.0/20")
+		return netip.Prefix{}, fmt.Errorf("not a network such as %s", n.example())
+	case n.six && !(p.Addr().Is6() && p.Addr().IsGlobalUnicast()):
+		return netip.Prefix{}, fmt.Errorf("not an IPv6 network such as %s", n.example())
+	case !n.six && (!p.Addr().Is4() || !p.Addr().IsPrivate() && !carrierShared.Contains(p.Addr())):
+		return netip.Prefix{}, fmt.Errorf("not a private IPv4 network such as %s", n.example())
 	case p != p.Masked():
 		return netip.Prefix{}, fmt.Errorf("has bits behind its length; write %s", p.Masked())
 	case p.Bits() < n.largest:

@@ -40,6 +40,11 @@ const (
 	versionState = "SEALIFT_KUBERNETES_INITIAL_VERSION"
 )
 
+// hookSuffixes are what the names of hooks have behind the name of their add-on.
+func hookSuffixes() []string {
+	return []string{"", "_pre_init", "_install", "_join", "_post_init", "_outro"}
+}
+
 // planner collects steps.
 type planner struct {
 	*Install
@@ -218,6 +223,11 @@ func (p *planner) hook(a addOn, phase lifecycle.Phase, what, function string) {
 	step := lifecycle.Step{ID: a.name() + "/" + what, Phase: phase, AddOn: a.name(), Title: "run its hook " + function, Timeout: hookTime,
 		Inputs: lifecycle.Digest(a.info.Index, a.reads(p.hooks.variables)), Options: a.options, Run: run,
 		Restore: p.hooks.restore, After: p.beside(a.name())}
+	if a.provides(catalog.ModuleOperator) { // it starts the pods of modules
+		for _, m := range p.modules() {
+			step.After = append(step.After, p.beside(m.name())...)
+		}
+	}
 	if what == preInitStep || what == joinHookStep || a.provides(catalog.ContainerRuntime) && what == installStep {
 		p.keep(a, &step)
 	}

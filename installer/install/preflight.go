@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -206,7 +207,7 @@ func addRole(n *preflight.Needs, node preflight.Node, s *spec.Installer) {
 	reach := func(hosts []string, ports ...string) {
 		for _, host := range hosts {
 			for _, port := range ports {
-				n.Reach = append(n.Reach, net.JoinHostPort(host, port))
+				n.Reach = append(n.Reach, net.JoinHostPort(strings.Trim(host, "[]"), port)) // people write IPv6 with brackets
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -47,8 +48,8 @@ func (i *Install) noProxy() string {
 
 // hostOf cuts the port off an address, if it has one.
 func hostOf(address string) string {
-	if at := strings.LastIndexByte(address, ':'); at >= 0 && strings.Count(address, ":") == 1 {
-		return address[:at]
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
 	}
 	return strings.Trim(address, "[]")
 }

@@ -2,7 +2,9 @@ package install
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -64,6 +66,9 @@ func runningIn(records []lifecycle.Record, kubernetes string) map[string]running
 		switch {
 		case rec.Step == node.ReadyStep:
 			whole = whole || finished
+			if finished {
+				maps.Copy(found, withoutHooks(rec.State))
+			}
 		case what == removeStep:
 			if finished {
 				delete(found, name)
@@ -101,6 +106,34 @@ func runningIn(records []lifecycle.Record, kubernetes string) map[string]running
 		}
 	}
 	return found
+}
+
+// hooklessState is the key of a state: the add-ons without hooks that a node had when all add-ons were ready, as JSON. No step of their
+// own tells that they run: an operator of modules runs them, for example.
+const hooklessState = "SEALIFT_ADD_ONS_WITHOUT_HOOKS"
+
+// describeHookless is the value of hooklessState.
+func (i *Install) describeHookless() string {
+	var hookless []addOn
+	for _, a := range i.addOns {
+		if !a.provides(kubernetesCapability) && !slices.ContainsFunc(hookSuffixes(), func(suffix string) bool { return a.hasHook(a.name() + suffix) }) {
+			hookless = append(hookless, a)
+		}
+	}
+	return describe(hookless)
+}
+
+// withoutHooks reads hooklessState.
+func withoutHooks(state lifecycle.State) map[string]running {
+	all := map[string]running{}
+	var described []describedAddOn
+	if err := json.Unmarshal([]byte(state[hooklessState]), &described); err != nil { // an earlier sealift noted none
+		return all
+	}
+	for _, a := range described {
+		all[a.Name] = running{version: a.Version, options: a.Options}
+	}
+	return all
 }
 
 // carries says whether all else on the node runs on an add-on: its hooks are not called again below what runs.

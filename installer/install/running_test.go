@@ -44,6 +44,9 @@ func (i *Install) finish(t *testing.T, failing string, earlier bool) {
 			if step.ID == failing {
 				return nil, errors.New("failed as the test wants")
 			}
+			if step.ID == node.ReadyStep && !i.Joins() {
+				return lifecycle.State{hooklessState: i.describeHookless()}, nil
+			}
 			name, what, _ := strings.Cut(step.ID, "/")
 			for _, a := range i.addOns {
 				if what == filesStep && name == a.name() {
@@ -167,6 +170,52 @@ func TestWhatRunsKeepsItsVersion(t *testing.T) {
 			next.plan = planned(t, next)
 			if left := ids(next.Pending()); len(left) > 0 && next.options.Upgrade == nil {
 				t.Errorf("a second run has something to do: %v", left)
+			}
+		})
+	}
+}
+
+// TestAnAddOnWithoutHooksRunsOnceAllIsReady compares bundles with a node that has a module without hooks.
+func TestAnAddOnWithoutHooksRunsOnceAllIsReady(t *testing.T) {
+	bundle := func(change func(*addOn), hooks ...string) *Install {
+		town := with(t, "town", "", hooks...)
+		town.meta.Module, town.options = true, "options of before"
+		change(&town)
+		return made(t, append(standard(t), town)...)
+	}
+	same := func(*addOn) {}
+	newer := func(a *addOn) { a.info.Version, a.info.Index = "2", "another" }
+	for name, row := range map[string]struct {
+		failing string // step of the first install
+		hooks   []string
+		then    *Install // what is installed between
+		late    string   // its step that fails
+		next    *Install
+		want    string
+	}{
+		"nothing changes":                       {next: bundle(same)},
+		"a newer version":                       {next: bundle(newer), want: "town 1 -> 2"},
+		"other options":                         {next: bundle(func(a *addOn) { a.options = "other" }), want: "town 1 gets other options"},
+		"it is gone":                            {next: made(t, standard(t)...), want: "town 1 is no longer in the Installer"},
+		"the install did not end":               {failing: node.ReadyStep, next: bundle(same), want: "sysctl 1 is new, town 1 is new"},
+		"a newer version ran":                   {then: bundle(newer), next: bundle(newer)},
+		"a newer version came, and did not run": {then: bundle(newer), late: node.ReadyStep, next: bundle(newer), want: "town 1 -> 2"},
+		"it had a hook before":                  {hooks: []string{"town"}, then: bundle(newer), next: bundle(newer)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := bundle(same, row.hooks...)
+			first.finish(t, row.failing, false)
+			if row.then != nil {
+				row.then.journal = first.journal
+				row.then.finish(t, row.late, false)
+			}
+			row.next.journal = first.journal
+			var got []string
+			for _, change := range row.next.Changes() {
+				got = append(got, change.String())
+			}
+			if strings.Join(got, ", ") != row.want {
+				t.Errorf("changes are %q, want %q", got, row.want)
 			}
 		})
 	}

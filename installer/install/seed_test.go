@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 )
@@ -18,6 +19,10 @@ func TestSeedGivesTheClusterItsNetworksAndThisHostItsAddress(t *testing.T) {
 		Settle: func(context.Context, string, string, io.Writer) error { return nil }}
 	if s := i.newSettings(); s.pods.network != "10.1.0.0/20" || s.services.network != "10.2.0.0/22" || s.address != "192.0.2.9" {
 		t.Errorf("the settings are %+v", s)
+	}
+	i.options.Seed.Encrypted = true
+	if vars := i.variables(); !cluster.Encrypts(vars) || vars[cluster.EncryptSecrets] != "" {
+		t.Error("a seed with encrypted Secrets does not go on encrypting, or is taken for a wish of the Installer")
 	}
 	plan, err := i.makePlan()
 	if err != nil {

@@ -3,6 +3,7 @@ package install
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"strings"
 
 	"github.com/sealift/sealift/installer/balancer"
@@ -14,6 +15,7 @@ import (
 // an output of it; nothing is read back from them.
 type settings struct {
 	address       string // by which other nodes reach this one; "" on a host that has none
+	six           bool   // that address and the networks of the cluster are IPv6
 	publicAddress string
 	loadBalancer  string // of the API; "" for the balancer on each node
 	endpoint      string // host:port where nodes reach the API
@@ -57,6 +59,9 @@ func (i *Install) newSettings() settings {
 	if s.address == "" && i.facts.Address.IsValid() {
 		s.address = i.facts.Address.String()
 	}
+	if address, err := netip.ParseAddr(s.address); err == nil {
+		s.six = address.Is6()
+	}
 	if s.clusterName == "" {
 		s.clusterName = "kubernetes"
 	}
@@ -96,7 +101,7 @@ func (s settings) reach() string {
 
 // variables are those of the settings that hooks see under kURL's names for them.
 func (s settings) variables() map[string]string {
-	return map[string]string{"PRIVATE_ADDRESS": s.address, "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
+	return map[string]string{"PRIVATE_ADDRESS": s.address, "IPV6_ONLY": flag(s.six), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
 }
 
 // selinux returns the requested mode of SELinux, or "" to leave it unchanged.

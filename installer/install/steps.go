@@ -170,5 +170,5 @@ func (i *Install) waitReady(ctx context.Context) (lifecycle.State, error) {
 	if err := cluster.WaitReady(ctx, names, i.log); err != nil {
 		return nil, err
 	}
-	return nil, cluster.Remember(node.MemoryDir(i.options.Root))
+	return lifecycle.State{hooklessState: i.describeHookless()}, cluster.Remember(node.MemoryDir(i.options.Root))
 }

@@ -165,7 +165,11 @@ func (i *Install) bridged(ctx context.Context, do func() error) error {
 	if !i.options.Upgrade.Alone {
 		return do()
 	}
-	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Output: i.log}
+	client, err := cluster.Client(cluster.AdminKubeconfig)
+	if err != nil {
+		return err
+	}
+	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Output: i.log}
 	return first.While(ctx, do)
 }
 

@@ -42,11 +42,12 @@ func (i *Install) variables() map[string]string {
 		vars[cluster.NodeLabels] = "kurl.sh/cluster=true"
 	}
 	if seed := i.options.Seed; seed != nil && seed.Encrypted {
-		vars[cluster.EncryptSecrets] = flag(true)
+		vars[cluster.KeepEncrypted] = flag(true)
 	}
 	vars[internalBalancer] = ""
 	maps.Copy(vars, i.joinVariables())
 	vars["KURL_UTIL_IMAGE"] = i.utilityImage()
+	vars[modulesVariable] = describe(i.modules())
 	for name, value := range kurlVariables(i.options.Root, i.spec.Name, vars) {
 		if vars[name] == "" {
 			vars[name] = value

@@ -21,6 +21,7 @@ import (
 func (i *Install) verbs() map[string]hook.Verb {
 	return map[string]hook.Verb{
 		"apply":              i.apply,
+		"modules":            i.giveModules,
 		"load-images":        i.loadImagesOf,
 		"host-packages":      i.installNamed,
 		"host-package-files": i.installFiles,

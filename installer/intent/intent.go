@@ -1,9 +1,9 @@
-// Package intent is how one node of a cluster asks another one to take its part in an upgrade, or in a rotation of keys, and how
-// that one answers: two annotations of its Node object.
+// Package intent is how one node of a cluster asks another one to take its part in an upgrade, or in a rotation of keys or CAs, and
+// how that one answers: two annotations of its Node object.
 //
 // The right to ask is that of an administrator: only they may write to the Node of another host. A kubelet may write to its own
 // Node alone (the NodeRestriction admission of Kubernetes), so that with the credentials of one node no other can be made to
-// do anything. An intent names one of a few operations, and the digest of the bundle that it is about; it has no commands. The
+// do anything. An intent names one of a few operations, and the digest of the bundle or undo that it is about; it has no commands. The
 // content comes from a control plane, over TLS that is pinned to the cluster's CA, and each byte is checked against the digest.
 package intent
 
@@ -42,12 +42,22 @@ const (
 	Kubelet           = Operation(lifecycle.Kubelet)
 	// Undo asks for the files that the node had before the upgrade. It needs no bundle and no server.
 	Undo Operation = "undo"
+	// Arm asks a control plane to get ready to undo an upgrade together with the others, whose order the server has. Index is the digest
+	// of that order. Nothing that runs changes; the server tells when it is time. The report of the undo itself is one of Undo, for an
+	// upgrade that is called as the order.
+	Arm Operation = "arm"
 	// Encrypt asks a control plane to take the keys for Secrets from the server: see package encryption. It needs no bundle.
 	Encrypt Operation = "encrypt"
+	// Rotate asks a node to take its part in a rotation of CAs from the server: see package authority. It needs no bundle.
+	Rotate Operation = "rotate"
+	// Images asks a node to load the images of a bundle that the server has on its shelf: see package delivery.
+	Images Operation = "images"
 )
 
 // operations are all of them.
-func operations() []Operation { return []Operation{Look, Prepare, Upgrade, Kubelet, Undo, Encrypt} }
+func operations() []Operation {
+	return []Operation{Look, Prepare, Upgrade, Kubelet, Undo, Arm, Encrypt, Rotate, Images}
+}
 
 // Intent asks a node for one operation.
 type Intent struct {
@@ -80,10 +90,12 @@ func Parse(text string) (in Intent, err error) {
 		err = fmt.Errorf("annotation %s names no upgrade, or no attempt", Annotation)
 	case !slices.Contains(operations(), in.Operation):
 		err = fmt.Errorf("annotation %s asks for %q, which this sealift does not know; a newer sealift may", Annotation, in.Operation)
-	case in.Whole != "" && !identifier.MatchString(in.Whole), in.Operation == Undo && in.Whole == "":
+	case in.Whole != "" && !identifier.MatchString(in.Whole), (in.Operation == Undo || in.Operation == Arm) && in.Whole == "":
 		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.Whole)
 	case in.Operation == Undo:
-	case in.Operation != Encrypt && (!isSHA256(in.Index) || !isSHA256(in.Sealift)):
+	case (in.Operation == Images || in.Operation == Arm) && !isSHA256(in.Index):
+		err = fmt.Errorf("annotation %s has no sha256 of what it is about", Annotation)
+	case !slices.Contains([]Operation{Encrypt, Rotate, Images, Arm}, in.Operation) && (!isSHA256(in.Index) || !isSHA256(in.Sealift)):
 		err = fmt.Errorf("annotation %s has no sha256 of the bundle's index, or of sealift", Annotation)
 	default:
 		if _, _, err = net.SplitHostPort(in.Server); err != nil {

@@ -37,6 +37,46 @@ func TestUndoNeedsNoBundle(t *testing.T) {
 	}
 }
 
+func TestAnOrderHasADigestAndAServer(t *testing.T) {
+	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Arm, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445", Whole: "0123456789abcdef"}
+	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for name, spoil := range map[string]func(*intent.Intent){
+		"no digest":  func(in *intent.Intent) { in.Index = "" },
+		"no server":  func(in *intent.Intent) { in.Server = "" },
+		"no upgrade": func(in *intent.Intent) { in.Whole = "" },
+	} {
+		in := in
+		spoil(&in)
+		if got, err := intent.Parse(in.Encode()); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+func TestARotationNeedsAServerAndNoBundle(t *testing.T) {
+	in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Rotate, Attempt: 1, Server: "10.0.0.1:6445"}
+	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	in.Server = ""
+	if got, err := intent.Parse(in.Encode()); err == nil {
+		t.Errorf("without a server: %+v", got)
+	}
+}
+
+func TestImagesNeedABundleAndNoProgram(t *testing.T) {
+	in := intent.Intent{Upgrade: "images-a", Operation: intent.Images, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445"}
+	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	in.Index = "latest"
+	if got, err := intent.Parse(in.Encode()); err == nil {
+		t.Errorf("without a digest: %+v", got)
+	}
+}
+
 func TestAnAnswerIsToOneAttempt(t *testing.T) {
 	in := valid()
 	report := intent.Report{Upgrade: in.Upgrade, Operation: in.Operation, Attempt: 1, State: intent.Failed}

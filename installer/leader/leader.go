@@ -1,5 +1,5 @@
 // Package leader asks the agents of other nodes for operations, and waits for their answers. It decides nothing: see packages
-// upgrade and encryption.
+// upgrade, encryption and delivery.
 package leader
 
 import (
@@ -34,7 +34,7 @@ func (l Leader) Ask(ctx context.Context, say func(string), name string, in inten
 		return err
 	}
 	bound := changeBound
-	if in.Operation == intent.Prepare {
+	if in.Operation == intent.Prepare || in.Operation == intent.Images {
 		bound = prepareBound
 	}
 	bounded, cancel := context.WithTimeout(ctx, bound)
@@ -65,13 +65,26 @@ func (l Leader) Ask(ctx context.Context, say func(string), name string, in inten
 			say(fmt.Sprintf("node %s: %s done in %.0f s", name, in.Operation, report.Seconds))
 			return nil
 		case intent.Failed:
-			return fmt.Errorf("node %s: %s failed at %s: %s\nlog on that node: %s", name, in.Operation, report.Step, report.Error, report.Log)
+			return failure(name, report)
 		}
 		if report.Step != said && report.Step != "" {
 			said = report.Step
 			say(fmt.Sprintf("node %s: %s", name, said))
 		}
 	}
+}
+
+// failure says what a node could not do.
+func failure(name string, r intent.Report) error {
+	text := fmt.Sprintf("node %s: %s failed", name, r.Operation)
+	if r.Step != "" {
+		text += " at " + r.Step
+	}
+	text += ": " + r.Error
+	if r.Log != "" {
+		text += "\nlog on that node: " + r.Log
+	}
+	return errors.New(text)
 }
 
 // request writes the intent, as a new attempt.

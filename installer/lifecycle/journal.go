@@ -45,7 +45,9 @@ const (
 	Adopting   Operation = "adopt" // a node that another installer made
 	// Readdressing gives the node another address.
 	Readdressing Operation = "readdress"
-	Rotating     Operation = "rotate" // of keys
+	Rotating     Operation = "rotate" // of keys for Secrets
+	// RotatingCAs replaces the CAs of the cluster, and its service-account key.
+	RotatingCAs Operation = "rotate-ca"
 )
 
 // Record is one line of the journal.

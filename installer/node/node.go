@@ -38,6 +38,7 @@ const (
 	memoryName     = "applied"
 	undoName       = "undo"
 	readdressName  = "readdress"
+	shelfName      = "shelf"
 )
 
 // StateDir is where the journal of an install root lies.
@@ -54,6 +55,9 @@ func UndoDir(root string) string { return filepath.Join(StateDir(root), undoName
 
 // ReaddressDir has what a change of this node's address replaced, to go back to.
 func ReaddressDir(root string) string { return filepath.Join(StateDir(root), readdressName) }
+
+// ShelfDir has bundles whose images other nodes fetch from this one: see package delivery.
+func ShelfDir(root string) string { return filepath.Join(StateDir(root), shelfName) }
 
 // StateFiles are the files and folders that say what the node runs and how it came to that.
 func StateFiles(root string) []string {

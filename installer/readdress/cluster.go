@@ -18,10 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 )
 
-// apiPort is where API servers listen.
-const apiPort = "6443"
-
-func joined(address string) string { return net.JoinHostPort(address, apiPort) }
+func joined(address string) string { return net.JoinHostPort(address, cluster.APIPort) }
 
 // settings are the ConfigMaps of a cluster that may name the address of a control plane: kubeadm's, that of hosts that join, that of
 // kube-proxy, and kURL's.

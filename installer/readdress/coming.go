@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/network"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -134,7 +135,7 @@ func refuseAnswering(ctx context.Context, own map[netip.Addr]string, address net
 			return err
 		}
 	}
-	for _, port := range []string{apiPort, "10250", "22"} {
+	for _, port := range []string{cluster.APIPort, "10250", "22"} {
 		conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "tcp", net.JoinHostPort(address.String(), port))
 		if err == nil {
 			_ = conn.Close()

@@ -9,20 +9,19 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// The files of the kubelet that name or hold addresses.
-const (
-	kubeletFlags   = "/var/lib/kubelet/kubeadm-flags.env"
-	kubeletServing = "/var/lib/kubelet/pki/kubelet.crt"
-)
+// kubeletFlags has the flags of the kubelet, its address among them.
+const kubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
 
 // host is a node with its files below a folder.
 type host struct {
@@ -44,9 +43,9 @@ func (h host) patterns() []string {
 	}
 }
 
-// kept are the patterns of the files of which a copy is kept: also those that are made again.
+// kept are the patterns of the files to keep copies of: those that change, and those that are made again.
 func (h host) kept() []string {
-	return append(h.patterns(), cluster.PKI+"/*.crt", cluster.PKI+"/etcd/*.crt", kubeletServing, strings.TrimSuffix(kubeletServing, ".crt")+".key")
+	return slices.Concat(h.patterns(), []string{cluster.PKI + "/*.crt", cluster.PKI + "/etcd/*.crt"}, pki.KubeletServing())
 }
 
 // state is what the files of a node say of it.
@@ -120,7 +119,7 @@ func (h host) kubeletAddress() (netip.Addr, error) {
 }
 
 func (h host) readControlPlane(s *state) error {
-	_, err := os.Stat(h.path(etcdManifest))
+	_, err := os.Stat(h.path(cluster.EtcdManifest))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -136,9 +135,6 @@ func (h host) readControlPlane(s *state) error {
 	s.networks, err = networksOf(pods, services)
 	return err
 }
-
-// etcdManifest is there on a control plane with its own etcd.
-const etcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
 
 // Edit is a file that gets the new address.
 type Edit struct {
@@ -185,7 +181,7 @@ func (h host) write(all []Edit) error {
 		}
 	}
 	// the kubelet makes a new one when it starts, if it signs that itself
-	for _, name := range []string{kubeletServing, strings.TrimSuffix(kubeletServing, ".crt") + ".key"} {
+	for _, name := range pki.KubeletServing() {
 		if err := os.Remove(h.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

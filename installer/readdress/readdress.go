@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	hosts "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/host/network"
@@ -76,6 +77,9 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Readdress, err 
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
+	}
+	if err := authority.CheckNone(); err != nil {
+		return nil, err
 	}
 	to, err := Parse(address)
 	if err != nil {

@@ -67,12 +67,12 @@ func newHost(t *testing.T) host {
 	kubeadm.EtcdManifest(t, folder)
 	h := host{rootfs: strings.TrimSuffix(folder, "/etc/kubernetes"), root: "/var/lib/sealift"}
 	for name, text := range map[string]string{
-		kubeletFlags:                       `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
-		kubeletServing:                     "signed by the kubelet itself",
-		"/var/lib/kubelet/pki/kubelet.key": "its key",
-		"/etc/hosts":                       "127.0.0.1 localhost\n10.10.0.1 host-1\n10.10.0.11 host-11\n",
-		node.APIServersFile(h.root):        "10.10.0.1:6443\n10.10.0.2:6443\n",
-		node.InstallerFile(h.root):         "spec:\n  kurl: {privateAddress: 10.10.0.1}\n",
+		kubeletFlags:                                        `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
+		pki.KubeletServing()[0]:                             "signed by the kubelet itself",
+		"/var/lib/kubelet/pki/kubelet.key":                  "its key",
+		"/etc/hosts":                                        "127.0.0.1 localhost\n10.10.0.1 host-1\n10.10.0.11 host-11\n",
+		node.APIServersFile(h.root):                         "10.10.0.1:6443\n10.10.0.2:6443\n",
+		node.InstallerFile(h.root):                          "spec:\n  kurl: {privateAddress: 10.10.0.1}\n",
 		"/etc/systemd/system/sealift-service-route.service": "ExecStart=/sbin/ip route replace 10.96.0.0/12 dev eth0\n",
 		"/etc/containerd/conf.d/installer.toml":             "server = 'http://10.10.0.10:5000'\n",
 	} {
@@ -131,8 +131,8 @@ const (
 	peerCertificate = "/etc/kubernetes/pki/etcd/peer.crt"
 )
 
-// TestEveryFileOfAControlPlaneGetsTheNewAddress uses what kubeadm writes, changes it in two runs of which the first is cut, and puts
-// it back.
+// TestEveryFileOfAControlPlaneGetsTheNewAddress uses kubeadm's files. It changes them and puts them back. The first
+// run is cut, and a second one ends the change.
 func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 	t.Parallel()
 	h := newHost(t)

@@ -68,7 +68,7 @@ func New(root string, log *slog.Logger) *Keeper {
 		}
 		return pki.List(now)
 	}
-	return &Keeper{Log: log, Now: time.Now, List: list, Settled: settled, Renew: func(ctx context.Context) error { return renew(ctx, root, log) }}
+	return &Keeper{Log: log, Now: time.Now, List: list, Settled: Settled, Renew: func(ctx context.Context) error { return renew(ctx, root, log) }}
 }
 
 func administrator() (*kube.Cluster, error) {
@@ -146,8 +146,8 @@ func renew(ctx context.Context, root string, log *slog.Logger) (err error) {
 	})
 }
 
-// settled wants every member of etcd to answer, and every control plane to be Ready.
-func settled(ctx context.Context) error {
+// Settled wants every member of etcd to answer, and every control plane to be Ready.
+func Settled(ctx context.Context) error {
 	silent, _, err := cluster.EtcdHealth(ctx)
 	if err != nil {
 		return err

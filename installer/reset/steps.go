@@ -38,13 +38,13 @@ func (r *Reset) units() []string { return node.Units(r.record) }
 
 func (r *Reset) services(ctx context.Context) error {
 	var errs []error
-	for _, unit := range append(r.units(), bridge.Unit) {
+	for _, unit := range r.units() {
 		if err := exec.CommandContext(ctx, "systemctl", "--quiet", "is-active", unit).Run(); err != nil && ctx.Err() == nil {
 			continue
 		}
 		errs = append(errs, command.Run(ctx, r.log, "systemctl", "stop", unit))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, bridge.Stop(ctx, r.log))...)
 }
 
 // ownContainers says whether containerd came with the install.

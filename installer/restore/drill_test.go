@@ -40,15 +40,8 @@ func newDrillHost(t *testing.T, objects int) drillHost {
 	kubeadm.EtcdManifest(t, folder)
 	h := drillHost{host: host{strings.TrimSuffix(folder, kubernetesFolder)}}
 	h.encrypt(t)
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Arguments: []string{"--encryption-provider-config=" + h.path(cluster.EncryptionFile)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	plane := controlplane.StartForTest(t, controlplane.Options{Arguments: []string{"--encryption-provider-config=" + h.path(cluster.EncryptionFile)}})
+	var err error
 	if h.client, err = kubernetes.NewForConfig(plane.Config()); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +59,7 @@ func newDrillHost(t *testing.T, objects int) drillHost {
 			t.Fatal(err)
 		}
 	}
-	manifest, err := h.manifest(etcdManifest, nil)
+	manifest, err := h.manifest(cluster.EtcdManifest, nil)
 	if err == nil {
 		h.member, err = parseMember(manifest)
 	}

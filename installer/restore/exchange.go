@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
@@ -31,7 +32,8 @@ const (
 // dataFolder is etcd's data folder during one restore.
 type dataFolder struct {
 	path       string
-	generation string // of the restore
+	generation string    // of the restore
+	together   *Together // nil if the member is alone
 }
 
 func (d dataFolder) made() string { return filepath.Join(d.path, madePrefix+d.generation) }
@@ -62,7 +64,7 @@ type etcdutl struct {
 	output  io.Writer
 }
 
-// make makes data of a single member of a database. Unless that is a snapshot, it has no digest at its end. A make that was
+// make makes data of a member of a database. Unless that is a snapshot, it has no digest at its end. A make that was
 // interrupted begins again.
 func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isSnapshot bool) (err error) {
 	if err := os.RemoveAll(d.made()); err != nil {
@@ -77,8 +79,12 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 		}
 	}()
 	args := []string{"snapshot", "restore", "/proc/self/fd/3", "--data-dir", d.made(), "--name", by.member.Name,
-		"--initial-cluster", initialCluster(by.member), "--initial-advertise-peer-urls", by.member.Peers,
-		"--bump-revision", revisionBump, "--mark-compacted"}
+		"--initial-advertise-peer-urls", by.member.Peers, "--bump-revision", revisionBump, "--mark-compacted"}
+	if t := d.together; t != nil {
+		args = append(args, "--initial-cluster", initialCluster(t.Members), "--initial-cluster-token", t.Token)
+	} else {
+		args = append(args, "--initial-cluster", initialCluster([]cluster.EtcdMember{by.member.etcd()}))
+	}
 	if !isSnapshot {
 		args = append(args, "--skip-hash-check")
 	}
@@ -94,18 +100,6 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 		return err
 	}
 	return syncFileSystem(d.path)
-}
-
-// initialCluster names the member with each of its URLs, as etcd wants it.
-func initialCluster(m member) string {
-	text := ""
-	for _, url := range m.peer().URLs {
-		if text != "" {
-			text += ","
-		}
-		text += m.Name + "=" + url
-	}
-	return text
 }
 
 // exchange puts the restored data in its place and keeps the old data beside it. It may be repeated. etcd must not run meanwhile.

@@ -111,6 +111,30 @@ func (h host) addKeys(missing []string, from *snapshot.Content) ([]string, error
 	return missing, err
 }
 
+// lacksKeysFlag says whether the Secrets of a snapshot are encrypted, and the API server of this host names no file with keys. It
+// refuses a host on which nobody would read the keys of the snapshot.
+func (h host) lacksKeysFlag(from *snapshot.Content) (bool, error) {
+	name, _, ok := from.Encryption()
+	if !ok {
+		return false, nil
+	}
+	manifest, err := h.manifest(cluster.APIServerManifest, from)
+	if err != nil {
+		return false, err
+	}
+	switch own := snapshot.EncryptionFile(manifest); {
+	case own == name:
+		return false, nil
+	case own != "":
+		return false, fmt.Errorf("the snapshot has the keys for Secrets in /%s, and the API server of this host reads them from /%s: let --encryption-provider-config in %s name /%s, and try again",
+			name, own, cluster.APIServerManifest, name)
+	case "/"+name != cluster.EncryptionFile:
+		return false, fmt.Errorf("the snapshot has encrypted Secrets with keys in /%s, and the API server of this host reads none: give it --encryption-provider-config=/%s in %s, with a volume for that folder, and try again",
+			name, name, cluster.APIServerManifest)
+	}
+	return true, nil
+}
+
 // keys are the keys for Secrets of this host, if it has any, and then those of the snapshot: all of them read, and the first one
 // writes.
 func (h host) keys(from *snapshot.Content) (text []byte, changed bool, err error) {

@@ -8,14 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster"
 )
 
-// The folder of static pods, and etcd's among them.
-const (
-	kubernetesFolder = "/etc/kubernetes"
-	manifestFolder   = kubernetesFolder + "/manifests"
-	etcdManifest     = manifestFolder + "/etcd.yaml"
-)
+// kubernetesFolder has kubeadm's files.
+const kubernetesFolder = "/etc/kubernetes"
 
 // controlPlane are the containers that end while etcd's data is exchanged: none of them may remember what is lost.
 var controlPlane = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"}
@@ -32,7 +30,7 @@ type member struct {
 func parseMember(manifest []byte) (m member, err error) {
 	var pod corev1.Pod
 	if err := yaml.Unmarshal(manifest, &pod); err != nil {
-		return member{}, fmt.Errorf("%s: %w", etcdManifest, err)
+		return member{}, fmt.Errorf("%s: %w", cluster.EtcdManifest, err)
 	}
 	for _, c := range pod.Spec.Containers {
 		m.Image = c.Image
@@ -49,7 +47,7 @@ func parseMember(manifest []byte) (m member, err error) {
 		}
 	}
 	if m.Name == "" || m.Peers == "" || !filepath.IsAbs(m.Data) || m.Image == "" {
-		return member{}, errors.New(etcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
+		return member{}, errors.New(cluster.EtcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
 	}
 	return m, nil
 }

@@ -60,7 +60,7 @@ func (n *NewHost) read() error {
 			return fmt.Errorf("the snapshot lacks %s/%s, without which no new host can be made", cluster.PKI, name)
 		}
 	}
-	manifest, _ := n.from.File(strings.TrimPrefix(etcdManifest, "/"))
+	manifest, _ := n.from.File(strings.TrimPrefix(cluster.EtcdManifest, "/"))
 	if n.was, err = parseMember(manifest); err != nil {
 		return fmt.Errorf("the snapshot: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/snapshot"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
@@ -124,5 +125,68 @@ func TestKeysForSecretsComeBack(t *testing.T) {
 	n := &NewHost{ID: lifecycle.Digest(from.Index), host: host{t.TempDir()}, from: from}
 	if err := n.host.writeKeys(from); err != nil || !n.Encrypted() || !slices.Equal(read(n.host), []string{"key-1-old"}) {
 		t.Errorf("a new host has %v, %v", read(n.host), err)
+	}
+}
+
+// TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot: its API server gets the keys, or the restore is refused before it changes
+// anything.
+func TestAHostThatDidNotEncryptReadsTheSecretsOfASnapshot(t *testing.T) {
+	c := newEtcdHost(t)
+	keys, err := encryption.Config{Keys: []encryption.Key{{Name: "key-1-a", Secret: "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := os.ReadFile(c.path(cluster.APIServerManifest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name string, text []byte) {
+		t.Helper()
+		err := os.MkdirAll(filepath.Dir(c.path(name)), 0o700)
+		if err == nil {
+			err = os.WriteFile(c.path(name), text, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	reads := func(file string) []byte {
+		return []byte(strings.Replace(string(plain), "- kube-apiserver\n", "- kube-apiserver\n    - --encryption-provider-config="+file+"\n", 1))
+	}
+	for _, row := range []struct {
+		name, inSnapshot string
+		own              []byte
+		enables          bool
+		refused          string
+	}{
+		{"the host reads no keys", cluster.EncryptionFile, plain, true, ""},
+		{"the host reads the same file", cluster.EncryptionFile, reads(cluster.EncryptionFile), false, ""},
+		{"the host reads another file", cluster.EncryptionFile, reads("/etc/kubernetes/enc.yaml"), false, "name /etc/kubernetes/encryption/config.yaml"},
+		{"the snapshot has a file of an administrator", "/etc/kubernetes/enc.yaml", plain, false, "give it --encryption-provider-config=/etc/kubernetes/enc.yaml"},
+	} {
+		put(cluster.APIServerManifest, reads(row.inSnapshot))
+		put(row.inSnapshot, keys)
+		from := c.save(t)
+		put(cluster.APIServerManifest, row.own)
+		r := &Restore{host: c.host, from: from}
+		err := r.fit()
+		if r.enables != row.enables || (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+			t.Errorf("%s: enables %v, %v", row.name, r.enables, err)
+		}
+		if !row.enables {
+			continue
+		}
+		if planned := r.Plan().In(lifecycle.Restore); !slices.ContainsFunc(planned, func(s lifecycle.Step) bool { return s.ID == "restore/encryption" }) {
+			t.Errorf("%s: the steps are %v", row.name, planned)
+		}
+		if err := r.enable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if now, err := os.ReadFile(c.path(cluster.APIServerManifest)); err != nil || snapshot.EncryptionFile(now) != "etc/kubernetes/encryption/config.yaml" {
+			t.Errorf("%s: the manifest has\n%s, %v", row.name, now, err)
+		}
+		if err := r.fit(); err != nil || r.enables {
+			t.Errorf("%s, again: enables %v, %v", row.name, r.enables, err)
+		}
 	}
 }

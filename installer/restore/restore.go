@@ -32,6 +32,8 @@ type Options struct {
 	// Besides exchanges other files while neither the kubelet nor the control plane runs; nil exchanges none. It may be called
 	// again after an interruption. It prints each step to output.
 	Besides func(ctx context.Context, output io.Writer) error
+	// Together is the cluster of etcd that this host becomes a member of; nil if it becomes the only member.
+	Together *Together
 }
 
 // Restore is about to bring this control plane back. Nothing is changed before Run.
@@ -48,6 +50,9 @@ type Restore struct {
 	log     *node.Log
 	member  member
 	missing []string // files that the host lacks
+	enables bool     // the API server of the host does not read encrypted Secrets yet
+	was     []peer   // the members of etcd in the snapshot
+	now     []peer   // those of now, as far as that can be read
 	others  []peer   // the other control planes, which must be gone
 	data    dataFolder
 	inputs  string // of the steps: the snapshot, and when the restore began
@@ -70,6 +75,11 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 		return nil, err
 	}
 	r.begin(time.Now())
+	if o.Together != nil {
+		if err := r.Join(*o.Together); err != nil {
+			return nil, errors.Join(err, r.Close())
+		}
+	}
 	if err := r.look(ctx); err != nil {
 		return nil, errors.Join(err, r.Close())
 	}
@@ -78,7 +88,7 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 
 // fit refuses a snapshot of another cluster, and one whose files are those of another host.
 func (r *Restore) fit() (err error) {
-	manifest, err := r.host.manifest(etcdManifest, r.from)
+	manifest, err := r.host.manifest(cluster.EtcdManifest, r.from)
 	if err != nil {
 		return err
 	}
@@ -98,10 +108,13 @@ func (r *Restore) fit() (err error) {
 	if r.missing, err = r.host.addKeys(r.missing, r.from); err != nil {
 		return err
 	}
+	if r.enables, err = r.host.lacksKeysFlag(r.from); err != nil {
+		return err
+	}
 	if lost := slices.DeleteFunc(slices.Clone(r.missing), hasKeys(r.from)); len(lost) > 0 && r.member.Name != r.from.Node {
 		return fmt.Errorf("this host, %s, lacks /%s, and the snapshot has the files of %s; use a snapshot that was saved on this host", r.member.Name, lost[0], r.from.Node)
 	}
-	if slices.Contains(r.missing, strings.TrimPrefix(etcdManifest, "/")) {
+	if slices.Contains(r.missing, strings.TrimPrefix(cluster.EtcdManifest, "/")) {
 		return hasAddress(r.member.peer())
 	}
 	return nil
@@ -184,7 +197,7 @@ func (r *Restore) look(ctx context.Context) error {
 	} else {
 		r.Lost = compare(was, now)
 	}
-	r.Nodes = was.nodes()
+	r.Nodes, r.was, r.now = was.nodes(), was.members, now.members
 	r.addOthers(was)
 	r.addOthers(now)
 	return nil
@@ -193,7 +206,7 @@ func (r *Restore) look(ctx context.Context) error {
 // addOthers notes the members of etcd besides this host.
 func (r *Restore) addOthers(d data) {
 	for _, m := range d.members {
-		if m.Name != "" && m.Name != r.member.Name && !slices.ContainsFunc(r.others, func(p peer) bool { return p.Name == m.Name }) {
+		if m.Name != "" && m.Name != r.member.Name && !r.data.together.has(m.Name) && !slices.ContainsFunc(r.others, func(p peer) bool { return p.Name == m.Name }) {
 			r.others = append(r.others, m)
 		}
 	}

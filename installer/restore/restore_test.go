@@ -102,7 +102,7 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 	from := c.save(t)
 	was := contentData(t, from)
 	c.put(t, "configmaps/default/late", "lost")
-	manifest, err := c.manifest(etcdManifest, from)
+	manifest, err := c.manifest(cluster.EtcdManifest, from)
 	if err != nil {
 		t.Fatal(err)
 	}

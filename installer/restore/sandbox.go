@@ -68,7 +68,7 @@ func (s *sandbox) file(name string) string { return filepath.Join(s.dir, name) }
 
 // read finds out what ran where the snapshot was saved.
 func (s *sandbox) read() (err error) {
-	manifest, _ := s.from.File(strings.TrimPrefix(etcdManifest, "/"))
+	manifest, _ := s.from.File(strings.TrimPrefix(cluster.EtcdManifest, "/"))
 	if s.member, err = parseMember(manifest); err != nil {
 		return err
 	}

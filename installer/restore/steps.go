@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/bridge"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -52,6 +53,9 @@ func (r *Restore) Plan() (plan lifecycle.Plan) {
 	if len(r.missing) > 0 {
 		steps = append(steps, step{"restore/files", fmt.Sprintf("write %d files that are gone", len(r.missing)), shortTime, r.writeFiles})
 	}
+	if r.enables {
+		steps = append(steps, step{"restore/encryption", "let the API server read encrypted Secrets", shortTime, r.enable})
+	}
 	steps = append(steps,
 		step{"restore/exchange", "put the data in its place, and keep the old data", shortTime, r.exchange},
 		step{"restore/start", "start the kubelet", shortTime, r.start},
@@ -76,6 +80,9 @@ func (r *Restore) Run(ctx context.Context, observe func(lifecycle.Event)) error 
 // makeData makes etcd's data of the snapshot, or of this host's own.
 func (r *Restore) makeData(ctx context.Context) error {
 	if r.from != nil {
+		if r.data.together != nil && r.data.inPlace() { // the other members count on what this one has written since
+			return nil
+		}
 		if _, err := r.from.Etcd.Seek(0, io.SeekStart); err != nil {
 			return err
 		}
@@ -134,6 +141,9 @@ func StopControlPlane(ctx context.Context, output io.Writer) error {
 }
 
 func (r *Restore) writeFiles(context.Context) error { return r.host.write(r.from, r.missing) }
+
+// enable gives the API server the keys, which are on the host by now.
+func (r *Restore) enable(context.Context) error { return encryption.Enable(r.host.rootfs) }
 
 // exchange stops once more: the host may have been started again since.
 func (r *Restore) exchange(ctx context.Context) error {

@@ -40,6 +40,7 @@ Description=Sealift: save a snapshot of this control plane
 
 [Service]
 Type=oneshot
+Environment=HOME=/root
 EnvironmentFile=-%s
 ExecStart=%s snapshot save --root %s --store %s --key %s
 ExecStart=%s snapshot prune --keep %d --store %s

@@ -49,6 +49,7 @@ func (u Unit) Start(ctx context.Context, output io.Writer) error {
 	return nil
 }
 
+// unit has a home for the programs that the service starts: kubectl would keep its cache in /.kube.
 func unit(description, command, root string) string {
 	return fmt.Sprintf(`[Unit]
 Description=Sealift: %s
@@ -56,6 +57,7 @@ After=network-online.target containerd.service
 Wants=network-online.target
 
 [Service]
+Environment=HOME=/root
 ExecStart=%s node %s --root %s
 Restart=always
 RestartSec=2

@@ -14,15 +14,18 @@ const (
 	writePiece = 64 << 10
 	// maxPerClient is how many connections a client may have. A host that joins has four; some hosts may have one address.
 	maxPerClient = 64
+	// maxPerNetwork is how many connections an IPv6 network of 64 bits may have. One client may control all of it, and all hosts of
+	// a cluster may be in it.
+	maxPerNetwork = 1024
 )
 
-// bounded is a listener that closes connections beyond maxPerClient of one client, and those whose client takes no more.
+// bounded is a listener that closes connections beyond what one client or network may have, and those whose client takes no more.
 type bounded struct {
 	net.Listener
 	writeTime time.Duration
 
 	mu   sync.Mutex
-	open map[string]int // connections by client
+	open map[string]int // connections by client or network
 }
 
 func newBounded(l net.Listener) *bounded {
@@ -36,45 +39,49 @@ func (b *bounded) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		client := clientOf(conn.RemoteAddr())
-		if !b.enter(client) {
+		client, network := clientOf(conn.RemoteAddr())
+		if !b.enter(client, network) {
 			_ = conn.Close()
 			continue
 		}
-		return &boundedConn{Conn: conn, writeTime: b.writeTime, leave: sync.OnceFunc(func() { b.leave(client) })}, nil
+		return &boundedConn{Conn: conn, writeTime: b.writeTime, leave: sync.OnceFunc(func() { b.leave(client, network) })}, nil
 	}
 }
 
-func (b *bounded) enter(client string) bool {
+// enter counts a connection, if its client and its network may have one more. An empty network has no bound.
+func (b *bounded) enter(client, network string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open[client] >= maxPerClient {
+	if b.open[client] >= maxPerClient || network != "" && b.open[network] >= maxPerNetwork {
 		return false
 	}
 	b.open[client]++
+	b.open[network]++
 	return true
 }
 
-func (b *bounded) leave(client string) {
+func (b *bounded) leave(names ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.open[client]--; b.open[client] == 0 {
-		delete(b.open, client)
+	for _, name := range names {
+		if b.open[name]--; b.open[name] == 0 {
+			delete(b.open, name)
+		}
 	}
 }
 
-// clientOf groups connections: IPv4 by address, IPv6 by /64, because one client controls the whole network.
-func clientOf(address net.Addr) string {
+// clientOf returns the address of a client, and for IPv6 its network of 64 bits.
+func clientOf(address net.Addr) (client, network string) {
 	at, err := netip.ParseAddrPort(address.String())
 	if err != nil {
-		return address.String()
+		return address.String(), ""
 	}
 	ip := at.Addr().Unmap().WithZone("")
 	if ip.Is4() {
-		return ip.String()
+		return ip.String(), ""
 	}
-	network, _ := ip.Prefix(64) // every such address has one
-	return network.String()
+	prefix, _ := ip.Prefix(64) // every such address has one
+	return ip.String(), prefix.String()
 }
 
 // boundedConn gives each piece that it writes a deadline. The connection ends when its client has not taken the piece by then,

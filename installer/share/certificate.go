@@ -24,8 +24,11 @@ import (
 	"time"
 )
 
-// pin is the sha256 of a CA's public key (SubjectPublicKeyInfo, RFC 7469 §2.4).
-type pin []byte
+// pin is the sha256 of a CA's public key (SubjectPublicKeyInfo, RFC 7469 §2.4). pins are those of all CAs that a client trusts.
+type (
+	pin  []byte
+	pins []pin
+)
 
 func parsePin(hash string) (pin, error) {
 	digits, ok := strings.CutPrefix(hash, "sha256:")
@@ -42,8 +45,8 @@ func CAHash(ca *x509.Certificate) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// verify wants a chain that ends in the CA of the pin, and a certificate for the address.
-func (p pin) verify(state tls.ConnectionState, address string) error {
+// verify wants a chain that ends in a CA of the pins, and a certificate for the address.
+func (p pins) verify(state tls.ConnectionState, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return err
@@ -52,7 +55,7 @@ func (p pin) verify(state tls.ConnectionState, address string) error {
 	found := false
 	for _, c := range state.PeerCertificates[1:] {
 		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
-		if bytes.Equal(sum[:], p) {
+		if slices.ContainsFunc(p, func(one pin) bool { return bytes.Equal(sum[:], one) }) {
 			roots.AddCert(c)
 			found = true
 		}
@@ -68,6 +71,7 @@ func (p pin) verify(state tls.ConnectionState, address string) error {
 type Authority struct {
 	Certificate *x509.Certificate
 	key         crypto.Signer
+	clients     []*x509.Certificate // the CAs of clients: this one, and another one while CAs are rotated
 }
 
 // ReadAuthority reads ca.crt and ca.key from the folder in which kubeadm keeps them.
@@ -80,7 +84,8 @@ func ReadAuthority(pki string) (Authority, error) {
 	if !ok {
 		return Authority{}, errors.New("the cluster's CA has a key that cannot sign")
 	}
-	return Authority{Certificate: pair.Leaf, key: key}, nil
+	clients, err := ReadCAs(filepath.Join(pki, "ca.crt"))
+	return Authority{Certificate: pair.Leaf, key: key, clients: clients}, err
 }
 
 // How long a server's certificate is valid, and from when on it is replaced. It begins early for hosts whose clocks are late.
@@ -95,7 +100,9 @@ func (a Authority) TLS(addresses ...string) *tls.Config {
 	var mu sync.Mutex
 	var current *tls.Certificate
 	clients := x509.NewCertPool()
-	clients.AddCert(a.Certificate)
+	for _, ca := range a.clients {
+		clients.AddCert(ca)
+	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: clients, GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -163,17 +170,31 @@ func memberOf(state *tls.ConnectionState) string {
 
 // ReadCA reads the certificate of a CA, the first of a PEM file.
 func ReadCA(name string) (*x509.Certificate, error) {
+	all, err := ReadCAs(name)
+	if err != nil {
+		return nil, err
+	}
+	return all[0], nil
+}
+
+// ReadCAs reads the certificates of a PEM file: more than one while CAs are rotated.
+func ReadCAs(name string) (all []*x509.Certificate, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			break
+		}
+		ca, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		all = append(all, ca)
+	}
+	if len(all) == 0 {
 		return nil, fmt.Errorf("%s: has no certificate", name)
 	}
-	ca, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return ca, nil
+	return all, nil
 }

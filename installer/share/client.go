@@ -3,8 +3,8 @@ package share
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -42,31 +42,38 @@ func NewClient(address, token, caHash string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	client, _ := newClient(address, token, pins{pin}, caHash)
+	return client, nil
+}
+
+func newClient(address, token string, trusted pins, want string) (*Client, *tls.Config) {
 	dialer := &net.Dialer{Timeout: answerTime} // the kernel would try for longer
 	transport := &http.Transport{DialContext: dialer.DialContext, ResponseHeaderTimeout: answerTime, TLSHandshakeTimeout: answerTime, MaxIdleConnsPerHost: 4}
 	// the certificate is verified below: its CA is known by its hash alone
 	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13} //nolint:gosec // as said
 	transport.TLSClientConfig.VerifyConnection = func(state tls.ConnectionState) error {
-		if err := pin.verify(state, address); err != nil {
-			return &CAError{Address: address, Want: caHash, Err: err}
+		if err := trusted.verify(state, address); err != nil {
+			return &CAError{Address: address, Want: want, Err: err}
 		}
 		return nil
 	}
-	return &Client{address: address, token: token, http: &http.Client{Transport: transport}}, nil
+	return &Client{address: address, token: token, http: &http.Client{Transport: transport}}, transport.TLSClientConfig
 }
 
-// NewMemberClient makes a client for a node of the cluster, which shows the certificate of its kubelet. The file has the
-// certificate and its key; it is read for each connection, since the kubelet replaces it.
-func NewMemberClient(address string, ca *x509.Certificate, certificate string) (*Client, error) {
-	c, err := NewClient(address, "", CAHash(ca))
+// NewMemberClient makes a client for a node of the cluster, which trusts the CAs of one file, and shows the certificate of its kubelet.
+// That file has the certificate and its key; it is read for each connection, since the kubelet replaces it.
+func NewMemberClient(address, cas, certificate string) (*Client, error) {
+	all, err := ReadCAs(cas)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the cluster's CA: %w", err)
 	}
-	transport, ok := c.http.Transport.(*http.Transport)
-	if !ok {
-		return nil, errors.New("the client has no transport of its own")
+	var trusted pins
+	for _, ca := range all {
+		sum := sha256.Sum256(ca.RawSubjectPublicKeyInfo)
+		trusted = append(trusted, sum[:])
 	}
-	transport.TLSClientConfig.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	c, config := newClient(address, "", trusted, CAHash(all[0]))
+	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		pair, err := tls.LoadX509KeyPair(certificate, certificate)
 		if err != nil {
 			return nil, fmt.Errorf("the certificate of this node's kubelet: %w", err)
@@ -170,7 +177,7 @@ func (c *Client) Archive(ctx context.Context) (*bundle.Archive, error) {
 	if len(sig) == 0 {
 		sig = nil
 	}
-	return bundle.NewUnpacked(index, sig, func(e bundle.Entry) (io.ReadCloser, error) { return c.open(ctx, e), nil })
+	return bundle.NewUnpacked(index, sig, func(e bundle.Entry) (io.ReadCloser, error) { return c.open(ctx, e, entryPath+e.SHA256), nil })
 }
 
 // Missing gives those of the digests that the node does not have.

@@ -26,19 +26,18 @@ type entry struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	of      bundle.Entry
+	path    string // of the request
 	at      int64
 	body    io.ReadCloser
 	stall   *time.Timer
 	failing time.Time // since when nothing has come; zero while all goes well
 }
 
-func (c *Client) open(ctx context.Context, of bundle.Entry) *entry {
-	e := &entry{client: c, of: of}
+func (c *Client) open(ctx context.Context, of bundle.Entry, path string) *entry {
+	e := &entry{client: c, of: of, path: path}
 	e.ctx, e.cancel = context.WithCancel(ctx)
 	return e
 }
-
-func (e *entry) path() string { return entryPath + e.of.SHA256 }
 
 func (e *entry) Read(p []byte) (int, error) {
 	for {
@@ -78,7 +77,7 @@ func (e *entry) read(p []byte) (int, error) {
 	if e.body == nil {
 		ctx, cancel := context.WithCancelCause(e.ctx)
 		stalled := fmt.Errorf("%s sent nothing for %s", e.client.address, stallTime)
-		response, err := e.client.do(ctx, http.MethodGet, e.path(), nil, fmt.Sprintf("bytes=%d-", e.at))
+		response, err := e.client.do(ctx, http.MethodGet, e.path, nil, fmt.Sprintf("bytes=%d-", e.at))
 		if err != nil {
 			cancel(nil)
 			return 0, err
@@ -127,7 +126,7 @@ func (e *entry) Seek(off int64, whence int) (int64, error) {
 func (e *entry) ReadAt(p []byte, off int64) (int, error) {
 	ctx, cancel := context.WithTimeout(e.ctx, answerTime)
 	defer cancel()
-	response, err := e.client.do(ctx, http.MethodGet, e.path(), nil, fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1))
+	response, err := e.client.do(ctx, http.MethodGet, e.path, nil, fmt.Sprintf("bytes=%d-%d", off, off+int64(len(p))-1))
 	if err != nil {
 		return 0, err
 	}

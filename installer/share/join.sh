@@ -7,6 +7,8 @@ set -eu
 
 host='@HOST@'
 port='@PORT@'
+server=$host:$port
+case $host in *:*) server="[$host]:$port" ;; esac # IPv6
 platform='@PLATFORM@'
 digest='@SHA256@'
 ca_hash='@CA_HASH@'
@@ -29,7 +31,7 @@ host_platform() {
 # alone has to do.
 fetch() {
     if command -v curl >/dev/null; then
-        curl -fsS --connect-timeout 60 --speed-limit 1 --speed-time 60 --cacert <(printf '%s\n' "$ca") "https://$host:$port/sealift" >"$1"
+        curl -fsS --connect-timeout 60 --speed-limit 1 --speed-time 60 --cacert <(printf '%s\n' "$ca") "https://$server/sealift" >"$1"
         return
     fi
     local line
@@ -76,12 +78,12 @@ main() {
     # shellcheck disable=SC2064
     trap "rm -rf '$folder'; rmdir --ignore-fail-on-non-empty /var/lib/sealift 2>/dev/null || :" EXIT
     binary=$folder/sealift
-    fetch "$binary" || die "cannot fetch sealift from $host:$port; see there: systemctl status sealift-node"
+    fetch "$binary" || die "cannot fetch sealift from $server; see there: systemctl status sealift-node"
     printf '%s  %s\n' "$digest" "$binary" | sha256sum --check --status ||
         die "$host did not send the sealift that this script was made with; get a new command from: sealift token create"
     chmod 0700 "$binary"
     resume=$(resume_command ${options[@]+"${options[@]}"})
-    SEALIFT_RESUME=$resume "$binary" join --server "$host:$port" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?
+    SEALIFT_RESUME=$resume "$binary" join --server "$server" --ca-hash "$ca_hash" ${options[@]+"${options[@]}"} || code=$?
     exit "$code"
 }
 

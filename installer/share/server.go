@@ -26,9 +26,10 @@ type Blob interface {
 	Size() int64
 }
 
-// Server answers hosts that join. All fields are needed.
+// Server answers hosts that join, and nodes. All fields but Shelf are needed.
 type Server struct {
 	Root   string // the install root: the index of the bundle, and its files except for the blobs of images
+	Shelf  string // folder with the bundles whose images nodes may fetch: see shelf.go
 	Binary string // the sealift that hosts run
 	// Script gives the script that hosts start with.
 	Script func() ([]byte, error)
@@ -43,13 +44,16 @@ type Server struct {
 	ControlPlane func(ctx context.Context, key string) error
 	// Cluster tells of the cluster. Only a control plane may know the secrets of its Installer.
 	Cluster func(ctx context.Context, controlPlane bool) (Cluster, error)
-	Log     *slog.Logger
+	// Undo is what a node gets that undoes an upgrade together with this one: fs.ErrNotExist if none does, ErrMember if that node is
+	// not part of it.
+	Undo func(node string) (Undo, error)
+	Log  *slog.Logger
 
-	mu    sync.Mutex
-	index *index
+	mu      sync.Mutex
+	indexes map[string]*index // by folder
 }
 
-// index is the bundle's index as it lies in the root, and when it was read.
+// index is the index of an unpacked bundle, and when it was read.
 type index struct {
 	archive  *bundle.Archive
 	modified time.Time
@@ -61,12 +65,17 @@ func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+scriptPath, s.script)
 	mux.HandleFunc("GET "+binaryPath, func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, s.Binary) })
+	mux.HandleFunc("GET "+orderPath, s.ordered(s.order))
+	mux.HandleFunc("GET "+etcdPath, s.ordered(s.etcd))
 	for pattern, answer := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"GET " + clusterPath:            s.cluster,
 		"GET " + indexPath:              s.rawIndex,
 		"GET " + signPath:               s.signature,
 		"POST " + missingPath:           s.missing,
 		"GET " + entryPath + "{sha256}": s.entry,
+
+		"GET " + shelfPath + "{index}" + shelfIndex:               s.shelfIndex,
+		"GET " + shelfPath + "{index}" + shelfImages + "{sha256}": s.shelfImage,
 	} {
 		mux.HandleFunc(pattern, s.authorized(answer))
 	}
@@ -94,18 +103,23 @@ func (s *Server) authorized(answer func(http.ResponseWriter, *http.Request) erro
 		if err == nil {
 			err = answer(w, r)
 		}
-		switch {
-		case err == nil:
-		case errors.Is(err, ErrToken), errors.Is(err, ErrMember):
-			http.Error(w, err.Error(), http.StatusUnauthorized)
-		case errors.Is(err, ErrCertificateKey):
-			http.Error(w, err.Error(), http.StatusForbidden)
-		case errors.Is(err, fs.ErrNotExist):
-			http.Error(w, err.Error(), http.StatusNotFound)
-		default:
-			s.Log.Warn("cannot answer a host that joins", "host", r.RemoteAddr, "path", r.URL.Path, "error", err)
-			http.Error(w, err.Error(), http.StatusInternalServerError)
-		}
+		s.refuse(w, r, err)
+	}
+}
+
+// refuse says why there is no answer, if there is an error.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrToken), errors.Is(err, ErrMember):
+		http.Error(w, err.Error(), http.StatusUnauthorized)
+	case errors.Is(err, ErrCertificateKey):
+		http.Error(w, err.Error(), http.StatusForbidden)
+	case errors.Is(err, fs.ErrNotExist):
+		http.Error(w, err.Error(), http.StatusNotFound)
+	default:
+		s.Log.Warn("cannot answer another host", "host", r.RemoteAddr, "path", r.URL.Path, "error", err)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 	}
 }
 
@@ -165,18 +179,28 @@ func (s *Server) signature(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// read gives the index, read again when another bundle was installed meanwhile.
+// read gives the index of this node's bundle.
 func (s *Server) read() (*index, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	info, err := os.Stat(filepath.Join(s.Root, bundle.IndexName))
+	x, err := s.readFolder(s.Root)
 	if err != nil {
 		return nil, fmt.Errorf("the index of this node's bundle: %w", err)
 	}
-	if s.index != nil && s.index.modified.Equal(info.ModTime()) {
-		return s.index, nil
+	return x, nil
+}
+
+// readFolder gives the index of an unpacked bundle, read again when another bundle took its place meanwhile.
+func (s *Server) readFolder(folder string) (*index, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info, err := os.Stat(filepath.Join(folder, bundle.IndexName))
+	if err != nil {
+		delete(s.indexes, folder)
+		return nil, err
 	}
-	archive, err := bundle.Open(s.Root)
+	if had := s.indexes[folder]; had != nil && had.modified.Equal(info.ModTime()) {
+		return had, nil
+	}
+	archive, err := bundle.Open(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -184,7 +208,10 @@ func (s *Server) read() (*index, error) {
 	for _, e := range archive.Index.Entries {
 		x.byDigest[e.SHA256] = append(x.byDigest[e.SHA256], e)
 	}
-	s.index = x // the folder of the one before is closed when nobody reads from it any more
+	if s.indexes == nil {
+		s.indexes = make(map[string]*index)
+	}
+	s.indexes[folder] = x // the folder of the one before is closed when nobody reads from it any more
 	return x, nil
 }
 
@@ -198,7 +225,20 @@ func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w in the bundle that this node was made from", sha256, fs.ErrNotExist)
 	}
-	root, err := os.OpenRoot(s.Root)
+	f, err := openFile(s.Root, entries)
+	if f != nil || err != nil {
+		return f, err
+	}
+	blob, err := s.Blobs(ctx, sha256)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", entries[0].Path, err)
+	}
+	return blob, nil
+}
+
+// openFile opens the first of these entries that is a file of a folder. It returns nil if none is.
+func openFile(folder string, entries []bundle.Entry) (Blob, error) {
+	root, err := os.OpenRoot(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -213,11 +253,7 @@ func (s *Server) open(ctx context.Context, sha256 string) (Blob, error) {
 		}
 		_ = f.Close()
 	}
-	blob, err := s.Blobs(ctx, sha256)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", entries[0].Path, err)
-	}
-	return blob, nil
+	return nil, nil
 }
 
 type file struct {
@@ -239,6 +275,11 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return serveBlob(w, r, blob)
+}
+
+// serveBlob answers with a blob, or with the part of it that is asked for, and closes it.
+func serveBlob(w http.ResponseWriter, r *http.Request, blob Blob) error {
 	defer blob.Close()
 	w.Header().Set("Content-Type", "application/octet-stream")
 	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(blob, 0, blob.Size()))

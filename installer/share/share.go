@@ -42,6 +42,8 @@ type Cluster struct {
 	Installer string `json:"installer,omitempty"`
 	// Encryption is the file with the keys of the API servers, for a control plane: see package encryption.
 	Encryption string `json:"encryption,omitempty"`
+	// Rotation is the rotation of CAs that is under way: with private keys for a control plane, see package authority.
+	Rotation string `json:"rotation,omitempty"`
 }
 
 // ErrToken says that the cluster does not take a token.
@@ -82,4 +84,9 @@ const (
 	signPath    = "/v1/signature"
 	missingPath = "/v1/missing"
 	entryPath   = "/v1/entries/"
+
+	// the index and the images of another bundle, by the digest of that index
+	shelfPath   = "/v1/shelf/"
+	shelfIndex  = "/index"
+	shelfImages = "/images/"
 )

@@ -37,14 +37,15 @@ type node struct {
 	pki                   string // folder with the CA
 	blobs                 map[string][]byte
 	script                *share.Script
+	undo                  func(node string) (share.Undo, error)
 }
 
 func serve(t *testing.T) *node {
 	t.Helper()
-	return serveBundle(t, packed(t, nil))
+	return serveBundle(t, packed(t, nil), "127.0.0.1")
 }
 
-func serveBundle(t *testing.T, archive *bundle.Archive) *node {
+func serveBundle(t *testing.T, archive *bundle.Archive, address string) *node {
 	t.Helper()
 	n := &node{root: t.TempDir(), blobs: map[string][]byte{}}
 	root, err := os.OpenRoot(n.root)
@@ -75,7 +76,7 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 		t.Fatal(err)
 	}
 	n.caHash = share.CAHash(authority.Certificate)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,13 +111,19 @@ func serveBundle(t *testing.T, archive *bundle.Archive) *node {
 			}
 			return nil
 		},
+		Undo: func(name string) (share.Undo, error) {
+			if n.undo == nil {
+				return share.Undo{}, fs.ErrNotExist
+			}
+			return n.undo(name)
+		},
 		Cluster: func(_ context.Context, controlPlane bool) (share.Cluster, error) {
 			return share.Cluster{Name: "test", Installer: map[bool]string{true: "whole", false: "part"}[controlPlane]}, nil
 		},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.TLS("127.0.0.1")), s.Handler()) }()
+	go func() { done <- share.Serve(ctx, share.Mixed(l, authority.TLS(address)), s.Handler()) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -178,7 +185,7 @@ func TestHostKnowsWhoSignedTheBundle(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n := serveBundle(t, packed(t, keys[0]))
+	n := serveBundle(t, packed(t, keys[0]), "127.0.0.1")
 	archive, err := n.client(t, token, n.caHash).Archive(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -278,7 +285,12 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 // TestPrintedCommandStartsWhatItChecked runs the command up to sealift, with bash alone and with what curl there is.
 func TestPrintedCommandStartsWhatItChecked(t *testing.T) {
 	short.Root(t, "a join")
-	n := serve(t)
+	for _, address := range []string{"127.0.0.1", "::1"} {
+		t.Run(address, func(t *testing.T) { startsWhatItChecked(t, serveBundle(t, packed(t, nil), address)) })
+	}
+}
+
+func startsWhatItChecked(t *testing.T, n *node) {
 	key := strings.Repeat("0f", 32)
 	command, err := n.script.Command(token, key)
 	if err != nil {

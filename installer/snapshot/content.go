@@ -58,13 +58,20 @@ func (c *Content) File(name string) (content []byte, ok bool) {
 // ok says whether there is one.
 func (c *Content) Encryption() (name string, content []byte, ok bool) {
 	manifest, _ := c.File(strings.TrimPrefix(cluster.APIServerManifest, "/"))
-	found := encryptionFlag.FindSubmatch(manifest)
-	if found == nil {
+	if name = EncryptionFile(manifest); name == "" {
 		return "", nil, false
 	}
-	name = strings.TrimPrefix(string(found[1]), "/")
 	content, ok = c.File(name)
 	return name, content, ok
+}
+
+// EncryptionFile returns the name, as in an index, of the file with keys that the manifest of an API server names; "" if it names none.
+func EncryptionFile(manifest []byte) string {
+	found := encryptionFlag.FindSubmatch(manifest)
+	if found == nil {
+		return ""
+	}
+	return strings.TrimPrefix(string(found[1]), "/")
 }
 
 // Close gives up the database.

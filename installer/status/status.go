@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -18,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/readdress"
 	"github.com/sealift/sealift/installer/restore"
+	"github.com/sealift/sealift/installer/undo"
 )
 
 // AddOn is how far an add-on came on this node, and how it is in the cluster.
@@ -35,6 +37,18 @@ type Failure struct {
 	Time  time.Time `json:"time"`
 	Error string    `json:"error"`
 	Log   string    `json:"log"`
+}
+
+// Rotation is how far the rotation of the cluster's CAs is.
+type Rotation struct {
+	Since string   `json:"since"`
+	Parts []string `json:"parts"`
+	Next  string   `json:"next"` // the command that goes on
+}
+
+// Undo is an undo of an upgrade that this control plane goes through together with others.
+type Undo struct {
+	Leader string `json:"leader"` // where 'sealift upgrade undo' goes on
 }
 
 // Status is what this node is and how far it came.
@@ -57,6 +71,9 @@ type Status struct {
 	Certificates []pki.Entry `json:"certificates,omitempty"`
 	// NextRenewal is when Sealift renews certificates of this node by itself.
 	NextRenewal time.Time `json:"nextRenewal,omitzero"`
+	// Rotation is the rotation of the cluster's CAs that is under way on this control plane.
+	Rotation *Rotation `json:"rotation,omitempty"`
+	Undo     *Undo     `json:"undo,omitempty"`
 	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
@@ -94,6 +111,12 @@ func Read(ctx context.Context, root string) (Status, error) {
 		return s, err
 	}
 	s.noteCertificates(certificates, now)
+	if s.Rotation, err = rotation(""); err != nil {
+		return s, err
+	}
+	if s.Undo, err = ordered(root); err != nil {
+		return s, err
+	}
 	if adopted, err := node.Adopted(root); err != nil {
 		return s, err
 	} else if adopted { // its certificates stay until the first upgrade
@@ -117,6 +140,24 @@ func (s *Status) noteCertificates(all []pki.Entry, now time.Time) {
 		}
 		s.expired = s.expired || e.Problem != "" || e.Ended(now)
 	}
+}
+
+// rotation reads the rotation of CAs that a control plane knows of. rootfs is the folder with the host's files; empty means /.
+func rotation(rootfs string) (*Rotation, error) {
+	state, ok, err := authority.Read(rootfs)
+	if err != nil || !ok {
+		return nil, err
+	}
+	return &Rotation{state.ID, state.Rotated(), state.Next()}, nil
+}
+
+// ordered reads the undo that this control plane goes through. One that may still be given up has changed nothing.
+func ordered(root string) (*Undo, error) {
+	_, o, ok, err := undo.Store{Root: root}.Ordered()
+	if err != nil || !ok || o.Stage == undo.Armed {
+		return nil, err
+	}
+	return &Undo{o.Leader}, nil
 }
 
 func (s *Status) readServices(ctx context.Context, root string) error {

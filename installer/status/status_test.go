@@ -1,11 +1,20 @@
 package status
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,12 +25,14 @@ import (
 	clientset "k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/restore"
+	"github.com/sealift/sealift/installer/undo"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -171,6 +182,65 @@ func TestAnInterruptedRenewalOrRestoreIsToldWithTheCommandThatResumesIt(t *testi
 		var s Status
 		if s.read(row.records, run, false); s.State != row.state || s.Resume != row.resume {
 			t.Errorf("%s: %s, %q", row.why, s.State, s.Resume)
+		}
+	}
+}
+
+func TestARotationOfCAsIsToldWithTheCommandThatResumesIt(t *testing.T) {
+	rootfs := t.TempDir()
+	if r, err := rotation(rootfs); r != nil || err != nil {
+		t.Errorf("none is under way: %+v, %v", r, err)
+	}
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := func(name, kind string, der []byte, err error) {
+		t.Helper()
+		name = filepath.Join(rootfs, cluster.PKI, name)
+		text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+		if err := errors.Join(err, os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	der, err := x509.MarshalECPrivateKey(key)
+	put("sa.key", "EC PRIVATE KEY", der, err)
+	der, err = x509.MarshalPKIXPublicKey(key.Public())
+	put("sa.pub", "PUBLIC KEY", der, err)
+	state, err := authority.New(rootfs, []string{authority.ServiceAccounts}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"sudo sealift certs rotate-ca", "sudo sealift certs rotate-ca --finish"} {
+		if err := os.WriteFile(filepath.Join(rootfs, authority.File), state.Encode(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := rotation(rootfs)
+		if err != nil || r.Next != want || r.Since != state.ID || !slices.Equal(r.Parts, []string{authority.ServiceAccounts}) {
+			t.Errorf("%+v, %v; want %s", r, err, want)
+		}
+		state.Signed = new(time.Now())
+	}
+}
+
+func TestAnUndoWithOtherControlPlanesIsTold(t *testing.T) {
+	t.Parallel()
+	store := undo.Store{Root: t.TempDir(), Rootfs: t.TempDir()}
+	if u, err := ordered(store.Root); u != nil || err != nil {
+		t.Errorf("%+v, %v", u, err)
+	}
+	set, err := store.Keep("fedcba9876543210", "1.35.4", time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := undo.Order{ID: "0123456789abcdef", Upgrade: set.Upgrade, Leader: "host-1", Server: "10.0.0.1:6445", Snapshot: strings.Repeat("a", 64),
+		Members: []cluster.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-2", Peers: []string{"https://10.0.0.2:2380"}}}}
+	for _, stage := range []undo.Stage{undo.Armed, undo.Going, undo.Gone} {
+		if err := set.WriteOrder(o.In(stage)); err != nil {
+			t.Fatal(err)
+		}
+		if u, err := ordered(store.Root); err != nil || (u != nil) != (stage != undo.Armed) || u != nil && u.Leader != "host-1" {
+			t.Errorf("%s: %+v, %v", stage, u, err)
 		}
 	}
 }

@@ -5,7 +5,6 @@
 package undo
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,7 +19,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -42,6 +40,8 @@ type Set struct {
 	From    string    `json:"from"`
 	Time    time.Time `json:"time"`
 	Files   []File    `json:"files"`
+	// Links says that the set has symbolic links too. Sets of an older sealift have regular files only.
+	Links bool `json:"links,omitempty"`
 
 	dir string
 }
@@ -52,7 +52,8 @@ type File struct {
 	Mode   fs.FileMode `json:"mode"`
 	Size   int64       `json:"size"`
 	SHA256 string      `json:"sha256"`
-	Own    bool        `json:"own,omitempty"` // of Sealift's state
+	Link   string      `json:"link,omitempty"` // where a symbolic link leads; the other fields are about the file there
+	Own    bool        `json:"own,omitempty"`  // of Sealift's state
 }
 
 // hostFiles are the patterns of files that Kubernetes or its add-on has on a host, and that differ between versions.
@@ -105,7 +106,7 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 			}
 		}
 	}
-	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), dir: filepath.Join(s.folder(), upgrade)}
+	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), Links: true, dir: filepath.Join(s.folder(), upgrade)}
 	if err := set.Remove(); err != nil {
 		return set, err
 	}
@@ -146,7 +147,7 @@ func (s Store) find() (found []File, err error) {
 			return nil, err
 		}
 		for _, name := range names {
-			if info, err := os.Lstat(name); err == nil && info.Mode().IsRegular() {
+			if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
 				found = append(found, File{Path: filepath.Join("/", strings.TrimPrefix(name, s.onDisk(File{})))})
 			}
 		}
@@ -176,7 +177,7 @@ func (s Store) onDisk(f File) string {
 	return filepath.Join("/", s.Rootfs, f.Path)
 }
 
-// copy copies a file and records its mode, owner and digest.
+// copy copies a file and records its mode and digest.
 func (s Store) copy(f *File, to string) error {
 	src, err := os.Open(s.onDisk(*f))
 	if err != nil {
@@ -185,6 +186,9 @@ func (s Store) copy(f *File, to string) error {
 	defer src.Close()
 	info, err := src.Stat()
 	if err != nil {
+		return err
+	}
+	if f.Link, err = linkOf(src.Name()); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -281,9 +285,11 @@ func (s Set) check(n int, f File, to io.Writer) error {
 
 // PutBack writes the files of the host again, or those of Sealift's own state, where they differ, and returns their paths. Files of
 // the state, and those of Kubernetes on the host, that are new since are removed. It may be repeated.
+//
+// The program itself goes back with the state, at the end: an undo that was killed is resumed by the program that began it.
 func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 	for n, f := range set.Files {
-		if f.Own != own {
+		if (f.Own || f.Path == node.Binary) != own {
 			continue
 		}
 		to := s.onDisk(f)
@@ -291,6 +297,9 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 			return changed, err
 		} else if same {
 			continue
+		}
+		if to, err = f.link(to); err != nil {
+			return changed, fmt.Errorf("put %s back: %w", f.Path, err)
 		}
 		if err := atomicfile.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 			return changed, err
@@ -305,12 +314,18 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 		return changed, err
 	}
 	for _, f := range now {
-		if f.Own == own && (own || ofKubernetes(f.Path)) && !slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
-			if err := os.Remove(s.onDisk(f)); err != nil {
-				return changed, err
-			}
-			changed = append(changed, f.Path)
+		if f.Own != own || !own && !ofKubernetes(f.Path) || slices.ContainsFunc(set.Files, func(was File) bool { return was.Path == f.Path }) {
+			continue
 		}
+		if link, err := linkOf(s.onDisk(f)); err != nil {
+			return changed, err
+		} else if link != "" && !set.Links {
+			continue
+		}
+		if err := os.Remove(s.onDisk(f)); err != nil {
+			return changed, err
+		}
+		changed = append(changed, f.Path)
 	}
 	return changed, nil
 }
@@ -329,32 +344,10 @@ func (s Store) same(f File, name string) (bool, error) {
 	if err != nil || info.Size() != f.Size || info.Mode().Perm() != f.Mode {
 		return false, err
 	}
+	if link, err := linkOf(name); err != nil || link != f.Link {
+		return false, err
+	}
 	sum := sha256.New()
 	_, err = io.Copy(sum, src)
 	return hex.EncodeToString(sum.Sum(nil)) == f.SHA256, err
-}
-
-// PutBackHost stops the kubelet, writes the files of the host again, and restarts the container runtime if its settings differ. It
-// leaves the kubelet stopped.
-func (s Set) PutBackHost(ctx context.Context, store Store, output io.Writer) error {
-	if err := s.Check(); err != nil {
-		return err
-	}
-	if err := command.Run(ctx, output, "systemctl", "stop", "kubelet"); err != nil {
-		return err
-	}
-	changed, err := store.PutBack(s, false)
-	for _, name := range changed {
-		fmt.Fprintln(output, "put back: "+name)
-	}
-	if err != nil {
-		return err
-	}
-	if err := command.Run(ctx, output, "systemctl", "daemon-reload"); err != nil {
-		return err
-	}
-	if slices.ContainsFunc(changed, func(name string) bool { return strings.HasPrefix(name, "/etc/containerd/") }) {
-		return command.Run(ctx, output, "systemctl", "restart", "containerd")
-	}
-	return nil
 }

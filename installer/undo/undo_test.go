@@ -222,3 +222,127 @@ func TestKubernetesOfAPackageRunsAgain(t *testing.T) {
 		t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 	}
 }
+
+// TestSymbolicLinksStay has a kubelet and a manifest behind links. An upgrade replaces one link by a file, removes another, and writes
+// to the file behind the third.
+func TestSymbolicLinksStay(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	links := map[string]string{
+		"/usr/local/bin/kubelet": "../../../opt/kubelet", "/etc/kubernetes/manifests/etcd.yaml": filepath.Join(h.Rootfs, "srv/etcd.yaml"),
+		"/var/lib/kubelet/config.yaml": "kept/config.yaml",
+	}
+	texts := map[string]string{}
+	for name, to := range links {
+		texts[name] = "behind " + name
+		onDisk := filepath.Join(h.Rootfs, name)
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(onDisk), to)
+		}
+		place(t, to, texts[name], 0o755)
+		if err := os.Remove(onDisk); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink(links[name], onDisk); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := h.files()
+	set := h.keep(first)
+	for _, name := range []string{"/usr/local/bin/kubelet", "/etc/kubernetes/manifests/etcd.yaml"} {
+		if err := os.Remove(filepath.Join(h.Rootfs, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.write("/usr/local/bin/kubelet", "of the upgrade", 0o755)
+	h.write("/var/lib/kubelet/config.yaml", "of the upgrade", 0o755)
+	if err := os.Remove(filepath.Join(h.Rootfs, "opt/kubelet")); err != nil {
+		t.Fatal(err)
+	}
+	for n, want := range []int{len(links), 0} {
+		if changed, err := h.PutBack(set, false); err != nil || len(changed) != want {
+			t.Fatalf("%d. time: put back %q, %v", n, changed, err)
+		}
+	}
+	for name, to := range links {
+		onDisk := filepath.Join(h.Rootfs, name)
+		if now, err := os.Readlink(onDisk); err != nil || now != to {
+			t.Errorf("%s leads to %q instead of %q, %v", name, now, to, err)
+		}
+		if text, err := os.ReadFile(onDisk); err != nil || string(text) != texts[name] {
+			t.Errorf("%s has %q, %v", name, text, err)
+		}
+	}
+	if after := h.files(); !slices.Equal(before, after) {
+		t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
+	}
+}
+
+// TestLinksStayThatAnOlderSealiftLeftOut has a set without links, and a host with a linked kubelet.
+func TestLinksStayThatAnOlderSealiftLeftOut(t *testing.T) {
+	t.Parallel()
+	h := newHost(t)
+	kubelet := filepath.Join(h.Rootfs, "/usr/local/bin/kubelet")
+	place(t, filepath.Join(h.Rootfs, "opt/kubelet"), "linked", 0o755)
+	if err := errors.Join(os.Remove(kubelet), os.Symlink("../../../opt/kubelet", kubelet)); err != nil {
+		t.Fatal(err)
+	}
+	set := h.keep(first)
+	set.Files, set.Links = slices.DeleteFunc(set.Files, func(f undo.File) bool { return f.Link != "" }), false
+	h.write("/usr/local/bin/kubectl", "of the upgrade", 0o755)
+	if changed, err := h.PutBack(set, false); err != nil || !slices.Equal(changed, []string{"/usr/local/bin/kubectl"}) {
+		t.Errorf("put back %q, %v", changed, err)
+	}
+	if text, err := os.ReadFile(kubelet); err != nil || string(text) != "linked" {
+		t.Errorf("the kubelet is %q, %v", text, err)
+	}
+	if set, err := h.Newest(); err != nil || !set.Links {
+		t.Errorf("a new set has no mark: %v", err)
+	}
+}
+
+// TestKubeletRunsAgainAfterAFailure has a folder in the way of a file. Programs that stand for systemctl and its kubelet note what
+// they are asked: a real one would run the kubelet of this machine.
+func TestKubeletRunsAgainAfterAFailure(t *testing.T) {
+	h := newHost(t)
+	set := h.keep(first)
+	h.upgraded()
+	kubelet := filepath.Join(h.Rootfs, "/usr/local/bin/kubelet")
+	if err := os.Remove(kubelet); err != nil {
+		t.Fatal(err)
+	}
+	place(t, filepath.Join(kubelet, "in the way"), "", 0o600)
+	tools := t.TempDir()
+	calls := filepath.Join(tools, "calls")
+	place(t, filepath.Join(tools, "systemctl"), "#!/bin/sh\necho \"$@\" >>"+calls+"\n", 0o755)
+	t.Setenv("PATH", tools+":"+os.Getenv("PATH"))
+	said := func() string {
+		text, err := os.ReadFile(calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(calls); err != nil {
+			t.Fatal(err)
+		}
+		return strings.ReplaceAll(string(text), "\n", ", ")
+	}
+	broken := errors.New("the node is not Ready")
+	start := func() error { return broken }
+
+	if err := set.PutBackNode(t.Context(), h.Store, io.Discard, start); err == nil || errors.Is(err, broken) || said() != "stop kubelet, start kubelet, " {
+		t.Errorf("of a node: %v", err)
+	}
+	if err := set.PutBackHost(t.Context(), h.Store, io.Discard); err == nil || !strings.Contains(err.Error(), "kubelet of this host is stopped") || said() != "stop kubelet, " {
+		t.Errorf("of a control plane: %v", err)
+	}
+	if err := os.RemoveAll(kubelet); err != nil {
+		t.Fatal(err)
+	}
+	if err := set.PutBackNode(t.Context(), h.Store, io.Discard, start); !errors.Is(err, broken) || said() != "stop kubelet, daemon-reload, start kubelet, " {
+		t.Errorf("a kubelet that does not become ready: %v", err)
+	}
+	place(t, filepath.Join(tools, "systemctl"), "#!/bin/sh\necho \"$@\" >>"+calls+"\n[ $1 != start ]\n", 0o755)
+	if err := set.PutBackNode(t.Context(), h.Store, io.Discard, start); !errors.Is(err, broken) || !strings.Contains(err.Error(), "kubelet of this host is stopped") {
+		t.Errorf("a kubelet that cannot be started: %v", err)
+	}
+}

@@ -7,6 +7,7 @@
 package upgrade
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog"
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/install"
@@ -92,6 +94,9 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 // Prepare completes the options of an install for this host, and makes the plan of its upgrade. stop is the version of
 // Kubernetes to stop at on the way; "" goes to that of the Installer.
 func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, error) {
+	if err := errors.Join(authority.CheckNone(), undo.Store{Root: cmp.Or(o.Root, node.DefaultRoot)}.CheckNone()); err != nil {
+		return nil, err
+	}
 	address, err := netip.ParseAddr(c.admin.Address)
 	if err != nil {
 		return nil, err

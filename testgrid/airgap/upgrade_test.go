@@ -3,6 +3,7 @@ package airgap_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -33,19 +34,28 @@ ask() { name=$1; shift; while :; do "$@" >/dev/null 2>&1 || { sleep 0.5; "$@" >/
 // askAPI asks the API through the balancer of a node.
 const askAPI = `ask api kubectl --kubeconfig /etc/kubernetes/kubelet.conf --request-timeout=5s get --raw /version &`
 
-// asked ends the clients of a node, and prints how long they had no answer and what failed twice in a row. On a busy machine both
-// say little.
-func (n node) asked(t *testing.T, names ...string) (failures string) {
+// asked ends the clients of a node, and prints how long they had no answer and what failed twice in a row. It returns these failures,
+// and the longest time without an answer. On a busy machine both say little.
+func (n node) asked(t *testing.T, names ...string) (failures string, longest time.Duration) {
 	t.Helper()
 	n.must("systemctl stop clients")
 	for _, name := range names {
-		t.Log(name + ": " + n.must(`awk 'NR > 1 && $1 - last > most { most = $1 - last } { last = $1 } END { print NR " answers, the longest time without one " most " s"; exit NR < 50 }' /var/tmp/answers-`+name))
+		said := n.must(`awk 'NR > 1 && $1 - last > most { most = $1 - last } { last = $1 } END { print NR, most "s"; exit NR < 50 }' /var/tmp/answers-` + name)
+		answers, most, _ := strings.Cut(strings.TrimSpace(said), " ")
+		gap, err := time.ParseDuration(most)
+		if err != nil {
+			t.Fatalf("%s: %q: %v", name, said, err)
+		}
+		t.Logf("%s: %s answers, the longest time without one %s", name, answers, gap)
+		longest = max(longest, gap)
 		if times, _ := n.run("cat /var/tmp/failures-" + name + " 2>/dev/null"); times != "" {
 			failures += name + " failed twice in a row at\n" + times
-			t.Log(failures)
 		}
 	}
-	return failures
+	if failures != "" {
+		t.Log(failures)
+	}
+	return failures, longest
 }
 
 // TestClusterOfTwoNodesIsUpgraded takes a control plane and a worker, which have no route out, from one minor version to the
@@ -67,7 +77,7 @@ func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
 	out := first.must(upgrade + " yes 2>&1")
 	t.Log(out)
 	worker.asked(t, "api")
-	first.must("test $(cat /var/log/sealift/upgrade-*.log | grep -c 'a second API server answers') = 2; ! systemctl is-active sealift-second-apiserver && ! ls -d /usr/local/bin/sealift-apiserver*")
+	first.must("test $(cat /var/log/sealift/upgrade-*.log | grep -c 'a second API server answers') = 2 && ! systemctl is-active 'sealift-second-apiserver*' && ! ls -d /usr/local/bin/sealift-apiserver*")
 	if !strings.Contains(out, "done: the cluster is upgraded") {
 		t.Errorf("the upgrade ended without saying so:\n%s", out)
 	}

@@ -1,0 +1,246 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/restore"
+	"github.com/sealift/sealift/installer/revert"
+	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// How often an armed control plane asks the one that leads, how long that may take to answer, and how long the agent waits before it
+// tries again to go back.
+const (
+	askPause   = time.Second
+	askTime    = 5 * time.Second
+	againPause = 15 * time.Second
+	fetchTime  = 30 * time.Minute // for a snapshot of etcd
+)
+
+// connect reaches the control plane that asks, with the certificate of this host's kubelet.
+func connect(server string) (*share.Client, error) {
+	return share.NewMemberClient(server, filepath.Join(cluster.PKI, "ca.crt"), cluster.KubeletCertificate)
+}
+
+// arm gets this control plane ready to undo an upgrade together with the others: it fetches the snapshot of etcd, and makes etcd's data
+// of it. From then on the agent asks the control plane that leads whether it is time: see follow.
+func (a *Agent) arm(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
+	client, err := a.Connect(in.Server)
+	if err != nil {
+		return "", err
+	}
+	set, o, err := a.orderOf(ctx, client, in)
+	if err != nil {
+		return "", err
+	}
+	step("fetch the snapshot of etcd")
+	if err := fetchEtcd(ctx, client, set, o.Snapshot); err != nil {
+		return "", err
+	}
+	step("make etcd's data")
+	r, err := revert.Open(ctx, revert.Options{Root: a.Root, Node: a.Node, Set: set, Order: &o})
+	if err != nil {
+		return "", err
+	}
+	log = r.Restore.LogFile()
+	if err := errors.Join(r.Restore.Arm(ctx, func(lifecycle.Event) {}), r.Close()); err != nil {
+		return log, err
+	}
+	return log, a.follows(set, o)
+}
+
+// orderOf fetches the order that an intent is about, and finds what this node goes back to.
+func (a *Agent) orderOf(ctx context.Context, client *share.Client, in intent.Intent) (set undo.Set, o undo.Order, err error) {
+	text, err := client.Order(ctx)
+	if err == nil {
+		o, err = undo.ParseOrder(text)
+	}
+	switch {
+	case err != nil:
+	case o.Digest() != in.Index || o.ID != in.Upgrade || o.Upgrade != in.Whole || o.Server != in.Server || o.Stage != undo.Armed:
+		err = fmt.Errorf("%s gives out another order than the one that this node was asked to follow", in.Server)
+	case !o.Has(a.Node):
+		err = fmt.Errorf("the order is not about %s", a.Node)
+	}
+	if err != nil {
+		return set, o, err
+	}
+	if set, err = (undo.Store{Root: a.Root}).Newest(); err == nil && set.Upgrade != in.Whole {
+		err = undo.ErrNone
+	}
+	return set, o, err
+}
+
+// follows has the agent follow an order from now on. An order of before is dropped.
+func (a *Agent) follows(set undo.Set, o undo.Order) error {
+	a.orders.Lock()
+	defer a.orders.Unlock()
+	if before, ok, err := set.Order(); err == nil && ok && before.ID != o.ID {
+		if err := restore.Disarm(before.ID); err != nil {
+			return err
+		}
+	}
+	if err := set.WriteOrder(o); err != nil {
+		return err
+	}
+	select {
+	case a.ordered <- struct{}{}:
+	default: // follow will look anyway
+	}
+	return nil
+}
+
+// fetchEtcd fetches the snapshot of etcd into a set.
+func fetchEtcd(ctx context.Context, client *share.Client, set undo.Set, digest string) error {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	return atomicfile.Fill(set.Etcd(), 0o600, func(f *os.File) error {
+		sum := sha256.New()
+		if err := client.Etcd(ctx, io.MultiWriter(f, sum)); err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(sum.Sum(nil)); got != digest {
+			return fmt.Errorf("the snapshot of etcd that was fetched has the sha256 %s, not %s", got, digest)
+		}
+		return nil
+	})
+}
+
+// follow follows orders, until this control plane has gone back or ctx ends. It needs no API: when it is time, etcd is away.
+func (a *Agent) follow(ctx context.Context) error {
+	said := ""
+	var leads connection
+	for ctx.Err() == nil {
+		pause := askPause
+		set, o, ok, err := undo.Store{Root: a.Root}.Ordered()
+		ok = ok && o.Leader != a.Node // the command leads there
+		if err == nil && !ok {
+			said = ""
+			select {
+			case <-ctx.Done():
+			case <-a.ordered:
+			}
+			continue
+		}
+		if err == nil && o.Stage == undo.Armed {
+			o, err = a.isTime(ctx, &leads, set, o)
+		}
+		if err == nil && o.Stage != undo.Armed {
+			if err = a.goBack(ctx, set, o); err == nil {
+				return ErrReplaced
+			}
+			pause = againPause
+		}
+		if err != nil && err.Error() != said && ctx.Err() == nil {
+			said = err.Error()
+			a.Log.Error("the undo of an upgrade with the other control planes", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+	return nil
+}
+
+// connection is the one to the control plane that leads. It is kept, since that one bounds the connections of a host.
+type connection struct {
+	server string
+	client *share.Client
+}
+
+func (c *connection) to(server string, connect func(string) (*share.Client, error)) (_ *share.Client, err error) {
+	if c.server != server {
+		if c.client, err = connect(server); err != nil {
+			return nil, err
+		}
+		c.server = server
+	}
+	return c.client, nil
+}
+
+// isTime asks the control plane that leads. It returns the order in its stage, and drops an order that there is not any more.
+func (a *Agent) isTime(ctx context.Context, leads *connection, set undo.Set, o undo.Order) (undo.Order, error) {
+	bounded, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	client, err := leads.to(o.Server, a.Connect)
+	if err != nil {
+		return o, err
+	}
+	var now undo.Order
+	text, err := client.Order(bounded)
+	if err == nil {
+		now, err = undo.ParseOrder(text)
+	}
+	dropped := errors.Is(err, fs.ErrNotExist) || err == nil && now.Digest() != o.Digest()
+	if !dropped && (err != nil || now.Stage == undo.Armed) {
+		return o, err
+	}
+	a.orders.Lock()
+	defer a.orders.Unlock()
+	if is, ok, err := set.Order(); err != nil || !ok || is.ID != o.ID {
+		return o, err // there is another one meanwhile
+	}
+	if dropped {
+		a.Log.Info("the undo was given up before it began", "leader", o.Leader)
+		return o, errors.Join(restore.Disarm(o.ID), set.DropOrder())
+	}
+	o = o.In(undo.Going)
+	return o, set.WriteOrder(o)
+}
+
+// goBack takes this control plane back, and tells of it when the API answers again. It may be repeated.
+func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.Order) error {
+	report := intent.Report{Upgrade: o.ID, Operation: intent.Undo, Attempt: 1, State: intent.Working, Began: time.Now().UTC()}
+	a.Log.Info("goes back", "upgrade", o.Upgrade, "undo", o.ID)
+	err := a.Revert(ctx, set, o)
+	report.Seconds = time.Since(report.Began).Seconds()
+	// the Node has the intent of before again, and that is answered
+	answer := func() map[string]string {
+		return map[string]string{intent.Annotation: "", intent.ReportAnnotation: report.Encode()}
+	}
+	if err != nil {
+		report.State, report.Error = intent.Failed, err.Error()
+		if told := a.annotate(ctx, answer()); told != nil {
+			a.Log.Warn("cannot tell that this node has not gone back", "error", told)
+		}
+		return err
+	}
+	report.State = intent.Done
+	if err := a.insist(ctx, answer()); err != nil {
+		return err
+	}
+	return set.Remove()
+}
+
+// revertNode takes the control plane of this host back.
+func (a *Agent) revertNode(ctx context.Context, set undo.Set, o undo.Order) (err error) {
+	r, err := revert.Open(ctx, revert.Options{Root: a.Root, Node: a.Node, Set: set, Order: &o})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.Stage != undo.Gone {
+		if err := r.Restore.Run(ctx, func(lifecycle.Event) {}); err != nil {
+			return err
+		}
+		if err := set.WriteOrder(o.In(undo.Gone)); err != nil {
+			return err
+		}
+	}
+	return r.PutBackState()
+}

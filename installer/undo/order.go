@@ -1,0 +1,173 @@
+package undo
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// Stage says how far an Order is on a control plane.
+type Stage string
+
+// The stages, in their order.
+const (
+	// Armed: everything is ready, and nothing that runs has changed. The order may still be dropped.
+	Armed Stage = "armed"
+	// Going: every control plane goes back. Nobody can stop it any more.
+	Going Stage = "going"
+	// Gone: the cluster answers with the data of before. Sealift's own state goes back next.
+	Gone Stage = "gone"
+)
+
+// Order has several control planes undo one upgrade together. The control plane that leads writes it, and the others fetch it. It
+// lies beside the set that it is about, and is removed with the set.
+type Order struct {
+	// ID identifies this undo. It is also the token of etcd's new cluster: members with the data of before and of after the upgrade
+	// do not talk to each other.
+	ID      string `json:"id"`
+	Upgrade string `json:"upgrade"` // of the set
+	Leader  string `json:"leader"`  // node that leads
+	Server  string `json:"server"`  // host:port where the others fetch this order and the snapshot
+	// Snapshot is the sha256 of the snapshot of etcd, in hex.
+	Snapshot string `json:"snapshot"`
+	// Members are all control planes as members of etcd. They restore the same snapshot.
+	Members []cluster.EtcdMember `json:"members"`
+	Stage   Stage                `json:"stage"`
+}
+
+const orderName = "order.json"
+
+// maxOrder bounds an order that is read, and maxMembers the control planes in it.
+const (
+	maxOrder   = 64 << 10
+	maxMembers = 32
+)
+
+var identifier = regexp.MustCompile(`^[0-9a-f]{16}$`)
+
+// ParseOrder reads an Order.
+func ParseOrder(text []byte) (o Order, err error) {
+	if len(text) > maxOrder {
+		return Order{}, fmt.Errorf("the order of an undo has %d bytes, more than %d", len(text), maxOrder)
+	}
+	if err := json.Unmarshal(text, &o); err != nil {
+		return Order{}, fmt.Errorf("the order of an undo: %w", err)
+	}
+	if err := o.check(); err != nil {
+		return Order{}, fmt.Errorf("the order of an undo: %w", err)
+	}
+	return o, nil
+}
+
+func (o Order) check() error {
+	sum, err := hex.DecodeString(o.Snapshot)
+	switch {
+	case !identifier.MatchString(o.ID) || !identifier.MatchString(o.Upgrade):
+		return fmt.Errorf("it has no ID, or names no upgrade: %q, %q", o.ID, o.Upgrade)
+	case err != nil || len(sum) != 32:
+		return errors.New("it has no sha256 of the snapshot")
+	case !slices.Contains([]Stage{Armed, Going, Gone}, o.Stage):
+		return fmt.Errorf("this sealift does not know the stage %q", o.Stage)
+	case len(o.Members) < 2 || len(o.Members) > maxMembers || !o.Has(o.Leader):
+		return fmt.Errorf("it has %d members, or not the one that leads", len(o.Members))
+	}
+	if _, _, err := net.SplitHostPort(o.Server); err != nil {
+		return fmt.Errorf("the server: %w", err)
+	}
+	for n, m := range o.Members {
+		if m.Name == "" || len(m.Peers) == 0 || slices.Contains(m.Peers, "") || slices.IndexFunc(o.Members, func(other cluster.EtcdMember) bool { return other.Name == m.Name }) != n {
+			return fmt.Errorf("member %d has no name or URL, or is there twice", n)
+		}
+	}
+	return nil
+}
+
+// Has says whether a node is one of the control planes.
+func (o Order) Has(node string) bool {
+	return slices.ContainsFunc(o.Members, func(m cluster.EtcdMember) bool { return m.Name == node })
+}
+
+// Digest identifies what is ordered, in every stage: sha256 in hex.
+func (o Order) Digest() string {
+	o.Stage = ""
+	return lifecycle.Digest(o)
+}
+
+// In is the order in a stage.
+func (o Order) In(stage Stage) Order {
+	o.Stage = stage
+	return o
+}
+
+// Encode writes an order as ParseOrder reads it.
+func (o Order) Encode() []byte {
+	text, _ := json.MarshalIndent(o, "", "  ") // structs of strings: cannot fail
+	return append(text, '\n')
+}
+
+// Order reads the order about this set; ok is false if there is none.
+func (s Set) Order() (o Order, ok bool, err error) {
+	text, err := os.ReadFile(s.order())
+	if errors.Is(err, fs.ErrNotExist) {
+		return o, false, nil
+	}
+	if err == nil {
+		o, err = ParseOrder(text)
+	}
+	if err == nil && o.Upgrade != s.Upgrade {
+		err = errors.New("it is about another upgrade")
+	}
+	if err != nil {
+		return Order{}, false, fmt.Errorf("%s: %w", s.order(), err)
+	}
+	return o, true, nil
+}
+
+// WriteOrder keeps an order about this set.
+func (s Set) WriteOrder(o Order) error { return atomicfile.WriteMode(s.order(), 0o600, o.Encode()) }
+
+// DropOrder removes the order about this set. It must not be Going or later.
+func (s Set) DropOrder() error {
+	err := os.Remove(s.order())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(s.dir)
+}
+
+func (s Set) order() string { return filepath.Join(s.dir, orderName) }
+
+// Ordered finds the set that an order is about, with the order. ok is false if there is no order.
+func (s Store) Ordered() (set Set, o Order, ok bool, err error) {
+	set, err = s.Newest()
+	if errors.Is(err, ErrNone) {
+		return set, o, false, nil
+	}
+	if err == nil {
+		o, ok, err = set.Order()
+	}
+	return set, o, ok, err
+}
+
+// CheckNone refuses other work while this control plane goes back.
+func (s Store) CheckNone() error {
+	_, o, ok, err := s.Ordered()
+	if err != nil || !ok || o.Stage == Armed {
+		return err
+	}
+	return fmt.Errorf("the control planes are going back to where they were before an upgrade; end that first: run 'sealift upgrade undo' on %s", o.Leader)
+}
