@@ -5,6 +5,13 @@ import (
 	"strings"
 )
 
+// EnabledSuffix ends the key of the flag that switches a module on, such as ingressNginxEnabled.
+const EnabledSuffix = "Enabled"
+
+// DefinitionPrefixes are the beginnings of names of files in crds/ that an operator leaves out, separated by commas, unless it is told
+// otherwise.
+const DefinitionPrefixes = "doc-,_"
+
 // ModuleKey is the key under which a module of addon-operator has its values: its name in camel case, such as ingressNginx for
 // ingress-nginx.
 func ModuleKey(name string) string {

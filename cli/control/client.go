@@ -75,7 +75,7 @@ func (f *clientFlags) connect(wrap func(http.RoundTripper) http.RoundTripper, lo
 	if err != nil {
 		return c, err
 	}
-	base.QPS = -1 // not client-go's limit, of which nobody knows; ours are in the transports
+	base.QPS = -1 // no hidden limit of client-go: ours are in the transports
 	base.Wrap(wrap)
 	if f.logged {
 		base.Wrap(func(next http.RoundTripper) http.RoundTripper { return loggedTransport{next, log} })

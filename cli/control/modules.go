@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/helm"
 	"github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/module"
@@ -73,7 +74,7 @@ func (f *moduleFlags) add(cmd *cobra.Command, called string) {
 	text(&f.order, "unnumbered-modules-order", spellings["unnumbered-modules-order"], strconv.Itoa(module.DefaultOrder), "order of modules without a number")
 	text(&f.configMap, "config-map", "ADDON_OPERATOR_CONFIG_MAP", "addon-operator", "ConfigMap with the values that administrators set")
 	text(&f.crdLabels, "crd-extra-labels", "ADDON_OPERATOR_CRD_EXTRA_LABELS", "heritage=addon-operator", "labels of CustomResourceDefinitions of modules")
-	text(&f.crdPrefixes, "crd-filter-prefixes", "ADDON_OPERATOR_CRD_FILTER_PREFIXES", "doc-,_", "beginnings of names of files in crds/ that are left out")
+	text(&f.crdPrefixes, "crd-filter-prefixes", "ADDON_OPERATOR_CRD_FILTER_PREFIXES", helm.DefinitionPrefixes, "beginnings of names of files in crds/ that are left out")
 	text(&f.ignoreRelease, "helm-ignore-release", "HELM_IGNORE_RELEASE", "", "release that is of no module: that of the operator itself")
 	text(&f.extenders, "applied-module-extenders", "ADDON_OPERATOR_APPLIED_MODULE_EXTENDERS", "",
 		"who may switch modules on and off, later ones win: of Static, DynamicallyEnabled, KubeConfig and ScriptEnabled (default: all, in this order)")

@@ -209,7 +209,7 @@ func (s *replicas) paint(color string) error {
 	return err
 }
 
-// judge makes two requests, one of which has to be refused by the hook.
+// judge makes two requests. The hook has to refuse one of them.
 func (s *replicas) judge() {
 	s.Helper()
 	if err := s.paint("blue"); err != nil {

@@ -23,7 +23,7 @@ const (
 // maxDepth bounds folders inside each other. Only a link to a folder above it gets there.
 const maxDepth = 32
 
-// readModule reads the chart of a module, without what .helmignore names. If it has no Chart.yaml, one is made up.
+// readModule reads the files of a module's chart, without what .helmignore names. If there is no Chart.yaml, one is made up.
 func readModule(w helm.Wanted) (map[string][]byte, error) {
 	rules, err := ignore.ParseFile(filepath.Join(w.Dir, ignore.HelmIgnore))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -41,7 +41,16 @@ func readModule(w helm.Wanted) (map[string][]byte, error) {
 	if _, ok := m.files[chartFile]; !ok {
 		m.files[chartFile] = []byte("apiVersion: v2\nname: " + w.Name + "\nversion: 0.0.1\n")
 	}
-	return m.files, withoutGiven(m.files, w.Values)
+	return m.files, nil
+}
+
+// moduleChart makes the chart of a module of its files.
+func moduleChart(w helm.Wanted, files map[string][]byte) (Chart, error) {
+	files = maps.Clone(files)
+	if err := withoutGiven(files, w.Values); err != nil {
+		return Chart{}, fmt.Errorf("chart of module %s: %s: %w", w.Name, valuesFile, err)
+	}
+	return ReadFiles(files)
 }
 
 // moduleFiles are the files of a module's chart, by their paths below it. Links are followed, as Helm does.

@@ -6,6 +6,7 @@ import (
 	"crypto/md5" //nolint:gosec // addon-operator's checksum, which protects nothing
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -105,7 +106,7 @@ func (m *Modules) ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, erro
 	if err != nil {
 		return helm.Ensured{}, fmt.Errorf("chart of module %s: %w", w.Name, err)
 	}
-	values, err := yaml.Marshal(w.Values)
+	values, err := json.Marshal(w.Values) // becomes YAML only where it is used
 	if err != nil {
 		return helm.Ensured{}, err
 	}
@@ -116,7 +117,7 @@ func (m *Modules) ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, erro
 	if w.Unmanaged && record.Labels[unmanagedLabel] == "true" && record.Status == Deployed {
 		return helm.Ensured{}, nil
 	}
-	r, err := m.render(ctx, w.Name, files, values)
+	r, err := m.render(ctx, w, files, values)
 	if err != nil {
 		return helm.Ensured{}, err
 	}
@@ -136,8 +137,8 @@ func (m *Modules) record(ctx context.Context, w helm.Wanted) (helm.Record, error
 	return all[w.Name], err
 }
 
-// render returns what the chart renders to. While nothing that it is made of changes, it is not rendered again.
-func (m *Modules) render(ctx context.Context, name string, files map[string][]byte, values []byte) (rendering, error) {
+// render returns what the chart renders to. While nothing that it is made of changes, it is neither parsed nor rendered again.
+func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]byte, values []byte) (rendering, error) {
 	sum := sha256.New()
 	asks := false // the cluster, so that its answer is an input, too
 	for _, path := range slices.Sorted(maps.Keys(files)) {
@@ -148,22 +149,25 @@ func (m *Modules) render(ctx context.Context, name string, files map[string][]by
 	sum.Write(values)
 	r := rendering{inputs: [sha256.Size]byte(sum.Sum(nil))}
 	m.mu.Lock()
-	known, ok := m.rendered[name]
+	known, ok := m.rendered[w.Name]
 	m.mu.Unlock()
 	if ok && known.inputs == r.inputs && !asks {
 		return known, nil
 	}
-	chart, err := ReadFiles(files)
+	chart, err := moduleChart(w, files)
 	if err != nil {
 		return r, err
 	}
-	if r.manifest, err = m.client.Render(ctx, name, chart, values, Options{DisableOpenAPIValidation: true}); err != nil {
+	if values, err = yaml.JSONToYAML(values); err != nil {
+		return r, err
+	}
+	if r.manifest, err = m.client.Render(ctx, w.Name, chart, values, Options{DisableOpenAPIValidation: true}); err != nil {
 		return r, err
 	}
 	r.checksum = checksum(r.manifest)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.rendered[name] = r
+	m.rendered[w.Name] = r
 	return r, nil
 }
 
@@ -215,8 +219,11 @@ func (m *Modules) reason(ctx context.Context, w helm.Wanted, record helm.Record,
 
 // apply makes a new revision. A release whose last operation was killed is recovered first.
 func (m *Modules) apply(ctx context.Context, w helm.Wanted, record helm.Record, files map[string][]byte, values []byte, checksum string) error {
-	chart, err := ReadFiles(files)
+	chart, err := moduleChart(w, files)
 	if err != nil {
+		return err
+	}
+	if values, err = yaml.JSONToYAML(values); err != nil {
 		return err
 	}
 	o := Options{

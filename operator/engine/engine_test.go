@@ -171,6 +171,8 @@ func TestEngine(t *testing.T) {
 	s.in("a hook of version v0 gets names", testV0)
 	s.in("a rate limit joins events", testRate)
 	s.in("an owner gives hooks more to read and takes their answers", testOwner)
+	s.in("a hook watches pods", testPods)
+	s.in("a hook copies secrets", testSecretCopier)
 	s.in("a stop ends the hook that runs", testStop)
 }
 

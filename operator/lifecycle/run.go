@@ -125,6 +125,9 @@ func (o *Operator) helm(ctx context.Context, q *queue.Queue, u *unit, activation
 			return false, err
 		}
 	}
+	if len(engine.InOrder(u.hooks, binding.AfterHelm)) == 0 {
+		return false, nil
+	}
 	before, err := o.store.sum(u.Key)
 	if err != nil {
 		return false, err

@@ -79,6 +79,10 @@ func CheckPatch(operations []Operation, key string) error {
 // Apply applies operations to values, which stay as they are. A fresh patch is strict: its hook fails if it removes what is
 // not there. A patch that was kept from earlier runs is not, because values below it change.
 func Apply(values map[string]any, operations []Operation, strict bool) (result map[string]any, changed bool, err error) {
+	if len(operations) == 0 {
+		result, err = throughJSON(values)
+		return result, false, err
+	}
 	document, err := json.Marshal(values)
 	if err != nil {
 		return nil, false, err

@@ -18,7 +18,7 @@ import (
 // MaintenanceSuffix that of its maintenance.
 const (
 	GlobalKey         = "global"
-	EnabledSuffix     = "Enabled"
+	EnabledSuffix     = helm.EnabledSuffix
 	MaintenanceSuffix = "Maintenance"
 )
 

@@ -40,13 +40,13 @@ type verdict struct {
 }
 
 // admit answers an AdmissionReview.
-func (s *Server) admit(w http.ResponseWriter, req *http.Request) {
+func (s *Server) admit(w http.ResponseWriter, req *http.Request, body []byte) {
 	a := s.routes.Load().admissions[strings.TrimPrefix(req.URL.Path, admissionPath)]
 	if a == nil {
 		http.NotFound(w, req)
 		return
 	}
-	r, uid := readReview(w, req, admissionSize)
+	r, uid := readReview(w, req, body)
 	if r == nil {
 		return
 	}

@@ -50,14 +50,14 @@ type converted struct {
 }
 
 // convert answers a ConversionReview.
-func (s *Server) convert(w http.ResponseWriter, req *http.Request) {
+func (s *Server) convert(w http.ResponseWriter, req *http.Request, body []byte) {
 	crd := strings.TrimPrefix(req.URL.Path, "/")
 	steps := s.routes.Load().conversions[crd]
 	if steps == nil {
 		http.NotFound(w, req)
 		return
 	}
-	r, uid := readReview(w, req, conversionSize)
+	r, uid := readReview(w, req, body)
 	if r == nil {
 		return
 	}

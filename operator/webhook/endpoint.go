@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/sealift/sealift/internal/intake"
 	"github.com/sealift/sealift/kube"
 )
 
@@ -28,9 +29,14 @@ const (
 	// readTime bounds how long a review may take to arrive, and idleTime how long a connection may be silent.
 	readTime = 15 * time.Second
 	idleTime = 2 * time.Minute
-	// parallel is how many hooks of an endpoint run at once. Further reviews wait.
+	// parallel is how many hooks of an endpoint run at once. Further reviews wait. They are in memory, which has room for as many
+	// of the greatest size as inMemory says.
 	parallel = 64
+	inMemory = 4
 )
+
+// answer answers a review, which was read from a request.
+type answer func(w http.ResponseWriter, req *http.Request, body []byte)
 
 // object is an object of the cluster that leads the API server to an endpoint.
 type object struct {
@@ -44,8 +50,9 @@ type endpoint struct {
 	Endpoint
 
 	server  *Server
-	handler http.Handler
+	answer  answer
 	objects func(ca []byte) []object
+	bodies  *intake.Room
 	slots   chan struct{}
 	kick    chan struct{} // has a message when the objects shall be written
 	swept   sync.Once
@@ -59,9 +66,11 @@ type endpoint struct {
 	told     map[string]bool     // errors that were logged already
 }
 
-func newEndpoint(s *Server, e Endpoint, handler http.Handler, objects func([]byte) []object) *endpoint {
+// newEndpoint makes an endpoint for reviews of up to size bytes.
+func newEndpoint(s *Server, e Endpoint, size int64, answer answer, objects func([]byte) []object) *endpoint {
 	return &endpoint{
-		Endpoint: e, server: s, handler: handler, objects: objects, slots: make(chan struct{}, parallel), kick: make(chan struct{}, 1),
+		Endpoint: e, server: s, answer: answer, objects: objects, bodies: intake.New(intake.Limits{Body: size, All: inMemory * size, Time: readTime}),
+		slots: make(chan struct{}, parallel), kick: make(chan struct{}, 1),
 		known: map[kube.Ref]string{}, told: map[string]bool{},
 	}
 }
@@ -114,18 +123,25 @@ func (e *endpoint) open() error {
 	return nil
 }
 
-// limited is the handler for as many reviews at once as there are slots.
+// limited is the handler for as many reviews at once as there are slots. A review is read before it waits for its slot, so a body
+// that does not come keeps nobody waiting.
 func (e *endpoint) limited() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})
-	mux.Handle("POST /", e.leaderFirst(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	answer := e.leaderFirst(e.answer)
+	mux.HandleFunc("POST /", func(w http.ResponseWriter, req *http.Request) {
+		body, release, ok := e.bodies.Read(w, req)
+		if !ok {
+			return
+		}
+		defer release()
 		select {
 		case e.slots <- struct{}{}:
 			defer func() { <-e.slots }()
-			e.handler.ServeHTTP(w, req)
+			answer(w, req, body)
 		case <-req.Context().Done():
 		}
-	})))
+	})
 	return mux
 }
 

@@ -26,35 +26,26 @@ const (
 
 // leaderFirst has the leader answer, if there is one besides us: its hooks see values that are in its memory alone. If it does
 // not answer in two thirds of the time that the API server waits, next does.
-func (e *endpoint) leaderFirst(next http.Handler) http.Handler {
+func (e *endpoint) leaderFirst(next answer) answer {
 	if e.server.options.Leader == nil {
 		return next
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return func(w http.ResponseWriter, req *http.Request, body []byte) {
 		address := ""
 		if req.Header.Get(forwardedHeader) == "" && time.Now().UnixNano() > e.silentUntil.Load() {
 			address = e.server.options.Leader(req.Context())
 		}
-		if address == "" {
-			next.ServeHTTP(w, req)
-			return
-		}
-		body, err := io.ReadAll(io.LimitReader(req.Body, conversionSize+1))
-		req.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(bytes.NewReader(body), req.Body), req.Body}
-		if err == nil && len(body) <= conversionSize {
-			answer, err := e.askLeader(req, address, body)
+		if address != "" {
+			said, err := e.askLeader(req, address, body)
 			if err == nil {
 				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write(answer)
+				_, _ = w.Write(said)
 				return
 			}
 			e.server.log.WarnContext(req.Context(), "the leader does not answer a review, so this operator does", "leader", address, "path", req.URL.Path, "error", err)
 		}
-		next.ServeHTTP(w, req)
-	})
+		next(w, req, body)
+	}
 }
 
 // askLeader passes a review on to the same port of the leader.

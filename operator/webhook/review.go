@@ -3,8 +3,6 @@ package webhook
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"mime"
 	"net/http"
 
@@ -25,26 +23,18 @@ func (r *review) forHook() (json.RawMessage, error) {
 	return json.Marshal(map[string]json.RawMessage{"request": r.Request})
 }
 
-// readReview reads the body of a request, and the UID of the review in it. It has answered the client if it returns nil.
-func readReview(w http.ResponseWriter, req *http.Request, limit int64) (*review, types.UID) {
+// readReview reads a review, and its UID. It has answered the client if it returns nil.
+func readReview(w http.ResponseWriter, req *http.Request, body []byte) (*review, types.UID) {
 	if kind, _, err := mime.ParseMediaType(req.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "send application/json", http.StatusUnsupportedMediaType)
-		return nil, ""
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, req.Body, limit))
-	if tooLarge := (&http.MaxBytesError{}); errors.As(err, &tooLarge) {
-		http.Error(w, fmt.Sprintf("a review has at most %d MiB", limit>>20), http.StatusRequestEntityTooLarge)
-		return nil, ""
-	}
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
 		return nil, ""
 	}
 	var r review
 	var request struct {
 		UID types.UID `json:"uid"`
 	}
-	if err = json.Unmarshal(body, &r); err == nil {
+	err := json.Unmarshal(body, &r)
+	if err == nil {
 		err = json.Unmarshal(r.Request, &request)
 	}
 	if err == nil && request.UID == "" {

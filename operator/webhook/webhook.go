@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -82,8 +81,8 @@ func New(ctx context.Context, o Options) *Server {
 	o.FailurePolicy = cmp.Or(o.FailurePolicy, admissionregistration.Fail)
 	s := &Server{options: o, log: cmp.Or(o.Log, slog.New(slog.DiscardHandler)), ctx: ctx}
 	s.routes.Store(&routes{})
-	s.admission = newEndpoint(s, o.Admission, http.HandlerFunc(s.admit), s.admissionObjects)
-	s.conversion = newEndpoint(s, o.Conversion, http.HandlerFunc(s.convert), s.conversionObjects)
+	s.admission = newEndpoint(s, o.Admission, admissionSize, s.admit, s.admissionObjects)
+	s.conversion = newEndpoint(s, o.Conversion, conversionSize, s.convert, s.conversionObjects)
 	return s
 }
 

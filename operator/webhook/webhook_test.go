@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -149,7 +150,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		"something else than JSON":    {"/hooks/a.b.c", "text/plain", review(), http.StatusUnsupportedMediaType, ""},
 		"no review":                   {"/hooks/a.b.c", "application/json", strings.NewReader("{}"), http.StatusBadRequest, "this is no review"},
 		"a review without a UID":      {"/hooks/a.b.c", "application/json", strings.NewReader(`{"request":{}}`), http.StatusBadRequest, "request.uid is missing"},
-		"a body that is too large":    {"/hooks/a.b.c", "application/json", io.LimitReader(zeros{}, admissionSize+1), http.StatusRequestEntityTooLarge, "at most 16 MiB"},
+		"a body that is too large":    {"/hooks/a.b.c", "application/json", io.LimitReader(zeros{}, admissionSize+1), http.StatusRequestEntityTooLarge, "the body has more than 16777216 bytes"},
 		"a hook that does not return": {"/hooks/a.b.c", "application/json", review(), http.StatusOK, `"message":"Hook failed"`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,6 +229,39 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestBodiesThatDoNotComeHoldNoSlot opens more requests than there are slots. They announce reviews of the greatest size, and send
+// nothing. Reviews beside them are answered.
+func TestBodiesThatDoNotComeHoldNoSlot(t *testing.T) {
+	server := httptest.NewServer(New(t.Context(), Options{}).conversion.limited())
+	t.Cleanup(server.Close)
+	for range 2 * parallel {
+		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := fmt.Fprintf(c, "POST /x.g HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n{", conversionSize); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := http.Client{Timeout: readTime / 2}
+	for _, size := range []int{1, 4 << 20} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/x.g", bytes.NewReader(make([]byte, size)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := client.Do(req)
+		if err != nil {
+			t.Errorf("a review of %d bytes: %v", size, err)
+			continue
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != http.StatusNotFound { // nobody has this webhook
+			t.Errorf("a review of %d bytes: %s", size, answer.Status)
+		}
 	}
 }
 
