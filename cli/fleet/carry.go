@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/kubeconfig"
 	"github.com/sealift/sealift/fleet/agent"
@@ -20,7 +18,6 @@ import (
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/kube"
-	"github.com/sealift/sealift/store"
 )
 
 // defaultContent is where a carried cluster keeps what its hub sent.
@@ -53,14 +50,16 @@ func (a commands) packCommand() *cobra.Command {
 	var f hubFlags
 	var p carry.Pack
 	var from, since, format string
+	var signers, schemes, secrets []string
 	cmd := &cobra.Command{
 		Use:   "pack CLUSTER --out FILE|FOLDER",
 		Short: "Pack a parcel for a cluster without a connection",
-		Long: `Pack a parcel for a cluster without a connection: all of its works, and with --store the packages that carry their
-images. The parcel is a bundle that is signed with the key of the hub. In a folder, it is called CLUSTER.parcel.
+		Long: `Pack a parcel for a cluster without a connection: all of its works, its Helm releases with their charts, and with --store
+the packages that carry the images of both. The parcel is a bundle that is signed with the key of the hub. In a folder, it is called CLUSTER.parcel.
 
-With --since, the parcel leaves out the files that the cluster has according to its report. --plan says what would be in
-it, and changes nothing.`,
+With --since, the parcel leaves out the files that the cluster has according to its report. With --require-signed, each
+package must be signed with one of these keys: people who can write to the store then cannot decide what the hub signs.
+--plan says what would be in it, and changes nothing.`,
 		Example: "  sealift fleet pack ship-7 --out /media/usb --store /srv/packages\n  sealift fleet pack ship-7 --out /media/usb --store /srv/packages --since ship-7.report",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -69,19 +68,17 @@ it, and changes nothing.`,
 				return app.UsageError("name the file or the folder to write with --out")
 			}
 			p.Out = agent.Place(p.Out, p.Cluster, parcel.Suffix)
+			var err error
+			if p.Store, err = a.packages(from, signers); err != nil {
+				return err
+			}
 			h, err := f.hub(a)
 			if err != nil {
 				return err
 			}
-			if from != "" {
-				s, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(from)
-				if err != nil {
-					return err
-				}
-				p.Store = &packages.Source{Store: s}
-			}
+			h.ChartSchemes, h.SecretNamespaces = schemes, secrets
 			if since != "" {
-				if p.Since, err = os.ReadFile(since); err != nil {
+				if p.Since, err = parcel.LoadReport(since); err != nil {
 					return err
 				}
 			}
@@ -99,6 +96,9 @@ it, and changes nothing.`,
 	cmd.Flags().StringVar(&p.Out, "out", "", "file or folder to write to")
 	cmd.Flags().StringVar(&from, "store", "", "store with the packages that carry the images; without one, the parcel has works only")
 	cmd.Flags().StringVar(&since, "since", "", "report of the cluster; what it has is left out")
+	app.AddSignersFlag(cmd, &signers)
+	cmd.Flags().StringArrayVar(&schemes, "chart-scheme", nil, "scheme that repoURL of a chart may have beside https and oci: http or file; repeat it")
+	cmd.Flags().StringArrayVar(&secrets, "secret-namespace", nil, "namespace whose Secrets every HelmChartProxy may name; repeat it")
 	cmd.Flags().StringVar(&p.Spool, "spool", "", "folder for large files while they are packed (default: that of temporary files)")
 	cmd.Flags().BoolVar(&p.Plan, "plan", false, "only say what would be packed")
 	_ = cmd.MarkFlagFilename("since")
@@ -111,7 +111,7 @@ func (a commands) printPacked(p carry.Packed) error {
 	if p.File == "" {
 		verb = "would pack a parcel"
 	}
-	fmt.Fprintf(a.Out, "%s: %d works, %d packages, %d bytes\n", verb, len(p.Works), len(p.Packages), p.Bytes)
+	fmt.Fprintf(a.Out, "%s: %d works, %s%d packages, %d bytes\n", verb, len(p.Works), releases(p.Releases), len(p.Packages), p.Bytes)
 	if p.Left > 0 {
 		fmt.Fprintf(a.Out, "left out: %d bytes that the cluster has\n", p.Left)
 	}
@@ -121,19 +121,34 @@ func (a commands) printPacked(p carry.Packed) error {
 	if len(p.Uncarried) > 0 {
 		fmt.Fprintf(a.Out, "not packed, because no --store is named: %s\n", strings.Join(p.Uncarried, ", "))
 	}
+	for _, unknown := range p.Unknown {
+		fmt.Fprintf(a.Out, "whose images are not all known: %s\n", unknown)
+	}
 	return nil
+}
+
+// releases counts releases, if there are any.
+func releases(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d releases, ", len(names))
 }
 
 func (a commands) applyCommand() *cobra.Command {
 	var file, local, context, format string
 	var c agent.Carried
-	var plan bool
+	var plan, loaded bool
 	cmd := &cobra.Command{
 		Use:   "apply [FILE|FOLDER] --hub-kubeconfig FILE",
 		Short: "Apply a parcel on a cluster without a connection, and write a report",
 		Long: `Apply a parcel on a cluster without a connection to its hub, and write a report. In a folder, the parcel is called
 CLUSTER.parcel, and the report CLUSTER.report. The file of --hub-kubeconfig says which cluster this is and which key of the
 hub it trusts; nobody connects to the hub.
+
+Every node that is Ready gets the images of the parcel before its works are applied. Run the command on a control plane, as
+root: the other nodes fetch from it what they lack. On a cluster that Sealift did not install, bring the images to the nodes
+yourself, and say so with --images-loaded.
 
 Every byte of the parcel is checked before anything changes. A parcel that was applied before, an older one, and one of
 another cluster are refused. If the command is killed, run it again.
@@ -158,6 +173,9 @@ Without a parcel, the command looks at what was applied before and writes a new 
 			if c.Local, err = kubeconfig.Load(local, context); err != nil {
 				return err
 			}
+			if !loaded {
+				c.Images = nodes{c.Local, a.Err}
+			}
 			applied, err := agent.Apply(cmd.Context(), c, from, plan)
 			if err != nil {
 				return refusedCode(err)
@@ -175,6 +193,7 @@ Without a parcel, the command looks at what was applied before and writes a new 
 	cmd.Flags().StringVar(&c.Report, "report", "", "file or folder for the report (default: beside the parcel)")
 	cmd.Flags().DurationVar(&c.MaxAge, "max-age", agent.DefaultMaxAge, "how old the parcel may be")
 	cmd.Flags().DurationVar(&c.Wait, "wait", 5*time.Minute, "how long to wait until all works are rolled out")
+	cmd.Flags().BoolVar(&loaded, "images-loaded", false, "the nodes have the images of the parcel already")
 	cmd.Flags().BoolVar(&plan, "plan", false, "only check the parcel, and say what it would do")
 	_ = cmd.MarkFlagFilename("hub-kubeconfig")
 	_ = cmd.MarkFlagFilename("kubeconfig")
@@ -194,7 +213,7 @@ func (a commands) printApplied(out agent.Applied, plan bool) error {
 	if out.Parcel != 0 {
 		what = fmt.Sprintf("parcel %d", out.Parcel)
 	}
-	fmt.Fprintf(a.Out, "%s %s: %d works, %d removed, %d bytes of content brought, %d were there\n", verb, what, len(out.Works), len(out.Removed), out.Content, out.Had)
+	fmt.Fprintf(a.Out, "%s %s: %d works, %s%d removed, %d bytes of content brought, %d were there\n", verb, what, len(out.Works), releases(out.Releases), len(out.Removed), out.Content, out.Had)
 	if len(out.Waiting) > 0 {
 		fmt.Fprintf(a.Out, "not rolled out yet: %s\n", strings.Join(out.Waiting, ", "))
 	}
@@ -216,7 +235,7 @@ cluster got when it joined, and newer than the last one that was taken.`,
 		Example: "  sealift fleet take /media/usb/ship-7.report",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := os.ReadFile(args[0])
+			text, err := parcel.LoadReport(args[0])
 			if err != nil {
 				return err
 			}
@@ -245,7 +264,8 @@ func (a commands) printTaken(out carry.Taken, plan bool) error {
 	if plan {
 		verb = "would take"
 	}
-	fmt.Fprintf(a.Out, "%s report %d of cluster %s, of %s: %d works, %d gone\n", verb, out.Report, out.Cluster, out.Time.Format(time.RFC3339), len(out.Works), len(out.Gone))
+	fmt.Fprintf(a.Out, "%s report %d of cluster %s, of %s: %d works, %s%d gone\n", verb, out.Report, out.Cluster, out.Time.Format(time.RFC3339), len(out.Works), releases(out.Releases),
+		len(out.Gone))
 	if len(out.Behind) > 0 {
 		fmt.Fprintf(a.Out, "changed on the hub since the parcel: %s; pack again\n", strings.Join(out.Behind, ", "))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
@@ -53,7 +54,7 @@ func (f *hubFlags) connect() (*rest.Config, client.Client, error) {
 		return nil, nil, err
 	}
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, ocm.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, ocm.AddToScheme, caaph.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, nil, err
 		}

@@ -24,6 +24,9 @@ func TestRightsOfAHubArePrinted(t *testing.T) {
 	}
 	var got []string
 	for _, o := range objects {
+		if _, has := o.Object["rules"]; strings.HasSuffix(o.GetKind(), "Role") && has == (o.Object["aggregationRule"] != nil) {
+			t.Errorf("%s: an aggregated role must not have rules, which Kubernetes writes; each other one must: %t", o.GetName(), has)
+		}
 		got = append(got, o.GetKind()+" "+strings.Trim(o.GetNamespace()+"/"+o.GetName(), "/"))
 	}
 	want := "Namespace ops, ServiceAccount ops/sealift-fleet-hub, ClusterRole sealift-fleet-hub, ClusterRoleBinding sealift-fleet-hub, " +

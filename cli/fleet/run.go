@@ -42,7 +42,8 @@ func (a commands) hubCommand() *cobra.Command {
 		Use:   "hub",
 		Short: "Run the hub of a fleet until SIGTERM",
 		Long: `Run the hub of a fleet until SIGTERM. It installs the CustomResourceDefinitions, serves the webhook that converts
-v1alpha1 and v1beta1, and rolls add-ons and Helm charts out. Of several hubs of a cluster one decides; another one takes over when it ends.
+v1alpha1 and v1beta1, and rolls add-ons and Helm charts out. Of several hubs of a cluster one decides, and all share the
+work on clusters. If one ends, the others take its part over.
 
 In a Pod, the hub works in the cluster of the Pod, and --service names the Service of its webhooks. Elsewhere the API
 server must reach the address of --listen. Without --tls-cert the hub has a certificate authority of its own.
@@ -95,6 +96,9 @@ func (a commands) printRights(h access.Hub) error {
 		}
 		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 		delete(content, "status")
+		if content["rules"] == nil { // of an aggregated role: who applies them takes them from Kubernetes
+			delete(content, "rules")
+		}
 		text, err := yaml.Marshal(content)
 		if err != nil {
 			return err
@@ -144,7 +148,7 @@ Run it again for a new token, or if the hub has a new key. All else stays as it 
 			if err != nil {
 				return err
 			}
-			trust := "takes works without signatures: whoever is in its way to the hub can change them"
+			trust := "takes works without signatures: somebody between it and the hub can change them"
 			if !unsigned {
 				key, err := hubKey(cmd.Context(), cluster, f.namespace)
 				if err != nil {
@@ -209,7 +213,8 @@ func member(file string) (join.Member, error) {
 }
 
 func (a commands) agentCommand() *cobra.Command {
-	var hubFile, local, context string
+	var hubFile, local, context, from, folder string
+	var signers []string
 	var o agent.Options
 	cmd := &cobra.Command{
 		Use:   "agent --hub-kubeconfig FILE",
@@ -217,8 +222,12 @@ func (a commands) agentCommand() *cobra.Command {
 		Long: `Run the agent of a cluster until SIGTERM. It applies what the hub has for the cluster, reports, and renews the Lease
 of the cluster. It opens all connections itself: the hub need not reach the cluster.
 
+With --store, the images of a work are on all nodes before it is applied: the agent fetches the packages of the store that
+carry them. Run it on a control plane of a cluster that Sealift installed, as root. With --require-signed, each package must
+be signed with one of these keys. A download that is cut off resumes.
+
 In a Pod, the agent works in the cluster of the Pod.`,
-		Example: "  sealift fleet agent --hub-kubeconfig oslo.kubeconfig",
+		Example: "  sealift fleet agent --hub-kubeconfig oslo.kubeconfig\n  sealift fleet agent --hub-kubeconfig oslo.kubeconfig --store https://hub.example.com --require-signed vendor.pub",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			m, err := member(hubFile)
@@ -233,6 +242,9 @@ In a Pod, the agent works in the cluster of the Pod.`,
 				return err
 			}
 			o.Log = a.log()
+			if o.Content, err = a.content(from, folder, signers, o.Local); err != nil {
+				return err
+			}
 			return agent.Run(cmd.Context(), o)
 		},
 	}
@@ -242,6 +254,9 @@ In a Pod, the agent works in the cluster of the Pod.`,
 	cmd.Flags().DurationVar(&o.Look, "look", 10*time.Second, "how often to look at objects that are reported")
 	cmd.Flags().DurationVar(&o.Repair, "repair", 5*time.Minute, "how often to look for drift")
 	cmd.Flags().DurationVar(&o.MaxAge, "max-age", agent.DefaultMaxAge, "how old the signature of a work may be that is new to the cluster")
+	cmd.Flags().StringVar(&from, "store", "", "store with the packages that carry the images of works")
+	app.AddSignersFlag(cmd, &signers)
+	cmd.Flags().StringVar(&folder, "content", defaultContent+"/online", "folder that keeps the images of the works")
 	_ = cmd.MarkFlagFilename("hub-kubeconfig")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	return cmd

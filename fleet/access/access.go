@@ -58,7 +58,7 @@ func (h Hub) Objects() []runtime.Object {
 		&rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: h.everywhere()},
 		bind(name),
 		&rbacv1.ClusterRole{
-			TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name + "-more"}, Rules: []rbacv1.PolicyRule{},
+			TypeMeta: kind("ClusterRole"), ObjectMeta: metav1.ObjectMeta{Name: name + "-more"}, // Kubernetes writes its rules
 			AggregationRule: &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{Aggregate: "true"}}}},
 		},
 		bind(name + "-more"),
@@ -87,9 +87,10 @@ func rule(group string, verbs []string, resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: resources, Verbs: verbs}
 }
 
-// own are the rights in the hub's own namespace: the authority of its webhooks, the record of its definitions, the Lease of
-// the hub that decides, and events.
+// own are the rights in the hub's own namespace: the authority of its webhooks, the record of its definitions, what rollouts and
+// sequences remember, the Leases of hubs, and events.
 var own = []rbacv1.PolicyRule{
+	rule("", []string{"get", "create", "update", "delete"}, "configmaps"),
 	rule("", []string{"get", "list", "create", "update", "patch", "delete"}, "secrets"),
 	rule("coordination.k8s.io", all, "leases"),
 	rule("", []string{"create", "patch"}, "events"),
@@ -102,6 +103,7 @@ func (h Hub) everywhere() []rbacv1.PolicyRule {
 		// definitions and admission
 		rule("apiextensions.k8s.io", all, "customresourcedefinitions"),
 		rule("admissionregistration.k8s.io", []string{"get", "create", "patch"}, "mutatingwebhookconfigurations", "validatingwebhookconfigurations"),
+		rule("admissionregistration.k8s.io", all, "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
 		// clusters: their namespaces, heartbeats and status
 		rule("", []string{"get", "list", "watch", "create"}, "namespaces"),
 		rule("coordination.k8s.io", reads, "leases"),
@@ -110,13 +112,12 @@ func (h Hub) everywhere() []rbacv1.PolicyRule {
 		rule(ocm.ClusterVersion.Group, reads, "managedclustersetbindings", "placements", "addonplacementscores"),
 		rule(ocm.ClusterVersion.Group, all, "placementdecisions"),
 		rule(ocm.ClusterVersion.Group, patches, "managedclusters/status", "placements/status", "placementdecisions/status"),
-		// add-ons and their works; what rollouts remember, and certificates that the hub hands over
+		// add-ons, with the certificates that the hub hands over, and their works
 		rule(ocm.AddOnVersion.Group, reads, "clustermanagementaddons", "addontemplates", "addondeploymentconfigs"),
 		rule(ocm.AddOnVersion.Group, all, "managedclusteraddons"),
 		rule(ocm.AddOnVersion.Group, patches, "clustermanagementaddons/status", "managedclusteraddons/status",
 			"clustermanagementaddons/finalizers", "managedclusteraddons/finalizers"),
 		rule(ocm.WorkVersion.Group, all, "manifestworks"),
-		rule("", []string{"get", "create", "update", "delete"}, "configmaps"),
 		// what agents of add-ons may do on the hub; the API server lets nobody bind a role that he does not hold
 		rule(rbacv1.GroupName, all, "rolebindings"),
 		rule("certificates.k8s.io", reads, "certificatesigningrequests"),

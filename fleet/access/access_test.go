@@ -21,7 +21,7 @@ func TestRightsThatNobodyNeeds(t *testing.T) {
 				if slices.Contains(append(append(slices.Clone(r.Verbs), r.Resources...), r.APIGroups...), "*") {
 					t.Errorf("%s has a wildcard: %+v", o.Name, r)
 				}
-				for _, forbidden := range []string{"secrets", "roles", "clusterroles", "clusterrolebindings", "pods", "pods/exec", "nodes", "serviceaccounts/token", "users"} {
+				for _, forbidden := range []string{"secrets", "configmaps", "roles", "clusterroles", "clusterrolebindings", "pods", "pods/exec", "nodes", "serviceaccounts/token", "users"} {
 					if slices.Contains(r.Resources, forbidden) {
 						t.Errorf("%s has %s in all namespaces", o.Name, forbidden)
 					}

@@ -26,6 +26,9 @@ func Config(t testing.TB, admin *rest.Config, h access.Hub) *rest.Config {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if content["rules"] == nil {
+			delete(content, "rules")
+		}
 		objects = append(objects, &unstructured.Unstructured{Object: content})
 	}
 	cluster, err := kube.Connect(admin, nil)

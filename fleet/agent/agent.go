@@ -52,7 +52,9 @@ type Options struct {
 	Unsigned bool
 	// MaxAge is how old the signature of a work may be that is new to the cluster. Default DefaultMaxAge.
 	MaxAge time.Duration
-	Log    *slog.Logger
+	// Content brings the images of works to the nodes. Nil leaves that to the nodes.
+	Content *Content
+	Log     *slog.Logger
 	// Look is how often the agent looks at objects that it reports. Default 10 s.
 	Look time.Duration
 	// Repair is how often it looks for drift. Default 5 minutes.
@@ -73,6 +75,7 @@ type agent struct {
 	mu      sync.Mutex
 	applied map[string]*appliedWork // by the name of the work
 
+	courier courier
 	marks   marks
 	refused map[string]*seal.Refusal // by the name of the work, under mu
 }
@@ -131,7 +134,7 @@ func connectLocal(o Options) (*agent, error) {
 	if len(o.Keys) == 0 && !o.Unsigned {
 		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and take the file that it writes, or join with --unsigned if the hub signs nothing")
 	}
-	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal)}
+	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), courier: courier{brought: make(map[string]string)}}
 	var err error
 	if a.local, err = kube.Connect(o.Local, o.Log); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,12 +15,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/crd"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
+	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -27,13 +30,16 @@ import (
 type cluster struct {
 	*testing.T
 	client.Client
+	images *road
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	cfg := controlplane.ForTest(t)
 	scheme := runtime.NewScheme()
-	c := &cluster{T: t}
+	c := &cluster{T: t, images: &road{store: t.TempDir(), folder: filepath.Join(t.TempDir(), "online")}}
+	packed, err := store.Open(c.images.store)
+	c.must(err)
 	c.must(ocm.AddToScheme(scheme))
 	k, err := kube.Connect(cfg, nil)
 	c.must(err)
@@ -48,7 +54,8 @@ func newCluster(t *testing.T) *cluster {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, agent.Options{Hub: cfg, Local: cfg, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond})
+		ended <- agent.Run(ctx, agent.Options{Hub: cfg, Local: cfg, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond,
+			Content: &agent.Content{Store: &packages.Source{Store: packed}, Folder: c.images.folder, Images: c.images}})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -194,6 +201,8 @@ data: {color: blue}
 		t.Errorf("the ignored field is %v", got)
 	}
 
+	t.Log("images come before the work that names them")
+	c.imagesComeFirst()
 	t.Log("the work is deleted")
 	c.must(c.Delete(t.Context(), &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "w"}}))
 	c.eventually("its objects go", func() bool {

@@ -40,6 +40,8 @@ type Carried struct {
 	Key  *signature.Key
 	// Content is the folder that keeps what the hub sent.
 	Content string
+	// Images brings the images of parcels to the nodes, before their works are applied. Nil: they are there already.
+	Images Images
 	// Report is the file to write.
 	Report string
 	// MaxAge is how old a parcel may be. Default DefaultMaxAge.
@@ -54,10 +56,12 @@ type Applied struct {
 	Parcel  int64    `json:"parcel,omitempty"`
 	Works   []string `json:"works,omitempty"`
 	Removed []string `json:"removed,omitempty"`
+	// Releases are Helm releases, by namespace and name of their HelmReleaseProxies on the hub.
+	Releases []string `json:"releases,omitempty"`
 	// Content counts the bytes of files that the parcel brought, and Had those that were there.
 	Content int64 `json:"contentBytes"`
 	Had     int64 `json:"hadBytes"`
-	// Waiting are works that were not rolled out when the wait was over.
+	// Waiting are works and releases that were not rolled out when the wait was over.
 	Waiting []string `json:"waiting,omitempty"`
 	Report  string   `json:"report,omitempty"`
 }
@@ -70,11 +74,13 @@ type carrier struct {
 	last   parcel.Last
 	status map[string]ocm.ManifestWorkStatus
 	gone   []string
+
+	releases []parcel.ReleaseReport
 }
 
 // Apply applies the parcel in a file, and writes a report. Without a file it only looks at what was applied, and reports.
 // Everything is checked before anything changes: every byte of the parcel, and the order of each work. Killed at any moment,
-// it goes on when it is called again.
+// it goes on when it is called again. One at a time works with a content folder.
 func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied, err error) {
 	if len(c.Keys) == 0 {
 		return out, errors.New("the cluster joined a hub that signs nothing, and without a signature nothing is taken from a parcel; join again without --unsigned")
@@ -87,6 +93,13 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 		return out, fmt.Errorf("connect to cluster %s: %w", c.Cluster, err)
 	}
 	w.hubHash = hashOf(c.Server)
+	if !plan {
+		release, err := lockContent(c.Content)
+		if err != nil {
+			return out, err
+		}
+		defer release()
+	}
 	if file == "" {
 		return w.lookOnly(ctx, plan)
 	}
@@ -99,10 +112,11 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	if err != nil {
 		return out, err
 	}
-	out = Applied{Parcel: p.Sequence, Works: namesOf(works), Removed: namesOf(deleted)}
+	out = Applied{Parcel: p.Sequence, Works: namesOf(works), Removed: namesOf(deleted), Releases: releaseNames(p)}
 	out.Content, out.Had = sizes(a)
-	if plan {
-		return out, nil
+	images, err := c.imagesOf(ctx, a)
+	if err != nil || plan {
+		return out, err
 	}
 	// from here on, the cluster has seen the parcel
 	if err := w.remember(ctx, func(m seal.Memory, last *parcel.Last) {
@@ -121,12 +135,17 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	}
 	w.gone = out.Removed
 	// after the removals: the content of the last parcel says what a run that is killed has left to remove
-	if err := keepContent(ctx, a, c.Content); err != nil {
-		return out, fmt.Errorf("keep the content of the parcel in %s: %w", c.Content, err)
+	if err := c.keep(ctx, a, images); err != nil {
+		return out, err
 	}
 	if out.Waiting, err = w.applyAll(ctx, works); err != nil {
 		return out, err
 	}
+	late, err := w.applyReleases(ctx, a, p)
+	if err != nil {
+		return out, err
+	}
+	out.Waiting = append(out.Waiting, late...)
 	if out.Report, err = w.report(ctx, works); err != nil {
 		return out, err
 	}
@@ -171,8 +190,11 @@ func (w *carrier) check(ctx context.Context, a *bundle.Archive, p parcel.Parcel)
 			continue
 		}
 		s, err := seal.Read(one.Seal)
+		if err == nil {
+			err = s.Life(false)
+		}
 		if err != nil {
-			return fail(err)
+			return fail(fmt.Errorf("work %s: %w", one.Name, err))
 		}
 		mark, _, err := policy.Order(s, memory, now)
 		if err != nil {

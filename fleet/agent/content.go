@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -26,6 +28,26 @@ func currentContent(folder string) (*bundle.Archive, error) {
 		return nil, nil
 	}
 	return a, err
+}
+
+// lockContent locks the content folder for one apply. The lock is a file beside the folder, since a parcel that is refused
+// makes no folder. Call release to unlock.
+func lockContent(folder string) (release func(), err error) {
+	name := filepath.Clean(folder) + ".lock"
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = fmt.Errorf("another 'sealift fleet apply' works with %s: wait until it has ended", folder)
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
 }
 
 // withContent gives a parcel that leaves files out the content that has them.

@@ -151,16 +151,12 @@ func (a *agent) ensure(ctx context.Context, hub kubernetes.Interface, waiting ma
 		waiting[name] = asked{key, time.Now(), r}
 		return nil
 	}
-	given, err := hub.CoreV1().ConfigMaps(a.Cluster).Get(ctx, ocm.CertificatesName(addOn.Name), metav1.GetOptions{})
-	if err != nil {
-		return client.IgnoreNotFound(err)
-	}
 	der, err := x509.MarshalPKCS8PrivateKey(request.key)
 	if err != nil {
 		return err
 	}
 	data := map[string][]byte{
-		corev1.TLSCertKey:       []byte(given.Data[ocm.CertificateKey(r.SignerName)]),
+		corev1.TLSCertKey:       []byte(addOn.Certificate(r.SignerName).PEM),
 		corev1.TLSPrivateKeyKey: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
 	}
 	if !valid(data, r, time.Now()) {

@@ -57,7 +57,12 @@ func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err err
 			out.Waiting = append(out.Waiting, work.Name)
 		}
 	}
-	out.Works = namesOf(works)
+	late, err := w.lookAtReleases(ctx, p)
+	if err != nil {
+		return out, err
+	}
+	out.Waiting = append(out.Waiting, late...)
+	out.Works, out.Releases = namesOf(works), releaseNames(p)
 	if plan {
 		return out, nil
 	}
@@ -104,6 +109,7 @@ func (w *carrier) report(ctx context.Context, works []*ocm.ManifestWork) (file s
 	r := parcel.Report{
 		Cluster: w.Carried.Cluster, Number: w.last.Report, Time: time.Now().UTC().Truncate(time.Second), Parcel: w.last.Sequence,
 		Highest: max(memory.Highest().Sequence, w.last.Sequence), Gone: w.gone, Works: []parcel.WorkReport{},
+		Releases: w.releases,
 	}
 	if r.Version, err = w.local.Version(ctx); err != nil {
 		return "", err

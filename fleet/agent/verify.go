@@ -23,14 +23,17 @@ import (
 	"github.com/sealift/sealift/fleet/seal"
 )
 
-// accept checks the seal of a work and remembers its number, before anything of the work is applied. The work then has the
-// content that was signed.
+// accept checks the seal of a work and remembers its number, before anything of the work is applied or removed. The work then
+// has the content that was signed.
 func (a *agent) accept(ctx context.Context, work *ocm.ManifestWork) error {
 	if len(a.Keys) == 0 {
 		return nil
 	}
 	policy := seal.Policy{Cluster: a.Cluster, Keys: a.Keys, MaxAge: a.MaxAge}
 	s, key, spec, err := policy.Origin(work.Name, work.Annotations[seal.Annotation], work.Spec)
+	if err == nil {
+		err = s.Life(!work.DeletionTimestamp.IsZero())
+	}
 	if err != nil {
 		return err
 	}

@@ -53,12 +53,15 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 		return 0, err
 	}
 	if !work.DeletionTimestamp.IsZero() {
-		return 0, a.remove(ctx, work)
+		return a.remove(ctx, work)
 	}
 	known := a.remembered(work.Name)
 	if known == nil || known.generation != work.Generation || known.seal != work.Annotations[seal.Annotation] || time.Since(known.at) > a.Repair {
 		if err := a.accept(ctx, work); err != nil {
 			return a.Look, a.refuse(ctx, work, err)
+		}
+		if err := a.bring(ctx, work); err != nil {
+			return 0, a.withoutImages(ctx, work, err)
 		}
 		if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
 			if err := a.finalizers(ctx, work, append(slices.Clone(work.Finalizers), ocm.WorkFinalizer)); err != nil {
@@ -232,18 +235,26 @@ func (a *agent) read(ctx context.Context, work *ocm.ManifestWork) []manifest {
 	return manifests
 }
 
-// remove deletes what a work has on the cluster, and then lets the work go.
-func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) error {
+// remove deletes what a work has on the cluster, and then lets the work go. It believes only the hub that the work is deleted.
+// The hub has some time to sign that.
+func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) (again time.Duration, err error) {
 	if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
-		return nil
+		return 0, nil
+	}
+	if err := a.accept(ctx, work); err != nil {
+		var r *seal.Refusal
+		if errors.As(err, &r) && r.Reason == seal.NotDeleted && time.Since(work.DeletionTimestamp.Time) < 3*a.Look {
+			return a.Look, nil
+		}
+		return a.Look, a.refuse(ctx, work, err)
 	}
 	if err := a.delete(ctx, work); err != nil {
-		return err
+		return 0, err
 	}
 	a.remember(work.Name, nil)
 	a.note(work.Name, nil)
 	left := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == ocm.WorkFinalizer })
-	return client.IgnoreNotFound(a.finalizers(ctx, work, left))
+	return 0, client.IgnoreNotFound(a.finalizers(ctx, work, left))
 }
 
 // delete deletes what a work has on the cluster.

@@ -20,10 +20,12 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/fleet/content"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
+	"github.com/sealift/sealift/fleet/proxy"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/fleet/template"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -34,6 +36,12 @@ type Hub struct {
 	client.Client
 	Ledger *ledger.Ledger
 	Now    func() time.Time
+	// ChartSchemes and SecretNamespaces are as in proxy.Options, for charts that are packed.
+	ChartSchemes, SecretNamespaces []string
+}
+
+func (h Hub) releases() proxy.Carrier {
+	return proxy.Carrier{Client: h.Client, Schemes: h.ChartSchemes, SecretNamespaces: h.SecretNamespaces}
 }
 
 // Pack says what to pack.
@@ -41,7 +49,7 @@ type Pack struct {
 	Cluster string
 	// Out is the file to write.
 	Out string
-	// Store has the packages with the images of works. Nil packs no content.
+	// Store has the packages with the images of works, which its Signers must have signed. Nil packs no content.
 	Store *packages.Source
 	// Since is a report of the cluster. What it has is left out.
 	Since []byte
@@ -59,12 +67,16 @@ type Packed struct {
 	Works    []string `json:"works"`
 	Deleted  []string `json:"deleted,omitempty"`
 	Packages []string `json:"packages,omitempty"`
+	// Releases are Helm releases, by namespace and name of their HelmReleaseProxies.
+	Releases []string `json:"releases,omitempty"`
 	// Bytes is the size of the parcel, and Left how many bytes of files it leaves out.
 	Bytes int64 `json:"bytes"`
 	Left  int64 `json:"leftOutBytes,omitempty"`
-	// Images are those of the works. Uncarried are not in the parcel because no store was named.
+	// Images are those of works and charts. Uncarried are not in the parcel because no store was named. Unknown are charts whose
+	// images nobody knows before they are installed, and why.
 	Images    []string `json:"images,omitempty"`
 	Uncarried []string `json:"uncarried,omitempty"`
+	Unknown   []string `json:"unknown,omitempty"`
 }
 
 // Pack writes a parcel for a cluster.
@@ -86,15 +98,24 @@ func (h Hub) Pack(ctx context.Context, p Pack) (out Packed, err error) {
 		return out, err
 	}
 	out = Packed{Cluster: p.Cluster, Works: []string{}, Images: images(works)}
-	content := parcel.Parcel{Format: parcel.Format, Cluster: p.Cluster, Time: h.Now().UTC().Truncate(time.Second), Works: []parcel.Work{}}
+	made := parcel.Parcel{Format: parcel.Format, Cluster: p.Cluster, Time: h.Now().UTC().Truncate(time.Second), Works: []parcel.Work{}}
 	for _, w := range works {
 		one := parcel.Work{Name: w.Name, Seal: w.Annotations[seal.Annotation], Spec: w.Spec, Deleted: !w.DeletionTimestamp.IsZero()}
-		content.Works = append(content.Works, one)
+		if one.Deleted {
+			if one.Seal, err = plainSeal(w, one.Seal, key); err != nil {
+				return out, fmt.Errorf("sign work %s: %w", w.Name, err)
+			}
+		}
+		made.Works = append(made.Works, one)
 		if one.Deleted {
 			out.Deleted = append(out.Deleted, w.Name)
 		} else {
 			out.Works = append(out.Works, w.Name)
 		}
+	}
+	charts, err := h.packReleases(ctx, &made, &out)
+	if err != nil {
+		return out, err
 	}
 	archives, err := h.archives(ctx, p.Store, &out)
 	defer func() {
@@ -106,7 +127,7 @@ func (h Hub) Pack(ctx context.Context, p Pack) (out Packed, err error) {
 		return out, err
 	}
 	if !p.Plan {
-		if err := h.mark(ctx, works); err != nil {
+		if err := errors.Join(h.mark(ctx, works), h.releases().Mark(ctx, made.Releases)); err != nil {
 			return out, err
 		}
 		floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
@@ -114,10 +135,21 @@ func (h Hub) Pack(ctx context.Context, p Pack) (out Packed, err error) {
 		if err != nil {
 			return out, err
 		}
-		content.Sequence, content.Time = next.Sequence, next.Time
+		made.Sequence, made.Time = next.Sequence, next.Time
 	}
-	err = write(ctx, p, content, bundle.Bundle{Packages: archives, Since: since, Key: key}, &out)
+	err = write(ctx, p, made, charts, bundle.Bundle{Packages: archives, Since: since, Key: key}, &out)
 	return out, err
+}
+
+// plainSeal returns the seal of a deleted work without the word that it is deleted, which agents of older versions cannot read.
+// The signed parcel says it. The seal has the lowest number, so that nobody can bring the work back with it.
+func plainSeal(w *ocm.ManifestWork, text string, key *signature.Key) (string, error) {
+	s, err := seal.Read(text)
+	if err != nil {
+		return "", err
+	}
+	s.Deleted, s.Sequence, s.Time = false, 1, w.CreationTimestamp.Time
+	return s.Statement.Sign(key)
 }
 
 // signed returns the works of a cluster, each with the hub's seal.
@@ -203,58 +235,15 @@ func (h Hub) archives(ctx context.Context, from *packages.Source, out *Packed) (
 		out.Uncarried = out.Images
 		return nil, nil
 	}
-	list, err := from.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list the packages of the store: %w", err)
+	found, missing, err := content.Find(ctx, from, out.Images)
+	for _, p := range found {
+		archives = append(archives, p.Archive)
+		out.Packages = append(out.Packages, p.Name+" "+p.Version)
 	}
-	missing := make(map[string]bool)
-	for _, image := range out.Images {
-		missing[image] = true
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("no package of the store carries %s; build one, or pack without --store", strings.Join(missing, ", "))
 	}
-	for i := len(list.Packages) - 1; i >= 0 && len(missing) > 0; i-- { // newer versions come later
-		one := list.Packages[i]
-		object, err := from.Get(ctx, one.Key)
-		if err != nil {
-			return archives, fmt.Errorf("open package %s: %w", one.Key, err)
-		}
-		a, err := bundle.OpenSource(object)
-		if err != nil {
-			return archives, fmt.Errorf("open package %s: %w", one.Key, err)
-		}
-		wanted := false
-		for _, info := range a.Index.Packages {
-			for _, image := range info.Images {
-				for _, name := range names(image) {
-					wanted = wanted || missing[name]
-					delete(missing, name)
-				}
-			}
-		}
-		if !wanted {
-			if err := a.Close(); err != nil {
-				return archives, err
-			}
-			continue
-		}
-		archives = append(archives, a)
-		out.Packages = append(out.Packages, one.Name+" "+one.Version)
-	}
-	if len(missing) > 0 {
-		return archives, fmt.Errorf("no package of the store carries %s; build one, or pack without --store", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
-	}
-	return archives, nil
-}
-
-// names are the spellings of an image that a pod may use.
-func names(image bundle.Image) []string {
-	short := strings.TrimPrefix(image.Ref, "docker.io/")
-	list := []string{image.Ref, short, strings.TrimPrefix(short, "library/")}
-	if name, _, pinned := strings.Cut(image.Ref, "@"); pinned {
-		list = append(list, name)
-	} else {
-		list = append(list, image.Ref+"@"+image.Digest)
-	}
-	return list
+	return archives, err
 }
 
 // mark gives works the finalizer of an agent: from now on the cluster may have them, and they stay until it reports that
@@ -280,12 +269,16 @@ func (h Hub) finalizers(ctx context.Context, w *ocm.ManifestWork, list []string)
 }
 
 // write writes the bundle, or only counts its bytes.
-func write(ctx context.Context, p Pack, content parcel.Parcel, b bundle.Bundle, out *Packed) (err error) {
-	text, err := json.Marshal(content)
+func write(ctx context.Context, p Pack, made parcel.Parcel, charts map[string][]byte, b bundle.Bundle, out *Packed) (err error) {
+	text, err := json.Marshal(made)
 	if err != nil {
 		return err
 	}
-	b.Members, err = bundle.Render(ctx, []bundle.File{bundle.BytesFile(parcel.Name, 0o644, text)}, bundle.WriteOptions{Spool: p.Spool})
+	files := []bundle.File{bundle.BytesFile(parcel.Name, 0o644, text)}
+	for _, name := range slices.Sorted(maps.Keys(charts)) {
+		files = append(files, bundle.BytesFile(name, 0o644, charts[name]))
+	}
+	b.Members, err = bundle.Render(ctx, files, bundle.WriteOptions{Spool: p.Spool})
 	if err != nil {
 		return err
 	}
@@ -307,7 +300,7 @@ func write(ctx context.Context, p Pack, content parcel.Parcel, b bundle.Bundle, 
 	if p.Plan {
 		return nil
 	}
-	out.Sequence, out.File = content.Sequence, p.Out
+	out.Sequence, out.File = made.Sequence, p.Out
 	if err := atomicfile.FillLarge(p.Out, 0o644, func(f *os.File) error {
 		_, err := bundle.WriteBundle(ctx, f, b)
 		return err

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/parcel"
+	"github.com/sealift/sealift/fleet/proxy"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/seal"
 )
@@ -30,8 +31,10 @@ type Taken struct {
 	// Works have the status of the report now. Behind are those that the hub has changed since.
 	Works  []string `json:"works"`
 	Behind []string `json:"behind,omitempty"`
-	// Gone are works that are deleted now.
+	// Gone are works and releases that are deleted now.
 	Gone []string `json:"gone,omitempty"`
+	// Releases have the status of the report now: Helm releases, by namespace and name of their HelmReleaseProxies.
+	Releases []string `json:"releases,omitempty"`
 	// WentBack says that the cluster has seen later numbers than this hub has used: the hub was restored from a backup.
 	WentBack bool `json:"wentBack,omitempty"`
 }
@@ -66,6 +69,9 @@ func (h Hub) Take(ctx context.Context, file []byte, plan bool) (Taken, error) {
 	var errs []error
 	for i := range list.Items {
 		errs = append(errs, h.takeWork(ctx, &list.Items[i], r, plan, &out))
+	}
+	for _, one := range r.Releases {
+		errs = append(errs, h.takeRelease(ctx, r.Cluster, one, plan, &out))
 	}
 	if plan {
 		return out, errors.Join(errs...)
@@ -106,6 +112,24 @@ func (h Hub) takeWork(ctx context.Context, w *ocm.ManifestWork, r parcel.Report,
 		status.Conditions[i].ObservedGeneration = w.Generation // the content is the one that was signed
 	}
 	return h.patchStatus(ctx, w, map[string]any{"status": status})
+}
+
+// takeRelease brings the status of a Helm release up to date, or lets go of one that is gone from the cluster.
+func (h Hub) takeRelease(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool, out *Taken) error {
+	taken, err := h.releases().Take(ctx, cluster, r, plan)
+	if err != nil {
+		return fmt.Errorf("HelmReleaseProxy %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	name := r.Namespace + "/" + r.Name
+	switch taken {
+	case proxy.Gone:
+		out.Gone = append(out.Gone, name)
+	case proxy.Behind:
+		out.Behind = append(out.Behind, name)
+	case proxy.Current:
+		out.Releases = append(out.Releases, name)
+	}
+	return nil
 }
 
 func (h Hub) patchStatus(ctx context.Context, o client.Object, content map[string]any) error {

@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/agent"
 	"github.com/sealift/sealift/fleet/carry"
@@ -34,6 +35,7 @@ import (
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/store"
@@ -49,6 +51,40 @@ type ship struct {
 	dir   string
 	local *rest.Config
 	hub   carry.Hub
+	road  *road
+}
+
+// road brings images to the nodes of the ship, or says why it cannot.
+type road struct {
+	*ship
+	closed  string // why it cannot
+	cut     bool   // once, halfway
+	brought []string
+}
+
+func (r *road) Check(context.Context) error {
+	if r.closed != "" {
+		return errors.New(r.closed)
+	}
+	return nil
+}
+
+// Bring finds a whole bundle. It notes its images, and which image runs on the ship meanwhile.
+func (r *road) Bring(ctx context.Context, folder string) error {
+	a, err := bundle.Open(folder)
+	if err != nil {
+		return err
+	}
+	for _, p := range a.Index.Packages {
+		for _, image := range p.Images {
+			r.brought = append(r.brought, image.Ref+" before "+r.image("ship"))
+		}
+	}
+	if r.cut {
+		r.cut = false
+		return errors.Join(errors.New("a node is gone"), a.Close())
+	}
+	return errors.Join(a.Verify(ctx), a.Close())
 }
 
 // arguments of applyParcel are files.
@@ -88,6 +124,7 @@ func carriedBy(kubeconfig []byte) (agent.Carried, error) {
 func newShip(t *testing.T) *ship {
 	t.Helper()
 	s := &ship{dir: t.TempDir()}
+	s.road = &road{ship: s}
 	started := make(chan *rest.Config, 1)
 	go func() {
 		defer close(started)
@@ -125,7 +162,7 @@ func (s *ship) apply(parcel string, plan bool) (agent.Applied, error) {
 	s.must(err)
 	c, err := carriedBy(text)
 	s.must(err)
-	c.Local, c.Content, c.Report = s.local, s.file("content"), s.file("ship.report")
+	c.Local, c.Content, c.Report, c.Images = s.local, s.file("content"), s.file("ship.report"), s.road
 	return agent.Apply(s.Context(), c, parcel, plan)
 }
 
@@ -199,6 +236,11 @@ func (s *ship) take(report string) error {
 // addPackage puts a package with an image of some layers into the store.
 func (s *ship) addPackage(version string, layers ...[]byte) {
 	s.Helper()
+	s.writePackage(version, bundle.WriteOptions{}, layers...)
+}
+
+func (s *ship) writePackage(version string, o bundle.WriteOptions, layers ...[]byte) {
+	s.Helper()
 	dir := bundle.AddOnDir("hello", version)
 	p := bundle.Package{Name: "hello", Version: version, Platforms: []string{"linux/amd64"}, Contents: bundle.Contents{Images: []bundle.Image{{
 		ID: version, Ref: "example.com/hello:" + version, Digest: "sha256:" + strings.Repeat(version, 64), Platforms: map[string]string{"linux/amd64": "sha256:" + strings.Repeat(version, 64)},
@@ -209,7 +251,7 @@ func (s *ship) addPackage(version string, layers ...[]byte) {
 	s.must(os.MkdirAll(s.file("store"), 0o755))
 	f, err := os.Create(s.file("store/hello-" + version + ".tar.gz"))
 	s.must(err)
-	_, err = bundle.WritePackage(s.Context(), f, p, bundle.WriteOptions{})
+	_, err = bundle.WritePackage(s.Context(), f, p, o)
 	s.must(errors.Join(err, f.Close()))
 }
 
@@ -258,12 +300,7 @@ func TestUSBThereAndBack(t *testing.T) {
 	s.waitForWork("oslo", "1")
 
 	t.Log("a plan of the parcel changes nothing")
-	s.eventually("the hub has come to rest", func() string { // it writes the status of add-ons after their works
-		before := s.versions()
-		time.Sleep(time.Second)
-		return cmp.Diff(before, s.versions())
-	})
-	before := s.versions()
+	before := s.rest()
 	from, err := store.Open(s.file("store"))
 	s.must(err)
 	planned, err := s.hub.Pack(t.Context(), carry.Pack{Cluster: "ship", Out: s.file("planned"), Store: &packages.Source{Store: from}, Plan: true})
@@ -274,6 +311,7 @@ func TestUSBThereAndBack(t *testing.T) {
 	if diff := cmp.Diff(before, s.versions()); diff != "" {
 		t.Errorf("a plan changed something:\n%s", diff)
 	}
+	s.signedPackagesOnly()
 	first := s.pack("ship", "first", "")
 	s.pack("oslo", "foreign", "")
 	s.damaged("first")
@@ -287,9 +325,17 @@ func TestUSBThereAndBack(t *testing.T) {
 	if diff := cmp.Diff(clean, s.state()); diff != "" {
 		t.Errorf("a plan changed something:\n%s", diff)
 	}
+	s.road.closed = "the nodes cannot get images"
+	s.refuses("a parcel whose images reach no node", s.file("first"), "")
+	s.road.closed = ""
+	s.oneAtATime("first")
 	s.killApply("first")
 	if out, err := s.apply("", false); err == nil {
 		t.Errorf("the report of a killed apply says that all is applied: %+v", out)
+	}
+	s.road.brought, s.road.cut = nil, true
+	if out, err := s.apply(s.file("first"), false); err == nil || s.image("ship") != "" && s.road.brought[0] == "example.com/hello:1 before " {
+		t.Errorf("a work was applied without its images: %+v, %v", out, err)
 	}
 	out, err := s.apply(s.file("first"), false)
 	if err != nil || len(out.Waiting) != 1 || s.image("ship") != "example.com/hello:1" {
@@ -322,10 +368,42 @@ func TestUSBThereAndBack(t *testing.T) {
 	if err != nil || s.image("ship") != "example.com/hello:2" || out.Had != int64(len(base)) {
 		t.Fatalf("%+v, %v", out, err)
 	}
+	if got := s.road.brought[len(s.road.brought)-1]; got != "example.com/hello:2 before example.com/hello:1" {
+		t.Errorf("the nodes got %q", s.road.brought)
+	}
 	s.refuses("an older parcel", s.file("whole"), seal.Older)
 	s.refuses("the first parcel", s.file("first"), seal.Older)
 	s.complete()
 	s.removal()
+}
+
+// signedPackagesOnly packs with keys that have, and have not, signed the packages of the store.
+func (s *ship) signedPackagesOnly() {
+	s.Helper()
+	vendor, err := signature.Generate()
+	s.must(err)
+	somebody, err := signature.Generate()
+	s.must(err)
+	from, err := store.Open(s.file("store"))
+	s.must(err)
+	unsigned, err := os.ReadFile(s.file("store/hello-1.tar.gz"))
+	s.must(err)
+	for _, row := range []struct {
+		signed, demanded *signature.Key
+		want             string
+	}{
+		{nil, vendor, "package hello-1.tar.gz: "}, {somebody, vendor, "package hello-1.tar.gz: "}, {vendor, vendor, ""},
+	} {
+		s.writePackage("1", bundle.WriteOptions{Key: row.signed}, noise(1, 2<<20))
+		public, err := row.demanded.Public()
+		s.must(err)
+		p := carry.Pack{Cluster: "ship", Out: s.file("signed"), Store: &packages.Source{Store: from, Signers: []signature.PublicKey{public}}, Plan: true}
+		packed, err := s.hub.Pack(s.Context(), p)
+		if row.want == "" && (err != nil || len(packed.Packages) != 1) || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want) || !strings.Contains(err.Error(), "--require-signed")) {
+			s.Errorf("%+v, %v, want %q", packed, err, row.want)
+		}
+	}
+	s.must(os.WriteFile(s.file("store/hello-1.tar.gz"), unsigned, 0o644))
 }
 
 // complete checks that the content is a whole bundle.
@@ -361,6 +439,20 @@ func (s *ship) damaged(parcel string) {
 	if _, err := os.Stat(s.file("content")); !errors.Is(err, fs.ErrNotExist) || s.image("ship") != "" {
 		s.Errorf("damaged parcels left something: %v", err)
 	}
+}
+
+// oneAtATime applies a parcel while somebody else works with the content folder.
+func (s *ship) oneAtATime(parcel string) {
+	s.Helper()
+	lock, err := os.OpenFile(s.file("content.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	s.must(err)
+	s.must(syscall.Flock(int(lock.Fd()), syscall.LOCK_EX))
+	for _, file := range []string{s.file(parcel), ""} {
+		if out, err := s.apply(file, false); err == nil || !strings.Contains(err.Error(), "another 'sealift fleet apply' works with") {
+			s.Errorf("%q: %+v, %v", file, out, err)
+		}
+	}
+	s.must(lock.Close())
 }
 
 // killApply kills an apply once it has begun to change the cluster.
@@ -405,8 +497,8 @@ func (s *ship) mayTakeOnce(report string) {
 	for _, broken := range [][]byte{
 		bytes.Replace(good, []byte(`"version":"v1`), []byte(`"version":"v2`), 1), bytes.Replace(good, []byte(`"number":`), []byte(`"number":1`), 1), good[:len(good)/2],
 	} {
-		if _, err := s.hub.Take(s.Context(), broken, false); err == nil {
-			s.Errorf("a changed report was taken:\n%.300s", broken)
+		if _, err := s.hub.Take(s.Context(), broken, false); err == nil || bytes.Equal(broken, good) {
+			s.Errorf("a changed report was taken, or it is not changed:\n%.300s", broken)
 		}
 	}
 	planned, err := s.hub.Take(s.Context(), good, true)
@@ -414,13 +506,26 @@ func (s *ship) mayTakeOnce(report string) {
 		s.Errorf("%+v, %v", planned, err)
 	}
 	s.must(s.take(report))
-	before := s.versions()
+	before := s.rest()
 	if err := s.take(report); err == nil {
 		s.Error("a report was taken twice")
 	}
 	if diff := cmp.Diff(before, s.versions()); diff != "" {
-		s.Logf("the hub works on while nothing is taken:\n%s", diff)
+		s.Errorf("a report that was refused changed something:\n%s", diff)
 	}
+}
+
+// rest waits until the hub writes nothing, and returns the versions of its objects: it writes the status of add-ons after their
+// works.
+func (s *ship) rest() (versions map[string]string) {
+	s.Helper()
+	s.eventually("the hub has come to rest", func() string {
+		before := s.versions()
+		time.Sleep(time.Second)
+		versions = s.versions()
+		return cmp.Diff(before, versions)
+	})
+	return versions
 }
 
 // removal removes the add-on by parcel.
@@ -435,12 +540,24 @@ func (s *ship) removal() {
 		if err := s.client.Get(s.Context(), work, &w); err != nil {
 			return err.Error()
 		}
-		if w.DeletionTimestamp.IsZero() {
-			return "not yet"
+		if signed, err := seal.Read(w.Annotations[seal.Annotation]); err != nil || !signed.Deleted {
+			return fmt.Sprint("its deletion is not signed: ", err)
 		}
 		return ""
 	})
 	s.pack("ship", "last", "ship.report")
+	key, err := s.hub.Ledger.Key(s.Context())
+	s.must(err)
+	public, err := key.Public()
+	s.must(err)
+	a, p, err := parcel.ReadArchive(s.file("last"), []signature.PublicKey{public})
+	s.must(err)
+	s.must(a.Close())
+	for _, one := range p.Works {
+		if signed, err := seal.Read(one.Seal); err != nil || one.Deleted && (signed.Deleted || signed.Sequence != 1) {
+			s.Errorf("an agent of an older version cannot read the seal of %s, or the seal brings it back: %+v, %v", one.Name, signed, err)
+		}
+	}
 	if _, err := s.apply(s.file("last"), false); err != nil {
 		s.Fatal(err)
 	}

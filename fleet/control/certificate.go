@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,8 +10,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -53,7 +52,8 @@ func (c *controllers) certify(ctx context.Context, req reconcile.Request) (recon
 	if cma.Name != "" && (install.Unmanaged(cma.Annotations) || !scene.UsesTemplate(&cma)) {
 		return reconcile.Result{}, nil // its own manager answers
 	}
-	// what the status of the add-on says is no proof: the agent of the cluster may write it
+	// the identities in the status are no proof: the agent of the cluster may write them. The references to templates are the
+	// hub's: an admission policy refuses others (package crd)
 	wanted, known, err := c.registrations(ctx, a)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -136,29 +136,21 @@ func (c *controllers) sign(ctx context.Context, csr *certificatesv1.CertificateS
 	return c.Status().Update(ctx, after)
 }
 
-// handOver gives a certificate to the agent: in a ConfigMap of the cluster's namespace, which belongs to the add-on. It has
-// the latest certificate of each signer.
+// handOver gives a certificate to the agent, as an annotation of its add-on.
 func (c *controllers) handOver(ctx context.Context, csr *certificatesv1.CertificateSigningRequest, a *ocm.ManagedClusterAddOn) error {
-	var kept corev1.ConfigMap
-	key := ocm.CertificateKey(csr.Spec.SignerName)
-	err := c.Get(ctx, types.NamespacedName{Namespace: a.Namespace, Name: ocm.CertificatesName(a.Name)}, &kept)
-	if client.IgnoreNotFound(err) != nil {
-		return err
-	}
-	after := kept.DeepCopy()
-	if after.Data == nil {
-		after.Data = make(map[string]string)
-	}
+	next := ocm.Certificate{PEM: string(csr.Status.Certificate), Since: csr.CreationTimestamp.UTC()}
 	// an older request must not take the place of a newer one when the hub starts again
-	since := csr.CreationTimestamp.UTC().Format(time.RFC3339)
-	if after.Data[key] == string(csr.Status.Certificate) || after.Data[key+".since"] > since {
+	if had := a.Certificate(csr.Spec.SignerName); had.PEM == next.PEM || had.Since.After(next.Since) {
 		return nil
 	}
-	after.Data[key+".since"], after.Data[key] = since, string(csr.Status.Certificate)
-	after.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID}}
-	if apierrors.IsNotFound(err) {
-		after.Namespace, after.Name = a.Namespace, ocm.CertificatesName(a.Name)
-		return c.Create(ctx, after)
+	text, err := json.Marshal(next)
+	if err != nil {
+		return err
 	}
-	return c.Update(ctx, after)
+	after := copyOf(a)
+	if after.Annotations == nil {
+		after.Annotations = make(map[string]string)
+	}
+	after.Annotations[ocm.CertificateAnnotation(csr.Spec.SignerName)] = string(text)
+	return c.patch(ctx, a, after)
 }

@@ -92,7 +92,10 @@ func (g *grid) registration() {
 		_, err := admin.CoreV1().Namespaces().Create(g.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, metav1.CreateOptions{})
 		g.must(err)
 	}
-	reads := []rbacv1.PolicyRule{{APIGroups: []string{"addon.open-cluster-management.io"}, Resources: []string{"managedclusteraddons"}, Verbs: []string{"get"}}}
+	reads := []rbacv1.PolicyRule{
+		{APIGroups: []string{"addon.open-cluster-management.io"}, Resources: []string{"managedclusteraddons"}, Verbs: []string{"get"}},
+		{APIGroups: []string{"rbac.authorization.k8s.io"}, Resources: []string{"rolebindings"}, Verbs: []string{"get"}},
+	}
 	_, err := admin.RbacV1().ClusterRoles().Create(g.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "guard"}, Rules: reads}, metav1.CreateOptions{})
 	g.must(err)
 	_, err = admin.RbacV1().Roles("shared").Create(g.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: reads}, metav1.CreateOptions{})
@@ -103,6 +106,32 @@ func (g *grid) registration() {
 	g.authority("guard-ca")
 	g.apply(fmt.Sprintf(registered, "cluster-admin", "south")) // whose hash is another one
 	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "the hub binds only what it may do itself")
+	older := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:guard:role:agent:older", Labels: map[string]string{"open-cluster-management.io/addon-name": "guard", "open-cluster-management.io/addon-template-name": ""}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+		Subjects: []rbacv1.Subject{
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:open-cluster-management:cluster:oslo:addon:guard"},
+			{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:open-cluster-management:addon:guard"},
+		},
+	}
+	_, err = admin.RbacV1().RoleBindings("rome").Create(g.Context(), older, metav1.CreateOptions{})
+	g.must(err)
+	g.apply(strings.Replace(fmt.Sprintf(registered, "guard", "east"), "namespace: shared", "namespace: rome", 1))
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "names rome, which is the namespace of a cluster")
+	for namespace, name := range map[string]string{"rome": older.Name, "shared": "open-cluster-management:guard:role:agent"} {
+		g.eventually("what was bound in "+namespace+" is gone, also what an older hub bound", func() string {
+			if b, err := admin.RbacV1().RoleBindings(namespace).Get(g.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Sprint(b.Subjects, err)
+			}
+			return ""
+		})
+	}
+	theirs := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "open-cluster-management:guard:role:agent"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"}}
+	_, err = admin.RbacV1().RoleBindings("shared").Create(g.Context(), theirs, metav1.CreateOptions{})
+	g.must(err)
+	g.apply(fmt.Sprintf(registered, "guard", "west"))
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "in namespace shared was not made by a hub")
+	g.must(admin.RbacV1().RoleBindings("shared").Delete(g.Context(), theirs.Name, metav1.DeleteOptions{}))
 	g.apply(fmt.Sprintf(registered, "guard", "south"))
 	g.eventually("it is registered", func() string { return g.has("oslo", "guard", "RegistrationApplied", "True/SetPermissionApplied") })
 	g.eventually("both clusters share a binding", func() string {
@@ -110,7 +139,7 @@ func (g *grid) registration() {
 		if err != nil {
 			return err.Error()
 		}
-		if len(b.Subjects) != 5 {
+		if len(b.Subjects) != 4 {
 			return fmt.Sprint(b.Subjects)
 		}
 		return ""
@@ -118,6 +147,7 @@ func (g *grid) registration() {
 
 	g.certificates()
 	g.refusals()
+	rome := g.boundaries()
 	g.twoRoles(admin)
 
 	g.uninstall("guard", "rome")
@@ -126,11 +156,14 @@ func (g *grid) registration() {
 		if err != nil {
 			return err.Error()
 		}
-		if len(b.Subjects) != 3 {
+		if len(b.Subjects) != 2 {
 			return fmt.Sprint(b.Subjects)
 		}
 		return ""
 	})
+	if _, err := rome.RbacV1().RoleBindings("shared").Get(g.Context(), "x", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
+		g.Errorf("the agent of an add-on that rome has lost reads on: %v", err)
+	}
 	g.uninstall("guard", "oslo")
 	g.eventually("the shared binding is gone", func() string {
 		if _, err := admin.RbacV1().RoleBindings("shared").Get(g.Context(), "open-cluster-management:guard:role:agent", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -162,7 +195,7 @@ func (g *grid) twoRoles(admin kubernetes.Interface) {
 			if err != nil {
 				return err.Error()
 			}
-			if text := fmt.Sprint(b.Subjects); len(b.Subjects) != 3 || !strings.Contains(text, ":"+cluster+":") {
+			if text := fmt.Sprint(b.Subjects); len(b.Subjects) != 2 || !strings.Contains(text, ":"+cluster+":") {
 				return text
 			}
 			return ""
@@ -174,7 +207,7 @@ func (g *grid) twoRoles(admin kubernetes.Interface) {
 		if err != nil {
 			return err.Error()
 		}
-		if len(list.Items) != 1 || len(list.Items[0].Subjects) != 5 {
+		if len(list.Items) != 1 || len(list.Items[0].Subjects) != 4 {
 			return fmt.Sprint(list.Items)
 		}
 		return ""
@@ -189,8 +222,42 @@ func (g *grid) local(cluster string) kubernetes.Interface {
 	return c
 }
 
-// certificates shows that the agent of the cluster gets them for the agent of the add-on. The signer of the API server is
-// kube-controller-manager, which does not run here: the request is approved, and waits.
+// boundaries uses the certificates that the add-on's agents of both clusters got: each reads the namespace of its own cluster
+// and the shared one, and is refused in the other cluster's. It returns rome's agent.
+func (g *grid) boundaries() (rome kubernetes.Interface) {
+	for cluster, other := range map[string]string{"oslo": "rome", "rome": "oslo"} {
+		var client kubernetes.Interface
+		g.eventually("the agent on "+cluster+" has its certificate", func() string {
+			secret, err := g.local(cluster).CoreV1().Secrets("open-cluster-management-agent-addon").Get(g.Context(), "guard-hub-kubeconfig", metav1.GetOptions{})
+			if err != nil {
+				return err.Error()
+			}
+			client, err = kubernetes.NewForConfig(&rest.Config{Host: g.cfg.Host, TLSClientConfig: rest.TLSClientConfig{
+				CAData: g.cfg.CAData, CertData: secret.Data["tls.crt"], KeyData: secret.Data["tls.key"],
+			}})
+			g.must(err)
+			return ""
+		})
+		read := func(namespace string) error {
+			_, err := client.RbacV1().RoleBindings(namespace).Get(g.Context(), "x", metav1.GetOptions{})
+			return err
+		}
+		for _, mine := range []string{cluster, "shared"} {
+			if err := read(mine); !apierrors.IsNotFound(err) {
+				g.Errorf("the agent on %s reads in %s: %v", cluster, mine, err)
+			}
+		}
+		if err := read(other); !apierrors.IsForbidden(err) {
+			g.Errorf("the agent on %s reads in the namespace of %s: %v", cluster, other, err)
+		}
+		if cluster == "rome" {
+			rome = client
+		}
+	}
+	return rome
+}
+
+// certificates shows that the agent of the cluster gets them for the agent of the add-on.
 func (g *grid) certificates() {
 	var secret *corev1.Secret
 	g.eventually("the custom signer's certificate is on the cluster", func() (why string) {
@@ -229,9 +296,6 @@ func (g *grid) refusals() {
 	g.must(err)
 	if _, err := rome.CertificatesV1().CertificateSigningRequests().List(g.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
 		g.Errorf("rome reads the requests of all clusters: %v", err)
-	}
-	if _, err := rome.CoreV1().ConfigMaps("oslo").Get(g.Context(), "guard-certificates", metav1.GetOptions{}); !apierrors.IsForbidden(err) {
-		g.Errorf("rome reads the certificates of oslo: %v", err)
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	g.must(err)

@@ -33,11 +33,11 @@ const (
 
 // clusters looks after ManagedClusters: namespace, set, Lease, taints, and labels with the health of add-ons.
 func (c *controllers) clusters() error {
-	return builder.ControllerManagedBy(c.hub).Named("cluster").
+	b := builder.ControllerManagedBy(c.hub).Named("cluster").
 		For(&ocm.ManagedCluster{}).
 		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(heartbeats())).
-		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf)).
-		Complete(again(reconcile.Func(c.lookAfter)))
+		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf))
+	return c.sharded(b, reconcile.Func(c.lookAfter), every[ocm.ManagedCluster](c.Client))
 }
 
 // clusterOf asks for the cluster whose namespace an object is in.

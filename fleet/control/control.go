@@ -8,11 +8,13 @@
 //   - Certificates: what agents of add-ons ask for.
 //   - Signatures: the seals of works that others make.
 //
-// Nothing is polled. A controller that waits for a time asks to be called then.
+// Clusters, add-ons of clusters and signatures are work on one cluster each, which the hubs of a fleet share. The rest is done by
+// the hub that decides. Nothing is polled. A controller that waits for a time asks to be called then.
 package control
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,7 +25,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -84,6 +88,18 @@ func New(o Options) hub.Controller {
 		}
 		return nil
 	}
+}
+
+// clusterIn returns the cluster of a request: the namespace of an object, or the name of one without a namespace.
+func clusterIn(_ context.Context, req reconcile.Request) string {
+	return cmp.Or(req.Namespace, req.Name)
+}
+
+// sharded lets a controller work on the clusters of this hub's shards. all lists the requests of all clusters.
+func (c *controllers) sharded(b *builder.Builder, r reconcile.Reconciler, all func(context.Context, client.Object) []reconcile.Request) error {
+	reconciler, gained := c.hub.Shard(again(r), clusterIn, func(ctx context.Context) []reconcile.Request { return all(ctx, nil) })
+	return b.WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency, NeedLeaderElection: new(false)}).
+		WatchesRawSource(gained).Complete(reconciler)
 }
 
 // again tries a reconcile again, without an error in the log, if somebody else wrote between its read and its write.

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,8 +37,7 @@ const hostedFor, hostedBy = "hostedFor", "hostedBy"
 // clusterAddOns deploys add-ons on clusters, and tells how they are.
 func (c *controllers) clusterAddOns() error {
 	r := &clusterAddOns{controllers: c}
-	return builder.ControllerManagedBy(c.hub).Named("cluster-addon").
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency}).
+	b := builder.ControllerManagedBy(c.hub).Named("cluster-addon").
 		For(&ocm.ManagedClusterAddOn{}).
 		Watches(&ocm.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
 			labels := o.GetLabels()
@@ -58,8 +56,8 @@ func (c *controllers) clusterAddOns() error {
 		Watches(&ocm.ManagedCluster{}, soon(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return append(every[ocm.ManagedClusterAddOn](c.Client, client.InNamespace(o.GetName()))(ctx, o),
 				every[ocm.ManagedClusterAddOn](c.Client, client.MatchingFields{hostedBy: o.GetName()})(ctx, o)...)
-		})).
-		Complete(again(r))
+		}))
+	return c.sharded(b, r, every[ocm.ManagedClusterAddOn](c.Client))
 }
 
 // indexHosted makes the indexes of what is hosted.

@@ -28,6 +28,7 @@ import (
 	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/agent"
+	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
@@ -58,7 +59,11 @@ func newGrid(t *testing.T, clusters ...string) *grid {
 	var mu sync.Mutex
 	for _, name := range append([]string{""}, clusters...) {
 		wait.Go(func() {
-			cfg := controlplane.ForTest(t)
+			var controllers []string
+			if name == "" {
+				controllers = []string{controlplane.SigningController, "clusterrole-aggregation-controller", "garbage-collector-controller"}
+			}
+			cfg := controlplane.ForTest(t, controllers...)
 			mu.Lock()
 			defer mu.Unlock()
 			g.configs[name] = cfg
@@ -96,6 +101,7 @@ func (g *grid) newClient() client.Client {
 	g.Helper()
 	scheme := runtime.NewScheme()
 	g.must(ocm.AddToScheme(scheme))
+	g.must(caaph.AddToScheme(scheme))
 	g.must(coordinationv1.AddToScheme(scheme))
 	g.must(corev1.AddToScheme(scheme))
 	c, err := client.New(g.cfg, client.Options{Scheme: scheme})

@@ -39,10 +39,14 @@ func TestMain(m *testing.M) {
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", file)
 	if err == nil {
-		err = hub.Run(context.Background(), hub.Options{
-			Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: time.Second,
-			Controllers: []hub.Controller{control.New(control.Options{})},
-		})
+		o := hub.Options{Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: time.Second, Controllers: []hub.Controller{control.New(control.Options{})}}
+		if name := os.Getenv(diaryVariable); name != "" {
+			o.LeaseDuration, err = time.ParseDuration(os.Getenv(leaseVariable))
+			o.Controllers = append(o.Controllers, diary(name))
+		}
+		if err == nil {
+			err = hub.Run(context.Background(), o)
+		}
 	}
 	fmt.Fprintln(os.Stderr, err)
 	time.Sleep(100 * time.Millisecond)
@@ -51,13 +55,13 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// killable starts a hub of its own process.
-func (g *grid) killable(kubeconfig string) *exec.Cmd {
+// killable starts a hub of its own process, with more variables.
+func (g *grid) killable(kubeconfig string, variables ...string) *exec.Cmd {
 	g.Helper()
 	self, err := os.Executable()
 	g.must(err)
 	cmd := exec.CommandContext(g.Context(), self)
-	cmd.Env = append(os.Environ(), hubVariable+"="+kubeconfig)
+	cmd.Env = append(append(os.Environ(), hubVariable+"="+kubeconfig), variables...)
 	cmd.Stderr = testLog{g.T}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	g.must(cmd.Start())
@@ -71,6 +75,11 @@ const fleetSize, atOnce = 12, 2
 // is applied some time after it came.
 func TestKilledHubGoesOn(t *testing.T) {
 	t.Parallel()
+	killHub(t, 3)
+}
+
+// killHub kills the hub so many times.
+func killHub(t *testing.T, kills int) {
 	g := &grid{T: t, stops: make(map[string]func())}
 	g.cfg = controlplane.ForTest(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -88,13 +97,7 @@ func TestKilledHubGoesOn(t *testing.T) {
 		}
 		return ""
 	})
-	names := make([]string, fleetSize)
-	var objects strings.Builder
-	for i := range names {
-		names[i] = fmt.Sprintf("c%02d", i)
-		fmt.Fprintf(&objects, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\napiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: %[1]s}\nspec: {hubAcceptsClient: true}\n---\n", names[i])
-	}
-	g.apply(objects.String() + simple)
+	names := g.fleet()
 	g.start("agents", func(ctx context.Context) error { return g.simulate(ctx, names) })
 	g.apply(fmt.Sprintf(config, "0"))
 	g.eventually("all have the first version", func() string { return g.all(names) })
@@ -125,6 +128,19 @@ func TestKilledHubGoesOn(t *testing.T) {
 	if seen > atOnce || seen == 0 {
 		t.Errorf("%d clusters were at work at once, at most %d may be", seen, atOnce)
 	}
+}
+
+// fleet makes the clusters of a fleet, and the add-on simple.
+func (g *grid) fleet() []string {
+	g.Helper()
+	names := make([]string, fleetSize)
+	var objects strings.Builder
+	for i := range names {
+		names[i] = fmt.Sprintf("c%02d", i)
+		fmt.Fprintf(&objects, "apiVersion: v1\nkind: Namespace\nmetadata: {name: %s}\n---\napiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: %[1]s}\nspec: {hubAcceptsClient: true}\n---\n", names[i])
+	}
+	g.apply(objects.String() + simple)
+	return names
 }
 
 // simple is hello with one object that is available at once.

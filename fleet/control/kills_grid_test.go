@@ -2,4 +2,12 @@
 
 package control_test
 
-const kills = 30
+import (
+	"testing"
+	"time"
+)
+
+func TestHubGoesOnAfterThirtyKills(t *testing.T) { killHub(t, 30) }
+
+// TestHubsShareAFleetWithTheirOwnLeases is TestHubsShareAFleet with Leases as a hub has them.
+func TestHubsShareAFleetWithTheirOwnLeases(t *testing.T) { shareFleet(t, 15*time.Second) }

@@ -155,7 +155,11 @@ func (c *controllers) sets() error {
 			"global":              {SelectorType: ocm.LabelSelector, LabelSelector: &metav1.LabelSelector{}},
 		} {
 			set := &ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: ocm.ManagedClusterSetSpec{ClusterSelector: selector}}
-			if err := c.Create(ctx, set); err != nil && !apierrors.IsAlreadyExists(err) {
+			err := c.Get(ctx, client.ObjectKeyFromObject(set), &ocm.ManagedClusterSet{})
+			if apierrors.IsNotFound(err) {
+				err = c.Create(ctx, set)
+			}
+			if err != nil && !apierrors.IsAlreadyExists(err) {
 				return err
 			}
 		}

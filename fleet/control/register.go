@@ -38,23 +38,41 @@ func (r *clusterAddOns) register(ctx context.Context, p place) error {
 			_, err = r.authority(ctx, w.CustomSigner)
 		}
 	}
-	for i := range bindings {
-		if err == nil {
-			err = r.grant(ctx, a, &bindings[i])
-		}
-	}
-	if err == nil {
-		err = r.revoke(ctx, a, bindings)
-	}
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && !isMistake(err) {
 		return err
 	}
-	if err != nil {
+	refused, passing := r.share(ctx, a, bindings)
+	if passing != nil {
+		return passing
+	}
+	if err = errors.Join(err, refused); err != nil {
 		r.set(&a.Status.Conditions, "RegistrationApplied", "False", "SetPermissionFailed", "Failed to set permission for hub agent: "+err.Error())
 		return nil
 	}
 	r.set(&a.Status.Conditions, "RegistrationApplied", "True", "SetPermissionApplied", "Registration of the addon agent is configured")
 	return nil
+}
+
+// share grants what is to be granted, and revokes everything else: also a binding that is refused now and that an older hub made.
+// What is refused is a mistake of a user. After another failure nothing is revoked, and the next try does it.
+func (r *clusterAddOns) share(ctx context.Context, a *ocm.ManagedClusterAddOn, bindings []rbacv1.RoleBinding) (refused, passing error) {
+	var granted []rbacv1.RoleBinding
+	for i := range bindings {
+		err := r.grant(ctx, a, &bindings[i])
+		switch {
+		case err == nil:
+			granted = append(granted, bindings[i])
+		case isMistake(err) || isRefusal(err):
+			refused = errors.Join(refused, err)
+		default:
+			return nil, err
+		}
+	}
+	err := r.revoke(ctx, a, granted)
+	if isMistake(err) {
+		return errors.Join(refused, err), nil
+	}
+	return refused, err
 }
 
 // isMistake says whether the API server refused what a user wants. Trying again changes nothing.
@@ -84,11 +102,17 @@ func (c *controllers) registrations(ctx context.Context, a *ocm.ManagedClusterAd
 // grant binds a role. The API server refuses one that the hub does not hold itself. The binding gets another name while agents
 // of other clusters have another role by its name: in a rollout, templates differ.
 func (c *controllers) grant(ctx context.Context, a *ocm.ManagedClusterAddOn, b *rbacv1.RoleBinding) error {
+	if err := c.shareable(ctx, a, b.Namespace); err != nil {
+		return err
+	}
 	var had rbacv1.RoleBinding
 	err := c.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, &had)
-	if err == nil && had.RoleRef != b.RoleRef && registration.Leave(had.Subjects, a.Namespace, a.Name) != nil {
+	if err == nil && had.RoleRef != b.RoleRef && len(registration.Leave(had.Subjects, a.Namespace, a.Name)) > 0 {
 		b.Name, had = b.Name+":"+b.RoleRef.Name, rbacv1.RoleBinding{}
 		err = c.Get(ctx, types.NamespacedName{Namespace: b.Namespace, Name: b.Name}, &had)
+	}
+	if err == nil && !registration.IsOurs(&had) {
+		return foreign(b)
 	}
 	if err == nil && had.RoleRef != b.RoleRef { // which cannot be changed
 		if err := c.Delete(ctx, &had, client.Preconditions{UID: &had.UID, ResourceVersion: &had.ResourceVersion}); client.IgnoreNotFound(err) != nil {
@@ -97,25 +121,56 @@ func (c *controllers) grant(ctx context.Context, a *ocm.ManagedClusterAddOn, b *
 		err = apierrors.NewNotFound(rbacv1.Resource("rolebindings"), b.Name)
 	}
 	if apierrors.IsNotFound(err) {
-		if err = c.Create(ctx, b); apierrors.IsAlreadyExists(err) {
-			return apierrors.NewConflict(rbacv1.Resource("rolebindings"), b.Name, errors.New("the cache does not have it yet"))
-		}
-		if apierrors.IsForbidden(err) {
-			return fmt.Errorf("bind %s %s in namespace %s: %w; the hub binds only what it may do itself: give it these rights, as 'sealift fleet hub --print-rbac' says",
-				b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, err)
-		}
-		return err
+		return c.bind(ctx, b)
 	}
 	if err != nil {
 		return err
 	}
 	after := had.DeepCopy()
-	after.Subjects = registration.Join(had.Subjects, b.Subjects)
+	after.Subjects = b.Subjects
+	if b.Namespace != a.Namespace {
+		after.Subjects = registration.Join(had.Subjects, b.Subjects, a.Name)
+	}
 	return c.patch(ctx, &had, after)
 }
 
-// revoke takes an agent out of all bindings of its add-on but those that it keeps.
-func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, keep []rbacv1.RoleBinding) error {
+// bind makes a binding that the cache does not have.
+func (c *controllers) bind(ctx context.Context, b *rbacv1.RoleBinding) error {
+	err := c.Create(ctx, b)
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		var live rbacv1.RoleBinding
+		if err := c.hub.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(b), &live); err == nil && !registration.IsOurs(&live) {
+			return foreign(b) // the cache never has it
+		}
+		return apierrors.NewConflict(rbacv1.Resource("rolebindings"), b.Name, errors.New("the cache does not have it yet"))
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("bind %s %s in namespace %s: %w; the hub binds only what it may do itself: give it these rights, as 'sealift fleet hub --print-rbac' says",
+			b.RoleRef.Kind, b.RoleRef.Name, b.Namespace, err)
+	}
+	return err
+}
+
+func foreign(b *rbacv1.RoleBinding) error {
+	return refusal{fmt.Errorf("RoleBinding %s in namespace %s was not made by a hub: delete it, or give it another name", b.Name, b.Namespace)}
+}
+
+// shareable refuses to share the namespace of another cluster among the agents of an add-on: each of them could read what
+// belongs to that cluster.
+func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn, namespace string) error {
+	if namespace == a.Namespace {
+		return nil
+	}
+	err := c.Get(ctx, types.NamespacedName{Name: namespace}, &ocm.ManagedCluster{})
+	if err == nil {
+		return refusal{fmt.Errorf("a permission of type SingleNamespace names %s, which is the namespace of a cluster: agents of other clusters must not read it; name another namespace, or use type CurrentCluster", namespace)}
+	}
+	return client.IgnoreNotFound(err)
+}
+
+// revoke takes an agent out of all bindings of its add-on but those that it keeps. A binding that the hub may not change does not
+// keep it from the others.
+func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, keep []rbacv1.RoleBinding) (refused error) {
 	var list rbacv1.RoleBindingList
 	if err := c.List(ctx, &list, client.MatchingLabels{ocm.AddOnLabel: a.Name}); err != nil {
 		return err
@@ -129,21 +184,24 @@ func (c *controllers) revoke(ctx context.Context, a *ocm.ManagedClusterAddOn, ke
 		after.Subjects = registration.Leave(b.Subjects, a.Namespace, a.Name)
 		var err error
 		switch {
-		case len(after.Subjects) == len(b.Subjects): // the agent is not in it
+		case len(after.Subjects) == len(b.Subjects): // the agent is not in it, and no older hub wrote it
 		case len(after.Subjects) == 0:
 			err = c.Delete(ctx, b, client.Preconditions{UID: &b.UID, ResourceVersion: &b.ResourceVersion})
 		default:
 			err = c.patch(ctx, b, after)
 		}
-		if client.IgnoreNotFound(err) != nil {
+		switch err = client.IgnoreNotFound(err); {
+		case isMistake(err):
+			refused = errors.Join(refused, err)
+		case err != nil:
 			return err
 		}
 	}
-	return nil
+	return refused
 }
 
 // authority reads the authority of a custom signer. A Secret of another namespace than the hub's needs the operator's word:
-// whoever writes templates could use any authority otherwise, such as that of the hub's API server.
+// otherwise an author of templates could use any authority, such as that of the hub's API server.
 func (c *controllers) authority(ctx context.Context, signer *ocm.CustomSignerSpec) (*registration.Authority, error) {
 	at := types.NamespacedName{Namespace: signer.SigningCA.Namespace, Name: signer.SigningCA.Name}
 	if at.Namespace == "" {

@@ -95,10 +95,11 @@ func (g *grid) image(cluster string) string {
 	return fmt.Sprint(list[0].(map[string]any)["image"])
 }
 
-// TestAddOnIsRolledOut follows an add-on from its installation to its end, on two clusters with agents.
+// TestAddOnIsRolledOut follows the seed on three clusters with agents, and then an add-on from its installation to its end on two.
 func TestAddOnIsRolledOut(t *testing.T) {
 	t.Parallel()
-	g := newGrid(t, "oslo", "rome")
+	g := newGrid(t, "oslo", "rome", "cluster1")
+	g.seed()
 	g.apply(hello + "---" + fmt.Sprintf(config, "1") + "---" + addOn)
 	g.eventually("the canary gets the add-on first", func() string {
 		if g.image("rome") != "example.com/hello:1" {
@@ -151,7 +152,7 @@ func TestAddOnIsRolledOut(t *testing.T) {
 	}
 
 	t.Log("the add-on is removed")
-	g.remove()
+	g.removeAddOn("hello")
 
 	t.Log("an add-on waits for another one")
 	g.order()
@@ -183,6 +184,48 @@ func (g *grid) cannot(cluster, other string) {
 	} {
 		if !apierrors.IsForbidden(err) {
 			g.Errorf("%s: %v", what, err)
+		}
+	}
+	g.mayOnlyReport(client, cluster)
+}
+
+// mayOnlyReport changes works and add-ons with the credentials of the cluster's own agent. The policies refuse what the hub
+// would sign or believe.
+func (g *grid) mayOnlyReport(client dynamic.Interface, cluster string) {
+	works := client.Resource(ocm.WorkVersion.WithResource("manifestworks")).Namespace(cluster)
+	work := func(patch string, subresources ...string) error {
+		_, err := works.Patch(g.Context(), "addon-hello-deploy-0", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+		return err
+	}
+	addOn := func(version, patch string) error {
+		resource := schema.GroupVersionResource{Group: ocm.AddOnVersion.Group, Version: version, Resource: "managedclusteraddons"}
+		_, err := client.Resource(resource).Namespace(cluster).Patch(g.Context(), "hello", types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+		return err
+	}
+	stolen := `{"status":{"configReferences":[{"group":"addon.open-cluster-management.io","resource":"addontemplates","name":"x","lastObservedGeneration":1}]}}`
+	for what, err := range map[string]error{
+		"spec":               work(`{"spec":{"workload":{"manifests":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"mine","namespace":"default"}}]}}}`),
+		"delete option":      work(`{"spec":{"deleteOption":{"propagationPolicy":"Orphan"}}}`),
+		"signature":          work(`{"metadata":{"annotations":{"fleet.sealift.dev/signature":"x"}}}`),
+		"labels":             work(`{"metadata":{"labels":{"open-cluster-management.io/addon-name":"x"}}}`),
+		"owners":             work(`{"metadata":{"ownerReferences":[]}}`),
+		"template":           addOn("v1alpha1", stolen),
+		"template, v1beta1":  addOn("v1beta1", strings.Replace(stolen, `"name":"x",`, `"desiredConfig":{"name":"x","specHash":"y"},`, 1)),
+		"supported":          addOn("v1alpha1", `{"status":{"supportedConfigs":[{"group":"","resource":"secrets"}]}}`),
+		"all its references": addOn("v1alpha1", `{"status":{"configReferences":null}}`),
+	} {
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "fleet.sealift.dev' with binding") {
+			g.Errorf("an agent changes %s: %v", what, err)
+		}
+	}
+	for what, err := range map[string]error{
+		"finalizers":                work(`{"metadata":{"finalizers":["cluster.open-cluster-management.io/manifest-work-cleanup"]}}`),
+		"status":                    work(`{"status":{"resourceStatus":{}}}`, "status"),
+		"the health of an add-on":   addOn("v1alpha1", `{"status":{"healthCheck":{"mode":"Customized"}}}`),
+		"its health, as in v1beta1": addOn("v1beta1", `{"status":{"healthCheck":{"mode":"Customized"}}}`),
+	} {
+		if err != nil {
+			g.Errorf("an agent cannot report %s: %v", what, err)
 		}
 	}
 }
@@ -266,29 +309,29 @@ func (g *grid) finish(cluster, name string) (why string) {
 	return ""
 }
 
-// remove deletes the add-on, and lets its hooks succeed.
-func (g *grid) remove() {
-	cma := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "addon.open-cluster-management.io/v1alpha1", "kind": "ClusterManagementAddOn", "metadata": map[string]any{"name": "hello"}}}
+// removeAddOn deletes an add-on with the objects of hello, and lets its hooks succeed.
+func (g *grid) removeAddOn(name string) {
+	cma := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "addon.open-cluster-management.io/v1alpha1", "kind": "ClusterManagementAddOn", "metadata": map[string]any{"name": name}}}
 	g.must(g.client.Delete(g.Context(), cma))
-	for name := range g.clusters {
-		g.eventually("the hook runs on "+name, func() string { return g.finish(name, "clean") })
+	for cluster := range g.clusters {
+		g.eventually("the hook runs on "+cluster, func() string { return g.finish(cluster, "clean") })
 	}
-	for name := range g.clusters {
-		g.eventually("the add-on is gone from "+name, func() string {
-			if g.exists(name, deployments, "default", "hello") != nil {
+	for cluster := range g.clusters {
+		g.eventually("the add-on is gone from "+cluster, func() string {
+			if g.exists(cluster, deployments, "default", "hello") != nil {
 				return "the Deployment is there"
 			}
-			if g.exists(name, jobs, "default", "clean") != nil {
+			if g.exists(cluster, jobs, "default", "clean") != nil {
 				return "the Job is there"
 			}
 			return ""
 		})
-		if g.exists(name, schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "default", "stays") == nil {
-			g.Errorf("%s: the orphan is gone", name)
+		if g.exists(cluster, configMaps, "default", "stays") == nil {
+			g.Errorf("%s: the orphan is gone", cluster)
 		}
 	}
 	g.eventually("the hub is clean", func() string {
-		if left := g.dump(); len(left) > 0 && (strings.Contains(left, "/hello deleted") || strings.Contains(left, "/addon-hello")) {
+		if left := g.dump(); len(left) > 0 && (strings.Contains(left, "/"+name+" deleted") || strings.Contains(left, "/addon-"+name)) {
 			return "something is left"
 		}
 		return ""

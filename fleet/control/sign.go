@@ -2,14 +2,15 @@ package control
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -53,44 +54,50 @@ func (c *controllers) newSigner(ctx context.Context) (s *signer, err error) {
 }
 
 // signatures signs the works that others make: managers of add-ons, and users. Those that the hub makes are signed when it
-// writes them.
+// writes them. It signs that a work is deleted. It does not matter who deletes it.
 func (c *controllers) signatures() error {
-	return builder.ControllerManagedBy(c.hub).Named("signature").
-		WithOptions(controller.Options{MaxConcurrentReconciles: c.Concurrency}).
+	b := builder.ControllerManagedBy(c.hub).Named("signature").
 		For(&ocm.ManifestWork{}).
 		Watches(&ocm.ManagedCluster{}, soon(func(ctx context.Context, o client.Object) []reconcile.Request { // seal.ContinueAfter
 			return every[ocm.ManifestWork](c.Client, client.InNamespace(o.GetName()))(ctx, o)
-		}), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		Complete(again(reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-			var work ocm.ManifestWork
-			if err := c.Get(ctx, req.NamespacedName, &work); err != nil || !work.DeletionTimestamp.IsZero() {
-				return reconcile.Result{}, client.IgnoreNotFound(err)
-			}
-			after := copyOf(&work)
-			if err := c.sealWork(ctx, after); err != nil {
-				return reconcile.Result{}, err
-			}
-			result := reconcile.Result{}
-			if refused(&work) == seal.ClocksDiffer {
-				result.RequeueAfter = clockLook
-			}
-			return result, client.IgnoreNotFound(c.patch(ctx, &work, after))
-		})))
+		}), builder.WithPredicates(predicate.AnnotationChangedPredicate{}))
+	return c.sharded(b, reconcile.Func(c.signOne), every[ocm.ManifestWork](c.Client))
 }
 
-// sealWork gives a work the seal that its content needs. A seal that is good stays.
+// signOne signs one work, if it needs that.
+func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var work ocm.ManifestWork
+	err := c.Get(ctx, req.NamespacedName, &work)
+	if err != nil || !work.DeletionTimestamp.IsZero() && !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
+		return reconcile.Result{}, client.IgnoreNotFound(err) // no agent has it, or none has it any more
+	}
+	after := copyOf(&work)
+	if err := c.sealWork(ctx, after); err != nil {
+		return reconcile.Result{}, err
+	}
+	result := reconcile.Result{}
+	if refused(&work) == seal.ClocksDiffer {
+		result.RequeueAfter = clockLook
+	}
+	return result, client.IgnoreNotFound(c.patch(ctx, &work, after))
+}
+
+// sealWork gives a work the seal that its content and its deletion need. A seal that is good stays.
 func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) error {
 	digest, err := seal.Digest(work.Spec)
 	if err != nil {
 		return refusal{err}
 	}
+	deleted := !work.DeletionTimestamp.IsZero()
 	var cluster ocm.ManagedCluster
-	if err := c.Get(ctx, types.NamespacedName{Name: work.Namespace}, &cluster); err != nil {
+	err = c.Get(ctx, types.NamespacedName{Name: work.Namespace}, &cluster)
+	gone := apierrors.IsNotFound(err) && deleted // its agent waits for the seal
+	if err != nil && !gone {
 		return client.IgnoreNotFound(err) // the namespace is of no cluster
 	}
 	floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
 	had, err := seal.Read(work.Annotations[seal.Annotation])
-	if err == nil && had.Cluster == work.Namespace && had.Work == work.Name && had.Digest == digest && !c.stale(work, had, floor) {
+	if err == nil && had.Cluster == work.Namespace && had.Work == work.Name && had.Digest == digest && had.Deleted == deleted && !c.stale(work, had, floor) {
 		if _, ours := had.SignedBy(c.signer.public); ours {
 			return nil
 		}
@@ -99,7 +106,9 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	if err != nil {
 		return err
 	}
-	text, err := seal.Statement{Cluster: work.Namespace, Work: work.Name, Sequence: next.Sequence, Time: next.Time, Digest: digest}.Sign(c.signer.key)
+	text, err := seal.Statement{
+		Cluster: work.Namespace, Work: work.Name, Sequence: next.Sequence, Time: next.Time, Digest: digest, Deleted: deleted,
+	}.Sign(c.signer.key)
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,17 @@ package control_test
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/bundle/signature"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ledger"
 	"github.com/sealift/sealift/fleet/ocm"
@@ -137,4 +140,37 @@ func TestWorksAreSigned(t *testing.T) {
 	raw := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, seal.ContinueAfter, read.Sequence)
 	g.must(g.client.Patch(t.Context(), &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}, client.RawPatch(types.MergePatchType, raw)))
 	wait(seal.Accepted, "four")
+
+	t.Log("somebody deletes the work behind the back of the hub")
+	four := annotation()
+	g.stops["hub"]()
+	g.must(g.client.Delete(t.Context(), &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "oslo", Name: "mine"}}))
+	wait(seal.NotDeleted, "four")
+	forger, err := signature.Generate()
+	g.must(err)
+	read, err = seal.Read(four)
+	g.must(err)
+	tombstone := read.Statement
+	tombstone.Sequence, tombstone.Deleted = 1000, true
+	forged, err := tombstone.Sign(forger)
+	g.must(err)
+	g.change("", forged)
+	wait(seal.UntrustedKey, "four")
+	g.must(g.client.Delete(t.Context(), &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "oslo"}}))
+	g.startHub()
+	g.eventually("the hub signs the deletion even without the cluster, and the work goes", func() string {
+		if err := g.client.Get(t.Context(), types.NamespacedName{Namespace: "oslo", Name: "mine"}, &ocm.ManifestWork{}); !apierrors.IsNotFound(err) {
+			return fmt.Sprint("it is there: ", err)
+		}
+		return g.gone("oslo", "mine")()
+	})
+	g.stops["hub"]()
+	g.apply(fmt.Sprintf(aWork, "four"))
+	g.change("", four)
+	g.eventually("a deleted work does not come back", func() string {
+		if why := g.verified(seal.Older, ""); !strings.Contains(why, "the ConfigMap is missing") {
+			return why
+		}
+		return ""
+	})
 }

@@ -1,4 +1,5 @@
-// Package crd has the CustomResourceDefinitions of the fleet. Names, fields, defaults and patterns are those of Open
+// Package crd has the CustomResourceDefinitions of the fleet, and the admission policies that keep agents of clusters from
+// changing what the hub decides. Names, fields, defaults and patterns are those of Open
 // Cluster Management and of the Cluster API add-on provider for Helm, so users' objects apply as they are (O-1 to O-5).
 // Their files have no descriptions: docs/fleet.md says what the fields do.
 package crd
@@ -29,7 +30,7 @@ type Conversion struct {
 	CA []byte
 }
 
-// Hub returns the definitions for a hub. Kinds with two versions are converted by the webhook.
+// Hub returns the definitions and the policies for a hub. Kinds with two versions are converted by the webhook.
 func Hub(c Conversion) ([]*unstructured.Unstructured, error) {
 	list, err := read("hub", "caaph")
 	if err != nil {

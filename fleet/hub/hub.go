@@ -1,8 +1,8 @@
 // Package hub starts what runs on a fleet's hub: it installs the definitions, serves the webhooks over TLS, and runs the
-// controllers under one Lease. The controllers themselves are in the packages beside it.
+// controllers. The controllers themselves are in the packages beside it.
 //
-// All state is in the hub's API server. A hub that is killed at any moment goes on where it was, and of several hubs one
-// decides: it holds the Lease.
+// All state is in the hub's API server. A hub that is killed at any moment goes on where it was. Of several hubs one decides: it
+// holds the Lease of that name. The work on clusters is shared: each cluster belongs to a shard, and each shard has a Lease.
 package hub
 
 import (
@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,9 +21,12 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/rand"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,7 +64,7 @@ type Options struct {
 	Webhook   Webhook
 	// Health is the address of /healthz and /readyz, and Metrics that of /metrics, by TLS. None is served without one.
 	Health, Metrics string
-	// Controllers are started once this hub holds the Lease.
+	// Controllers are started once this hub holds the Lease, but for those of Hub.Shard, which run at once.
 	Controllers []Controller
 	// LeaseDuration is how long another hub waits for one that is silent. Default 15 s.
 	LeaseDuration time.Duration
@@ -86,12 +91,14 @@ type Hub struct {
 	Log *slog.Logger
 
 	webhooks *webhooks
+	shards   *shards
 }
 
 // Run runs a hub until ctx ends.
 func Run(ctx context.Context, o Options) error {
 	o.Namespace = cmp.Or(o.Namespace, DefaultNamespace)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	o.LeaseDuration = cmp.Or(o.LeaseDuration, 15*time.Second)
 	cluster, err := kube.Connect(o.Config, o.Log)
 	if err != nil {
 		return err
@@ -110,14 +117,29 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("prepare the hub: %w", err)
 	}
+	client, err := coordinationv1client.NewForConfigAndClient(cluster.Config())
+	if err != nil {
+		return err
+	}
+	host, _ := os.Hostname()
 	h := &Hub{Manager: m, Namespace: o.Namespace, Log: o.Log, webhooks: served}
+	h.shards = newShards(client.Leases(o.Namespace), strings.ToLower(host)+"-"+rand.String(8), o.LeaseDuration, o.Log)
+	if err := m.Add(h.shards); err != nil {
+		return err
+	}
 	for _, register := range o.Controllers {
 		if err := register(ctx, h); err != nil {
 			return fmt.Errorf("prepare the controllers of the hub: %w", err)
 		}
 	}
 	o.Log.Info("the hub runs", "namespace", o.Namespace, "webhooks", served.address())
-	if err := m.Start(ctx); err != nil {
+	ended := make(chan error, 1)
+	go func() { ended <- m.Start(ctx) }()
+	select {
+	case err = <-ended:
+	case err = <-h.shards.failed: // nothing may go on
+	}
+	if err != nil {
 		return fmt.Errorf("run the hub: %w", err)
 	}
 	return nil
@@ -131,6 +153,9 @@ func install(ctx context.Context, cluster *kube.Cluster, namespace string, c crd
 	}
 	set := kube.Set{Name: "fleet-definitions", Namespace: namespace}
 	_, err = kube.New(cluster, kube.Options{}).Apply(ctx, set, definitions, kube.ApplyOptions{Force: true})
+	if apierrors.IsForbidden(err) {
+		return fmt.Errorf("%w; 'sealift fleet hub --print-rbac' prints the rights that this version needs: apply them", err)
+	}
 	return err
 }
 
@@ -145,15 +170,22 @@ func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Man
 	if err != nil {
 		return nil, err
 	}
-	duration := cmp.Or(o.LeaseDuration, 15*time.Second)
-	deadline, retry := duration*2/3, duration/7
+	deadline, retry := o.LeaseDuration*2/3, o.LeaseDuration/7
 	cfg, _ := cluster.Config()
+	// a watch lasts longer than a request may take
+	patient := rest.CopyConfig(cfg)
+	patient.Timeout = 0
+	watches, err := rest.HTTPClientFor(patient)
+	if err != nil {
+		return nil, err
+	}
 	logger := logr.FromSlogHandler(o.Log.Handler())
 	ctrllog.SetLogger(logger) // for parts of the library that ask nobody
 	m, err := manager.New(cfg, manager.Options{
 		Scheme: scheme,
 		Logger: logger,
 		Cache: cache.Options{
+			HTTPClient:       watches,
 			DefaultTransform: cache.TransformStripManagedFields(),
 			ByObject: map[client.Object]cache.ByObject{
 				&coordinationv1.Lease{}:                     {Field: fields.OneTermEqualSelector("metadata.name", ocm.ClusterLease)},
@@ -166,7 +198,7 @@ func newManager(cluster *kube.Cluster, o Options, served *webhooks) (manager.Man
 			Unstructured: true,
 		}},
 		LeaderElection: true, LeaderElectionID: lease, LeaderElectionNamespace: o.Namespace, LeaderElectionReleaseOnCancel: true,
-		LeaseDuration: &duration, RenewDeadline: &deadline, RetryPeriod: &retry,
+		LeaseDuration: &o.LeaseDuration, RenewDeadline: &deadline, RetryPeriod: &retry,
 		HealthProbeBindAddress: cmp.Or(o.Health, "0"),
 		Metrics:                metricsserver.Options{BindAddress: cmp.Or(o.Metrics, "0"), SecureServing: true, TLSOpts: served.tlsOptions()},
 		// two hubs in one process are a test

@@ -6,9 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,10 +20,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/fleet/access"
+	"github.com/sealift/sealift/fleet/accesstest"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/cases"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -68,6 +78,7 @@ func TestHub(t *testing.T) {
 	cfg := controlplane.ForTest(t)
 	client := runHub(t, cfg, hub.Options{})
 	t.Run("samples apply unmodified", func(t *testing.T) { samplesApply(t, client) })
+	t.Run("the examples of the seed apply unmodified", func(t *testing.T) { examplesApply(t, client) })
 	t.Run("two versions lose nothing in 200 round trips", func(t *testing.T) { roundTrips(t, client) })
 	t.Run("a second hub finds the authority of the first", func(t *testing.T) {
 		secrets := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(hub.DefaultNamespace)
@@ -84,6 +95,65 @@ func TestHub(t *testing.T) {
 			t.Errorf("after the second hub took the conversion over: %v", err)
 		}
 	})
+	t.Run("a hub with the rights of an older version names the way out", func(t *testing.T) { olderRights(t, cfg, client) })
+}
+
+// olderRights runs a hub that may not write admission policies.
+func olderRights(t *testing.T, cfg *rest.Config, client dynamic.Interface) {
+	mine := accesstest.Config(t, cfg, access.Hub{Namespace: hub.DefaultNamespace})
+	roles := client.Resource(schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"})
+	list, err := roles.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, role := range list.Items {
+		rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
+		left := slices.DeleteFunc(slices.Clone(rules), func(rule any) bool {
+			return strings.Contains(fmt.Sprint(rule), "validatingadmissionpolicies") && strings.HasPrefix(role.GetName(), "sealift")
+		})
+		if len(left) == len(rules) {
+			continue
+		}
+		role.Object["rules"] = left
+		if _, err := roles.Update(t.Context(), &role, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 { // the API server needs a moment to know it
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		err = hub.Run(ctx, hub.Options{Config: mine, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}})
+		cancel()
+		if err != nil && strings.Contains(err.Error(), "validatingadmissionpolicies") && strings.Contains(err.Error(), "sealift fleet hub --print-rbac") {
+			return
+		}
+	}
+	t.Errorf("the hub says %v", err)
+}
+
+// TestWatchesLast has a hub whose requests may take five seconds. Its watches go on.
+func TestWatchesLast(t *testing.T) {
+	t.Parallel()
+	var watches atomic.Int32
+	cfg := controlplane.Through(t, controlplane.ForTest(t), func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if strings.HasSuffix(r.URL.Path, "/managedclusters") && r.URL.Query().Get("watch") == "true" {
+			watches.Add(1)
+		}
+		pass.ServeHTTP(w, r)
+	})
+	cfg.Timeout = 5 * time.Second
+	runHub(t, cfg, hub.Options{Controllers: []hub.Controller{func(ctx context.Context, h *hub.Hub) error {
+		_, err := h.GetCache().GetInformer(ctx, &ocm.ManagedCluster{}, cache.BlockUntilSynced(false))
+		return err
+	}}})
+	for deadline := time.Now().Add(time.Minute); watches.Load() == 0 && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+	}
+	time.Sleep(cfg.Timeout) // the API server ends watches of a definition that it has just got
+	before := watches.Load()
+	time.Sleep(cfg.Timeout + time.Second)
+	if after := watches.Load(); before == 0 || after > before {
+		t.Errorf("the hub began %d watches, and %d more in %s", before, after-before, cfg.Timeout)
+	}
 }
 
 // resources are the kinds of the samples.
@@ -124,6 +194,88 @@ func samplesApply(t *testing.T, client dynamic.Interface) {
 		}
 	}
 	t.Logf("%d files applied", len(found))
+}
+
+// examplesApply applies the examples of the document that the fleet started from, one after the other. Some show a status.
+func examplesApply(t *testing.T, client dynamic.Interface) {
+	text, err := os.ReadFile(cases.Path(t, "../reference/seeds/001_329330174324fe94.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "cluster1"}}}
+	if _, err := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(), cluster, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	applied, statuses := 0, 0
+	for block := range strings.SplitSeq(string(text), "\n\n") {
+		for i, example := range strings.Split("\n"+block, "\napiVersion:") {
+			if i == 0 {
+				continue
+			}
+			content := make(map[string]any)
+			example = "apiVersion:" + strings.ReplaceAll(example, "\n...", "") // what the document leaves out
+			if err := yaml.Unmarshal([]byte(example), &content); err != nil {
+				t.Fatalf("%v\n%s", err, example)
+			}
+			if content["spec"] == nil {
+				delete(content, "spec")
+			}
+			o := &unstructured.Unstructured{Object: content}
+			on := client.Resource(exampleKinds[o.GetKind()]).Namespace(o.GetNamespace())
+			options := metav1.PatchOptions{FieldManager: "reader", FieldValidation: "Strict", Force: new(true)}
+			body, err := o.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			var subresources []string
+			if content["status"] != nil {
+				subresources = []string{"status"}
+				statuses++
+			}
+			got, err := on.Patch(t.Context(), o.GetName(), types.ApplyPatchType, body, options, subresources...)
+			if err != nil {
+				t.Errorf("%v\n%s", err, example)
+				continue
+			}
+			applied++
+			for _, field := range []string{"spec", "status"} {
+				if want := content[field]; want != nil && !holds(got.Object[field], want) {
+					t.Errorf("%s is %v, and not %v", field, got.Object[field], want)
+				}
+			}
+		}
+	}
+	t.Logf("%d examples applied, %d of them with a status", applied, statuses)
+	if applied != 10 || statuses != 2 {
+		t.Errorf("%d examples applied, %d with a status", applied, statuses)
+	}
+}
+
+// exampleKinds are the kinds of the examples.
+var exampleKinds = map[string]schema.GroupVersionResource{
+	"ClusterManagementAddOn": addOns("v1alpha1", "clustermanagementaddons"),
+	"ManagedClusterAddOn":    addOns("v1alpha1", "managedclusteraddons"),
+	"Placement":              {Group: "cluster.open-cluster-management.io", Version: "v1beta1", Resource: "placements"},
+}
+
+// holds says whether a value has all that another one has. It may have defaults besides.
+func holds(got, want any) bool {
+	switch w := want.(type) {
+	case map[string]any:
+		g, _ := got.(map[string]any)
+		for key, value := range w {
+			if !holds(g[key], value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		g, _ := got.([]any)
+		return len(g) == len(w) && !slices.ContainsFunc(w, func(value any) bool {
+			return !slices.ContainsFunc(g, func(one any) bool { return holds(one, value) })
+		})
+	}
+	return fmt.Sprint(got) == fmt.Sprint(want)
 }
 
 // roundTrips has a client of each version that writes what it read, in turn.

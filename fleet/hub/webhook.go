@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -20,11 +21,16 @@ import (
 
 	"github.com/sealift/sealift/fleet/conversion"
 	"github.com/sealift/sealift/fleet/crd"
+	"github.com/sealift/sealift/internal/intake"
 	"github.com/sealift/sealift/kube"
 )
 
-// maxReview bounds what a webhook reads: an API server sends a list of 500 objects at most.
-const maxReview = 64 << 20
+// maxReview bounds what a webhook reads: an API server sends a list of 500 objects at most. maxReviews bounds how many are answered at
+// once; others wait. They are in memory, which has room for maxLarge of the greatest size.
+const maxReview, maxReviews, maxLarge = 64 << 20, 16, 4
+
+// readTime bounds how long a review may take to arrive.
+const readTime = 10 * time.Second
 
 // webhooks is the server of the hub's webhooks.
 type webhooks struct {
@@ -48,7 +54,7 @@ func listen(ctx context.Context, cluster *kube.Cluster, o Options) (*webhooks, e
 	}
 	w.mux.HandleFunc("POST "+crd.ConversionPath, convert)
 	w.server = &http.Server{
-		Handler: w.mux, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		Handler: limited(w.mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(o.Log.Handler(), slog.LevelDebug),
 	}
 	go func() {
@@ -58,6 +64,27 @@ func listen(ctx context.Context, cluster *kube.Cluster, o Options) (*webhooks, e
 		}
 	}()
 	return w, nil
+}
+
+// limited is a handler for some requests at once. A request is read before it waits for its turn, so a body that does not come keeps
+// nobody waiting.
+func limited(next http.Handler) http.Handler {
+	bodies := intake.New(intake.Limits{Body: maxReview, All: maxLarge * maxReview, Time: readTime})
+	turns := make(chan struct{}, maxReviews)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, release, ok := bodies.Read(w, r)
+		if !ok {
+			return
+		}
+		defer release()
+		select {
+		case turns <- struct{}{}:
+			defer func() { <-turns }()
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
+		case <-r.Context().Done():
+		}
+	})
 }
 
 func (w *webhooks) close() { _ = w.server.Close() }
@@ -104,7 +131,7 @@ func (w *webhooks) check(r *http.Request) error {
 
 // Webhook serves a handler under a path that begins with a slash, and returns how an API server reaches it.
 func (h *Hub) Webhook(path string, handler http.Handler) admissionv1.WebhookClientConfig {
-	h.webhooks.mux.Handle(path, http.MaxBytesHandler(handler, maxReview))
+	h.webhooks.mux.Handle(path, handler)
 	c := admissionv1.WebhookClientConfig{CABundle: h.webhooks.ca}
 	if s := h.webhooks.o.Webhook.Service; s != "" {
 		c.Service = &admissionv1.ServiceReference{Namespace: h.Namespace, Name: s, Path: &path, Port: new(int32(443))}
@@ -117,7 +144,7 @@ func (h *Hub) Webhook(path string, handler http.Handler) admissionv1.WebhookClie
 // convert answers a ConversionReview. One object that cannot be converted fails the review, as the API demands.
 func convert(w http.ResponseWriter, r *http.Request) {
 	var review apiextensionsv1.ConversionReview
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxReview))
+	data, err := io.ReadAll(r.Body)
 	if err == nil {
 		err = json.Unmarshal(data, &review)
 	}

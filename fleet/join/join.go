@@ -140,12 +140,11 @@ func objectsOf(c Cluster) ([]*unstructured.Unstructured, error) {
 		&corev1.Namespace{TypeMeta: kind("v1", "Namespace"), ObjectMeta: metav1.ObjectMeta{Name: c.Name, Labels: map[string]string{ocm.ClusterLabel: c.Name}}},
 		&corev1.ServiceAccount{TypeMeta: kind("v1", "ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Name: registration.Account, Namespace: c.Name}},
 		&rbacv1.Role{TypeMeta: kind("rbac.authorization.k8s.io/v1", "Role"), ObjectMeta: metav1.ObjectMeta{Name: registration.Account, Namespace: c.Name}, Rules: []rbacv1.PolicyRule{
+			// patch is for the finalizer; the hub's admission policies refuse a change of anything else
 			{APIGroups: []string{ocm.WorkVersion.Group}, Resources: []string{"manifestworks"}, Verbs: []string{"get", "list", "watch", "patch", "update"}},
 			{APIGroups: []string{ocm.WorkVersion.Group}, Resources: []string{"manifestworks/status"}, Verbs: []string{"patch", "update"}},
 			{APIGroups: []string{ocm.AddOnVersion.Group}, Resources: []string{"managedclusteraddons"}, Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{ocm.AddOnVersion.Group}, Resources: []string{"managedclusteraddons/status"}, Verbs: []string{"patch", "update"}},
-			// the certificates of add-ons' agents
-			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get"}},
 			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get", "create", "patch", "update"}},
 		}},
 		&rbacv1.RoleBinding{TypeMeta: kind("rbac.authorization.k8s.io/v1", "RoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: registration.Account, Namespace: c.Name},

@@ -3,20 +3,33 @@ package ocm
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
+	"encoding/json"
+	"time"
 )
 
 // ClusterLabel of an object on the hub names the cluster that it belongs to.
 const ClusterLabel = "open-cluster-management.io/cluster-name"
 
-// CertificatesName names the ConfigMap in which the hub hands the certificates of an add-on's agent over.
-func CertificatesName(addOn string) string { return addOn + "-certificates" }
+// Certificate is a certificate that the hub hands over to the agent of a cluster. It is public; the key never leaves the
+// cluster.
+type Certificate struct {
+	// PEM is the certificate.
+	PEM string `json:"pem"`
+	// Since is when it was asked for.
+	Since time.Time `json:"since"`
+}
 
-// CertificateKey is the key of that ConfigMap with the certificate of a signer. Names of signers may be longer than keys.
-func CertificateKey(signer string) string {
-	if name := strings.ReplaceAll(signer, "/", "-"); len(name) <= 200 {
-		return name + ".crt"
-	}
+// CertificateAnnotation is the annotation of a ManagedClusterAddOn with the certificate of a signer, as JSON. Names of signers
+// may be longer than names of annotations.
+func CertificateAnnotation(signer string) string {
 	sum := sha256.Sum256([]byte(signer))
-	return hex.EncodeToString(sum[:]) + ".crt"
+	return "fleet.sealift.dev/certificate-" + hex.EncodeToString(sum[:20])
+}
+
+// Certificate returns the latest certificate of a signer that the hub handed over, or a zero one.
+func (a *ManagedClusterAddOn) Certificate(signer string) (c Certificate) {
+	if json.Unmarshal([]byte(a.Annotations[CertificateAnnotation(signer)]), &c) != nil {
+		return Certificate{} // somebody changed it; the agent asks for another one
+	}
+	return c
 }

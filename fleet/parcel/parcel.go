@@ -15,11 +15,14 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/bundle/signature"
+	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/regularfile"
 )
 
 // Format names the documents that this package writes and reads.
@@ -49,7 +52,21 @@ type Parcel struct {
 	Time     time.Time `json:"time"`
 	// Works are all works of the cluster. What the cluster has besides, it loses.
 	Works []Work `json:"works"`
+	// Releases are the Helm releases of the cluster. What the cluster has besides, it keeps.
+	Releases []Release `json:"releases,omitempty"`
 }
+
+// Release is a Helm release in a parcel. The cluster loses one whose proxy is being deleted.
+type Release struct {
+	Proxy caaph.HelmReleaseProxy `json:"proxy"`
+	// Chart is the sha256 of the chart's archive, which is the file ChartFile of the parcel.
+	Chart string `json:"chart,omitempty"`
+	// Mirrors are where the cluster finds images.
+	Mirrors []ocm.ImageMirror `json:"mirrors,omitempty"`
+}
+
+// ChartFile is the path of a chart in the bundle of a parcel.
+func ChartFile(sha256 string) string { return "fleet/charts/" + sha256 + ".tgz" }
 
 // Work is a work in a parcel.
 type Work struct {
@@ -164,7 +181,8 @@ type Report struct {
 
 	Works []WorkReport `json:"works"`
 	// Gone are works whose objects were removed.
-	Gone []string `json:"gone,omitempty"`
+	Gone     []string        `json:"gone,omitempty"`
+	Releases []ReleaseReport `json:"releases,omitempty"`
 	// Content is the index of the bundle that has what the cluster was sent so far.
 	Content string `json:"content,omitempty"`
 }
@@ -175,6 +193,20 @@ type WorkReport struct {
 	// Seal is the mark of what was applied.
 	Seal   seal.Mark              `json:"seal"`
 	Status ocm.ManifestWorkStatus `json:"status"`
+}
+
+// ReleaseReport is what became of a Helm release.
+type ReleaseReport struct {
+	Namespace string    `json:"namespace"` // of its proxy, as is Name
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	// Generation is that of the proxy that was applied.
+	Generation int64 `json:"generation,omitempty"`
+	// Removed says that the cluster does not have the release any more.
+	Removed     bool                         `json:"removed,omitempty"`
+	Annotations map[string]string            `json:"annotations,omitempty"`
+	ReleaseName string                       `json:"releaseName,omitempty"`
+	Status      caaph.HelmReleaseProxyStatus `json:"status,omitzero"`
 }
 
 // envelope is a report as it is carried.
@@ -204,10 +236,31 @@ func (r Report) Write(key *signature.Key) ([]byte, error) {
 	return out.Bytes(), err
 }
 
+// LoadReport reads a file for ReadReport. It reads no file that is too large for a report.
+func LoadReport(name string) ([]byte, error) {
+	f, err := regularfile.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("read the report: %w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > maxReport {
+		return nil, tooLarge(info.Size())
+	}
+	return io.ReadAll(io.LimitReader(f, maxReport)) // it may grow
+}
+
+func tooLarge(size int64) error {
+	return fmt.Errorf("the report has %d bytes, more than %d", size, maxReport)
+}
+
 // ReadReport reads the file of a report. It verifies nothing: the key depends on the cluster that the report names.
 func ReadReport(file []byte) (r Report, verify func(signature.PublicKey) error, err error) {
 	if len(file) > maxReport {
-		return r, nil, fmt.Errorf("the report has %d bytes, more than %d", len(file), maxReport)
+		return r, nil, tooLarge(int64(len(file)))
 	}
 	var e envelope
 	if err := decode(file, &e); err != nil {

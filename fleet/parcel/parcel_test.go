@@ -130,3 +130,23 @@ func FuzzReadReport(f *testing.F) {
 		}
 	})
 }
+
+// TestALargeReportIsNotRead has a report of a tebibyte, most of it a hole.
+func TestALargeReportIsNotRead(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "oslo.report")
+	if err := os.WriteFile(name, []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := parcel.LoadReport(name); err != nil || string(text) != "{}" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if err := os.Truncate(name, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := parcel.LoadReport(name); err == nil || !strings.Contains(err.Error(), "more than 134217728") || text != nil {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	if _, err := parcel.LoadReport(filepath.Dir(name)); err == nil {
+		t.Error("a folder was read as a report")
+	}
+}

@@ -20,11 +20,11 @@ import (
 // Helm is the Provider that installs charts.
 type Helm struct {
 	schemes []string
-	charts  *shelf
+	get     func(ctx context.Context, want source.Chart, access source.Access, whole bool) (helmrelease.Chart, error)
 }
 
 // NewHelm returns a Provider that fetches charts also by these schemes.
-func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, charts: newShelf()} }
+func NewHelm(schemes []string) *Helm { return &Helm{schemes: schemes, get: newShelf().get} }
 
 func connect(t Target) (*helmrelease.Client, error) {
 	return helmrelease.New(helmrelease.Config{Cluster: t.Cluster, Namespace: cmp.Or(t.Proxy.Spec.ReleaseNamespace, "default")})
@@ -68,7 +68,7 @@ func (h *Helm) chart(ctx context.Context, t Target) (helmrelease.Chart, error) {
 	access := t.Access
 	access.Schemes = h.schemes
 	spec := t.Proxy.Spec
-	return h.charts.get(ctx, source.Chart{Repository: spec.RepoURL, Name: spec.ChartName, Version: spec.Version}, access, spec.Options.DependencyUpdate)
+	return h.get(ctx, source.Chart{Repository: spec.RepoURL, Name: spec.ChartName, Version: spec.Version}, access, spec.Options.DependencyUpdate)
 }
 
 // Run implements Provider.

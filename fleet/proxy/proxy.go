@@ -31,6 +31,7 @@ import (
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/hub"
+	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/release"
 )
 
@@ -64,7 +65,7 @@ func (o Options) defaults() Options {
 func New(o Options) hub.Controller {
 	o = o.defaults()
 	return func(ctx context.Context, h *hub.Hub) error {
-		if err := caaph.AddToScheme(h.GetScheme()); err != nil {
+		if err := errors.Join(caaph.AddToScheme(h.GetScheme()), ocm.AddToScheme(h.GetScheme())); err != nil {
 			return err
 		}
 		found := &clusters{reader: h.GetClient(), direct: h.GetAPIReader(), mapper: h.GetRESTMapper()}
@@ -79,8 +80,11 @@ func New(o Options) hub.Controller {
 		if err != nil {
 			return err
 		}
+		sharded, gained := h.Shard(releases, releases.clusterOf, releases.all)
+		options := o.controller()
+		options.NeedLeaderElection = new(false)
 		releaseController, err := ctrl.NewControllerManagedBy(h).Named("helmreleaseproxy").
-			For(&caaph.HelmReleaseProxy{}, builder.WithPredicates(asked)).WithOptions(o.controller()).Build(releases)
+			For(&caaph.HelmReleaseProxy{}, builder.WithPredicates(asked)).WatchesRawSource(gained).WithOptions(options).Build(sharded)
 		if err != nil {
 			return err
 		}
@@ -99,6 +103,9 @@ func (o Options) controller() controller.Options {
 // asked passes what users change. A controller's own writes of a status would end the pause after a failure.
 var asked = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 
+// kindLook is the longest pause between two looks for the kind Cluster: each asks the API server for all of its groups.
+const kindLook = time.Minute
+
 // watchClusters watches Cluster objects once the hub has that kind. Cluster API may be installed later.
 type watchClusters struct {
 	manager          manager.Manager
@@ -107,9 +114,12 @@ type watchClusters struct {
 	every            time.Duration
 }
 
+// NeedLeaderElection implements manager.LeaderElectionRunnable: releases are kept by all hubs of a fleet.
+func (w *watchClusters) NeedLeaderElection() bool { return false }
+
 // Start implements manager.Runnable.
 func (w *watchClusters) Start(ctx context.Context) error {
-	for {
+	for pause := w.every; ; pause = min(2*pause, kindLook) {
 		kind, err := w.clusters.kind()
 		if err == nil {
 			object := new(unstructured.Unstructured)
@@ -125,7 +135,7 @@ func (w *watchClusters) Start(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(w.every):
+		case <-time.After(pause):
 		}
 	}
 }

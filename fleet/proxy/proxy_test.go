@@ -40,6 +40,7 @@ func TestProxies(t *testing.T) {
 		"moved":       testMoved,
 		"page":        testPage,
 		"requires":    testRequires,
+		"carried":     testCarried,
 	}
 	w := newWorld(t, slices.Sorted(maps.Keys(tests))...)
 	for name, test := range tests {

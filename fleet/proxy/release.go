@@ -8,13 +8,13 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/release"
-	"github.com/sealift/sealift/fleet/template"
 	"github.com/sealift/sealift/helm/source"
 )
 
@@ -40,11 +40,47 @@ type ReleaseReconciler struct {
 	options  Options
 }
 
+// clusterOf returns the cluster of a release. Hubs share the releases by their clusters.
+func (r *ReleaseReconciler) clusterOf(ctx context.Context, q ctrl.Request) string {
+	hrp := new(caaph.HelmReleaseProxy)
+	if err := r.Get(ctx, q.NamespacedName, hrp); err != nil {
+		return "" // it is gone
+	}
+	return hrp.Namespace + "/" + hrp.Spec.ClusterRef.Name
+}
+
+// all returns the requests of all releases.
+func (r *ReleaseReconciler) all(ctx context.Context) (requests []ctrl.Request) {
+	var list caaph.HelmReleaseProxyList
+	if err := r.List(ctx, &list); err != nil {
+		return nil // the cache is closed: the hub ends
+	}
+	for i := range list.Items {
+		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// place is where a HelmReleaseProxy is worked on: a hub, or the cluster of the release.
+type place interface {
+	// reach says how to reach the cluster. The reason of an error is that of condition ClusterAvailable.
+	reach(ctx context.Context) (cluster *rest.Config, reason string, err error)
+	// access says what may be used to fetch the chart.
+	access(ctx context.Context) (access source.Access, reason string, err error)
+	// mirrors are where the cluster finds images.
+	mirrors() ([]ocm.ImageMirror, error)
+	// patch and status write what changed since base. release lets the object go.
+	patch(ctx context.Context, hrp, base *caaph.HelmReleaseProxy) error
+	status(ctx context.Context, hrp, base *caaph.HelmReleaseProxy) error
+	release(ctx context.Context, hrp *caaph.HelmReleaseProxy) error
+}
+
 // attempt is one reconcile of a HelmReleaseProxy.
 type attempt struct {
-	*ReleaseReconciler
-	hrp  *caaph.HelmReleaseProxy
-	base *caaph.HelmReleaseProxy // as it was read
+	place
+	provider Provider
+	hrp      *caaph.HelmReleaseProxy
+	base     *caaph.HelmReleaseProxy // as it was read
 }
 
 // Reconcile looks at one HelmReleaseProxy.
@@ -68,55 +104,48 @@ func (r *ReleaseReconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl
 			return ctrl.Result{}, client.IgnoreNotFound(err)
 		}
 	}
-	a := &attempt{ReleaseReconciler: r, hrp: hrp, base: hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)}
+	carried, err := r.carried(ctx, hrp)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	a := &attempt{
+		place: &onHub{ReleaseReconciler: r, hrp: hrp, cluster: cluster, carried: carried}, provider: r.options.Provider,
+		hrp: hrp, base: hrp.DeepCopyObject().(*caaph.HelmReleaseProxy),
+	}
+	if carried {
+		return ctrl.Result{RequeueAfter: r.options.Resync}, a.waitForParcel(ctx)
+	}
 	if !hrp.DeletionTimestamp.IsZero() {
-		return ctrl.Result{}, a.remove(ctx, cluster)
+		var found *release.Cluster
+		if cluster != nil {
+			found = new(summary(cluster))
+		}
+		return ctrl.Result{}, a.remove(ctx, found)
 	}
-	return ctrl.Result{RequeueAfter: r.options.Resync}, a.keep(ctx, cluster)
+	return ctrl.Result{RequeueAfter: r.options.Resync}, a.keep(ctx)
 }
 
-// reach finds out how to reach the cluster and the chart. The reason is that of condition ClusterAvailable.
-func (a *attempt) reach(ctx context.Context, cluster *unstructured.Unstructured) (t Target, reason string, err error) {
+// target reaches the cluster.
+func (a *attempt) target(ctx context.Context) (t Target, reason string, err error) {
 	t = Target{Proxy: a.hrp, Name: release.Name(*a.hrp)}
-	switch reference := a.hrp.Spec.ClusterRef; {
-	case reference.Namespace != "" && reference.Namespace != a.hrp.Namespace:
-		return t, "GetClusterFailed", fmt.Errorf("cluster %s/%s is in another namespace", reference.Namespace, reference.Name)
-	case cluster == nil:
-		return t, "GetClusterFailed", fmt.Errorf("there is no cluster %s in namespace %s", reference.Name, a.hrp.Namespace)
-	case waits(cluster):
-		return t, "NotAvailable", errors.New("the control plane of the cluster is not initialized")
-	}
-	if t.Cluster, err = kubeconfig(ctx, a.clusters.direct, a.hrp.Namespace, cluster.GetName()); err != nil {
-		return t, "GetKubeconfigFailed", err
-	}
-	return t, "", nil
-}
-
-// access reads what the chart's repository wants.
-func (a *attempt) access(ctx context.Context) (access source.Access, reason string, err error) {
-	if err := credentials(ctx, a.clusters.direct, a.hrp, a.options.SecretNamespaces, &access); err != nil {
-		return access, "GetCredentialsFailed", err
-	}
-	if err := authority(ctx, a.clusters.direct, a.hrp, a.options.SecretNamespaces, &access); err != nil {
-		return access, "GetCACertificateFailed", err
-	}
-	return access, "", nil
+	t.Cluster, reason, err = a.reach(ctx)
+	return t, reason, err
 }
 
 // keep brings the release to its desired state.
-func (a *attempt) keep(ctx context.Context, cluster *unstructured.Unstructured) error {
-	t, reason, err := a.reach(ctx, cluster)
+func (a *attempt) keep(ctx context.Context) error {
+	t, reason, err := a.target(ctx)
 	if err != nil {
 		return a.unavailable(ctx, reason, err)
 	}
 	if t.Access, reason, err = a.access(ctx); err != nil {
 		return a.unavailable(ctx, reason, err)
 	}
-	if t.Mirrors, err = template.Mirrors(cluster.GetAnnotations(), nil); err != nil {
-		return a.failed(ctx, operationFails, fmt.Errorf("cluster %s: %w", cluster.GetName(), err))
+	if t.Mirrors, err = a.mirrors(); err != nil {
+		return a.failed(ctx, operationFails, fmt.Errorf("cluster %s: %w", a.hrp.Spec.ClusterRef.Name, err))
 	}
 	asking, cancel := context.WithTimeout(ctx, answerTimeout)
-	has, err := a.options.Provider.Read(asking, t)
+	has, err := a.provider.Read(asking, t)
 	cancel()
 	if err != nil {
 		// a cluster that refuses to answer this is there; one that does not answer is not
@@ -138,7 +167,7 @@ func (a *attempt) keep(ctx context.Context, cluster *unstructured.Unstructured) 
 
 // operate does what the release needs, if anything.
 func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) (release.Installed, error) {
-	version, err := a.options.Provider.Version(ctx, t)
+	version, err := a.provider.Version(ctx, t)
 	if err != nil {
 		return has, err
 	}
@@ -155,7 +184,7 @@ func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) 
 			return has, err
 		}
 	}
-	return a.options.Provider.Run(ctx, t, do)
+	return a.provider.Run(ctx, t, do)
 }
 
 // once says whether a release was installed and is left alone since.
@@ -170,7 +199,7 @@ func (a *attempt) done(ctx context.Context, t Target, has release.Installed) err
 	recorded := a.hrp.Status
 	if !reflect.DeepEqual(a.hrp.Annotations, a.base.Annotations) || a.hrp.Spec.ReleaseName != a.base.Spec.ReleaseName {
 		a.hrp.Status = status
-		if err := a.Patch(ctx, a.hrp, client.MergeFrom(a.base)); err != nil {
+		if err := a.patch(ctx, a.hrp, a.base); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 		a.base = a.hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
@@ -218,39 +247,34 @@ func (a *attempt) write(ctx context.Context, observed bool, list ...release.Cond
 	if reflect.DeepEqual(a.base.Status, *status) {
 		return nil
 	}
-	err := a.Status().Patch(ctx, a.hrp, client.MergeFrom(a.base))
+	err := a.status(ctx, a.hrp, a.base)
 	a.base = a.hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
 	return client.IgnoreNotFound(err)
 }
 
 // remove uninstalls the release, and drops the finalizer (C-22).
-func (a *attempt) remove(ctx context.Context, cluster *unstructured.Unstructured) error {
-	var found *release.Cluster
-	if cluster != nil {
-		c := summary(cluster)
-		found = &c
-	}
+func (a *attempt) remove(ctx context.Context, found *release.Cluster) error {
 	if release.Remove(*a.hrp, found, true) == release.Forget {
-		return withoutFinalizer(ctx, a.Client, a.hrp, caaph.ReleaseFinalizer)
+		return a.release(ctx, a.hrp)
 	}
-	t, reason, err := a.reach(ctx, cluster)
+	t, reason, err := a.target(ctx)
 	var has release.Installed
 	if err == nil {
 		asking, cancel := context.WithTimeout(ctx, answerTimeout)
-		has, err = a.options.Provider.Read(asking, t)
+		has, err = a.provider.Read(asking, t)
 		cancel()
 		reason = readFails
 	}
 	if err != nil {
 		if release.Remove(*a.hrp, found, false) == release.Forget {
-			return withoutFinalizer(ctx, a.Client, a.hrp, caaph.ReleaseFinalizer)
+			return a.release(ctx, a.hrp)
 		}
 		return a.unavailable(ctx, reason, err)
 	}
 	if has.Status != "" && !release.Foreign(*a.hrp, has) {
-		if err := a.options.Provider.Remove(ctx, t); err != nil {
+		if err := a.provider.Remove(ctx, t); err != nil {
 			return a.failed(ctx, removalFails, err)
 		}
 	}
-	return withoutFinalizer(ctx, a.Client, a.hrp, caaph.ReleaseFinalizer)
+	return a.release(ctx, a.hrp)
 }

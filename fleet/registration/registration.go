@@ -87,10 +87,12 @@ func Subjects(identities []ocm.RegistrationInfo) []rbacv1.Subject {
 	return list
 }
 
-// Bindings returns the RoleBindings of an add-on on a cluster. Those in another namespace have no owner: agents of several
-// clusters share them.
+// Bindings returns the RoleBindings of an add-on on a cluster. Their subjects are the agent of this cluster alone. The group
+// that the add-on's agents of all clusters have is in none of them: with it, an agent could read the namespaces of other
+// clusters, and would keep the rights of an add-on that was removed. Those in another namespace have no owner: agents of
+// several clusters share them.
 func Bindings(a *ocm.ManagedClusterAddOn, registrations []ocm.Registration, identities []ocm.RegistrationInfo) ([]rbacv1.RoleBinding, error) {
-	subjects := Subjects(identities)
+	subjects := slices.DeleteFunc(Subjects(identities), func(s rbacv1.Subject) bool { return !isAgent(s, a.Namespace, a.Name) })
 	var list []rbacv1.RoleBinding
 	for _, r := range registrations {
 		for _, p := range r.KubeClient.HubPermissions {
@@ -118,9 +120,16 @@ func Bindings(a *ocm.ManagedClusterAddOn, registrations []ocm.Registration, iden
 	return list, nil
 }
 
-// Join returns the subjects of a binding that several agents share, with those of one more.
-func Join(had, add []rbacv1.Subject) []rbacv1.Subject {
-	list := slices.Clone(had)
+// isAgent says whether a subject is the agent of an add-on on one cluster.
+func isAgent(s rbacv1.Subject, cluster, addOn string) bool {
+	name := agent(cluster, addOn)
+	return s.Name == name || strings.HasPrefix(s.Name, name+":")
+}
+
+// Join returns the subjects of a binding that the agents of an add-on share, with those of one more. It drops the group of
+// all of them, which older hubs have bound.
+func Join(had, add []rbacv1.Subject, addOn string) []rbacv1.Subject {
+	list := slices.DeleteFunc(slices.Clone(had), func(s rbacv1.Subject) bool { return s.Name == prefix+"addon:"+addOn })
 	for _, s := range add {
 		if !slices.Contains(list, s) {
 			list = append(list, s)
@@ -131,12 +140,7 @@ func Join(had, add []rbacv1.Subject) []rbacv1.Subject {
 
 // Leave returns the subjects of a binding without the agent of one cluster. It returns none if no other agent is left.
 func Leave(had []rbacv1.Subject, cluster, addOn string) []rbacv1.Subject {
-	mine := agent(cluster, addOn)
-	left := slices.DeleteFunc(slices.Clone(had), func(s rbacv1.Subject) bool { return s.Name == mine || strings.HasPrefix(s.Name, mine+":") })
-	if slices.ContainsFunc(left, func(s rbacv1.Subject) bool { return s.Name != prefix+"addon:"+addOn }) {
-		return left
-	}
-	return nil
+	return slices.DeleteFunc(Join(had, nil, addOn), func(s rbacv1.Subject) bool { return isAgent(s, cluster, addOn) })
 }
 
 // IsOurs says whether the hub made a RoleBinding for an AddOnTemplate.

@@ -201,19 +201,29 @@ func TestBindings(t *testing.T) {
 	}
 }
 
+// TestSharedBinding has the agents of two clusters in one binding. An older hub has bound the group of both.
 func TestSharedBinding(t *testing.T) {
-	identity := func(cluster string) []rbacv1.Subject {
-		return registration.Subjects(registration.Identities(cluster, "hello", []ocm.Registration{{Type: ocm.KubeClient}}))
+	subjects := func(cluster string) []rbacv1.Subject {
+		a := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Name: "hello", Namespace: cluster}}
+		wanted := []ocm.Registration{{Type: ocm.KubeClient, KubeClient: ocm.KubeClientSpec{HubPermissions: []ocm.HubPermission{
+			{Type: ocm.SingleNamespace, SingleNamespace: &ocm.SingleNamespaceRole{Namespace: "shared"}},
+		}}}}
+		list, err := registration.Bindings(a, wanted, registration.Identities(cluster, "hello", wanted))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list[0].Subjects
 	}
-	both := registration.Join(identity("rome"), identity("rome2"))
-	if len(both) != 5 { // a user and a group of each, and the group of both
+	everybody := rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: "system:open-cluster-management:addon:hello"}
+	both := registration.Join(append(subjects("rome"), everybody), subjects("rome2"), "hello")
+	if len(both) != 4 || strings.Contains(text(t, both), everybody.Name+`"`) { // a user and a group of each
 		t.Fatalf("%v", both)
 	}
 	left := registration.Leave(both, "rome", "hello")
-	if len(left) != 3 || strings.Contains(text(t, left), ":rome:") {
+	if len(left) != 2 || strings.Contains(text(t, left), ":rome:") {
 		t.Errorf("%v", left)
 	}
-	if left = registration.Leave(left, "rome2", "hello"); left != nil {
+	if left = registration.Leave(append(left, everybody), "rome2", "hello"); len(left) != 0 {
 		t.Errorf("%v is left of nobody", left)
 	}
 }

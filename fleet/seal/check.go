@@ -31,6 +31,7 @@ const (
 	HubWentBack  Reason = "HubWentBack"  // a number was used again later: the hub was restored from a backup
 	TooOld       Reason = "TooOld"       // signed too long ago
 	ClocksDiffer Reason = "ClocksDiffer" // signed in the future
+	NotDeleted   Reason = "NotDeleted"   // deleted, and the hub signed that it is not; or the other way round
 )
 
 // Refusal says why something that the hub signed, or did not, is not taken.
@@ -51,7 +52,7 @@ type Mark struct {
 	Sequence int64     `json:"sequence"`
 	Time     time.Time `json:"time"`
 	Digest   string    `json:"digest"`
-	// Gone says that the work was deleted. Its mark stays, so that nobody can bring the work back.
+	// Gone says that the work is deleted. Its mark stays, so that nobody can bring the work back.
 	Gone bool `json:"gone,omitempty"`
 }
 
@@ -95,6 +96,17 @@ type Policy struct {
 	MaxAge time.Duration
 }
 
+// Life refuses a work that is deleted without a seal that says so, and one that is not deleted with such a seal.
+func (s Seal) Life(deleted bool) error {
+	switch {
+	case deleted && !s.Deleted:
+		return refuse(NotDeleted, "the work is deleted, and the hub has not signed that: see whether the hub runs. If it does not delete the work, somebody between it and this cluster does. Its objects stay")
+	case !deleted && s.Deleted:
+		return refuse(NotDeleted, "the hub signed with number %d that the work is deleted, and it is there: somebody between the hub and this cluster brought it back", s.Sequence)
+	}
+	return nil
+}
+
 // Origin returns the seal of a work and the key that signed it. It refuses a work that no key of the policy signed for this
 // cluster with this content, and returns the content that was signed.
 func (p Policy) Origin(name, annotation string, spec ocm.AgentSpec) (Seal, signature.PublicKey, ocm.AgentSpec, error) {
@@ -132,12 +144,12 @@ func (p Policy) Origin(name, annotation string, spec ocm.AgentSpec) (Seal, signa
 // Order refuses a seal that is not the next of its work, or that is too old. fresh says that the memory must take the mark
 // before anything is applied.
 func (p Policy) Order(s Seal, m Memory, now time.Time) (mark Mark, fresh bool, err error) {
-	mark = Mark{Sequence: s.Sequence, Time: s.Time, Digest: s.Digest}
+	mark = Mark{Sequence: s.Sequence, Time: s.Time, Digest: s.Digest, Gone: s.Deleted}
 	had, known := m[s.Work]
 	highest := m.Highest()
 	later := s.Time.After(highest.Time)
 	switch {
-	case known && !had.Gone && had.Sequence == s.Sequence && had.Digest == s.Digest:
+	case known && had.Gone == s.Deleted && had.Sequence == s.Sequence && had.Digest == s.Digest: // a removal may be begun
 		return had, false, nil
 	case s.Sequence <= highest.Sequence && later, known && had.Sequence == s.Sequence && had.Digest != s.Digest:
 		return mark, false, refuse(HubWentBack, "the hub used number %d again on %s, and this cluster has seen number %d of %s: the hub was restored from a backup. If that is right, run on the hub: %s",

@@ -3,7 +3,8 @@
 //
 // A seal is an annotation, so that agents that know nothing of it take the same works. It says for which cluster and which
 // work it is, which number it has in the sequence of that cluster, when it was made, and the digest of the spec. It is signed
-// with ECDSA on P-256, as bundles are. Deletion is not sealed: an agent that sees a work deleted removes its objects.
+// with ECDSA on P-256, as bundles are. A work that is deleted gets a last seal that says so: an agent removes the objects of
+// no other work.
 package seal
 
 import (
@@ -46,6 +47,8 @@ type Statement struct {
 	Time time.Time `json:"time"`
 	// Digest is the sha256 of the canonical spec, in hex.
 	Digest string `json:"digest"`
+	// Deleted says that the work is deleted. The spec says how its objects go.
+	Deleted bool `json:"deleted,omitempty"`
 }
 
 // Seal is a statement with its signature.

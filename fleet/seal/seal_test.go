@@ -120,6 +120,17 @@ func TestOriginRefusesWhatTheHubDidNotSignForThisClusterAndWork(t *testing.T) {
 	}
 }
 
+func TestLife(t *testing.T) {
+	for _, signed := range []bool{true, false} {
+		for _, deleted := range []bool{true, false} {
+			err := seal.Seal{Statement: seal.Statement{Deleted: signed}}.Life(deleted)
+			if (err == nil) != (signed == deleted) || err != nil && reason(err) != seal.NotDeleted {
+				t.Errorf("signed %v, deleted %v: %v", signed, deleted, err)
+			}
+		}
+	}
+}
+
 func reason(err error) seal.Reason {
 	var r *seal.Refusal
 	if errors.As(err, &r) {
@@ -140,8 +151,10 @@ func TestOrder(t *testing.T) {
 		seq    int64
 		ago    time.Duration
 		digest string
-		want   seal.Reason
-		fresh  bool
+		// deleted says that the seal is that of a deletion
+		deleted bool
+		want    seal.Reason
+		fresh   bool
 	}{
 		{name: "the first", seq: 1, digest: "x", fresh: true},
 		{name: "the same again, after a year", memory: seal.Memory{"w": had(1, 9000*time.Hour, "x")}, seq: 1, ago: 9000 * time.Hour, digest: "x"},
@@ -149,6 +162,10 @@ func TestOrder(t *testing.T) {
 		{name: "one that was overtaken by another work", memory: seal.Memory{"v": had(9, 0, "x")}, seq: 8, ago: time.Minute, digest: "y", fresh: true},
 		{name: "a replay", memory: seal.Memory{"w": had(5, time.Hour, "x")}, seq: 4, ago: 2 * time.Hour, digest: "y", want: seal.Older},
 		{name: "a work that was deleted", memory: seal.Memory{"w": gone}, seq: 5, ago: time.Hour, digest: "old", want: seal.Older},
+		{name: "a removal that was begun", memory: seal.Memory{"w": gone}, seq: 5, ago: time.Hour, digest: "old", deleted: true},
+		{name: "a deletion", memory: seal.Memory{"w": had(5, time.Hour, "old")}, seq: 6, digest: "old", deleted: true, fresh: true},
+		{name: "the deletion of a work that was made again", memory: seal.Memory{"w": had(7, time.Hour, "old")}, seq: 6, ago: 2 * time.Hour, digest: "old", deleted: true, want: seal.Older},
+		{name: "a deletion with the number of the content", memory: seal.Memory{"w": had(5, time.Hour, "old")}, seq: 5, ago: time.Hour, digest: "old", deleted: true, want: seal.Older},
 		{name: "a deleted work that the hub made again", memory: seal.Memory{"w": gone}, seq: 6, digest: "old", fresh: true},
 		{name: "a lower number, signed later", memory: seal.Memory{"v": had(9, time.Hour, "x")}, seq: 6, digest: "y", want: seal.HubWentBack},
 		{name: "the same number, signed later", memory: seal.Memory{"w": had(9, time.Hour, "x")}, seq: 9, digest: "y", want: seal.HubWentBack},
@@ -157,7 +174,7 @@ func TestOrder(t *testing.T) {
 		{name: "one of the future", seq: 1, ago: -2 * time.Hour, digest: "x", want: seal.ClocksDiffer},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := seal.Seal{Statement: seal.Statement{Cluster: "oslo", Work: "w", Sequence: tt.seq, Time: noon.Add(-tt.ago), Digest: tt.digest}}
+			s := seal.Seal{Statement: seal.Statement{Cluster: "oslo", Work: "w", Sequence: tt.seq, Time: noon.Add(-tt.ago), Digest: tt.digest, Deleted: tt.deleted}}
 			_, fresh, err := seal.Policy{Cluster: "oslo", MaxAge: 30 * 24 * time.Hour}.Order(s, tt.memory, noon)
 			if reason(err) != tt.want || fresh != tt.fresh {
 				t.Errorf("%q fresh=%v, want %q %v: %v", reason(err), fresh, tt.want, tt.fresh, err)

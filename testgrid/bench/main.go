@@ -17,10 +17,11 @@ import (
 func main() {
 	sealift := flag.String("sealift", "bin/sealift", "the sealift to measure")
 	rounds := flag.Int("rounds", 3, "how often each case runs; the median counts")
+	clusters := flag.Int("clusters", 2000, "how many clusters the fleet has")
 	only := flag.String("only", "", "measure only the tables whose titles begin with this")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *sealift, *rounds, *only)
+	err := run(ctx, *sealift, *rounds, *clusters, *only)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -28,13 +29,16 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, sealift string, rounds int, only string) error {
+func run(ctx context.Context, sealift string, rounds, clusters int, only string) error {
 	b, err := newBench(sealift, rounds)
 	if err != nil {
 		return err
 	}
 	defer b.close()
 	measured := func(title string) bool { return strings.HasPrefix(title, only) }
+	if only != "" && measured("fleet") {
+		return b.fleet(ctx, clusters)
+	}
 	if !strings.HasPrefix(only, "serve") {
 		if err := b.registryTables(ctx, measured); err != nil {
 			return err
@@ -55,7 +59,10 @@ func run(ctx context.Context, sealift string, rounds int, only string) error {
 	if err := b.install(ctx, "a node with its network", network...); err != nil {
 		return err
 	}
-	return b.install(ctx, "the whole catalogue", append(network, "local-path-provisioner/0.0.30", "metrics-server/0.9.0")...)
+	if err := b.install(ctx, "the whole catalogue", append(network, "local-path-provisioner/0.0.30", "metrics-server/0.9.0")...); err != nil || only != "" {
+		return err
+	}
+	return b.fleet(ctx, clusters)
 }
 
 // registryTables are about images that a registry has.

@@ -1,0 +1,91 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/sister"
+	"github.com/sealift/sealift/fleet/agent"
+	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/store"
+)
+
+// nodeAgent is the annotation by which a node says that Sealift installed it: intent.AgentAnnotation, which this program does not
+// link.
+const nodeAgent = "sealift.dev/agent"
+
+// nodes bring images to all nodes of a cluster that Sealift installed. The program sealift does it.
+type nodes struct {
+	cluster *rest.Config
+	output  io.Writer // of sealift
+}
+
+// content says where an agent gets the images of works; nil if no store is named.
+func (a commands) content(from, folder string, signers []string, local *rest.Config) (*agent.Content, error) {
+	source, err := a.packages(from, signers)
+	if source == nil || err != nil {
+		return nil, err
+	}
+	return &agent.Content{Store: source, Folder: folder, Images: nodes{local, a.Err}}, nil
+}
+
+// packages opens the store of --store, or returns nil if none is named.
+func (a commands) packages(from string, signers []string) (*packages.Source, error) {
+	if from == "" {
+		if len(signers) > 0 {
+			return nil, app.UsageError("--require-signed is about the packages of --store")
+		}
+		return nil, nil
+	}
+	keys, err := app.PublicKeys(signers)
+	if err != nil {
+		return nil, err
+	}
+	s, err := store.Opener{Log: a.Log, CAs: a.CAs}.Open(from)
+	return &packages.Source{Store: s, Signers: keys}, err
+}
+
+// Check implements agent.Images.
+func (n nodes) Check(ctx context.Context) error {
+	if _, err := sister.Find("sealift"); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(n.cluster)
+	if err != nil {
+		return err
+	}
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("list the nodes that need images: %w", err)
+	}
+	for _, one := range list.Items {
+		if one.Annotations[nodeAgent] != "" {
+			return nil
+		}
+	}
+	return errors.New("Sealift runs on no node of this cluster that could load images. Bring the images to the nodes yourself, for instance with " +
+		"'sealift images load PARCEL' on each node, and then run 'sealift fleet apply' with --images-loaded; run an agent without --store")
+}
+
+// Bring implements agent.Images.
+func (n nodes) Bring(ctx context.Context, folder string) error {
+	program, err := sister.Find("sealift")
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, program, "images", "load", folder, "--all-nodes")
+	cmd.Stdout, cmd.Stderr = n.output, n.output
+	if err := child.Run(cmd); err != nil {
+		return fmt.Errorf("sealift images load %s --all-nodes: %w", folder, err)
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/fleet/parcel"
+	"github.com/sealift/sealift/fleet/proxy"
+	"github.com/sealift/sealift/helm/source"
+)
+
+// releaseName is what people are told of a release.
+func releaseName(r parcel.Release) string { return r.Proxy.Namespace + "/" + r.Proxy.Name }
+
+func releaseNames(p parcel.Parcel) (names []string) {
+	for _, r := range p.Releases {
+		names = append(names, releaseName(r))
+	}
+	return names
+}
+
+// applyReleases brings the Helm releases of a parcel to their desired state. It returns those that are not ready then. One that fails
+// does not stop the others; its status says why.
+func (w *carrier) applyReleases(ctx context.Context, a *bundle.Archive, p parcel.Parcel) (waiting []string, err error) {
+	for _, r := range p.Releases {
+		var chart []byte
+		if r.Proxy.DeletionTimestamp.IsZero() {
+			file := parcel.ChartFile(r.Chart)
+			if e, ok := a.Entry(file); !ok || e.SHA256 != r.Chart {
+				return nil, fmt.Errorf("release %s: the parcel has no chart with sha256 %s; make another parcel", releaseName(r), r.Chart)
+			}
+			if chart, err = a.ReadFile(file, source.MaxSize); err != nil {
+				return nil, fmt.Errorf("release %s: %w", releaseName(r), err)
+			}
+		}
+		report, err := proxy.Apply(ctx, w.Carried.Local, r, chart)
+		if err != nil {
+			return nil, fmt.Errorf("release %s: %w", releaseName(r), err)
+		}
+		w.releases = append(w.releases, report)
+		if removed := !r.Proxy.DeletionTimestamp.IsZero(); removed && !report.Removed || !removed && !meta.IsStatusConditionTrue(report.Status.Conditions, "Ready") {
+			waiting = append(waiting, releaseName(r))
+		}
+	}
+	return waiting, nil
+}
+
+// lookAtReleases notes what became of the releases of a parcel. It returns those that are not ready.
+func (w *carrier) lookAtReleases(ctx context.Context, p parcel.Parcel) (waiting []string, err error) {
+	for _, r := range p.Releases {
+		if !r.Proxy.DeletionTimestamp.IsZero() {
+			continue // the report of the apply has said it
+		}
+		report, err := proxy.Look(ctx, w.Carried.Local, r)
+		if err != nil {
+			return nil, fmt.Errorf("release %s: %w", releaseName(r), err)
+		}
+		w.releases = append(w.releases, report)
+		if !meta.IsStatusConditionTrue(report.Status.Conditions, "Ready") {
+			waiting = append(waiting, releaseName(r))
+		}
+	}
+	return waiting, nil
+}

@@ -1,0 +1,191 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// hubLease is the label of the Leases by which hubs share the fleet. Its value is shardLease or memberLease.
+const (
+	hubLease    = "fleet.sealift.dev/hub-lease"
+	shardLease  = "shard"
+	memberLease = "member"
+)
+
+// forgotten is how many durations the Lease of a member stays that is not renewed.
+const forgotten = 20
+
+func shardName(n int) string { return fmt.Sprintf("%s-shard-%d", lease, n) }
+
+func (s *shards) memberName() string { return lease + "-member-" + s.me }
+
+// NeedLeaderElection implements manager.LeaderElectionRunnable: all hubs share the work.
+func (s *shards) NeedLeaderElection() bool { return false }
+
+// Start implements manager.Runnable.
+func (s *shards) Start(ctx context.Context) error {
+	ticker := time.NewTicker(s.period)
+	defer ticker.Stop()
+	for {
+		if err := s.look(ctx); err != nil && ctx.Err() == nil {
+			s.log.WarnContext(ctx, "the Leases of the fleet's shards were not renewed", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			s.leave(context.WithoutCancel(ctx))
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// look looks at all Leases once: it renews, takes and releases what is to be.
+func (s *shards) look(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.deadline/2)
+	defer cancel()
+	list, err := s.leases.List(ctx, metav1.ListOptions{LabelSelector: hubLease})
+	if err != nil {
+		return err
+	}
+	members := s.members(list.Items)
+	for n := range shardCount {
+		var l *coordinationv1.Lease
+		if at := slices.IndexFunc(list.Items, func(l coordinationv1.Lease) bool { return l.Name == shardName(n) }); at >= 0 {
+			l = &list.Items[at]
+		}
+		if e := s.care(ctx, n, l, members[n%len(members)] == s.me); e != nil && !apierrors.IsConflict(e) && !apierrors.IsAlreadyExists(e) {
+			err = e // with a conflict, another hub was faster
+		}
+	}
+	if e := s.tell(ctx, list.Items); e != nil {
+		err = e
+	}
+	return err
+}
+
+// members returns the hubs that are alive, in one order on all of them.
+func (s *shards) members(leases []coordinationv1.Lease) []string {
+	members := []string{s.me}
+	now := time.Now()
+	known := make(map[string]sighting, len(leases))
+	for _, l := range leases {
+		had := s.seen[l.Name]
+		if had.version != l.ResourceVersion {
+			had = sighting{l.ResourceVersion, now}
+		}
+		known[l.Name] = had
+		if holder := holderOf(&l); holder != "" && now.Sub(had.at) < s.duration {
+			members = append(members, holder)
+		}
+	}
+	s.seen = known
+	slices.Sort(members)
+	return slices.Compact(members)
+}
+
+func holderOf(l *coordinationv1.Lease) string {
+	if l == nil || l.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *l.Spec.HolderIdentity
+}
+
+// care does the next thing for a shard. wanted says that it is to be this hub's.
+func (s *shards) care(ctx context.Context, n int, l *coordinationv1.Lease, wanted bool) error {
+	held, holder := s.holds(n), holderOf(l)
+	if held != nil && holder == s.me {
+		s.yield(held, wanted)
+	} else if held != nil {
+		held.end(errLost)
+	}
+	switch now := time.Now(); {
+	case held != nil && s.ended(held):
+		s.drop(n)
+		if holder != s.me {
+			return nil
+		}
+		s.log.InfoContext(ctx, "this hub gives a shard of the fleet up", "shard", n)
+		return s.write(ctx, l, shardName(n), shardLease, "")
+	case held != nil && holder == s.me: // also while its work ends
+		if err := s.write(ctx, l, shardName(n), shardLease, s.me); err != nil {
+			return err
+		}
+		s.renewed(held, now)
+	case held == nil && wanted && (holder == "" || holder == s.me || now.Sub(s.seen[l.Name].at) >= s.duration):
+		if err := s.write(ctx, l, shardName(n), shardLease, s.me); err != nil {
+			return err
+		}
+		s.log.InfoContext(ctx, "this hub works on a shard of the fleet", "shard", n, "before", holder)
+		s.hold(n, now)
+	}
+	return nil
+}
+
+// write gives a Lease a holder. It fails if somebody else wrote it since it was read.
+func (s *shards) write(ctx context.Context, l *coordinationv1.Lease, name, kind, holder string) error {
+	now := metav1.NowMicro()
+	spec := coordinationv1.LeaseSpec{HolderIdentity: &holder, RenewTime: &now, LeaseDurationSeconds: new(int32(max(1, s.duration/time.Second)))}
+	if l == nil {
+		_, err := s.leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{hubLease: kind}}, Spec: spec}, metav1.CreateOptions{})
+		return err
+	}
+	after := l.DeepCopy()
+	after.Spec = spec
+	_, err := s.leases.Update(ctx, after, metav1.UpdateOptions{})
+	return err
+}
+
+// tell renews the Lease of this hub while it has no shard. It deletes it when it has one, and those of hubs that are gone.
+func (s *shards) tell(ctx context.Context, leases []coordinationv1.Lease) error {
+	busy := s.any()
+	var mine *coordinationv1.Lease
+	for i := range leases {
+		l := &leases[i]
+		if l.Name == s.memberName() {
+			mine = l
+		}
+		if l.Labels[hubLease] == memberLease && (l == mine && busy || time.Since(s.seen[l.Name].at) > forgotten*s.duration) {
+			if err := s.leases.Delete(ctx, l.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{ResourceVersion: &l.ResourceVersion}}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+	}
+	if busy {
+		return nil
+	}
+	return s.write(ctx, mine, s.memberName(), memberLease, s.me)
+}
+
+// leave ends all work, and then releases what this hub holds.
+func (s *shards) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, s.deadline)
+	defer cancel()
+	for n := range shardCount {
+		held := s.holds(n)
+		if held == nil {
+			continue
+		}
+		held.end(errYielded)
+		for !s.idle(held) && ctx.Err() == nil {
+			time.Sleep(10 * time.Millisecond)
+		}
+		if !s.idle(held) {
+			continue // others wait until the Lease is over
+		}
+		s.drop(n)
+		l, err := s.leases.Get(ctx, shardName(n), metav1.GetOptions{})
+		if err == nil && holderOf(l) == s.me {
+			err = s.write(ctx, l, l.Name, shardLease, "")
+		}
+		if err != nil {
+			s.log.WarnContext(ctx, "a shard of the fleet was not released; other hubs wait for it", "shard", n, "error", err)
+		}
+	}
+	_ = s.leases.Delete(ctx, s.memberName(), metav1.DeleteOptions{}) // it is forgotten otherwise
+}

@@ -1,0 +1,159 @@
+package hub
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/short"
+)
+
+// TestWorkEndsBeforeAnotherHubBegins has a hub whose API server stops to answer. Its work is told to end before its Leases are
+// over, and if it does not end, the hub does.
+func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
+	t.Parallel()
+	short.Skip(t, "a kube-apiserver")
+	plane := controlplane.StartForTest(t, controlplane.Options{})
+	client, err := coordinationv1client.NewForConfig(plane.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	const duration = 6 * time.Second
+	s := newShards(client.Leases("default"), "me", duration, slog.New(slog.DiscardHandler))
+	gained := make(chan int, shardCount)
+	s.onGain(func(n int) { gained <- n })
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = s.Start(ctx)
+	}()
+	for range shardCount {
+		select {
+		case <-gained:
+		case <-time.After(time.Minute):
+			t.Fatal("a hub alone does not get all shards")
+		}
+	}
+	diligent, done := s.begin(t.Context(), 0)
+	stubborn, _ := s.begin(t.Context(), 1)
+	if diligent == nil || stubborn == nil {
+		t.Fatal("a shard that is held gives no work")
+	}
+	paused := time.Now()
+	if err := plane.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	for _, working := range []context.Context{diligent, stubborn} {
+		select {
+		case <-working.Done():
+			if after := time.Since(paused); !errors.Is(context.Cause(working), errLost) || after >= duration {
+				t.Errorf("after %s: %v", after, context.Cause(working))
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("the work goes on")
+		}
+	}
+	done()
+	if working, _ := s.begin(t.Context(), 0); working != nil {
+		t.Error("a shard that is lost gives work")
+	}
+	select {
+	case err := <-s.failed:
+		if !errors.Is(err, errLost) {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("the hub goes on though its work does not end")
+	}
+	if err := plane.Resume(); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	<-over
+}
+
+// TestWorkEndsByItselfWhenAHubJoins has a second hub join. The first one begins no more work in the shards that it gives up. It
+// lets the work there end by itself, and ends it only after a time.
+func TestWorkEndsByItselfWhenAHubJoins(t *testing.T) {
+	t.Parallel()
+	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const duration = 3 * time.Second
+	start := func(me string) *shards {
+		s := newShards(client.Leases("default"), me, duration, slog.New(slog.DiscardHandler))
+		s.patience = 2 * duration
+		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+		over := make(chan struct{})
+		go func() {
+			defer close(over)
+			_ = s.Start(ctx)
+		}()
+		t.Cleanup(func() {
+			cancel()
+			<-over
+		})
+		return s
+	}
+	eventually := func(what string, holds func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("after a minute: %s", what)
+			}
+		}
+	}
+	first := start("first")
+	var working [shardCount]context.Context
+	var done [shardCount]func()
+	eventually("a hub alone has all shards", func() bool {
+		for n := range shardCount {
+			if working[n] == nil {
+				working[n], done[n] = first.begin(t.Context(), n)
+			}
+		}
+		return !slices.Contains(working[:], nil)
+	})
+	second := start("second")
+	var yields []int
+	eventually("the first hub begins no more work in two shards", func() bool {
+		yields = nil
+		for n := range shardCount {
+			if more, end := first.begin(t.Context(), n); more != nil {
+				end()
+			} else {
+				yields = append(yields, n)
+			}
+		}
+		return len(yields) == shardCount/2
+	})
+	ends, lasts := yields[0], yields[1]
+	time.Sleep(duration * 4 / 3)
+	if first.holds(ends) == nil || working[ends].Err() != nil || second.holds(ends) != nil {
+		t.Errorf("the work was ended: %v", context.Cause(working[ends]))
+	}
+	done[ends]()
+	eventually("the second hub has the shard whose work has ended", func() bool { return second.holds(ends) != nil })
+	eventually("work that lasts is ended", func() bool { return errors.Is(context.Cause(working[lasts]), errYielded) })
+	if second.holds(lasts) != nil {
+		t.Error("two hubs work on a shard")
+	}
+	done[lasts]()
+	eventually("the second hub has the other shard, too", func() bool { return second.holds(lasts) != nil })
+	for n, end := range done {
+		if n != ends && n != lasts {
+			if working[n].Err() != nil {
+				t.Errorf("the work of a shard that stays was ended: %v", context.Cause(working[n]))
+			}
+			end()
+		}
+	}
+}

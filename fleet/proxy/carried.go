@@ -1,0 +1,226 @@
+package proxy
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/parcel"
+	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/fleet/scene"
+	helmrelease "github.com/sealift/sealift/helm/release"
+	"github.com/sealift/sealift/helm/source"
+)
+
+// A release of a carried cluster is worked on there. The hub packs its HelmReleaseProxy with the chart, and takes what became of
+// it from a report.
+
+// packed is the annotation of a HelmReleaseProxy that was packed: the cluster may have its release.
+const packed = "fleet.sealift.dev/packed"
+
+// carried says whether the cluster of a release is reached by parcels. Its ManagedCluster has the name of its Cluster.
+func (r *ReleaseReconciler) carried(ctx context.Context, hrp *caaph.HelmReleaseProxy) (bool, error) {
+	var c ocm.ManagedCluster
+	if err := r.Get(ctx, client.ObjectKey{Name: hrp.Spec.ClusterRef.Name}, &c); err != nil {
+		return false, client.IgnoreNotFound(err)
+	}
+	return c.Annotations[scene.Carried] == "true", nil
+}
+
+// waitForParcel leaves a release to the next parcel.
+func (a *attempt) waitForParcel(ctx context.Context) error {
+	switch {
+	case !a.hrp.DeletionTimestamp.IsZero():
+		if a.hrp.Annotations[packed] == "" {
+			return a.release(ctx, a.hrp)
+		}
+		return nil // the finalizer goes with a report
+	case a.hrp.Status.ObservedGeneration == a.hrp.Generation:
+		return nil
+	}
+	return a.write(ctx, false, release.Condition{Type: clusterAvailable, Status: "False", Reason: "WaitsForParcel",
+		Message: "the cluster has no connection: run 'sealift fleet pack " + a.hrp.Spec.ClusterRef.Name + "', and take its report"})
+}
+
+// Carrier packs the releases of carried clusters, and takes what became of them.
+type Carrier struct {
+	Client client.Client // with the kinds of package caaph
+	// Schemes and SecretNamespaces are as in Options.
+	Schemes, SecretNamespaces []string
+}
+
+// Releases returns the releases of a cluster, and their charts by the paths that these have in a parcel. Without the kinds of
+// charts there are none.
+func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Release, charts map[string][]byte, err error) {
+	var all caaph.HelmReleaseProxyList
+	if err := c.Client.List(ctx, &all, client.MatchingLabels{caaph.ClusterLabel: cluster}); err != nil {
+		if meta.IsNoMatchError(err) {
+			err = nil
+		}
+		return nil, nil, err
+	}
+	slices.SortFunc(all.Items, func(a, b caaph.HelmReleaseProxy) int {
+		return strings.Compare(a.Namespace+"/"+a.Name, b.Namespace+"/"+b.Name)
+	})
+	charts = make(map[string][]byte)
+	found := &clusters{reader: c.Client, direct: c.Client, mapper: c.Client.RESTMapper()}
+	for _, hrp := range all.Items {
+		hrp.ManagedFields = nil
+		one := parcel.Release{Proxy: hrp}
+		if hrp.DeletionTimestamp.IsZero() {
+			content, err := c.chart(ctx, found, &one)
+			if errors.Is(err, errPaused) {
+				continue
+			}
+			if err != nil {
+				return nil, nil, fmt.Errorf("HelmReleaseProxy %s/%s: %w", hrp.Namespace, hrp.Name, err)
+			}
+			charts[parcel.ChartFile(one.Chart)] = content
+		} else if hrp.Annotations[packed] == "" {
+			continue
+		}
+		list = append(list, one)
+	}
+	return list, charts, nil
+}
+
+// errPaused says that a release stays as it is.
+var errPaused = errors.New("paused")
+
+// chart fetches the chart of a release, and completes the release.
+func (c Carrier) chart(ctx context.Context, found *clusters, one *parcel.Release) ([]byte, error) {
+	hrp := &one.Proxy
+	cluster, err := found.get(ctx, hrp.Namespace, hrp.Spec.ClusterRef.Name)
+	if err != nil {
+		return nil, err
+	}
+	if cluster == nil {
+		return nil, fmt.Errorf("there is no cluster %s in namespace %s", hrp.Spec.ClusterRef.Name, hrp.Namespace)
+	}
+	if _, paused := hrp.Annotations[caaph.Paused]; paused || summary(cluster).Paused {
+		return nil, errPaused
+	}
+	at := &onHub{ReleaseReconciler: &ReleaseReconciler{clusters: found, options: Options{SecretNamespaces: c.SecretNamespaces}}, hrp: hrp, cluster: cluster}
+	if one.Mirrors, err = at.mirrors(); err != nil {
+		return nil, err
+	}
+	access, _, err := at.access(ctx)
+	if err != nil {
+		return nil, err
+	}
+	access.Schemes = c.Schemes
+	fetched, err := source.Fetch(ctx, source.Chart{Repository: hrp.Spec.RepoURL, Name: hrp.Spec.ChartName, Version: hrp.Spec.Version}, access)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := helmrelease.ReadArchive(fetched.Content)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := loaded.Missing()
+	if err != nil {
+		return nil, err
+	}
+	if len(missing) > 0 && hrp.Spec.Options.DependencyUpdate {
+		return nil, fmt.Errorf("chart %s lacks chart %s, on which it depends, and parcels carry one archive for each release: package the chart with 'helm dependency update' and 'helm package'",
+			loaded.Name, missing[0].Name)
+	}
+	sum := sha256.Sum256(fetched.Content)
+	one.Chart = hex.EncodeToString(sum[:])
+	return fetched.Content, nil
+}
+
+// Mark notes that the releases are packed: from now on the cluster may have them, and their objects stay until it reports that they
+// are gone.
+func (c Carrier) Mark(ctx context.Context, list []parcel.Release) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{packed: "true"}}})
+	if err != nil {
+		return err
+	}
+	for i := range list {
+		hrp := &list[i].Proxy
+		if hrp.Annotations[packed] != "" {
+			continue
+		}
+		if err := withFinalizer(ctx, c.Client, hrp, caaph.ReleaseFinalizer); err != nil {
+			return err
+		}
+		if err := c.Client.Patch(ctx, hrp, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("note that HelmReleaseProxy %s/%s is packed: %w", hrp.Namespace, hrp.Name, err)
+		}
+		hrp.ManagedFields = nil
+	}
+	return nil
+}
+
+// Taken is what a report was for a release on the hub.
+type Taken string
+
+// What a report was.
+const (
+	Unknown Taken = "Unknown" // there is no such release on the hub
+	Current Taken = "Current"
+	Behind  Taken = "Behind" // the hub has changed the release since
+	Gone    Taken = "Gone"   // from the cluster, and now from the hub
+)
+
+// Take writes what a cluster reports of a release.
+func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool) (Taken, error) {
+	hrp := new(caaph.HelmReleaseProxy)
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, hrp)
+	if meta.IsNoMatchError(err) || err == nil && (hrp.UID != r.UID || hrp.Labels[caaph.ClusterLabel] != cluster) {
+		return Unknown, nil // another one has its name now, or it belongs to another cluster
+	}
+	if err != nil {
+		return Unknown, client.IgnoreNotFound(err)
+	}
+	taken := Current
+	switch {
+	case r.Removed && hrp.DeletionTimestamp.IsZero(), !r.Removed && r.Generation != hrp.Generation:
+		taken = Behind
+	case r.Removed:
+		taken = Gone
+	}
+	switch {
+	case plan, r.Removed && taken == Behind:
+		return taken, nil
+	case taken == Gone:
+		return taken, withoutFinalizer(ctx, c.Client, hrp, caaph.ReleaseFinalizer)
+	}
+	return taken, client.IgnoreNotFound(c.write(ctx, hrp, r, taken))
+}
+
+// write writes a report into the object of its release. What the spec lacks goes first: it is a new generation.
+func (c Carrier) write(ctx context.Context, hrp *caaph.HelmReleaseProxy, r parcel.ReleaseReport, taken Taken) error {
+	base := hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
+	for _, key := range []string{caaph.Installed, caaph.GeneratedName} {
+		if r.Annotations[key] == "true" {
+			hrp.Annotations[key] = "true" // there is packed at least
+		}
+	}
+	if hrp.Spec.ReleaseName == "" {
+		hrp.Spec.ReleaseName = r.ReleaseName
+	}
+	if err := c.Client.Patch(ctx, hrp, client.MergeFrom(base)); err != nil {
+		return err
+	}
+	base = hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
+	if hrp.Status = r.Status; taken == Current {
+		hrp.Status.ObservedGeneration = hrp.Generation
+	}
+	for i := range hrp.Status.Conditions {
+		hrp.Status.Conditions[i].ObservedGeneration = hrp.Status.ObservedGeneration
+	}
+	return c.Client.Status().Patch(ctx, hrp, client.MergeFrom(base))
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/testgrid/controlplane"
+)
+
+// fleetAddOns is how many add-ons each cluster has. fleetAtOnce is how many writes the hub, the reference and the fake agents
+// have on their way at once.
+const fleetAddOns, fleetAtOnce = 3, 8
+
+// fleetQuiet is how long nobody writes before a fleet counts as at rest, and fleetIdle how long its requests are counted then.
+const fleetQuiet, fleetIdle = 10 * time.Second, 30 * time.Second
+
+var (
+	fleetWorks    = schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"}
+	fleetClusters = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
+	fleetConfigs  = schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "addondeploymentconfigs"}
+)
+
+// fleetBench is a hub, and a fleet without agents: this program says that works are applied.
+type fleetBench struct {
+	sealift, dir string
+	clusters     int
+	plane        *controlplane.ControlPlane
+	client       dynamic.Interface // straight to the API server
+	counted      *counter
+	hub          *exec.Cmd
+	webhooks     string // where the hub listens; an address of its own for each start would change the definitions
+}
+
+// fleet measures a hub with a large fleet.
+func (b *bench) fleet(ctx context.Context, clusters int) (err error) {
+	f := &fleetBench{sealift: b.sealift, dir: b.dir.File("fleet"), clusters: clusters}
+	if err := os.MkdirAll(f.dir, 0o755); err != nil {
+		return err
+	}
+	if f.plane, err = controlplane.Start(ctx, controlplane.Options{Arguments: []string{"--max-requests-inflight=0", "--max-mutating-requests-inflight=0", "--enable-priority-and-fairness=false"}}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.plane.Stop()) }()
+	if f.client, err = dynamic.NewForConfig(f.plane.Config()); err != nil {
+		return err
+	}
+	if f.counted, err = newCounter(f.plane.Config()); err != nil {
+		return err
+	}
+	defer f.counted.server.Close()
+	free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	f.webhooks = free.Addr().String()
+	if err := free.Close(); err != nil {
+		return err
+	}
+	defer f.stop()
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("\nfleet: %d clusters with %d add-ons, fake agents, one API server\n", clusters, fleetAddOns)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for _, step := range []func(context.Context) error{f.populate, f.rollOut, f.idle, f.restart} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the hub behind the counter, and waits until it serves its kinds.
+func (f *fleetBench) start(ctx context.Context) error {
+	kubeconfig := filepath.Join(f.dir, "kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: f.counted.server.URL}); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(f.dir, "hub.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	f.hub = exec.CommandContext(ctx, f.sealift, "fleet", "hub", "--kubeconfig", kubeconfig, "--listen", f.webhooks)
+	f.hub.Stdout, f.hub.Stderr = out, out
+	if err := f.hub.Start(); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if _, err = f.client.Resource(fleetConfigs).List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("the hub does not serve its kinds: %w; see %s", err, out.Name())
+}
+
+func (f *fleetBench) stop() {
+	if f.hub != nil {
+		_ = f.hub.Process.Signal(syscall.SIGTERM)
+		_ = f.hub.Wait()
+		f.hub = nil
+	}
+}
+
+// memory returns the most memory that the hub has had, in MiB.
+func (f *fleetBench) memory() (mib int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.hub.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	if _, after, found := strings.Cut(string(text), "VmHWM:"); found {
+		_, _ = fmt.Sscan(after, &mib)
+	}
+	return mib >> 10
+}
+
+// object reads an object from JSON.
+func object(format string, args ...any) (*unstructured.Unstructured, error) {
+	o := new(unstructured.Unstructured)
+	return o, o.UnmarshalJSON(fmt.Appendf(nil, format, args...))
+}
+
+// put applies an object, and its status if it has one.
+func (f *fleetBench) put(ctx context.Context, r schema.GroupVersionResource, o *unstructured.Unstructured) error {
+	options := metav1.ApplyOptions{FieldManager: "bench", Force: true}
+	on := f.client.Resource(r).Namespace(o.GetNamespace())
+	status := o.DeepCopy()
+	_, err := on.Apply(ctx, o.GetName(), o, options)
+	if err == nil && status.Object["status"] != nil {
+		_, err = on.ApplyStatus(ctx, o.GetName(), status, options)
+	}
+	return err
+}
+
+// configure gives all add-ons a version.
+func (f *fleetBench) configure(ctx context.Context, version string) error {
+	for n := range fleetAddOns {
+		o, err := object(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnDeploymentConfig","metadata":{"name":"bench-%d","namespace":"default"},
+			"spec":{"agentInstallNamespace":"","customizedVariables":[{"name":"VERSION","value":%q}]}}`, n, version)
+		if err == nil {
+			err = f.put(ctx, fleetConfigs, o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// populate makes the fleet, and waits until all add-ons are installed everywhere.
+func (f *fleetBench) populate(ctx context.Context) error {
+	go f.agents(ctx)
+	group, making := errgroup.WithContext(ctx)
+	group.SetLimit(fleetAtOnce)
+	for n := range f.clusters {
+		group.Go(func() error {
+			ns, err := object(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"cluster-%04d"}}`, n)
+			if err == nil {
+				err = f.put(making, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, ns)
+			}
+			if err != nil {
+				return err
+			}
+			now := time.Now().UTC().Format(time.RFC3339)
+			c, err := object(`{"apiVersion":"cluster.open-cluster-management.io/v1","kind":"ManagedCluster","metadata":{"name":"cluster-%04d"},"spec":{"hubAcceptsClient":true,"leaseDurationSeconds":36000},
+				"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Bench","message":"","lastTransitionTime":%q}]}}`, n, now)
+			if err != nil {
+				return err
+			}
+			return f.put(making, fleetClusters, c)
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := f.configure(ctx, "0"); err != nil {
+		return err
+	}
+	placement, err := object(`{"apiVersion":"cluster.open-cluster-management.io/v1beta1","kind":"Placement","metadata":{"name":"all","namespace":"default"},"spec":{}}`)
+	if err != nil {
+		return err
+	}
+	binding, err := object(`{"apiVersion":"cluster.open-cluster-management.io/v1beta2","kind":"ManagedClusterSetBinding","metadata":{"name":"global","namespace":"default"},"spec":{"clusterSet":"global"}}`)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	err = errors.Join(f.put(ctx, schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta2", Resource: "managedclustersetbindings"}, binding),
+		f.put(ctx, schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta1", Resource: "placements"}, placement))
+	for n := range fleetAddOns {
+		err = errors.Join(err, f.addOn(ctx, n))
+	}
+	if err == nil {
+		err = f.wait(ctx, "0")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Printf("  installed everywhere after %s\n", time.Since(begin).Round(100*time.Millisecond))
+	return f.counted.rest(ctx)
+}
+
+func (f *fleetBench) addOn(ctx context.Context, n int) error {
+	template, err := object(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnTemplate","metadata":{"name":"bench-%d"},"spec":{"addonName":"bench-%[1]d","agentSpec":{"workload":{"manifests":[
+		{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bench-%[1]d","namespace":"default"},"data":{"version":"version-{{VERSION}}","cluster":"{{CLUSTER_NAME}}"}}]}}}}`, n)
+	if err == nil {
+		err = f.put(ctx, fleetConfigs.GroupVersion().WithResource("addontemplates"), template)
+	}
+	if err != nil {
+		return err
+	}
+	addOn, err := object(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"ClusterManagementAddOn","metadata":{"name":"bench-%d"},"spec":{"supportedConfigs":[
+		{"group":"addon.open-cluster-management.io","resource":"addontemplates","defaultConfig":{"name":"bench-%[1]d"}},
+		{"group":"addon.open-cluster-management.io","resource":"addondeploymentconfigs","defaultConfig":{"name":"bench-%[1]d","namespace":"default"}}],
+		"installStrategy":{"type":"Placements","placements":[{"name":"all","namespace":"default"}]}}}`, n)
+	if err != nil {
+		return err
+	}
+	return f.put(ctx, fleetConfigs.GroupVersion().WithResource("clustermanagementaddons"), addOn)
+}
+
+// rollOut changes the configuration of all add-ons, and then has plain client-go write the same patches.
+func (f *fleetBench) rollOut(ctx context.Context) error {
+	works := f.clusters * fleetAddOns
+	f.counted.take()
+	begin := time.Now()
+	if err := errors.Join(f.configure(ctx, "1"), f.wait(ctx, "1")); err != nil {
+		return err
+	}
+	hub := time.Since(begin)
+	if err := f.counted.rest(ctx); err != nil {
+		return err
+	}
+	_, writes, _ := f.counted.take()
+	list, err := f.client.Resource(fleetWorks).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	// the reference goes the same way, through the counter
+	behind, err := dynamic.NewForConfig(&rest.Config{Host: f.counted.server.URL, QPS: -1})
+	if err != nil {
+		return err
+	}
+	group, writing := errgroup.WithContext(ctx)
+	group.SetLimit(fleetAtOnce)
+	begin = time.Now()
+	for i := range list.Items {
+		w := &list.Items[i]
+		group.Go(func() error {
+			seal := w.GetAnnotations()["fleet.sealift.dev/signature"]
+			patch := fmt.Sprintf(`{"metadata":{"annotations":{"bench":%q}},"spec":{"workload":{"manifests":[{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bench","namespace":"default"},"data":{"version":"version-2","cluster":%q}}]}}}`, seal, w.GetNamespace())
+			_, err := behind.Resource(fleetWorks).Namespace(w.GetNamespace()).Patch(writing, w.GetName(), types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	plain := time.Since(begin)
+	fmt.Printf("  from a change to the last work: %s; plain client-go writes the same patches in %s: %.2f times\n", hub.Round(10*time.Millisecond), plain.Round(10*time.Millisecond), hub.Seconds()/plain.Seconds())
+	fmt.Printf("  writes for each cluster and rollout: %.2f\n", float64(writes)/float64(works))
+	return f.counted.rest(ctx) // the hub takes its works back
+}
+
+// idle counts the requests of a hub at rest.
+func (f *fleetBench) idle(ctx context.Context) error {
+	f.counted.take()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(fleetIdle):
+	}
+	requests, writes, leases := f.counted.take()
+	fmt.Printf("  at rest: %.2f requests/s, %.2f of them for Leases; %d writes in %s\n", float64(requests)/fleetIdle.Seconds(), float64(leases)/fleetIdle.Seconds(), writes, fleetIdle)
+	return nil
+}
+
+// restart ends the hub and starts it again.
+func (f *fleetBench) restart(ctx context.Context) error {
+	fmt.Printf("  the hub had %d MiB at most\n", f.memory())
+	f.stop()
+	f.counted.take()
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	time.Sleep(fleetIdle) // it has looked at everything
+	_, writes, _ := f.counted.take()
+	fmt.Printf("  writes after a restart: %d; those of its own webhooks are among them\n", writes)
+	return nil
+}
