@@ -13,5 +13,6 @@ type commands struct{ *app.App }
 // Commands makes the commands of the test grid.
 func Commands(a *app.App) []*cobra.Command {
 	c := commands{a}
-	return []*cobra.Command{c.enterCommand(), c.historyCommand(), c.lintCommand(), c.runCommand(), c.schemaCommand(), c.serveCommand()}
+	return []*cobra.Command{c.conformanceCommand(), c.enterCommand(), c.historyCommand(), c.inPodCommand(), c.lintCommand(), c.runCommand(), c.schemaCommand(),
+		c.serveCommand()}
 }

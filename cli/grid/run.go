@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/kubeconfig"
+	"github.com/sealift/sealift/cli/pods"
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/testgrid/machine"
 	"github.com/sealift/sealift/testgrid/report"
@@ -26,6 +27,7 @@ type runOptions struct {
 	gate    string
 	history string
 	values  spec.Values
+	pods    pods.Options
 	format  string
 }
 
@@ -41,12 +43,17 @@ sends a packet to another network, it fails.
 REPORT is a folder that any web server can serve: index.html, junit.xml, results.tap and results.json. It is also the
 journal: run the same command again after a kill, and it goes on. Tests whose input is unchanged do not run again.
 
+With --on kubernetes, the tests run in pods of a cluster: one Job, with an index for each test on each system. The
+machines are those of HOSTS.yaml. Packages, files of tests and results are in --store, or the results in --history. If a
+pod or this command is killed, nothing is lost: run the same command again.
+
 Exit codes: 0 if all tests passed or were skipped, 1 if one failed or is flaky. With --gate, tests that were broken
 before do not count.`,
 		Example: `  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --test two-nodes --repeat 10
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --again failed --keep-failed
-  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --resume --keep-failed`,
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --resume --keep-failed
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store s3://packages/stable --out report --on kubernetes --image registry.example.com/sealift:1.0 --secret s3-key`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error { return a.run(cmd.Context(), paths, o) },
 	}
@@ -63,6 +70,7 @@ before do not count.`,
 	flags.StringVar(&o.history, "history", "", "store of results, such as s3://bucket/grid or a folder: take over what other machines have finished, and compare with earlier runs")
 	flags.StringVar(&o.gate, "gate", "", "results.json of an earlier report: fail only if a test is broken that was not broken there")
 	flags.StringVar(&o.program, "program", "", "the sealift that makes bundles (default: the one beside this program, or on the PATH)")
+	o.pods.Add(flags, "run", "tests")
 	addValueFlags(cmd, &o.values)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
@@ -87,6 +95,9 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	if o.Repeat < 1 {
 		return app.UsageError("--repeat must be 1 or more")
 	}
+	if err := o.checkPods(); err != nil {
+		return err
+	}
 	var err error
 	if o.Out, err = filepath.Abs(o.Out); err != nil {
 		return err
@@ -107,11 +118,15 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	end = sync.OnceFunc(end)
 	defer end()
 	o.Progress = line
-	if o.Hosts, err = machine.Load(o.hosts, o.Progress); err != nil {
+	if o.Hosts, err = machine.Load(o.hosts, machineOptions(o.Progress)); err != nil {
 		end()
 		return a.mistaken(o.hosts, err)
 	}
-	if o.Sealift, err = findSealift(o.program); err != nil {
+	if o.pods.On != "" {
+		if o.Remote, err = a.coordinator(ctx, o); err != nil {
+			return err
+		}
+	} else if o.Sealift, err = findProgram(o.program, "sealift", "--program"); err != nil {
 		return err
 	}
 	cells, err := runner.Run(ctx, o.Options)
@@ -119,7 +134,13 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	if err != nil {
 		return err
 	}
-	return a.concluded(cells, before, o)
+	return a.concluded(cells, before, o.Out, o.format)
+}
+
+// machineOptions are what machines need from this program.
+func machineOptions(progress func(string)) machine.Options {
+	connect := func(file string) (*rest.Config, error) { return kubeconfig.InPodOr(file, "", "") }
+	return machine.Options{Progress: progress, Connect: connect}
 }
 
 // mistaken prints the mistakes of a file, one per line, and counts them in the error.
@@ -133,10 +154,10 @@ func (a commands) mistaken(path string, err error) error {
 }
 
 // concluded prints how the tests ended. Failed and flaky tests make the command fail, unless they were broken before.
-func (a commands) concluded(cells, before []report.Cell, o runOptions) error {
+func (a commands) concluded(cells, before []report.Cell, out, format string) error {
 	counts := report.Count(cells)
-	index := filepath.Join(o.Out, "index.html")
-	if o.format == "json" {
+	index := filepath.Join(out, "index.html")
+	if format == "json" {
 		if err := a.PrintJSON(map[string]any{"counts": counts, "report": index, "cells": cells}); err != nil {
 			return err
 		}
@@ -147,21 +168,4 @@ func (a commands) concluded(cells, before []report.Cell, o runOptions) error {
 		return fmt.Errorf("%s did not pass", app.Counted(broken, "test"))
 	}
 	return nil
-}
-
-// findSealift returns the named program, or the sealift beside this one or on the PATH.
-func findSealift(named string) (string, error) {
-	if named == "" {
-		named = "sealift"
-		if self, err := os.Executable(); err == nil {
-			if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), "sealift")); err == nil {
-				named = beside
-			}
-		}
-	}
-	path, err := exec.LookPath(named)
-	if err != nil {
-		return "", fmt.Errorf("look for the sealift that makes bundles: %w; name it with --program", err)
-	}
-	return filepath.Abs(path)
 }

@@ -48,7 +48,7 @@ $SEALIFT_LAB_STATE (default: /var/lib/sealift-lab). Every command that works on 
 		Example: "  sealift-testgrid lab build\n  sealift-testgrid lab serve --write-config sealift.yaml\n  sealift-testgrid lab boot node-1\n" +
 			"  sealift-testgrid lab enter node-1 -- kubectl get nodes\n  sealift-testgrid lab remove --all",
 	}
-	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labBootCommand(), a.labEnterCommand(), a.labEgressCommand(), a.labListCommand(),
+	cmd.AddCommand(a.labBuildCommand(), a.labServeCommand(), a.labImageCommand(), a.labBootCommand(), a.labEnterCommand(), a.labEgressCommand(), a.labListCommand(),
 		a.labRemoveCommand())
 	return cmd
 }
@@ -189,6 +189,7 @@ With --exit the host has a default route. What takes it is dropped outside of th
 	}
 	cmd.Flags().StringVar(&s.OS, "os", host.DefaultOS, "system of the host: "+strings.Join(host.Systems(), " or "))
 	cmd.Flags().StringArrayVar(&s.USB, "usb", nil, "folder that the host has read-only at /media/usb; may be repeated")
+	cmd.Flags().BoolVar(&s.IPv6, "ipv6", false, "give the host an IPv6 address instead of one of IPv4")
 	cmd.Flags().BoolVar(&s.Exit, "exit", false, "give the host a default route, and count and drop what takes it")
 	return cmd
 }

@@ -99,6 +99,9 @@ func TestLabWrongUsage(t *testing.T) {
 		{"remove takes not both", []string{"remove", "a", "--all"}, app.ExitUsage, "--all"},
 		{"the release must be one that the lab has", []string{"build", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},
 		{"serve has the same releases", []string{"serve", "--kubernetes", "v1.2.3"}, app.ExitUsage, "v1.35.4, v1.36.3, v1.34.4"},
+		{"an image has a known system", []string{"image", "plan-9", "--out", "x"}, app.ExitUsage, "debian-12 or debian-13"},
+		{"and a file", []string{"image", "debian-12"}, app.ExitUsage, "--out is missing"},
+		{"and a name for registries", []string{"image", "debian-12", "--out", "x", "--name", "A B"}, app.ExitFailed, "the name of the image"},
 		{"build needs components that exist", []string{"build", "windows-11"}, app.ExitFailed, "windows-11"},
 	} {
 		t.Run(tt.behaviour, func(t *testing.T) {

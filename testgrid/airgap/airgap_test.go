@@ -95,14 +95,7 @@ func cluster(n node) {
 	if got := n.must(kubectl + "get nodes --no-headers"); !strings.Contains(got, " Ready ") {
 		n.t.Errorf("nodes: %s", got)
 	}
-	app, err := os.ReadFile("../demo/app.yaml")
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	if err := n.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", kubectl + "apply -f -"}, Stdin: bytes.NewReader(app)}); err != nil {
-		n.t.Fatal(err)
-	}
-	n.must(kubectl + "wait --for=condition=Complete job/reader --timeout=180s")
+	n.runsApp()
 	if got := n.must(kubectl + "logs job/reader"); !strings.Contains(got, "written to a volume by notes-") {
 		n.t.Errorf("reader got %q", got)
 	}
@@ -116,6 +109,19 @@ func cluster(n node) {
 	}
 	n.pulled()
 	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
+}
+
+// runsApp starts the demo's application, and waits until one of its pods has read from another through a Service.
+func (n node) runsApp() {
+	n.t.Helper()
+	app, err := os.ReadFile("../demo/app.yaml")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	if err := n.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", kubectl + "apply -f -"}, Stdin: bytes.NewReader(app)}); err != nil {
+		n.t.Fatal(err)
+	}
+	n.must(kubectl + "wait --for=condition=Complete job/reader --timeout=180s")
 }
 
 // pulled wants every image to have been there before.

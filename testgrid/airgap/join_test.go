@@ -20,16 +20,7 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	worker := node{host.ForTest(t, host.Spec{}), t}
-	out := first.must(install)
-	var printed string
-	for line := range strings.Lines(out) {
-		if strings.Contains(line, "bash join.sh") && !strings.Contains(line, "control-plane") {
-			printed = strings.TrimSpace(line)
-		}
-	}
-	if printed == "" {
-		t.Fatalf("the install printed no command for workers:\n%s", out)
-	}
+	printed := workerCommand(t, first.must(install))
 	bare := worker.state()
 	joinRefusals(first, worker)
 	worker.must("systemd-run --quiet --unit=first --property=KillMode=control-group bash -c " + quoted(printed))
@@ -51,6 +42,18 @@ func TestHostJoinsWithAPrintedCommand(t *testing.T) {
 		t.Errorf("a worker's status:\n%s", out)
 	}
 	workerLeaves(first, worker, bare)
+}
+
+// workerCommand is the command for workers in the output of an install.
+func workerCommand(t *testing.T, out string) string {
+	t.Helper()
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "bash join.sh") && !strings.Contains(line, "control-plane") {
+			return strings.TrimSpace(line)
+		}
+	}
+	t.Fatalf("the install printed no command for workers:\n%s", out)
+	return ""
 }
 
 // workerLeaves resets a worker while its control plane works, does what the reset says, and lets the host join again.

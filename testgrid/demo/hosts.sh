@@ -6,18 +6,19 @@
 set -euo pipefail
 
 lab() { "${SEALIFT_TESTGRID:-bin/sealift-testgrid}" lab "$@"; }
-prefix=demo-command-
+prefix=cmd-
 
 case $1 in
 clean)
-    lab list -o json | jq -r --arg prefix $prefix '.[].name | select(startswith($prefix))' | while read -r name; do lab remove "$name"; done
+    lab list -o json | jq -r --arg prefix "$prefix${2:+$2-}" '.[].name | select(startswith($prefix))' | while read -r name; do lab remove "$name"; done
     ;;
 make)
     wish=$(cat)
+    owner=$(jq -r '.owner // ""' <<<"$wish")
     for _ in $(seq "$(jq .count <<<"$wish")"); do
-        name=$prefix$RANDOM$RANDOM
+        name=$prefix${owner:+$owner-}$RANDOM$RANDOM
         lab boot "$name" --exit >&2
-        lab list -o json | jq --arg name $name '.[] | select(.name == $name) | {name, address, can: ["egress"]}'
+        lab list -o json | jq --arg name "$name" '.[] | select(.name == $name) | {name, address, can: ["egress"]}'
     done | jq -s .
     ;;
 run) lab enter "$2" -- bash -c "$3" ;;

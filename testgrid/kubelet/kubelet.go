@@ -3,8 +3,13 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -119,12 +125,24 @@ func (k *Kubelet) work(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
+// secret waits for a Secret, as a kubelet does: a Job and the Secret of its pods are made one after the other.
+func (k *Kubelet) secret(ctx context.Context, name string) (secret *corev1.Secret, err error) {
+	waited := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		secret, err = k.Client.CoreV1().Secrets(k.Namespace).Get(ctx, name, metav1.GetOptions{})
+		return err == nil, nil
+	})
+	if waited != nil {
+		return nil, cmp.Or(err, waited)
+	}
+	return secret, nil
+}
+
 // Environment returns the environment of the first container of a Job's pod: its variables, and those of Secrets.
 func (k *Kubelet) Environment(ctx context.Context, pod *corev1.Pod) (map[string]string, error) {
 	all := map[string]string{}
 	first := pod.Spec.Containers[0]
 	for _, from := range first.EnvFrom {
-		secret, err := k.Client.CoreV1().Secrets(k.Namespace).Get(ctx, from.SecretRef.Name, metav1.GetOptions{})
+		secret, err := k.secret(ctx, from.SecretRef.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -147,6 +165,49 @@ func (k *Kubelet) Environment(ctx context.Context, pod *corev1.Pod) (map[string]
 		}
 	}
 	return all, nil
+}
+
+// Command returns a process for the first container of a pod: this program as sealift, with the arguments and the environment of the
+// container. The files of its Secrets are in the folder home.
+func (k *Kubelet) Command(ctx context.Context, pod *corev1.Pod, home string) (*exec.Cmd, error) {
+	environment, err := k.Environment(ctx, pod)
+	if err != nil {
+		return nil, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	first := pod.Spec.Containers[0]
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Dir, cmd.Args = home, append([]string{"sealift"}, first.Args...)
+	for _, v := range pod.Spec.Volumes {
+		if v.Secret == nil {
+			continue
+		}
+		secret, err := k.secret(ctx, v.Secret.SecretName)
+		if err != nil {
+			return nil, err
+		}
+		for name, data := range secret.Data {
+			if err := os.WriteFile(filepath.Join(home, name), data, 0o600); err != nil {
+				return nil, err
+			}
+		}
+		for _, mount := range first.VolumeMounts {
+			for i := range cmd.Args {
+				if mount.Name == v.Name {
+					cmd.Args[i] = strings.Replace(cmd.Args[i], mount.MountPath, home, 1)
+				}
+			}
+		}
+	}
+	environment["TMPDIR"], environment["SEALIFT_CACHE"] = home, filepath.Join(home, "cache")
+	environment["PATH"], environment["AWS_EC2_METADATA_DISABLED"] = os.Getenv("PATH"), "true"
+	for name, value := range environment {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd, nil
 }
 
 // MakeNode makes a ready node with room for so many pods.

@@ -12,8 +12,8 @@ import (
 
 // commandKind lets a program of the user make and remove machines, for clouds and hypervisors that nobody here knows.
 //
-//	PROGRAM clean               remove what earlier runs have left
-//	PROGRAM make                {"system":…,"count":…,"cpu":…,"memory":…,"airgap":…} in,
+//	PROGRAM clean [OWNER]       remove what earlier runs have left, or only machines with this owner
+//	PROGRAM make                {"system":…,"count":…,"cpu":…,"memory":…,"airgap":…,"owner":…} in,
 //	                            [{"name":…,"address":…,"can":["power-cycle","egress","clock"]},…] out
 //	PROGRAM run NAME SCRIPT     run a script with bash as root, with the streams and the exit code of the program
 //	PROGRAM remove NAME
@@ -28,10 +28,15 @@ const (
 	canClock      = "clock"
 )
 
-func (k commandKind) Clean(ctx context.Context) error { return k.run(ctx, nil, nil, nil, "clean") }
+func (k commandKind) Clean(ctx context.Context, owner string) error {
+	if owner == "" {
+		return k.run(ctx, nil, nil, nil, "clean")
+	}
+	return k.run(ctx, nil, nil, nil, "clean", owner)
+}
 
 func (k commandKind) Make(ctx context.Context, w Wish) ([]Machine, error) {
-	wish, err := json.Marshal(map[string]any{"system": w.System, "count": w.Count, "cpu": w.CPU, "memory": w.Memory, "airgap": w.Airgap})
+	wish, err := json.Marshal(map[string]any{"system": w.System, "count": w.Count, "cpu": w.CPU, "memory": w.Memory, "airgap": w.Airgap, "owner": w.Owner})
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/internal/strictyaml"
@@ -33,21 +34,43 @@ func (h *Hosts) Systems() []string { return slices.Sorted(maps.Keys(h.kinds)) }
 // Kind returns the kind that serves a system, or nil.
 func (h *Hosts) Kind(system string) Kind { return h.kinds[system] }
 
-// Load reads HOSTS.yaml. If it is wrong, the error is a diag.Errors with its mistakes. progress gets one line per event.
-func Load(path string, progress func(string)) (*Hosts, error) {
+// CheckPods refuses systems whose machines pods of a cluster cannot use.
+func (h *Hosts) CheckPods(systems []string) error {
+	for _, system := range systems {
+		switch h.kinds[system].(type) {
+		case lab:
+			return fmt.Errorf("the machines of %s are containers of the lab, which a pod without rights cannot boot; use the kind command", system)
+		case podKind:
+			return fmt.Errorf("the machines of %s are pods themselves, which a pod without rights cannot make; run their tests without --on", system)
+		case *sshPool:
+			return fmt.Errorf("the machines of %s are reached by ssh and serve one run at a time, and each pod is a run of its own; use the kind command", system)
+		}
+	}
+	return nil
+}
+
+// Options are what machines need from the program that uses them. The zero value does for lab, ssh and command.
+type Options struct {
+	Progress func(line string) // gets one line per event; nil drops them
+	// Connect returns how to reach the cluster of a kubeconfig file, or the user's own cluster if the file is "".
+	Connect func(kubeconfig string) (*rest.Config, error)
+}
+
+// Load reads HOSTS.yaml. If it is wrong, the error is a diag.Errors with its mistakes.
+func Load(path string, o Options) (*Hosts, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read hosts: %w", err)
 	}
-	return Parse(path, data, progress)
+	return Parse(path, data, o)
 }
 
 // Parse is Load for a file that has been read. Relative paths belong to the folder of name.
-func Parse(name string, data []byte, progress func(string)) (*Hosts, error) {
+func Parse(name string, data []byte, o Options) (*Hosts, error) {
 	r := &reader{Reader: strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}, dir: filepath.Dir(name)}
 	hosts := &Hosts{kinds: map[string]Kind{}}
 	if root := r.Mapping(data); root != nil {
-		r.hosts(hosts, root, progress)
+		r.hosts(hosts, root, o)
 	}
 	if err := r.Err(); err != nil {
 		return nil, err
@@ -66,7 +89,7 @@ var (
 	sizePattern = regexp.MustCompile(`^([0-9]{1,9})(Mi|Gi|Ti)$`)
 )
 
-func (r *reader) hosts(hosts *Hosts, root *yaml.Node, progress func(string)) {
+func (r *reader) hosts(hosts *Hosts, root *yaml.Node, o Options) {
 	fields := r.Fields(root, "HOSTS.yaml", "lab", "systems")
 	shared := newBudget(r.labLimits(fields["lab"]))
 	systems := fields["systems"]
@@ -82,9 +105,9 @@ func (r *reader) hosts(hosts *Hosts, root *yaml.Node, progress func(string)) {
 		if !r.IsMapping(n, "the system "+key.Value) {
 			continue
 		}
-		kinds := r.Fields(n, "a system", "lab", "ssh", "command")
+		kinds := r.Fields(n, "a system", "lab", "ssh", "command", "kubernetes")
 		if len(n.Content) != 2 {
-			r.Errorf(r.Pos(n), "one of lab, ssh and command", "a system has %d kinds of machines, not one", len(n.Content)/2)
+			r.Errorf(r.Pos(n), "one of lab, ssh, command and kubernetes", "a system has %d kinds of machines, not one", len(n.Content)/2)
 			continue
 		}
 		switch {
@@ -93,11 +116,13 @@ func (r *reader) hosts(hosts *Hosts, root *yaml.Node, progress func(string)) {
 			if !slices.Contains(host.Systems(), system) {
 				r.Errorf(r.Pos(kinds["lab"]), "use "+strings.Join(host.Systems(), " or "), "the lab has no system %q", system)
 			}
-			hosts.kinds[key.Value] = lab{system: system, budget: shared, progress: progress}
+			hosts.kinds[key.Value] = lab{system: system, budget: shared, progress: o.Progress}
 		case kinds["ssh"] != nil:
 			hosts.kinds[key.Value] = r.ssh(kinds["ssh"])
 		case kinds["command"] != nil:
 			hosts.kinds[key.Value] = commandKind{r.program(kinds["command"], "command")}
+		case kinds["kubernetes"] != nil:
+			hosts.kinds[key.Value] = r.pods(kinds["kubernetes"], o.Connect)
 		}
 	}
 }
@@ -138,6 +163,30 @@ func (r *reader) number(n *yaml.Node, what string, least, most int) int {
 		r.Errorf(r.Pos(n), "", "%s must be a number from %d to %d, not %q", what, least, most, n.Value)
 	}
 	return i
+}
+
+// pods reads which pods are machines.
+func (r *reader) pods(n *yaml.Node, connect func(string) (*rest.Config, error)) Kind {
+	k := podKind{namespace: "default", connect: connect}
+	if !r.IsMapping(n, "kubernetes") {
+		return k
+	}
+	fields := r.Fields(n, "kubernetes", "image", "namespace", "kubeconfig")
+	for key, to := range map[string]*string{"image": &k.image, "namespace": &k.namespace, "kubeconfig": &k.kubeconfig} {
+		if field := fields[key]; field != nil {
+			*to = r.Text(field, key)
+		}
+	}
+	if k.kubeconfig != "" {
+		k.kubeconfig = r.path(k.kubeconfig)
+	}
+	if k.image == "" {
+		r.Errorf(r.Pos(n), "'sealift testgrid lab image' makes one", "kubernetes has no image")
+	}
+	if !systemID.MatchString(k.namespace) {
+		r.Errorf(r.Pos(n), "such as tests", "bad namespace %q", k.namespace)
+	}
+	return k
 }
 
 // program reads a program and its arguments, as one word or as a list.

@@ -23,7 +23,7 @@ func (k lab) rack(ctx context.Context) (*host.Rack, error) {
 }
 
 // Clean has nothing to do but open the rack, which removes the hosts of dead owners.
-func (k lab) Clean(ctx context.Context) error {
+func (k lab) Clean(ctx context.Context, _ string) error {
 	_, err := k.rack(ctx)
 	return err
 }

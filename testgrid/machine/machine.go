@@ -103,17 +103,18 @@ func (c Connection) String() string {
 type Wish struct {
 	System string // of the entry in HOSTS.yaml
 	Count  int
-	CPU    int   // of each machine
-	Memory int64 // of each machine, in bytes
-	Airgap bool  // what leaves the machines must be counted
+	CPU    int    // of each machine
+	Memory int64  // of each machine, in bytes
+	Airgap bool   // what leaves the machines must be counted
+	Owner  string // for Clean; "" if this run is the only one
 }
 
 // Kind makes machines of one kind.
 type Kind interface {
 	// Make returns bare machines. It waits until there are enough of them. If it fails, it leaves none behind.
 	Make(ctx context.Context, w Wish) ([]Machine, error)
-	// Clean removes what an earlier run that was killed has left.
-	Clean(ctx context.Context) error
+	// Clean removes what an earlier run that was killed has left. If owner is not "", it removes only machines with this owner.
+	Clean(ctx context.Context, owner string) error
 }
 
 // Put writes a file on a machine, with the rights of mode, such as 0755. It is complete or absent.

@@ -27,7 +27,7 @@ func load(t *testing.T, text string, files ...string) (*machine.Hosts, error) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return machine.Load(path, func(line string) { t.Log(line) })
+	return machine.Load(path, machine.Options{Progress: func(line string) { t.Log(line) }})
 }
 
 func kind(t *testing.T, hosts *machine.Hosts, err error) machine.Kind {
@@ -80,7 +80,7 @@ func TestEveryKindKeepsTheContractOfAMachine(t *testing.T) {
 	for name, make := range kinds {
 		t.Run(name, func(t *testing.T) {
 			k := make(t)
-			if err := k.Clean(t.Context()); err != nil {
+			if err := k.Clean(t.Context(), ""); err != nil {
 				t.Fatal(err)
 			}
 			machines, err := k.Make(t.Context(), machine.Wish{System: "x", Count: 1, CPU: 1, Memory: 1 << 30})
@@ -230,8 +230,9 @@ systems:
   d: {command: {}}
   e: {ssh: {machines: [{name: n, address: a, key: /does/not/exist, hostKey: x, prot: 22}]}}
   f: {ssh: {machines: [], bare: {script: "true"}}}
+  g: {kubernetes: {namespace: a/b}}
 `)
-	for _, want := range []string{":1:12: ", ":1:26: ", ":3:3: ", ":4:12: ", ":5:6: ", ":6:16: ", ":7:12: ", ":7:51: ", ":7:80: ", ":8:12: "} {
+	for _, want := range []string{":1:12: ", ":1:26: ", ":3:3: ", ":4:12: ", ":5:6: ", ":6:16: ", ":7:12: ", ":7:51: ", ":7:80: ", ":8:12: ", ":9:19: "} {
 		if err == nil || !strings.Contains(err.Error(), "hosts.yaml"+want) {
 			t.Errorf("nothing at %s in\n%v", want, err)
 		}
@@ -242,8 +243,9 @@ systems:
 func FuzzParse(f *testing.F) {
 	f.Add("lab: {cpu: 4, memory: 8Gi}\nsystems: {a: {lab: debian-12}, b: {command: [x, y]}}\n")
 	f.Add("systems: {a: {ssh: {bare: {script: x}, ownsClock: true, machines: [{address: a, key: k, hostKey: ssh-ed25519 AAAA}]}}}\n")
+	f.Add("systems: {a: {kubernetes: {image: i, namespace: n, kubeconfig: k}}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		hosts, err := machine.Parse(t.TempDir()+"/hosts.yaml", []byte(text), nil)
+		hosts, err := machine.Parse(t.TempDir()+"/hosts.yaml", []byte(text), machine.Options{})
 		if (err == nil) == (hosts == nil) {
 			t.Fatalf("%v, %v", hosts, err)
 		}

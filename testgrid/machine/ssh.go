@@ -177,7 +177,7 @@ func newSSHPool(hosts []sshHost) *sshPool {
 }
 
 // Clean does nothing: a machine is made bare before each test, whatever happened to it.
-func (p *sshPool) Clean(context.Context) error { return nil }
+func (p *sshPool) Clean(context.Context, string) error { return nil }
 
 // take waits for n machines and takes all of them at once, so that two tests cannot wait for each other.
 func (p *sshPool) take(ctx context.Context, n int) ([]sshHost, error) {

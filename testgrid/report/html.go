@@ -62,8 +62,8 @@ func (r row) Class() string {
 	return "all-" + string(all[0])
 }
 
-// indexPage renders the matrix. A live page changes while tests run.
-func indexPage(cells []Cell, live bool) ([]byte, error) {
+// indexPage renders the matrix, with a sentence about the run if there is one. A live page changes while tests run.
+func indexPage(cells []Cell, summary string, live bool) ([]byte, error) {
 	var systems []string
 	for _, c := range cells {
 		if !slices.Contains(systems, c.System) {
@@ -81,7 +81,7 @@ func indexPage(cells []Cell, live bool) ([]byte, error) {
 		}
 		rows[len(rows)-1].Cells[slices.Index(systems, c.System)] = c
 	}
-	return render("index.html", map[string]any{"Title": "Test grid", "Counts": Count(cells), "Systems": systems, "Rows": rows, "Live": live})
+	return render("index.html", map[string]any{"Title": "Test grid", "Counts": Count(cells), "Summary": summary, "Systems": systems, "Rows": rows, "Live": live})
 }
 
 // maxLog is how much of a log a page shows, from its end. The whole log is a file beside it.

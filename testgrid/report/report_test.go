@@ -161,3 +161,25 @@ func TestProgramsReadTheReport(t *testing.T) {
 		t.Errorf("%+v, %v", list, err)
 	}
 }
+
+// TestAReportShowsWhatAKilledRunHasLeft has a test that waits. Programs must not take it for one that passed.
+func TestAReportShowsWhatAKilledRunHasLeft(t *testing.T) {
+	f := report.Folder{Path: t.TempDir()}
+	if err := f.SaveSummary("1 of 2 tests ran " + hostile); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Write([]report.Result{{Test: "one", Name: "one", System: "a", Attempt: 1, Verdict: report.Waiting}}); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{
+		"index.html":               "1 of 2 tests ran &lt;script&gt;",
+		"results.json":             `"summary": "1 of 2 tests ran `,
+		"junit.xml":                `failures="1"`,
+		"results.tap":              "not ok 1 - one on a\n  ---\n  message: \"the test has not ended\"",
+		"results/one/a/index.html": "waiting",
+	} {
+		if got := read(t, f.Path, file); !strings.Contains(got, want) {
+			t.Errorf("%s lacks %q:\n%s", file, want, got)
+		}
+	}
+}

@@ -125,9 +125,13 @@ func (s *Server) cells() ([]Cell, error) {
 
 func (s *Server) index(w http.ResponseWriter, _ *http.Request) {
 	cells, err := s.cells()
+	var summary string
+	if err == nil {
+		summary, err = s.folder.summary()
+	}
 	var page []byte
 	if err == nil {
-		page, err = indexPage(cells, true)
+		page, err = indexPage(cells, summary, true)
 	}
 	answer(w, page, err)
 }

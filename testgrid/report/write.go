@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +26,11 @@ func (f Folder) Write(results []Result) error {
 	if err := f.remember(cells); err != nil {
 		return err
 	}
-	index, err := indexPage(cells, false)
+	summary, err := f.summary()
+	if err != nil {
+		return err
+	}
+	index, err := indexPage(cells, summary, false)
 	if err != nil {
 		return err
 	}
@@ -45,7 +51,11 @@ func (f Folder) Write(results []Result) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	list, err := json.MarshalIndent(map[string]any{"counts": Count(cells), "cells": cells}, "", "  ")
+	content := map[string]any{"counts": Count(cells), "cells": cells}
+	if summary != "" {
+		content["summary"] = summary
+	}
+	list, err := json.MarshalIndent(content, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -61,11 +71,31 @@ func (f Folder) Write(results []Result) error {
 	return nil
 }
 
+// summaryName is the file with a sentence about the whole run.
+const summaryName = "summary.txt"
+
+// SaveSummary writes down a sentence about the whole run, for all pages from here on.
+func (f Folder) SaveSummary(text string) error {
+	return atomicfile.Write(filepath.Join(f.Path, summaryName), []byte(text+"\n"))
+}
+
+// summary returns the sentence, or "".
+func (f Folder) summary() (string, error) {
+	text, err := os.ReadFile(filepath.Join(f.Path, summaryName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return strings.TrimSpace(string(text)), err
+}
+
 // put writes a file of the report, unless it has this content. Most pages stay as they are when one more test ends.
 func (f Folder) put(name string, data []byte) error {
 	path := filepath.Join(f.Path, filepath.FromSlash(name))
 	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, data) {
 		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil { // a test that waits has no folder yet
+		return err
 	}
 	return atomicfile.Write(path, data)
 }
@@ -122,6 +152,9 @@ func junitXML(cells []Cell) ([]byte, error) {
 			case Skipped:
 				jc.Skipped = &junitMessage{Message: a.Reason}
 				s.Skipped++
+			case Running, Waiting: // a case without a failure would be one that passed
+				jc.Failure = &junitMessage{Message: notEnded, Text: notEnded}
+				s.Failures++
 			}
 			s.Tests++
 			s.Time += a.Took
@@ -134,6 +167,9 @@ func junitXML(cells []Cell) ([]byte, error) {
 	}
 	return append([]byte(xml.Header), append(text, '\n')...), nil
 }
+
+// notEnded is what programs read of a test that a killed run has left.
+const notEnded = "the test has not ended"
 
 func firstLine(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
@@ -156,7 +192,11 @@ func tap(cells []Cell) []byte {
 			if rate := c.Rate(); rate != "" {
 				fmt.Fprintf(&out, "  rate: %q\n", rate)
 			}
-			fmt.Fprintf(&out, "  message: %q\n  ...\n", c.Reason())
+			reason := c.Reason()
+			if c.Verdict == Running || c.Verdict == Waiting {
+				reason = notEnded
+			}
+			fmt.Fprintf(&out, "  message: %q\n  ...\n", reason)
 		}
 	}
 	return out.Bytes()

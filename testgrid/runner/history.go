@@ -12,7 +12,7 @@ const rememberedRuns = 50
 
 // remember writes down what the store knows of earlier runs, for the pages.
 func (r *runner) remember(ctx context.Context) error {
-	if r.History == nil {
+	if r.History == nil || r.Part != nil {
 		return nil
 	}
 	runs, err := r.History.Runs(ctx, rememberedRuns)
@@ -35,10 +35,15 @@ func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool
 	return there, r.folder.Save(*there)
 }
 
-// share stores a result for other machines. One that depends on what these hosts can do, or on what an earlier attempt has left on
-// them, is not for others.
+// shared says whether a result is for other machines. One that depends on what these hosts can do, or on what an earlier attempt has
+// left on them, is not.
+func shared(result report.Result) bool {
+	return result.Bundle != "" && result.Verdict != report.Skipped && !result.Resumed
+}
+
+// share stores a result for other machines.
 func (r *runner) share(ctx context.Context, result report.Result) error {
-	if r.History == nil || result.Bundle == "" || result.Verdict == report.Skipped || result.Resumed {
+	if r.History == nil || !shared(result) {
 		return nil
 	}
 	return r.History.Save(ctx, result, r.folder.Dir(result.Test, result.System, result.Attempt))

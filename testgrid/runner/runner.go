@@ -31,6 +31,10 @@ type Options struct {
 	Sealift string   // the program that makes bundles
 	Store   string   // where the packages are, as 'sealift bundle --store' takes it
 	Repeat  int      // attempts at each test; default 1
+	// Part, if not nil, makes this run do one attempt of a larger run elsewhere, which keeps the history of runs.
+	Part *Part
+	// Remote, if not nil, does the attempts. It needs a History, through which the logs come.
+	Remote Remote
 	// KeepFailed leaves the machines of failed tests as they are.
 	KeepFailed bool
 	// Resume takes the kept machines of failed tests, and goes on behind the last step that passed.
@@ -98,14 +102,14 @@ func Run(ctx context.Context, o Options) ([]report.Cell, error) {
 	if err := errors.Join(r.setAside(), r.plan(jobs), r.remember(ctx), r.clean(ctx)); err != nil {
 		return nil, err
 	}
-	r.bundles = bundles{sealift: r.Sealift, store: r.Store, dir: filepath.Join(r.Out, ".bundles")}
-	if err := r.bundles.open(); err != nil {
-		return nil, err
+	do := r.local
+	if r.Remote != nil {
+		do = r.remote
 	}
-	err = errors.Join(r.all(ctx, jobs), r.bundles.close(), r.write(true))
+	err = errors.Join(do(ctx, jobs), r.write(true))
 	r.aside = nil // they do not decide how this run ends
 	cells := report.Cells(r.ordered())
-	if err == nil && r.History != nil {
+	if err == nil && r.History != nil && r.Part == nil {
 		err = r.History.Add(ctx, began, cells)
 	}
 	return cells, err
@@ -120,13 +124,22 @@ func (r *runner) plan(jobs []job) error {
 	return r.folder.Plan(planned)
 }
 
+// local does the jobs on machines that this program takes.
+func (r *runner) local(ctx context.Context, jobs []job) error {
+	r.bundles = bundles{sealift: r.Sealift, store: r.Store, dir: filepath.Join(r.Out, ".bundles")}
+	if err := r.bundles.open(); err != nil {
+		return err
+	}
+	return errors.Join(r.all(ctx, jobs), r.bundles.close())
+}
+
 // clean removes what earlier runs have left, but not what is resumed: a program of the user does not know the difference.
 func (r *runner) clean(ctx context.Context) error {
-	if r.Resume {
+	if r.Resume || r.Remote != nil {
 		return nil
 	}
 	for _, system := range r.systems() {
-		if err := r.Hosts.Kind(system).Clean(ctx); err != nil {
+		if err := r.Hosts.Kind(system).Clean(ctx, r.owner()); err != nil {
 			return fmt.Errorf("clean up after earlier runs on %s: %w", system, err)
 		}
 	}
@@ -176,7 +189,11 @@ func (r *runner) jobs() ([]job, error) {
 	}
 	var jobs []job
 	found, owners := map[string]bool{}, map[string]string{}
-	for attempt := 1; attempt <= max(1, r.Repeat); attempt++ {
+	first, last := 1, max(1, r.Repeat)
+	if r.Part != nil {
+		first, last = r.Part.Attempt, r.Part.Attempt
+	}
+	for attempt := first; attempt <= last; attempt++ {
 		for _, f := range r.Files {
 			if len(f.Systems) > 0 {
 				return nil, fmt.Errorf("%s is a list of systems, not of tests; HOSTS.yaml says where tests run", f.Name)
