@@ -4,13 +4,14 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # Debian packages that the lab and the tests need.
-DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables
+DEBIAN_PACKAGES := debootstrap debian-archive-keyring systemd-container iproute2 util-linux gcc libc6-dev pkg-config libseccomp-dev gpg gpg-agent curl skopeo time dnf rpm createrepo-c dnf-plugins-core buildah podman busybox-static jq chromium shellcheck slirp4netns nftables
 GOLANGCI_LINT := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 UPSTREAM ?= lab
 # Without it gRPC links web pages, their templates, and with these every method of every type: 26 MB in sealift-node.
 SMALL := grpcnotrace
 # All but sealift-preflight, which has Troubleshoot in it: 'build' compiles it, and compiling it once is enough.
-PACKAGES ?= $$(go list ./... | grep -v /cmd/sealift-preflight$$)
+# What tests longest comes first: at the end nothing would run beside it.
+PACKAGES ?= $$(go list ./testgrid/airgap ./cmd/sealift ./... | grep -v /cmd/sealift-preflight$$)
 
 .PHONY: help
 help: ## list the targets
@@ -26,8 +27,9 @@ KUBECTL = $(shell cd deploy/image/programs && go list -m -f '{{.Version}}' k8s.i
 HELM = $(shell cd deploy/image/programs && go list -m -f '{{.Version}}' helm.sh/helm/v4)
 
 .PHONY: image
-image: build ## make the container images: bin/sealift-image.tar of the server, bin/sealift-operator-image.tar
+image: build ## make the container images of the server, the test grid and the operator: bin/sealift-*image.tar
 	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out bin/sealift-image.tar
+	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -testgrid bin/sealift-testgrid -out bin/sealift-testgrid-image.tar
 	CGO_ENABLED=0 go -C deploy/image/programs build -trimpath -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$(KUBECTL)" -o $(CURDIR)/bin/kubectl ./kubectl
 	CGO_ENABLED=0 go -C deploy/image/programs build -trimpath -ldflags "-s -w -X helm.sh/helm/v4/internal/version.version=$(HELM)" -o $(CURDIR)/bin/helm helm.sh/helm/v4/cmd/helm
 	go run ./deploy/image -operator bin/sealift-controller -program kubectl=bin/kubectl -program helm=bin/helm -out bin/sealift-operator-image.tar
@@ -57,10 +59,10 @@ unit: ## the tests that need neither root nor the lab: on any machine with Go
 	go test -short $(PACKAGES)
 
 .PHONY: grid
-grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine
+grid: build deps ## what takes too long for every commit: all releases and systems, kills at every step, a bare machine (GRID=PATTERN for some)
 	bin/sealift-testgrid lab build
-	go test -tags grid -timeout 120m -v ./testgrid/airgap
-	testgrid/demo/cold.sh
+	testgrid/grid.sh '$(GRID)'
+	$(if $(GRID),,testgrid/demo/cold.sh)
 
 .PHONY: cold
 cold: deps ## both README commands on a bare Debian 12 with Go and empty caches: about an hour

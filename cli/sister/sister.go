@@ -64,7 +64,7 @@ must lie beside sealift or on the PATH; 'make build' makes both.`,
 
 // become replaces this process by a program.
 func become(name string, args []string) error {
-	path, err := find(name)
+	path, err := Find(name)
 	if err != nil {
 		return err
 	}
@@ -74,8 +74,8 @@ func become(name string, args []string) error {
 	return nil
 }
 
-// find returns the program that lies beside this one, or else the one on the PATH.
-func find(name string) (string, error) {
+// Find returns the program that lies beside this one, or else the one on the PATH.
+func Find(name string) (string, error) {
 	if self, err := os.Executable(); err == nil {
 		if beside, err := exec.LookPath(filepath.Join(filepath.Dir(self), name)); err == nil {
 			return beside, nil
@@ -83,7 +83,7 @@ func find(name string) (string, error) {
 	}
 	path, err := exec.LookPath(name)
 	if err != nil {
-		return "", app.WithCode(app.ExitUsage, fmt.Errorf("there is no %s beside sealift or on the PATH: %w; build it with 'make build'", name, err))
+		return "", app.WithCode(app.ExitUsage, fmt.Errorf("there is no %s beside this program or on the PATH: %w; 'make build' makes it", name, err))
 	}
 	return path, nil
 }

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -21,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sealift/sealift/batch"
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/fetch"
 	"github.com/sealift/sealift/cli/app"
@@ -54,15 +52,7 @@ func newFarm(t *testing.T) *farm {
 	upstream := httptest.NewServer(f)
 	t.Cleanup(upstream.Close)
 	f.write("sealift.yaml", "mirrors: {https://files.example.com/: "+upstream.URL+"/}\n")
-	plane, err := controlplane.Start(t.Context(), controlplane.Options{Jobs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := plane.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	plane := controlplane.StartForTest(t, controlplane.Options{Jobs: true})
 	client, err := kubernetes.NewForConfig(plane.Config())
 	if err == nil {
 		err = errors.Join(controlplane.WriteKubeconfig(filepath.Join(f.dir, "kubeconfig"), plane.Config()), kubelet.MakeNode(t.Context(), client, "node-1", nil, 3))
@@ -112,43 +102,16 @@ func (f *farm) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // pod runs what a pod's first container says, with its environment and files. That of the second add-on is killed once.
 func (f *farm) pod(ctx context.Context, pod *corev1.Pod) error {
 	f.pods.Add(1)
-	environment, err := f.kubelet.Environment(ctx, pod)
-	if err != nil {
-		return err
-	}
 	home, err := os.MkdirTemp(f.dir, "pod-*")
 	if err != nil {
 		return err
 	}
-	environment["TMPDIR"], environment["SEALIFT_CACHE"], environment["AWS_EC2_METADATA_DISABLED"] = home, filepath.Join(home, "cache"), "true"
-	for _, v := range pod.Spec.Volumes {
-		if v.Secret == nil {
-			continue
-		}
-		secret, err := f.kubelet.Client.CoreV1().Secrets("builds").Get(ctx, v.Secret.SecretName, metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		for name, data := range secret.Data {
-			if err := os.WriteFile(filepath.Join(home, name), data, 0o600); err != nil {
-				return err
-			}
-		}
-	}
-	self, err := os.Executable()
+	cmd, err := f.kubelet.Command(ctx, pod, home)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Args = []string{"sealift"} // by this name TestMain knows it
-	for _, arg := range pod.Spec.Containers[0].Args {
-		cmd.Args = append(cmd.Args, strings.Replace(arg, batch.FilesDir, home, 1))
-	}
-	for name, value := range environment {
-		cmd.Env = append(cmd.Env, name+"="+value)
-	}
 	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr, cmd.Dir = &said, &said, home
+	cmd.Stdout, cmd.Stderr = &said, &said
 	if err := cmd.Start(); err != nil {
 		return err
 	}

@@ -172,6 +172,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift apply --dry-run":                dryRunOfApply,
 		"sealift cache prune --dry-run":          dryRunOfCachePrune,
 		"sealift certs rotate-encryption --plan": planOfRotation,
+		"sealift certs rotate-ca --plan":         planOfRotationOfCAs,
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"os"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/host"
@@ -70,16 +73,22 @@ func planOfRenewal(t *testing.T) {
 	}
 }
 
-// planOfRotation looks at a control plane that does not encrypt Secrets, and at one that does.
-func planOfRotation(t *testing.T) {
-	h := newPlanHost(t)
+// controlPlaneOfPlans is a host with the files of a control plane, and what its cluster has.
+func controlPlaneOfPlans(t *testing.T) (h *planHost, cluster func() map[string]string) {
+	t.Helper()
+	h = newPlanHost(t)
 	kubeconfig := settled(t)
 	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(kubeadm.Folder(t))))
 	text, err := os.ReadFile(kubeconfig)
 	h.made(err)
 	h.write("etc/kubernetes/admin.conf", string(text))
+	return h, func() map[string]string { return everything(t, kubeconfig) }
+}
+
+// planOfRotation looks at a control plane that does not encrypt Secrets, and at one that does.
+func planOfRotation(t *testing.T) {
+	h, cluster := controlPlaneOfPlans(t)
 	plan := []string{"certs", "rotate-encryption", "--plan", "--root", "node"}
-	cluster := func() map[string]string { return everything(t, kubeconfig) }
 	if out := h.planned("", plan, cluster); !strings.Contains(out, "encryption/rewrite") || !strings.Contains(out, "Secrets are not encrypted yet") {
 		t.Errorf("the plan says:\n%s", out)
 	}
@@ -88,6 +97,27 @@ func planOfRotation(t *testing.T) {
 	h.write("etc/kubernetes/encryption/config.yaml", string(keys))
 	if out := h.planned("", append(plan, "-o", "json"), cluster); !strings.Contains(out, `"key": "key-8-`) || !strings.Contains(out, `"key-7-a"`) || !strings.Contains(out, `"enables": false`) {
 		t.Errorf("the plan says:\n%s", out)
+	}
+}
+
+// planOfRotationOfCAs looks at a control plane whose CAs are not rotated, and at one that another control plane has told of a rotation.
+func planOfRotationOfCAs(t *testing.T) {
+	h, cluster := controlPlaneOfPlans(t)
+	plan := []string{"certs", "rotate-ca", "--plan", "--root", "node"}
+	if out := h.planned("", plan, cluster); !strings.Contains(out, "rotate-ca/trust") || strings.Contains(out, "PRIVATE") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	rotation, err := authority.New(h.dir, []string{authority.Etcd}, time.Now())
+	h.made(err)
+	h.write("etc/kubernetes/pki/rotation.json", string(rotation.In(authority.Sign).Encode()))
+	if out := h.planned("", append(plan, "-o", "json"), cluster); !strings.Contains(out, `"resumes": true`) || !strings.Contains(out, `"etcd"`) || strings.Contains(out, "front-proxy") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	if code, out := h.sealift("", "certs"); code != 0 || !strings.Contains(out, "rotation of etcd since "+rotation.ID+", stage sign") {
+		t.Errorf("certs, exit %d:\n%s", code, out)
+	}
+	if code, out := h.sealift("", "certs", "rotate-ca", "--finish", "--yes", "--root", "node"); code == 0 || !strings.Contains(out, "run 'sealift certs rotate-ca' first") {
+		t.Errorf("the end before the time, exit %d:\n%s", code, out)
 	}
 }
 
@@ -138,6 +168,31 @@ func planOfUndo(t *testing.T) {
 	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"from": "1.35.4"`) || !strings.Contains(out, `"lost"`) {
 		t.Errorf("the plan says:\n%s", out)
 	}
+
+	// it goes on with what control planes have begun together
+	own, err := host.Name()
+	h.made(err)
+	sum := sha256.Sum256(text)
+	o := undo.Order{ID: "fedcba9876543210", Upgrade: set.Upgrade, Leader: own, Server: kubeadm.Address + ":6445", Snapshot: hex.EncodeToString(sum[:]), Stage: undo.Going,
+		Members: []cluster.EtcdMember{{Name: kubeadm.Node, Peers: []string{"https://" + kubeadm.Address + ":2380"}}, {Name: own, Peers: []string{"https://10.10.0.2:2380"}}}}
+	h.made(set.WriteOrder(o))
+	if out := h.planned("", plan); !strings.Contains(out, "control planes go back together") || !strings.Contains(out, kubeadm.Node+", "+own) {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	refused := func(o undo.Order, want string) {
+		t.Helper()
+		h.made(set.WriteOrder(o))
+		if code, out := h.sealift("", plan...); code == 0 || !strings.Contains(out, want) {
+			t.Errorf("exit %d, want %q:\n%s", code, want, out)
+		}
+	}
+	other, stranger, damaged := o, o, o
+	other.Leader = kubeadm.Node
+	refused(other, kubeadm.Node+" leads the undo")
+	stranger.Members = []cluster.EtcdMember{{Name: kubeadm.Node, Peers: []string{"https://10.10.0.9:2380"}}, o.Members[1]}
+	refused(stranger, "not one of the members that go back")
+	damaged.Snapshot = strings.Repeat("0", 64)
+	refused(damaged, "is not the snapshot that the control planes go back to")
 }
 
 // planOfReaddress looks at a control plane as kubeadm makes it, and asks for an address of this machine.
@@ -148,7 +203,7 @@ func planOfReaddress(t *testing.T) {
 	h.made(os.CopyFS(filepath.Join(h.dir, "etc/kubernetes"), os.DirFS(folder)))
 	routes, err := network.Routes()
 	h.made(err)
-	address, err := network.NodeAddress(routes)
+	address, err := network.NodeAddress(routes, false)
 	h.made(err)
 	if !address.IsValid() {
 		t.Skip("this machine has no address beside loopback")

@@ -6,7 +6,9 @@
 //	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -out sealift-image.tar
 //	skopeo copy oci-archive:sealift-image.tar docker://registry.example/sealift:1.0
 //
-// Pods of 'sealift build --on kubernetes' run the same image.
+// Pods of 'sealift build --on kubernetes' run the same image. Pods of 'sealift testgrid run --on kubernetes' need sealift-testgrid, too:
+//
+//	go run ./deploy/image -binary bin/sealift -node bin/sealift-node -testgrid bin/sealift-testgrid -out sealift-testgrid-image.tar
 //
 // The image of 'sealift operator' has the operator under its three names, /shell_lib.sh, and the Debian packages that
 // operator.lock names, which hooks need. Programs, packages and folders can be added:
@@ -43,6 +45,7 @@ const user = "65532:65532"
 
 type options struct {
 	binary, node string
+	testgrid     string // "" leaves it out
 	out          string
 	certificates string
 	arch         string
@@ -54,6 +57,7 @@ func main() {
 	operator.flags()
 	flag.StringVar(&o.binary, "binary", "bin/sealift", "the sealift to put into the image; a static one")
 	flag.StringVar(&o.node, "node", "bin/sealift-node", "the sealift for nodes, which the server puts into bundles")
+	flag.StringVar(&o.testgrid, "testgrid", "", "the sealift-testgrid to put beside it, for tests in pods")
 	flag.StringVar(&o.out, "out", "sealift-image.tar", "the image, as an OCI archive")
 	flag.StringVar(&o.certificates, "certificates", "/etc/ssl/certs/ca-certificates.crt", "CA certificates that the server trusts when it reads a store")
 	flag.StringVar(&o.arch, "arch", "amd64", "architecture that the programs were built for")
@@ -113,12 +117,20 @@ func (o options) image() (v1.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the sealift for nodes: %w; 'make build' makes it", err)
 	}
+	programs := []file{{name: "usr/local/bin/sealift", mode: 0o755, data: binary}, {name: "usr/local/bin/sealift-node", mode: 0o755, data: node}}
+	if o.testgrid != "" {
+		testgrid, err := os.ReadFile(o.testgrid)
+		if err != nil {
+			return nil, fmt.Errorf("the sealift for tests: %w; 'make build' makes it", err)
+		}
+		programs = append(programs, file{name: "usr/local/bin/sealift-testgrid", mode: 0o755, data: testgrid})
+	}
 	return o.compose([][]file{
 		{
 			{name: "etc/passwd", mode: 0o644, data: []byte("sealift:x:65532:65532::/:/sbin/nologin\n")},
 			{name: "etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: certificates}, {name: "tmp/", mode: 0o1777},
 		},
-		{{name: "usr/local/bin/sealift", mode: 0o755, data: binary}, {name: "usr/local/bin/sealift-node", mode: 0o755, data: node}},
+		programs,
 	}, v1.Config{
 		Entrypoint: []string{"/usr/local/bin/sealift"}, Cmd: []string{"serve"}, User: user, WorkingDir: "/",
 		Env:          []string{"PATH=/usr/local/bin", "SEALIFT_CACHE=/tmp/sealift"}, // the only writable folder

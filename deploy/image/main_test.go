@@ -50,20 +50,20 @@ func read(t *testing.T, name string, digest v1.Hash) v1.Image {
 	return image
 }
 
-func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
-	o := settings(t)
+// made makes an image and returns it with its files.
+func made(t *testing.T, o options) (image v1.Image, files map[string]string) {
+	t.Helper()
 	digest, err := o.make()
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := read(t, o.out, digest)
-	files := map[string]string{}
+	image, files = read(t, o.out, digest), map[string]string{}
 	content := mutate.Extract(image)
 	defer content.Close()
 	for r := tar.NewReader(content); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			break
+			return image, files
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -74,6 +74,24 @@ func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
 		}
 		files[header.Name] = string(text)
 	}
+}
+
+func TestTheImageOfTestsHasTheirProgram(t *testing.T) {
+	o := settings(t)
+	o.testgrid = filepath.Join(filepath.Dir(o.binary), "sealift-testgrid")
+	if _, err := o.make(); err == nil || !strings.Contains(err.Error(), "the sealift for tests") {
+		t.Errorf("without the program: %v", err)
+	}
+	if err := os.WriteFile(o.testgrid, []byte("the grid's"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, files := made(t, o); files["usr/local/bin/sealift-testgrid"] != "the grid's" || len(files) != 6 {
+		t.Errorf("files: %v", files)
+	}
+}
+
+func TestTheImageHasTheServerAndLittleElse(t *testing.T) {
+	image, files := made(t, settings(t))
 	for name, want := range map[string]string{"usr/local/bin/sealift": "a program", "usr/local/bin/sealift-node": "a node's", "etc/ssl/certs/ca-certificates.crt": "a certificate"} {
 		if files[name] != want {
 			t.Errorf("%s is %q", name, files[name])

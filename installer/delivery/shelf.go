@@ -1,0 +1,67 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// put puts an archive on the shelf, alone. Of a folder, the shelf has a link. The images of a packed archive are unpacked there.
+func put(ctx context.Context, a *bundle.Archive, archive, shelf string) error {
+	if err := empty(shelf); err != nil { // of a run that was killed
+		return err
+	}
+	if err := os.MkdirAll(shelf, 0o700); err != nil {
+		return err
+	}
+	place := filepath.Join(shelf, a.Digest)
+	info, err := os.Stat(archive)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		folder, err := filepath.EvalSymlinks(archive)
+		if err == nil {
+			folder, err = filepath.Abs(folder)
+		}
+		if err != nil {
+			return err
+		}
+		return os.Symlink(folder, place)
+	}
+	return unpack(ctx, a, place)
+}
+
+// unpack writes the images of an archive, and at last its index: without one, the folder is no bundle.
+func unpack(ctx context.Context, a *bundle.Archive, folder string) (err error) {
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if err := a.Extract(ctx, root, a.Index.OfImage); err != nil {
+		return err
+	}
+	index, _ := a.Raw()
+	return atomicfile.Write(filepath.Join(folder, bundle.IndexName), index)
+}
+
+// empty removes everything from a shelf. What links lead to stays.
+func empty(shelf string) error {
+	names, err := os.ReadDir(shelf)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, n := range names {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(shelf, n.Name())))
+	}
+	return err
+}
