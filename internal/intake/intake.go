@@ -9,9 +9,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // chunk is how much of a body is read before there is memory for it.
@@ -20,18 +19,75 @@ const chunk = 32 << 10
 // Limits bound what a server reads.
 type Limits struct {
 	Body int64         // bytes of one body
-	All  int64         // bytes of all bodies that are being read or worked on
+	All  int64         // bytes of all bodies that are being read or worked on: at least Body
 	Time time.Duration // from the start of reading until a body is complete
 }
 
-// Room is the memory for the bodies of one server.
+// Room is the memory for the bodies of one server. Room for one body is set aside for the first one that finds no other memory: so
+// bodies that hold a part of the memory each, and wait for more, do not wait for each other.
 type Room struct {
 	limits Limits
-	free   *semaphore.Weighted
+
+	mu      sync.Mutex
+	free    int64
+	aside   bool          // the room that is set aside is in use
+	changed chan struct{} // closed when memory comes back
 }
 
 // New returns an empty room.
-func New(l Limits) *Room { return &Room{limits: l, free: semaphore.NewWeighted(l.All)} }
+func New(l Limits) *Room {
+	return &Room{limits: l, free: l.All - l.Body, changed: make(chan struct{})}
+}
+
+// claim is the memory of one body.
+type claim struct {
+	room  *Room
+	held  int64
+	aside bool // it has the room that is set aside: all of a body
+}
+
+// more waits for memory.
+func (c *claim) more(ctx context.Context, n int64) error {
+	for {
+		came, ok := c.try(n)
+		if ok {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-came:
+		}
+	}
+}
+
+func (c *claim) try(n int64) (came <-chan struct{}, ok bool) {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	switch {
+	case c.aside:
+	case c.room.free >= n:
+		c.room.free -= n
+		c.held += n
+	case !c.room.aside:
+		c.room.aside, c.aside = true, true
+	default:
+		return c.room.changed, false
+	}
+	return nil, true
+}
+
+func (c *claim) release() {
+	c.room.mu.Lock()
+	defer c.room.mu.Unlock()
+	c.room.free += c.held
+	if c.aside {
+		c.room.aside = false
+	}
+	c.held, c.aside = 0, false
+	close(c.room.changed)
+	c.room.changed = make(chan struct{})
+}
 
 // Read reads the body of a request. Call the returned function when the body is no longer needed. If ok is false, the client has got
 // its answer: 413 for a body that is too large, 503 if others took all the memory for too long, and 400 for one that did not arrive.
@@ -41,19 +97,18 @@ func (r *Room) Read(w http.ResponseWriter, req *http.Request) (body []byte, rele
 	_ = deadline.SetReadDeadline(end) // a recorder in a test has none
 	ctx, cancel := context.WithDeadline(req.Context(), end)
 	defer cancel()
-	var held int64
-	release = func() { r.free.Release(held) }
+	held := claim{room: r}
+	release = held.release
 	var all bytes.Buffer
 	from, part := http.MaxBytesReader(w, req.Body, r.limits.Body), make([]byte, chunk)
 	for {
 		n, err := from.Read(part)
 		if n > 0 {
-			if full := r.free.Acquire(ctx, int64(n)); full != nil {
+			if full := held.more(ctx, int64(n)); full != nil {
 				release()
 				http.Error(w, "the bodies of other requests take all the memory; try again", http.StatusServiceUnavailable)
 				return nil, nil, false
 			}
-			held += int64(n)
 			all.Write(part[:n])
 		}
 		if errors.Is(err, io.EOF) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -79,11 +80,38 @@ func TestIdleClientsTakeNoMemory(t *testing.T) {
 	}
 }
 
+// TestBodiesDoNotWaitForEachOther has more bodies on their way than there is memory, and each has a part of it.
+func TestBodiesDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	const size, bodies = 100 << 10, 8
+	server := serve(t, Limits{Body: size, All: 2 * size, Time: time.Minute}, nil, nil)
+	var begun, all sync.WaitGroup
+	begun.Add(bodies)
+	for range bodies {
+		all.Go(func() {
+			from, to := io.Pipe()
+			go func() {
+				_, _ = to.Write(make([]byte, size/4))
+				begun.Done()
+				begun.Wait()
+				_, _ = to.Write(make([]byte, size*3/4))
+				_ = to.Close()
+			}()
+			if code, text := post(t, server, from); code != http.StatusOK || text != fmt.Sprint(size) {
+				t.Errorf("%d %s", code, text)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // TestBodiesAreBounded sends what is not read to its end.
 func TestBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	held, release := make(chan struct{}), make(chan struct{})
-	server := serve(t, Limits{Body: 1000, All: 1000, Time: 3 * time.Second}, held, release)
+	server := serve(t, Limits{Body: 1000, All: 1000, Time: 10 * time.Second}, held, release)
+	end := sync.OnceFunc(func() { close(release) })
+	t.Cleanup(end) // before the server waits for its last request
 	for _, body := range []io.Reader{strings.NewReader(strings.Repeat("x", 1001)), io.MultiReader(strings.NewReader(strings.Repeat("x", 1001)))} {
 		if code, text := post(t, server, body); code != http.StatusRequestEntityTooLarge || text != "the body has more than 1000 bytes" {
 			t.Errorf("too large: %d %s", code, text)
@@ -100,7 +128,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	if code, text := post(t, server, strings.NewReader("x")); code != http.StatusServiceUnavailable {
 		t.Errorf("no memory: %d %s", code, text)
 	}
-	close(release)
+	end()
 	for code := 0; code != http.StatusOK; { // the held one gives its memory back soon
 		code, _ = post(t, server, strings.NewReader("x"))
 	}
@@ -109,7 +137,7 @@ func TestBodiesAreBounded(t *testing.T) {
 // TestAnAnswerMayTakeLongerThanTheBody works on a request beyond the time that its body has.
 func TestAnAnswerMayTakeLongerThanTheBody(t *testing.T) {
 	t.Parallel()
-	const limit = 100 * time.Millisecond
+	const limit = 5 * time.Second
 	room := New(Limits{Body: 10, All: 10, Time: limit})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		_, done, ok := room.Read(w, req)
@@ -119,7 +147,7 @@ func TestAnAnswerMayTakeLongerThanTheBody(t *testing.T) {
 		defer done()
 		select {
 		case <-req.Context().Done():
-		case <-time.After(5 * limit):
+		case <-time.After(limit + time.Second):
 		}
 		_, _ = fmt.Fprint(w, req.Context().Err())
 	}))
