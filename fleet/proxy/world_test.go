@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net"
+
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -250,12 +250,10 @@ func startRegistry(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := daemon.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	_ = l.Close()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "registry.yaml")
 	config := fmt.Sprintf("version: 0.1\nlog: {level: error}\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", filepath.Join(dir, "data"), address)

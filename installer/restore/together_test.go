@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
+
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,12 +35,11 @@ type three struct {
 
 func freeURL(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := daemon.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
+	return "http://" + address
 }
 
 // newThree starts three members as one cluster.

@@ -48,14 +48,13 @@ type realCluster struct {
 	killAt     int
 }
 
-func free(t *testing.T) string {
+func free(t *testing.T) (port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := daemon.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
+	_, port, err = net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}

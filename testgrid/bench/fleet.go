@@ -64,12 +64,7 @@ func (b *bench) fleet(ctx context.Context, clusters int) (err error) {
 		return err
 	}
 	defer f.counted.server.Close()
-	free, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	f.webhooks = free.Addr().String()
-	if err := free.Close(); err != nil {
+	if f.webhooks, err = daemon.FreeAddress(); err != nil {
 		return err
 	}
 	defer f.stop()

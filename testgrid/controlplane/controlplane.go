@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -163,15 +162,11 @@ func (c *ControlPlane) Restart(ctx context.Context, arguments ...string) error {
 	if err != nil {
 		return err
 	}
-	port, err := strconv.Atoi(address.Port())
-	if err != nil {
-		return err
-	}
 	c.apiserver.Stop()
 	c.arguments = arguments
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	return c.runAPIServer(ctx, port)
+	return c.runAPIServer(ctx, address.Host)
 }
 
 // Etcd is the endpoint of etcd, which asks for no certificate.
@@ -207,26 +202,30 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 		return err
 	}
 	for attempt := 1; ; attempt++ {
-		port, err := freePort()
+		address, err := daemon.FreeAddress()
 		if err != nil {
 			return err
 		}
 		c.config = &rest.Config{
-			Host:            "https://127.0.0.1:" + strconv.Itoa(port),
+			Host:            "https://" + address,
 			TLSClientConfig: rest.TLSClientConfig{CAData: ca, CertData: clientCert, KeyData: clientKey},
 			QPS:             -1,
 		}
-		if err := c.runAPIServer(ctx, port); err == nil || attempt == attempts || ctx.Err() != nil {
+		if err := c.runAPIServer(ctx, address); err == nil || attempt == attempts || ctx.Err() != nil {
 			return err
 		}
 	}
 }
 
-func (c *ControlPlane) runAPIServer(ctx context.Context, port int) error {
+func (c *ControlPlane) runAPIServer(ctx context.Context, address string) error {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return err
+	}
 	file := c.dir.File
 	server, err := daemon.Start(daemon.Command{Path: c.binary, Log: file("apiserver.log"), Args: append([]string{
 		"--etcd-servers=unix://" + c.etcdSocket(),
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + strconv.Itoa(port),
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
 		"--tls-cert-file=" + file(serverCertFile), "--tls-private-key-file=" + file(serverKeyFile), "--client-ca-file=" + file(caFile),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + file(serverKeyFile),
 		"--service-account-signing-key-file=" + file(serverKeyFile), "--service-cluster-ip-range=10.96.0.0/16",
@@ -252,14 +251,4 @@ func (c *ControlPlane) runAPIServer(ctx context.Context, port int) error {
 		return fmt.Errorf("%w\netcd: %s", err, c.etcd.LogTail())
 	}
 	return nil
-}
-
-// freePort finds a free loopback port. Another process may take it before it is used; callers retry.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -153,12 +153,8 @@ func EtcdWithData(t testing.TB, folder, data string) (endpoint string) {
 			t.Error(err)
 		}
 	})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := daemon.FreeAddress()
 	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if data == "" {

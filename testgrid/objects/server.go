@@ -4,7 +4,7 @@ package objects
 import (
 	"context"
 	"fmt"
-	"net"
+
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,7 +64,7 @@ func Run(ctx context.Context, home string, say func(line string)) (*Server, erro
 	if err := os.MkdirAll(filepath.Join(root, Bucket), 0o755); err != nil {
 		return nil, err
 	}
-	address, err := freeAddress()
+	address, err := daemon.FreeAddress()
 	if err != nil {
 		return nil, err
 	}
@@ -87,14 +87,6 @@ func Run(ctx context.Context, home string, say func(line string)) (*Server, erro
 
 // Stop stops the server.
 func (s *Server) Stop() { s.daemon.Stop() }
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
 
 func (s *Server) ready(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.Endpoint+"/health", nil)
