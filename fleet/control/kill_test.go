@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	}
 	cfg, err := clientcmd.BuildConfigFromFlags("", file)
 	if err == nil {
-		o := hub.Options{Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: time.Second, Controllers: []hub.Controller{control.New(control.Options{})}}
+		o := hub.Options{Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, LeaseDuration: 4 * time.Second, Controllers: []hub.Controller{control.New(control.Options{})}}
 		if name := os.Getenv(diaryVariable); name != "" {
 			o.LeaseDuration, err = time.ParseDuration(os.Getenv(leaseVariable))
 			o.Controllers = append(o.Controllers, diary(name))
@@ -89,18 +89,7 @@ func killHub(t *testing.T, kills int) {
 		_ = running.Process.Kill()
 		_ = running.Wait()
 	}()
-	g.client = g.newClient()
-	g.eventually("the hub serves its kinds", func() string {
-		var list ocm.List[ocm.ManagedClusterAddOn]
-		if err := g.client.List(t.Context(), &list); err != nil {
-			return err.Error()
-		}
-		return ""
-	})
-	names := g.fleet()
-	g.start("agents", func(ctx context.Context) error { return g.simulate(ctx, names) })
-	g.apply(fmt.Sprintf(config, "0"))
-	g.eventually("all have the first version", func() string { return g.all(names) })
+	names := g.rolledOut()
 
 	most := make(chan int, 1)
 	g.start("watcher", func(ctx context.Context) error {
@@ -128,6 +117,23 @@ func killHub(t *testing.T, kills int) {
 	if seen > atOnce || seen == 0 {
 		t.Errorf("%d clusters were at work at once, at most %d may be", seen, atOnce)
 	}
+}
+
+// rolledOut waits until a hub serves its kinds, and gives it a fleet that has the first version of the add-on.
+func (g *grid) rolledOut() (names []string) {
+	g.client = g.newClient()
+	g.eventually("the hub serves its kinds", func() string {
+		var list ocm.List[ocm.ManagedClusterAddOn]
+		if err := g.client.List(g.Context(), &list); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	names = g.fleet()
+	g.start("agents", func(ctx context.Context) error { return g.simulate(ctx, names) })
+	g.apply(fmt.Sprintf(config, "0"))
+	g.eventually("all have the first version", func() string { return g.all(names) })
+	return names
 }
 
 // fleet makes the clusters of a fleet, and the add-on simple.

@@ -24,7 +24,7 @@ func TestWorkEndsBeforeAnotherHubBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const duration = 6 * time.Second
+	const duration = 15 * time.Second
 	s := newShards(client.Leases("default"), "me", duration, slog.New(slog.DiscardHandler))
 	gained := make(chan int, shardCount)
 	s.onGain(func(n int) { gained <- n })
@@ -87,7 +87,7 @@ func TestWorkEndsByItselfWhenAHubJoins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const duration = 3 * time.Second
+	const duration = 9 * time.Second
 	start := func(me string) *shards {
 		s := newShards(client.Leases("default"), me, duration, slog.New(slog.DiscardHandler))
 		s.patience = 2 * duration

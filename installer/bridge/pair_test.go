@@ -86,9 +86,13 @@ func serve(about []string) error {
 	if err := l.Close(); err != nil {
 		return err
 	}
-	time.Sleep(500 * time.Millisecond)
+	time.Sleep(endTime)
 	return nil
 }
+
+// endTime is how long such a server answers after it has stopped to listen. grace is how long clients may take to note what was
+// answered, and a pair to see what changed.
+const endTime, grace = 2 * time.Second, time.Second
 
 // serverProcess is such a server in a process of its own.
 type serverProcess struct {
@@ -160,7 +164,7 @@ func ask(ctx context.Context, address string) *clients {
 
 // get asks a server on a new connection.
 func get(ctx context.Context, address string) (said string, status int, err error) {
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a server of this test
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // a server of this test
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address, nil)
 	if err != nil {
 		return "", 0, err
@@ -249,7 +253,7 @@ func replaced(t *testing.T, overlap bool) {
 			t.Errorf("%s: answers of others: %v", who, answers)
 		}
 	}
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(grace)
 	settle("while the second one starts", first)
 	second.becomeReady()
 	if err := p.wait(t.Context(), true, p.bound); err != nil {
@@ -263,18 +267,19 @@ func replaced(t *testing.T, overlap bool) {
 		settle("before anything is replaced", first, second)
 		if overlap {
 			next = start(t, first.port, false)
-			time.Sleep(500 * time.Millisecond)
+			time.Sleep(2 * grace)
 		}
 		first.stop()
 		if err := first.Wait(); err != nil {
 			return err
 		}
+		time.Sleep(grace)
 		settle("while the first one ends", first, second)
 		if !overlap {
 			next = start(t, first.port, false)
 		}
 		go func() {
-			time.Sleep(time.Second)
+			time.Sleep(2 * grace)
 			settle("while the new one starts", second)
 			next.becomeReady()
 		}()
@@ -287,7 +292,7 @@ func replaced(t *testing.T, overlap bool) {
 		t.Error("the second server was not ended:", err)
 	}
 	settle("when the first one is back", second, next)
-	time.Sleep(300 * time.Millisecond)
+	time.Sleep(grace)
 	settle("in the end", next)
 	if output.Len() > 0 && !strings.Contains(output.String(), "addresses of the Service") {
 		t.Error(output.String())
@@ -303,7 +308,7 @@ func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 	if err := p.wait(t.Context(), true, p.bound); err != nil {
 		t.Fatal(err)
 	}
-	p.bound = time.Second
+	p.bound = 5 * time.Second
 	client := fake.NewClientset(&discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault}, AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
@@ -311,7 +316,7 @@ func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	err := p.while(t.Context(), client, func() error {
 		first.stop()
-		time.AfterFunc(p.bound/2+500*time.Millisecond, func() { // it ends in 500 ms
+		time.AfterFunc(endTime+p.bound/2, func() {
 			if _, err := slices.Update(t.Context(), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: serviceName}, AddressType: discoveryv1.AddressTypeIPv4}, metav1.UpdateOptions{}); err != nil {
 				t.Error(err)
 			}
@@ -321,7 +326,7 @@ func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 	if kept, err := slices.Get(t.Context(), serviceName, metav1.GetOptions{}); err != nil || len(kept.Endpoints) == 0 {
 		t.Errorf("no pod reaches the second server: %v", err)
 	}
-	for _, want := range []string{"not ready after 1s", "does not listen", "the second API server answers in its place", "run the same command again"} {
+	for _, want := range []string{"not ready after 5s", "does not listen", "the second API server answers in its place", "run the same command again"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -334,8 +339,11 @@ func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 	clients := ask(t.Context(), p.address)
 	for _, want := range []bool{true, false} {
 		later := &pair{server: p.server, second: second.Process.Pid, output: io.Discard}
-		if later.prepare(t.Context()); later.needed(t.Context()) != want {
-			t.Errorf("the second server is needed: %v", !want)
+		later.prepare(t.Context())
+		for deadline := time.Now().Add(time.Minute); later.needed(t.Context()) != want; time.Sleep(pause) { // it asks itself before it is ready
+			if want || time.Now().After(deadline) {
+				t.Fatalf("the second server is needed: %v", !want)
+			}
 		}
 		if _, failures := clients.take(); len(failures) > 0 {
 			t.Errorf("%d failures, the first: %v", len(failures), failures[0])
