@@ -71,6 +71,9 @@ func (a commands) coordinator(ctx context.Context, o runOptions) (*remote.Coordi
 	if o.Again != "" {
 		args = append(args, "--again", o.Again)
 	}
+	if o.Server != "" {
+		args = append(args, "--server", o.Server)
+	}
 	work := o.pods.Batch("testgrid", args, map[string][]byte{hostsFile: hosts}, a.CAs)
 	work.Log, work.PieceTime, work.Time = a.Log, remote.TestTime, remote.RunTime
 	work.Started = func(job kube.Ref, pieces int) {
@@ -78,7 +81,7 @@ func (a commands) coordinator(ctx context.Context, o runOptions) (*remote.Coordi
 	}
 	return &remote.Coordinator{
 		Cluster: cluster, Store: o.History.Store, Batch: work, Values: o.values,
-		Setting: remote.Setting{Sealift: app.CurrentVersion().Version, Image: o.pods.Image, Hosts: store.Bytes(hosts).SHA256, Packages: store.Bytes(listing).SHA256},
+		Setting: remote.Setting{Sealift: app.CurrentVersion().Version, Image: o.pods.Image, Hosts: store.Bytes(hosts).SHA256, Packages: store.Bytes(listing).SHA256, Server: o.Server},
 	}, nil
 }
 
@@ -97,6 +100,7 @@ digest of its plan in the store.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.hosts, "hosts", "", "HOSTS.yaml: which machines serve which system")
 	flags.StringVar(&o.Store, "store", "", "store with the packages")
+	addServerFlag(cmd, &o.Server)
 	flags.StringVar(&o.history, "history", "", "store with the tests, and for the results")
 	flags.StringVar(&o.program, "program", "", "the sealift that makes bundles (default: the one beside this program, or on the PATH)")
 	flags.Var(app.NewChoice(&o.Again, []string{runner.AgainFailed, runner.AgainAll}), "again", "run tests again that have ended with the same input: failed or all")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"sync"
 
@@ -37,7 +38,7 @@ func (a commands) runCommand() *cobra.Command {
 		Use:   "run SPEC... --hosts HOSTS.yaml --store URL --out REPORT",
 		Short: "Run tests on hosts, and write a report",
 		Long: `Run tests on hosts, and write a report. Each test runs on each system of HOSTS.yaml that it does not refuse: on bare hosts,
-from a bundle that is made of the store's packages. Tests run side by side as far as the hosts allow. If an airgap test
+from a bundle that is made of the store's packages, or, with --server and without airgap, from a server. Tests run side by side as far as the hosts allow. If an airgap test
 sends a packet to another network, it fails.
 
 REPORT is a folder that any web server can serve: index.html, junit.xml, results.tap and results.json. It is also the
@@ -53,6 +54,7 @@ before do not count.`,
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --test two-nodes --repeat 10
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --again failed --keep-failed
   sealift testgrid run tests.yaml --hosts hosts.yaml --store dist --out report --resume --keep-failed
+  sealift testgrid run tests.yaml --hosts hosts.yaml --store s3://packages/stable --server https://install.example.com --out report
   sealift testgrid run tests.yaml --hosts hosts.yaml --store s3://packages/stable --out report --on kubernetes --image registry.example.com/sealift:1.0 --secret s3-key`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, paths []string) error { return a.run(cmd.Context(), paths, o) },
@@ -60,6 +62,7 @@ before do not count.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.hosts, "hosts", "", "HOSTS.yaml: which machines serve which system")
 	flags.StringVar(&o.Store, "store", "", "store with the packages: a folder, its file:// URL, s3://bucket/prefix, or https://host/path")
+	addServerFlag(cmd, &o.Server)
 	flags.StringVar(&o.Out, "out", "", "folder for the report")
 	flags.StringSliceVar(&o.Tests, "test", nil, "run only the test with this ID; may be repeated")
 	flags.StringSliceVar(&o.Systems, "system", nil, "run only on this system; may be repeated")
@@ -94,6 +97,9 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	}
 	if o.Repeat < 1 {
 		return app.UsageError("--repeat must be 1 or more")
+	}
+	if err := checkServer(o.Server); err != nil {
+		return err
 	}
 	if err := o.checkPods(); err != nil {
 		return err
@@ -135,6 +141,22 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		return err
 	}
 	return a.concluded(cells, before, o.Out, o.format)
+}
+
+// addServerFlag adds the flag for tests that install over a network.
+func addServerFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "server", "", "URL of a 'sealift serve' with the packages of the store: tests without airgap install from it")
+}
+
+// checkServer refuses what is no server's URL.
+func checkServer(text string) error {
+	if text == "" {
+		return nil
+	}
+	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return app.UsageError("--server %q is no URL such as https://install.example.com", text)
+	}
+	return nil
 }
 
 // machineOptions are what machines need from this program.

@@ -24,6 +24,7 @@ func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {
 		"no store":           {[]string{tests, "--hosts", hosts, "--out", out}, app.ExitUsage, "--store is missing"},
 		"no report":          {[]string{tests, "--hosts", hosts, "--store", "s"}, app.ExitUsage, "--out is missing"},
 		"no attempts":        {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--repeat", "0"}, app.ExitUsage, "--repeat"},
+		"no server's URL":    {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "example.com"}, app.ExitUsage, "no URL such as"},
 		"another again":      {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--again", "some"}, app.ExitUsage, "[failed all]"},
 		"a mistake in tests": {[]string{bad, "--hosts", hosts, "--store", "s", "--out", out}, app.ExitFailed, "bad.yaml:1:3: error: the test has no installerSpec"},
 		"a mistake in hosts": {[]string{tests, "--hosts", badHosts, "--store", "s", "--out", out}, app.ExitFailed, "hosts.yaml:1:39: error: a system has 0 kinds"},

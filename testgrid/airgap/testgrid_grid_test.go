@@ -3,8 +3,6 @@
 package airgap_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,34 +20,12 @@ func gridRoad(t *testing.T) road {
 	return r
 }
 
-// gridReport is what 'sealift testgrid run -o json' prints.
-type gridReport struct {
-	Counts report.Counts
-	Cells  []report.Cell
-}
-
-// grid runs tests of the demo from the command line, and wants this exit code.
-func (r road) grid(t *testing.T, code int, hosts, out string, flags ...string) (list gridReport) {
-	t.Helper()
-	cmd := r.gridCommand(t.Context(), hosts, out, flags...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); cmd.ProcessState.ExitCode() != code {
-		t.Fatalf("%v, want exit %d\n%s%s", err, code, stderr.String(), stdout.String())
-	}
-	t.Log(stderr.String())
-	if err := json.Unmarshal(stdout.Bytes(), &list); err != nil {
-		t.Fatalf("%v: %s", err, stdout.String())
-	}
-	return list
-}
-
 // TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
 func TestTheGridRunsTheDemosTests(t *testing.T) {
 	r := gridRoad(t)
 	hosts, out := filepath.Join(r.dir(), "hosts.yaml"), filepath.Join(t.TempDir(), "report")
 	place(t, hosts, []byte("systems: {debian-12: {lab: debian-12}}\n"))
-	list := r.grid(t, 1, hosts, out) // one test calls out
+	list := r.grid(t, 1, demoTests, hosts, out) // one test calls out
 	if want := (report.Counts{Passed: 3, Failed: 1, Skipped: 1}); list.Counts != want {
 		t.Errorf("%s, want %s", list.Counts, want)
 	}
@@ -65,7 +41,7 @@ func TestTheGridRunsTheDemosTests(t *testing.T) {
 			t.Errorf("support bundles: %q", a.Files)
 		}
 	}
-	again := r.grid(t, 1, hosts, out)
+	again := r.grid(t, 1, demoTests, hosts, out)
 	for i, c := range list.Cells {
 		if c.Verdict != report.Skipped && !again.Cells[i].Attempts[0].Started.Equal(c.Attempts[0].Started) {
 			t.Errorf("a second run did not take over the result of %s", c.Test)

@@ -30,7 +30,7 @@ func TestTheGridReachesHostsBySSHAndThroughAProgram(t *testing.T) {
   by-ssh: {ssh: {machines: [%s], bare: {program: [./bare.sh]}, egress: [%s/sealift-testgrid, lab, egress, %s, -o, json]}}
   by-program: {command: [%s/testgrid/demo/hosts.sh]}
 `, r.sshMachine(t), r.dir(), sshHost, absolute(t, repository))))
-	list := r.grid(t, 0, hosts, filepath.Join(t.TempDir(), "report"), "--test", "single-node-without-a-network")
+	list := r.grid(t, 0, demoTests, hosts, filepath.Join(t.TempDir(), "report"), "--test", "single-node-without-a-network")
 	if want := (report.Counts{Passed: 2}); list.Counts != want {
 		t.Fatalf("%s, want %s\n%+v", list.Counts, want, list.Cells)
 	}
@@ -123,13 +123,4 @@ func absolute(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return absolute
-}
-
-// grid is how 'sealift testgrid run' is called with the demo's tests.
-func (r road) gridCommand(ctx context.Context, hosts, out string, flags ...string) *exec.Cmd {
-	args := append([]string{"testgrid", "run", "testgrid/demo/tests.yaml", "--hosts", hosts, "--store", r.packages, "--out", out, "-o", "json"}, flags...)
-	cmd := exec.CommandContext(ctx, r.sealift, args...)
-	cmd.Dir = repository
-	cmd.Env = append(os.Environ(), "SEALIFT_TESTGRID="+filepath.Join(r.dir(), "sealift-testgrid"))
-	return cmd
 }

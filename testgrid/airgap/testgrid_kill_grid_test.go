@@ -46,7 +46,7 @@ func TestAKilledGridGoesOn(t *testing.T) {
 		{"in the install", filepath.Join(logs, "02-*"), 15 * time.Second},
 		{"in the reset", filepath.Join(logs, "*-reset.log"), 2 * time.Second},
 	} {
-		cmd := r.gridCommand(t.Context(), hosts, out, "--test", test)
+		cmd := r.gridCommand(t.Context(), demoTests, hosts, out, "--test", test)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -64,9 +64,9 @@ func TestAKilledGridGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	got := r.grid(t, 0, hosts, out, "--test", test)
+	got := r.grid(t, 0, demoTests, hosts, out, "--test", test)
 	leavesNothing(t, state.Path())
-	want := r.grid(t, 0, hosts, filepath.Join(t.TempDir(), "undisturbed"), "--test", test)
+	want := r.grid(t, 0, demoTests, hosts, filepath.Join(t.TempDir(), "undisturbed"), "--test", test)
 	if a, b := outcome(got), outcome(want); a != b {
 		t.Errorf("after five kills:\n%s\nundisturbed:\n%s", a, b)
 	}

@@ -25,7 +25,8 @@ const maxMistakes = 100
 
 // Hosts says which kind of machine serves which system: the content of HOSTS.yaml.
 type Hosts struct {
-	kinds map[string]Kind
+	kinds    map[string]Kind
+	prepared map[string]preparation
 }
 
 // Systems lists the IDs of all systems.
@@ -37,6 +38,9 @@ func (h *Hosts) Kind(system string) Kind { return h.kinds[system] }
 // CheckPods refuses systems whose machines pods of a cluster cannot use.
 func (h *Hosts) CheckPods(systems []string) error {
 	for _, system := range systems {
+		if h.prepared[system].folder != "" {
+			return fmt.Errorf("the folder that prepares machines of %s is here, and not in the pods; put its content into the machines' images, or run the tests without --on", system)
+		}
 		switch h.kinds[system].(type) {
 		case lab:
 			return fmt.Errorf("the machines of %s are containers of the lab, which a pod without rights cannot boot; use the kind command", system)
@@ -68,7 +72,7 @@ func Load(path string, o Options) (*Hosts, error) {
 // Parse is Load for a file that has been read. Relative paths belong to the folder of name.
 func Parse(name string, data []byte, o Options) (*Hosts, error) {
 	r := &reader{Reader: strictyaml.Reader{Name: name, List: diag.List{Most: maxMistakes}}, dir: filepath.Dir(name)}
-	hosts := &Hosts{kinds: map[string]Kind{}}
+	hosts := &Hosts{kinds: map[string]Kind{}, prepared: map[string]preparation{}}
 	if root := r.Mapping(data); root != nil {
 		r.hosts(hosts, root, o)
 	}
@@ -105,9 +109,14 @@ func (r *reader) hosts(hosts *Hosts, root *yaml.Node, o Options) {
 		if !r.IsMapping(n, "the system "+key.Value) {
 			continue
 		}
-		kinds := r.Fields(n, "a system", "lab", "ssh", "command", "kubernetes")
-		if len(n.Content) != 2 {
-			r.Errorf(r.Pos(n), "one of lab, ssh, command and kubernetes", "a system has %d kinds of machines, not one", len(n.Content)/2)
+		kinds := r.Fields(n, "a system", "lab", "ssh", "command", "kubernetes", "prepare")
+		count := len(n.Content) / 2
+		if prepare := kinds["prepare"]; prepare != nil {
+			hosts.prepared[key.Value] = r.preparation(prepare)
+			count--
+		}
+		if count != 1 {
+			r.Errorf(r.Pos(n), "one of lab, ssh, command and kubernetes", "a system has %d kinds of machines, not one", count)
 			continue
 		}
 		switch {

@@ -221,6 +221,30 @@ func TestAProgramThatMakesNoMachinesIsNamed(t *testing.T) {
 	}
 }
 
+// TestMachinesArePrepared has what HOSTS.yaml prepares on a machine, and none left where that fails.
+func TestMachinesArePrepared(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	hosts, err := load(t, "systems:\n  x: {command: ./hosts, prepare: {folder: ., script: 'cp note "+out+"'}}\n  y: {command: ./hosts, prepare: {script: 'echo no room; exit 3'}}\n",
+		"hosts", program+`[ "$1" != remove ] || touch `+out+".removed\n", "note", "carried\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	machines, err := hosts.Make(t.Context(), machine.Wish{System: "x", Count: 1})
+	text, readErr := os.ReadFile(out)
+	if err != nil || readErr != nil || len(machines) != 1 || string(text) != "carried\n" {
+		t.Errorf("%v, %v, %q", err, readErr, text)
+	}
+	if _, err := os.Stat("/var/tmp/sealift-testgrid-prepare"); !os.IsNotExist(err) {
+		t.Errorf("the folder is left on the machine: %v", err)
+	}
+	if _, err := hosts.Make(t.Context(), machine.Wish{System: "y", Count: 1}); err == nil || !strings.Contains(err.Error(), "prepare one: on one: exit status 3: no room") {
+		t.Errorf("a script that fails: %v", err)
+	}
+	if _, err := os.Stat(out + ".removed"); err != nil {
+		t.Errorf("a machine that could not be prepared is left: %v", err)
+	}
+}
+
 func TestMistakesInHostsHaveAPlace(t *testing.T) {
 	_, err := load(t, `lab: {cpu: none, memory: 5}
 systems:
@@ -231,8 +255,10 @@ systems:
   e: {ssh: {machines: [{name: n, address: a, key: /does/not/exist, hostKey: x, prot: 22}]}}
   f: {ssh: {machines: [], bare: {script: "true"}}}
   g: {kubernetes: {namespace: a/b}}
+  h: {prepare: {}, lab: debian-12}
+  i: {prepare: {folder: none, script: x}, lab: debian-12}
 `)
-	for _, want := range []string{":1:12: ", ":1:26: ", ":3:3: ", ":4:12: ", ":5:6: ", ":6:16: ", ":7:12: ", ":7:51: ", ":7:80: ", ":8:12: ", ":9:19: "} {
+	for _, want := range []string{":1:12: ", ":1:26: ", ":3:3: ", ":4:12: ", ":5:6: ", ":6:16: ", ":7:12: ", ":7:51: ", ":7:80: ", ":8:12: ", ":9:19: ", ":10:16: ", ":11:25: "} {
 		if err == nil || !strings.Contains(err.Error(), "hosts.yaml"+want) {
 			t.Errorf("nothing at %s in\n%v", want, err)
 		}

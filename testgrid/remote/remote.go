@@ -51,6 +51,7 @@ type Setting struct {
 	Image    string `json:"image"`
 	Hosts    string `json:"hosts"`    // sha256 of HOSTS.yaml
 	Packages string `json:"packages"` // sha256 of the index of the store with the packages
+	Server   string `json:"server,omitempty"`
 }
 
 // input is what a pod gets.

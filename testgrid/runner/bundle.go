@@ -119,8 +119,11 @@ func (r *runner) bundlesFor(ctx context.Context, j job) (b, newer *bundle, err e
 }
 
 // digest is over all that decides how a job ends: what the test says, what is installed, and where.
-func (j job) digest(b, newer *bundle) string {
+func (r *runner) digest(j job, b, newer *bundle) string {
 	input := map[string]any{"test": j.test, "system": j.system}
+	if server := r.server(j.test); server != "" {
+		input["server"] = server
+	}
 	if b != nil {
 		input["bundle"] = b.digest
 	}

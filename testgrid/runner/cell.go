@@ -45,6 +45,9 @@ func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
 	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, r.Store, j.test.ID, j.system)
+	if server := r.server(j.test); server != "" {
+		c.result.Reproduce += " --server " + server
+	}
 	if b != nil {
 		c.result.Bundle, c.result.Installer, c.result.Packages = b.digest, b.text, maps.Clone(b.packages)
 	}
@@ -65,7 +68,7 @@ func (j job) unable() string {
 	case !t.Supports(j.system):
 		return "the test refuses this system"
 	case t.InstallEndpoint != "" || t.UpgradeEndpoint != "":
-		return "needs a server of Installers; the runner installs from bundles of its store"
+		return "names a server of Installers; the runner installs from its store, or from --server"
 	case t.Install.Section("kurl").Options["installerVersion"] != nil && t.Install.Section("kurl").Options["installerVersion"] != "":
 		return "needs an old release of kURL"
 	case t.SupportBundle != "":
@@ -136,14 +139,14 @@ func (c *cell) take(ctx context.Context) ([]machine.Machine, error) {
 	if c.earlier != nil {
 		return c.takeBack(ctx, wish)
 	}
-	machines, err := c.runner.Hosts.Kind(c.system).Make(ctx, wish)
+	machines, err := c.runner.Hosts.Make(ctx, wish)
 	if err != nil {
 		return nil, fmt.Errorf("take bare machines: %w", err)
 	}
 	return machines, nil
 }
 
-// prepare describes the machines, and puts the bundle on the first one.
+// prepare describes the machines, and puts the bundle on the first one if the test installs from it.
 func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 	for i, m := range c.machines {
 		fmt.Fprintf(log, "node %d is %s at %s\n", i+1, m.Name(), m.Address())
@@ -151,8 +154,10 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 	if err := c.able(); err != nil {
 		return err
 	}
-	if err := c.carry(ctx, c.bundle, carried, "install.sh"); err != nil {
-		return err
+	if c.server() == "" {
+		if err := c.carry(ctx, c.bundle, carried, "install.sh"); err != nil {
+			return err
+		}
 	}
 	for _, clock := range c.test.Clocks {
 		if err := setClock(ctx, c.machines[clock.Node-1], clock.Offset); err != nil {

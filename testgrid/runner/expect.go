@@ -203,28 +203,38 @@ const maxAnswer = 1 << 20
 func answers(ctx context.Context, m machine.Machine, want spec.HTTP) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	transport := &http.Transport{
-		DialContext:       func(_ context.Context, _, address string) (net.Conn, error) { return tunnel(ctx, m, address) },
-		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
-		DisableKeepAlives: true,
-	}
+	transport := through(ctx, m)
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // see above
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, want.URL, nil)
 	if err != nil {
 		return err
 	}
-	response, err := transport.RoundTrip(request)
+	status, body, err := send(transport, request)
 	if err != nil {
 		return fmt.Errorf("ask %s from %s: %w", want.URL, m.Name(), err)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
-	if err != nil {
-		return fmt.Errorf("read the answer of %s: %w", want.URL, err)
-	}
-	if response.StatusCode != want.Status || !strings.Contains(string(body), want.Contains) {
-		return fmt.Errorf("%s answers %d, want %d and %q in\n%s", want.URL, response.StatusCode, want.Status, want.Contains, body)
+	if status != want.Status || !strings.Contains(string(body), want.Contains) {
+		return fmt.Errorf("%s answers %d, want %d and %q in\n%s", want.URL, status, want.Status, want.Contains, body)
 	}
 	return nil
+}
+
+// through makes requests from a machine, which end with ctx.
+func through(ctx context.Context, m machine.Machine) *http.Transport {
+	return &http.Transport{
+		DialContext:       func(_ context.Context, _, address string) (net.Conn, error) { return tunnel(ctx, m, address) },
+		DisableKeepAlives: true,
+	}
+}
+
+func send(transport *http.Transport, request *http.Request) (status int, body []byte, err error) {
+	response, err := transport.RoundTrip(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer response.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	return response.StatusCode, body, err
 }
 
 // tunnel connects to an address from a machine.

@@ -23,9 +23,16 @@ func (c *cell) script(text string) func(context.Context, io.Writer) error {
 	}
 }
 
-// install installs the bundle on the first node.
+// install installs the bundle on the first node, or what the server has.
 func (c *cell) install(ctx context.Context, log io.Writer) error {
 	command := "cd " + carried + " && exec bash -s airgap " + words(c.test.Flags) + " <install.sh"
+	if c.server() != "" {
+		url, err := c.register(ctx, c.bundle)
+		if err != nil {
+			return err
+		}
+		command = piped(url, words(c.test.Flags))
+	}
 	if err := c.befall(ctx, log, 1, command, ofInstall); err != nil {
 		return err
 	}
@@ -39,6 +46,13 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 	if j.Role == spec.ControlPlane {
 		create += " --control-plane"
 	}
+	if c.server() != "" {
+		url, err := c.register(ctx, c.bundle)
+		if err != nil {
+			return err
+		}
+		create += " --from " + machine.Quote(url)
+	}
 	command, err := machine.Output(ctx, c.machines[0], environment+create)
 	if err != nil {
 		return fmt.Errorf("make a command for node %d: %w", node, err)
@@ -48,6 +62,13 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 
 // upgrade upgrades all nodes with one command on the first one.
 func (c *cell) upgrade(ctx context.Context, log io.Writer) error {
+	if c.server() != "" {
+		url, err := c.register(ctx, c.newer)
+		if err != nil {
+			return err
+		}
+		return c.befall(ctx, log, 1, piped(url+"/upgrade.sh", "yes"), ofUpgrade)
+	}
 	const newer = carried + "/upgrade"
 	if err := c.carry(ctx, c.newer, newer, "upgrade.sh"); err != nil {
 		return err

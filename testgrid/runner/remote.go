@@ -44,7 +44,7 @@ func (r *runner) remote(ctx context.Context, jobs []job) error {
 	var errs []error
 	for _, j := range jobs {
 		if reason := j.unable(); reason != "" {
-			c := newCell(r, j, nil, nil, j.digest(nil, nil))
+			c := newCell(r, j, nil, nil, r.digest(j, nil, nil))
 			c.skip(reason)
 			errs = append(errs, r.gather(ctx, c.finish()))
 			continue

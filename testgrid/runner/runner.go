@@ -30,7 +30,10 @@ type Options struct {
 	Out     string   // folder of the report
 	Sealift string   // the program that makes bundles
 	Store   string   // where the packages are, as 'sealift bundle --store' takes it
-	Repeat  int      // attempts at each test; default 1
+	// Server is the URL of a 'sealift serve' with the packages of the store. Tests without airgap install from it. "" installs all
+	// tests from bundles.
+	Server string
+	Repeat int // attempts at each test; default 1
 	// Part, if not nil, makes this run do one attempt of a larger run elsewhere, which keeps the history of runs.
 	Part *Part
 	// Remote, if not nil, does the attempts. It needs a History, through which the logs come.
@@ -257,7 +260,7 @@ func (r *runner) one(ctx context.Context, j job) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // the next run does the job
 	}
-	digest := j.digest(b, newer)
+	digest := r.digest(j, b, newer)
 	earlier, loadErr := r.earlier(ctx, j, digest, b != nil)
 	if loadErr != nil {
 		return loadErr

@@ -1,0 +1,109 @@
+package machine
+
+import (
+	"archive/tar"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// preparation is what a system has that a bare machine lacks, such as curl, an agent or a site's CA.
+type preparation struct {
+	folder string // what is put on each machine; "" for nothing
+	script string // runs in the folder on each machine, as root
+}
+
+// preparedIn is where the folder is on a machine.
+const preparedIn = "/var/tmp/sealift-testgrid-prepare"
+
+// Make returns machines of a system, bare but for what HOSTS.yaml prepares. If it fails, it leaves none behind.
+func (h *Hosts) Make(ctx context.Context, w Wish) ([]Machine, error) {
+	machines, err := h.kinds[w.System].Make(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range machines {
+		if err := h.prepared[w.System].prepareIn(ctx, m); err != nil {
+			return nil, errors.Join(fmt.Errorf("prepare %s: %w", m.Name(), err), removeAll(ctx, machines))
+		}
+	}
+	return machines, nil
+}
+
+// prepareTime bounds the preparation of one machine, whose script may wait for something that never comes.
+const prepareTime = 20 * time.Minute
+
+func (p preparation) prepareIn(ctx context.Context, m Machine) error {
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	return p.prepare(ctx, m)
+}
+
+func (p preparation) prepare(ctx context.Context, m Machine) error {
+	if p.folder != "" {
+		if err := putFolder(ctx, m, p.folder, preparedIn); err != nil {
+			return err
+		}
+	}
+	if p.script == "" {
+		return nil
+	}
+	_, err := Output(ctx, m, "mkdir -p "+preparedIn+" && cd "+preparedIn+" && bash -euo pipefail -c "+Quote(p.script)+" >&2 && rm -rf "+preparedIn)
+	return err
+}
+
+// putFolder copies the content of a folder to a machine.
+func putFolder(ctx context.Context, m Machine, from, to string) error {
+	content, stream := io.Pipe()
+	packed := make(chan error, 1)
+	go func() {
+		archive := tar.NewWriter(stream)
+		err := archive.AddFS(os.DirFS(from))
+		if err == nil {
+			err = archive.Close()
+		}
+		packed <- err
+		stream.CloseWithError(err)
+	}()
+	var stderr strings.Builder
+	err := m.Run(ctx, Command{Script: "mkdir -p " + Quote(to) + " && tar x --no-same-owner -C " + Quote(to), Stdin: content, Stderr: &stderr})
+	if err != nil {
+		err = fmt.Errorf("put %s on %s: %w: %s", from, m.Name(), err, strings.TrimSpace(stderr.String()))
+	}
+	return errors.Join(err, content.Close(), unlessClosed(<-packed))
+}
+
+// unlessClosed drops the error that the reader's end causes.
+func unlessClosed(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return nil
+	}
+	return err
+}
+
+// preparation reads what a system has that a bare machine lacks.
+func (r *reader) preparation(n *yaml.Node) (p preparation) {
+	if !r.IsMapping(n, "prepare") {
+		return p
+	}
+	fields := r.Fields(n, "prepare", "folder", "script")
+	if len(fields) == 0 {
+		r.Errorf(r.Pos(n), "write prepare: {folder: debs, script: 'dpkg -i *.deb'}", "prepare has neither folder nor script")
+	}
+	if folder := fields["folder"]; folder != nil {
+		p.folder = r.path(r.Text(folder, "prepare.folder"))
+		if info, err := os.Stat(p.folder); err != nil || !info.IsDir() {
+			r.Errorf(r.Pos(folder), "", "%s is no folder", p.folder)
+		}
+	}
+	if script := fields["script"]; script != nil {
+		p.script = r.Text(script, "prepare.script")
+	}
+	return p
+}
