@@ -53,7 +53,7 @@ const Containerd = "containerd-v2.2.1"
 
 // Components lists everything that the lab can make.
 func Components() []Component {
-	return append(components(releases(), slices.Concat(Images(Releases()...), KurlImages())), hostLayers()...)
+	return slices.Concat(components(releases(), slices.Concat(Images(Releases()...), KurlImages())), hostLayers(), conformanceComponents())
 }
 
 // Everyday lists the ids of the components that the lab makes by default.
@@ -109,10 +109,19 @@ func kubernetesComponents(releases []release) []Component {
 	return list
 }
 
-// kubernetes makes the seven commands of one release. Its staging modules are published as v0.<minor>.<patch>.
+// kubernetes makes the seven commands of one release.
 func kubernetes(version string) Component {
+	m := kubernetesModule(version)
+	for _, name := range []string{"kubeadm", "kubelet", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
+		m.Commands = append(m.Commands, GoCommand{Package: "cmd/" + name, Name: name})
+	}
+	return goModule("kubernetes", version, m)
+}
+
+// kubernetesModule is the module of one release without its commands. Its staging modules are published as v0.<minor>.<patch>.
+func kubernetesModule(version string) GoModule {
 	minor, patch, _ := strings.Cut(strings.TrimPrefix(version, "v1."), ".")
-	m := GoModule{
+	return GoModule{
 		Path:     "k8s.io/kubernetes",
 		Siblings: "v0." + minor + "." + patch,
 		Set: []string{
@@ -122,10 +131,6 @@ func kubernetes(version string) Component {
 			"k8s.io/component-base/version.gitTreeState=clean",
 		},
 	}
-	for _, name := range []string{"kubeadm", "kubelet", "kubectl", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy"} {
-		m.Commands = append(m.Commands, GoCommand{"cmd/" + name, name})
-	}
-	return goModule("kubernetes", version, m)
 }
 
 func runtimeComponents() []Component {
@@ -229,7 +234,7 @@ func systemComponents() []Component {
 func commandsIn(parent string, names ...string) []GoCommand {
 	var list []GoCommand
 	for _, name := range names {
-		list = append(list, GoCommand{path.Join(parent, name), name})
+		list = append(list, GoCommand{Package: path.Join(parent, name), Name: name})
 	}
 	return list
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/testgrid/lab/debian"
@@ -29,10 +30,11 @@ type GoModule struct {
 	Packages []string `json:",omitempty"` // Debian packages whose headers and archives CGO needs
 }
 
-// GoCommand is one package main.
+// GoCommand is one package main, or the tests of a package as a program.
 type GoCommand struct {
 	Package string `json:",omitempty"` // relative to the module's path; empty for the module's root
 	Name    string // of the binary
+	Tests   bool   `json:",omitempty"`
 }
 
 // Needs implements Recipe.
@@ -64,6 +66,9 @@ func (m GoModule) Make(ctx context.Context, _ *Workshop, dir string) error {
 func (m GoModule) download(ctx context.Context) error {
 	return m.inMainModule(ctx, func(_, work string) error {
 		args := []string{"list", "-deps"}
+		if slices.ContainsFunc(m.Commands, func(c GoCommand) bool { return c.Tests }) {
+			args = append(args, "-test")
+		}
 		if len(m.Tags) > 0 {
 			args = append(args, "-tags", strings.Join(m.Tags, ","))
 		}
@@ -113,22 +118,25 @@ func (m GoModule) build(ctx context.Context, work, dir string) error {
 	var together []string
 	for _, c := range m.Commands {
 		pkg := path.Join(m.Path, c.Package)
-		if path.Base(pkg) == c.Name {
+		verb := []string{"build"}
+		if c.Tests {
+			verb = []string{"test", "-c"}
+		} else if path.Base(pkg) == c.Name {
 			together = append(together, pkg)
 			continue
 		}
-		if err := m.compile(ctx, work, filepath.Join(dir, c.Name), pkg); err != nil {
+		if err := m.compile(ctx, work, verb, filepath.Join(dir, c.Name), pkg); err != nil {
 			return err
 		}
 	}
 	if len(together) == 0 {
 		return nil
 	}
-	return m.compile(ctx, work, dir+string(filepath.Separator), together...)
+	return m.compile(ctx, work, []string{"build"}, dir+string(filepath.Separator), together...)
 }
 
-func (m GoModule) compile(ctx context.Context, work, out string, packages ...string) error {
-	args := []string{"build", "-trimpath", "-ldflags", m.ldflags(), "-o", out}
+func (m GoModule) compile(ctx context.Context, work string, verb []string, out string, packages ...string) error {
+	args := append(verb, "-trimpath", "-ldflags", m.ldflags(), "-o", out)
 	if len(m.Tags) > 0 {
 		args = append(args, "-tags", strings.Join(m.Tags, ","))
 	}

@@ -33,7 +33,7 @@ func kurlComponents() []Component {
 		}},
 		goModule("flannel", "v0.28.7", GoModule{
 			Path:     "github.com/flannel-io/flannel",
-			Commands: []GoCommand{{Name: "flanneld"}, {"cmd/install_conf", "install-conf"}},
+			Commands: []GoCommand{{Name: "flanneld"}, {Package: "cmd/install_conf", Name: "install-conf"}},
 			CGO:      true,
 			Set:      []string{"github.com/flannel-io/flannel/pkg/version.Version=v0.28.7"},
 		}),

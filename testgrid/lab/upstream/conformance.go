@@ -1,0 +1,43 @@
+package upstream
+
+// conformanceVersion is the release whose conformance tests the lab can make.
+const conformanceVersion = "v1.36.3"
+
+// ConformanceTests is the component with Kubernetes' own tests, the file e2e.test. They are made only where they are asked for:
+// compiling them takes minutes.
+const ConformanceTests = "kubernetes-test-" + conformanceVersion
+
+// toolsBase is the layer with the programs that tests call in agnhost.
+const toolsBase = "image-base-tools-12"
+
+// ConformanceImages lists images that pods of conformance tests run, under the names that e2e.test has for them. The other images of
+// these tests have programs that are not Go modules.
+func ConformanceImages() []Image {
+	return []Image{
+		{
+			Ref: "registry.k8s.io/e2e-test-images/agnhost:2.63.0", Base: []string{toolsBase},
+			Files:      []Placed{{FileOf{ConformanceTests, "agnhost"}, "agnhost"}, {FileOf{ConformanceTests, "agnhost"}, "agnhost-2"}},
+			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
+		},
+		{Ref: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1", Base: []string{busyboxBase}, Cmd: []string{"sh"}},
+	}
+}
+
+// conformanceComponents are made only for conformance tests.
+func conformanceComponents() []Component {
+	m := kubernetesModule(conformanceVersion)
+	m.Commands = []GoCommand{
+		{Package: "test/e2e", Name: "e2e.test", Tests: true},
+		{Package: "test/images/agnhost", Name: "agnhost"},
+	}
+	list := []Component{
+		goModule("kubernetes-test", conformanceVersion, m),
+		{Name: "image-base-tools", Version: "12", Recipe: SystemLayer{
+			Suite: "bookworm", Packages: []string{"bind9-dnsutils", "curl", "iproute2", "netcat-openbsd"},
+		}},
+	}
+	for _, image := range ConformanceImages() {
+		list = append(list, image.ownLayer()...)
+	}
+	return list
+}
