@@ -58,9 +58,11 @@ type Agent struct {
 	Log     *slog.Logger
 	// Work does an operation, and tells of each step that begins. Nil is that of a node.
 	Work func(ctx context.Context, in intent.Intent, step func(string)) (log string, err error)
-	// Connect reaches the control plane that leads an undo, and Revert takes this one back with its set. Nil are those of a node.
+	// Connect reaches the control plane that leads an undo. Revert takes this one back with its set, and PutBack then Sealift's own
+	// state. Nil are those of a node.
 	Connect func(server string) (*share.Client, error)
 	Revert  func(ctx context.Context, set undo.Set, o undo.Order) error
+	PutBack func(set undo.Set) error
 
 	last    intent.Report // the last answer: what the watch brings may be older
 	ordered chan struct{} // there is a new order
@@ -91,6 +93,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	if a.Revert == nil {
 		a.Revert = a.revertNode
+	}
+	if a.PutBack == nil {
+		a.PutBack = a.putBackState
 	}
 	a.ordered = make(chan struct{}, 1)
 	work, stop := context.WithCancel(ctx)

@@ -220,14 +220,24 @@ func (a *Agent) goBack(ctx context.Context, set undo.Set, o undo.Order) error {
 		}
 		return err
 	}
+	// The others wait for the answer. It comes before Sealift's state goes back: the program of before may not know of it.
 	report.State = intent.Done
 	if err := a.insist(ctx, answer()); err != nil {
+		return err
+	}
+	if err := a.PutBack(set); err != nil {
 		return err
 	}
 	return set.Remove()
 }
 
-// revertNode takes the control plane of this host back.
+// putBackState puts back what Sealift knows of this node, and its program.
+func (a *Agent) putBackState(set undo.Set) error {
+	_, err := undo.Store{Root: a.Root}.PutBack(set, true)
+	return err
+}
+
+// revertNode takes the control plane of this host back, but for Sealift's own state.
 func (a *Agent) revertNode(ctx context.Context, set undo.Set, o undo.Order) (err error) {
 	r, err := revert.Open(ctx, revert.Options{Root: a.Root, Node: a.Node, Set: set, Order: &o})
 	if err != nil {
@@ -238,9 +248,7 @@ func (a *Agent) revertNode(ctx context.Context, set undo.Set, o undo.Order) (err
 		if err := r.Restore.Run(ctx, func(lifecycle.Event) {}); err != nil {
 			return err
 		}
-		if err := set.WriteOrder(o.In(undo.Gone)); err != nil {
-			return err
-		}
+		return set.WriteOrder(o.In(undo.Gone))
 	}
-	return r.PutBackState()
+	return nil
 }

@@ -113,6 +113,7 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 		Members: []etcd.EtcdMember{{Name: "host-1", Peers: []string{"https://10.0.0.1:2380"}}, {Name: "host-9", Peers: []string{"https://10.0.0.9:2380"}}},
 	}
 	var reverted []undo.Stage
+	putBack := 0
 	var revert func(context.Context) error
 	run := func() (done chan error, stop func()) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -125,6 +126,17 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 			reverted = append(reverted, o.Stage)
 			l.mu.Unlock()
 			return revert(ctx)
+		}
+		a.PutBack = func(undo.Set) error {
+			n, err := c.client.CoreV1().Nodes().Get(ctx, "host-1", metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if r, err := intent.ParseReport(n.Annotations[intent.ReportAnnotation]); err != nil || r.State != intent.Done || r.Upgrade != o.ID {
+				t.Errorf("the state goes back before the others know: %+v, %v", r, err)
+			}
+			putBack++
+			return nil
 		}
 		done = make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
@@ -197,6 +209,9 @@ func TestAControlPlaneGoesBackWhenTheOthersDo(t *testing.T) {
 	}
 	if len(reverted) != 2 || reverted[1] != undo.Going {
 		t.Errorf("it went back as %v", reverted)
+	}
+	if putBack != 1 {
+		t.Errorf("Sealift's state went back %d times", putBack)
 	}
 	if _, err := store.Newest(); !errors.Is(err, undo.ErrNone) {
 		t.Errorf("what it went back to is kept: %v", err)

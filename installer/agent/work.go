@@ -139,6 +139,8 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 	step("put files back")
 	err = set.PutBackNode(ctx, store, output, func() error {
 		step("run kubelet " + set.From)
+		ctx, cancel := context.WithTimeout(ctx, kubeletTime)
+		defer cancel()
 		return cluster.RestartKubelet(ctx, a.Node, set.From, output)
 	})
 	if err != nil {
@@ -149,6 +151,9 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 	}
 	return output.Name(), set.Remove()
 }
+
+// kubeletTime is how long the kubelet of before may take until its node is Ready.
+const kubeletTime = 10 * time.Minute
 
 // restartTime is how long the control plane that asks may be away: its own upgrade starts the service for files again.
 const restartTime = 2 * time.Minute

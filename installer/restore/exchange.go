@@ -105,6 +105,9 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 // exchange puts the restored data in its place and keeps the old data beside it. It may be repeated. etcd must not run meanwhile.
 func (d dataFolder) exchange() error {
 	if !d.inPlace() {
+		if !d.ready() {
+			return fmt.Errorf("%s is gone, the data that was made for etcd; nothing was moved; run the same command again", d.made())
+		}
 		if exists(d.member()) {
 			if err := os.Mkdir(d.old(), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 				return err

@@ -127,9 +127,9 @@ func checkAuthority(file string, upgraded time.Time) error {
 	if err != nil {
 		return err
 	}
-	if ca.NotBefore.After(upgraded) {
+	if began := authority.Began(ca); began.After(upgraded) {
 		return fmt.Errorf("the cluster's CA is from %s, after the upgrade of %s: the CAs were rotated since, and going back would bring the old ones; restore a snapshot from after the rotation instead, as docs/snapshots.md says",
-			ca.NotBefore.UTC().Format(time.DateTime), upgraded.UTC().Format(time.DateTime))
+			began.UTC().Format(time.DateTime), upgraded.UTC().Format(time.DateTime))
 	}
 	return nil
 }

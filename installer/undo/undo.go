@@ -106,6 +106,9 @@ func (s Store) Keep(upgrade, from string, now time.Time) (set Set, err error) {
 			}
 		}
 	}
+	if err := s.sweep(); err != nil {
+		return set, err
+	}
 	set = Set{Upgrade: upgrade, From: from, Time: now.UTC(), Links: true, dir: filepath.Join(s.folder(), upgrade)}
 	if err := set.Remove(); err != nil {
 		return set, err
@@ -223,6 +226,17 @@ func (s Store) sets() (sets []Set, err error) {
 	return sets, nil
 }
 
+// sweep removes what is left of sets that are none any more.
+func (s Store) sweep() error {
+	all, err := filepath.Glob(filepath.Join(s.folder(), "*"))
+	for _, dir := range all {
+		if _, none := os.Stat(filepath.Join(dir, recordName)); errors.Is(none, fs.ErrNotExist) {
+			err = errors.Join(err, os.RemoveAll(dir))
+		}
+	}
+	return err
+}
+
 // Newest is the set of the last upgrade that was begun. It is ErrNone where there is none.
 func (s Store) Newest() (Set, error) {
 	sets, err := s.sets()
@@ -248,8 +262,17 @@ func (s Store) Of(upgrade string) (Set, error) {
 	return sets[at], nil
 }
 
-// Remove gives the set up.
-func (s Set) Remove() error { return os.RemoveAll(s.dir) }
+// Remove gives the set up. Its record goes first: a set without it is none, and its rest is swept when the next one is kept.
+func (s Set) Remove() error {
+	err := os.Remove(filepath.Join(s.dir, recordName))
+	if err == nil {
+		err = atomicfile.SyncDir(s.dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.RemoveAll(s.dir)
+}
 
 // copyOf is where the copy of a file lies, by its number.
 func (s Set) copyOf(n int) string { return filepath.Join(s.dir, filesName, strconv.Itoa(n)) }
@@ -288,26 +311,24 @@ func (s Set) check(n int, f File, to io.Writer) error {
 //
 // The program itself goes back with the state, at the end: an undo that was killed is resumed by the program that began it.
 func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
-	for n, f := range set.Files {
-		if (f.Own || f.Path == node.Binary) != own {
-			continue
+	write := func(wanted func(File) bool) error {
+		for n, f := range set.Files {
+			if !wanted(f) {
+				continue
+			}
+			wrote, err := s.putBack(set, n)
+			if err != nil {
+				return err
+			}
+			if wrote {
+				changed = append(changed, f.Path)
+			}
 		}
-		to := s.onDisk(f)
-		if same, err := s.same(f, to); err != nil {
-			return changed, err
-		} else if same {
-			continue
-		}
-		if to, err = f.link(to); err != nil {
-			return changed, fmt.Errorf("put %s back: %w", f.Path, err)
-		}
-		if err := atomicfile.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return changed, err
-		}
-		if err := atomicfile.Fill(to, f.Mode, func(w *os.File) error { return set.check(n, f, w) }); err != nil {
-			return changed, fmt.Errorf("put %s back: %w", f.Path, err)
-		}
-		changed = append(changed, f.Path)
+		return nil
+	}
+	isProgram := func(f File) bool { return f.Path == node.Binary }
+	if err := write(func(f File) bool { return f.Own == own && !isProgram(f) }); err != nil {
+		return changed, err
 	}
 	now, err := s.find()
 	if err != nil {
@@ -327,7 +348,29 @@ func (s Store) PutBack(set Set, own bool) (changed []string, err error) {
 		}
 		changed = append(changed, f.Path)
 	}
-	return changed, nil
+	if own {
+		err = write(isProgram)
+	}
+	return changed, err
+}
+
+// putBack writes a file of a set, by its number, unless it is as it was.
+func (s Store) putBack(set Set, n int) (wrote bool, err error) {
+	f := set.Files[n]
+	to := s.onDisk(f)
+	if same, err := s.same(f, to); err != nil || same {
+		return false, err
+	}
+	if to, err = f.link(to); err != nil {
+		return false, fmt.Errorf("put %s back: %w", f.Path, err)
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return false, err
+	}
+	if err := atomicfile.Fill(to, f.Mode, func(w *os.File) error { return set.check(n, f, w) }); err != nil {
+		return false, fmt.Errorf("put %s back: %w", f.Path, err)
+	}
+	return true, nil
 }
 
 // same says whether a file is as it was.

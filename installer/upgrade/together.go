@@ -13,10 +13,13 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/share"
 	"github.com/sealift/sealift/installer/undo"
 )
@@ -106,8 +109,14 @@ func takePart(members []cluster.EtcdMember, nodes []cluster.Node, agents map[str
 // the undo for all. From then on each goes back by itself. The API answers as soon as most of them have.
 func (u *Undo) lead(ctx context.Context, observe func(lifecycle.Event), say func(string)) error {
 	if u.order.Stage == undo.Armed {
-		if err := u.arm(ctx, observe, say); err != nil {
-			return errors.Join(err, u.Set.DropOrder()) // the others see that there is none
+		waiting := func(holder string) { say("waiting for " + holder + ", which restarts control planes") }
+		if err := controlplane.Alone(ctx, u.cluster.view.Cluster(), waiting, func(ctx context.Context) error {
+			if err := authority.CheckNone(); err != nil {
+				return err
+			}
+			return u.arm(ctx, observe, say)
+		}); err != nil {
+			return errors.Join(err, restore.Disarm(u.order.ID), u.Set.DropOrder()) // the others see that there is none
 		}
 		if err := u.enter(undo.Going); err != nil {
 			return err

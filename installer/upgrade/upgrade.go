@@ -94,7 +94,7 @@ func Open(ctx context.Context, name string) (*Cluster, error) {
 // Prepare completes the options of an install for this host, and makes the plan of its upgrade. stop is the version of
 // Kubernetes to stop at on the way; "" goes to that of the Installer.
 func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, error) {
-	if err := errors.Join(authority.CheckNone(), undo.Store{Root: cmp.Or(o.Root, node.DefaultRoot)}.CheckNone()); err != nil {
+	if err := checkNone(o.Root); err != nil {
 		return nil, err
 	}
 	address, err := netip.ParseAddr(c.admin.Address)
@@ -116,6 +116,11 @@ func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, err
 			Missing: func(context.Context, []string) ([]string, error) { return nil, nil }}
 	}
 	return install.Prepare(o)
+}
+
+// checkNone refuses an upgrade during a rotation of CAs, and during an undo.
+func checkNone(root string) error {
+	return errors.Join(authority.CheckNone(), undo.Store{Root: cmp.Or(root, node.DefaultRoot)}.CheckNone())
 }
 
 // Stops are the versions of Kubernetes at which the upgrade stops on its way to the last, one for each minor version between: the
@@ -188,6 +193,9 @@ func (c *Cluster) Run(ctx context.Context, in *install.Install, o Options) error
 
 // lead goes through the phases.
 func (r *run) lead(ctx context.Context) (err error) {
+	if err := checkNone(r.in.Root()); err != nil { // it may have begun while another one was waited for
+		return err
+	}
 	if err := r.begin(ctx); err != nil {
 		return err
 	}
