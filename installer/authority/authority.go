@@ -20,6 +20,7 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // File has the State on each control plane. Only root may read it: it has private keys.
@@ -127,11 +128,15 @@ func CheckNone() error {
 
 // Remove ends what a control plane knows of a rotation.
 func Remove(rootfs string) error {
-	err := os.Remove(filepath.Join("/", rootfs, File))
+	file := filepath.Join("/", rootfs, File)
+	err := os.Remove(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(file))
 }
 
 // Encode writes a State as Parse reads it.
@@ -172,6 +177,12 @@ func (s State) Part(name string) (Part, bool) {
 		return Part{}, false
 	}
 	return s.Parts[at], true
+}
+
+// After says whether this is a later stage of the same rotation.
+func (s State) After(other State) bool {
+	order := []Stage{Trust, Sign, Forget}
+	return s.ID == other.ID && slices.Index(order, s.Stage) > slices.Index(order, other.Stage)
 }
 
 // Request identifies the rotation and its stage, for nodes that are asked to reach it.

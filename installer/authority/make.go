@@ -19,8 +19,11 @@ import (
 	"time"
 )
 
-// idLayout is the form of a rotation's ID.
-const idLayout = "20060102T150405.000Z"
+// idLayout is the form of a rotation's ID, and nameLayout that of the time in the name of a CA that a rotation made.
+const (
+	idLayout   = "20060102T150405.000Z"
+	nameLayout = "20060102T150405"
+)
 
 // How long a new CA is valid: as long as kubeadm makes it. It begins early for hosts whose clocks are late.
 const (
@@ -126,6 +129,16 @@ func subject(old *x509.Certificate, id string) pkix.Name {
 	name, _, _ := strings.Cut(old.Subject.CommonName, "@")
 	at, _, _ := strings.Cut(id, ".")
 	return pkix.Name{CommonName: name + "@" + at, Organization: old.Subject.Organization}
+}
+
+// Began is when a CA began to exist. One that a rotation made is valid since before that, and has the time in its name.
+func Began(ca *x509.Certificate) time.Time {
+	if _, at, ok := strings.Cut(ca.Subject.CommonName, "@"); ok {
+		if made, err := time.Parse(nameLayout, at); err == nil {
+			return made
+		}
+	}
+	return ca.NotBefore
 }
 
 func certificate(template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer) (string, error) {

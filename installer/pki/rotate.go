@@ -61,6 +61,11 @@ func (r Rotator) bringControlPlane(ctx context.Context, s authority.State) error
 		return errors.New(cluster.KubeletKubeconfig + " does not tell the name of this node")
 	}
 	r.step("keys and certificates")
+	if known, ok, err := authority.Read(r.host.rootfs); err != nil {
+		return err
+	} else if ok && known.After(s) {
+		return fmt.Errorf("this node is at the stage %q of the rotation already, which is after %q: run the command on the control plane that brought it there", known.Stage, s.Stage)
+	}
 	if err := atomicfile.WriteMode(r.host.path(authority.File), 0o600, s.Encode()); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 	"github.com/sealift/sealift/installer/renewal"
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/undo"
 )
 
 // pause is the time between two looks at the cluster.
@@ -59,6 +60,9 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := (undo.Store{Root: o.Root}).CheckNone(); err != nil {
+		return nil, err
+	}
 	n := &nodes{own: r.own, root: o.Root, admin: admin, view: view, output: r.log}
 	wait := time.Duration(0)
 	if _, resumes, err := authority.Read(""); err != nil {
@@ -87,7 +91,12 @@ func (r *Rotation) LogFile() string { return r.log.Name() }
 
 // Run does the part of the rotation, while no upgrade and no renewal of certificates is at work. waiting is told who is.
 func (r *Rotation) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
-	return controlplane.Alone(ctx, r.cluster, waiting, func(ctx context.Context) error { return r.run(ctx, r.log.Narrate(observe)) })
+	return controlplane.Alone(ctx, r.cluster, waiting, func(ctx context.Context) error {
+		if err := (undo.Store{Root: r.options.Root}).CheckNone(); err != nil { // it may have begun meanwhile
+			return err
+		}
+		return r.run(ctx, r.log.Narrate(observe))
+	})
 }
 
 // nodes are those of this host's cluster.

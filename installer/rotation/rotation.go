@@ -121,9 +121,9 @@ func (r *Rotation) begin(ctx context.Context, now time.Time) error {
 		return err
 	}
 	switch {
-	case known && record != nil && record.id != state.ID, !known && record != nil && record.leader != r.own:
-		return fmt.Errorf("a rotation of CAs is under way, which control plane %s leads: run the command there; if that host is gone and no node has changed yet, "+
-			"delete the record with 'kubectl --namespace kube-system delete configmap %s', and begin again", record.leader, recordName)
+	case record != nil && (record.leader != r.own || known && record.id != state.ID):
+		return fmt.Errorf("a rotation of CAs is under way, which control plane %s leads: run the command there; if that host is gone, "+
+			"delete the record with 'kubectl --namespace kube-system delete configmap %s', and run the command again here", record.leader, recordName)
 	case known:
 		return r.resume(ctx, state)
 	case r.options.Finish:
