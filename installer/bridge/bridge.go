@@ -62,6 +62,9 @@ func (b Bridge) While(ctx context.Context, do func() error) error {
 	}
 	if err != nil {
 		fmt.Fprintf(b.Output, "no second API server answers meanwhile: %v\n", err)
+		if err := release(ctx, b.Client); err != nil { // of a run that was killed
+			fmt.Fprintln(b.Output, err)
+		}
 		return do()
 	}
 	fmt.Fprintln(b.Output, "a second API server answers meanwhile, from "+p.image)

@@ -78,7 +78,11 @@ func (m *applier) stopOperator(ctx context.Context, set kube.Set, objects []*uns
 	if err != nil {
 		return fmt.Errorf("read Deployment %s/%s: %w", namespace, name, err)
 	}
+	was, stops := metav1.FormatLabelSelector(live.Spec.Selector), live.Spec.Replicas != nil && *live.Spec.Replicas == 0
 	if samePods(live.Spec.Template, wanted) {
+		if stops { // a run that was killed has told it to end
+			return m.waitStopped(ctx, namespace, was)
+		}
 		return nil
 	}
 	stopped := wanted.DeepCopy()
@@ -91,7 +95,7 @@ func (m *applier) stopOperator(ctx context.Context, set kube.Set, objects []*uns
 	if _, err := m.engine.Apply(ctx, set, all, kube.ApplyOptions{NoPrune: true}); err != nil {
 		return err
 	}
-	return m.waitStopped(ctx, namespace, metav1.FormatLabelSelector(live.Spec.Selector))
+	return m.waitStopped(ctx, namespace, was)
 }
 
 // samePods says whether the Pods of a Deployment have the images and the annotations of wanted. The annotations change with the modules.

@@ -83,10 +83,11 @@ func Run(ctx context.Context, o Options) (out Result, err error) {
 		if err := put(ctx, a, o.Archive, shelf); err != nil {
 			return fmt.Errorf("put %s on the shelf %s: %w", o.Archive, shelf, err)
 		}
-		if err := ask(ctx, view, out.Nodes, a.Digest, share.Address(admin.Address), o.Say); err != nil {
-			return err
+		err = ask(ctx, view, out.Nodes, a.Digest, share.Address(admin.Address), o.Say)
+		if ctx.Err() != nil {
+			return err // the same command goes on with what is there
 		}
-		return empty(shelf)
+		return errors.Join(err, empty(shelf))
 	})
 	return out, err
 }

@@ -80,7 +80,7 @@ func (i *Install) giveModules(_ context.Context, args []string, _ io.Writer) err
 		}
 		text = append(append(text, "---\n"...), one...)
 	}
-	return atomicfile.WriteMode(args[3], 0o644, text)
+	return atomicfile.WriteMode(args[3], 0o600, text) // options may be secrets
 }
 
 // allowDefinitions is a patch of a ClusterRole, which may update the CustomResourceDefinitions of the modules and no others.
