@@ -28,6 +28,7 @@ func newHost(t *testing.T) host {
 	h.write("/etc/kubernetes/manifests/etcd.yaml", "etcd 3.6.6", 0o600)
 	h.write("/etc/kubernetes/manifests/.etcd.yaml.123", "half", 0o600)
 	h.write("/var/lib/kubelet/config.yaml", "of before", 0o644)
+	h.write(node.Binary, "sealift of before", 0o755)
 	h.state("state/installer.yaml", "kubernetes 1.35.4")
 	h.state("state/applied/flannel.json", "flannel 1")
 	h.state("state/journal.jsonl", "made\n")
@@ -88,6 +89,7 @@ func (h host) keep(upgrade string) undo.Set {
 // upgraded changes what an upgrade changes.
 func (h host) upgraded() {
 	h.write("/usr/local/bin/kubelet", "kubelet 1.36.3", 0o755)
+	h.write(node.Binary, "sealift", 0o755)
 	h.write("/etc/kubernetes/manifests/etcd.yaml", "etcd 3.6.8", 0o600)
 	h.state("state/installer.yaml", "kubernetes 1.36.3")
 	h.state("state/applied/metrics.json", "new")
