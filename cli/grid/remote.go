@@ -123,6 +123,7 @@ func (a commands) runInPod(ctx context.Context, o runOptions) error {
 	if o.Sealift, err = findProgram(o.program, "sealift", "--program"); err != nil {
 		return err
 	}
+	o.CAs = a.CAs
 	setting := remote.Setting{Sealift: app.CurrentVersion().Version, Hosts: store.Bytes(hosts).SHA256}
 	return remote.Serve(ctx, results.Store, os.Getenv, setting, o.Options)
 }

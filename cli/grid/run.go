@@ -104,6 +104,7 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 	if err := o.checkPods(); err != nil {
 		return err
 	}
+	o.CAs = a.CAs
 	var err error
 	if o.Out, err = filepath.Abs(o.Out); err != nil {
 		return err

@@ -111,7 +111,7 @@ func (k podKind) Make(ctx context.Context, w Wish) (_ []Machine, err error) {
 		machines = append(machines, m)
 	}
 	if w.Airgap {
-		if err := g.isolate(ctx, pods[0], labels); err != nil {
+		if err := g.isolate(ctx, pods, labels); err != nil {
 			return nil, err
 		}
 	}
@@ -119,7 +119,7 @@ func (k podKind) Make(ctx context.Context, w Wish) (_ []Machine, err error) {
 }
 
 // Adopt takes pods that were kept. The first machine that is removed removes all.
-func (k podKind) Adopt(ctx context.Context, _ Wish, kept []Kept) (machines []Machine, err error) {
+func (k podKind) Adopt(ctx context.Context, w Wish, kept []Kept) (machines []Machine, err error) {
 	c, err := k.cluster()
 	if err != nil {
 		return nil, err
@@ -133,7 +133,10 @@ func (k podKind) Adopt(ctx context.Context, _ Wish, kept []Kept) (machines []Mac
 		g.id = pod.Labels[groupLabel]
 		machines = append(machines, &podMachine{name: one.Name, address: pod.Status.PodIP, group: g})
 	}
-	return machines, nil
+	if w.Airgap {
+		err = g.aim(ctx)
+	}
+	return machines, err
 }
 
 // pod is one machine. Folders in which containers mount overlays are volumes, because an overlay cannot carry overlays.
@@ -174,15 +177,46 @@ func (g *podGroup) remove(ctx context.Context) error {
 	return g.cluster.remove(ctx, groupLabel+"="+g.id)
 }
 
-// isolate cuts the machines off from everything but each other.
-func (g *podGroup) isolate(ctx context.Context, m *podMachine, labels map[string]string) error {
+// probes is how often a machine tries to reach what it must not reach. One failure may be that of a busy machine, or of a server that
+// is started again.
+const probes = 3
+
+// aim finds what machines without a way out must not reach.
+func (g *podGroup) aim(ctx context.Context) error {
 	api, err := g.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("look for an address that the machines must not reach: %w", err)
 	}
 	g.probe = fmt.Sprintf("timeout 3 bash -c '>/dev/tcp/%s/%d'", api.Spec.ClusterIP, api.Spec.Ports[0].Port)
-	if err := m.exec(ctx, Command{Script: g.probe}); err != nil {
-		return fmt.Errorf("%s cannot reach the API server, so nobody can see whether a NetworkPolicy works: %w", m.name, err)
+	return nil
+}
+
+// reaches says whether a machine reaches the API server.
+func (g *podGroup) reaches(ctx context.Context, m *podMachine) (bool, error) {
+	for range probes {
+		err := m.exec(ctx, Command{Script: g.probe})
+		var exit *ExitError
+		if !errors.As(err, &exit) {
+			return err == nil, err
+		}
+		if err := sleep(ctx, podPoll); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// isolate cuts the machines off from everything but each other.
+func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels map[string]string) error {
+	if err := g.aim(ctx); err != nil {
+		return err
+	}
+	for _, m := range machines {
+		if reaches, err := g.reaches(ctx, m); err != nil {
+			return err
+		} else if !reaches {
+			return fmt.Errorf("%s cannot reach the API server, so nobody can see whether a NetworkPolicy works", m.name)
+		}
 	}
 	among := []networkingv1.NetworkPolicyPeer{{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{groupLabel: g.id}}}}
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "machines-" + g.id, Labels: labels}, Spec: networkingv1.NetworkPolicySpec{
@@ -192,17 +226,25 @@ func (g *podGroup) isolate(ctx context.Context, m *podMachine, labels map[string
 	if _, err := g.client.NetworkingV1().NetworkPolicies(g.namespace).Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("cut the machines off: %w", err)
 	}
-	for end := time.Now().Add(policyTime); time.Now().Before(end); {
-		err := m.exec(ctx, Command{Script: g.probe})
-		var exit *ExitError
-		if errors.As(err, &exit) {
-			return nil
-		}
-		if err := errors.Join(err, sleep(ctx, podPoll)); err != nil {
-			return err
+	end := time.Now().Add(policyTime)
+	for _, m := range machines { // a policy takes effect on one node after the other
+		for {
+			reaches, err := g.reaches(ctx, m)
+			if err != nil {
+				return err
+			}
+			if !reaches {
+				break
+			}
+			if time.Now().After(end) {
+				return fmt.Errorf("%w: the network of this cluster does not enforce NetworkPolicies, since %s reaches the API server in spite of one; use a network that does, such as Calico or Cilium", ErrUnable, m.name)
+			}
+			if err := sleep(ctx, podPoll); err != nil {
+				return err
+			}
 		}
 	}
-	return fmt.Errorf("%w: the network of this cluster does not enforce NetworkPolicies, since %s reaches the API server in spite of one; use a network that does, such as Calico or Cilium", ErrUnable, m.name)
+	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sealift/sealift/internal/trust"
 	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/lab/cache"
 	"github.com/sealift/sealift/testgrid/machine"
@@ -33,7 +34,8 @@ type Options struct {
 	// Server is the URL of a 'sealift serve' with the packages of the store. Tests without airgap install from it. "" installs all
 	// tests from bundles.
 	Server string
-	Repeat int // attempts at each test; default 1
+	CAs    trust.CAs // that the server's certificate may come from, besides those of this machine
+	Repeat int       // attempts at each test; default 1
 	// Part, if not nil, makes this run do one attempt of a larger run elsewhere, which keeps the history of runs.
 	Part *Part
 	// Remote, if not nil, does the attempts. It needs a History, through which the logs come.

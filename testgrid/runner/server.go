@@ -35,7 +35,9 @@ func (c *cell) register(ctx context.Context, b *bundle) (script string, err erro
 		return "", err
 	}
 	request.Header.Set("Content-Type", "text/yaml")
-	status, body, err := send(through(ctx, c.machines[0]), request)
+	transport := through(ctx, c.machines[0])
+	transport.TLSClientConfig = c.runner.CAs.TLS()
+	status, body, err := send(transport, request)
 	if err != nil {
 		return "", fmt.Errorf("store the Installer on %s, from %s: %w", c.server(), c.machines[0].Name(), err)
 	}
