@@ -554,6 +554,10 @@ func TestHostileResourcesAndAgents(t *testing.T) {
 		heaps = append(heaps, b.heapOf())
 	}
 	t.Logf("%d mistakes, each refused and named in %d rounds; the heap of the hub after each: %d KiB", count, rounds, kibibytes(heaps))
+	for n := 0; n < 20 && heaps[rounds-1] > heaps[0]+8<<20; n++ { // a large rendering may be under way
+		time.Sleep(time.Second)
+		heaps[rounds-1] = b.heapOf()
+	}
 	if last, first := heaps[rounds-1], heaps[0]; count < 40 || last > first+8<<20 {
 		t.Errorf("the heap grew from %d to %d bytes", first, last)
 	}
