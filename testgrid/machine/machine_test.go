@@ -234,11 +234,11 @@ func TestMachinesArePrepared(t *testing.T) {
 	if err != nil || readErr != nil || len(machines) != 1 || string(text) != "carried\n" {
 		t.Errorf("%v, %v, %q", err, readErr, text)
 	}
-	if _, err := os.Stat("/var/tmp/sealift-testgrid-prepare"); !os.IsNotExist(err) {
-		t.Errorf("the folder is left on the machine: %v", err)
-	}
 	if _, err := hosts.Make(t.Context(), machine.Wish{System: "y", Count: 1}); err == nil || !strings.Contains(err.Error(), "prepare one: on one: exit status 3: no room") {
 		t.Errorf("a script that fails: %v", err)
+	}
+	if _, err := os.Stat("/var/tmp/sealift-testgrid-prepare"); !os.IsNotExist(err) {
+		t.Errorf("the folder is left on the machine: %v", err)
 	}
 	if _, err := os.Stat(out + ".removed"); err != nil {
 		t.Errorf("a machine that could not be prepared is left: %v", err)

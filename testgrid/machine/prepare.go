@@ -54,7 +54,7 @@ func (p preparation) prepare(ctx context.Context, m Machine) error {
 	if p.script == "" {
 		return nil
 	}
-	_, err := Output(ctx, m, "mkdir -p "+preparedIn+" && cd "+preparedIn+" && bash -euo pipefail -c "+Quote(p.script)+" >&2 && rm -rf "+preparedIn)
+	_, err := Output(ctx, m, "mkdir -p "+preparedIn+" && cd "+preparedIn+" || exit; bash -euo pipefail -c "+Quote(p.script)+" >&2; code=$?; rm -rf "+preparedIn+"; exit $code")
 	return err
 }
 
