@@ -28,12 +28,8 @@ func (w *carrier) applyReleases(ctx context.Context, a *bundle.Archive, p parcel
 	for _, r := range p.Releases {
 		var chart []byte
 		if r.Proxy.DeletionTimestamp.IsZero() {
-			file := parcel.ChartFile(r.Chart)
-			if e, ok := a.Entry(file); !ok || e.SHA256 != r.Chart {
-				return nil, fmt.Errorf("release %s: the parcel has no chart with sha256 %s; make another parcel", releaseName(r), r.Chart)
-			}
-			if chart, err = a.ReadFile(file, source.MaxSize); err != nil {
-				return nil, fmt.Errorf("release %s: %w", releaseName(r), err)
+			if chart, err = chartOf(a, r); err != nil {
+				return nil, err
 			}
 		}
 		report, err := proxy.Apply(ctx, w.Carried.Local, r, chart)
@@ -48,13 +44,30 @@ func (w *carrier) applyReleases(ctx context.Context, a *bundle.Archive, p parcel
 	return waiting, nil
 }
 
+// chartOf reads the chart of a release from the bundle of its parcel.
+func chartOf(a *bundle.Archive, r parcel.Release) ([]byte, error) {
+	file := parcel.ChartFile(r.Chart)
+	if e, ok := a.Entry(file); !ok || e.SHA256 != r.Chart {
+		return nil, fmt.Errorf("release %s: the parcel has no chart with sha256 %s; make another parcel", releaseName(r), r.Chart)
+	}
+	chart, err := a.ReadFile(file, source.MaxSize)
+	if err != nil {
+		return nil, fmt.Errorf("release %s: %w", releaseName(r), err)
+	}
+	return chart, nil
+}
+
 // lookAtReleases notes what became of the releases of a parcel. It returns those that are not ready.
-func (w *carrier) lookAtReleases(ctx context.Context, p parcel.Parcel) (waiting []string, err error) {
+func (w *carrier) lookAtReleases(ctx context.Context, a *bundle.Archive, p parcel.Parcel) (waiting []string, err error) {
 	for _, r := range p.Releases {
 		if !r.Proxy.DeletionTimestamp.IsZero() {
 			continue // the report of the apply has said it
 		}
-		report, err := proxy.Look(ctx, w.Carried.Local, r)
+		chart, err := chartOf(a, r)
+		if err != nil {
+			return nil, err
+		}
+		report, err := proxy.Look(ctx, w.Carried.Local, r, chart)
 		if err != nil {
 			return nil, fmt.Errorf("release %s: %w", releaseName(r), err)
 		}

@@ -57,7 +57,7 @@ func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err err
 			out.Waiting = append(out.Waiting, work.Name)
 		}
 	}
-	late, err := w.lookAtReleases(ctx, p)
+	late, err := w.lookAtReleases(ctx, current, p)
 	if err != nil {
 		return out, err
 	}

@@ -1,17 +1,17 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/fleet/caaph"
@@ -29,13 +29,26 @@ import (
 // packed is the annotation of a HelmReleaseProxy that was packed: the cluster may have its release.
 const packed = "fleet.sealift.dev/packed"
 
+// home returns the only namespace whose HelmReleaseProxies go into the parcels of a cluster.
+func home(c *ocm.ManagedCluster) string {
+	return cmp.Or(c.Annotations[scene.ClusterNamespace], c.Name)
+}
+
+// belongs says whether a release goes into the parcels of a cluster. Everyone can name any cluster in a HelmReleaseProxy, so its
+// namespace counts, too.
+func belongs(hrp *caaph.HelmReleaseProxy, c *ocm.ManagedCluster) bool {
+	reference := hrp.Spec.ClusterRef
+	return c.Annotations[scene.Carried] == "true" && reference.Name == c.Name && hrp.Namespace == home(c) &&
+		(reference.Namespace == "" || reference.Namespace == hrp.Namespace)
+}
+
 // carried says whether the cluster of a release is reached by parcels. Its ManagedCluster has the name of its Cluster.
 func (r *ReleaseReconciler) carried(ctx context.Context, hrp *caaph.HelmReleaseProxy) (bool, error) {
 	var c ocm.ManagedCluster
 	if err := r.Get(ctx, client.ObjectKey{Name: hrp.Spec.ClusterRef.Name}, &c); err != nil {
 		return false, client.IgnoreNotFound(err)
 	}
-	return c.Annotations[scene.Carried] == "true", nil
+	return belongs(hrp, &c), nil
 }
 
 // waitForParcel leaves a release to the next parcel.
@@ -63,8 +76,12 @@ type Carrier struct {
 // Releases returns the releases of a cluster, and their charts by the paths that these have in a parcel. Without the kinds of
 // charts there are none.
 func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Release, charts map[string][]byte, err error) {
+	var of ocm.ManagedCluster
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: cluster}, &of); err != nil {
+		return nil, nil, err
+	}
 	var all caaph.HelmReleaseProxyList
-	if err := c.Client.List(ctx, &all, client.MatchingLabels{caaph.ClusterLabel: cluster}); err != nil {
+	if err := c.Client.List(ctx, &all, client.InNamespace(home(&of))); err != nil {
 		if meta.IsNoMatchError(err) {
 			err = nil
 		}
@@ -76,6 +93,9 @@ func (c Carrier) Releases(ctx context.Context, cluster string) (list []parcel.Re
 	charts = make(map[string][]byte)
 	found := &clusters{reader: c.Client, direct: c.Client, mapper: c.Client.RESTMapper()}
 	for _, hrp := range all.Items {
+		if !belongs(&hrp, &of) {
+			continue
+		}
 		hrp.ManagedFields = nil
 		one := parcel.Release{Proxy: hrp}
 		if hrp.DeletionTimestamp.IsZero() {
@@ -144,24 +164,40 @@ func (c Carrier) chart(ctx context.Context, found *clusters, one *parcel.Release
 // Mark notes that the releases are packed: from now on the cluster may have them, and their objects stay until it reports that they
 // are gone.
 func (c Carrier) Mark(ctx context.Context, list []parcel.Release) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{packed: "true"}}})
-	if err != nil {
-		return err
-	}
 	for i := range list {
 		hrp := &list[i].Proxy
 		if hrp.Annotations[packed] != "" {
 			continue
 		}
-		if err := withFinalizer(ctx, c.Client, hrp, caaph.ReleaseFinalizer); err != nil {
-			return err
-		}
-		if err := c.Client.Patch(ctx, hrp, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { return c.mark(ctx, hrp) }); err != nil {
 			return fmt.Errorf("note that HelmReleaseProxy %s/%s is packed: %w", hrp.Namespace, hrp.Name, err)
 		}
-		hrp.ManagedFields = nil
 	}
 	return nil
+}
+
+// mark notes that a release is packed. The parcel has the spec and the chart that were read together, so a newer spec is an error.
+func (c Carrier) mark(ctx context.Context, read *caaph.HelmReleaseProxy) error {
+	hrp := new(caaph.HelmReleaseProxy)
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(read), hrp); err != nil {
+		return err
+	}
+	if hrp.UID != read.UID || hrp.Generation != read.Generation {
+		return errors.New("it has changed meanwhile; pack again")
+	}
+	base := hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
+	if !slices.Contains(hrp.Finalizers, caaph.ReleaseFinalizer) {
+		hrp.Finalizers = append(hrp.Finalizers, caaph.ReleaseFinalizer)
+	}
+	annotate(hrp, packed)
+	return c.Client.Patch(ctx, hrp, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
+}
+
+func annotate(hrp *caaph.HelmReleaseProxy, key string) {
+	if hrp.Annotations == nil {
+		hrp.Annotations = make(map[string]string)
+	}
+	hrp.Annotations[key] = "true"
 }
 
 // Taken is what a report was for a release on the hub.
@@ -177,9 +213,13 @@ const (
 
 // Take writes what a cluster reports of a release.
 func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool) (Taken, error) {
+	var of ocm.ManagedCluster
+	if err := c.Client.Get(ctx, client.ObjectKey{Name: cluster}, &of); err != nil {
+		return Unknown, err
+	}
 	hrp := new(caaph.HelmReleaseProxy)
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: r.Namespace, Name: r.Name}, hrp)
-	if meta.IsNoMatchError(err) || err == nil && (hrp.UID != r.UID || hrp.Labels[caaph.ClusterLabel] != cluster) {
+	if meta.IsNoMatchError(err) || err == nil && (hrp.UID != r.UID || !belongs(hrp, &of)) {
 		return Unknown, nil // another one has its name now, or it belongs to another cluster
 	}
 	if err != nil {
@@ -206,7 +246,7 @@ func (c Carrier) write(ctx context.Context, hrp *caaph.HelmReleaseProxy, r parce
 	base := hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
 	for _, key := range []string{caaph.Installed, caaph.GeneratedName} {
 		if r.Annotations[key] == "true" {
-			hrp.Annotations[key] = "true" // there is packed at least
+			annotate(hrp, key) // a hub that was restored may have none yet
 		}
 	}
 	if hrp.Spec.ReleaseName == "" {

@@ -10,6 +10,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,7 +59,7 @@ func (r *room) ship(name string) *ship {
 	r.must(err)
 	public, err := key.Public()
 	r.must(err)
-	text, err := join.Hub(r.t.Context(), cluster, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{scene.Carried: "true"}})
+	text, err := join.Hub(r.t.Context(), cluster, join.Cluster{Name: name, HubKey: &public, Annotations: map[string]string{scene.Carried: "true", scene.ClusterNamespace: r.namespace}})
 	r.must(err)
 	m, err := join.Read(text)
 	r.must(err)
@@ -102,6 +103,9 @@ func testCarried(r *room) {
 	r.proxy("web", "", spec)
 	hrp := r.want("ship", "ClusterAvailable", "False WaitsForParcel")
 	name := r.namespace + "/" + hrp.Name
+	stranger := &caaph.HelmReleaseProxy{ObjectMeta: metav1.ObjectMeta{Name: "stranger", Namespace: "default", Labels: map[string]string{caaph.ClusterLabel: "ship"}}, Spec: hrp.Spec}
+	stranger.Spec.ClusterRef.Namespace = "" // of another namespace: in no parcel
+	r.must(r.Create(r.t.Context(), stranger))
 	planned, err := s.hub.Pack(r.t.Context(), carry.Pack{Cluster: "ship", Plan: true})
 	if err != nil || !slices.Equal(planned.Releases, []string{name}) || len(r.hrps()["ship"].Annotations) != len(hrp.Annotations) {
 		r.t.Errorf("planned %+v, %v: %v", planned, err, r.hrps()["ship"].Annotations)
@@ -155,6 +159,11 @@ func testCarried(r *room) {
 		r.t.Errorf("packed %+v, applied %+v", packed, applied)
 	}
 	r.want("ship", "HelmReleaseReady", "it does not work here")
+	if looked, err := agent.Apply(r.t.Context(), s.carried, "", false); err != nil || !slices.Equal(looked.Waiting, []string{name}) {
+		r.t.Errorf("looked at a release that failed: %+v, %v", looked, err)
+	}
+	s.take()
+	r.want("ship", "HelmReleaseReady", "False HelmInstallOrUpgradeFailed the cluster does not have the chart and the values")
 	r.change("web", `{"spec": {"valuesTemplate": "text: again"}}`)
 	r.want("ship", "ClusterAvailable", "False WaitsForParcel")
 	s.trip(true)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 
 	"k8s.io/client-go/rest"
 
@@ -45,33 +46,56 @@ func (o *onCluster) release(context.Context, *caaph.HelmReleaseProxy) error {
 // status of the report. Killed at any moment, it goes on when it is called again.
 func Apply(ctx context.Context, local *rest.Config, r parcel.Release, chart []byte) (parcel.ReleaseReport, error) {
 	a, at := carriedAttempt(local, r)
-	a.provider = &Helm{get: func(context.Context, source.Chart, source.Access, bool) (helmrelease.Chart, error) {
-		return helmrelease.ReadArchive(chart)
-	}}
+	a.provider = inParcel(chart)
 	if !a.hrp.DeletionTimestamp.IsZero() {
 		_ = a.remove(ctx, &release.Cluster{}) // what fails is in the status
 		return a.report(at.removed), ctx.Err()
 	}
-	if err := a.recall(ctx); err != nil {
-		return a.report(false), err
+	if err := a.recall(ctx); err != nil { // without it, a release that is installed once could be upgraded
+		_ = a.unread(ctx, err)
+		return a.report(false), ctx.Err()
 	}
 	_ = a.keep(ctx)
 	return a.report(false), ctx.Err()
 }
 
-// Look reports on a release of a parcel, and changes nothing.
-func Look(ctx context.Context, local *rest.Config, r parcel.Release) (parcel.ReleaseReport, error) {
+// inParcel is Helm with the chart of a parcel.
+func inParcel(chart []byte) *Helm {
+	return &Helm{get: func(context.Context, source.Chart, source.Access, bool) (helmrelease.Chart, error) {
+		return helmrelease.ReadArchive(chart)
+	}}
+}
+
+// Look reports on a release of a parcel, and changes nothing. A release that is not what the parcel wants is not ready. What fails is
+// in the status of the report.
+func Look(ctx context.Context, local *rest.Config, r parcel.Release, chart []byte) (parcel.ReleaseReport, error) {
 	a, _ := carriedAttempt(local, r)
-	a.provider = &Helm{}
+	a.provider = inParcel(chart)
+	_ = a.look(ctx)
+	return a.report(false), ctx.Err()
+}
+
+func (a *attempt) look(ctx context.Context) error {
+	if err := a.recall(ctx); err != nil {
+		return a.unread(ctx, err)
+	}
 	t, _, _ := a.target(ctx) // the cluster is here
+	t.Mirrors, _ = a.mirrors()
 	has, err := a.provider.Read(ctx, t)
 	if err != nil {
-		return a.report(false), err
+		return a.unread(ctx, err)
 	}
-	if !release.Foreign(*a.hrp, has) { // what was said of a foreign one stays
-		err = a.done(ctx, t, has)
+	if release.Foreign(*a.hrp, has) {
+		return a.foreign(ctx, t)
 	}
-	return a.report(false), err
+	do, err := a.needs(ctx, t, has)
+	if err == nil && has.Status == "deployed" && do != release.None {
+		err = errors.New("the cluster does not have the chart and the values of the parcel: the upgrade failed, or somebody changed the release; apply a new parcel")
+	}
+	if err != nil {
+		return a.failed(ctx, operationFails, err)
+	}
+	return a.done(ctx, t, has)
 }
 
 func carriedAttempt(local *rest.Config, r parcel.Release) (*attempt, *onCluster) {

@@ -148,15 +148,10 @@ func (a *attempt) keep(ctx context.Context) error {
 	has, err := a.provider.Read(asking, t)
 	cancel()
 	if err != nil {
-		// a cluster that refuses to answer this is there; one that does not answer is not
-		if answered := new(apierrors.StatusError); errors.As(err, &answered) {
-			return a.failed(ctx, readFails, err)
-		}
-		return a.unavailable(ctx, readFails, err)
+		return a.unread(ctx, err)
 	}
 	if release.Foreign(*a.hrp, has) {
-		return a.failed(ctx, conflict, fmt.Errorf("release %s in namespace %s of the cluster belongs to somebody else: choose another releaseName, or set options.takeOwnership to take it over",
-			t.Name, a.hrp.Spec.ReleaseNamespace))
+		return a.foreign(ctx, t)
 	}
 	has, err = a.operate(ctx, t, has)
 	if err != nil {
@@ -165,16 +160,35 @@ func (a *attempt) keep(ctx context.Context) error {
 	return a.done(ctx, t, has)
 }
 
-// operate does what the release needs, if anything.
-func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) (release.Installed, error) {
+// unread reports a release that cannot be read. A cluster that refuses to answer is there; one that does not answer is not.
+func (a *attempt) unread(ctx context.Context, err error) error {
+	if answered := new(apierrors.StatusError); errors.As(err, &answered) {
+		return a.failed(ctx, readFails, err)
+	}
+	return a.unavailable(ctx, readFails, err)
+}
+
+func (a *attempt) foreign(ctx context.Context, t Target) error {
+	return a.failed(ctx, conflict, fmt.Errorf("release %s in namespace %s of the cluster belongs to somebody else: choose another releaseName, or set options.takeOwnership to take it over",
+		t.Name, a.hrp.Spec.ReleaseNamespace))
+}
+
+// needs returns what the release needs.
+func (a *attempt) needs(ctx context.Context, t Target, has release.Installed) (release.Operation, error) {
 	version, err := a.provider.Version(ctx, t)
 	if err != nil {
-		return has, err
+		return release.None, err
 	}
 	do, err := release.Operate(*a.hrp, has, version)
 	if do == release.None && has.Status == "deployed" && has.Mirrors != mirrorsID(t.Mirrors) && !once(a.hrp) {
 		do = release.Upgrade
 	}
+	return do, err
+}
+
+// operate does what the release needs, if anything.
+func (a *attempt) operate(ctx context.Context, t Target, has release.Installed) (release.Installed, error) {
+	do, err := a.needs(ctx, t, has)
 	if err != nil || do == release.None {
 		return has, err
 	}

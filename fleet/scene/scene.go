@@ -27,6 +27,8 @@ const (
 	Occasional = "fleet.sealift.dev/occasional"
 	// Carried marks a ManagedCluster that is reached by parcels and reports alone. It is occasional too.
 	Carried = "fleet.sealift.dev/carried"
+	// ClusterNamespace names the namespace of a carried ManagedCluster's Cluster. Default is the ManagedCluster's own namespace.
+	ClusterNamespace = "fleet.sealift.dev/cluster-namespace"
 	// Paused keeps the rollout of a ClusterManagementAddOn from starting on another cluster.
 	Paused = "fleet.sealift.dev/paused"
 	// ForceDelete removes a ManagedClusterAddOn without its hooks, and without waiting for its cluster.
