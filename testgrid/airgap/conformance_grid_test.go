@@ -24,11 +24,15 @@ const conformanceFocus = `\[sig-node\] (ConfigMap|Secrets|Downward API|Pods|Vari
 // images of the tests come as a package.
 func TestTheDemosClusterIsConformant(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-testgrid")
+	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	dir := t.TempDir()
 	suite := component(t, upstream.FileOf{Component: upstream.ConformanceTests, Name: "e2e.test"})
+	wanted := "grep -F"
+	for _, image := range upstream.ConformanceImages() {
+		wanted += " -e " + quoted(image.Ref)
+	}
 	shell(t, dir, "cp "+suite+" . && mkdir -p add-ons/conformance-images/1.36.3 && cd add-ons/conformance-images/1.36.3 && "+
-		r.dir()+`/sealift-testgrid conformance images --e2e `+suite+` | grep -E '/(agnhost:2.63|busybox:)' >Manifest && echo 'conformance_images() { :; }' >install.sh`)
+		r.dir()+`/sealift-testgrid conformance images --e2e `+suite+" | "+wanted+` >Manifest && echo 'conformance_images() { :; }' >install.sh`)
 	r.mirrored(t, mirror.Options{Images: slices.Concat(upstream.Images("v1.36.3"), upstream.ConformanceImages())}, func() {
 		r.run(t, "build", filepath.Join(dir, "add-ons/conformance-images/1.36.3"), "--out", dir, "--config", r.config, "--cache", r.cache)
 	})

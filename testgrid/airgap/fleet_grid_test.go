@@ -168,7 +168,7 @@ func (n node) has(version string) string {
 // template and one with a chart come to the canary first. One host has no power in the middle of a change.
 func TestFleetWithoutARoute(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-controller")
+	compile(t, r.dir(), "./cmd/sealift-controller")
 	usb := []string{r.watched(t, "1.0", fleetImage), r.dir(), t.TempDir()}
 	r.watched(t, "2.0", laterImage)
 	place(t, filepath.Join(usb[2], "web-1.0.0.tgz"), charts.Archive(t, "web", map[string]string{

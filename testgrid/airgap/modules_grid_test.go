@@ -93,7 +93,7 @@ func addOn(t *testing.T, dir string, files map[string]string) string {
 // serveOperator makes the operator's image as 'make image' does, but without kubectl and helm, and serves it under its name.
 func (r road) serveOperator(t *testing.T) {
 	t.Helper()
-	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-controller")
+	compile(t, r.dir(), "./cmd/sealift-controller")
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
 	address := strings.TrimPrefix(server.URL, "http://")

@@ -30,7 +30,7 @@ const podTests = `
 // out does not run, and the report says why.
 func TestAPrivilegedPodIsAMachine(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
-	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-testgrid")
+	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	dir := t.TempDir()
 	shell(t, dir, r.dir()+"/sealift-testgrid lab image debian-12 --name example.org/host:1 --out host.tar")
 	place(t, filepath.Join(dir, "tests.yaml"), []byte(strings.ReplaceAll(podTests, "INSTALLER", "{kubernetes: {version: 1.36.3}, containerd: {version: 2.2.1}, flannel: {version: 0.26.7}}")))

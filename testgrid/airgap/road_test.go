@@ -96,7 +96,7 @@ func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.dir, w.built = dir, map[string]road{}
+		w.dir = dir
 	}
 	dir := filepath.Join(w.dir.Path(), name)
 	r := road{sealift: filepath.Join(dir, "sealift"), config: filepath.Join(dir, "sealift.yaml"), cache: filepath.Join(w.dir.Path(), "cache"),
@@ -106,11 +106,25 @@ func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
 			t.Fatal(err)
 		}
 	}
-	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift", "./cmd/sealift-node")
-	compile(t, dir, "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-preflight")
+	w.link(t, dir)
 	fill(r)
 	w.built[name] = r
 	return r
+}
+
+// link puts the programs into a folder. They are compiled once.
+func (w *workshop) link(t *testing.T, dir string) {
+	t.Helper()
+	programs := filepath.Join(w.dir.Path(), "programs")
+	if w.built == nil {
+		compile(t, programs, "./cmd/sealift", "./cmd/sealift-node", "./cmd/sealift-preflight")
+		w.built = map[string]road{}
+	}
+	for _, name := range []string{"sealift", "sealift-node", "sealift-preflight"} {
+		if err := os.Link(filepath.Join(programs, name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // mirrored calls do while the lab's mirror runs and the road's sealift.yaml names it.
@@ -139,10 +153,10 @@ func (r road) bundle(t *testing.T, text string) {
 	shell(t, r.usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
 }
 
-// compile builds a program into dir, with the flags of 'make build', which has compiled most of it.
-func compile(t *testing.T, dir string, args ...string) {
+// compile builds programs into dir.
+func compile(t *testing.T, dir string, programs ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", dir + "/"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", dir + "/"}, programs...)...)
 	cmd.Dir, cmd.Env = repository, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

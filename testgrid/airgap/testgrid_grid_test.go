@@ -16,7 +16,7 @@ func gridRoad(t *testing.T) road {
 	t.Helper()
 	older, r := build(t, "1.35.4", "debian-12"), build(t, "1.36.3", "debian-12")
 	shell(t, r.packages, "ln -f "+older.packages+"/kubernetes-1.35.4.tar.gz .")
-	compile(t, r.dir(), "-trimpath", "-ldflags", "-s -w", "./cmd/sealift-testgrid")
+	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	return r
 }
 
