@@ -7,7 +7,7 @@ const conformanceVersion = "v1.36.3"
 // compiling them takes minutes.
 const ConformanceTests = "kubernetes-test-" + conformanceVersion
 
-// toolsBase is the layer with the programs that tests call in agnhost.
+// toolsBase is the layer with the programs that tests call beside agnhost.
 const toolsBase = "image-base-tools-12"
 
 // ConformanceImages lists images that pods of conformance tests run, under the names that e2e.test has for them. The other images of
@@ -20,6 +20,7 @@ func ConformanceImages() []Image {
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
 		},
 		{Ref: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1", Base: []string{busyboxBase}, Cmd: []string{"sh"}},
+		{Ref: "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0", Base: []string{toolsBase}, Cmd: []string{"sh"}},
 	}
 }
 
