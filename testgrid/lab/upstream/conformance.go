@@ -16,7 +16,10 @@ func ConformanceImages() []Image {
 	return []Image{
 		{
 			Ref: "registry.k8s.io/e2e-test-images/agnhost:2.63.0", Base: []string{toolsBase},
-			Files:      []Placed{{FileOf{ConformanceTests, "agnhost"}, "agnhost"}, {FileOf{ConformanceTests, "agnhost"}, "agnhost-2"}},
+			Files: []Placed{
+				{FileOf{ConformanceTests, "agnhost"}, "agnhost"}, {FileOf{ConformanceTests, "agnhost"}, "agnhost-2"},
+				{FileOf{ConformanceTests, "localhost.crt"}, "localhost.crt"}, {FileOf{ConformanceTests, "localhost.key"}, "localhost.key"},
+			},
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
 		},
 		{Ref: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1", Base: []string{busyboxBase}, Cmd: []string{"sh"}},
@@ -31,6 +34,7 @@ func conformanceComponents() []Component {
 		{Package: "test/e2e", Name: "e2e.test", Tests: true},
 		{Package: "test/images/agnhost", Name: "agnhost"},
 	}
+	m.Files = []string{"test/images/agnhost/porter/localhost.crt", "test/images/agnhost/porter/localhost.key"}
 	list := []Component{
 		goModule("kubernetes-test", conformanceVersion, m),
 		{Name: "image-base-tools", Version: "12", Recipe: SystemLayer{
