@@ -18,34 +18,49 @@ import (
 )
 
 func (a commands) supportBundleCommand() *cobra.Command {
-	var out, root, format string
+	var (
+		out, root, format string
+		specs             []string
+	)
 	cmd := &cobra.Command{
 		Use:   "support-bundle [--out FILE]",
 		Short: "Collect diagnostic data of this node in an archive",
 		Long: `Collect diagnostic data about this node in one archive for a support engineer: the journal and the logs of installs,
-the state of the host and its services, the logs of pods, and what the add-ons' troubleshoot.yaml request.
+the state of the host and its services, the logs of pods, and what the add-ons' troubleshoot.yaml request. With --spec,
+it also collects what a SupportBundle of Troubleshoot requests; read such a file first, as it may run programs.
 
 The command works on a half-installed node and without an API server. It masks keys, tokens and passwords. Even so,
 review the archive before you send it. The command sends nothing itself.`,
 		Example: `  sealift support-bundle --out /tmp/support.tar.gz
+  sealift support-bundle --spec application.yaml
   sealift support-bundle -o json | jq '.results[] | select(.status == "fail")'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, root, format) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, root, format, specs) },
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
+	cmd.Flags().StringArrayVar(&specs, "spec", nil, "file with a SupportBundle of Troubleshoot; may be repeated")
 	app.AddOutputFlag(cmd, &format)
 	_ = cmd.MarkFlagFilename("out")
+	_ = cmd.MarkFlagFilename("spec", "yaml", "yml")
 	return cmd
 }
 
-func (a commands) supportBundle(ctx context.Context, out, root, format string) error {
+func (a commands) supportBundle(ctx context.Context, out, root, format string, files []string) error {
 	if os.Geteuid() != 0 {
 		return errors.New("logs and the state of services are for root to read; run the command with sudo")
 	}
 	binary, err := os.Executable()
 	if err != nil {
 		return err
+	}
+	var specs []support.Spec
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		specs = append(specs, support.Spec{Name: file, Text: text})
 	}
 	if out == "" {
 		host, err := os.Hostname()
@@ -60,7 +75,7 @@ func (a commands) supportBundle(ctx context.Context, out, root, format string) e
 	}
 	summary, err := support.Write(ctx, out, support.Options{
 		Root: root, StateDir: node.StateDir(root), LogDir: node.DefaultLogDir,
-		Program: program, Version: app.CurrentVersion().Version, Log: a.Log,
+		Program: program, Specs: specs, Version: app.CurrentVersion().Version, Log: a.Log,
 	})
 	if err != nil {
 		return err

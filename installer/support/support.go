@@ -32,9 +32,16 @@ type Options struct {
 	StateDir string // of the journal
 	LogDir   string // of the installs' logs
 	Host     fs.FS  // the host's file system; nil for the real one
-	Program  string // sealift-preflight; "" leaves out what add-ons name
+	Program  string // sealift-preflight; "" leaves out what add-ons and Specs name
+	Specs    []Spec // name more to collect, beside the add-ons
 	Version  string // of sealift
 	Log      *slog.Logger
+}
+
+// Spec is a file with a SupportBundle of Troubleshoot.
+type Spec struct {
+	Name string
+	Text []byte
 }
 
 // Summary is what came of it.
@@ -43,7 +50,7 @@ type Summary struct {
 	Size    int64              `json:"size"`    // bytes
 	Files   int                `json:"files"`   // in the archive
 	Errors  []string           `json:"errors"`  // what could not be collected
-	Results []preflight.Result `json:"results"` // what the add-ons' analyzers say
+	Results []preflight.Result `json:"results"` // what the analyzers of add-ons and Specs say
 }
 
 // Write collects and writes the archive, readable by its owner alone. Meanwhile what is collected lies beside it.
@@ -53,6 +60,15 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	specs := make([][]byte, len(o.Specs))
+	for i, s := range o.Specs {
+		if specs[i], err = s.render(); err != nil {
+			return summary, err
+		}
+	}
+	if len(specs) > 0 && o.Program == "" {
+		return summary, fmt.Errorf("%s cannot be collected: there is no %s on this node; make the bundle with --sealift-preflight", o.Specs[0].Name, preflight.ProgramName)
 	}
 	beside, err := filepath.Abs(filepath.Dir(name))
 	if err != nil {
@@ -68,7 +84,7 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	c.files()
 	c.api = c.answers(ctx)
 	c.commands(ctx)
-	c.troubleshoot(ctx)
+	incomplete := c.troubleshoot(ctx, specs)
 	if err := ctx.Err(); err != nil {
 		return summary, err
 	}
@@ -83,7 +99,15 @@ func Write(ctx context.Context, name string, o Options) (summary Summary, err er
 	if err != nil {
 		return summary, fmt.Errorf("write the support bundle: %w", err)
 	}
+	if len(specs) > 0 && incomplete != nil {
+		return c.summary, fmt.Errorf("%s lacks what %s names: %w", name, o.Specs[0].Name, incomplete)
+	}
 	return c.summary, nil
+}
+
+// render returns the text without templates.
+func (s Spec) render() ([]byte, error) {
+	return preflight.Specification{Name: s.Name, Kind: preflight.SupportBundle, Text: s.Text}.Render(preflight.Node{}, &spec.Installer{})
 }
 
 // collection is a support bundle on its way.
@@ -153,36 +177,36 @@ func (c *collection) sealift() {
 // programTime is how long Troubleshoot's collectors may take together.
 const programTime = 20 * time.Minute
 
-// troubleshoot collects what the add-ons on this node name. Its files are redacted by Troubleshoot, as are those that are
-// there already, and then once more here.
-func (c *collection) troubleshoot(ctx context.Context) {
+// troubleshoot collects what these specifications and the add-ons on this node name. Its files are redacted by Troubleshoot, as are
+// those that are there already, and then once more here.
+func (c *collection) troubleshoot(ctx context.Context, specs [][]byte) error {
 	names, err := filepath.Glob(filepath.Join(c.Root, "addons", "*", "*", "troubleshoot.yaml"))
 	c.failed("add-ons", err)
-	var specs [][]byte
 	for _, name := range names {
-		addOn := filepath.Base(filepath.Dir(filepath.Dir(name)))
+		addOn := "add-on " + filepath.Base(filepath.Dir(filepath.Dir(name)))
 		text, err := os.ReadFile(name)
 		if err == nil {
-			text, err = preflight.Specification{Name: addOn, Kind: preflight.SupportBundle, Text: text}.Render(preflight.Node{}, &spec.Installer{})
+			text, err = Spec{addOn, text}.render()
 		}
 		if err != nil {
-			c.failed("add-on "+addOn, err)
+			c.failed(addOn, err)
 			continue
 		}
 		specs = append(specs, text)
 	}
 	if len(specs) == 0 {
-		return
+		return nil
 	}
 	if c.Program == "" {
-		c.failed("what the add-ons name", fmt.Errorf("there is no %s on this node", preflight.ProgramName))
-		return
+		c.failed("what add-ons and other files name", fmt.Errorf("there is no %s on this node", preflight.ProgramName))
+		return nil
 	}
 	kubeconfig := ""
 	if c.api {
 		kubeconfig = cluster.AdminKubeconfig
 	}
 	results, err := preflight.Program{Path: c.Program, Time: programTime}.Collect(ctx, c.dir, kubeconfig, specs)
-	c.failed("what the add-ons name", err)
+	c.failed("what add-ons and other files name", err)
 	c.summary.Results = append(c.summary.Results, results...)
+	return err
 }

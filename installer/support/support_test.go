@@ -137,6 +137,27 @@ func TestBundleOfABareHost(t *testing.T) {
 	}
 }
 
+// What somebody asks for by name is collected, or the command fails.
+func TestBundleWithSpecs(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "sealift-preflight")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ program, text, want string }{
+		{program, "kind: [", "application.yaml"},
+		{program, "kind: Deployment\n", "application.yaml"},
+		{"", "kind: SupportBundle\nspec: {}\n", "there is no sealift-preflight on this node"},
+		{program, "kind: SupportBundle\nspec: {}\n", "lacks what application.yaml names"},
+	} {
+		o := halfInstalled(t)
+		o.Program, o.Specs = c.program, []support.Spec{{Name: "application.yaml", Text: []byte(c.text)}}
+		_, err := support.Write(t.Context(), filepath.Join(t.TempDir(), "support.tar.gz"), o)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
 func TestBundleThatCannotBeWritten(t *testing.T) {
 	if _, err := support.Write(t.Context(), filepath.Join(t.TempDir(), "none", "support.tar.gz"), support.Options{}); err == nil || !strings.Contains(err.Error(), "make room beside") {
 		t.Errorf("error %v", err)

@@ -3,6 +3,7 @@ package airgap_test
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -82,6 +83,7 @@ func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
 	first.standIns()
 	first.pulled()
 	t.Run("registry", func(t *testing.T) { kurlRegistry(node{first.Host, t}, node{worker.Host, t}) })
+	t.Run("test grid", func(t *testing.T) { kurlFunctions(node{first.Host, t}) })
 	t.Run("contour", func(t *testing.T) { kurlProxy(node{first.Host, t}) })
 	t.Run("metrics", func(t *testing.T) {
 		node{first.Host, t}.must("for i in $(seq 300); do " + kubectl + "top nodes && exit 0; sleep 1; done; exit 1")
@@ -156,6 +158,37 @@ spec: {nodeName: %[1]s, imagePullSecrets: [{name: registry-creds}], containers: 
 	}
 	first.must(kubectl + "wait --for=condition=Ready pods --selector app=pulls --timeout=120s || { " + kubectl + "describe pods --selector app=pulls; exit 1; }")
 	first.must(kubectl + "delete pods --selector app=pulls --now")
+}
+
+// kurlFunctions runs what kURL's own files of tests call, with the grid's functions.
+func kurlFunctions(n node) {
+	n.t.Helper()
+	functions, err := os.ReadFile(filepath.Join(repository, "testgrid/runner/testhelpers.sh"))
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	out := n.must("mkdir -p /opt/kurl-testgrid; cat >/opt/kurl-testgrid/testhelpers.sh <<'END_OF_FUNCTIONS'\n" + string(functions) + "END_OF_FUNCTIONS\n" +
+		`export KUBECONFIG=/etc/kubernetes/admin.conf PATH=/usr/local/bin:$PATH; cd /root; exec bash -euxo pipefail 2>&1 <<'END'
+source /opt/kurl-testgrid/testhelpers.sh
+is_ubuntu_2404
+ubuntu_2404_install_host_packages curl openssl
+minio_object_store_info
+validate_read_write_object_store rwtest testfile.txt
+wait_for_minio_ready
+create_deployment_with_mounted_volume migration-test default /data docker.io/library/registry:3.1.1
+create_random_file_and_upload_to_deployment migration-test default ./test.data /data/test.data
+download_file_from_deployment_and_compare migration-test default ./test.data /data/test.data
+pvc_uses_provisioner migration-test default openebs
+test_push_image_to_registry
+test_pull_image_from_registry
+( pvc_uses_provisioner migration-test default rook ) && exit 3
+echo x >>test.data
+( download_file_from_deployment_and_compare migration-test default ./test.data /data/test.data ) && exit 4
+kubectl delete deployment,persistentvolumeclaim migration-test
+END`)
+	if !strings.Contains(out, "failed: the claim migration-test in default is of ") || !strings.Contains(out, "failed: /data/test.data in pod/migration-test-") {
+		n.t.Errorf("checks that must fail:\n%s", out)
+	}
 }
 
 // kurlProxy has Contour itself judge a route to a Service that exists and one to a Service that does not.

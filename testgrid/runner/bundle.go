@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/preflight"
 	"github.com/sealift/sealift/spec"
 )
 
@@ -30,7 +31,7 @@ type bundles struct {
 	dir     string
 
 	mu   sync.Mutex
-	made map[string]*bundle // by the digest of the Installer
+	made map[string]*bundle // by the digest of the Installer and of what else decides
 }
 
 // bundle is made by the first test that needs it.
@@ -55,11 +56,24 @@ func (b *bundles) open() error {
 
 func (b *bundles) close() error { return os.RemoveAll(b.dir) }
 
+// wanted is what a bundle is made for.
+type wanted struct {
+	installer *spec.Installer
+	from      string // the version of Kubernetes that it upgrades, or ""
+	collects  bool   // the test has a support bundle of its own, which a program of the bundle collects
+}
+
 // of returns the bundle of an Installer.
-func (b *bundles) of(ctx context.Context, i *spec.Installer) (*bundle, error) {
-	id, err := i.Digest()
+func (b *bundles) of(ctx context.Context, w wanted) (*bundle, error) {
+	id, err := w.installer.Digest()
 	if err != nil {
 		return nil, err
+	}
+	if w.from != "" {
+		id += "-from-" + w.from
+	}
+	if w.collects {
+		id += "-collects"
 	}
 	b.mu.Lock()
 	made := b.made[id]
@@ -68,13 +82,13 @@ func (b *bundles) of(ctx context.Context, i *spec.Installer) (*bundle, error) {
 		b.made[id] = made
 	}
 	b.mu.Unlock()
-	made.once.Do(func() { made.err = b.make(ctx, i, made) })
+	made.once.Do(func() { made.err = b.make(ctx, w, made) })
 	return made, made.err
 }
 
 // make runs 'sealift bundle', as a user does.
-func (b *bundles) make(ctx context.Context, i *spec.Installer, to *bundle) error {
-	text, err := i.Canonical()
+func (b *bundles) make(ctx context.Context, w wanted, to *bundle) error {
+	text, err := w.installer.Canonical()
 	if err != nil {
 		return err
 	}
@@ -83,7 +97,14 @@ func (b *bundles) make(ctx context.Context, i *spec.Installer, to *bundle) error
 	if err := atomicfile.Write(file, text); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, b.sealift, "bundle", "-f", file, "--store", b.store, "--out", to.path, "-o", "json")
+	args := []string{"bundle", "-f", file, "--store", b.store, "--out", to.path, "-o", "json"}
+	if w.from != "" {
+		args = append(args, "--upgrade-from", w.from)
+	}
+	if w.collects {
+		args = append(args, "--sealift-preflight", filepath.Join(filepath.Dir(b.sealift), preflight.ProgramName))
+	}
+	cmd := exec.CommandContext(ctx, b.sealift, args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -110,12 +131,23 @@ func (r *runner) bundlesFor(ctx context.Context, j job) (b, newer *bundle, err e
 	if j.unable() != "" {
 		return nil, nil, nil
 	}
-	b, err = r.bundles.of(ctx, j.test.Install)
+	collects := j.test.SupportBundle != ""
+	b, err = r.bundles.of(ctx, wanted{installer: j.test.Install, collects: collects})
 	if err != nil || j.test.Upgrade == nil {
 		return b, nil, err
 	}
-	newer, err = r.bundles.of(ctx, j.test.Upgrade)
+	newer, err = r.bundles.of(ctx, wanted{installer: j.test.Upgrade, from: b.kubernetes(), collects: collects})
 	return b, newer, err
+}
+
+// kubernetes is the version of Kubernetes in the bundle, or "" if it has none.
+func (b *bundle) kubernetes() string {
+	for name := range b.packages {
+		if version, ok := strings.CutPrefix(name, "kubernetes "); ok {
+			return version
+		}
+	}
+	return ""
 }
 
 // digest is over all that decides how a job ends: what the test says, what is installed, and where.
@@ -129,6 +161,9 @@ func (r *runner) digest(j job, b, newer *bundle) string {
 	}
 	if newer != nil {
 		input["upgrade"] = newer.digest
+	}
+	if text := helpersFor(scripts(j.test)); text != "" {
+		input["helpers"] = text
 	}
 	text, err := json.Marshal(input)
 	if err != nil {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
@@ -60,10 +61,28 @@ func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 // kurlHelpers is the file of functions that kURL's runner puts on its hosts.
 const kurlHelpers = "/opt/kurl-testgrid/testhelpers.sh"
 
+// helpers are the functions, without those for kURL's own application.
+//
+//go:embed testhelpers.sh
+var helpers string
+
+// kurlApplication ends the names of functions that install an application which kURL's servers give out.
+const kurlApplication = "_kurl_integration_test_application"
+
+// helpersFor returns the functions that scripts call, or "" if they call none.
+func helpersFor(scripts string) string {
+	if strings.Contains(scripts, kurlHelpers) {
+		return helpers
+	}
+	return ""
+}
+
+func scripts(t spec.Test) string { return t.PreInstall + t.PostInstall + t.PreUpgrade + t.PostUpgrade }
+
 // unable returns why a test cannot run, or "".
 func (j job) unable() string {
 	t := j.test
-	scripts := t.PreInstall + t.PostInstall + t.PreUpgrade + t.PostUpgrade
+	scripts := scripts(t)
 	switch {
 	case !t.Supports(j.system):
 		return "the test refuses this system"
@@ -71,10 +90,8 @@ func (j job) unable() string {
 		return "names a server of Installers; the runner installs from its store, or from --server"
 	case t.Install.Section("kurl").Options["installerVersion"] != nil && t.Install.Section("kurl").Options["installerVersion"] != "":
 		return "needs an old release of kURL"
-	case t.SupportBundle != "":
-		return "needs a support bundle of its own: the runner collects the usual one"
-	case strings.Contains(scripts, kurlHelpers):
-		return "its scripts need kURL's " + kurlHelpers
+	case strings.Contains(scripts, kurlApplication):
+		return "its scripts install kURL's test application, which only kURL's servers give out"
 	}
 	return ""
 }
@@ -156,6 +173,11 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 	}
 	if c.server() == "" {
 		if err := c.carry(ctx, c.bundle, carried, "install.sh"); err != nil {
+			return err
+		}
+	}
+	if text := helpersFor(scripts(c.test)); text != "" {
+		if err := machine.Put(ctx, c.machines[0], strings.NewReader(text), kurlHelpers, "0644"); err != nil {
 			return err
 		}
 	}

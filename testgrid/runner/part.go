@@ -30,7 +30,7 @@ type part struct {
 // parts lists what the test does, in this order, until one of them fails.
 func (c *cell) parts() []part {
 	t := c.test
-	all := []part{{"preparation", stepTimeout, []any{c.bundle.digest, c.server(), t.Clocks, t.Nodes(), t.Airgap}, c.prepare}}
+	all := []part{{"preparation", stepTimeout, []any{c.bundle.digest, c.server(), t.Clocks, t.Nodes(), t.Airgap, helpersFor(scripts(t))}, c.prepare}}
 	script := func(name, text string) {
 		if text != "" {
 			all = append(all, part{name, scriptTimeout, text, c.script(text)})
@@ -54,6 +54,9 @@ func (c *cell) parts() []part {
 			all = append(all, part{"expect " + e.String(), e.Within + stepTimeout, e,
 				func(ctx context.Context, log io.Writer) error { return c.expect(ctx, log, e) }})
 		}
+	}
+	if t.SupportBundle != "" {
+		all = append(all, part{"support bundle of the test", stepTimeout, t.SupportBundle, c.collectOwn})
 	}
 	if t.Reset {
 		all = append(all, part{"reset", stepTimeout, []any{t.Kills, t.PowerCuts, t.CutNetwork}, c.reset})

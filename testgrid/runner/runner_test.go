@@ -74,6 +74,22 @@ const everyVerdict = `
   preUpgradeScript: test -e /root/a; touch /root/b
   upgradeSpec: {kubernetes: {version: 1.37.0}}
   postUpgradeScript: test -e /root/b; grep 1.37 /root/upgraded
+- name: functions of kURL
+  installerSpec: KUBERNETES
+  preInstallScript: |
+    source /opt/kurl-testgrid/testhelpers.sh
+    printf 'ID=rocky\nVERSION_ID="9.4"\n' >/etc/os-release
+    is_rhel_9
+    ! is_ubuntu_2404
+    ubuntu_2604_install_host_packages no-such-package
+    tar tzf "$(kubernetes_upgrade_bundle_url "$KURL_URL" "$KURL_UPGRADE_URL" | sed s,file://,,)"
+  postInstallScript: source /opt/kurl-testgrid/testhelpers.sh; fail_test the reason
+- name: application of kURL
+  installerSpec: KUBERNETES
+  postInstallScript: source /opt/kurl-testgrid/testhelpers.sh; install_and_customize_kurl_integration_test_application
+- name: support bundle of its own
+  installerSpec: KUBERNETES
+  supportbundleSpec: {kind: SupportBundle, spec: {collectors: []}}
 - name: old kURL
   installerSpec: {kubernetes: {version: 1.36.3}, kurl: {installerVersion: v2024.07.02-0}}
 - name: other systems only
@@ -92,18 +108,21 @@ func TestEveryVerdictHasItsReason(t *testing.T) {
 		verdict report.Verdict
 		reason  string
 	}{
-		"good/plain":                    {report.Passed, ""},
-		"bad-script/plain":              {report.Failed, "post-install script: exit status 1"},
-		"bad-expectation/plain":         {report.Failed, "1 of 1 nodes are Ready, want 2"},
-		"calls-out/plain":               {report.Failed, "sent 3 packets to 203.0.113.7 port 443 (tcp) by curl"},
-		"calls-out-without-a-gap/plain": {report.Passed, ""},
-		"calls-itself/plain":            {report.Passed, ""},
-		"no-package/plain":              {report.Failed, "the store has no such package"},
-		"upgrade/plain":                 {report.Passed, ""},
-		"old-kurl/plain":                {report.Skipped, "old release of kURL"},
-		"other-systems-only/plain":      {report.Skipped, "refuses this system"},
-		"other-systems-only/other":      {report.Passed, ""},
-		"needs-a-cable/plain":           {report.Skipped, "cannot be cut"},
+		"good/plain":                      {report.Passed, ""},
+		"bad-script/plain":                {report.Failed, "post-install script: exit status 1"},
+		"bad-expectation/plain":           {report.Failed, "1 of 1 nodes are Ready, want 2"},
+		"calls-out/plain":                 {report.Failed, "sent 3 packets to 203.0.113.7 port 443 (tcp) by curl"},
+		"calls-out-without-a-gap/plain":   {report.Passed, ""},
+		"calls-itself/plain":              {report.Passed, ""},
+		"no-package/plain":                {report.Failed, "the store has no such package"},
+		"upgrade/plain":                   {report.Passed, ""},
+		"functions-of-kurl/plain":         {report.Failed, "post-install script: exit status 1"},
+		"application-of-kurl/plain":       {report.Skipped, "kURL's test application"},
+		"support-bundle-of-its-own/plain": {report.Failed, "support bundle of the test: fail: disk: the disk is full"},
+		"old-kurl/plain":                  {report.Skipped, "old release of kURL"},
+		"other-systems-only/plain":        {report.Skipped, "refuses this system"},
+		"other-systems-only/other":        {report.Passed, ""},
+		"needs-a-cable/plain":             {report.Skipped, "cannot be cut"},
 	} {
 		if c := cells[test]; c.Verdict != want.verdict || !strings.Contains(c.Reason(), want.reason) || want.reason == "" && c.Reason() != "" {
 			t.Errorf("%s: %s, %q; want %s, %q", test, c.Verdict, c.Reason(), want.verdict, want.reason)
@@ -138,6 +157,12 @@ func TestEveryVerdictHasItsReason(t *testing.T) {
 	page, err := os.ReadFile(filepath.Join(b.dir, "report", "results", "bad-script", "plain", "index.html"))
 	if err != nil || !strings.Contains(string(page), "node 1, disk: fail: the disk is full (make room)") {
 		t.Errorf("the page of a failed test lacks the analysis: %v", err)
+	}
+	if own := cells["support-bundle-of-its-own/plain"].Attempts[0]; !slices.Equal(own.Files, []string{"support-bundle-1.tar.gz", "support-bundle-1-2.tar.gz"}) {
+		t.Errorf("files %q", own.Files)
+	}
+	if log, err := os.ReadFile(filepath.Join(b.dir, "log")); err != nil || !strings.Contains(string(log), "\nbundle from 1.36.3\n") {
+		t.Errorf("the bundle of the upgrade does not know what it upgrades (%v):\n%s", err, log)
 	}
 	if out := cells["calls-out/plain"].Attempts[0]; len(out.Violations) != 1 || out.Violations[0].Process != "curl" {
 		t.Errorf("violations: %+v", out.Violations)

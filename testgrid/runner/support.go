@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sealift/sealift/preflight"
@@ -24,27 +25,55 @@ const maxAnalysis = 4 << 20
 // collect takes a support bundle from each machine that has sealift.
 func (c *cell) collect(ctx context.Context, log io.Writer) error {
 	var errs []error
-	for i, m := range c.machines {
-		const made = carried + "/support.tar.gz"
-		script := "command -v sealift || exit 0; mkdir -p " + carried + "; rm -f " + made + "; sealift support-bundle --out " + made
-		if err := m.Run(ctx, machine.Command{Script: script, Stdout: log, Stderr: log}); err != nil {
-			errs = append(errs, fmt.Errorf("node %d: %w", i+1, err))
-		}
-		if _, err := machine.Output(ctx, m, "test -s "+made); err != nil {
-			continue
-		}
-		name := fmt.Sprintf("support-bundle-%d.tar.gz", i+1)
-		f, err := os.Create(filepath.Join(c.dir, name))
-		if err == nil {
-			err = errors.Join(machine.Get(ctx, m, made, f), f.Close())
-		}
-		if err == nil {
-			c.result.Files = append(c.result.Files, name)
-			err = c.analyse(i+1, filepath.Join(c.dir, name))
-		}
-		errs = append(errs, err)
+	for i := range c.machines {
+		errs = append(errs, c.collectFrom(ctx, log, i+1, ""))
 	}
 	return errors.Join(errs...)
+}
+
+// collectOwn takes the support bundle that the test asks for from the first machine. As in kURL, an analyzer that fails or warns
+// fails the test.
+func (c *cell) collectOwn(ctx context.Context, log io.Writer) error {
+	const file = carried + "/supportbundle.yaml"
+	before := len(c.result.Analysis)
+	if err := machine.Put(ctx, c.machines[0], strings.NewReader(c.test.SupportBundle), file, "0600"); err != nil {
+		return err
+	}
+	if err := c.collectFrom(ctx, log, 1, "--spec "+file); err != nil {
+		return err
+	}
+	var errs []error
+	for _, a := range c.result.Analysis[before:] {
+		errs = append(errs, fmt.Errorf("%s: %s: %s", a.Status, a.Check, a.Message))
+	}
+	return errors.Join(errs...)
+}
+
+// collectFrom takes a support bundle from a machine.
+func (c *cell) collectFrom(ctx context.Context, log io.Writer, node int, flags string) error {
+	m := c.machines[node-1]
+	const made = carried + "/support.tar.gz"
+	script := "command -v sealift || exit 0; mkdir -p " + carried + "; rm -f " + made + "; sealift support-bundle --out " + made + " " + flags
+	err := m.Run(ctx, machine.Command{Script: script, Stdout: log, Stderr: log})
+	if err != nil {
+		err = fmt.Errorf("node %d: %w", node, err)
+	}
+	if _, missing := machine.Output(ctx, m, "test -s "+made); missing != nil {
+		return err
+	}
+	name := fmt.Sprintf("support-bundle-%d.tar.gz", node)
+	for n := 2; slices.Contains(c.result.Files, name); n++ {
+		name = fmt.Sprintf("support-bundle-%d-%d.tar.gz", node, n)
+	}
+	f, failed := os.Create(filepath.Join(c.dir, name))
+	if failed == nil {
+		failed = errors.Join(machine.Get(ctx, m, made, f), f.Close())
+	}
+	if failed == nil {
+		c.result.Files = append(c.result.Files, name)
+		failed = c.analyse(node, filepath.Join(c.dir, name))
+	}
+	return errors.Join(err, failed)
 }
 
 // analyse takes what the add-ons' analyzers say of a node from its support bundle.

@@ -55,7 +55,7 @@ const sealiftProgram = `#!/bin/bash
 set -eu
 [ "$1" = bundle ] && shift
 while [ $# -gt 0 ]; do
-	case $1 in -f) file=$2; shift ;; --out) out=$2; shift ;; esac
+	case $1 in -f) file=$2; shift ;; --out) out=$2; shift ;; --upgrade-from) echo "bundle from $2" >>"$(dirname "$0")/log"; shift ;; esac
 	shift
 done
 ! grep -q 'version: none' "$file" || { echo "the store has no such package" >&2; exit 1; }
@@ -67,6 +67,7 @@ cat >/usr/local/bin/sealift <<'PROGRAM'
 case "$1 $2" in
 "token create") echo "echo joined with" ;;
 "support-bundle --out")
+	[ $# -lt 5 ] || grep -q "kind: SupportBundle" "$5" || exit 1
 	mkdir -p top/pods
 	echo nonsense >top/pods/analysis.json
 	echo '[{"check": "cpu", "status": "pass", "message": "fine"}, {"check": "disk", "status": "fail", "message": "the disk is full", "hint": "make room"}]' >top/analysis.json
