@@ -39,8 +39,9 @@ type bundle struct {
 	once   sync.Once
 	err    error
 	path   string
-	digest string // of its index
+	digest string // of its index, or of the Installer
 	text   string // the Installer
+	server string // where nodes get it over their network, or "" if it is carried to them
 	// packages are the digests of the packages by name and version.
 	packages map[string]string
 }
@@ -59,6 +60,8 @@ func (b *bundles) close() error { return os.RemoveAll(b.dir) }
 // wanted is what a bundle is made for.
 type wanted struct {
 	installer *spec.Installer
+	server    string // where nodes get it, or ""
+	elsewhere bool   // the server has packages of its own
 	from      string // the version of Kubernetes that it upgrades, or ""
 	collects  bool   // the test has a support bundle of its own, which a program of the bundle collects
 }
@@ -69,16 +72,13 @@ func (b *bundles) of(ctx context.Context, w wanted) (*bundle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.from != "" {
-		id += "-from-" + w.from
-	}
-	if w.collects {
-		id += "-collects"
-	}
+	key := w
+	key.installer = nil
+	id += fmt.Sprintf("-%x", sha256.Sum256(fmt.Appendf(nil, "%+v", key)))[:17]
 	b.mu.Lock()
 	made := b.made[id]
 	if made == nil {
-		made = &bundle{path: filepath.Join(b.dir, id+".tar.gz")}
+		made = &bundle{path: filepath.Join(b.dir, id+".tar.gz"), server: w.server}
 		b.made[id] = made
 	}
 	b.mu.Unlock()
@@ -92,7 +92,11 @@ func (b *bundles) make(ctx context.Context, w wanted, to *bundle) error {
 	if err != nil {
 		return err
 	}
-	to.text = string(text)
+	to.text, to.packages = string(text), map[string]string{}
+	if w.elsewhere {
+		to.digest = fmt.Sprintf("%x", sha256.Sum256(text))
+		return nil
+	}
 	file := strings.TrimSuffix(to.path, ".tar.gz") + ".yaml"
 	if err := atomicfile.Write(file, text); err != nil {
 		return err
@@ -119,7 +123,7 @@ func (b *bundles) make(ctx context.Context, w wanted, to *bundle) error {
 	if err := json.Unmarshal(out.Bytes(), &summary); err != nil || summary.Digest == "" {
 		return fmt.Errorf("'sealift bundle -o json' printed no digest: %w\n%s", err, out.String())
 	}
-	to.digest, to.packages = summary.Digest, map[string]string{}
+	to.digest = summary.Digest
 	for _, p := range summary.Packages {
 		to.packages[p.Name+" "+p.Version] = p.Index
 	}
@@ -131,12 +135,15 @@ func (r *runner) bundlesFor(ctx context.Context, j job) (b, newer *bundle, err e
 	if j.unable() != "" {
 		return nil, nil, nil
 	}
-	collects := j.test.SupportBundle != ""
-	b, err = r.bundles.of(ctx, wanted{installer: j.test.Install, collects: collects})
+	install := wanted{installer: j.test.Install, collects: j.test.SupportBundle != ""}
+	install.server, install.elsewhere = r.server(j.test, j.test.InstallEndpoint)
+	b, err = r.bundles.of(ctx, install)
 	if err != nil || j.test.Upgrade == nil {
 		return b, nil, err
 	}
-	newer, err = r.bundles.of(ctx, wanted{installer: j.test.Upgrade, from: b.kubernetes(), collects: collects})
+	upgrade := wanted{installer: j.test.Upgrade, collects: install.collects, from: b.kubernetes()}
+	upgrade.server, upgrade.elsewhere = r.server(j.test, j.test.UpgradeEndpoint)
+	newer, err = r.bundles.of(ctx, upgrade)
 	return b, newer, err
 }
 
@@ -153,14 +160,11 @@ func (b *bundle) kubernetes() string {
 // digest is over all that decides how a job ends: what the test says, what is installed, and where.
 func (r *runner) digest(j job, b, newer *bundle) string {
 	input := map[string]any{"test": j.test, "system": j.system}
-	if server := r.server(j.test); server != "" {
-		input["server"] = server
-	}
 	if b != nil {
-		input["bundle"] = b.digest
+		input["bundle"] = []string{b.digest, b.server}
 	}
 	if newer != nil {
-		input["upgrade"] = newer.digest
+		input["upgrade"] = []string{newer.digest, newer.server}
 	}
 	if text := helpersFor(scripts(j.test)); text != "" {
 		input["helpers"] = text

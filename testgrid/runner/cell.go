@@ -46,7 +46,7 @@ func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
 	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, r.Store, j.test.ID, j.system)
-	if server := r.server(j.test); server != "" {
+	if server := strings.TrimRight(r.Server, "/"); server != "" && !j.test.Airgap {
 		c.result.Reproduce += " --server " + server
 	}
 	if b != nil {
@@ -86,8 +86,10 @@ func (j job) unable() string {
 	switch {
 	case !t.Supports(j.system):
 		return "the test refuses this system"
-	case t.InstallEndpoint != "" || t.UpgradeEndpoint != "":
-		return "names a server of Installers; the runner installs from its store, or from --server"
+	case ofKurl(t.InstallEndpoint) || ofKurl(t.UpgradeEndpoint):
+		return "needs the installer of kURL's own server"
+	case t.Airgap && t.InstallEndpoint+t.UpgradeEndpoint != "":
+		return "names a server of Installers, and has no network to reach it"
 	case t.Install.Section("kurl").Options["installerVersion"] != nil && t.Install.Section("kurl").Options["installerVersion"] != "":
 		return "needs an old release of kURL"
 	case strings.Contains(scripts, kurlApplication):
@@ -171,7 +173,7 @@ func (c *cell) prepare(ctx context.Context, log io.Writer) error {
 	if err := c.able(); err != nil {
 		return err
 	}
-	if c.server() == "" {
+	if c.bundle.server == "" {
 		if err := c.carry(ctx, c.bundle, carried, "install.sh"); err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ func (c *cell) script(text string) func(context.Context, io.Writer) error {
 // install installs the bundle on the first node, or what the server has.
 func (c *cell) install(ctx context.Context, log io.Writer) error {
 	command := "cd " + carried + " && exec bash -s airgap " + words(c.test.Flags) + " <install.sh"
-	if c.server() != "" {
+	if c.bundle.server != "" {
 		url, err := c.register(ctx, c.bundle)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 	if j.Role == spec.ControlPlane {
 		create += " --control-plane"
 	}
-	if c.server() != "" {
+	if c.bundle.server != "" {
 		url, err := c.register(ctx, c.bundle)
 		if err != nil {
 			return err
@@ -62,7 +62,7 @@ func (c *cell) join(ctx context.Context, log io.Writer, node int) error {
 
 // upgrade upgrades all nodes with one command on the first one.
 func (c *cell) upgrade(ctx context.Context, log io.Writer) error {
-	if c.server() != "" {
+	if c.newer.server != "" {
 		url, err := c.register(ctx, c.newer)
 		if err != nil {
 			return err

@@ -30,14 +30,14 @@ type part struct {
 // parts lists what the test does, in this order, until one of them fails.
 func (c *cell) parts() []part {
 	t := c.test
-	all := []part{{"preparation", stepTimeout, []any{c.bundle.digest, c.server(), t.Clocks, t.Nodes(), t.Airgap, helpersFor(scripts(t))}, c.prepare}}
+	all := []part{{"preparation", stepTimeout, []any{c.bundle.digest, c.bundle.server, t.Clocks, t.Nodes(), t.Airgap, helpersFor(scripts(t))}, c.prepare}}
 	script := func(name, text string) {
 		if text != "" {
 			all = append(all, part{name, scriptTimeout, text, c.script(text)})
 		}
 	}
 	script("pre-install script", t.PreInstall)
-	all = append(all, part{"install", installTimeout, []any{c.bundle.digest, c.server(), t.Flags, c.faults(1, ofInstall)}, c.install})
+	all = append(all, part{"install", installTimeout, []any{c.bundle.digest, c.bundle.server, t.Flags, c.faults(1, ofInstall)}, c.install})
 	for i, j := range t.Joins {
 		node := i + 2
 		all = append(all, part{fmt.Sprintf("join of node %d", node), installTimeout, []any{j, c.faults(node, ofInstall)},
@@ -46,7 +46,7 @@ func (c *cell) parts() []part {
 	script("post-install script", t.PostInstall)
 	if t.Upgrade != nil {
 		script("pre-upgrade script", t.PreUpgrade)
-		all = append(all, part{"upgrade", upgradeTimeout, []any{c.newer.digest, c.server(), c.faults(1, ofUpgrade)}, c.upgrade})
+		all = append(all, part{"upgrade", upgradeTimeout, []any{c.newer.digest, c.newer.server, c.faults(1, ofUpgrade)}, c.upgrade})
 		script("post-upgrade script", t.PostUpgrade)
 	}
 	for _, e := range t.Expect {

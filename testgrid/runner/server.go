@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -15,22 +16,27 @@ import (
 // registerTimeout is how long a server may take to store an Installer, with the start of a few processes on a busy machine.
 const registerTimeout = 2 * time.Minute
 
-// server is the server from which a test installs, or "" if it installs from a bundle. An airgap test has no network for it.
-func (r *runner) server(t spec.Test) string {
+// server is the server from which a test installs or upgrades, or "" if it does so from a bundle. An airgap test has no network for it.
+// elsewhere says that the test names the server, whose packages are not those of the store.
+func (r *runner) server(t spec.Test, endpoint string) (url string, elsewhere bool) {
 	if t.Airgap {
-		return ""
+		return "", false
 	}
-	return strings.TrimRight(r.Server, "/")
+	return strings.TrimRight(cmp.Or(endpoint, r.Server), "/"), endpoint != ""
 }
 
-func (c *cell) server() string { return c.runner.server(c.test) }
+// ofKurl says whether a server is kURL's own.
+func ofKurl(endpoint string) bool {
+	at, err := url.Parse(endpoint)
+	return err == nil && (at.Hostname() == "kurl.sh" || strings.HasSuffix(at.Hostname(), ".kurl.sh"))
+}
 
-// register stores an Installer on the server, as often as it is asked to, and returns the URL of its script. The first machine asks:
+// register stores an Installer on its server, as often as it is asked to, and returns the URL of its script. The first machine asks:
 // its network reaches the server, and perhaps not this program's.
 func (c *cell) register(ctx context.Context, b *bundle) (script string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, registerTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.server()+"/installer", strings.NewReader(b.text))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, b.server+"/installer", strings.NewReader(b.text))
 	if err != nil {
 		return "", err
 	}
@@ -39,11 +45,11 @@ func (c *cell) register(ctx context.Context, b *bundle) (script string, err erro
 	transport.TLSClientConfig = c.runner.CAs.TLS()
 	status, body, err := send(transport, request)
 	if err != nil {
-		return "", fmt.Errorf("store the Installer on %s, from %s: %w", c.server(), c.machines[0].Name(), err)
+		return "", fmt.Errorf("store the Installer on %s, from %s: %w", b.server, c.machines[0].Name(), err)
 	}
 	script = strings.TrimSpace(string(body))
 	if at, err := url.Parse(script); status/100 != 2 || err != nil || at.Host != request.URL.Host {
-		return "", fmt.Errorf("store the Installer on %s: it answers %d and no URL of an Installer: %.500s", c.server(), status, body)
+		return "", fmt.Errorf("store the Installer on %s: it answers %d and no URL of an Installer: %.500s", b.server, status, body)
 	}
 	return script, nil
 }

@@ -45,7 +45,8 @@ func online(t *testing.T) *httptest.Server {
 // TestATestWithANetworkInstallsFromAServer has a server, and a test that may not use it.
 func TestATestWithANetworkInstallsFromAServer(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, `
+	server := online(t)
+	b := newBench(t, strings.ReplaceAll(`
 - name: online
   installerSpec: KUBERNETES
   flags: yes labels=a=b
@@ -56,8 +57,33 @@ func TestATestWithANetworkInstallsFromAServer(t *testing.T) {
 - name: airgap
   airgap: true
   installerSpec: KUBERNETES
-`)
-	server := online(t)
+- name: released
+  installerApiEndpoint: SERVER
+  installerSpec: {kubernetes: {version: none}}
+  upgradeSpec: {kubernetes: {version: 1.37.0}}
+  postUpgradeScript: grep 1.37.0 /root/upgraded
+- name: next
+  installerSpec: KUBERNETES
+  upgradeApiEndpoint: SERVER
+  upgradeSpec: {kubernetes: {version: 1.37.0}}
+  postUpgradeScript: grep -x "newer with yes" /root/upgraded
+- name: released without a network
+  airgap: true
+  installerApiEndpoint: SERVER
+  installerSpec: KUBERNETES
+- name: of kURL
+  installerApiEndpoint: https://staging.kurl.sh
+  installerSpec: KUBERNETES
+`, "SERVER", server.URL))
+	byServer := b.must(t, runner.Options{})
+	for test, want := range map[string][2]string{
+		"released": {string(report.Passed), ""}, "next": {string(report.Passed), ""}, "airgap": {string(report.Passed), ""},
+		"released-without-a-network": {string(report.Skipped), "no network to reach it"}, "of-kurl": {string(report.Skipped), "kURL's own server"},
+	} {
+		if c := byServer[test+"/plain"]; string(c.Verdict) != want[0] || !strings.Contains(c.Reason(), want[1]) {
+			t.Errorf("%s: %s, %q; want %q", test, c.Verdict, c.Reason(), want)
+		}
+	}
 	cells := b.must(t, runner.Options{Server: server.URL + "/"})
 	read := func(test, step string) string {
 		t.Helper()
