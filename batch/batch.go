@@ -3,7 +3,7 @@
 //
 // The coordinator, which calls Run, writes the input of every piece into a store, and watches the Job alone, not its pods. Each pod
 // calls Serve: it reads its input and writes its result into the store. A coordinator that was killed goes on when it runs again:
-// the name of the Job follows from its input.
+// the name of the Job follows from its input, and annotations say whose the Job is. A Job of somebody else stays as it is.
 //
 //	batch/plans/DIGEST            the inputs of a Job, one JSON document on each line; named by its sha256
 //	batch/results/DIGEST.json     what a piece has put out; named by the sha256 of its input
@@ -16,6 +16,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -70,12 +71,12 @@ func (o Outcome) ended() bool { return o.Output != nil || o.Failure != "" }
 const MaxPieces = 100_000
 
 // Run runs a piece of work for each input and returns how each ended, in the order of the inputs. Inputs are JSON documents, and
-// equal ones are one piece. A piece whose result is in the store does not run again. When Run returns, it has removed the Job, also
+// equal ones are one piece. A piece whose result is in the store does not run again. When Run returns, it has removed its Job, also
 // after an error. Run returns an error if it could not learn how every piece ended, and not because a piece failed.
 func Run(ctx context.Context, cluster *kube.Cluster, s store.Store, inputs []json.RawMessage, o Options) ([]Outcome, error) {
 	o.PieceTime, o.Time, o.Keep = cmp.Or(o.PieceTime, time.Hour), cmp.Or(o.Time, 24*time.Hour), cmp.Or(o.Keep, time.Hour)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	r := &run{Options: o, cluster: cluster, files: files{s}, outcomes: make([]Outcome, len(inputs)), places: map[string][]int{}}
+	r := &run{Options: o, cluster: cluster, files: files{s}, coordinator: rand.Text(), outcomes: make([]Outcome, len(inputs)), places: map[string][]int{}}
 	for place, input := range inputs {
 		line, err := compact(input)
 		if err != nil {
@@ -93,12 +94,12 @@ func Run(ctx context.Context, cluster *kube.Cluster, s store.Store, inputs []jso
 	if err := r.name(); err != nil {
 		return nil, err
 	}
-	if err := r.earlier(ctx); err != nil {
+	if err := r.earlier(ctx, ""); err != nil {
 		return r.outcomes, err
 	}
 	missing := r.missing()
 	if len(missing) == 0 {
-		return r.outcomes, r.remove(ctx, "") // a coordinator that was killed may have left the Job
+		return r.outcomes, r.removeLeft(ctx)
 	}
 	for ; len(missing) > 0; missing = r.missing() {
 		if err := r.round(ctx, missing); err != nil {
@@ -112,12 +113,16 @@ func Run(ctx context.Context, cluster *kube.Cluster, s store.Store, inputs []jso
 type run struct {
 	Options
 
-	cluster  *kube.Cluster
-	files    files
-	job      kube.Ref
-	pieces   []piece
-	places   map[string][]int // of the inputs with this digest
-	outcomes []Outcome
+	cluster *kube.Cluster
+	files   files
+	job     kube.Ref
+	// id is the digest of all that goes into the Job but the order of the inputs. Coordinators with the same id share the Job.
+	id          string
+	coordinator string // names this call of Run
+	asked       bool   // whether the API server was asked to make the Job
+	pieces      []piece
+	places      map[string][]int // of the inputs with this digest
+	outcomes    []Outcome
 }
 
 // piece is one piece of work.
@@ -156,27 +161,30 @@ func (r *run) name() error {
 	if err != nil {
 		return err
 	}
-	r.job = kube.Ref{Group: "batch", Version: "v1", Kind: "Job", Namespace: r.Namespace, Name: r.Options.Name + "-" + digest(data)[:nameDigits]}
+	r.id = digest(data)
+	r.job = kube.Ref{Group: "batch", Version: "v1", Kind: "Job", Namespace: r.Namespace, Name: r.Options.Name + "-" + r.id[:nameDigits]}
 	return nil
 }
 
-// earlier takes over results that are in the store.
-func (r *run) earlier(ctx context.Context) error {
+// earlier takes over results that are in the store. Those that a Job has stored since it began count whatever Current says; job is "" if
+// there is none.
+func (r *run) earlier(ctx context.Context, job types.UID) error {
 	there, err := r.files.results(ctx)
 	if err != nil {
 		return err
 	}
 	var known []string
-	for _, p := range r.pieces {
-		if there[p.digest] && !r.outcomes[r.places[p.digest][0]].ended() {
+	for _, p := range r.missing() {
+		if there[p.digest] {
 			known = append(known, p.digest)
 		}
 	}
-	outcomes, err := r.files.read(ctx, known)
+	results, err := r.files.read(ctx, known)
 	for _, d := range known {
-		if o := outcomes[d]; o.Output != nil && (r.Current == nil || r.Current(o.Output)) {
-			o.Earlier = true
-			r.end(d, o)
+		found, ok := results[d]
+		own := job != "" && found.Job == string(job)
+		if ok && (own || r.Current == nil || r.Current(found.Output)) {
+			r.end(d, Outcome{Output: found.Output, Earlier: !own})
 		}
 	}
 	return err
@@ -197,28 +205,19 @@ func (r *run) missing() []piece {
 	return slices.DeleteFunc(slices.Clone(r.pieces), func(p piece) bool { return r.outcomes[r.places[p.digest][0]].ended() })
 }
 
-// removalTime is the timeout for the removal of a Job.
-const removalTime = 30 * time.Second
-
 // round lets a Job do what is missing. Another coordinator, or this one before it was killed, may have made the Job for other pieces.
-func (r *run) round(ctx context.Context, missing []piece) (err error) {
-	var uid types.UID
-	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
-		defer cancel()
-		err = errors.Join(err, r.remove(ctx, uid))
-	}()
+func (r *run) round(ctx context.Context, missing []piece) error {
 	job, plan, err := r.ensure(ctx, missing)
-	if job != nil {
-		uid = job.UID
+	switch {
+	case job == nil:
+		return errors.Join(err, r.removeMade(ctx))
+	case err == nil:
+		if r.Started != nil {
+			r.Started(r.job, len(plan))
+		}
+		err = r.follow(ctx, job, plan)
 	}
-	if err != nil {
-		return err
-	}
-	if r.Started != nil {
-		r.Started(r.job, len(plan))
-	}
-	return r.follow(ctx, job, plan)
+	return errors.Join(err, r.remove(ctx, job.UID))
 }
 
 // atOnce is the Job's parallelism.

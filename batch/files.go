@@ -37,7 +37,7 @@ type files struct{ store.Store }
 type result struct {
 	Output  json.RawMessage `json:"output,omitempty"`
 	Failure string          `json:"failure,omitempty"`
-	Job     string          `json:"job,omitempty"` // the UID of the Job that has failed
+	Job     string          `json:"job,omitempty"` // the UID of the Job whose pod it was
 }
 
 func resultKey(digest string) string  { return resultsDir + digest + ".json" }
@@ -101,10 +101,10 @@ func (f files) results(ctx context.Context) (map[string]bool, error) {
 	return there, nil
 }
 
-// read returns how pieces ended that have succeeded. A result that cannot be read is missing in what it returns.
-func (f files) read(ctx context.Context, digests []string) (map[string]Outcome, error) {
+// read returns the results of pieces that have succeeded. One that cannot be read is missing in what it returns.
+func (f files) read(ctx context.Context, digests []string) (map[string]result, error) {
 	var mu sync.Mutex
-	found := make(map[string]Outcome, len(digests))
+	found := make(map[string]result, len(digests))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
 	for _, d := range digests {
@@ -115,7 +115,7 @@ func (f files) read(ctx context.Context, digests []string) (map[string]Outcome, 
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			found[d] = Outcome{Output: r.Output}
+			found[d] = r
 			return nil
 		})
 	}

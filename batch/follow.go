@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -35,18 +38,21 @@ func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 		o.FieldSelector = fields.OneTermEqualSelector("metadata.name", r.job.Name).String()
 		return o
 	}
+	following, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	away := absence{end: stop}
 	lw := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return jobs.List(ctx, only(o))
+			list, err := jobs.List(ctx, only(o))
+			return list, away.note(err)
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return jobs.Watch(ctx, only(o))
+			events, err := jobs.Watch(ctx, only(o))
+			return events, away.note(err)
 		},
 	}
-	explaining, stop := context.WithCancel(ctx)
-	defer stop()
-	go w.explain(explaining)
-	quiet := klog.NewContext(ctx, klog.Logger{}) // a watch that breaks is repaired, and needs no line
+	go w.explain(following)
+	quiet := klog.NewContext(following, klog.Logger{}) // a watch that breaks is repaired, and needs no line
 	// no event tells of a Job that was removed before the watch began
 	gone := func(found cache.Store) (bool, error) {
 		for _, one := range found.List() {
@@ -73,10 +79,49 @@ func (r *run) follow(ctx context.Context, job *batchv1.Job, pieces plan) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if cause := context.Cause(following); cause != nil {
+		err = cause
+	}
 	if err != nil {
 		return fmt.Errorf("follow %s: %w", r.job, err)
 	}
 	return nil
+}
+
+const (
+	// awayTime is how long the API server may be away while a Job is followed.
+	awayTime = 15 * time.Minute
+	// refusedTime is how long it may refuse to show the Job. A server that has just started does not know its roles yet.
+	refusedTime = 10 * time.Second
+)
+
+// absence ends the wait for a Job that nobody shows any more. The informer itself asks for ever.
+type absence struct {
+	end context.CancelCauseFunc
+
+	mu    sync.Mutex
+	since time.Time // of the first of the last failures in a row; zero if the last request succeeded
+}
+
+// note takes how a request ended and returns it.
+func (o *absence) note(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) { // the informer begins with a new list
+		o.since = time.Time{}
+		return err
+	}
+	if o.since.IsZero() {
+		o.since = time.Now()
+	}
+	most := awayTime
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		most = refusedTime
+	}
+	if away := time.Since(o.since); away >= most {
+		o.end(fmt.Errorf("for %s: %w", away.Round(time.Second), err))
+	}
+	return err
 }
 
 // watcher follows one Job.
@@ -94,13 +139,13 @@ func (w *watcher) look(ctx context.Context, job *batchv1.Job) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	outcomes, err := w.files.read(ctx, done)
+	results, err := w.files.read(ctx, done)
 	if err != nil {
 		return false, err
 	}
 	for _, d := range done {
-		o, ok := outcomes[d]
-		if !ok {
+		o := Outcome{Output: results[d].Output}
+		if o.Output == nil {
 			o.Failure = "its pod has ended without an error, but its result is not in the store"
 		}
 		w.end(d, o)
@@ -131,7 +176,7 @@ func (w *watcher) fresh(list string) (digests []string, err error) {
 	return digests, err
 }
 
-// failed notes why the other pieces of a Job that has ended did not succeed.
+// failed notes how the other pieces of a Job that has ended did. A piece whose pod was ended with the Job may have stored its result.
 func (w *watcher) failed(ctx context.Context, why string) error {
 	var reasons map[int]string
 	for i, p := range w.pieces {
@@ -146,19 +191,29 @@ func (w *watcher) failed(ctx context.Context, why string) error {
 			if reasons == nil {
 				reasons = w.reasons(ctx, 0)
 			}
-			f.Failure = why
+			stored, err := w.files.one(ctx, resultKey(p.digest))
+			if err != nil {
+				return err
+			}
+			f = result{Failure: why}
 			if reason := reasons[i]; reason != "" {
 				f.Failure = "its pod: " + reason
+			} else if stored.Output != nil && stored.Job == string(w.uid) {
+				f = stored
 			}
 		}
-		w.end(p.digest, Outcome{Failure: f.Failure})
+		w.end(p.digest, Outcome{Output: f.Output, Failure: f.Failure})
 	}
 	return nil
 }
 
-// deleted takes over what a Job has done that somebody has removed: another coordinator that has finished, or a person.
+// deleted takes over what a Job has done that somebody has removed: another coordinator that has finished, or a person. Its pods
+// outlive it and still store results, so they end first.
 func (w *watcher) deleted(ctx context.Context) error {
-	if err := w.earlier(ctx); err != nil {
+	if err := w.awaitPods(ctx); err != nil {
+		return err
+	}
+	if err := w.earlier(ctx, w.uid); err != nil {
 		return err
 	}
 	if left := len(w.missing()); left > 0 {
@@ -167,22 +222,57 @@ func (w *watcher) deleted(ctx context.Context) error {
 	return nil
 }
 
-// reasons lists pods of the Job and says of each index why its pod failed or does not run. 0 means all pods.
-func (w *watcher) reasons(ctx context.Context, most int64) map[int]string {
-	reasons := map[int]string{}
-	pods, err := w.cluster.Objects(ctx, kube.Ref{Version: "v1", Kind: "Pod", Namespace: w.Namespace})
-	if err != nil {
-		return reasons
+const (
+	// podsTime is how long the pods of a removed Job may take to end. Pods that somebody has kept may work for hours.
+	podsTime = time.Minute
+	// podsAgain is the pause before the next look at them.
+	podsAgain = 500 * time.Millisecond
+)
+
+// awaitPods returns when no pod of the Job works any more, or after podsTime.
+func (w *watcher) awaitPods(ctx context.Context) error {
+	waiting, cancel := context.WithTimeout(ctx, podsTime)
+	defer cancel()
+	for waiting.Err() == nil {
+		pods, err := w.pods(waiting, 0)
+		if err == nil && !slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+			return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+		}) {
+			return nil
+		}
+		_ = pause(waiting, podsAgain)
 	}
-	list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + w.job.Name, Limit: most})
+	return context.Cause(ctx)
+}
+
+// pods lists pods of this Job, and not those of an earlier one with its name. 0 means all.
+func (w *watcher) pods(ctx context.Context, most int64) (pods []corev1.Pod, err error) {
+	objects, err := w.cluster.Objects(ctx, kube.Ref{Version: "v1", Kind: "Pod", Namespace: w.Namespace})
 	if err != nil {
-		return reasons
+		return nil, err
+	}
+	list, err := objects.List(ctx, metav1.ListOptions{LabelSelector: batchv1.ControllerUidLabel + "=" + string(w.uid), Limit: most})
+	if err != nil {
+		return nil, err
 	}
 	for _, object := range list.Items {
 		var pod corev1.Pod
-		if runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod) != nil {
-			continue
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &pod); err != nil {
+			return nil, fmt.Errorf("the API server sent a strange pod: %w", err)
 		}
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// reasons says of indexes why their pod failed or does not run. 0 looks at all pods.
+func (w *watcher) reasons(ctx context.Context, most int64) map[int]string {
+	reasons := map[int]string{}
+	pods, err := w.pods(ctx, most)
+	if err != nil {
+		return reasons
+	}
+	for _, pod := range pods {
 		index, err := strconv.Atoi(pod.Annotations[batchv1.JobCompletionIndexAnnotation])
 		if reason := podReason(&pod); err == nil && reason != "" {
 			reasons[index] = reason

@@ -2,6 +2,7 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,10 @@ import (
 
 const (
 	planAnnotation = "sealift.dev/batch-plan"
+	// runAnnotation has the id of the run. A Job without it is not that of a batch, whatever its name.
+	runAnnotation = "sealift.dev/batch-run"
+	// coordinatorAnnotation names the coordinator that made the Job. It finds it again if the answer of the API server was lost.
+	coordinatorAnnotation = "sealift.dev/batch-coordinator"
 	// queueLabel is how a Job is given to Kueue, which starts it when its queue has room.
 	queueLabel = "kueue.x-k8s.io/queue-name"
 	// ensureTime is how long the API server may be away when a Job is looked for or made.
@@ -47,10 +52,12 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 		case job == nil: // another coordinator was faster
 			continue
 		case job.DeletionTimestamp != nil:
-			if err := pause(ctx); err != nil {
+			if err := pause(ctx, goneAgain); err != nil {
 				return nil, nil, fmt.Errorf("wait until the old %s is gone: %w", r.job, err)
 			}
 			continue
+		case !r.owns(job):
+			return nil, nil, fmt.Errorf("%s is not a Job of this batch, and has its name; remove it, or choose another namespace", r.job)
 		}
 		pieces, err := r.files.loadPlan(ctx, job.Annotations[planAnnotation])
 		if err != nil {
@@ -63,8 +70,11 @@ func (r *run) ensure(ctx context.Context, missing []piece) (*batchv1.Job, plan, 
 	}
 }
 
-func pause(ctx context.Context) error {
-	timer := time.NewTimer(goneAgain)
+// owns says whether a Job is that of this run: this coordinator made it, or one with the same inputs.
+func (r *run) owns(job *batchv1.Job) bool { return job.Annotations[runAnnotation] == r.id }
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -109,6 +119,7 @@ func (r *run) create(ctx context.Context, missing []piece) (job *batchv1.Job, er
 		if err != nil {
 			return err
 		}
+		r.asked = true
 		created, err := jobs.Create(ctx, made, metav1.CreateOptions{FieldManager: kube.Manager})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
@@ -129,8 +140,9 @@ func (r *run) create(ctx context.Context, missing []piece) (job *batchv1.Job, er
 func (r *run) spec(plan string, pieces int) *batchv1.Job {
 	labels := map[string]string{"app.kubernetes.io/managed-by": "sealift", "app.kubernetes.io/component": r.Options.Name}
 	job := &batchv1.Job{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
-		ObjectMeta: metav1.ObjectMeta{Name: r.job.Name, Namespace: r.Namespace, Labels: labels, Annotations: map[string]string{planAnnotation: plan}},
+		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
+		ObjectMeta: metav1.ObjectMeta{Name: r.job.Name, Namespace: r.Namespace, Labels: labels,
+			Annotations: map[string]string{planAnnotation: plan, runAnnotation: r.id, coordinatorAnnotation: r.coordinator}},
 		Spec: batchv1.JobSpec{
 			CompletionMode: new(batchv1.IndexedCompletion), Completions: new(int32(pieces)), Parallelism: new(r.atOnce(pieces)),
 			BackoffLimitPerIndex: new(int32(max(r.Retries, 0))), TTLSecondsAfterFinished: new(int32(r.Keep.Seconds())), ActiveDeadlineSeconds: new(int64(r.Time.Seconds())),
@@ -168,7 +180,8 @@ func (r *run) pod(plan string) *corev1.PodSpec {
 	return pod
 }
 
-// ensureFiles makes the Secret that pods wait for. One of an earlier Job with the same name is about to be removed with that Job.
+// ensureFiles makes the Secret that pods wait for. One of an earlier Job with the same name is about to be removed with that Job, so
+// it gives way. Any other Secret stays.
 func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 	if len(r.Files) == 0 {
 		return nil
@@ -194,13 +207,21 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 				return err
 			}
 			old, err := secrets.Get(ctx, ref.Name, metav1.GetOptions{})
-			if err == nil && slices.ContainsFunc(old.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == job.UID }) {
-				return nil
-			}
 			if err == nil {
+				owners := old.GetOwnerReferences()
+				at := slices.IndexFunc(owners, func(o metav1.OwnerReference) bool { return o.Kind == "Job" && o.Name == job.Name })
+				switch {
+				case at < 0:
+					return errors.New("there is one that is not of this batch; remove it, or choose another namespace")
+				case owners[at].UID == job.UID:
+					return nil
+				}
 				err = secrets.Delete(ctx, ref.Name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(old.GetUID()))})
 			}
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+				return err
+			}
+			if err := pause(ctx, goneAgain); err != nil { // something may hold the old one
 				return err
 			}
 		}
@@ -211,19 +232,38 @@ func (r *run) ensureFiles(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// remove removes the Job with a UID, or without one the Job that has the name. Another coordinator may have made another Job by
-// now. The garbage collector removes its pods and its files.
-func (r *run) remove(ctx context.Context, uid types.UID) error {
-	if uid == "" {
-		job, err := r.find(ctx)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		uid = job.UID
+// removalTime is the timeout for the removal of a Job.
+const removalTime = 30 * time.Second
+
+// removeLeft removes the Job that a coordinator of this run has left when it was killed.
+func (r *run) removeLeft(ctx context.Context) error { return r.removeIf(ctx, r.owns) }
+
+// removeMade removes the Job that this coordinator may have made without learning of it. That of another coordinator stays: it works.
+func (r *run) removeMade(ctx context.Context) error {
+	if !r.asked {
+		return nil
 	}
+	return r.removeIf(ctx, func(job *batchv1.Job) bool { return job.Annotations[coordinatorAnnotation] == r.coordinator })
+}
+
+func (r *run) removeIf(ctx context.Context, own func(*batchv1.Job) bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
+	defer cancel()
+	job, err := r.find(ctx)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil || !own(job) {
+		return err
+	}
+	return r.remove(ctx, job.UID)
+}
+
+// remove removes the Job with a UID, even if ctx has ended. Another coordinator may have made another Job with its name by now. The
+// garbage collector removes its pods and its files.
+func (r *run) remove(ctx context.Context, uid types.UID) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removalTime)
+	defer cancel()
 	err := r.cluster.Retry(ctx, r.job, func(ctx context.Context) error {
 		jobs, err := r.cluster.Objects(ctx, r.job)
 		if err != nil {

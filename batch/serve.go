@@ -42,13 +42,25 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, do fu
 	if err == nil {
 		data, err = json.Marshal(output)
 	}
-	if err == nil {
-		return f.save(ctx, resultKey(pieces[n].digest), result{Output: data})
+	saved := result{Output: data, Job: getenv(jobVariable)}
+	key := resultKey(pieces[n].digest)
+	if err != nil {
+		saved.Output, saved.Failure, key = nil, err.Error(), failureKey(pieces[n].digest)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), failureTime)
+	ctx, cancel := outlasting(ctx, saveTime)
 	defer cancel()
-	return errors.Join(err, f.save(ctx, failureKey(pieces[n].digest), result{Failure: err.Error(), Job: getenv(jobVariable)}))
+	return errors.Join(err, f.save(ctx, key, saved))
 }
 
-// failureTime is the timeout for storing why a piece failed, also in a pod that is being ended.
-const failureTime = 10 * time.Second
+// saveTime is how long a pod that is being ended may store how its piece ended.
+const saveTime = 10 * time.Second
+
+// outlasting returns a context that ends some time after ctx.
+func outlasting(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, cancel) })
+	return longer, func() {
+		stop()
+		cancel()
+	}
+}
