@@ -12,10 +12,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/internal/outage"
+	"github.com/sealift/sealift/kube"
 )
 
 // podKind makes machines that are privileged pods of a cluster, from an image with systemd such as 'sealift testgrid lab image' makes.
@@ -79,8 +83,12 @@ func (k podKind) Clean(ctx context.Context, owner string) error {
 // remove removes what has these labels.
 func (c *cluster) remove(ctx context.Context, selector string) error {
 	list := metav1.ListOptions{LabelSelector: selector}
-	return errors.Join(c.client.CoreV1().Pods(c.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, list),
-		c.client.NetworkingV1().NetworkPolicies(c.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, list))
+	pods := insist(ctx, func(ctx context.Context) error {
+		return c.client.CoreV1().Pods(c.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}, list)
+	})
+	return errors.Join(pods, insist(ctx, func(ctx context.Context) error {
+		return c.client.NetworkingV1().NetworkPolicies(c.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, list)
+	}))
 }
 
 func (k podKind) Make(ctx context.Context, w Wish) (_ []Machine, err error) {
@@ -98,7 +106,10 @@ func (k podKind) Make(ctx context.Context, w Wish) (_ []Machine, err error) {
 	var pods []*podMachine
 	for i := range w.Count {
 		pod := c.pod(fmt.Sprintf("machine-%s-%d", g.id, i+1), labels, w)
-		if _, err := c.client.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		if err := insist(ctx, func(ctx context.Context) error {
+			_, err := c.client.CoreV1().Pods(c.namespace).Create(ctx, pod, metav1.CreateOptions{})
+			return unlessExists(err)
+		}); err != nil {
 			return nil, fmt.Errorf("make a machine in a pod: %w", err)
 		}
 		pods = append(pods, &podMachine{name: pod.Name, group: g})
@@ -126,7 +137,11 @@ func (k podKind) Adopt(ctx context.Context, w Wish, kept []Kept) (machines []Mac
 	}
 	g := &podGroup{cluster: c, left: len(kept)}
 	for _, one := range kept {
-		pod, err := c.client.CoreV1().Pods(c.namespace).Get(ctx, one.Name, metav1.GetOptions{})
+		var pod *corev1.Pod
+		err := insist(ctx, func(ctx context.Context) (err error) {
+			pod, err = c.client.CoreV1().Pods(c.namespace).Get(ctx, one.Name, metav1.GetOptions{})
+			return err
+		})
 		if err != nil {
 			return nil, fmt.Errorf("look for the machine %s: %w", one.Name, err)
 		}
@@ -183,7 +198,11 @@ const probes = 3
 
 // aim finds what machines without a way out must not reach.
 func (g *podGroup) aim(ctx context.Context) error {
-	api, err := g.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+	var api *corev1.Service
+	err := insist(ctx, func(ctx context.Context) (err error) {
+		api, err = g.client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("look for an address that the machines must not reach: %w", err)
 	}
@@ -194,7 +213,7 @@ func (g *podGroup) aim(ctx context.Context) error {
 // reaches says whether a machine reaches the API server.
 func (g *podGroup) reaches(ctx context.Context, m *podMachine) (bool, error) {
 	for range probes {
-		err := m.exec(ctx, Command{Script: g.probe})
+		err := m.try(ctx, g.probe)
 		var exit *ExitError
 		if !errors.As(err, &exit) {
 			return err == nil, err
@@ -223,7 +242,10 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 		PodSelector: *among[0].PodSelector, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: among}}, Egress: []networkingv1.NetworkPolicyEgressRule{{To: among}},
 	}}
-	if _, err := g.client.NetworkingV1().NetworkPolicies(g.namespace).Create(ctx, policy, metav1.CreateOptions{}); err != nil {
+	if err := insist(ctx, func(ctx context.Context) error {
+		_, err := g.client.NetworkingV1().NetworkPolicies(g.namespace).Create(ctx, policy, metav1.CreateOptions{})
+		return unlessExists(err)
+	}); err != nil {
 		return fmt.Errorf("cut the machines off: %w", err)
 	}
 	end := time.Now().Add(policyTime)
@@ -245,6 +267,35 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 		}
 	}
 	return nil
+}
+
+// outageTime is how long the API server may be away during one request.
+const outageTime = time.Minute
+
+// insist repeats a request over an outage of the API server.
+func insist(ctx context.Context, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, outageTime)
+	defer cancel()
+	for {
+		err := request(ctx)
+		if err == nil || !passes(err) || sleep(ctx, podPoll) != nil {
+			return err
+		}
+	}
+}
+
+// passes says whether the same request to the API server may succeed later.
+func passes(err error) bool {
+	var status apierrors.APIStatus
+	return kube.Transient(err) || errors.As(err, &status) && outage.StatusPasses(int(status.Status().Code))
+}
+
+// unlessExists drops the error of an object that is there: its name is new, so this program has made it, and the answer was lost.
+func unlessExists(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

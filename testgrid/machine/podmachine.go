@@ -3,10 +3,12 @@ package machine
 import (
 	"context"
 	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
+	"k8s.io/klog/v2"
 )
 
 // podMachine is a machine in a pod.
@@ -26,31 +29,51 @@ type podMachine struct {
 func (m *podMachine) Name() string    { return m.name }
 func (m *podMachine) Address() string { return m.address }
 
-// wait returns when the machine's systemd is up.
+// wait returns when the machine's systemd is up. Outages of the API server may come and go meanwhile.
 func (m *podMachine) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, podTime)
 	defer cancel()
 	why := ""
 	for {
-		pod, err := m.group.client.CoreV1().Pods(m.group.namespace).Get(ctx, m.name, metav1.GetOptions{})
-		if err != nil {
-			return fmt.Errorf("wait for the machine %s: %w %s", m.name, err, why)
-		}
-		m.address, why = pod.Status.PodIP, podState(pod)
-		switch pod.Status.Phase {
-		case corev1.PodFailed, corev1.PodSucceeded:
-			return fmt.Errorf("the machine %s ended before it was up: %s; does the image %s have systemd?", m.name, why, m.group.image)
-		case corev1.PodRunning:
-			var state strings.Builder
-			_ = m.exec(ctx, Command{Script: "systemctl is-system-running", Stdout: &state}) // fails until systemd is up
-			if why = strings.TrimSpace(state.String()); why == "running" || why == "degraded" {
-				return nil
-			}
+		up, state, err := m.up(ctx)
+		switch {
+		case err == nil && up:
+			return nil
+		case err == nil:
+			why = state
+		case !passes(err):
+			return fmt.Errorf("wait for the machine %s: %w", m.name, err)
+		default:
+			why = err.Error()
 		}
 		if err := sleep(ctx, podPoll); err != nil {
 			return fmt.Errorf("wait for the machine %s: %w: %s", m.name, err, why)
 		}
 	}
+}
+
+// lookTime is how long one look at a machine may take, so that a dead connection does not take all of the time.
+const lookTime = 30 * time.Second
+
+// up says whether the machine's systemd is up, or else how far the pod is.
+func (m *podMachine) up(ctx context.Context) (up bool, state string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	pod, err := m.group.client.CoreV1().Pods(m.group.namespace).Get(ctx, m.name, metav1.GetOptions{})
+	if err != nil {
+		return false, "", err
+	}
+	m.address, state = pod.Status.PodIP, podState(pod)
+	switch pod.Status.Phase {
+	case corev1.PodFailed, corev1.PodSucceeded:
+		return false, "", fmt.Errorf("it ended before it was up: %s; does the image %s have systemd?", state, m.group.image)
+	case corev1.PodRunning:
+		var said strings.Builder
+		_ = m.exec(ctx, Command{Script: "systemctl is-system-running", Stdout: &said}) // fails until systemd is up
+		state = strings.TrimSpace(said.String())
+		up = state == "running" || state == "degraded"
+	}
+	return up, state, nil
 }
 
 // podState says why a pod does not run.
@@ -71,12 +94,14 @@ func podState(pod *corev1.Pod) string {
 	return string(pod.Status.Phase)
 }
 
+// fromInput is a script that runs the one in the first line of its input, in base64. What follows is the input of that script.
+const fromInput = "IFS= read -r script && script=$(printf %s \"$script\" | base64 -d) || exit\neval \"$script\""
+
 // Run runs a script as a unit of the machine's systemd, which ends all of its processes.
 func (m *podMachine) Run(ctx context.Context, c Command) error {
 	unit := "sealift-" + strings.ToLower(rand.Text()[:10])
-	script := strings.ReplaceAll(c.Script, "$", "$$") // systemd expands variables in command lines
-	c.Script = "exec systemd-run --quiet --pipe --wait --collect --unit=" + unit + " --setenv=HOME=/root --working-directory=/root -- bash -c " + Quote(script)
-	err := m.exec(ctx, c)
+	escaped := strings.ReplaceAll(fromInput, "$", "$$") // systemd expands variables in command lines
+	err := m.start(ctx, c, "systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--unit="+unit, "--setenv=HOME=/root", "--working-directory=/root", "--", "bash", "-c", escaped)
 	if ctx.Err() == nil {
 		return err
 	}
@@ -91,15 +116,42 @@ func (m *podMachine) Run(ctx context.Context, c Command) error {
 
 // exec runs a script beside the machine's systemd.
 func (m *podMachine) exec(ctx context.Context, c Command) error {
+	return m.start(ctx, c, "bash", "-c", fromInput)
+}
+
+// try runs a short script that may run twice, so it repeats it over an outage of the API server.
+func (m *podMachine) try(ctx context.Context, script string) error {
+	ctx, cancel := context.WithTimeout(ctx, outageTime)
+	defer cancel()
+	for {
+		err := m.exec(ctx, Command{Script: script})
+		var exit *ExitError
+		if err == nil || errors.As(err, &exit) || sleep(ctx, podPoll) != nil {
+			return err
+		}
+	}
+}
+
+// start runs a program that reads the script of c, and then its input. The words of the program are part of a URL, which the audit
+// log of the API server keeps; scripts have tokens and passwords.
+func (m *podMachine) start(ctx context.Context, c Command, program ...string) error {
+	script := c.Script
+	var input io.Reader = strings.NewReader("")
+	if c.Stdin != nil {
+		input = c.Stdin
+	} else {
+		script = "exec </dev/null\n" + script
+	}
+	line := base64.StdEncoding.EncodeToString([]byte(script)) + "\n"
 	request := m.group.client.CoreV1().RESTClient().Get().Namespace(m.group.namespace).Resource("pods").Name(m.name).SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: "machine", Command: []string{"bash", "-c", c.Script}, Stdin: c.Stdin != nil, Stdout: true, Stderr: true,
+		Container: "machine", Command: program, Stdin: true, Stdout: true, Stderr: true,
 	}, scheme.ParameterCodec)
 	stream, err := remotecommand.NewWebSocketExecutor(m.group.config, "GET", request.URL().String())
 	if err != nil {
 		return err
 	}
-	o := remotecommand.StreamOptions{Stdin: c.Stdin, Stdout: orDiscard(c.Stdout), Stderr: orDiscard(c.Stderr)}
-	err = stream.StreamWithContext(ctx, o)
+	o := remotecommand.StreamOptions{Stdin: io.MultiReader(strings.NewReader(line), input), Stdout: orDiscard(c.Stdout), Stderr: orDiscard(c.Stderr)}
+	err = stream.StreamWithContext(klog.NewContext(ctx, klog.Logger{}), o) // what breaks is in the error
 	var exit exec.CodeExitError
 	if errors.As(err, &exit) {
 		return &ExitError{Code: exit.Code}
@@ -126,7 +178,9 @@ func (m *podMachine) Remove(ctx context.Context) error {
 	if last {
 		return m.group.remove(ctx)
 	}
-	err := m.group.client.CoreV1().Pods(m.group.namespace).Delete(ctx, m.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	err := insist(ctx, func(ctx context.Context) error {
+		return m.group.client.CoreV1().Pods(m.group.namespace).Delete(ctx, m.name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
