@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -60,8 +59,8 @@ func sourcesKey(digest string) string { return sourcesDir + digest + ".tar.gz" }
 
 // clusterInput is all that the bytes of a package follow from. A pod gets it as the input of its piece.
 type clusterInput struct {
-	Sealift     string   `json:"sealift"` // version
-	Image       string   `json:"image"`
+	batch.Program
+
 	Name        string   `json:"name"`
 	Version     string   `json:"version"`
 	Dir         string   `json:"dir"`     // of the add-on in its sources
@@ -105,7 +104,7 @@ func (a commands) buildOnCluster(ctx context.Context, dirs []string, o buildOpti
 		return err
 	}
 	results := make([]builder.Result, len(dirs))
-	work := o.cluster.Batch("build", []string{inPodName, "--store", o.cluster.store, "--config", filepath.Join(batch.FilesDir, config.FileName)}, files, a.CAs)
+	work := o.cluster.Batch(inPod(), []string{"--store", o.cluster.store, "--config", pods.File(config.FileName)}, files, a.CAs)
 	work.Log = a.Log
 	work.Current = func(output json.RawMessage) bool {
 		var built clusterOutput
@@ -149,7 +148,7 @@ func (a commands) clusterInputs(ctx context.Context, dirs []string, o buildOptio
 			there[key] = true
 		}
 		input, err := json.Marshal(clusterInput{
-			Sealift: app.CurrentVersion().Version, Image: o.cluster.Image, Name: sources.Name, Version: sources.Version, Dir: sources.Dir, Sources: value.SHA256,
+			Program: o.cluster.Program(), Name: sources.Name, Version: sources.Version, Dir: sources.Dir, Sources: value.SHA256,
 			Vouched: sources.Vouched, Targets: o.sources.targets, Platforms: o.sources.platforms, ImageFormat: o.imageFormat, Config: store.Bytes(files[config.FileName]).SHA256,
 		})
 		if err != nil {

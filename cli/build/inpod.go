@@ -17,13 +17,16 @@ import (
 	"github.com/sealift/sealift/builder"
 	"github.com/sealift/sealift/builder/config"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/pods"
 	"github.com/sealift/sealift/helm/engine"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
 )
 
-// inPodName is the command that the pods of a build on a cluster run.
-const inPodName = "build-in-pod"
+// inPod is what the pods of a build on a cluster do.
+func inPod() pods.Work {
+	return pods.Work{Job: "build", Words: []string{"build-in-pod"}, Does: "Build one package", For: "sealift build", Example: "--store s3://packages/stable"}
+}
 
 // inPodOptions are what the command line of a pod says.
 type inPodOptions struct {
@@ -34,28 +37,19 @@ type inPodOptions struct {
 
 func (a commands) inPodCommand() *cobra.Command {
 	var o inPodOptions
-	cmd := &cobra.Command{
-		Use:    inPodName,
-		Short:  "Build one package in a pod of 'sealift build --on kubernetes'",
-		Hidden: true,
-		Long: `Build one package in a pod of 'sealift build --on kubernetes'. The environment says which: the index of the Job, and the
-digest of its plan in the store.`,
-		Example: "  JOB_COMPLETION_INDEX=0 SEALIFT_BATCH_PLAN=DIGEST sealift " + inPodName + " --store s3://packages/stable",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := store.Opener{Write: true, Log: a.Log, CAs: a.CAs}.Open(o.store)
-			if err != nil {
-				return app.UsageError("--store: %v", err)
+	cmd := inPod().Command(func(ctx context.Context) error {
+		s, err := store.Opener{Write: true, Log: a.Log, CAs: a.CAs}.Open(o.store)
+		if err != nil {
+			return app.UsageError("--store: %v", err)
+		}
+		return batch.Serve(ctx, s, os.Getenv, func(ctx context.Context, input json.RawMessage) (any, error) {
+			var in clusterInput
+			if err := json.Unmarshal(input, &in); err != nil {
+				return nil, err
 			}
-			return batch.Serve(cmd.Context(), s, os.Getenv, func(ctx context.Context, input json.RawMessage) (any, error) {
-				var in clusterInput
-				if err := json.Unmarshal(input, &in); err != nil {
-					return nil, err
-				}
-				return a.buildInPod(ctx, s, in, o)
-			})
-		},
-	}
+			return a.buildInPod(ctx, s, in, o)
+		})
+	})
 	flags := cmd.Flags()
 	flags.StringVar(&o.store, "store", "", "store with the sources, for the package")
 	flags.StringVar(&o.config, "config", "", "configuration file (default: sealift.yaml of the working directory)")
@@ -65,8 +59,8 @@ digest of its plan in the store.`,
 
 // buildInPod builds one package out of the sources in the store, and puts it there.
 func (a commands) buildInPod(ctx context.Context, s store.Store, in clusterInput, o inPodOptions) (_ clusterOutput, err error) {
-	if version := app.CurrentVersion().Version; version != in.Sealift {
-		return clusterOutput{}, fmt.Errorf("the image %s has sealift %s, and the build was started with %s; make an image of the same sealift", in.Image, version, in.Sealift)
+	if err := in.Check(app.CurrentVersion().Version); err != nil {
+		return clusterOutput{}, err
 	}
 	scratch, err := os.MkdirTemp("", "sealift-build-*")
 	if err != nil {

@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/sealift/sealift/batch"
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/cli/pods"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/store/release"
@@ -19,8 +18,11 @@ import (
 	"github.com/sealift/sealift/testgrid/runner"
 )
 
-// inPodName is the command that the pods of a run on a cluster run.
-const inPodName = "run-in-pod"
+// inPod is what the pods of a run on a cluster do.
+func inPod() pods.Work {
+	return pods.Work{Job: "testgrid", Words: []string{"testgrid", "run-in-pod"}, Does: "Run one test", For: "sealift testgrid run",
+		Example: "--store s3://packages/stable --history s3://results/grid --hosts hosts.yaml"}
+}
 
 // hostsFile is the name of HOSTS.yaml among the files of a pod.
 const hostsFile = "hosts.yaml"
@@ -67,36 +69,27 @@ func (a commands) coordinator(ctx context.Context, o runOptions) (*remote.Coordi
 	if err != nil {
 		return nil, err
 	}
-	args := []string{"testgrid", inPodName, "--store", o.Store, "--history", o.history, "--hosts", filepath.Join(batch.FilesDir, hostsFile)}
+	flags := []string{"--store", o.Store, "--history", o.history, "--hosts", pods.File(hostsFile)}
 	if o.Again != "" {
-		args = append(args, "--again", o.Again)
+		flags = append(flags, "--again", o.Again)
 	}
 	if o.Server != "" {
-		args = append(args, "--server", o.Server)
+		flags = append(flags, "--server", o.Server)
 	}
-	work := o.pods.Batch("testgrid", args, map[string][]byte{hostsFile: hosts}, a.CAs)
+	work := o.pods.Batch(inPod(), flags, map[string][]byte{hostsFile: hosts}, a.CAs)
 	work.Log, work.PieceTime, work.Time = a.Log, remote.TestTime, remote.RunTime
 	work.Started = func(job kube.Ref, pieces int) {
 		o.Progress(fmt.Sprintf("%s runs %s", job, app.Counted(pieces, "test")))
 	}
 	return &remote.Coordinator{
 		Cluster: cluster, Store: o.History.Store, Batch: work, Values: o.values,
-		Setting: remote.Setting{Sealift: app.CurrentVersion().Version, Image: o.pods.Image, Hosts: store.Bytes(hosts).SHA256, Packages: store.Bytes(listing).SHA256, Server: o.Server},
+		Setting: remote.Setting{Program: o.pods.Program(), Hosts: store.Bytes(hosts).SHA256, Packages: store.Bytes(listing).SHA256, Server: o.Server},
 	}, nil
 }
 
 func (a commands) inPodCommand() *cobra.Command {
 	var o runOptions
-	cmd := &cobra.Command{
-		Use:    inPodName,
-		Short:  "Run one test in a pod of 'sealift testgrid run --on kubernetes'",
-		Hidden: true,
-		Long: `Run one test in a pod of 'sealift testgrid run --on kubernetes'. The environment says which: the index of the Job, and the
-digest of its plan in the store.`,
-		Example: "  JOB_COMPLETION_INDEX=0 SEALIFT_BATCH_PLAN=DIGEST sealift testgrid " + inPodName + " --store s3://packages/stable --history s3://results/grid --hosts hosts.yaml",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runInPod(cmd.Context(), o) },
-	}
+	cmd := inPod().Command(func(ctx context.Context) error { return a.runInPod(ctx, o) })
 	flags := cmd.Flags()
 	flags.StringVar(&o.hosts, "hosts", "", "HOSTS.yaml: which machines serve which system")
 	flags.StringVar(&o.Store, "store", "", "store with the packages")
@@ -124,6 +117,6 @@ func (a commands) runInPod(ctx context.Context, o runOptions) error {
 		return err
 	}
 	o.CAs = a.CAs
-	setting := remote.Setting{Sealift: app.CurrentVersion().Version, Hosts: store.Bytes(hosts).SHA256}
+	setting := remote.Setting{Program: o.pods.Program(), Hosts: store.Bytes(hosts).SHA256}
 	return remote.Serve(ctx, results.Store, os.Getenv, setting, o.Options)
 }

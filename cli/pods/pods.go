@@ -1,13 +1,18 @@
-// Package pods is what commands share whose work can run in pods of a cluster: the flags of --on kubernetes, and the pods.
+// Package pods is what commands share whose work can run in pods of a cluster: the flags of --on kubernetes, the pods, and the
+// commands in them.
 package pods
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -82,14 +87,44 @@ func (o Options) Connect(log *slog.Logger) (*kube.Cluster, error) {
 // caFile is the name of the CAs among the files of a pod.
 const caFile = "ca.crt"
 
-// Batch describes a Job. Its pods run a command of sealift with these arguments and find the files in batch.FilesDir. They also
-// trust the CAs.
-func (o Options) Batch(name string, args []string, files map[string][]byte, cas trust.CAs) batch.Options {
+// Work is what pods do: one piece for each of them, by a hidden command of sealift.
+type Work struct {
+	Job     string   // first part of the Job's name
+	Words   []string // of the command behind "sealift", such as testgrid run-in-pod
+	Does    string   // to one piece, such as "Build one package"
+	For     string   // the command that starts the pods, such as "sealift build"
+	Example string   // flags of the command
+}
+
+// Command makes the command that pods run.
+func (w Work) Command(run func(context.Context) error) *cobra.Command {
+	short := fmt.Sprintf("%s in a pod of '%s --on %s'", w.Does, w.For, Kubernetes)
+	return &cobra.Command{
+		Use: w.Words[len(w.Words)-1], Short: short, Hidden: true,
+		Long: short + `. The environment says which: the index of the Job, and the digest of its plan
+in the store.`,
+		Example: "  JOB_COMPLETION_INDEX=0 SEALIFT_BATCH_PLAN=DIGEST sealift " + strings.Join(w.Words, " ") + " " + w.Example,
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) },
+	}
+}
+
+// File is where the command of a pod finds one of the files.
+func File(name string) string { return filepath.Join(batch.FilesDir, name) }
+
+// Program is what the pods run.
+func (o Options) Program() batch.Program {
+	return batch.Program{Sealift: app.CurrentVersion().Version, Image: o.Image}
+}
+
+// Batch describes a Job. Its pods run the command of the work with these flags, and find the files at File. They also trust the CAs.
+func (o Options) Batch(w Work, flags []string, files map[string][]byte, cas trust.CAs) batch.Options {
+	args := slices.Concat(w.Words, flags)
 	if text := cas.Text(); text != "" {
 		files[caFile] = []byte(text)
-		args = append(args, "--ca-cert", filepath.Join(batch.FilesDir, caFile))
+		args = append(args, "--ca-cert", File(caFile))
 	}
-	return batch.Options{Name: name, Namespace: o.Namespace, Pod: o.pod(name, args), Files: files, Parallelism: o.Parallelism, Retries: retries, Queue: o.queue}
+	return batch.Options{Name: w.Job, Namespace: o.Namespace, Pod: o.pod(w.Job, args), Files: files, Parallelism: o.Parallelism, Retries: retries, Queue: o.queue}
 }
 
 // retries is how often a piece that failed is tried again, because a server may have been down.

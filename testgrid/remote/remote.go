@@ -47,8 +47,8 @@ type Coordinator struct {
 
 // Setting is where tests run, and what they install. If it changes, pods look at the tests again.
 type Setting struct {
-	Sealift  string `json:"sealift"` // version
-	Image    string `json:"image"`
+	batch.Program
+
 	Hosts    string `json:"hosts"`    // sha256 of HOSTS.yaml
 	Packages string `json:"packages"` // sha256 of the index of the store with the packages
 	Server   string `json:"server,omitempty"`
@@ -134,8 +134,8 @@ func Serve(ctx context.Context, s store.Store, getenv func(string) string, setti
 		if err := json.Unmarshal(piece, &in); err != nil {
 			return nil, err
 		}
-		if setting.Sealift != in.Sealift {
-			return nil, fmt.Errorf("the image %s has sealift %s, and the run was started with %s; make an image of the same sealift", in.Image, setting.Sealift, in.Sealift)
+		if err := in.Check(setting.Sealift); err != nil {
+			return nil, err
 		}
 		if setting.Hosts != in.Hosts {
 			return nil, errors.New("HOSTS.yaml of the pod is not that of the run")
