@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -162,30 +163,36 @@ func (s *shards) tell(ctx context.Context, leases []coordinationv1.Lease) error 
 	return s.write(ctx, mine, s.memberName(), memberLease, s.me)
 }
 
-// leave ends all work, and then releases what this hub holds.
+// leave ends all work, and releases each shard as soon as its work has ended. One whose work does not end keeps none of the others.
 func (s *shards) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, s.deadline)
 	defer cancel()
+	var all sync.WaitGroup
 	for n := range shardCount {
-		held := s.holds(n)
-		if held == nil {
-			continue
-		}
-		held.end(errYielded)
-		for !s.idle(held) && ctx.Err() == nil {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if !s.idle(held) {
-			continue // others wait until the Lease is over
-		}
-		s.drop(n)
-		l, err := s.leases.Get(ctx, shardName(n), metav1.GetOptions{})
-		if err == nil && holderOf(l) == s.me {
-			err = s.write(ctx, l, l.Name, shardLease, "")
-		}
-		if err != nil {
-			s.log.WarnContext(ctx, "a shard of the fleet was not released; other hubs wait for it", "shard", n, "error", err)
+		if held := s.holds(n); held != nil {
+			held.end(errYielded)
+			all.Go(func() { s.release(ctx, n, held) })
 		}
 	}
 	_ = s.leases.Delete(ctx, s.memberName(), metav1.DeleteOptions{}) // it is forgotten otherwise
+	all.Wait()
+}
+
+// release gives the Lease of a shard back when its work has ended. If that takes too long, others wait until the Lease is over.
+func (s *shards) release(ctx context.Context, n int, held *shard) {
+	for !s.idle(held) {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	s.drop(n)
+	l, err := s.leases.Get(ctx, shardName(n), metav1.GetOptions{})
+	if err == nil && holderOf(l) == s.me {
+		err = s.write(ctx, l, l.Name, shardLease, "")
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "a shard of the fleet was not released; other hubs wait for it", "shard", n, "error", err)
+	}
 }

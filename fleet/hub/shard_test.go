@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -154,6 +155,48 @@ func TestWorkEndsByItselfWhenAHubJoins(t *testing.T) {
 				t.Errorf("the work of a shard that stays was ended: %v", context.Cause(working[n]))
 			}
 			end()
+		}
+	}
+}
+
+// TestAHubThatLeavesReleasesWhatHasEnded has a hub that ends while the work in its first shard does not.
+func TestAHubThatLeavesReleasesWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	client, err := coordinationv1client.NewForConfig(controlplane.ForTest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases := client.Leases("default")
+	s := newShards(leases, "leaves", 3*time.Second, slog.New(slog.DiscardHandler))
+	gained := make(chan int, shardCount)
+	s.onGain(func(n int) { gained <- n })
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_ = s.Start(ctx)
+	}()
+	for range shardCount {
+		select {
+		case <-gained:
+		case <-time.After(time.Minute):
+			t.Fatal("a hub alone does not get all shards")
+		}
+	}
+	stubborn, done := s.begin(t.Context(), 0)
+	defer done()
+	cancel()
+	<-over
+	if !errors.Is(context.Cause(stubborn), errYielded) {
+		t.Errorf("the work was told %v", context.Cause(stubborn))
+	}
+	for n := range shardCount {
+		l, err := leases.Get(t.Context(), shardName(n), metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := holderOf(l), map[bool]string{true: "leaves"}[n == 0]; got != want {
+			t.Errorf("shard %d is held by %q, want %q", n, got, want)
 		}
 	}
 }
