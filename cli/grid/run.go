@@ -119,6 +119,9 @@ func (a commands) run(ctx context.Context, paths []string, o runOptions) error {
 		if err != nil {
 			return a.mistaken(path, err)
 		}
+		for _, w := range f.Warnings {
+			fmt.Fprintln(a.Err, w.Error())
+		}
 		o.Files = append(o.Files, f)
 	}
 	line, end := watch(ctx, a.Err, report.Folder{Path: o.Out})
@@ -154,8 +157,12 @@ func checkServer(text string) error {
 	if text == "" {
 		return nil
 	}
-	if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return app.UsageError("--server %q is no URL such as https://install.example.com", text)
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return app.UsageError("--server is no URL such as https://install.example.com")
+	}
+	if u.User != nil {
+		return app.UsageError("--server %s must not have a name and a password; hosts fetch from it without them", u.Host)
 	}
 	return nil
 }

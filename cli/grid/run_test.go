@@ -20,17 +20,18 @@ func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {
 		code int
 		says string
 	}{
-		"no hosts":           {[]string{tests, "--store", "s", "--out", out}, app.ExitUsage, "--hosts is missing"},
-		"no store":           {[]string{tests, "--hosts", hosts, "--out", out}, app.ExitUsage, "--store is missing"},
-		"no report":          {[]string{tests, "--hosts", hosts, "--store", "s"}, app.ExitUsage, "--out is missing"},
-		"no attempts":        {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--repeat", "0"}, app.ExitUsage, "--repeat"},
-		"no server's URL":    {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "example.com"}, app.ExitUsage, "no URL such as"},
-		"another again":      {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--again", "some"}, app.ExitUsage, "[failed all]"},
-		"a mistake in tests": {[]string{bad, "--hosts", hosts, "--store", "s", "--out", out}, app.ExitFailed, "bad.yaml:1:3: error: the test has no installerSpec"},
-		"a mistake in hosts": {[]string{tests, "--hosts", badHosts, "--store", "s", "--out", out}, app.ExitFailed, "hosts.yaml:1:39: error: a system has 0 kinds"},
-		"no program":         {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--program", "/does/not/exist"}, app.ExitFailed, "name it with --program"},
-		"a list of systems":  {[]string{systems, "--hosts", hosts, "--store", "s", "--out", out, "--program", "/bin/true"}, app.ExitFailed, "a list of systems, not of tests"},
-		"an unknown test":    {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--program", "/bin/true", "--test", "y"}, app.ExitFailed, `no test "y"`},
+		"no hosts":            {[]string{tests, "--store", "s", "--out", out}, app.ExitUsage, "--hosts is missing"},
+		"no store":            {[]string{tests, "--hosts", hosts, "--out", out}, app.ExitUsage, "--store is missing"},
+		"no report":           {[]string{tests, "--hosts", hosts, "--store", "s"}, app.ExitUsage, "--out is missing"},
+		"no attempts":         {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--repeat", "0"}, app.ExitUsage, "--repeat"},
+		"a server's password": {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "https://me:hunter2@example.com"}, app.ExitUsage, "--server example.com must not have a name and a password"},
+		"no server's URL":     {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--server", "example.com"}, app.ExitUsage, "no URL such as"},
+		"another again":       {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--again", "some"}, app.ExitUsage, "[failed all]"},
+		"a mistake in tests":  {[]string{bad, "--hosts", hosts, "--store", "s", "--out", out}, app.ExitFailed, "bad.yaml:1:3: error: the test has no installerSpec"},
+		"a mistake in hosts":  {[]string{tests, "--hosts", badHosts, "--store", "s", "--out", out}, app.ExitFailed, "hosts.yaml:1:39: error: a system has 0 kinds"},
+		"no program":          {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--program", "/does/not/exist"}, app.ExitFailed, "name it with --program"},
+		"a list of systems":   {[]string{systems, "--hosts", hosts, "--store", "s", "--out", out, "--program", "/bin/true"}, app.ExitFailed, "a list of systems, not of tests"},
+		"an unknown test":     {[]string{tests, "--hosts", hosts, "--store", "s", "--out", out, "--program", "/bin/true", "--test", "y"}, app.ExitFailed, `no test "y"`},
 	} {
 		code, _, errOut := command(t, append([]string{"run"}, row.args...)...)
 		if code != row.code || !strings.Contains(errOut, row.says) {

@@ -36,6 +36,9 @@ func Read(file string) (CAs, error) {
 	return CAs{file, text, pool}, nil
 }
 
+// File returns the name of the file that they came from, or "".
+func (c CAs) File() string { return c.file }
+
 // Text returns the certificates besides those of the system, in PEM.
 func (c CAs) Text() string { return string(c.text) }
 

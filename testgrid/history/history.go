@@ -131,11 +131,11 @@ func (h History) Load(ctx context.Context, digest string, attempt int, dir strin
 		return nil, err
 	}
 	if err := unpack(io.NewSectionReader(value, 0, value.Size()), dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("unpack an earlier result: %w", err), os.RemoveAll(dir))
+		return nil, errors.Join(fmt.Errorf("unpack an earlier result, %s: %w; --again all makes a new one", attemptKey(digest, attempt), err), os.RemoveAll(dir))
 	}
 	r, err := report.ReadResult(dir)
-	if err != nil || r == nil {
-		return nil, errors.Join(errors.New("an earlier result in the store is damaged"), err, os.RemoveAll(dir))
+	if err != nil || r == nil || r.Digest != digest || r.Attempt != attempt {
+		return nil, errors.Join(fmt.Errorf("%s in the store is damaged or of another test; --again all makes a new one", attemptKey(digest, attempt)), err, os.RemoveAll(dir))
 	}
 	r.Machines = nil // they belong to another machine
 	return r, nil

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -106,6 +107,28 @@ func TestAnArchiveThatLeavesItsFolderIsRefused(t *testing.T) {
 }
 
 // TestARunIsComparedWithThoseBefore has a test that breaks with a package, and stays broken when others change.
+// TestAResultInTheWrongPlaceIsRefused has an attempt of one test under the name of another.
+func TestAResultInTheWrongPlaceIsRefused(t *testing.T) {
+	s, err := store.Opener{Write: true}.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := history.History{Store: s}
+	f := report.Folder{Path: t.TempDir()}
+	r := report.Result{Test: "one", System: "a", Attempt: 1, Verdict: report.Passed, Digest: "abc"}
+	if err := f.Save(r); err != nil {
+		t.Fatal(err)
+	}
+	moved := r
+	moved.Digest = "def"
+	if err := h.Save(t.Context(), moved, f.Dir("one", "a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := h.Load(t.Context(), "def", 1, filepath.Join(t.TempDir(), "one")); err == nil || !strings.Contains(err.Error(), "damaged or of another test") {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestARunIsComparedWithThoseBefore(t *testing.T) {
 	day := func(n int) time.Time { return time.Date(2026, 1, n, 3, 4, 5, 0, time.UTC) }
 	for name, s := range stores(t) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os/exec"
 	"slices"
+	"time"
 )
 
 // commandKind lets a program of the user make and remove machines, for clouds and hypervisors that nobody here knows.
@@ -35,11 +36,16 @@ func (k commandKind) Clean(ctx context.Context, owner string) error {
 	return k.run(ctx, nil, nil, nil, "clean", owner)
 }
 
+// makeTime is how long a program may wait until there are enough machines.
+const makeTime = 24 * time.Hour
+
 func (k commandKind) Make(ctx context.Context, w Wish) ([]Machine, error) {
 	wish, err := json.Marshal(map[string]any{"system": w.System, "count": w.Count, "cpu": w.CPU, "memory": w.Memory, "airgap": w.Airgap, "owner": w.Owner})
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, makeTime)
+	defer cancel()
 	var out bytes.Buffer
 	if err := k.run(ctx, bytes.NewReader(wish), &out, nil, "make"); err != nil {
 		return nil, fmt.Errorf("make machines: %w", err)

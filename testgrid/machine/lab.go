@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
@@ -82,11 +83,16 @@ func (k lab) Adopt(ctx context.Context, w Wish, kept []Kept) ([]Machine, error) 
 	return machines, nil
 }
 
+// removeAllTime bounds the removal of machines that a test does not get.
+const removeAllTime = 20 * time.Minute
+
 // removeAll removes machines even if ctx has ended.
 func removeAll(ctx context.Context, machines []Machine) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeAllTime)
+	defer cancel()
 	var errs []error
 	for _, m := range machines {
-		errs = append(errs, m.Remove(context.WithoutCancel(ctx)))
+		errs = append(errs, m.Remove(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -151,6 +151,28 @@ func TestAMachineWithAnotherHostKeyIsNotUsed(t *testing.T) {
 	}
 }
 
+// TestAMachineThatFallsSilentEndsTheWait has a machine that dies when somebody has logged in. A wait for it ends with its time.
+func TestAMachineThatFallsSilentEndsTheWait(t *testing.T) {
+	t.Parallel()
+	hosts, err := load(t, sshHosts(startServer(t, silent), 1, ""))
+	k := kind(t, hosts, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := k.Make(ctx, machine.Wish{Count: 1})
+		ended <- err
+	}()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it waits for ever")
+	}
+}
+
 // TestTestsWaitForMachines lends two machines to three tests. One gets none that was kept.
 func TestTestsWaitForMachines(t *testing.T) {
 	hosts, err := load(t, sshHosts(startSSHD(t), 2, ""))

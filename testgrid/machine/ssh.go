@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,9 +100,12 @@ func (h sshHost) run(ctx context.Context, c Command) error {
 		return err
 	}
 	defer client.Close()
+	// Closing the connection ends every wait for an answer, and makes the server hang up on the script.
+	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
+	defer stop()
 	session, err := client.NewSession()
 	if err != nil {
-		return fmt.Errorf("open a session on %s: %w", h.Name, err)
+		return fmt.Errorf("open a session on %s: %w", h.Name, cmp.Or(ctx.Err(), err))
 	}
 	session.Stdout, session.Stderr = c.Stdout, c.Stderr
 	line := "bash -c " + Quote(c.Script)
@@ -121,9 +125,6 @@ func (h sshHost) run(ctx context.Context, c Command) error {
 		}
 		_ = stdin.Close()
 	}()
-	// Closing the connection ends Wait, and makes the server hang up on the script.
-	stop := context.AfterFunc(ctx, func() { _ = client.Close() })
-	defer stop()
 	err = session.Wait()
 	var exit *ssh.ExitError
 	switch {
@@ -253,7 +254,12 @@ func (p *sshPool) Adopt(_ context.Context, _ Wish, kept []Kept) (machines []Mach
 	return machines, nil
 }
 
+// bareTime bounds how long a machine may take to become bare, with the install of its system.
+const bareTime = time.Hour
+
 func (p *sshPool) makeBare(ctx context.Context, h sshHost) error {
+	ctx, cancel := context.WithTimeout(ctx, bareTime)
+	defer cancel()
 	if len(p.bareProgram) > 0 {
 		if err := p.bareProgram.run(ctx, nil, nil, h.environment()); err != nil {
 			return err

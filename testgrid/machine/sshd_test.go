@@ -41,6 +41,12 @@ func newKey(t *testing.T) (ssh.Signer, []byte) {
 
 func startSSHD(t *testing.T) sshd {
 	t.Helper()
+	return startServer(t, serve)
+}
+
+// startServer starts a server that does with connections what it wants.
+func startServer(t *testing.T, serve func(net.Conn, *ssh.ServerConfig)) sshd {
+	t.Helper()
 	hostKey, _ := newKey(t)
 	user, private := newKey(t)
 	config := &ssh.ServerConfig{PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
@@ -95,6 +101,14 @@ func serve(conn net.Conn, config *ssh.ServerConfig) {
 				}
 			}
 		}()
+	}
+}
+
+// silent lets a user log in, and answers nothing then.
+func silent(conn net.Conn, config *ssh.ServerConfig) {
+	if _, channels, _, err := ssh.NewServerConn(conn, config); err == nil {
+		for range channels { //nolint:revive // nobody accepts one
+		}
 	}
 }
 

@@ -2,7 +2,12 @@ package remote
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/batch"
+	"github.com/sealift/sealift/testgrid/report"
+	"github.com/sealift/sealift/testgrid/runner"
 )
 
 // TestMachinesBelongToOneRun has two runs of the same tests, with other packages.
@@ -20,5 +25,27 @@ func TestMachinesBelongToOneRun(t *testing.T) {
 	}
 	if machines("some") != machines("some") {
 		t.Error("a pod does not know the machines of the lost one before it")
+	}
+}
+
+// TestAResultOfTheStoreReachesNothingHere has results that somebody else has written into the store.
+func TestAResultOfTheStoreReachesNothingHere(t *testing.T) {
+	t.Parallel()
+	a := runner.Attempt{Test: "one", System: "plain", Number: 1}
+	from := func(r report.Result) report.Result {
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resultOf(a, batch.Outcome{Output: data})
+	}
+	good := report.Result{Test: "one", System: "plain", Attempt: 1, Verdict: report.Passed, Steps: []report.Step{{Log: "01-a.log"}}}
+	good.Machines = []report.Machine{{Name: "m", Enter: []string{"sh", "-c", "touch /tmp/owned"}}}
+	if got := from(good); got.Verdict != report.Passed || got.Machines != nil {
+		t.Errorf("%+v", got)
+	}
+	good.Steps[0].Log = "../../../../secret"
+	if got := from(good); got.Verdict != report.Failed || !strings.Contains(got.Reason, "is no file beside the result") {
+		t.Errorf("%+v", got)
 	}
 }

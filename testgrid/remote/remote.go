@@ -119,6 +119,10 @@ func resultOf(a runner.Attempt, outcome batch.Outcome) report.Result {
 			err = errors.New("it is of another test")
 		}
 		if err == nil {
+			err = result.Check()
+		}
+		if err == nil {
+			result.Machines = nil // 'sealift testgrid enter' would run what the store says
 			return result
 		}
 		failure = fmt.Sprintf("its result in the store is damaged: %v", err)

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -170,8 +171,27 @@ func load(path string) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{}
-	if err := json.Unmarshal(data, r); err != nil {
+	if err = json.Unmarshal(data, r); err == nil {
+		err = r.Check()
+	}
+	if err != nil {
 		return nil, fmt.Errorf("read %s: %w; remove it, and the test runs again", path, err)
 	}
 	return r, nil
+}
+
+// Check refuses a result whose files are not in the folder of its attempt. Pages show what is in them.
+func (r Result) Check() error {
+	names := slices.Clone(r.Files)
+	for _, s := range r.Steps {
+		if s.Log != "" {
+			names = append(names, s.Log)
+		}
+	}
+	for _, name := range names {
+		if name != filepath.Base(name) || name == "." || name == ".." {
+			return fmt.Errorf("%q is no file beside the result", name)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -46,7 +47,7 @@ func (b bench) run(ctx context.Context, o runner.Options) ([]report.Cell, error)
 	if o.Hosts, err = machine.Load(filepath.Join(b.dir, "hosts.yaml"), machine.Options{}); err != nil {
 		return nil, err
 	}
-	o.Files, o.Out, o.Sealift, o.Store = []*spec.File{file}, filepath.Join(b.dir, "report"), filepath.Join(b.dir, "sealift"), "store"
+	o.Files, o.Out, o.Sealift, o.Store = []*spec.File{file}, filepath.Join(b.dir, "report"), filepath.Join(b.dir, "sealift"), cmp.Or(o.Store, "store")
 	if len(o.Systems) == 0 {
 		o.Systems = []string{"plain"}
 	}

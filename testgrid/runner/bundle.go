@@ -28,6 +28,7 @@ const bundleGrace = 30 * time.Second
 type bundles struct {
 	sealift string
 	store   string
+	cas     string // file with the CAs of the store's certificate; "" for those of the system
 	dir     string
 
 	mu   sync.Mutex
@@ -107,6 +108,9 @@ func (b *bundles) make(ctx context.Context, w wanted, to *bundle) error {
 	}
 	if w.collects {
 		args = append(args, "--sealift-preflight", filepath.Join(filepath.Dir(b.sealift), preflight.ProgramName))
+	}
+	if b.cas != "" {
+		args = append(args, "--ca-cert", b.cas)
 	}
 	cmd := exec.CommandContext(ctx, b.sealift, args...)
 	var out, errOut bytes.Buffer

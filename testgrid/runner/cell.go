@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -23,6 +24,8 @@ const (
 	scriptTimeout  = 60 * time.Minute
 	upgradeTimeout = 6 * time.Hour
 	stepTimeout    = 20 * time.Minute // for everything else
+	removeTimeout  = 20 * time.Minute // for all machines of a test
+	cleanTimeout   = 60 * time.Minute // for all that earlier runs have left on a system
 )
 
 // cell is one job while it runs.
@@ -45,7 +48,7 @@ type cell struct {
 func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 	c := &cell{runner: r, test: j.test, system: j.system, attempt: j.attempt, bundle: b, newer: newer, dir: r.folder.Dir(j.test.ID, j.system, j.attempt), began: time.Now()}
 	c.result = report.Result{Test: j.test.ID, Name: j.test.Name, System: j.system, Attempt: j.attempt, Digest: digest, Started: c.began.UTC()}
-	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, r.Store, j.test.ID, j.system)
+	c.result.Reproduce = fmt.Sprintf("sealift testgrid run %s --hosts HOSTS.yaml --store %s --out REPORT --test %s --system %s", j.file, redacted(r.Store), j.test.ID, j.system)
 	if server := strings.TrimRight(r.Server, "/"); server != "" && !j.test.Airgap {
 		c.result.Reproduce += " --server " + server
 	}
@@ -56,6 +59,14 @@ func newCell(r *runner, j job, b, newer *bundle, digest string) *cell {
 		maps.Copy(c.result.Packages, newer.packages)
 	}
 	return c
+}
+
+// redacted hides the password of a store's URL, because many people read a report.
+func redacted(location string) string {
+	if u, err := url.Parse(location); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	return location
 }
 
 // kurlHelpers is the file of functions that kURL's runner puts on its hosts.
@@ -243,6 +254,8 @@ func setClock(ctx context.Context, m machine.Machine, by time.Duration) error {
 func (c *cell) release(ctx context.Context) {
 	var errs []error
 	var kept []report.Machine
+	removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+	defer cancel()
 	for _, m := range c.machines {
 		keeper, can := m.(machine.Keeper)
 		if c.runner.KeepFailed && c.result.Verdict == report.Failed && can && ctx.Err() == nil {
@@ -253,7 +266,7 @@ func (c *cell) release(ctx context.Context) {
 			}
 			errs = append(errs, err)
 		}
-		errs = append(errs, m.Remove(context.WithoutCancel(ctx)))
+		errs = append(errs, m.Remove(removing))
 	}
 	c.result.Machines = kept
 	if err := errors.Join(errs...); err != nil {

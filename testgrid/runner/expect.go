@@ -56,7 +56,7 @@ func (c *cell) once(ctx context.Context, e spec.Expectation) error {
 	case e.BytesFetched != nil:
 		return c.bytesFetched(ctx, *e.BytesFetched)
 	}
-	return nil
+	return errors.New("nothing says what is expected")
 }
 
 func (c *cell) kubectl(ctx context.Context, args string) (string, error) {

@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/sealift/sealift/testgrid/history"
 	"github.com/sealift/sealift/testgrid/report"
@@ -31,6 +32,9 @@ func (r *runner) earlier(ctx context.Context, j job, digest string, bundled bool
 	there, err := r.History.Load(ctx, digest, j.attempt, r.folder.Dir(j.test.ID, j.system, j.attempt))
 	if there == nil || err != nil {
 		return here, err
+	}
+	if there.Test != j.test.ID || there.System != j.system {
+		return nil, fmt.Errorf("the store has a result of %s on %s in the place of %s on %s; --again all makes a new one", there.Test, there.System, j.test.ID, j.system)
 	}
 	return there, r.folder.Save(*there)
 }

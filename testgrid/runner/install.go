@@ -144,6 +144,8 @@ func (c *cell) befall(ctx context.Context, log io.Writer, node int, command stri
 			return fmt.Errorf("step %s never began, so nothing was killed", f.Step)
 		case errors.As(err, &exit) && exit.Code == scenario.DidNotEnd:
 			return fmt.Errorf("SIG%s in step %s did not end the command", f.Signal, f.Step)
+		case err == nil:
+			return fmt.Errorf("the command succeeded before SIG%s came %s after the begin of step %s, so nothing was killed; give a shorter time", f.Signal, f.After, f.Step)
 		case err != nil && !errors.As(err, &exit):
 			return err
 		}

@@ -131,7 +131,7 @@ func (r *runner) plan(jobs []job) error {
 
 // local does the jobs on machines that this program takes.
 func (r *runner) local(ctx context.Context, jobs []job) error {
-	r.bundles = bundles{sealift: r.Sealift, store: r.Store, dir: filepath.Join(r.Out, ".bundles")}
+	r.bundles = bundles{sealift: r.Sealift, store: r.Store, cas: r.CAs.File(), dir: filepath.Join(r.Out, ".bundles")}
 	if err := r.bundles.open(); err != nil {
 		return err
 	}
@@ -144,7 +144,10 @@ func (r *runner) clean(ctx context.Context) error {
 		return nil
 	}
 	for _, system := range r.systems() {
-		if err := r.Hosts.Kind(system).Clean(ctx, r.owner()); err != nil {
+		limited, cancel := context.WithTimeout(ctx, cleanTimeout)
+		err := r.Hosts.Kind(system).Clean(limited, r.owner())
+		cancel()
+		if err != nil {
 			return fmt.Errorf("clean up after earlier runs on %s: %w", system, err)
 		}
 	}

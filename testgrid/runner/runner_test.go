@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/trust"
+	"github.com/sealift/sealift/testgrid/pki"
 	"github.com/sealift/sealift/testgrid/report"
 	"github.com/sealift/sealift/testgrid/runner"
 )
@@ -233,6 +235,50 @@ func TestMachinesOfAFailedTestAreKept(t *testing.T) {
 	}
 	if all, _ := filepath.Glob(filepath.Join(b.dir, "machines", "*")); len(all) != 1 {
 		t.Errorf("the machine of a passed test is left, too: %q", all)
+	}
+}
+
+// TestAKillThatComesTooLateFails has an install that succeeds before it is killed. Its systemd is a small one.
+func TestAKillThatComesTooLateFails(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, `
+- name: late
+  installerSpec: KUBERNETES
+  kill: [{step: a/b, after: 10ms}]
+  preInstallScript: |
+    cat >/usr/local/bin/systemd-run <<'END'
+    #!/bin/bash
+    mkdir -p /var/lib/sealift/state
+    echo '{"step":"a/b","outcome":"started"}' >>/var/lib/sealift/state/journal.jsonl
+    while [ "$1" != bash ]; do shift; done
+    "$@"
+    END
+    printf '#!/bin/bash\ncase $* in *MainPID*) echo 999999999 ;; *ExecMainStatus*) echo 0 ;; esac\n' >/usr/local/bin/systemctl
+    chmod 755 /usr/local/bin/*
+`)
+	if c := b.must(t, runner.Options{})["late/plain"]; c.Verdict != report.Failed || !strings.Contains(c.Reason(), "so nothing was killed") {
+		t.Errorf("%s: %s", c.Verdict, c.Reason())
+	}
+}
+
+// TestTheStoreIsReachedAndNotGivenAway has a store with a password and a CA of its own.
+func TestTheStoreIsReachedAndNotGivenAway(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "- name: good\n  installerSpec: KUBERNETES\n")
+	file := filepath.Join(b.dir, "ca.pem")
+	if err := os.WriteFile(file, []byte(pki.Certificate(t, "ca", true)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cas, err := trust.Read(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := b.must(t, runner.Options{Store: "https://me:hunter2@store.example.com/x", CAs: cas})["good/plain"]
+	if got := c.Attempts[0].Reproduce; !strings.Contains(got, "store.example.com") || strings.Contains(got, "hunter2") {
+		t.Errorf("the report says %s", got)
+	}
+	if calls, err := os.ReadFile(filepath.Join(b.dir, "bundles")); err != nil || !strings.Contains(string(calls), "--store https://me:hunter2@store.example.com/x") || !strings.Contains(string(calls), "--ca-cert "+file) {
+		t.Errorf("sealift was called as %s: %v", calls, err)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/sealift/sealift/internal/strictyaml"
 )
 
 // defaultWithin is how long an expectation may take to become true. A cluster needs some time to settle after a change.
@@ -35,8 +37,9 @@ func (p *parser) expectation(n *yaml.Node, nodes int) Expectation {
 	}
 	f.number("nodesReady", &e.NodesReady, 1, maxNodes)
 	f.text("podsRunning", &e.PodsRunning)
+	f.filled("podsRunning", e.PodsRunning, "write all, or the name of a namespace")
 	f.boolean("noImagePulled", &e.NoImagePulled)
-	if n := f.nodes["noImagePulled"]; n != nil && !e.NoImagePulled {
+	if n := f.nodes["noImagePulled"]; n != nil && strictyaml.Value(n) == false {
 		p.Errorf(p.Pos(n), "write true, or leave it out", "noImagePulled must be true")
 	}
 	if n := f.nodes["http"]; n != nil && p.IsMapping(n, "http") {
@@ -83,6 +86,7 @@ func (p *parser) command(n *yaml.Node, nodes int) *Command {
 	f := fields{p, p.Fields(n, "command", "node", "run", "exit", "contains")}
 	f.number("node", &c.Node, 1, nodes)
 	f.text("run", &c.Run)
+	f.filled("run", c.Run, "such as kubectl get nodes")
 	f.number("exit", &c.Exit, 0, 255)
 	f.text("contains", &c.Contains)
 	f.required(n, "command", "run")

@@ -137,6 +137,13 @@ func (f fields) list(key string) []*yaml.Node {
 	return n.Content
 }
 
+// filled reports a text that is there and empty: nothing would be looked at.
+func (f fields) filled(key, text, hint string) {
+	if n := f.nodes[key]; n != nil && n.Kind == yaml.ScalarNode && strings.TrimSpace(text) == "" {
+		f.p.Errorf(f.p.Pos(n), hint, "%s is empty", key)
+	}
+}
+
 // required reports keys that a mapping lacks.
 func (f fields) required(n *yaml.Node, what string, keys ...string) {
 	for _, key := range keys {

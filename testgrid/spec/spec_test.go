@@ -210,6 +210,32 @@ func TestEveryMistakeIsNamedWithItsPlace(t *testing.T) {
 	}
 }
 
+// TestNothingIsExpectedInVain has tests that would pass, and nobody would have looked.
+func TestNothingIsExpectedInVain(t *testing.T) {
+	const head = "- name: x\n  installerSpec: {kubernetes: {version: 1.36.3}}\n  "
+	for text, want := range map[string]string{
+		`expect: [{podsRunning: ""}]`:                 `4:26: error: podsRunning is empty`,
+		`expect: [{podsRunning: }]`:                   `podsRunning is empty`,
+		`expect: [{command: {run: " "}}]`:             `run is empty`,
+		`expect: [{noImagePulled: false}]`:            `noImagePulled must be true`,
+		`expect: [{took: {part: upgrade, most: 1s}}]`: `the test has no upgrade`,
+		`expect: [{took: {part: reset, most: 1s}}]`:   `the test has no reset`,
+		`expect: [{took: {part: join, most: 1s}}]`:    `the test has no join`,
+	} {
+		_, err := spec.Parse("tests.yaml", strings.NewReader("\n"+head+text+"\n"), spec.Values{})
+		var wrong diag.Errors
+		if !errors.As(err, &wrong) || len(wrong) != 1 || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+	}
+	if f := parse(t, head+"postUpgradeScript: kubectl get nodes\n"); len(f.Warnings) != 1 || !strings.Contains(f.Warnings[0].Error(), "postUpgradeScript never runs") {
+		t.Errorf("warnings: %v", f.Warnings)
+	}
+	if f := parse(t, head+"upgradeSpec: {kubernetes: {version: 1.36.4}}\n  postUpgradeScript: kubectl get nodes\n  reset: clean\n  expect: [{took: {part: upgrade, most: 1s}}, {took: {part: reset, most: 1s}}]\n"); len(f.Warnings) != 0 {
+		t.Errorf("warnings: %v", f.Warnings)
+	}
+}
+
 func TestAWrongFileIsRefused(t *testing.T) {
 	const head = "- installerSpec: {kubernetes: {version: 1}}\n  "
 	compiled := schema(t)

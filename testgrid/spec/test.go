@@ -78,7 +78,23 @@ func (p *parser) test(n *yaml.Node) Test {
 		}
 		t.Reset = true
 	}
+	p.idle(f, t)
 	return t
+}
+
+// idle reports what would never be looked at, because the test has no such part. kURL's tests may have scripts of that kind.
+func (p *parser) idle(f fields, t Test) {
+	has := map[string]bool{"install": true, "": true, "join": len(t.Joins) > 0, "upgrade": f.nodes["upgradeSpec"] != nil, "reset": t.Reset}
+	for _, e := range t.Expect {
+		if e.Took != nil && !has[e.Took.Part] {
+			p.Errorf(e.Pos, "leave it out", "the test has no %s that could take too long", e.Took.Part)
+		}
+	}
+	for _, key := range []string{"preUpgradeScript", "postUpgradeScript"} {
+		if n := f.nodes[key]; n != nil && n.Value != "" && !has["upgrade"] {
+			p.Warnf(p.Pos(n), "write upgradeSpec", "%s never runs: the test has no upgrade", key)
+		}
+	}
 }
 
 // installer reads the spec of an Installer, with the placeholders filled in.

@@ -9,7 +9,7 @@ import (
 )
 
 // Write puts the programs "hosts", for machines of the kind command, and "sealift" into a folder. Its subfolder "shared" is $SHARED on
-// all machines, its file "log" lists the calls of hosts, and its subfolder "machines" has the machines.
+// all machines, its file "log" lists the calls of hosts, its file "bundles" those of sealift, and its subfolder "machines" has the machines.
 func Write(dir string) error {
 	return errors.Join(os.WriteFile(filepath.Join(dir, "hosts"), []byte(hostsProgram), 0o700), os.WriteFile(filepath.Join(dir, "sealift"), []byte(sealiftProgram), 0o700),
 		os.Mkdir(filepath.Join(dir, "shared"), 0o700))
@@ -53,6 +53,7 @@ esac
 // sealiftProgram makes a bundle whose install.sh installs a sealift and a kubectl that are just as small.
 const sealiftProgram = `#!/bin/bash
 set -eu
+echo "sealift $*" >>"$(dirname "$0")/bundles"
 [ "$1" = bundle ] && shift
 while [ $# -gt 0 ]; do
 	case $1 in -f) file=$2; shift ;; --out) out=$2; shift ;; --upgrade-from) echo "bundle from $2" >>"$(dirname "$0")/log"; shift ;; esac
