@@ -35,7 +35,9 @@ review the archive before you send it. The command sends nothing itself.`,
   sealift support-bundle --spec application.yaml
   sealift support-bundle -o json | jq '.results[] | select(.status == "fail")'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.supportBundle(cmd.Context(), out, root, format, specs) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.supportBundle(cmd.Context(), out, root, format, specs)
+		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the archive to write (default support-bundle-HOST-TIME.tar.gz here)")
 	cmd.Flags().StringVar(&root, "root", node.DefaultRoot, "state folder of the node")
