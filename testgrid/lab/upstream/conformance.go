@@ -13,16 +13,24 @@ const toolsBase = "image-base-tools-12"
 // ConformanceImages lists images that pods of conformance tests run, under the names that e2e.test has for them. The other images of
 // these tests have programs that are not Go modules.
 func ConformanceImages() []Image {
-	return []Image{
-		{
-			Ref: "registry.k8s.io/e2e-test-images/agnhost:2.63.0", Base: []string{toolsBase},
+	agnhost := func(tag string) Image {
+		return Image{
+			Ref: "registry.k8s.io/e2e-test-images/agnhost:" + tag, Base: []string{toolsBase},
 			Files: []Placed{
 				{FileOf{ConformanceTests, "agnhost"}, "agnhost"}, {FileOf{ConformanceTests, "agnhost"}, "agnhost-2"},
 				{FileOf{ConformanceTests, "localhost.crt"}, "localhost.crt"}, {FileOf{ConformanceTests, "localhost.key"}, "localhost.key"},
 			},
 			Entrypoint: []string{"/agnhost"}, Cmd: []string{"pause"},
+		}
+	}
+	return []Image{
+		agnhost("2.63.0"),
+		agnhost("2.55"), // a test replaces it by the newer one
+		// The shell of Debian's busybox drops variables that no shell can name, and tests set some.
+		{
+			Ref: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1", Base: []string{busyboxBase},
+			Files: []Placed{{FileOf{toolsBase, "bash-static"}, "bin/sh"}}, Cmd: []string{"sh"},
 		},
-		{Ref: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1", Base: []string{busyboxBase}, Cmd: []string{"sh"}},
 		{Ref: "registry.k8s.io/e2e-test-images/glibc-dns-testing:2.0.0", Base: []string{toolsBase}, Cmd: []string{"sh"}},
 	}
 }
@@ -38,7 +46,8 @@ func conformanceComponents() []Component {
 	list := []Component{
 		goModule("kubernetes-test", conformanceVersion, m),
 		{Name: "image-base-tools", Version: "12", Recipe: SystemLayer{
-			Suite: "bookworm", Packages: []string{"bind9-dnsutils", "curl", "iproute2", "netcat-openbsd"},
+			Suite: "bookworm", Packages: []string{"bind9-dnsutils", "curl", "iproute2", "netcat-openbsd", "bash-static"},
+			Keep: []string{"usr/bin/bash-static"},
 		}},
 	}
 	for _, image := range ConformanceImages() {

@@ -40,6 +40,7 @@ func kurlComponents() []Component {
 		goModule("registry", "v3.1.1", GoModule{
 			Path:     "github.com/distribution/distribution/v3",
 			Commands: commandsIn("cmd", "registry"),
+			Files:    []string{"cmd/registry/config-dev.yml"},
 			Set:      []string{"github.com/distribution/distribution/v3/version.version=v3.1.1"},
 		}),
 		goModule("contour", "v1.32.1", GoModule{
@@ -69,7 +70,10 @@ func KurlImages() []Image {
 		},
 		{
 			Ref: "docker.io/library/registry:3.1.1", Base: []string{busyboxBase}, OCI: true,
-			Files:      filesOf("registry-v3.1.1", "bin", "registry"),
+			Files: []Placed{
+				{FileOf{"registry-v3.1.1", "registry"}, "bin/registry"},
+				{FileOf{"registry-v3.1.1", "config-dev.yml"}, "etc/distribution/config.yml"},
+			},
 			Entrypoint: []string{"/bin/registry"}, Cmd: []string{"serve", "/etc/distribution/config.yml"},
 		},
 		{Ref: "ghcr.io/projectcontour/contour:v1.32.1", Files: filesOf("contour-v1.32.1", "bin", "contour")},
