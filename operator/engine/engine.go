@@ -54,6 +54,7 @@ type Engine struct {
 	metrics   metric.Store
 	telemetry *telemetry
 	ready     atomic.Bool
+	idle      atomic.Bool // it stands by
 
 	mu    sync.Mutex
 	hooks []*Hook
@@ -122,6 +123,12 @@ func (e *Engine) Serve(ctx context.Context, begin func(context.Context)) {
 	if !standby {
 		e.watcher = watch.New(ctx, e.options.Cluster, e.log)
 	}
+	e.idle.Store(false)
+	for _, h := range e.Hooks() {
+		for _, s := range h.watched() {
+			s.Idle(false)
+		}
+	}
 	begin(ctx)
 	e.clock.cron.Start()
 	go e.telemetry.tick(ctx)
@@ -137,6 +144,7 @@ func (e *Engine) Serve(ctx context.Context, begin func(context.Context)) {
 // WatchForWebhooks when hooks are added.
 func (e *Engine) Standby(ctx context.Context) {
 	e.watcher = watch.New(ctx, e.options.Cluster, e.log)
+	e.idle.Store(true)
 	e.WatchForWebhooks()
 }
 
@@ -175,7 +183,9 @@ func (e *Engine) Subscribe(b binding.Kubernetes, on func(watch.Change)) *watch.S
 func (e *Engine) Watch(hooks ...*Hook) {
 	for _, h := range hooks {
 		h.watch(func(i int, b binding.Kubernetes) *watch.Subscription {
-			return e.watcher.SubscribeMeasured(b, func(c watch.Change) { e.changed(h, i, c) }, e.telemetry.meter(h, &b))
+			s := e.watcher.SubscribeMeasured(b, func(c watch.Change) { e.changed(h, i, c) }, e.telemetry.meter(h, &b))
+			s.Idle(e.idle.Load())
+			return s
 		})
 	}
 }
@@ -217,6 +227,7 @@ func (e *Engine) Synchronize(ctx context.Context, h *Hook) (next []*queue.Task, 
 				select {
 				case <-s.Synced():
 					e.queueSynchronization(h, i, s)
+				case <-s.Ended():
 				case <-ctx.Done():
 				}
 			}()
@@ -262,8 +273,12 @@ func (e *Engine) changed(h *Hook, i int, c watch.Change) {
 
 // Task is the task of a run.
 func (e *Engine) Task(h *Hook, b binding.Common, contexts ...binding.Context) *queue.Task {
-	return &queue.Task{
+	t := &queue.Task{
 		Name: fmt.Sprintf("run %s", h.Name), Hook: h.Name, Version: h.Config.Version, AllowFailure: b.AllowFailure, Contexts: contexts,
 		Do: func(ctx context.Context, q *queue.Queue, t *queue.Task) error { return e.do(ctx, q, t, h) },
 	}
+	if h.folder.Owner != nil {
+		t.Yields = h.folder.Owner.Ending
+	}
+	return t
 }

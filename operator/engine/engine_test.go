@@ -57,13 +57,17 @@ printf '%%s %%s\n' %s "$(tr -d '\n' < "$BINDING_CONTEXT_PATH")" >> "$TRACE"
 	}
 }
 
+func (s *site) options() engine.Options {
+	return engine.Options{
+		HooksDir: s.dir, Cluster: s.cluster, Log: slog.New(slog.NewTextHandler(s.log, nil)), MetricsPrefix: "shell_operator_",
+		Runner: hook.Runner{TempDir: s.TempDir(), Set: []string{"TRACE=" + s.trace}},
+	}
+}
+
 // start runs an engine until the test ends, or until the returned function is called.
 func (s *site) start() (e *engine.Engine, stop func()) {
 	s.Helper()
-	e, err := engine.Load(s.Context(), engine.Options{
-		HooksDir: s.dir, Cluster: s.cluster, Log: slog.New(slog.NewTextHandler(s.log, nil)), MetricsPrefix: "shell_operator_",
-		Runner: hook.Runner{TempDir: s.TempDir(), Set: []string{"TRACE=" + s.trace}},
-	})
+	e, err := engine.Load(s.Context(), s.options())
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -174,6 +178,30 @@ func TestEngine(t *testing.T) {
 	s.in("a hook watches pods", testPods)
 	s.in("a hook copies secrets", testSecretCopier)
 	s.in("a stop ends the hook that runs", testStop)
+	s.in("a standby keeps no events", testStandby)
+}
+
+// testStandby: what changed while another operator led is in the synchronization, and is no event.
+func testStandby(s *site) {
+	s.apply(configMap("standby", "a", ""))
+	s.hook("h", "configVersion: v1\nkubernetes:\n- "+binding("maps", "standby", "")+"\n"+
+		"kubernetesValidating:\n- {name: a.example.com, includeSnapshotsFrom: [maps], rules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], resources: [pods]}]}\n", "")
+	e, err := engine.Load(s.Context(), s.options())
+	if err != nil {
+		s.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(s.Context())
+	over := make(chan struct{})
+	e.Standby(ctx)
+	sees := func(n int) bool { return len(e.Hooks()[0].Snapshots()["maps"]) == n }
+	s.until("the standby sees an object", func() bool { return sees(1) })
+	s.apply(configMap("standby", "b", ""))
+	s.until("the standby sees another object", func() bool { return sees(2) })
+	go func() { e.Run(ctx); close(over) }()
+	s.Cleanup(func() { cancel(); <-over })
+	s.ran("h maps:Synchronization:2")
+	s.apply(configMap("standby", "c", ""))
+	s.ran("h maps:Synchronization:2", "h maps:Event:Added:c")
 }
 
 func testOrder(s *site) {

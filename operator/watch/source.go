@@ -24,8 +24,8 @@ import (
 const (
 	// lateKind is the pause between two looks for a kind that the cluster does not serve yet.
 	lateKind = 5 * time.Second
-	// failures of a list after which a start no longer waits for it. The first one may be that of a server that does not
-	// stream lists.
+	// failures of a list after which the log tells of them, and after which a start no longer waits for it. The first one may be
+	// that of a server that does not stream lists.
 	failures = 2
 )
 
@@ -57,7 +57,8 @@ type source struct {
 	started bool
 	ended   bool // nobody needs it any more
 	here    bool // the first list has come
-	failed  int
+	failed  int  // tries since the last watch that began
+	refused int  // those of them that do not pass by themselves, such as for want of a right
 	kind    string
 	views   []view
 	subs    []seat
@@ -88,7 +89,7 @@ func (o *source) join(s *Subscription, initial bool) bool {
 		}
 	}
 	o.subs = append(o.subs, seat{s, at, initial})
-	here, tried := o.here, o.failed >= failures
+	here, tried := o.here, o.refused >= failures
 	if here && !initial {
 		for _, i := range o.items {
 			s.push(Change{binding.Added, o.object(i, at, s)})
@@ -143,6 +144,9 @@ func (o *source) run(ctx context.Context) {
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			options.LabelSelector, options.FieldSelector = o.key.labels, o.key.fields
 			w, err := objects.Watch(ctx, options)
+			if err == nil {
+				o.succeed(ctx)
+			}
 			o.fail(ctx, err)
 			return w, err
 		},
@@ -175,21 +179,39 @@ func (o *source) find(ctx context.Context) (dynamic.ResourceInterface, string) {
 	}
 }
 
-// fail counts a failure to list or watch, and logs the first of several.
+// fail counts a failure to list or watch, and logs the first of several. A start waits while the server is away: a hook that
+// sees no objects then would take them for deleted.
 func (o *source) fail(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil {
 		return
 	}
+	refused := !kube.Transient(err) || kube.Awaits(err)
 	o.mu.Lock()
 	o.failed++
-	told := o.failed == failures
+	if refused {
+		o.refused++
+	}
+	tell, tried := o.failed == failures, refused && o.refused == failures
 	subs := slices.Clone(o.subs)
 	o.mu.Unlock()
-	if told {
-		o.watcher.log.WarnContext(ctx, "objects cannot be watched yet; the bindings on them wait", "objects", o.key.String(), "error", err)
+	if tell {
+		o.watcher.log.WarnContext(ctx, "objects cannot be watched; the bindings on them wait", "objects", o.key.String(), "error", err)
+	}
+	if tried {
 		for _, t := range subs {
 			t.sub.arrived(o.key, false)
 		}
+	}
+}
+
+// succeed notes that a watch has begun, so that the log tells of the next failures again.
+func (o *source) succeed(ctx context.Context) {
+	o.mu.Lock()
+	told := o.failed >= failures
+	o.failed, o.refused = 0, 0
+	o.mu.Unlock()
+	if told {
+		o.watcher.log.InfoContext(ctx, "objects are watched", "objects", o.key.String())
 	}
 }
 

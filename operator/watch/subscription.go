@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +33,11 @@ type Subscription struct {
 	missing  map[key]bool // lists of the start that are not here yet
 	untried  map[key]bool
 	released bool
+	idle     bool // nobody will ask for what is held
+	stopped  bool
 	held     []Change
+	end      context.CancelFunc
+	ended    <-chan struct{} // closed by Stop, and at the end of the watcher
 
 	namespaces *Subscription // those that the binding selects by labels, or nil; written once, by Subscribe
 	begun      bool          // all lists of the start are known
@@ -43,6 +48,19 @@ func (s *Subscription) Tried() <-chan struct{} { return s.tried }
 
 // Synced is closed when every list of the start has come.
 func (s *Subscription) Synced() <-chan struct{} { return s.synced }
+
+// Ended is closed when the subscription was stopped.
+func (s *Subscription) Ended() <-chan struct{} { return s.ended }
+
+// Idle says whether events before Release are dropped instead of kept. A standby, which may wait for months, reads snapshots
+// and needs no events: when it leads, its hooks begin with everything that exists then.
+func (s *Subscription) Idle(idle bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.idle = idle; idle {
+		s.held = nil
+	}
+}
 
 // Release lets events through: first those that came since the lists, then each as it comes.
 func (s *Subscription) Release() {
@@ -77,9 +95,13 @@ func (s *Subscription) Size() (objects, bytes int) {
 
 // Stop ends the subscription. Lists that nobody else needs are dropped.
 func (s *Subscription) Stop() {
+	s.end()
 	if s.namespaces != nil {
 		s.namespaces.Stop()
 	}
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
 	for _, source := range s.current() {
 		source.detach(s)
 	}
@@ -124,8 +146,14 @@ func (s *Subscription) add(namespace string, initial bool) {
 	for _, k := range keys {
 		source := s.watcher.attach(k, s, initial)
 		s.mu.Lock()
-		s.sources[k] = source
+		stopped := s.stopped
+		if !stopped {
+			s.sources[k] = source
+		}
 		s.mu.Unlock()
+		if stopped {
+			source.detach(s)
+		}
 	}
 }
 
@@ -147,10 +175,9 @@ func (s *Subscription) remove(namespace string) {
 
 // followNamespaces watches the namespaces that the binding selects by their labels, as they come and go.
 func (s *Subscription) followNamespaces(changed <-chan struct{}) {
-	ended := s.watcher.ctx.Done()
 	select {
 	case <-s.namespaces.Tried():
-	case <-ended:
+	case <-s.ended:
 		return
 	}
 	select {
@@ -162,7 +189,7 @@ func (s *Subscription) followNamespaces(changed <-chan struct{}) {
 	}
 	select {
 	case <-s.namespaces.Synced():
-	case <-ended:
+	case <-s.ended:
 		return
 	}
 	known := map[string]bool{}
@@ -184,7 +211,7 @@ func (s *Subscription) followNamespaces(changed <-chan struct{}) {
 		}
 		select {
 		case <-changed:
-		case <-ended:
+		case <-s.ended:
 			return
 		}
 	}
@@ -216,11 +243,11 @@ func (s *Subscription) settle() {
 	if !s.begun {
 		return
 	}
+	if len(s.missing) == 0 {
+		once(s.synced) // before tried: who has waited for that looks whether this is closed
+	}
 	if len(s.untried) == 0 {
 		once(s.tried)
-	}
-	if len(s.missing) == 0 {
-		once(s.synced)
 	}
 }
 
@@ -240,9 +267,10 @@ func (s *Subscription) push(c Change) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.released {
+	switch {
+	case s.released:
 		s.on(c)
-		return
+	case !s.idle:
+		s.held = append(s.held, c)
 	}
-	s.held = append(s.held, c)
 }

@@ -52,7 +52,9 @@ type Meter interface {
 
 // SubscribeMeasured is Subscribe with a meter, which may be nil.
 func (w *Watcher) SubscribeMeasured(b binding.Kubernetes, on func(Change), meter Meter) *Subscription {
+	ctx, end := context.WithCancel(w.ctx)
 	s := &Subscription{
+		end: end, ended: ctx.Done(),
 		watcher: w, binding: b, on: on, meter: meter, tried: make(chan struct{}), synced: make(chan struct{}),
 		sources: map[key]*source{}, missing: map[key]bool{}, untried: map[key]bool{},
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/sealift/sealift/operator/watch"
 	"github.com/sealift/sealift/testgrid/apply"
 	"github.com/sealift/sealift/testgrid/controlplane"
+	"github.com/sealift/sealift/testgrid/output"
 )
 
 // site is a cluster behind a line that can be cut, and that counts the lists that are asked for.
@@ -27,17 +29,22 @@ type site struct {
 	cluster *kube.Cluster
 	direct  *kube.Cluster // around the line
 	cut     *atomic.Bool
+	starts  *atomic.Bool // the server says that it is not ready yet
 	mu      *sync.Mutex
 	lists   map[string]int // by resource
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{T: t, cut: &atomic.Bool{}, mu: &sync.Mutex{}, lists: map[string]int{}}
+	s := &site{T: t, cut: &atomic.Bool{}, starts: &atomic.Bool{}, mu: &sync.Mutex{}, lists: map[string]int{}}
 	plane := controlplane.ForTest(t)
 	cfg := controlplane.Through(t, plane, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
 		if s.cut.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if s.starts.Load() {
+			http.Error(w, "not ready", http.StatusServiceUnavailable)
+			return
 		}
 		if q := r.URL.Query(); r.Method == http.MethodGet && (q.Get("watch") == "" && q.Get("limit") != "" || q.Get("sendInitialEvents") == "true") {
 			s.mu.Lock()
@@ -182,6 +189,62 @@ func TestWatch(t *testing.T) {
 	s.in("namespaces selected by labels come and go", testNamespaceLabels)
 	s.in("a kind may come later, and holds up nobody", testLateKind)
 	s.in("no event is lost while the server is away", testOutage)
+	s.in("a start waits for a server that is away", testOutageAtStart)
+	s.in("an idle subscription keeps no events", testIdle)
+	s.in("a subscription that was stopped leaves nothing behind", testStopped)
+}
+
+// testOutageAtStart: a hook that saw no objects because the server is away would take them for deleted.
+func testOutageAtStart(s *site) {
+	s.apply(namespace("away", "") + "---\n" + configMap("away", "a", ""))
+	var log output.Buffer
+	ctx, cancel := context.WithCancel(s.Context())
+	w := watch.New(ctx, s.cluster, slog.New(slog.NewTextHandler(&log, nil)))
+	s.Cleanup(func() { cancel(); w.Wait() })
+	s.starts.Store(true)
+	sub := w.Subscribe(s.kubernetes("kind: ConfigMap, namespace: {nameSelector: {matchNames: [away]}}"), func(watch.Change) {})
+	s.until("the log tells of it", func() bool { return strings.Contains(log.String(), "objects cannot be watched") })
+	select {
+	case <-sub.Tried():
+		s.Error("the start does not wait")
+	default:
+	}
+	s.starts.Store(false)
+	synced(s, sub)
+	s.until("the log tells of its end", func() bool { return strings.Contains(log.String(), "objects are watched") })
+	if got := names(sub); got != "away/a" {
+		s.Errorf("the snapshot is %s", got)
+	}
+}
+
+func testIdle(s *site) {
+	s.apply(namespace("idle", ""))
+	var h heard
+	sub := s.watcher().Subscribe(s.kubernetes("kind: ConfigMap, namespace: {nameSelector: {matchNames: [idle]}}"), h.on)
+	sub.Idle(true)
+	synced(s, sub)
+	s.apply(configMap("idle", "a", ""))
+	s.until("the object is in the snapshot", func() bool { return names(sub) == "idle/a" })
+	sub.Idle(false)
+	s.apply(configMap("idle", "b", ""))
+	s.until("the object is in the snapshot", func() bool { return names(sub) == "idle/a idle/b" })
+	sub.Release()
+	s.hears(&h, "Added b")
+}
+
+func testStopped(s *site) {
+	s.apply(namespace("stop-a", "stop: 'yes'") + "---\n" + configMap("stop-a", "a", ""))
+	w := watch.New(s.Context(), s.cluster, nil)
+	sub := w.Subscribe(s.kubernetes("kind: ConfigMap, namespace: {labelSelector: {matchLabels: {stop: 'yes'}}}"), func(watch.Change) {})
+	synced(s, sub)
+	sub.Stop()
+	over := make(chan struct{})
+	go func() { w.Wait(); close(over) }()
+	select {
+	case <-over:
+	case <-time.After(20 * time.Second):
+		s.Error("something of it still runs")
+	}
 }
 
 func testEvents(s *site) {
