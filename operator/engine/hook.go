@@ -31,6 +31,8 @@ type Owner interface {
 	Files() (map[string][]byte, error)
 	// Answers are the variables of the files that the hook writes.
 	Answers() []string
+	// Ending says whether the owner waits in the main queue to stop its hooks. A run that fails does not hold that up.
+	Ending() bool
 	// Take takes what a hook wrote there, once its metrics and its object patches are done. An error repeats the run.
 	Take(ctx context.Context, h *Hook, contexts []binding.Context, answers map[string][]byte) error
 }

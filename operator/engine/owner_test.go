@@ -22,6 +22,8 @@ func (*owner) Files() (map[string][]byte, error) {
 	return map[string][]byte{"VALUES_PATH": []byte("42")}, nil
 }
 
+func (*owner) Ending() bool { return false }
+
 func (*owner) Answers() []string { return []string{"VALUES_JSON_PATCH_PATH"} }
 
 func (o *owner) Take(_ context.Context, h *engine.Hook, contexts []bindings.Context, answers map[string][]byte) error {

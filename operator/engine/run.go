@@ -33,10 +33,10 @@ func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook)
 			return err
 		}
 	}
-	q.Combine(t)
-	if h.stopped() {
+	if h.stopped() { // what waits behind it may be of a hook that has taken its place
 		return nil
 	}
+	q.Combine(t)
 	labels := h.labels(t, q.Name)
 	e.telemetry.waited(labels, t.Added())
 	_, err := e.runOnce(ctx, h, t, labels)

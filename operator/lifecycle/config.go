@@ -2,9 +2,11 @@ package lifecycle
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"reflect"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,6 +69,14 @@ func (o *Operator) loadConfig(ctx context.Context) error {
 	return nil
 }
 
+// readAgain is the pause until the ConfigMap is read again after that has failed.
+const readAgain = 5 * time.Second
+
+// wrongConfig is what is wrong with the content of the ConfigMap. Other errors are about reading it.
+type wrongConfig struct{ error }
+
+func (w *wrongConfig) Unwrap() error { return w.error }
+
 // followConfig reacts to edits of the ConfigMap until ctx ends.
 func (o *Operator) followConfig(ctx context.Context) {
 	changed := make(chan struct{}, 1)
@@ -82,18 +92,28 @@ func (o *Operator) followConfig(ctx context.Context) {
 	}, signal)
 	s.Release()
 	synced := s.Synced()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-changed:
 		case <-synced:
 			synced = nil // what changed between the start and the first list
+		case <-again:
 		case <-ctx.Done():
 			return
 		}
-		if err := o.configChanged(ctx); err != nil && ctx.Err() == nil {
+		again = nil
+		err := o.configChanged(ctx)
+		wrong := (*wrongConfig)(nil)
+		switch {
+		case err == nil || ctx.Err() != nil:
+		case errors.As(err, &wrong):
 			o.telemetry.configErrors.Inc()
 			o.log.ErrorContext(ctx, "the ConfigMap was changed and is wrong; what it said before stays in force",
 				"configMap", o.configRef().String(), "error", err)
+		default:
+			again = time.After(readAgain)
+			o.log.ErrorContext(ctx, "the ConfigMap was changed and cannot be read; it is tried again", "pause", readAgain.String(), "error", err)
 		}
 	}
 }
@@ -113,7 +133,7 @@ func (o *Operator) configChanged(ctx context.Context) error {
 		err = o.store.checkConfig(config, &before)
 	}
 	if err != nil {
-		return err
+		return &wrongConfig{err}
 	}
 	if reflect.DeepEqual(before, config) {
 		return nil

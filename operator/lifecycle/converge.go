@@ -57,6 +57,19 @@ func (c *converge) obsolete() bool {
 	return c.state.number != c.number
 }
 
+// ending says whether a reload waits that will switch a module off, by what flags and relations say now. Without that, a hook
+// that always fails could not be switched off: the reload is behind it.
+func (o *Operator) ending(u *unit) bool {
+	flags, config, verdicts := o.store.hookFlags(), o.store.inForce(), map[*unit]verdict{}
+	for _, one := range o.units {
+		on, _ := o.store.found.Enabled(one.Module, flags, config)
+		verdicts[one] = verdict{on: on && o.lacks(one, verdicts) == ""}
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.state.waiting && u.enabled && !verdicts[u].on
+}
+
 // step makes a task that does nothing once the reload is obsolete.
 func (c *converge) step(t *queue.Task) *queue.Task {
 	do := t.Do

@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,6 +23,9 @@ import (
 
 // definitionTime is how long new kinds may take until the cluster serves them.
 const definitionTime = time.Minute
+
+// servedPoll is the pause between two looks for a kind.
+const servedPoll = 100 * time.Millisecond
 
 // defineTask applies the CustomResourceDefinitions of a module. Those of all modules come before the first module runs, so
 // that a module may use the kinds of a later one.
@@ -75,7 +79,38 @@ func (o *Operator) define(ctx context.Context, u *unit) error {
 	if o.options.Releases != nil {
 		o.options.Releases.Refresh()
 	}
-	return kube.New(o.cluster(), kube.Options{}).Wait(ctx, all, kube.WaitOptions{Timeout: definitionTime})
+	if err := kube.New(o.cluster(), kube.Options{}).Wait(ctx, all, kube.WaitOptions{Timeout: definitionTime}); err != nil {
+		return err
+	}
+	return o.served(ctx, all)
+}
+
+// served waits until the cluster lists the kinds of definitions, which may be later than the condition Established. Hooks that
+// watch them would else run as if there were none.
+func (o *Operator) served(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	bounded, cancel := context.WithTimeout(ctx, definitionTime)
+	defer cancel()
+	for _, obj := range definitions {
+		group, _, _ := unstructured.NestedString(obj.Object, "spec", "group")
+		kind, _, _ := unstructured.NestedString(obj.Object, "spec", "names", "kind")
+		versions, _, _ := unstructured.NestedSlice(obj.Object, "spec", "versions")
+		for _, one := range versions {
+			version, _ := one.(map[string]any)
+			name, _ := version["name"].(string)
+			for version["served"] == true {
+				_, err := o.cluster().Resource(bounded, kube.Ref{Group: group, Version: name, Kind: kind})
+				if err == nil {
+					break
+				}
+				select {
+				case <-time.After(servedPoll):
+				case <-bounded.Done():
+					return errors.Join(context.Cause(ctx), err)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // putDefinition creates or updates one definition. The conversion that a live one has is kept: hooks may have set it.

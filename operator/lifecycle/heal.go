@@ -129,12 +129,20 @@ func (o *Operator) identity(ref kube.Ref) kube.Ref {
 	return ref
 }
 
-// forgo notes objects that hooks delete.
+// forgo notes which objects of charts hooks delete.
 func (o *Operator) forgo(refs []kube.Ref) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	ofCharts := map[kube.Ref]bool{}
+	for _, u := range o.units {
+		for _, ref := range u.refs {
+			ofCharts[o.identity(ref)] = true
+		}
+	}
 	for _, ref := range refs {
-		o.gone[o.identity(ref)] = true
+		if ref = o.identity(ref); ofCharts[ref] {
+			o.gone[ref] = true
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/helm"
@@ -26,6 +28,7 @@ import (
 	"github.com/sealift/sealift/operator/lifecycle"
 	"github.com/sealift/sealift/operator/module"
 	"github.com/sealift/sealift/testgrid/apply"
+	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/output"
 )
 
@@ -33,6 +36,8 @@ import (
 type site struct {
 	*testing.T
 	cluster   *kube.Cluster
+	plane     *rest.Config
+	operators *kube.Cluster // the operator's way to the cluster, if it is another one
 	namespace string
 	dir       string
 	trace     string
@@ -95,7 +100,7 @@ func (s *site) in(name string, test func(*site)) {
 // alone runs a test that measures beside no other.
 func (s *site) alone(name string, test func(*site)) {
 	s.Run(name, func(t *testing.T) {
-		one := &site{T: t, cluster: s.cluster, dir: t.TempDir(), log: &output.Buffer{}}
+		one := &site{T: t, cluster: s.cluster, plane: s.plane, dir: t.TempDir(), log: &output.Buffer{}}
 		one.namespace = strings.ReplaceAll(strings.ToLower(filepath.Base(t.Name())), "_", "-")
 		one.namespace = strings.Trim(one.namespace[:min(len(one.namespace), 60)], "-")
 		one.trace = filepath.Join(t.TempDir(), "trace")
@@ -135,14 +140,32 @@ echo "%s $(jq -r '[.[] | .binding + (if .type == "Synchronization" then ":\(.obj
 `, config, strings.TrimPrefix(strings.TrimPrefix(name, "modules/"), "global/"), script))
 }
 
+// behind is a cluster whose answers a function may replace: it says whether it did.
+func (s *site) behind(answer func(w http.ResponseWriter, r *http.Request) bool) *kube.Cluster {
+	s.Helper()
+	cluster, err := kube.Connect(controlplane.Through(s.T, s.plane, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if !answer(w, r) {
+			pass.ServeHTTP(w, r)
+		}
+	}), nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return cluster
+}
+
 func (s *site) load() (*lifecycle.Operator, error) {
+	cluster := s.cluster
+	if s.operators != nil {
+		cluster = s.operators
+	}
 	var charts lifecycle.Releases = s.releases
 	if s.installed != nil {
 		charts = s.installed
 	}
 	return lifecycle.Load(s.Context(), lifecycle.Options{
 		Options: engine.Options{
-			Cluster: s.cluster, Log: slog.New(slog.NewTextHandler(s.log, nil)), MetricsPrefix: "addon_operator_",
+			Cluster: cluster, Log: slog.New(slog.NewTextHandler(s.log, nil)), MetricsPrefix: "addon_operator_",
 			Runner: hook.Runner{TempDir: s.TempDir(), Set: append([]string{"TRACE=" + s.trace}, s.env...)},
 		},
 		ModulesDir: filepath.Join(s.dir, "modules"), GlobalHooksDir: filepath.Join(s.dir, "global"), DefaultOrder: module.DefaultOrder,

@@ -147,7 +147,7 @@ func (o *Operator) loadModules(found *module.Found) error {
 	var errs []error
 	for _, m := range found.Modules {
 		u := &unit{Module: m, chart: exists(filepath.Join(m.Path, "Chart.yaml")) || exists(filepath.Join(m.Path, "templates"))}
-		u.owner = &owner{operator: o, key: m.Key, changed: func() { o.queueRun(u, "moduleValuesChanged") }}
+		u.owner = &owner{operator: o, key: m.Key, unit: u, changed: func() { o.queueRun(u, "moduleValuesChanged") }}
 		schemas, err := schema.Load(filepath.Join(m.Path, "openapi"))
 		if err == nil && u.chart && o.options.Releases == nil {
 			err = fmt.Errorf("module %s has a chart, and nothing here installs charts", m.Name)
@@ -200,7 +200,7 @@ func (o *Operator) Metrics() (own, hooks prometheus.Gatherer) {
 // Run works until ctx ends: global hooks first, then all modules, and then what happens.
 func (o *Operator) Run(ctx context.Context) {
 	if err := o.configChanged(ctx); err != nil && ctx.Err() == nil { // a replica may have stood by for long
-		o.log.ErrorContext(ctx, "the ConfigMap has changed since the operator was loaded, and is wrong", "error", err)
+		o.log.ErrorContext(ctx, "the ConfigMap cannot be read, or has changed since the operator was loaded and is wrong", "error", err)
 	}
 	o.engine.Serve(ctx, func(ctx context.Context) {
 		o.engine.WatchForWebhooks()

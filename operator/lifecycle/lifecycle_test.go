@@ -2,7 +2,10 @@ package lifecycle_test
 
 import (
 	"fmt"
+	"net/http"
+	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sealift/sealift/helm"
@@ -12,11 +15,12 @@ import (
 )
 
 func TestLifecycle(t *testing.T) {
-	cluster, err := kube.Connect(controlplane.ForTest(t), nil)
+	plane := controlplane.ForTest(t)
+	cluster, err := kube.Connect(plane, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &site{T: t, cluster: cluster}
+	s := &site{T: t, cluster: cluster, plane: plane}
 	s.alone("hundred", testHundred)
 	s.in("steps", testSteps)
 	s.in("first-run-fails", testFirstRunFails)
@@ -36,6 +40,11 @@ func TestLifecycle(t *testing.T) {
 	s.in("sample-events", testSampleEvents)
 	s.in("sample-scenarios", testSampleScenarios)
 	s.in("heal", testHeal)
+	s.in("failing-off", testFailingOff)
+	s.in("late-discovery", testLateDiscovery)
+	s.in("unreadable-config", testUnreadableConfig)
+	s.in("lost-place", testLostPlace)
+	s.in("lasting-flags", testLastingFlags)
 	s.in("seed-synchronization", testSeedSynchronization)
 }
 
@@ -144,6 +153,107 @@ func testRestart(s *site) {
 	s.traced("g.sh beforeAll", "a/hooks/h.sh beforeHelm", "g.sh beforeAll", "a/hooks/h.sh beforeHelm", "b/hooks/h.sh beforeHelm", "g.sh afterAll")
 }
 
+// testLateDiscovery: a kind of a module is synchronized before Helm also where the API server lists it late.
+func testLateDiscovery(s *site) {
+	var asked atomic.Int32
+	s.operators = s.behind(func(w http.ResponseWriter, r *http.Request) bool {
+		if r.URL.Path != "/apis/"+s.namespace+".org/v1" || asked.Add(1) > 5 {
+			return false
+		}
+		http.NotFound(w, r)
+		return true
+	})
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1\nkubernetes: [{name: cogs, kind: cog, apiVersion: "+s.namespace+".org/v1}]", "")
+	s.file("modules/a/crds/cogs.yaml", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: cogs."+s.namespace+".org}\nspec: {group: "+s.namespace+
+		".org, scope: Cluster, names: {kind: Cog, plural: cogs}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n")
+	s.start()
+	s.traced("a/hooks/h.sh cogs:0", "a/hooks/h.sh beforeHelm")
+}
+
+// testUnreadableConfig: an edit that could not be read at once is not lost, and is no mistake of the administrator.
+func testUnreadableConfig(s *site) {
+	var refused atomic.Bool
+	s.operators = s.behind(func(w http.ResponseWriter, r *http.Request) bool {
+		if !refused.Load() || !strings.HasSuffix(r.URL.Path, "/configmaps/addon-operator") {
+			return false
+		}
+		http.Error(w, "no", http.StatusForbidden)
+		return true
+	})
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1", "")
+	s.config(map[string]any{"a": "x: 1\n"})
+	o := s.start()
+	s.traced("a/hooks/h.sh beforeHelm")
+	s.idle(o)
+	refused.Store(true)
+	s.config(map[string]any{"a": "x: 2\n"})
+	s.until("it cannot be read", func() bool { return strings.Contains(s.log.String(), "cannot be read; it is tried again") })
+	refused.Store(false)
+	s.traced("a/hooks/h.sh beforeHelm")
+	if text := s.metrics(o); !strings.Contains(text, "addon_operator_config_values_errors_total 0") {
+		s.Error(text)
+	}
+}
+
+// testLostPlace: an edit may remove the map that a hook has added to.
+func testLostPlace(s *site) {
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.hook("modules/a/hooks/h.sh", "onStartup: 1\nbeforeHelm: 2", `grep -q onStartup $BINDING_CONTEXT_PATH || exit 0
+echo '[{"op":"add","path":"/a/map/y","value":1},{"op":"add","path":"/a/z","value":1}]' > $VALUES_JSON_PATCH_PATH`)
+	s.hook("modules/a/hooks/print.sh", "beforeHelm: 1", printValues("VALUES_PATH", ".a"))
+	s.config(map[string]any{"a": "map: {x: 1}\n"})
+	o := s.start()
+	s.traced("a/hooks/h.sh onStartup", "a/hooks/print.sh beforeHelm", `  {"map":{"x":1,"y":1},"z":1}`, "a/hooks/h.sh beforeHelm")
+	s.idle(o)
+	s.config(map[string]any{"a": "other: 1\n"})
+	s.traced("a/hooks/print.sh beforeHelm", `  {"other":1,"z":1}`, "a/hooks/h.sh beforeHelm")
+}
+
+// testFailingOff: a module that fails can be switched off, whichever of its runs is at the head of the queue.
+func testFailingOff(s *site) {
+	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1\nkubernetes: ["+s.maps("")+"]", `
+case $(jq -r '.[0] | .binding + (.type // "")' $BINDING_CONTEXT_PATH) in
+mapsSynchronization) [ ! -e $TRACE.sync ];;
+mapsEvent) false;;
+beforeHelm) [[ $(jq -r .a.fail $VALUES_PATH) != yes ]];;
+esac`)
+	s.hook("modules/b/hooks/h.sh", "afterHelm: 1", "")
+	s.touch(".sync")
+	o := s.run()
+	failed := func(times int) {
+		s.until("it has failed", func() bool { return strings.Count(s.log.String(), "failures=1 ") == times })
+	}
+	off := func() {
+		s.config(map[string]any{"aEnabled": "false"})
+		s.until("it is off", func() bool { return !o.Modules()[0].Enabled && o.Ready() })
+		s.idle(o)
+	}
+	on := func() {
+		s.config(map[string]any{"aEnabled": nil})
+		s.until("it is on", func() bool { return o.Modules()[0].Enabled })
+		s.idle(o)
+	}
+	failed(1)
+	off()
+	if err := os.Remove(s.trace + ".sync"); err != nil {
+		s.Fatal(err)
+	}
+	on()
+	s.seen("one", "1")
+	failed(2)
+	off()
+	on()
+	s.config(map[string]any{"a": "fail: 'yes'\n"})
+	failed(3)
+	off()
+	s.traced("a/hooks/h.sh maps:0", "b/hooks/h.sh afterHelm",
+		"a/hooks/h.sh maps:0", "a/hooks/h.sh beforeHelm", "b/hooks/h.sh afterHelm", "a/hooks/h.sh maps:one", "b/hooks/h.sh afterHelm",
+		"a/hooks/h.sh maps:1", "a/hooks/h.sh beforeHelm", "b/hooks/h.sh afterHelm", "a/hooks/h.sh beforeHelm", "b/hooks/h.sh afterHelm")
+}
+
 func testOnAndOff(s *site) {
 	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
 	s.file("modules/a/templates/x.yaml", "")
@@ -183,6 +293,14 @@ func testRelations(s *site) {
 	if text := asJSON(o.Modules()); !strings.Contains(text, `"why":"it requires store, and module db is off"`) {
 		s.Error(text)
 	}
+}
+
+// testLastingFlags: a flag that a hook after all modules writes to the ConfigMap is such a value, too.
+func testLastingFlags(s *site) {
+	s.hook("global/g.sh", "afterAll: 1", `echo '{"op":"add","path":"/aEnabled","value":true}' > $CONFIG_VALUES_JSON_PATCH_PATH`)
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1", "")
+	s.start()
+	s.traced("g.sh afterAll", "a/hooks/h.sh beforeHelm", "g.sh afterAll")
 }
 
 // testAfterAll: hooks after all modules that change global values make all modules run again. A flag is such a value.

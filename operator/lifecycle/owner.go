@@ -24,6 +24,7 @@ const (
 type owner struct {
 	operator *Operator
 	key      string
+	unit     *unit // nil for global values
 	// changed is called when an event has led a hook to change values.
 	changed func()
 	// untold notes a change of a run that failed later, so that its repetition tells it.
@@ -35,6 +36,9 @@ func (o *owner) Files() (map[string][]byte, error) {
 	config, all, err := o.operator.store.forHooks(o.key, nil)
 	return map[string][]byte{configFile: config, valuesFile: all}, err
 }
+
+// Ending says whether a reload waits that will switch the module off.
+func (o *owner) Ending() bool { return o.unit != nil && o.operator.ending(o.unit) }
 
 // Answers are the patches.
 func (*owner) Answers() []string { return []string{valuesPatchFile, configPatchFile} }

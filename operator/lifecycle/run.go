@@ -24,11 +24,12 @@ func (o *Operator) queueRun(u *unit, activation string) {
 
 // runTask runs a module. c is the reload that it is part of, or nil.
 func (o *Operator) runTask(u *unit, c *converge, activation string) *queue.Task {
-	return &queue.Task{Name: "run module " + u.Name, Do: func(ctx context.Context, q *queue.Queue, _ *queue.Task) error {
+	return &queue.Task{Name: "run module " + u.Name, Do: func(ctx context.Context, q *queue.Queue, t *queue.Task) error {
 		o.mu.Lock()
 		on := u.enabled
 		if c == nil {
 			u.waiting = false
+			on = on && (t.Failures() == 0 || !o.state.waiting) // the reload that waits runs the module, or switches it off
 		}
 		o.mu.Unlock()
 		if !on || c != nil && c.obsolete() {
@@ -195,6 +196,9 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 	}
 	o.hooksChanged()
 	o.mu.Lock()
+	for _, ref := range u.refs {
+		delete(o.gone, o.identity(ref))
+	}
 	u.hooks, u.manifest, u.refs = nil, "", nil
 	o.mu.Unlock()
 	u.loaded, u.started, u.watched, u.scheduled, u.ready, u.defined = false, false, false, false, false, false

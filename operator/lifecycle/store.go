@@ -115,7 +115,7 @@ func (s *store) fill(stage schema.Stage, key string, section any) any {
 // merged is the section of a key as hooks and charts see it. s.mu is held.
 func (s *store) merged(key string) (any, error) {
 	base := s.fill(schema.Values, key, s.configured(key, s.config))
-	result, _, err := values.Apply(map[string]any{key: base}, s.patches[key], false)
+	result, err := values.ApplyKept(map[string]any{key: base}, s.patches[key])
 	return result[key], err
 }
 
@@ -183,7 +183,7 @@ func (s *store) forHelm(key string) (map[string]any, error) {
 	return all, errors.Join(errs...)
 }
 
-// sum tells whether the values of a section have changed, and for global values the flags of hooks, too.
+// sum tells whether the values of a section have changed, and for global values the flags of hooks and of the ConfigMap, too.
 func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,7 +192,13 @@ func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 		return sum, err
 	}
 	if key == values.GlobalKey {
-		all["flags"] = s.flags
+		set := map[string]*bool{}
+		for name, m := range s.config.Modules {
+			if m.Enabled != nil {
+				set[name] = m.Enabled
+			}
+		}
+		all["flags"] = []any{s.flags, set}
 	}
 	data, err := json.Marshal(all)
 	return sha256.Sum256(data), err

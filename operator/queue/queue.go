@@ -33,6 +33,9 @@ type Task struct {
 	Activation string
 	// Pause is the time between a failure and the next try; 0 is a pause that grows.
 	Pause time.Duration
+	// Yields says, when the task has failed, whether it goes to the end of its queue. Nil, or a queue without other tasks, lets it
+	// stay at the head.
+	Yields func() bool
 	// Do does the work. It runs in the worker of the queue.
 	Do func(ctx context.Context, q *Queue, t *Task) error
 	// Done are called after Do has succeeded. Runs that are joined bring theirs.
@@ -196,6 +199,9 @@ func (q *Queue) failed(ctx context.Context, t *Task, err error) {
 	if q.set.Log != nil {
 		q.set.Log.ErrorContext(ctx, "task failed, and is tried again", "queue", q.Name, "task", t.Name, "hook", t.Hook, "failures", t.failures, "pause", pause.String(), "error", err)
 	}
+	if q.yield(t) {
+		return
+	}
 	select { // a message of before the failure does not count
 	case <-q.pause:
 	default:
@@ -207,6 +213,21 @@ func (q *Queue) failed(ctx context.Context, t *Task, err error) {
 	case <-q.pause:
 	case <-ctx.Done():
 	}
+	q.yield(t)
+}
+
+// yield moves the head behind the other tasks, if it asks for that.
+func (q *Queue) yield(t *Task) bool {
+	if t.Yields == nil || !t.Yields() {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.tasks) < 2 {
+		return false
+	}
+	q.tasks = append(slices.Delete(q.tasks, 0, 1), t)
+	return true
 }
 
 func (q *Queue) head() *Task {

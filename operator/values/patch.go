@@ -107,6 +107,24 @@ func Apply(values map[string]any, operations []Operation, strict bool) (result m
 	return result, !reflect.DeepEqual(before, result), err
 }
 
+// ApplyKept applies operations that were kept from earlier runs. One that has lost its place does nothing: an edit may have removed
+// the map or the list that it adds to.
+func ApplyKept(values map[string]any, operations []Operation) (map[string]any, error) {
+	result, _, err := Apply(values, operations, false)
+	if err == nil {
+		return result, nil
+	}
+	if result, err = throughJSON(values); err != nil {
+		return nil, err
+	}
+	for _, one := range operations {
+		if next, _, err := Apply(result, []Operation{one}, false); err == nil {
+			result = next
+		}
+	}
+	return result, nil
+}
+
 // Compact adds new operations to those that are kept, and drops what they replace: the last operation for a path wins, and
 // one that adds or removes a value drops those below it. Each append to a list, a path that ends in /-, is kept. The result
 // is sorted by path.

@@ -1,0 +1,17 @@
+package lifecycle
+
+import (
+	"testing"
+
+	"github.com/sealift/sealift/kube"
+)
+
+// TestOnlyObjectsOfChartsAreGone: hooks that delete Pods for years leave nothing in memory.
+func TestOnlyObjectsOfChartsAreGone(t *testing.T) {
+	of := kube.Ref{Version: "v1", Kind: "ConfigMap", Namespace: "n", Name: "of-a-chart"}
+	o := &Operator{gone: map[kube.Ref]bool{}, units: []*unit{{refs: []kube.Ref{of}}}}
+	o.forgo([]kube.Ref{of, {Version: "v1", Kind: "Pod", Namespace: "n", Name: "of-nobody"}})
+	if len(o.gone) != 1 || !o.gone[o.identity(of)] {
+		t.Errorf("gone are %v", o.gone)
+	}
+}
