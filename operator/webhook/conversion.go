@@ -49,6 +49,12 @@ type converted struct {
 	Failed  string            `json:"failedMessage"`
 }
 
+// failedHook is why a hook failed. It is for the log only: it quotes what the hook printed, and whoever reads an object would see
+// that.
+type failedHook struct{ error }
+
+func (f *failedHook) Unwrap() error { return f.error }
+
 // convert answers a ConversionReview.
 func (s *Server) convert(w http.ResponseWriter, req *http.Request, body []byte) {
 	crd := strings.TrimPrefix(req.URL.Path, "/")
@@ -71,6 +77,9 @@ func (s *Server) convert(w http.ResponseWriter, req *http.Request, body []byte) 
 	response := conversionResponse{UID: uid, Objects: objects, Result: metav1.Status{Status: metav1.StatusSuccess}}
 	if err != nil {
 		s.log.ErrorContext(ctx, "objects are not converted", "crd", crd, "to", request.Desired, "error", err)
+		if failed := (*failedHook)(nil); errors.As(err, &failed) {
+			err = fmt.Errorf("Hook failed to convert to %s", request.Desired) //nolint:staticcheck // upstream's words
+		}
 		response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
 	}
 	r.answer(w, response)
@@ -122,7 +131,7 @@ func (c *conversion) convert(ctx context.Context, objects []json.RawMessage, at 
 		FromVersion: c.step.From, ToVersion: c.step.To,
 	})
 	if err != nil {
-		return fmt.Errorf("hook failed to convert to %s: %w", request.Desired, err)
+		return &failedHook{err}
 	}
 	fail := func(format string, args ...any) error {
 		return fmt.Errorf("hook %s, from %s to %s: %w", c.hook.Name, c.step.From, c.step.To, fmt.Errorf(format, args...))

@@ -59,6 +59,9 @@ type endpoint struct {
 
 	silentUntil atomic.Int64 // when to ask the leader again, in nanoseconds
 
+	opening sync.Mutex  // held by open
+	trying  atomic.Bool // openLater is at work
+
 	mu       sync.Mutex
 	listener net.Listener
 	shown    atomic.Pointer[certificate]
@@ -87,6 +90,8 @@ func (e *endpoint) Address() string {
 
 // open begins to serve, if it does not yet.
 func (e *endpoint) open() error {
+	e.opening.Lock()
+	defer e.opening.Unlock()
 	if e.Address() != "" {
 		return nil
 	}
@@ -121,6 +126,22 @@ func (e *endpoint) open() error {
 		_ = server.Close()
 	})
 	return nil
+}
+
+// openLater opens the endpoint as soon as that succeeds, such as when the API server is back.
+func (e *endpoint) openLater() {
+	if e.trying.Swap(true) {
+		return
+	}
+	e.server.running.Go(func() {
+		defer e.trying.Store(false)
+		for sleep(e.server.ctx, retryTime) {
+			if e.open() == nil {
+				e.register()
+				return
+			}
+		}
+	})
 }
 
 // limited is the handler for as many reviews at once as there are slots. A review is read before it waits for its slot, so a body

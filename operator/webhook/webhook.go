@@ -88,11 +88,12 @@ func New(ctx context.Context, o Options) *Server {
 
 // Set serves the webhooks of these hooks and of no others. It opens the endpoints that they need. The objects in the cluster
 // follow soon, and are tried again until they are right. Set may be called again with other hooks.
+//
+// After an error the other webhooks are served: of two of one name the first, and those of an endpoint that does open. The other
+// endpoint is tried again until the context of New ends.
 func (s *Server) Set(hooks []Hook) error {
 	r, err := route(hooks)
-	if err != nil {
-		return err
-	}
+	errs := []error{err}
 	if s.options.Namespace == "" && len(r.admissions)+len(r.conversions) > 0 {
 		return errors.New("hooks have webhooks, and the namespace of the operator is unknown; say --namespace")
 	}
@@ -107,11 +108,13 @@ func (s *Server) Set(hooks []Hook) error {
 			continue
 		}
 		if err := one.open(); err != nil {
-			return err
+			errs = append(errs, err)
+			one.openLater()
+			continue
 		}
 		one.register()
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // leads says whether the objects are ours to write.

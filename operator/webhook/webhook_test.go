@@ -90,6 +90,9 @@ func TestConversionsKeepTheOrder(t *testing.T) {
 	h := Hook{Name: "hook.sh", Config: &binding.Config{Conversions: []binding.Conversion{
 		{CRD: "x.g", Steps: []binding.Step{{From: "v1", To: "v2"}, {From: "v2", To: "v3"}, {From: "v4", To: "v5"}, {From: "v5", To: "v6"}, {From: "v6", To: "v3"}}},
 	}}, Run: func(_ context.Context, c binding.Context) ([]byte, error) {
+		if wrong != nil && *wrong == "fails" {
+			return nil, errors.New("it printed last: secret")
+		}
 		if wrong != nil {
 			return []byte(*wrong), nil
 		}
@@ -112,6 +115,7 @@ func TestConversionsKeepTheOrder(t *testing.T) {
 		t.Error(got)
 	}
 	for answer, want := range map[string]string{
+		"fails":                       `"message":"Hook failed to convert to g/v3"`,
 		"":                            "it wrote nothing to $CONVERSION_RESPONSE_PATH",
 		"{":                           "is no answer",
 		`{"failedMessage":"no luck"}`: `"message":"no luck"`,
@@ -165,11 +169,41 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte(" "), len(p))), nil }
 
+// TestWebhooksOfOneNameAreAnError, which keeps neither the first of them nor others from being served. An endpoint that cannot be
+// opened, here for want of a certificate, opens later.
 func TestWebhooksOfOneNameAreAnError(t *testing.T) {
 	config := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "a.b.c"}}}}
-	err := New(t.Context(), Options{Namespace: "n"}).Set([]Hook{{Name: "one.sh", Config: config}, {Name: "two.sh", Config: config}})
-	if err == nil || !strings.Contains(err.Error(), "hook two.sh: kubernetesValidating[0].name: hook one.sh has a webhook a.b.c, too") {
+	other := &binding.Config{Validating: []binding.Admission{{Common: binding.Common{Name: "x.b.c"}}}}
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	s := New(ctx, Options{Namespace: "n", Leads: func() bool { return false }, Admission: Endpoint{
+		Listen: "127.0.0.1:0", CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key"), CAFile: filepath.Join(dir, "ca.crt"),
+	}})
+	defer func() { cancel(); s.Wait() }()
+	err := s.Set([]Hook{{Name: "one.sh", Config: config}, {Name: "two.sh", Config: config}, {Name: "three.sh", Config: other}})
+	if err == nil || !strings.Contains(err.Error(), "hook two.sh: kubernetesValidating[0].name: hook one.sh has a webhook a.b.c, too") || !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
+	}
+	if all := s.routes.Load().admissions; len(all) != 2 || all["a.b.c"].hook.Name != "one.sh" || all["x.b.c"].hook.Name != "three.sh" {
+		t.Errorf("served are %v", all)
+	}
+	a, _, err := newAuthority("svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key, err := a.issue(s.admission.names())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"tls.crt": cert, "ca.crt": a.pem, "tls.key": key} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(time.Minute); s.admission.Address() == ""; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the endpoint was not opened within a minute")
+		}
 	}
 	err = New(t.Context(), Options{}).Set([]Hook{{Name: "one.sh", Config: config}})
 	if err == nil || !strings.Contains(err.Error(), "say --namespace") {
