@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/itchyny/gojq"
@@ -40,6 +41,21 @@ func Compile(text string) (*Filter, error) {
 // String returns the filter as it was written.
 func (f *Filter) String() string { return f.text }
 
+// quiet leaves out of an error the value that it quotes, which may be that of a Secret and would be in the log.
+func quiet(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	text := err.Error()
+	if raised := gojq.ValueError(nil); errors.As(err, &raised) || strings.HasPrefix(text, "error: ") {
+		return errors.New("it raised an error")
+	}
+	for _, quote := range []string{"(", `"`, " applied to"} {
+		text, _, _ = strings.Cut(text, quote)
+	}
+	return errors.New(strings.TrimSpace(text))
+}
+
 // Apply runs the filter on a value, as encoding/json decodes it, and may change the value. No result is nil, one result is
 // itself, and several results are a list (S-5).
 func (f *Filter) Apply(ctx context.Context, value any) (any, error) {
@@ -56,7 +72,7 @@ func (f *Filter) Apply(ctx context.Context, value any) (any, error) {
 			if errors.As(err, &halt) && halt.Value() == nil { // the filter ended itself
 				break
 			}
-			return nil, fmt.Errorf("run the jq filter %q: %w", f.text, err)
+			return nil, fmt.Errorf("run the jq filter %q: %w", f.text, quiet(err))
 		}
 		if results = append(results, result); len(results) > most {
 			return nil, fmt.Errorf("run the jq filter %q: it has more than %d results", f.text, most)

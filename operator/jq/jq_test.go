@@ -59,6 +59,23 @@ func TestMistakesNameTheFilter(t *testing.T) {
 	}
 }
 
+func TestMistakesQuoteNoValue(t *testing.T) {
+	for filter, want := range map[string]string{
+		".data.x.y": "expected an object but got: string", ".data.x[]": "cannot iterate over: string", ".data.x | error": "it raised an error",
+		".data.x | fromjson": "fromjson cannot be", ".data.x | halt_error": "it raised an error", ".data | split(.x)": "split", ".data + .data.x": "cannot add: object",
+		".data.x / 0": "cannot divide: string",
+	} {
+		f, err := jq.Compile(filter)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.Apply(t.Context(), map[string]any{"data": map[string]any{"x": "hunter2"}})
+		if err == nil || !strings.HasSuffix(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", filter, err)
+		}
+	}
+}
+
 func TestAFilterWithoutEndIsStopped(t *testing.T) {
 	f, err := jq.Compile("def f: f; f")
 	if err != nil {
