@@ -179,3 +179,14 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 		t.Errorf("%v\n%s", err, text)
 	}
 }
+
+// TestLevelsOfUpstream: a level that only upstream's log has is no reason not to start.
+func TestLevelsOfUpstream(t *testing.T) {
+	for level, refused := range map[string]bool{"trace": false, "Fatal": false, "warning": false, "info": false, "loud": true} {
+		log := &output.Buffer{}
+		code := control.RunShellOperator(t.Context(), []string{"start", "--log-level", level, "--kube-config", "/nowhere"}, nil, io.Discard, log)
+		if code == 0 || strings.Contains(log.String(), "--log-level") != refused {
+			t.Errorf("%s: %d %s", level, code, log)
+		}
+	}
+}

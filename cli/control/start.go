@@ -147,9 +147,12 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	})
 }
 
+// otherLevels are levels of upstream's log that ours lacks, with those that come closest.
+var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal": "error"}
+
 func (f *startFlags) logger(out io.Writer) (*slog.Logger, *slog.LevelVar, error) {
 	level := &slog.LevelVar{}
-	if err := level.UnmarshalText([]byte(f.logLevel)); err != nil {
+	if err := level.UnmarshalText([]byte(cmp.Or(otherLevels[strings.ToLower(f.logLevel)], f.logLevel))); err != nil {
 		return nil, nil, app.UsageError("--log-level %q is none of debug, info, warn and error", f.logLevel)
 	}
 	options := &slog.HandlerOptions{Level: level}

@@ -30,6 +30,8 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 		{"a selector without values", "configVersion: v1\nkubernetes: [{kind: Pod, labelSelector: {matchExpressions: [{key: a, operator: In}]}}]", "kubernetes[0].labelSelector"},
 		{"an apiVersion of three parts", "configVersion: v1\nkubernetes: [{kind: Pod, apiVersion: a/b/c}]", "kubernetes[0].apiVersion"},
 		{"an interval that is none", "configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: often}", "settings.executionMinInterval"},
+		{"a negative burst", "configVersion: v1\nonStartup: 1\nsettings: {executionBurst: -1}", "settings.executionBurst: -1 is negative"},
+		{"two intervals", "configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: 3s, executionMinPeriod: 4s}", "settings.executionMinPeriod: 4s is another value"},
 		{"a timeout above the server's", "configVersion: v1\nkubernetesValidating: [{name: a.b.c, timeoutSeconds: 31}]", "kubernetesValidating[0].timeoutSeconds"},
 		{"v0: a mistyped binding", "onKubernetesEvents: []", `did you mean "onKubernetesEvent"?`},
 		{"v0: an event of v1", "onKubernetesEvent: [{kind: Pod, event: [Added]}]", `onKubernetesEvent[0].event[0]: "Added" is none of`},
@@ -41,6 +43,24 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 				t.Errorf("got %v\nwant %s", err, c.want)
 			}
 		})
+	}
+}
+
+func TestOneIntervalMayHaveBothNames(t *testing.T) {
+	c, err := binding.Parse("hook.sh", []byte("configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: 3s, executionMinPeriod: 3000ms}\n"), binding.Shell)
+	if err != nil || c.MinInterval != 3*time.Second {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+func TestAKeyThatIsGivenTwiceIsAWarning(t *testing.T) {
+	for text, warns := range map[string]bool{
+		"configVersion: v1\nonStartup: 1\nonStartup: 2\n": true, `{"configVersion":"v1","onStartup":1,"onStartup":2}`: true, "configVersion: v1\nonStartup: 2\n": false,
+	} {
+		c, err := binding.Parse("hook.sh", []byte(text), binding.Shell)
+		if err != nil || c.Orders[binding.OnStartup] != 2 || (len(c.Warnings) > 0) != warns || warns && !strings.Contains(c.Warnings[0], "onStartup") {
+			t.Errorf("%s: %+v, %v", text, c, err)
+		}
 	}
 }
 

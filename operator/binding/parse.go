@@ -20,6 +20,9 @@ import (
 func Parse(hook string, printed []byte, scope Scope) (*Config, error) {
 	c, errs := parse(printed, scope)
 	if len(errs) == 0 {
+		if _, err := yaml.YAMLToJSONStrict(printed); err != nil {
+			c.Warnings = append(c.Warnings, strings.Join(strings.Fields(err.Error()), " "))
+		}
 		return c, nil
 	}
 	for i, err := range errs {

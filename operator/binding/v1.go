@@ -68,8 +68,15 @@ type kubernetesV1 struct {
 
 func (f *fileV1) config(r *reader) *Config {
 	c := &Config{Version: "v1", Burst: max(1, f.Settings.Burst)}
-	interval := cmp.Or(f.Settings.MinInterval, f.Settings.MinPeriod)
-	c.MinInterval = r.duration("settings.executionMinInterval", interval)
+	if f.Settings.Burst < 0 {
+		r.addf("settings.executionBurst", "%d is negative", f.Settings.Burst)
+	}
+	c.MinInterval = r.duration("settings.executionMinInterval", f.Settings.MinInterval)
+	period := r.duration("settings.executionMinPeriod", f.Settings.MinPeriod)
+	if f.Settings.MinInterval != "" && f.Settings.MinPeriod != "" && period != c.MinInterval {
+		r.addf("settings.executionMinPeriod", "%s is another value than executionMinInterval, which means the same; remove one of them", f.Settings.MinPeriod)
+	}
+	c.MinInterval = cmp.Or(c.MinInterval, period)
 	for i := range f.Kubernetes {
 		c.Kubernetes = append(c.Kubernetes, f.Kubernetes[i].binding(r, fmt.Sprintf("kubernetes[%d]", i)))
 	}

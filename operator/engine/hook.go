@@ -102,6 +102,9 @@ func (h *Hook) ask(ctx context.Context, runner *hook.Runner, dir string) error {
 	if h.Config, err = binding.Parse(h.Name, printed, h.folder.Scope); err != nil {
 		return err
 	}
+	for _, warning := range h.Config.Warnings {
+		runner.Log.WarnContext(ctx, "the configuration of a hook has a key twice; the last one counts", "hook", h.Name, "keys", warning)
+	}
 	if h.Config.MinInterval > 0 {
 		h.limit = rate.NewLimiter(rate.Every(h.Config.MinInterval), h.Config.Burst)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"path/filepath"
 
@@ -56,6 +57,7 @@ func (e *Engine) runOnce(ctx context.Context, h *Hook, t *queue.Task, labels pro
 	if err != nil {
 		return &hook.Result{}, err
 	}
+	command.Why = []slog.Attr{slog.String("binding", labels[bindingLabel]), slog.String("event", labels[activationLabel]), slog.String("queue", labels[queueLabel])}
 	result, err := e.options.Runner.Run(ctx, command)
 	if ctx.Err() == nil {
 		err = e.answer(ctx, h, t.Contexts, result, err)

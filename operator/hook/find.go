@@ -20,14 +20,15 @@ import (
 var noHooks = []string{".yaml", ".json", ".md", ".txt"}
 
 // Find returns the paths of the hooks below a folder, relative to it and sorted. Hidden files and folders and folders named
-// lib hold no hooks. Links to files are followed, links to folders are not. A file that looks like a hook and is not
+// lib hold no hooks. Links to files are followed, links to folders are not, except for dir itself. A file that looks like a hook and is not
 // executable is named in a warning.
 func Find(dir string, log *slog.Logger) (paths []string, err error) {
-	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+	root := dir + "/." // WalkDir follows no links, and this is none
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
-		case path == dir:
+		case path == root:
 			return nil
 		case entry.IsDir() && (entry.Name() == "lib" || strings.HasPrefix(entry.Name(), ".")):
 			return filepath.SkipDir

@@ -59,6 +59,13 @@ func TestFind(t *testing.T) {
 			t.Errorf("no warning about %s:\n%s", warned, log)
 		}
 	}
+	link := filepath.Join(t.TempDir(), "link")
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if through, err := hook.Find(link, logger(log)); err != nil || !slices.Equal(through, got) {
+		t.Errorf("found through a link: %v, %v", through, err)
+	}
 	if _, err := hook.Find("/nowhere", logger(log)); err == nil || !strings.Contains(err.Error(), "find hooks in /nowhere") {
 		t.Errorf("a folder that does not exist: %v", err)
 	}
@@ -227,13 +234,13 @@ head -c 1048576 /dev/zero | tr '\0' x; echo
 printf 'no newline'
 `)
 	r := hook.Runner{Log: logger(log), Raw: raw, TempDir: t.TempDir()}
-	if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir}); err != nil {
+	if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir, Why: []slog.Attr{slog.String("binding", "pods")}}); err != nil {
 		t.Fatal(err)
 	}
 	if raw.String() != "{\"level\":\"info\",\"msg\":\"mine\"}\n" {
 		t.Errorf("passed on: %q", raw)
 	}
-	for _, want := range []string{"{broken", "xxx… (cut)", "no newline", "hook=hook.sh"} {
+	for _, want := range []string{"{broken", "xxx… (cut)", "no newline", "hook=hook.sh output=stdout binding=pods"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q", want)
 		}

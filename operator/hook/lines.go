@@ -19,6 +19,7 @@ type lines struct {
 	log  *slog.Logger
 	raw  io.Writer
 	hook string
+	why  []slog.Attr // why the hook runs
 	tail tail.Buffer
 	mu   sync.Mutex // of raw
 }
@@ -69,5 +70,5 @@ func (l *line) flush() {
 	if l.cut {
 		shown += "… (cut)"
 	}
-	l.log.LogAttrs(context.Background(), slog.LevelInfo, shown, slog.String("hook", l.hook), slog.String("output", l.stream))
+	l.log.LogAttrs(context.Background(), slog.LevelInfo, shown, append([]slog.Attr{slog.String("hook", l.hook), slog.String("output", l.stream)}, l.why...)...)
 }

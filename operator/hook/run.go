@@ -57,6 +57,8 @@ type Command struct {
 	Name string // of the hook, for the log
 	Path string
 	Dir  string // the working folder
+	// Why tells in the log why the hook runs. It goes with each line that the hook prints.
+	Why []slog.Attr
 	// In are the contents of the files that the hook reads, by the variable that names the file, such as
 	// BINDING_CONTEXT_PATH. Out are the variables of the files that it writes.
 	In  map[string][]byte
@@ -94,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 	if err != nil {
 		return &Result{}, fmt.Errorf("make the files of hook %s: %w", c.Name, err)
 	}
-	out := &lines{log: r.Log, raw: r.Raw, hook: c.Name}
+	out := &lines{log: r.Log, raw: r.Raw, hook: c.Name, why: c.Why}
 	cmd := exec.Command(c.Path) // supervise ends it, not a context
 	cmd.Dir, cmd.Env = c.Dir, append(r.environment(), environment...)
 	result, err := r.process(ctx, cmd, out.of("stdout"), out.of("stderr"))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	openapierrors "k8s.io/kube-openapi/pkg/validation/errors"
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
@@ -64,6 +65,7 @@ func (c *compiled) check(key string, plain, before any) (err error) {
 	result := validate.NewSchemaValidator(c.spec, nil, key, strfmt.Default).Validate(plain)
 	var errs []error
 	for _, e := range result.Errors {
+		e = quiet(e)
 		if !slices.ContainsFunc(errs, func(known error) bool { return known.Error() == e.Error() }) {
 			errs = append(errs, e)
 		}
@@ -73,6 +75,24 @@ func (c *compiled) check(key string, plain, before any) (err error) {
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
+}
+
+// quiet leaves out of an error the value that the validator quotes where a format does not fit: values may be secret.
+func quiet(err error) error {
+	v := (*openapierrors.Validation)(nil)
+	if !errors.As(err, &v) {
+		return err
+	}
+	text, ok := v.Value.(string)
+	if quoted := fmt.Sprintf(": %q", text); ok && !slices.Contains(typeNames(), text) && strings.HasSuffix(err.Error(), quoted) {
+		return errors.New(strings.TrimSuffix(err.Error(), quoted))
+	}
+	return err
+}
+
+// typeNames are what the validator quotes where a type does not fit.
+func typeNames() []string {
+	return []string{"null", "boolean", "integer", "number", "string", "array", "object"}
 }
 
 // Default fills in what values lack and the schema has a default for, also inside of objects and list items that are there.

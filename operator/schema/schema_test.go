@@ -163,6 +163,19 @@ func TestReferencesAndProperties(t *testing.T) {
 	}
 }
 
+func TestMistakesQuoteNoValue(t *testing.T) {
+	set, err := load(t, map[string]string{"config-values.yaml": "type: object\nproperties: {a: {type: string, format: ipv4}, b: {type: string, enum: [x]}, c: {type: string, pattern: x}, d: {type: integer}, e: {type: string, maxLength: 1}}\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = set.Check(schema.ConfigValues, "m", map[string]any{"a": "hunter2", "b": "hunter2", "c": "hunter2", "d": "hunter2", "e": "hunter2"}, nil)
+	for _, want := range []string{"m.a in body must be of type ipv4", "m.b", "m.c", `m.d in body must be of type integer: "string"`, "m.e"} {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
 // TestRules checks rules in CEL at every depth, and rules about changes.
 func TestRules(t *testing.T) {
 	set, err := load(t, map[string]string{"config-values.yaml": `
