@@ -22,11 +22,11 @@ import (
 func (a commands) nodeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "node",
-		Short: "Give this node another address, or remove a node whose host is gone",
-		Long: "Give this node another address, or remove a node whose host is permanently gone from the cluster. Run 'sealift reset' on a\n" +
-			"host that still works.",
+		Short: "Change addresses of nodes and of the load balancer, or remove a node whose host is gone",
+		Long: "Give this node another address, give the API of the cluster another load balancer, or remove a node whose host is\n" +
+			"permanently gone from the cluster. Run 'sealift reset' on a host that still works.",
 	}
-	cmd.AddCommand(a.nodeReaddressCommand(), a.nodeRemoveCommand())
+	cmd.AddCommand(a.nodeReaddressCommand(), a.loadBalancerCommand(), a.nodeRemoveCommand())
 	for _, service := range []struct {
 		use, short string
 		run        func(context.Context, string, *slog.Logger) error

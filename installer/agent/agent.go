@@ -29,6 +29,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/endpoint"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -46,8 +47,8 @@ const (
 	resync = 5 * time.Minute
 )
 
-// ErrReplaced says that the agent ended so that systemd starts it again: with another program, or another CA of the cluster.
-var ErrReplaced = errors.New("the agent ends to start again: its program or the cluster's CA was replaced")
+// ErrReplaced says that the agent ended so that systemd starts it again: with another program, another CA of the cluster, or another way to its API.
+var ErrReplaced = errors.New("the agent ends to start again: its program, the cluster's CA or its load balancer was replaced")
 
 // Agent does what the intents of a Node ask for.
 type Agent struct {
@@ -201,7 +202,7 @@ func (a *Agent) handle(ctx context.Context, n *corev1.Node) error {
 		return err
 	}
 	a.last = report
-	if in.Operation == intent.Rotate {
+	if in.Operation == intent.Rotate || in.Operation == intent.Balance && in.Move.Stage == endpoint.Switch {
 		return ErrReplaced
 	}
 	return a.replaced()

@@ -19,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
+	"github.com/sealift/sealift/installer/endpoint"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -40,6 +41,8 @@ func (a *Agent) work(ctx context.Context, in intent.Intent, step func(string)) (
 		return a.undo(ctx, in, step)
 	case intent.Arm:
 		return a.arm(ctx, in, step)
+	case intent.Balance:
+		return a.balance(ctx, *in.Move, step)
 	}
 	client, err := connect(in.Server)
 	if err != nil {
@@ -124,6 +127,18 @@ func (a *Agent) rotate(ctx context.Context, in intent.Intent, text string, step 
 	if err == nil && state.Stage == authority.Forget {
 		err = authority.Remove("")
 	}
+	return output.Name(), err
+}
+
+// balance brings this host to the stage of a change of the load balancer.
+func (a *Agent) balance(ctx context.Context, m intent.Move, step func(string)) (log string, err error) {
+	journal, err := lifecycle.OpenJournal(node.StateDir(a.Root)) // nobody else works on this node meanwhile
+	if err != nil {
+		return "", err
+	}
+	output := node.NewLog(node.DefaultLogDir, lifecycle.MovingAPI, nil)
+	defer func() { err = errors.Join(err, output.Close(), journal.Close()) }()
+	err = endpoint.Node{Root: a.Root, Name: a.Node, Output: output, Step: step, Agent: true}.Bring(ctx, m)
 	return output.Name(), err
 }
 

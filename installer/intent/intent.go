@@ -1,5 +1,5 @@
-// Package intent is how one node of a cluster asks another one to take its part in an upgrade, or in a rotation of keys or CAs, and
-// how that one answers: two annotations of its Node object.
+// Package intent is how one node of a cluster asks another one to take its part in an upgrade, in a rotation of keys or CAs, or in a
+// change of the load balancer, and how that one answers: two annotations of its Node object.
 //
 // The right to ask is that of an administrator: only they may write to the Node of another host. A kubelet may write to its own
 // Node alone (the NodeRestriction admission of Kubernetes), so that with the credentials of one node no other can be made to
@@ -50,13 +50,16 @@ const (
 	Encrypt Operation = "encrypt"
 	// Rotate asks a node to take its part in a rotation of CAs from the server: see package authority. It needs no bundle.
 	Rotate Operation = "rotate"
+	// Balance asks a node to take its part in a change of the load balancer: see package endpoint. It needs neither a bundle nor a
+	// server: the node itself checks that the new one leads to its cluster.
+	Balance Operation = "balance"
 	// Images asks a node to load the images of a bundle that the server has on its shelf: see package delivery.
 	Images Operation = "images"
 )
 
 // operations are all of them.
 func operations() []Operation {
-	return []Operation{Look, Prepare, Upgrade, Kubelet, Undo, Arm, Encrypt, Rotate, Images}
+	return []Operation{Look, Prepare, Upgrade, Kubelet, Undo, Arm, Encrypt, Rotate, Balance, Images}
 }
 
 // Intent asks a node for one operation.
@@ -75,7 +78,32 @@ type Intent struct {
 	From string `json:"from"`
 	// Whole identifies the upgrade with all its stops: what a node keeps for Undo belongs to it.
 	Whole string `json:"whole,omitempty"`
+	// Move is what Balance asks for.
+	Move *Move `json:"move,omitempty"`
 }
+
+// Move is a change of the load balancer in front of the API, and the stage of it that a node has to reach.
+type Move struct {
+	From  string `json:"from"` // host:port
+	To    string `json:"to"`
+	Stage string `json:"stage"`
+}
+
+// check wants two endpoints. They are written to files.
+func (m *Move) check() error {
+	if m == nil {
+		return fmt.Errorf("annotation %s names no load balancer", Annotation)
+	}
+	for _, one := range []string{m.From, m.To} {
+		if host, _, err := net.SplitHostPort(one); err != nil || !endpoint.MatchString(host) {
+			return fmt.Errorf("annotation %s: %q is no address of a load balancer", Annotation, one)
+		}
+	}
+	return nil
+}
+
+// endpoint is the host of one: a name or an address.
+var endpoint = regexp.MustCompile(`^[0-9a-zA-Z.:-]+$`)
 
 // maxSize bounds an annotation that is read.
 const maxSize = 16 << 10
@@ -93,6 +121,8 @@ func Parse(text string) (in Intent, err error) {
 	case in.Whole != "" && !identifier.MatchString(in.Whole), (in.Operation == Undo || in.Operation == Arm) && in.Whole == "":
 		err = fmt.Errorf("annotation %s names no upgrade that could be undone: %q", Annotation, in.Whole)
 	case in.Operation == Undo:
+	case in.Operation == Balance:
+		err = in.Move.check()
 	case (in.Operation == Images || in.Operation == Arm) && !isSHA256(in.Index):
 		err = fmt.Errorf("annotation %s has no sha256 of what it is about", Annotation)
 	case !slices.Contains([]Operation{Encrypt, Rotate, Images, Arm}, in.Operation) && (!isSHA256(in.Index) || !isSHA256(in.Sealift)):

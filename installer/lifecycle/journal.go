@@ -48,6 +48,8 @@ const (
 	Rotating     Operation = "rotate" // of keys for Secrets
 	// RotatingCAs replaces the CAs of the cluster, and its service-account key.
 	RotatingCAs Operation = "rotate-ca"
+	// MovingAPI gives the API of the cluster another load balancer.
+	MovingAPI Operation = "load-balancer"
 )
 
 // Record is one line of the journal.

@@ -132,6 +132,9 @@ func StartForTest(t testing.TB, o Options) *ControlPlane {
 // Config returns a copy of the administrator's configuration, without client-side rate limits.
 func (c *ControlPlane) Config() *rest.Config { return rest.CopyConfig(c.config) }
 
+// Folder has the CA as ca.crt and ca.key, and the certificate of the API server as server.crt and server.key.
+func (c *ControlPlane) Folder() string { return c.dir.Path() }
+
 // Stop ends both servers and removes their folder. It may be called more than once.
 func (c *ControlPlane) Stop() error {
 	for _, d := range append(c.workers, c.apiserver, c.etcd) {

@@ -1,0 +1,253 @@
+package endpoint
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/kube"
+	"github.com/sealift/sealift/spec"
+)
+
+// recordName is the ConfigMap in kube-system that tells of a change, so that any control plane can go on with it.
+const recordName = "sealift-load-balancer"
+
+// record is a change that is under way.
+type record struct {
+	ID   string `json:"id"` // when it began
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Back says that To is where an earlier change began: that one is taken back.
+	Back bool `json:"back"`
+	// Moved says that every node that was Ready uses To.
+	Moved bool `json:"moved"`
+	// Configured is when the cluster's configuration got To. What was started before may know From alone.
+	Configured *metav1.Time `json:"configured,omitempty"`
+}
+
+func (r record) move(stage string) intent.Move {
+	return intent.Move{From: r.From, To: r.To, Stage: stage}
+}
+
+// recordKey is the key of the record in its ConfigMap.
+const recordKey = "change"
+
+// readRecord reads the record; it is nil if there is none.
+func readRecord(ctx context.Context, client kubernetes.Interface) (*record, error) {
+	found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, recordName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the record of a change of the load balancer: %w", err)
+	}
+	r := &record{}
+	if err := json.Unmarshal([]byte(found.Data[recordKey]), r); err != nil || r.ID == "" || r.From == "" || r.To == "" {
+		return nil, errors.Join(fmt.Errorf("ConfigMap kube-system/%s is no record of a change of the load balancer; delete it, and run the command again", recordName), err)
+	}
+	return r, nil
+}
+
+func (r record) write(ctx context.Context, client kubernetes.Interface) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Data: map[string]string{recordKey: string(text)}}
+	_, err = maps.Create(ctx, own, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = maps.Update(ctx, own, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+func forgetRecord(ctx context.Context, client kubernetes.Interface) error {
+	err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, recordName, metav1.DeleteOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// change changes a ConfigMap, if the cluster has it and there is something to change.
+func change(ctx context.Context, client kubernetes.Interface, namespace, name string, edit func(data map[string]string) (changed bool, err error)) error {
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		config, err := client.CoreV1().ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if changed, err := edit(config.Data); err != nil || !changed {
+			return err
+		}
+		_, err = client.CoreV1().ConfigMaps(namespace).Update(ctx, config, metav1.UpdateOptions{})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("ConfigMap %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// The key of kubeadm's configuration, and the ConfigMap that has it.
+const (
+	kubeadmConfig        = "kubeadm-config"
+	clusterConfiguration = "ClusterConfiguration"
+)
+
+// nameServers gives kubeadm's configuration one more name for the certificates of API servers, and takes one. A control plane that
+// joins gets its certificate by it.
+func nameServers(ctx context.Context, client kubernetes.Interface, add, drop string) error {
+	return change(ctx, client, metav1.NamespaceSystem, kubeadmConfig, func(data map[string]string) (bool, error) {
+		config := map[string]any{}
+		if err := yaml.Unmarshal([]byte(data[clusterConfiguration]), &config); err != nil {
+			return false, err
+		}
+		server, _ := config["apiServer"].(map[string]any)
+		if server == nil {
+			server = map[string]any{}
+		}
+		had, _ := server["certSANs"].([]any)
+		names := slices.DeleteFunc(slices.Clone(had), func(name any) bool { return drop != "" && name == drop })
+		if add != "" && !slices.Contains(names, any(add)) {
+			names = append(names, add)
+		}
+		if slices.Equal(had, names) {
+			return false, nil
+		}
+		if server["certSANs"] = names; len(names) == 0 {
+			delete(server, "certSANs")
+		}
+		config["apiServer"] = server
+		text, err := yaml.Marshal(config)
+		data[clusterConfiguration] = string(text)
+		return true, err
+	})
+}
+
+// configure gives the cluster's configuration the new load balancer: that of kubeadm, of hosts that join, of kube-proxy, and of kURL.
+func configure(ctx context.Context, client kubernetes.Interface, from, to string) error {
+	field := func(namespace, name, key string, set func(text, was, is string) (string, int)) error {
+		return change(ctx, client, namespace, name, func(data map[string]string) (bool, error) {
+			text, places := set(data[key], from, to)
+			if places > 0 {
+				data[key] = text
+			}
+			return places > 0, nil
+		})
+	}
+	return errors.Join(
+		field(metav1.NamespaceSystem, kubeadmConfig, clusterConfiguration, func(text, was, is string) (string, int) { return setField(text, "controlPlaneEndpoint", was, is) }),
+		field(metav1.NamespacePublic, "cluster-info", "kubeconfig", setServer),
+		field(metav1.NamespaceSystem, proxyName, "kubeconfig.conf", setServer),
+		field(metav1.NamespaceSystem, "kurl-config", "kubernetes_api_address", func(text, was, is string) (string, int) {
+			if text == was {
+				return is, 1
+			}
+			return text, 0
+		}))
+}
+
+// configureInstallers gives kURL's Installers in the cluster the new load balancer.
+func configureInstallers(ctx context.Context, objects *kube.Cluster, from, to string) error {
+	group, version, _ := strings.Cut(spec.KurlAPIVersion, "/")
+	installers, err := objects.Objects(ctx, kube.Ref{Group: group, Version: version, Kind: spec.Kind, Namespace: metav1.NamespaceDefault})
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("kURL's Installers: %w", err)
+	}
+	list, err := installers.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("kURL's Installers: %w", err)
+	}
+	for _, one := range list.Items {
+		named, _, _ := unstructured.NestedString(one.Object, "spec", "kubernetes", "loadBalancerAddress")
+		if _, places := setInstaller("loadBalancerAddress: "+named, from, to); places == 0 {
+			continue
+		}
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"kubernetes": map[string]any{"loadBalancerAddress": to}}})
+		if err == nil {
+			_, err = installers.Patch(ctx, one.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+		if err != nil {
+			return fmt.Errorf("kURL's Installer %s: %w", one.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// proxyName is the DaemonSet of kube-proxy, its ConfigMap, and the label of its pods.
+const proxyName = "kube-proxy"
+
+// restartProxies lets kube-proxy read its configuration again: its pods from before a time are deleted, one after the other, and its
+// DaemonSet makes them again. A rollout of the DaemonSet would wait for the pods of nodes that are off. fields selects pods, and only
+// says on which nodes.
+func restartProxies(ctx context.Context, client kubernetes.Interface, fields string, before time.Time, only func(node string) bool) error {
+	for {
+		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + proxyName, FieldSelector: fields})
+		if err != nil {
+			return fmt.Errorf("the pods of kube-proxy: %w", err)
+		}
+		var old *corev1.Pod
+		starting := ""
+		for i, p := range pods.Items {
+			switch {
+			case !only(p.Spec.NodeName):
+			case !p.CreationTimestamp.After(before):
+				old = &pods.Items[i]
+			case !ready(&p):
+				starting = p.Name
+			}
+		}
+		switch {
+		case starting != "":
+		case old == nil:
+			return nil
+		case old.DeletionTimestamp == nil:
+			err = client.CoreV1().Pods(old.Namespace).Delete(ctx, old.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &old.UID}})
+			if err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("restart pod %s: %w", old.Name, err)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("kube-proxy does not start again with the new load balancer (pod %s): see 'kubectl --namespace kube-system get pods': %w", starting, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+func ready(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
+// refuseNode refuses an endpoint that is a node's own address: a node is no load balancer.
+func refuseNode(all []cluster.Node, endpoint, instead string) error {
+	for _, one := range all {
+		if one.Address == hostOf(endpoint) {
+			return fmt.Errorf("%s is the address of node %s, and no load balancer%s", endpoint, one.Name, instead)
+		}
+	}
+	return nil
+}

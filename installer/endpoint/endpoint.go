@@ -1,0 +1,103 @@
+// Package endpoint gives the API of a cluster another load balancer: on all nodes, one after the other, while the old one may still
+// work.
+//
+// Every API server first gets a certificate for both load balancers, and every node tries the new one. Then each node changes its
+// kubeconfigs; one that does not reach the API through the new load balancer takes that back. The certificates keep the old name
+// until a person says that nobody needs it. The load balancers themselves are somebody else's.
+package endpoint
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealift/sealift/installer/cluster"
+)
+
+// numeric ends what is an address with a mistake, and no name.
+var numeric = regexp.MustCompile(`(^|\.)[0-9]+$`)
+
+// Parse reads the address of a load balancer as a person writes it: an address or a name, with a port or without. The result has the
+// port.
+func Parse(text string) (string, error) {
+	wrong := func(why string) (string, error) {
+		return "", fmt.Errorf("%q is no address of a load balancer: %s; give one such as 10.0.0.9:6443 or api.example.com", text, why)
+	}
+	host, port, err := net.SplitHostPort(text)
+	if err != nil {
+		host, port = strings.Trim(text, "[]"), cluster.APIPort
+	}
+	if number, err := strconv.ParseUint(port, 10, 16); err != nil || number == 0 {
+		return wrong("the port is not between 1 and 65535")
+	}
+	if a, err := netip.ParseAddr(host); err == nil {
+		if a.IsUnspecified() || a.IsMulticast() || a.IsLinkLocalUnicast() || a.Zone() != "" {
+			return wrong("other hosts cannot reach it through a network")
+		}
+		return net.JoinHostPort(a.Unmap().String(), port), nil
+	}
+	host = strings.ToLower(host)
+	if numeric.MatchString(host) || len(validation.IsDNS1123Subdomain(host)) > 0 {
+		return wrong("the host is neither an IP address nor a name")
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// hostOf is the host of an endpoint.
+func hostOf(endpoint string) string {
+	host, _, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return endpoint
+	}
+	return host
+}
+
+// setField gives a field of a YAML text another value wherever it has the old one on a line of its own, and counts the places.
+func setField(text, key, was, is string) (out string, places int) {
+	line := regexp.MustCompile(`(?m)^([ \t]*(?:- )?` + regexp.QuoteMeta(key) + `:[ \t]*(["']?))` + regexp.QuoteMeta(was) + `(["']?[ \t]*)$`)
+	out = line.ReplaceAllStringFunc(text, func(found string) string {
+		places++
+		parts := line.FindStringSubmatch(found)
+		return parts[1] + is + parts[3]
+	})
+	return out, places
+}
+
+// setServer gives the clusters of a kubeconfig another endpoint.
+func setServer(text, was, is string) (string, int) {
+	return setField(text, "server", "https://"+was, "https://"+is)
+}
+
+// setInstaller gives an Installer another load balancer. It may name the old one without the usual port.
+func setInstaller(text, was, is string) (out string, places int) {
+	out, places = setField(text, "loadBalancerAddress", was, is)
+	if places == 0 && was == net.JoinHostPort(hostOf(was), cluster.APIPort) {
+		return setField(text, "loadBalancerAddress", hostOf(was), is)
+	}
+	return out, places
+}
+
+// setExceptions gives the list of hosts that are reached without a proxy another one.
+func setExceptions(text, was, is string) (out string, places int) {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		name, value, found := strings.Cut(line, "=")
+		if found && strings.EqualFold(name, "NO_PROXY") {
+			items := strings.Split(strings.Trim(value, `"`), ",")
+			for i, item := range items {
+				if item == was {
+					items[i] = is
+					places++
+				}
+			}
+			line = name + `="` + strings.Join(items, ",") + `"`
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n"), places
+}

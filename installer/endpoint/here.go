@@ -1,0 +1,73 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sealift/sealift/installer/authority"
+	"github.com/sealift/sealift/installer/cluster"
+	hosts "github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+)
+
+// Follow lets this node alone use another load balancer: one that was off while the others changed, or that does not reach the old one
+// any more. It is ErrSame if the node does so already. It may be interrupted and repeated.
+func Follow(ctx context.Context, o Options, address string, observe func(step string)) (err error) {
+	to, err := Parse(address)
+	if err != nil {
+		return err
+	}
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+		return err
+	}
+	if err := authority.CheckNone(); err != nil {
+		return err
+	}
+	h := host{root: o.Root}
+	from, err := h.endpoint()
+	if err != nil {
+		return err
+	}
+	if err := refuseOwn(from); err != nil {
+		return err
+	}
+	name, err := hosts.Name()
+	if err != nil {
+		return err
+	}
+	journal, err := lifecycle.OpenJournal(node.StateDir(o.Root)) // nobody else works on this node meanwhile
+	if err != nil {
+		return err
+	}
+	log := node.NewLog(o.LogDir, lifecycle.MovingAPI, o.Output)
+	defer func() { err = errors.Join(err, log.Close(), journal.Close()) }()
+	m := intent.Move{From: from, To: to}
+	if begun, err := h.marked(); err != nil {
+		return err
+	} else if begun != nil && begun.To == to {
+		m = *begun // the administrator's kubeconfig may have been written already
+	} else if from == to {
+		return ErrSame
+	}
+	n := Node{Root: o.Root, Name: name, Output: log, Step: observe}
+	n.finish = func(ctx context.Context) error {
+		client, err := cluster.Client(h.path(cluster.KubeletKubeconfig))
+		if err != nil {
+			return err
+		}
+		bounded, cancel := context.WithTimeout(ctx, shortTime)
+		defer cancel()
+		return restartProxies(bounded, client, "spec.nodeName="+name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
+	}
+	for _, stage := range []string{Beside, Switch} {
+		m.Stage = stage
+		if err := n.Bring(ctx, m); err != nil {
+			return fmt.Errorf("%w\nlog: %s", err, log.Name())
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package endpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// host is a node with its files below a folder.
+type host struct {
+	rootfs string
+	root   string // install root, as the host names it
+}
+
+func (h host) path(name string) string { return filepath.Join("/", h.rootfs, name) }
+
+// endpoint is where this node reaches the API of the cluster. kubeadm lets the kubelet of a control plane ask the API server of its own
+// host; there the administrator's kubeconfig has it.
+func (h host) endpoint() (string, error) {
+	for _, name := range []string{cluster.AdminKubeconfig, cluster.KubeletKubeconfig} {
+		config, err := clientcmd.LoadFromFile(h.path(name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("read %s: %w", name, err)
+		}
+		of := config.Contexts[config.CurrentContext]
+		if of == nil || config.Clusters[of.Cluster] == nil {
+			return "", fmt.Errorf("%s names no server", name)
+		}
+		return strings.TrimPrefix(config.Clusters[of.Cluster].Server, "https://"), nil
+	}
+	return "", fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletKubeconfig)
+}
+
+// server is where the API server of this host listens; "" on a worker.
+func (h host) server() (string, error) {
+	manifest, err := os.ReadFile(h.path(cluster.APIServerManifest))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	address, err := controlplane.Advertised(manifest)
+	return net.JoinHostPort(address, cluster.APIPort), err
+}
+
+// edits are the files that name the old load balancer, with what they have to contain.
+func (h host) edits(m intent.Move) (map[string]string, error) {
+	names, err := filepath.Glob(h.path("/etc/kubernetes/*.conf"))
+	if err != nil {
+		return nil, err
+	}
+	edits := map[string]string{}
+	edit := func(path, was, is string, set func(text, was, is string) (string, int)) error {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if out, places := set(string(text), was, is); places > 0 {
+			edits["/"+strings.TrimPrefix(strings.TrimPrefix(path, h.path("/")), "/")] = out
+		}
+		return err
+	}
+	for _, path := range names {
+		err = errors.Join(err, edit(path, m.From, m.To, setServer))
+	}
+	return edits, errors.Join(err,
+		edit(h.path(node.InstallerFile(h.root)), m.From, m.To, setInstaller),
+		edit(h.path(filepath.Join(h.root, node.ProxySettings)), hostOf(m.From), hostOf(m.To), setExceptions))
+}
+
+// write writes files. It may be interrupted and repeated.
+func (h host) write(edits map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(edits)) {
+		path, err := filepath.EvalSymlinks(h.path(name))
+		if err == nil {
+			err = atomicfile.Replace(path, []byte(edits[name]))
+		}
+		if err != nil {
+			return fmt.Errorf("write the new load balancer to %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// markFile notes a change that this node has begun and neither finished nor taken back.
+func markFile(root string) string { return filepath.Join(node.StateDir(root), "load-balancer.json") }
+
+// mark notes a change before its first file is written.
+func (h host) mark(m intent.Move) error {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	file := h.path(markFile(h.root))
+	if err := atomicfile.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	return atomicfile.WriteMode(file, 0o600, text)
+}
+
+// marked is a change that was interrupted here; nil if there is none.
+func (h host) marked() (*intent.Move, error) {
+	text, err := os.ReadFile(h.path(markFile(h.root)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	m := &intent.Move{}
+	if err == nil {
+		err = json.Unmarshal(text, m)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w; remove the file, and run the command again", markFile(h.root), err)
+	}
+	return m, nil
+}
+
+func (h host) unmark() error {
+	file := h.path(markFile(h.root))
+	err := os.Remove(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return atomicfile.SyncDir(filepath.Dir(file))
+}
+
+// refuseOwn says what to do in a cluster without a load balancer.
+func refuseOwn(endpoint string) error {
+	if balancer.Serves(endpoint) {
+		return fmt.Errorf("this cluster has no load balancer in front of its API: every node has a balancer of its own, at %s, which finds the control planes by itself; "+
+			"a control plane gets another address with 'sealift node readdress'", endpoint)
+	}
+	return nil
+}

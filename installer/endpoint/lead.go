@@ -1,0 +1,143 @@
+package endpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sealift/sealift/installer/authority"
+	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/controlplane"
+	hosts "github.com/sealift/sealift/installer/host"
+	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
+	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/undo"
+)
+
+// Prepare looks at the cluster from this control plane, and at what a change would do. It changes nothing. With Finish, the address may
+// be empty. Close must be called.
+func Prepare(ctx context.Context, o Options, address string) (_ *Change, err error) {
+	to := ""
+	if address != "" || !o.Finish {
+		if to, err = Parse(address); err != nil {
+			return nil, err
+		}
+	}
+	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
+		return nil, err
+	}
+	admin, err := controlplane.AsAdministrator()
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(authority.CheckNone(), (undo.Store{Root: o.Root}).CheckNone()); err != nil {
+		return nil, err
+	}
+	own, err := hosts.Name()
+	if err != nil {
+		return nil, err
+	}
+	config, err := direct(ctx, admin.Address)
+	if err != nil {
+		return nil, err
+	}
+	view, err := cluster.ViewOf(config, false)
+	if err != nil {
+		return nil, err
+	}
+	c := &Change{options: o, objects: view.Cluster(), moved: map[string]bool{}, log: node.NewLog(o.LogDir, lifecycle.MovingAPI, o.Output)}
+	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return nil, err
+	}
+	c.host = Node{Root: o.Root, Name: own, Output: c.log, Step: func(line string) { fmt.Fprintf(c.log, "node %s: %s\n", own, line) }}
+	c.nodes = realNodes{c.host, view}
+	if c.journal, err = lifecycle.OpenJournal(node.StateDir(o.Root)); err != nil {
+		return nil, err
+	}
+	if err := c.look(ctx, admin, to); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Change) look(ctx context.Context, admin controlplane.Administrator, to string) error {
+	admin.Client = c.client
+	from := ""
+	if err := leader.Insist(ctx, func(ctx context.Context) error {
+		of, err := admin.Cluster(ctx)
+		from = of.Endpoint
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := c.begin(ctx, from, to, time.Now()); err != nil {
+		return err
+	}
+	return c.check(ctx)
+}
+
+// direct has the rights of an administrator, and asks the API server of this host if that answers: the load balancer may be gone.
+func direct(ctx context.Context, address string) (*rest.Config, error) {
+	config, err := cluster.Config(cluster.AdminKubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = time.Minute
+	if own := net.JoinHostPort(address, cluster.APIPort); balancer.NewProber().Ready(ctx, own) == nil {
+		config.Host = "https://" + own
+	}
+	return config, nil
+}
+
+// Close releases the lock of the node.
+func (c *Change) Close() error { return errors.Join(c.journal.Close(), c.log.Close()) }
+
+// LogFile is the name of the log of this run.
+func (c *Change) LogFile() string { return c.log.Name() }
+
+// Run makes the change, while no upgrade and no renewal of certificates is at work. waiting is told who is.
+func (c *Change) Run(ctx context.Context, waiting func(holder string), observe func(lifecycle.Event)) error {
+	return controlplane.Alone(ctx, c.objects, waiting, func(ctx context.Context) error {
+		return c.runSteps(ctx, c.log.Narrate(observe))
+	})
+}
+
+// realNodes are those of this host's cluster.
+type realNodes struct {
+	own  Node
+	view *cluster.View
+}
+
+func (n realNodes) list(ctx context.Context) (all []cluster.Node, err error) {
+	err = leader.Insist(ctx, func(ctx context.Context) (err error) {
+		all, err = n.view.Nodes(ctx)
+		return err
+	})
+	rank := func(one cluster.Node) int {
+		switch {
+		case one.Name == n.own.Name:
+			return 0
+		case one.ControlPlane():
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(all, func(a, b cluster.Node) int { return rank(a) - rank(b) })
+	return all, err
+}
+
+func (n realNodes) bring(ctx context.Context, name string, m intent.Move, request string) error {
+	if name == n.own.Name {
+		return n.own.Bring(ctx, m)
+	}
+	return leader.Of(n.view).Ask(ctx, func(line string) { fmt.Fprintln(n.own.Output, line) }, name, intent.Intent{Upgrade: request, Operation: intent.Balance, Move: &m})
+}
