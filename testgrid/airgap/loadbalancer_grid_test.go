@@ -92,7 +92,7 @@ func TestTheLoadBalancerGetsAnotherAddress(t *testing.T) {
 			t.Errorf("node %s has\n%s", n.Name(), out)
 		}
 	}
-	for _, name := range []string{"kube-system configmap/kubeadm-config", "kube-public configmap/cluster-info", "kube-system configmap/kube-proxy", "kube-system configmap/kurl-config"} {
+	for _, name := range []string{"kube-system configmap/kubeadm-config", "kube-public configmap/cluster-info", "kube-system configmap/kube-proxy"} {
 		if out := first.must(kubectl + "--namespace " + name[:11] + " get " + name[12:] + " -o yaml"); !strings.Contains(out, renewed+":6443") || strings.Contains(out, old+":6443") {
 			t.Errorf("%s:\n%s", name, out)
 		}
