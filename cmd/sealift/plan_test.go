@@ -164,6 +164,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift node remove --plan":             planOfNodeRemove,
 		"sealift adopt --plan":                   planOfAdopt,
 		"sealift node readdress --plan":          planOfReaddress,
+		"sealift node load-balancer --plan":      planOfLoadBalancer,
 		"sealift upgrade --plan":                 planOfUpgrade,
 		"sealift upgrade undo --plan":            planOfUndo,
 		"sealift certs renew --plan":             planOfRenewal,

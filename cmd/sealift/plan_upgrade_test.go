@@ -217,3 +217,48 @@ func planOfReaddress(t *testing.T) {
 		t.Errorf("the plan says:\n%s", out)
 	}
 }
+
+// planOfLoadBalancer looks at a control plane whose cluster has a load balancer, at a change that is under way, and at a cluster without
+// one.
+func planOfLoadBalancer(t *testing.T) {
+	h, objects := controlPlaneOfPlans(t)
+	config, err := cluster.Config(filepath.Join(h.dir, "etc/kubernetes/admin.conf"))
+	h.made(err)
+	server := strings.TrimPrefix(config.Host, "https://")
+	client, err := kubernetes.NewForConfig(config)
+	h.made(err)
+	kubeadmConfig := func(endpoint string) {
+		t.Helper()
+		maps, own := client.CoreV1().ConfigMaps("kube-system"), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kubeadm-config"}, Data: map[string]string{
+			"ClusterConfiguration": "kubernetesVersion: v1.36.3\ncontrolPlaneEndpoint: " + endpoint + "\n"}}
+		_ = maps.Delete(t.Context(), own.Name, metav1.DeleteOptions{})
+		_, err := maps.Create(t.Context(), own, metav1.CreateOptions{})
+		h.made(err)
+	}
+	name, err := host.Name()
+	h.made(err)
+	_, err = client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	h.made(err)
+	text, err := os.ReadFile(filepath.Join(h.dir, "etc/kubernetes/admin.conf"))
+	h.made(err)
+	h.write("etc/kubernetes/kubelet.conf", strings.ReplaceAll(string(text), server, "127.0.0.9:6443"))
+	plan := []string{"node", "load-balancer", server, "--plan", "--root", "node"}
+	kubeadmConfig("127.0.0.9:6443")
+	if out := h.planned("", plan, objects); !strings.Contains(out, "from 127.0.0.9:6443 to "+server) || !strings.Contains(out, "load-balancer/beside") || !strings.Contains(out, "changes /etc/kubernetes/kubelet.conf on this node") {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	if out := h.planned("", append(plan, "-o", "json"), objects); !strings.Contains(out, `"to": "`+server+`"`) || !strings.Contains(out, `"resumes": false`) {
+		t.Errorf("the plan says:\n%s", out)
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		if code, out := h.sealift("", append([]string{"node", "load-balancer", "--root", "node"}, args...)...); code == 0 || !strings.Contains(out, want) {
+			t.Errorf("%v, exit %d, want %q:\n%s", args, code, want, out)
+		}
+	}
+	refused("is no address of a load balancer", "10.0.0.300", "--yes")
+	refused("no change of the load balancer is under way", "--finish", "--yes")
+	refused("name the address of the new load balancer")
+	kubeadmConfig("127.0.0.1:6444")
+	refused("this cluster has no load balancer", server, "--yes")
+}

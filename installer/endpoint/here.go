@@ -27,14 +27,6 @@ func Follow(ctx context.Context, o Options, address string, observe func(step st
 	if err := authority.CheckNone(); err != nil {
 		return err
 	}
-	h := host{root: o.Root}
-	from, err := h.endpoint()
-	if err != nil {
-		return err
-	}
-	if err := refuseOwn(from); err != nil {
-		return err
-	}
 	name, err := hosts.Name()
 	if err != nil {
 		return err
@@ -45,15 +37,33 @@ func Follow(ctx context.Context, o Options, address string, observe func(step st
 	}
 	log := node.NewLog(o.LogDir, lifecycle.MovingAPI, o.Output)
 	defer func() { err = errors.Join(err, log.Close(), journal.Close()) }()
-	m := intent.Move{From: from, To: to}
-	if begun, err := h.marked(); err != nil {
+	err = Node{Root: o.Root, Name: name, Output: log, Step: observe}.follow(ctx, to)
+	if err != nil && log.Name() != "" && !errors.Is(err, ErrSame) {
+		return fmt.Errorf("%w\nlog: %s", err, log.Name())
+	}
+	return err
+}
+
+func (n Node) follow(ctx context.Context, to string) error {
+	h := n.host()
+	from, err := h.endpoint()
+	if err != nil {
 		return err
-	} else if begun != nil && begun.To == to {
-		m = *begun // the administrator's kubeconfig may have been written already
-	} else if from == to {
+	}
+	begun, err := h.marked()
+	if err != nil {
+		return err
+	}
+	m := intent.Move{From: from, To: to}
+	switch {
+	case begun != nil && begun.To == to:
+		m = *begun // the kubeconfigs may have been written already
+	case from == to:
 		return ErrSame
 	}
-	n := Node{Root: o.Root, Name: name, Output: log, Step: observe}
+	if err := refuseOwn(m.From); err != nil {
+		return err
+	}
 	n.finish = func(ctx context.Context) error {
 		client, err := cluster.Client(h.path(cluster.KubeletKubeconfig))
 		if err != nil {
@@ -61,12 +71,12 @@ func Follow(ctx context.Context, o Options, address string, observe func(step st
 		}
 		bounded, cancel := context.WithTimeout(ctx, shortTime)
 		defer cancel()
-		return restartProxies(bounded, client, "spec.nodeName="+name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
+		return restartProxies(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
 	}
 	for _, stage := range []string{Beside, Switch} {
 		m.Stage = stage
 		if err := n.Bring(ctx, m); err != nil {
-			return fmt.Errorf("%w\nlog: %s", err, log.Name())
+			return err
 		}
 	}
 	return nil

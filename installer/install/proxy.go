@@ -36,7 +36,7 @@ func (i *Install) checkProxy() error {
 func (i *Install) noProxy() string {
 	values := i.hooks.values()
 	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", i.facts.Hostname, i.settings.address, i.settings.publicAddress,
-		values[node.PodNetwork], values[node.ServiceNetwork], hostOf(i.settings.loadBalancer)}
+		values[node.PodNetwork], values[node.ServiceNetwork], i.settings.loadBalancerHost()}
 	var unique []string
 	for _, one := range append(list, strings.Split(i.settings.proxy.listed(), ",")...) {
 		if one = strings.TrimSpace(one); one != "" && !slices.Contains(unique, one) {

@@ -44,7 +44,7 @@ func TestProxyAddressIsChecked(t *testing.T) {
 func TestProxyIsNotAskedForTheClusterItself(t *testing.T) {
 	i := made(t, with(t, "kubernetes", ""))
 	i.settings.address, i.facts.Hostname = "192.0.2.7", "node-1"
-	i.settings.loadBalancer = "lb.example.com:6443"
+	i.settings.loadBalancer, i.settings.endpoint = "before.example.com:6443", "lb.example.com:6443" // the cluster got another one
 	i.settings.proxy.exceptions = []string{".example.org", " 192.0.2.7", "198.51.100.0/24"}
 	i.hooks.state = hook.Variables{"POD_CIDR": "10.32.0.0/20", "SERVICE_CIDR": "10.96.0.0/22"}
 	const want = "localhost,127.0.0.1,::1,.svc,.cluster.local,node-1,192.0.2.7,10.32.0.0/20,10.96.0.0/22,lb.example.com,.example.org,198.51.100.0/24"

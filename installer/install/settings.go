@@ -99,6 +99,14 @@ func (s settings) reach() string {
 	return s.loadBalancer
 }
 
+// loadBalancerHost is that of the cluster, which may have got another one than the Installer names; "" for the balancer on each node.
+func (s settings) loadBalancerHost() string {
+	if balancer.Serves(s.endpoint) {
+		return ""
+	}
+	return hostOf(s.endpoint)
+}
+
 // variables are those of the settings that hooks see under kURL's names for them.
 func (s settings) variables() map[string]string {
 	return map[string]string{"PRIVATE_ADDRESS": s.address, "IPV6_ONLY": flag(s.six), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}

@@ -66,6 +66,15 @@ func TestARotationNeedsAServerAndNoBundle(t *testing.T) {
 	}
 }
 
+func TestAChangeOfTheLoadBalancerNeedsNoServer(t *testing.T) {
+	for _, to := range []string{"10.0.0.9:6443", "api.example.com:443", "[fd00::9]:6443"} {
+		in := intent.Intent{Upgrade: "0123456789abcdef", Operation: intent.Balance, Attempt: 1, Move: &intent.Move{From: "10.0.0.1:6443", To: to, Stage: "switch"}}
+		if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+}
+
 func TestImagesNeedABundleAndNoProgram(t *testing.T) {
 	in := intent.Intent{Upgrade: "images-a", Operation: intent.Images, Attempt: 1, Index: strings.Repeat("a", 64), Server: "10.0.0.1:6445"}
 	if got, err := intent.Parse(in.Encode()); err != nil || !cmp.Equal(in, got) {
@@ -104,6 +113,13 @@ func TestIntentsThatANodeDoesNotTake(t *testing.T) {
 		"an undo of a path":    func(in *intent.Intent) { in.Operation, in.Whole = intent.Undo, "../../../../etc" },
 		"a path to keep":       func(in *intent.Intent) { in.Whole = "../0123456789abc" },
 		"a long text":          func(in *intent.Intent) { in.From = strings.Repeat("x", 20<<10) },
+		"no load balancer":     func(in *intent.Intent) { in.Operation = intent.Balance },
+		"no port of one": func(in *intent.Intent) {
+			in.Operation, in.Move = intent.Balance, &intent.Move{From: "10.0.0.1:6443", To: "10.0.0.9"}
+		},
+		"more than a name": func(in *intent.Intent) {
+			in.Operation, in.Move = intent.Balance, &intent.Move{From: "10.0.0.1:6443", To: "10.0.0.9\nuser: x:6443"}
+		},
 	} {
 		in := valid()
 		spoil(&in)

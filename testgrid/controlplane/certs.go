@@ -55,7 +55,7 @@ func (a *authority) issue(subject pkix.Name) (cert, key []byte, err error) {
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
-	template.DNSNames = []string{"localhost"}
+	template.DNSNames = []string{"localhost", "kubernetes"} // as kubeadm names every API server
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
 	if err != nil {
 		return nil, nil, err
