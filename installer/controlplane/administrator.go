@@ -123,18 +123,34 @@ func (a Administrator) JoinCommand(ctx context.Context, i Invitation) (string, e
 	return script.Command(whole, key)
 }
 
+// configuration is kubeadm's of the cluster.
+type configuration struct {
+	KubernetesVersion, ClusterName, ControlPlaneEndpoint string
+	Networking                                           struct{ PodSubnet, ServiceSubnet string }
+}
+
+func (a Administrator) configuration(ctx context.Context) (config configuration, err error) {
+	found, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kubeadm-config", metav1.GetOptions{})
+	if err == nil {
+		err = yaml.Unmarshal([]byte(found.Data["ClusterConfiguration"]), &config)
+	}
+	if err != nil {
+		return config, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+	}
+	return config, nil
+}
+
+// Endpoint is the host:port of the API for all nodes.
+func (a Administrator) Endpoint(ctx context.Context) (string, error) {
+	config, err := a.configuration(ctx)
+	return config.ControlPlaneEndpoint, err
+}
+
 // Cluster tells of the cluster what a node has to know of it.
 func (a Administrator) Cluster(ctx context.Context) (share.Cluster, error) {
-	found, err := a.Client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "kubeadm-config", metav1.GetOptions{})
+	config, err := a.configuration(ctx)
 	if err != nil {
-		return share.Cluster{}, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
-	}
-	var config struct {
-		KubernetesVersion, ClusterName, ControlPlaneEndpoint string
-		Networking                                           struct{ PodSubnet, ServiceSubnet string }
-	}
-	if err := yaml.Unmarshal([]byte(found.Data["ClusterConfiguration"]), &config); err != nil {
-		return share.Cluster{}, fmt.Errorf("kubeadm's configuration of the cluster: %w", err)
+		return share.Cluster{}, err
 	}
 	c := share.Cluster{
 		KubernetesVersion: strings.TrimPrefix(config.KubernetesVersion, "v"), Name: config.ClusterName, Endpoint: config.ControlPlaneEndpoint,

@@ -71,12 +71,8 @@ func Prepare(ctx context.Context, o Options, address string) (_ *Change, err err
 
 func (c *Change) look(ctx context.Context, admin controlplane.Administrator, to string) error {
 	admin.Client = c.client
-	from := ""
-	if err := leader.Insist(ctx, func(ctx context.Context) error {
-		of, err := admin.Cluster(ctx)
-		from = of.Endpoint
-		return err
-	}); err != nil {
+	from, err := admin.Endpoint(ctx)
+	if err != nil {
 		return err
 	}
 	if err := c.begin(ctx, from, to, time.Now()); err != nil {
