@@ -41,6 +41,7 @@ import (
 	"github.com/sealift/sealift/fleet/proxy"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
+	"github.com/sealift/sealift/testgrid/clusterapi"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -379,25 +380,9 @@ func newBattlefield(t *testing.T) (*battlefield, string) {
 	})
 	text, err := os.ReadFile(file)
 	b.must(err)
-	b.must(b.apply(clusterKind))
+	b.must(b.apply(clusterapi.Definition))
 	return b, string(text)
 }
-
-const clusterKind = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.cluster.x-k8s.io, labels: {cluster.x-k8s.io/v1beta2: v1beta2}}
-spec:
-  group: cluster.x-k8s.io
-  names: {kind: Cluster, listKind: ClusterList, plural: clusters, singular: cluster}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
 
 func (b *battlefield) must(err error) {
 	b.Helper()

@@ -43,27 +43,11 @@ import (
 	"github.com/sealift/sealift/fleet/proxy"
 	helmrelease "github.com/sealift/sealift/helm/release"
 	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/testgrid/clusterapi"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 )
-
-// clusterKind is what Cluster API has, as far as it matters here.
-const clusterKind = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.cluster.x-k8s.io}
-spec:
-  group: cluster.x-k8s.io
-  names: {kind: Cluster, plural: clusters, singular: cluster, listKind: ClusterList}
-  scope: Namespaced
-  versions:
-  - name: v1beta2
-    served: true
-    storage: true
-    subresources: {status: {}}
-    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
-`
 
 // world is a hub whose API server plays the clusters, too, and a registry and a repository with the chart web.
 type world struct {
@@ -115,7 +99,7 @@ func newWorld(t *testing.T, rooms ...string) *world {
 		ended <- nil
 		t.Fatalf("the hub ended with %v", err)
 	}
-	w.create(t, clusterKind) // after the hub: Cluster API may come later
+	w.create(t, clusterapi.Definition) // after the hub: Cluster API may come later
 	return w
 }
 

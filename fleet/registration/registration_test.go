@@ -155,12 +155,12 @@ func TestSign(t *testing.T) {
 	other, otherKey := authority(t, "PRIVATE KEY", func(c *x509.Certificate) { c.IsCA = false })
 	old, oldKey := authority(t, "PRIVATE KEY", func(c *x509.Certificate) { c.NotAfter = time.Unix(1000, 0) })
 	for want, pair := range map[string][2][]byte{
-		"tls.crt has no certificate":              {key, key},
-		"tls.key: it has no key":                  {cert, nil},
-		"tls.key: it is a key in none":            {cert, block("PRIVATE KEY", []byte("x"), nil)},
-		"tls.key is not the key of tls.crt":       {cert, otherKey},
-		"tls.crt is no certificate authority":     {other, otherKey},
-		"tls.crt expired at 1970-01-01T00:16:40Z": {old, oldKey},
+		"tls.crt has no certificate":                    {key, key},
+		"tls.key: it has no private key":                {cert, nil},
+		"tls.key: its block \"PRIVATE KEY\" is damaged": {cert, block("PRIVATE KEY", []byte("x"), nil)},
+		"tls.key is not the key of tls.crt":             {cert, otherKey},
+		"tls.crt is no certificate authority":           {other, otherKey},
+		"tls.crt expired at 1970-01-01T00:16:40Z":       {old, oldKey},
 	} {
 		if _, err := registration.ParseAuthority(pair[0], pair[1], now.UTC()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/privatekey"
 )
 
 // Request is a request for a certificate, as far as it is checked.
@@ -112,7 +113,7 @@ func ParseAuthority(cert, key []byte, now time.Time) (*Authority, error) {
 	if a.cert, err = x509.ParseCertificate(block.Bytes); err != nil {
 		return nil, fmt.Errorf("tls.crt: %w", err)
 	}
-	if a.key, err = parseKey(key); err != nil {
+	if a.key, err = privatekey.Parse(key); err != nil {
 		return nil, fmt.Errorf("tls.key: %w", err)
 	}
 	public, ok := a.key.Public().(interface{ Equal(crypto.PublicKey) bool })
@@ -125,28 +126,6 @@ func ParseAuthority(cert, key []byte, now time.Time) (*Authority, error) {
 		return nil, fmt.Errorf("tls.crt expired at %s", a.cert.NotAfter.Format(time.RFC3339))
 	}
 	return a, nil
-}
-
-func parseKey(text []byte) (crypto.Signer, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, errors.New("it has no key")
-	}
-	if key, err := x509.ParsePKCS1PrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	if key, err := x509.ParseECPrivateKey(block.Bytes); err == nil {
-		return key, nil
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, errors.New("it is a key in none of the formats PKCS#1, PKCS#8 and SEC 1")
-	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, errors.New("its key cannot sign")
-	}
-	return signer, nil
 }
 
 // Sign signs a request that was verified. The certificate is for clients only.

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sealift/sealift/internal/privatekey"
 )
 
 // idLayout is the form of a rotation's ID, and nameLayout that of the time in the name of a CA that a rotation made.
@@ -61,7 +63,7 @@ func (p *Part) make(root, id string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	signer, err := ParseKey(private)
+	signer, err := privatekey.Parse(private)
 	if err != nil {
 		return fmt.Errorf("%s: %w", p.Private(), err)
 	}
@@ -180,25 +182,6 @@ func encodeKey(key crypto.Signer) (string, error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})), err
 }
 
-// ParseKey reads the first private key of a PEM, in any form that kubeadm writes.
-func ParseKey(text []byte) (crypto.Signer, error) {
-	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		switch block.Type {
-		case "RSA PRIVATE KEY":
-			return x509.ParsePKCS1PrivateKey(block.Bytes)
-		case "EC PRIVATE KEY":
-			return x509.ParseECPrivateKey(block.Bytes)
-		case "PRIVATE KEY":
-			key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-			if signer, ok := key.(crypto.Signer); ok {
-				return signer, nil
-			}
-			return nil, errors.Join(errors.New("the key cannot sign"), err)
-		}
-	}
-	return nil, errors.New("it has no private key")
-}
-
 // only reads the one certificate of a PEM.
 func only(text []byte) (*x509.Certificate, error) {
 	block, rest := pem.Decode(text)
@@ -222,7 +205,7 @@ func (p Part) Certificates() (old, renewed *x509.Certificate, err error) {
 // check refuses a part that is not whole, or whose certificates do not belong together.
 func (p Part) check() error {
 	if p.Key != "" {
-		if _, err := ParseKey([]byte(p.Key)); err != nil {
+		if _, err := privatekey.Parse([]byte(p.Key)); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/privatekey"
 )
 
 // Exchange brings the keys and certificates of a control plane to the stage of a rotation, and returns the static pods to restart, in
@@ -102,7 +103,7 @@ func (h host) exchangeLeaves(p authority.Part, stage authority.Stage, entries []
 	if err != nil {
 		return nil, err
 	}
-	key, err := authority.ParseKey([]byte(p.Key))
+	key, err := privatekey.Parse([]byte(p.Key))
 	if err != nil {
 		return nil, err
 	}

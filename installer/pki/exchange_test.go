@@ -17,6 +17,7 @@ import (
 
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/internal/privatekey"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
@@ -278,7 +279,7 @@ func TestTheControllerManagerSignsWithOneCertificate(t *testing.T) {
 	for _, stage := range stages()[:2] {
 		h.reach(t, s.In(stage))
 		signer := certificatesOf(t, h.read(t, authority.SignerFile))
-		key, err := authority.ParseKey(h.read(t, "/etc/kubernetes/pki/ca.key"))
+		key, err := privatekey.Parse(h.read(t, "/etc/kubernetes/pki/ca.key"))
 		if err != nil || len(signer) != 1 || len(certificatesOf(t, h.read(t, "/etc/kubernetes/pki/ca.crt"))) != 2 {
 			t.Fatalf("%s: %d certificates sign, %v", stage, len(signer), err)
 		}

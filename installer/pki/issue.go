@@ -17,8 +17,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/privatekey"
 )
 
 // validity is how long a renewed certificate is valid: as long as kubeadm makes it.
@@ -85,7 +85,7 @@ func (h host) issuer(ca Entry, now time.Time) (issuer, error) {
 	if err != nil {
 		return issuer{}, err
 	}
-	key, err := authority.ParseKey(text)
+	key, err := privatekey.Parse(text)
 	if err != nil {
 		return issuer{}, fmt.Errorf("%s: %w", file, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/service"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/privatekey"
 )
 
 // Rotator brings this host to the stages of a rotation of CAs.
@@ -180,7 +181,7 @@ func (h host) requestClient(ctx context.Context, p authority.Part) error {
 	if err != nil {
 		return err
 	}
-	key, err := authority.ParseKey(text)
+	key, err := privatekey.Parse(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", e.file, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/testgrid/charts"
+	"github.com/sealift/sealift/testgrid/clusterapi"
 	"github.com/sealift/sealift/testgrid/lab/host"
 )
 
@@ -105,18 +106,6 @@ spec:
   valuesTemplate: "text: {{ .Cluster.metadata.name }}"
 `
 
-const clusterDefinition = `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: clusters.cluster.x-k8s.io}
-spec:
-  group: cluster.x-k8s.io
-  names: {kind: Cluster, plural: clusters, singular: cluster, listKind: ClusterList}
-  scope: Namespaced
-  versions:
-  - {name: v1beta2, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
-`
-
 // write writes a file of a host.
 func (n node) write(name, text string) {
 	n.t.Helper()
@@ -196,7 +185,7 @@ func TestFleetWithoutARoute(t *testing.T) {
 
 	hub.service("fleet-hub", "hub --listen "+hub.Address().String()+":9443 --chart-scheme file")
 	hub.within(120, kubectl+"get helmchartproxies,managedclusters,clustermanagementaddons")
-	hub.applies(clusterDefinition)
+	hub.applies(clusterapi.Definition)
 	oslo.member(hub, "oslo")
 	rome.member(hub, "rome")
 	hub.must(kubectl + "wait managedcluster oslo rome --for=condition=ManagedClusterConditionAvailable --timeout=120s")
