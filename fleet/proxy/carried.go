@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,6 +29,10 @@ import (
 
 // packed is the annotation of a HelmReleaseProxy that was packed: the cluster may have its release.
 const packed = "fleet.sealift.dev/packed"
+
+// namedAfter is the annotation of a HelmReleaseProxy to which Take wrote the name of its release. Its value is the generation before:
+// the next one differs by the name alone.
+const namedAfter = "fleet.sealift.dev/named-after-generation"
 
 // home returns the only namespace whose HelmReleaseProxies go into the parcels of a cluster.
 func home(c *ocm.ManagedCluster) string {
@@ -189,15 +194,15 @@ func (c Carrier) mark(ctx context.Context, read *caaph.HelmReleaseProxy) error {
 	if !slices.Contains(hrp.Finalizers, caaph.ReleaseFinalizer) {
 		hrp.Finalizers = append(hrp.Finalizers, caaph.ReleaseFinalizer)
 	}
-	annotate(hrp, packed)
+	annotate(hrp, packed, "true")
 	return c.Client.Patch(ctx, hrp, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 }
 
-func annotate(hrp *caaph.HelmReleaseProxy, key string) {
+func annotate(hrp *caaph.HelmReleaseProxy, key, value string) {
 	if hrp.Annotations == nil {
 		hrp.Annotations = make(map[string]string)
 	}
-	hrp.Annotations[key] = "true"
+	hrp.Annotations[key] = value
 }
 
 // Taken is what a report was for a release on the hub.
@@ -212,7 +217,15 @@ const (
 )
 
 // Take writes what a cluster reports of a release.
-func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool) (Taken, error) {
+func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool) (taken Taken, err error) {
+	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		taken, err = c.take(ctx, cluster, r, plan)
+		return err
+	})
+	return taken, err
+}
+
+func (c Carrier) take(ctx context.Context, cluster string, r parcel.ReleaseReport, plan bool) (Taken, error) {
 	var of ocm.ManagedCluster
 	if err := c.Client.Get(ctx, client.ObjectKey{Name: cluster}, &of); err != nil {
 		return Unknown, err
@@ -227,7 +240,7 @@ func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseRepor
 	}
 	taken := Current
 	switch {
-	case r.Removed && hrp.DeletionTimestamp.IsZero(), !r.Removed && r.Generation != hrp.Generation:
+	case r.Removed && hrp.DeletionTimestamp.IsZero(), !r.Removed && !sameState(hrp, r):
 		taken = Behind
 	case r.Removed:
 		taken = Gone
@@ -241,18 +254,27 @@ func (c Carrier) Take(ctx context.Context, cluster string, r parcel.ReleaseRepor
 	return taken, client.IgnoreNotFound(c.write(ctx, hrp, r, taken))
 }
 
+// sameState says whether a report is about what the hub wants now. The parcel of the report may be from before the hub knew the name of
+// the release.
+func sameState(hrp *caaph.HelmReleaseProxy, r parcel.ReleaseReport) bool {
+	return r.Generation == hrp.Generation || r.Generation+1 == hrp.Generation && r.ReleaseName == hrp.Spec.ReleaseName &&
+		hrp.Annotations[namedAfter] == strconv.FormatInt(r.Generation, 10)
+}
+
 // write writes a report into the object of its release. What the spec lacks goes first: it is a new generation.
 func (c Carrier) write(ctx context.Context, hrp *caaph.HelmReleaseProxy, r parcel.ReleaseReport, taken Taken) error {
 	base := hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)
 	for _, key := range []string{caaph.Installed, caaph.GeneratedName} {
 		if r.Annotations[key] == "true" {
-			annotate(hrp, key) // a hub that was restored may have none yet
+			annotate(hrp, key, "true") // a hub that was restored may have none yet
 		}
 	}
-	if hrp.Spec.ReleaseName == "" {
+	if hrp.Spec.ReleaseName == "" && r.ReleaseName != "" {
 		hrp.Spec.ReleaseName = r.ReleaseName
+		annotate(hrp, namedAfter, strconv.FormatInt(hrp.Generation, 10))
 	}
-	if err := c.Client.Patch(ctx, hrp, client.MergeFrom(base)); err != nil {
+	// no other change may come between: the next generation is to differ by the name alone
+	if err := c.Client.Patch(ctx, hrp, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{})); err != nil {
 		return err
 	}
 	base = hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)

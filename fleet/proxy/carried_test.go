@@ -125,6 +125,13 @@ func testCarried(r *room) {
 		r.t.Errorf("the cluster has %v", d)
 	}
 	r.wantChart("web", "Ready", "True")
+	if _, err := agent.Apply(r.t.Context(), s.carried, "", false); err != nil {
+		r.t.Fatal(err)
+	}
+	if again := s.take(); !slices.Equal(again.Releases, packed.Releases) || len(again.Behind) != 0 {
+		r.t.Errorf("a second report on the parcel that named the release: taken %+v", again)
+	}
+	r.want("ship", "Ready", "True")
 
 	r.t.Log("nothing to do makes no revision, and a report alone says the same")
 	if s.trip(true); r.want("ship", "Ready", "True").Status.Revision != 1 {
