@@ -124,6 +124,9 @@ func (a commands) printPacked(p carry.Packed) error {
 	for _, unknown := range p.Unknown {
 		fmt.Fprintf(a.Out, "whose images are not all known: %s\n", unknown)
 	}
+	for _, unusable := range p.Unusable {
+		fmt.Fprintf(a.Out, "not usable, and not needed: %s\n", unusable)
+	}
 	return nil
 }
 

@@ -1,11 +1,14 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os/exec"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -76,16 +79,24 @@ func (n nodes) Check(ctx context.Context) error {
 		"'sealift images load PARCEL' on each node, and then run 'sealift fleet apply' with --images-loaded; run an agent without --store")
 }
 
+// goodbye is how long a program that was killed may keep its output open: one of its children may have it.
+const goodbye = 10 * time.Second
+
 // Bring implements agent.Images.
-func (n nodes) Bring(ctx context.Context, folder string) error {
+func (n nodes) Bring(ctx context.Context, folder string) ([]string, error) {
 	program, err := sister.Find("sealift")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, program, "images", "load", folder, "--all-nodes")
-	cmd.Stdout, cmd.Stderr = n.output, n.output
+	var result bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, "images", "load", folder, "--all-nodes", "-o", "json")
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &result, n.output, goodbye
 	if err := child.Run(cmd); err != nil {
-		return fmt.Errorf("sealift images load %s --all-nodes: %w", folder, err)
+		return nil, fmt.Errorf("sealift images load %s --all-nodes: %w", folder, err)
 	}
-	return nil
+	var loaded struct{ Nodes []string }
+	if err := json.Unmarshal(result.Bytes(), &loaded); err != nil {
+		return nil, fmt.Errorf("read what sealift images load --all-nodes answered: %w; use the programs of one release", err)
+	}
+	return loaded.Nodes, nil
 }

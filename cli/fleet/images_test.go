@@ -2,10 +2,13 @@ package fleet
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,7 +27,14 @@ func TestImagesGoToTheNodesOfSealift(t *testing.T) {
 	if err := n.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no sealift") {
 		t.Errorf("without a program: %v", err)
 	}
-	script := "#!/bin/sh\necho \"$@\"\ntest \"$3\" != broken\n"
+	script := `#!/bin/sh
+echo "$@" >&2
+echo '{"nodes": ["one", "two"], "away": ["three"]}'
+case "$3" in
+broken) exit 1 ;;
+hangs) /bin/sleep 300 ;;
+esac
+`
 	if err := os.WriteFile(filepath.Join(bin, "sealift"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -47,10 +57,17 @@ func TestImagesGoToTheNodesOfSealift(t *testing.T) {
 			t.Errorf("with node %q: %v", row.node, err)
 		}
 	}
-	if err := n.Bring(t.Context(), "content"); err != nil || output.String() != "images load content --all-nodes\n" {
-		t.Errorf("%q, %v", output.String(), err)
+	got, err := n.Bring(t.Context(), "content")
+	if err != nil || !slices.Equal(got, []string{"one", "two"}) || output.String() != "images load content --all-nodes -o json\n" {
+		t.Errorf("%v, %q, %v", got, output.String(), err)
 	}
-	if err := n.Bring(t.Context(), "broken"); err == nil {
+	if _, err := n.Bring(t.Context(), "broken"); err == nil {
 		t.Error("sealift failed, and nobody says so")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	begun := time.Now()
+	if _, err := n.Bring(ctx, "hangs"); err == nil || time.Since(begun) > time.Minute {
+		t.Errorf("a sealift that hangs was waited for, for %s: %v", time.Since(begun), err)
 	}
 }

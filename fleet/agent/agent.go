@@ -85,6 +85,10 @@ func Run(ctx context.Context, o Options) error {
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
 	o.Look, o.Repair = cmp.Or(o.Look, 10*time.Second), cmp.Or(o.Repair, 5*time.Minute)
+	if o.Content != nil {
+		o.Content = new(*o.Content)
+		o.Content.Timeout = cmp.Or(o.Content.Timeout, DefaultImageTimeout)
+	}
 	a, err := connect(o)
 	if err != nil {
 		return fmt.Errorf("start the agent of cluster %s: %w", o.Cluster, err)
@@ -95,6 +99,7 @@ func Run(ctx context.Context, o Options) error {
 	group, working := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.beat(working) })
 	group.Go(func() error { return a.identities(working) })
+	group.Go(func() error { return a.deliveries(working) })
 	group.Go(func() error {
 		kind := kube.Ref{Group: ocm.WorkVersion.Group, Version: ocm.WorkVersion.Version, Kind: "ManifestWork", Namespace: o.Cluster}
 		return reconcile.Loop{
@@ -134,7 +139,7 @@ func connectLocal(o Options) (*agent, error) {
 	if len(o.Keys) == 0 && !o.Unsigned {
 		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and take the file that it writes, or join with --unsigned if the hub signs nothing")
 	}
-	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), courier: courier{brought: make(map[string]string)}}
+	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), courier: newCourier()}
 	var err error
 	if a.local, err = kube.Connect(o.Local, o.Log); err != nil {
 		return nil, err

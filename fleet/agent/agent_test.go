@@ -3,16 +3,19 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
-	"path/filepath"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/catalog/packages"
@@ -22,7 +25,6 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
-	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -30,18 +32,17 @@ import (
 type cluster struct {
 	*testing.T
 	client.Client
+	config *rest.Config
 	images *road
+	stop   func() // the agent
 }
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	cfg := controlplane.ForTest(t)
 	scheme := runtime.NewScheme()
-	c := &cluster{T: t, images: &road{store: t.TempDir(), folder: filepath.Join(t.TempDir(), "online")}}
-	packed, err := store.Open(c.images.store)
-	c.must(err)
-	c.must(ocm.AddToScheme(scheme))
-	k, err := kube.Connect(cfg, nil)
+	c := &cluster{T: t, config: controlplane.ForTest(t)}
+	c.must(errors.Join(ocm.AddToScheme(scheme), corev1.AddToScheme(scheme)))
+	k, err := kube.Connect(c.config, nil)
 	c.must(err)
 	definitions, err := crd.Hub(crd.Conversion{URL: "https://127.0.0.1:1/convert"}) // nobody asks for another version
 	c.must(err)
@@ -49,21 +50,28 @@ func newCluster(t *testing.T) *cluster {
 	c.must(err)
 	_, err = join.Hub(t.Context(), k, join.Cluster{Name: "rome"})
 	c.must(err)
-	c.Client, err = client.New(cfg, client.Options{Scheme: scheme})
+	c.Client, err = client.New(c.config, client.Options{Scheme: scheme})
 	c.must(err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	c.images = newRoad(c)
+	c.start()
+	return c
+}
+
+// start starts an agent. It is stopped when the test ends, or by stop.
+func (c *cluster) start() {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, agent.Options{Hub: cfg, Local: cfg, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond,
-			Content: &agent.Content{Store: &packages.Source{Store: packed}, Folder: c.images.folder, Images: c.images}})
+		ended <- agent.Run(ctx, agent.Options{Hub: c.config, Local: c.config, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond,
+			Content: &agent.Content{Store: &packages.Source{Store: c.images}, Folder: c.images.folder, Images: c.images, Timeout: 5 * time.Second}})
 	}()
-	t.Cleanup(func() {
+	c.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			c.Error(err)
 		}
 	})
-	return c
+	c.Cleanup(c.stop)
 }
 
 func (c *cluster) must(err error) {

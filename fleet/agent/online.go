@@ -10,93 +10,166 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/content"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/seal"
 	"github.com/sealift/sealift/fleet/template"
 )
 
-// Content says where the images of works are, and who brings them to the nodes, before a work is applied. All fields are required.
+// Content says where the images of works are, and who brings them to the nodes, before a work is applied. Store, Folder and Images are
+// required.
 type Content struct {
 	// Store has the packages that carry images. Images that none carries are left to the nodes.
 	Store *packages.Source
 	// Folder keeps the images of the works that the cluster has.
 	Folder string
 	Images Images
+	// Timeout bounds one try to fetch the images of a work and to bring them to the nodes. The next try goes on with what was
+	// fetched. Default DefaultImageTimeout.
+	Timeout time.Duration
 }
 
-// courier brings the images of works to the nodes, of one work at a time.
-type courier struct {
-	one sync.Mutex
-	mu  sync.Mutex
-	// brought says for which work, in which form, on which nodes that was done.
-	brought map[string]string
-}
+// errOnTheWay says that images are being brought right now.
+var errOnTheWay = errors.New("they are on their way")
 
-func (c *courier) has(work, state string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.brought[work] == state
-}
+// retryLooks is how often an agent looks at its works before it tries again to bring images.
+const retryLooks = 6
 
-func (c *courier) done(work, state string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.brought[work] = state
-}
-
-// bring brings the images of a work to the nodes. Those that are there are not fetched.
+// bring returns nil if the images of a work are on the nodes, or need not be. Otherwise they are brought soon, and the error says how far
+// that is.
 func (a *agent) bring(ctx context.Context, work *ocm.ManifestWork) error {
 	images := imagesOf(work.Spec)
 	if a.Content == nil || len(images) == 0 {
+		a.courier.forget(work.Name)
 		return nil
 	}
 	nodes, err := a.readyNodes(ctx)
 	if err != nil {
 		return err
 	}
-	state := fmt.Sprint(work.UID, work.Generation, images, nodes)
-	if a.courier.has(work.Name, state) {
-		return nil
-	}
-	a.courier.one.Lock()
-	defer a.courier.one.Unlock()
-	if err := a.Content.deliver(ctx, images); err != nil {
-		return err
-	}
-	a.courier.done(work.Name, state)
-	return a.dropUnused(ctx)
+	return a.courier.want(work.Name, fmt.Sprint(work.UID, work.Generation, images), images, nodes, retryLooks*a.Look, a.Repair)
 }
 
-// deliver fetches the packages that carry images, and brings these to the nodes.
-func (c *Content) deliver(ctx context.Context, images []string) (err error) {
-	found, _, err := content.Find(ctx, c.Store, images)
-	defer func() { err = errors.Join(err, content.Close(found)) }()
-	if err == nil && len(found) > 0 {
+// deliveries brings the images that are wanted, until ctx ends.
+func (a *agent) deliveries(ctx context.Context) error {
+	for {
+		e, any := a.courier.next()
+		if !any {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-a.courier.wake:
+			}
+			continue
+		}
+		var done *delivered
+		err := within(ctx, a.Content.Timeout, func(ctx context.Context) (err error) {
+			done, err = a.deliver(ctx, e)
+			return err
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		a.courier.finish(e, done, err)
+		if err == nil {
+			err = a.dropUnused(ctx)
+		}
+		if err != nil {
+			a.Log.WarnContext(ctx, "the images of a work were not brought to the nodes", "work", e.work, "error", err)
+		}
+	}
+}
+
+// deliver fetches the packages that carry the images of a work, and brings these to the nodes. What was fetched before, it only brings.
+func (a *agent) deliver(ctx context.Context, e errand) (done *delivered, err error) {
+	before, err := a.readyNodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if done, err = a.fetch(ctx, e); err != nil || done.reached != nil && done.reaches(before) {
+		return done, err
+	}
+	now := maps.Clone(before)
+	for _, folder := range done.folders {
+		nodes, err := a.Content.Images.Bring(ctx, folder)
+		if err != nil {
+			return nil, err
+		}
+		// a node that was away at that moment got nothing, and one that came meanwhile may lack the packages before
+		maps.DeleteFunc(now, func(_ types.UID, name string) bool { return !slices.Contains(nodes, name) })
+	}
+	reached := make(map[types.UID]bool)
+	maps.Copy(reached, done.reached)
+	for uid := range now {
+		reached[uid] = true
+	}
+	done.reached = reached
+	return done, nil
+}
+
+// fetch fetches the packages that carry the images of a work, unless they are here.
+func (a *agent) fetch(ctx context.Context, e errand) (done *delivered, err error) {
+	c := a.Content
+	here := e.done != nil && !slices.ContainsFunc(e.done.folders, isGone)
+	if here && len(e.done.missing) == 0 {
+		return new(*e.done), nil
+	}
+	list, err := c.Store.List(ctx)
+	if err != nil {
+		err = fmt.Errorf("list the packages of the store: %w", err)
+	}
+	if here && err != nil {
+		a.Log.WarnContext(ctx, "nobody knows whether more images of a work can be brought", "work", e.work, "error", err)
+		return new(*e.done), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if here && slices.Equal(e.done.listed, list.Packages) {
+		return new(*e.done), nil
+	}
+	found, err := content.Find(ctx, c.Store, list.Packages, e.images)
+	defer func() { err = errors.Join(err, found.Close()) }()
+	for _, unusable := range found.Unusable {
+		a.Log.WarnContext(ctx, "a package of the store cannot be used", "error", unusable)
+	}
+	if err == nil {
+		err = found.Err()
+	}
+	if err == nil && len(found.Packages) > 0 {
 		err = c.Images.Check(ctx)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, p := range found {
+	done = &delivered{missing: found.Missing, listed: list.Packages}
+	for _, p := range found.Packages {
 		folder := filepath.Join(c.Folder, p.Digest)
-		err := content.Fetch(ctx, p.Archive, folder)
-		if err == nil {
-			err = c.Images.Bring(ctx, folder)
+		if err := content.Fetch(ctx, p.Archive, folder); err != nil {
+			return nil, fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
 		}
-		if err != nil {
-			return fmt.Errorf("package %s %s: %w", p.Name, p.Version, err)
-		}
+		done.folders = append(done.folders, folder)
 	}
-	return nil
+	if here && slices.Equal(done.folders, e.done.folders) {
+		done.reached = e.done.reached
+	}
+	return done, nil
+}
+
+// isGone says whether a folder has not all of a package any more.
+func isGone(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, bundle.IndexName))
+	return err != nil
 }
 
 func imagesOf(spec ocm.AgentSpec) []string {
@@ -109,21 +182,21 @@ func imagesOf(spec ocm.AgentSpec) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// readyNodes names the nodes that are Ready. A node that is new, or was away, may lack images.
-func (a *agent) readyNodes(ctx context.Context) (names []string, err error) {
-	list, err := a.reader.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+// readyNodes returns the names of the nodes that are Ready.
+func (a *agent) readyNodes(ctx context.Context) (map[types.UID]string, error) {
+	list, err := a.reader.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes that need images: %w", err)
 	}
+	ready := make(map[types.UID]string)
 	for _, n := range list.Items {
 		if slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		}) {
-			names = append(names, n.Name)
+			ready[n.UID] = n.Name
 		}
 	}
-	slices.Sort(names)
-	return names, nil
+	return ready, nil
 }
 
 // dropUnused removes packages whose images no work of the cluster names. What was not fetched whole stays: it is gone on with.
@@ -138,41 +211,44 @@ func (a *agent) dropUnused(ctx context.Context) error {
 			used[image] = true
 		}
 	}
+	a.courier.keepOnly(used)
 	folders, err := os.ReadDir(a.Content.Folder)
 	if errors.Is(err, fs.ErrNotExist) { // nothing was fetched yet
 		return nil
 	}
-	if err != nil {
-		return err
-	}
 	for _, f := range folders {
 		folder := filepath.Join(a.Content.Folder, f.Name())
-		archive, err := bundle.Open(folder)
-		if err != nil {
+		archive, openErr := bundle.Open(folder)
+		if openErr != nil {
 			continue
 		}
 		names := content.NamesOf(archive)
-		if err := archive.Close(); err != nil {
-			return err
-		}
+		err = errors.Join(err, archive.Close())
 		if !slices.ContainsFunc(names, func(name string) bool { return used[name] }) {
-			if err := os.RemoveAll(folder); err != nil {
-				return err
-			}
+			err = errors.Join(err, os.RemoveAll(folder))
 		}
 	}
-	return nil
+	return err
+}
+
+// started says whether the content of a work, as it is now, was applied before: then its images were on the nodes.
+func started(work *ocm.ManifestWork, known *appliedWork) bool {
+	if known != nil && known.generation == work.Generation && known.seal == work.Annotations[seal.Annotation] {
+		return true
+	}
+	applied := meta.FindStatusCondition(work.Status.Conditions, "Applied")
+	return applied != nil && applied.ObservedGeneration == work.Generation && (applied.Reason == appliedComplete || applied.Reason == appliedFailed)
 }
 
 // withoutImages reports that a work is not applied, because its images are not on the nodes.
-func (a *agent) withoutImages(ctx context.Context, work *ocm.ManifestWork, err error) error {
+func (a *agent) withoutImages(ctx context.Context, work *ocm.ManifestWork, why error) error {
 	after, ok := work.DeepCopyObject().(*ocm.ManifestWork)
 	if !ok {
 		return errors.New("the copy of a work is none")
 	}
-	message := "The work is not applied, because its images are not on the nodes: " + strings.TrimSpace(err.Error())
+	message := "The work is not applied, because its images are not on the nodes: " + strings.TrimSpace(why.Error())
 	meta.SetStatusCondition(&after.Status.Conditions, metav1.Condition{
 		Type: "Applied", Status: metav1.ConditionFalse, Reason: "ImagesMissing", Message: message[:min(len(message), 32000)], ObservedGeneration: work.Generation,
 	})
-	return errors.Join(err, client.IgnoreNotFound(a.patchStatus(ctx, work, after)))
+	return client.IgnoreNotFound(a.patchStatus(ctx, work, after))
 }

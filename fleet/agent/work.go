@@ -47,6 +47,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 	if apierrors.IsNotFound(err) {
 		a.remember(key.Name, nil)
 		a.note(key.Name, nil)
+		a.courier.forget(key.Name)
 		return 0, nil // its finalizer went when its objects were gone
 	}
 	if err != nil {
@@ -60,8 +61,8 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 		if err := a.accept(ctx, work); err != nil {
 			return a.Look, a.refuse(ctx, work, err)
 		}
-		if err := a.bring(ctx, work); err != nil {
-			return 0, a.withoutImages(ctx, work, err)
+		if err := a.bring(ctx, work); err != nil && !started(work, known) {
+			return a.Look, a.withoutImages(ctx, work, err)
 		}
 		if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
 			if err := a.finalizers(ctx, work, append(slices.Clone(work.Finalizers), ocm.WorkFinalizer)); err != nil {
@@ -292,6 +293,12 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 	return a.marks.gone(ctx, work.Name)
 }
 
+// Reasons of condition Applied of a work that the agent has applied.
+const (
+	appliedComplete = "AppliedManifestWorkComplete"
+	appliedFailed   = "AppliedManifestWorkFailed"
+)
+
 // status writes the conditions of a work and of its manifests. It returns whether a manifest failed.
 func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) (failed bool) {
 	old := make(map[int32]ocm.ManifestStatus)
@@ -330,9 +337,9 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 	}
 	if len(broken) > 0 {
 		message := "Failed to apply manifest work: " + strings.Join(broken, "; ")
-		state("Applied", "False", "AppliedManifestWorkFailed", message[:min(len(message), 32000)])
+		state("Applied", "False", appliedFailed, message[:min(len(message), 32000)])
 	} else {
-		state("Applied", "True", "AppliedManifestWorkComplete", "Apply manifest work complete")
+		state("Applied", "True", appliedComplete, "Apply manifest work complete")
 	}
 	switch total := len(manifests); {
 	case counts["Unknown"] > 0:

@@ -77,6 +77,8 @@ type Packed struct {
 	Images    []string `json:"images,omitempty"`
 	Uncarried []string `json:"uncarried,omitempty"`
 	Unknown   []string `json:"unknown,omitempty"`
+	// Unusable are packages of the store that may carry images and could not be read, and why. All images are in other packages.
+	Unusable []string `json:"unusable,omitempty"`
 }
 
 // Pack writes a parcel for a cluster.
@@ -235,13 +237,23 @@ func (h Hub) archives(ctx context.Context, from *packages.Source, out *Packed) (
 		out.Uncarried = out.Images
 		return nil, nil
 	}
-	found, missing, err := content.Find(ctx, from, out.Images)
-	for _, p := range found {
+	list, err := from.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the packages of the store: %w", err)
+	}
+	found, err := content.Find(ctx, from, list.Packages, out.Images)
+	for _, p := range found.Packages {
 		archives = append(archives, p.Archive)
 		out.Packages = append(out.Packages, p.Name+" "+p.Version)
 	}
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("no package of the store carries %s; build one, or pack without --store", strings.Join(missing, ", "))
+	for _, unusable := range found.Unusable {
+		out.Unusable = append(out.Unusable, unusable.Error())
+	}
+	if err == nil {
+		err = found.Err()
+	}
+	if err == nil && len(found.Missing) > 0 {
+		err = fmt.Errorf("no package of the store carries %s; build one, or pack without --store", strings.Join(found.Missing, ", "))
 	}
 	return archives, err
 }

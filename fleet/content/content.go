@@ -11,6 +11,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
+	"github.com/sealift/sealift/store/release"
 )
 
 // Package is a package that carries images.
@@ -19,48 +20,73 @@ type Package struct {
 	*bundle.Archive
 }
 
-// Find opens the packages of a store that carry images, those of newer versions first. Its signers must have signed them. missing are
-// images that no package carries. Call Close on each package, also after an error.
-func Find(ctx context.Context, from *packages.Source, images []string) (found []Package, missing []string, err error) {
-	list, err := from.List(ctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the packages of the store: %w", err)
-	}
+// Found is what a store has of the images that were looked for. Call Close.
+type Found struct {
+	Packages []Package
+	// Missing are images that none of the packages carries.
+	Missing []string
+	// Unusable say which packages may carry an image, and why they are not taken: they are damaged, or not signed.
+	Unusable []error
+}
+
+// Find opens the packages among those listed that carry images, those of newer versions first. Signers of the store must have signed them.
+// A package that cannot be used does not end the search.
+func Find(ctx context.Context, from *packages.Source, listed []release.Package, images []string) (found Found, err error) {
 	wanted := make(map[string]bool)
 	for _, image := range images {
 		wanted[image] = true
 	}
-	for i := len(list.Packages) - 1; i >= 0 && len(wanted) > 0; i-- { // newer versions come later
-		one := list.Packages[i]
-		object, err := from.Get(ctx, one.Key)
+	for i := len(listed) - 1; i >= 0 && len(wanted) > 0; i-- { // newer versions come later
+		a, carried, err := open(ctx, from, listed[i].Key, wanted)
 		if err != nil {
-			return found, nil, fmt.Errorf("open package %s: %w", one.Key, err)
-		}
-		a, err := bundle.OpenSource(object)
-		if err != nil {
-			return found, nil, fmt.Errorf("open package %s: %w", one.Key, err)
-		}
-		before := len(wanted)
-		for _, name := range NamesOf(a) {
-			delete(wanted, name)
-		}
-		if len(wanted) == before {
-			if err := a.Close(); err != nil {
-				return found, nil, err
+			if away := errors.Join(ctx.Err(), from.Reachable(ctx)); away != nil {
+				return found, fmt.Errorf("read the packages of the store: %w", away)
 			}
+			found.Unusable = append(found.Unusable, err)
 			continue
 		}
-		found = append(found, Package{one.Name, one.Version, a})
-		if err := from.Trust(one.Key, a); err != nil {
-			return found, nil, err
+		for _, name := range carried {
+			delete(wanted, name)
+		}
+		if a != nil {
+			found.Packages = append(found.Packages, Package{listed[i].Name, listed[i].Version, a})
 		}
 	}
-	return found, slices.Sorted(maps.Keys(wanted)), nil
+	found.Missing = slices.Sorted(maps.Keys(wanted))
+	return found, nil
 }
 
-// Close closes packages.
-func Close(found []Package) (err error) {
-	for _, p := range found {
+// open opens a package, and returns the wanted images that it carries. Without any, it returns no archive.
+func open(ctx context.Context, from *packages.Source, key string, wanted map[string]bool) (a *bundle.Archive, carried []string, err error) {
+	object, err := from.Get(ctx, key)
+	if err == nil {
+		a, err = bundle.OpenSource(object)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("package %s: %w", key, err)
+	}
+	carried = slices.DeleteFunc(NamesOf(a), func(name string) bool { return !wanted[name] })
+	if len(carried) > 0 {
+		err = from.Trust(key, a)
+	}
+	if err != nil || len(carried) == 0 {
+		return nil, nil, errors.Join(err, a.Close())
+	}
+	return a, carried, nil
+}
+
+// Err is nil if it is certain which images no package carries: none, or all packages could be read.
+func (f Found) Err() error {
+	if len(f.Missing) == 0 || len(f.Unusable) == 0 {
+		return nil
+	}
+	return fmt.Errorf("no package that can be used carries %s; one of these may, so publish it again, or remove it from the store: %w",
+		strings.Join(f.Missing, ", "), errors.Join(f.Unusable...))
+}
+
+// Close closes the packages.
+func (f Found) Close() (err error) {
+	for _, p := range f.Packages {
 		err = errors.Join(err, p.Close())
 	}
 	return err

@@ -70,10 +70,10 @@ func (r *road) Check(context.Context) error {
 }
 
 // Bring finds a whole bundle. It notes its images, and which image runs on the ship meanwhile.
-func (r *road) Bring(ctx context.Context, folder string) error {
+func (r *road) Bring(ctx context.Context, folder string) ([]string, error) {
 	a, err := bundle.Open(folder)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, p := range a.Index.Packages {
 		for _, image := range p.Images {
@@ -82,9 +82,9 @@ func (r *road) Bring(ctx context.Context, folder string) error {
 	}
 	if r.cut {
 		r.cut = false
-		return errors.Join(errors.New("a node is gone"), a.Close())
+		return nil, errors.Join(errors.New("a node is gone"), a.Close())
 	}
-	return errors.Join(a.Verify(ctx), a.Close())
+	return nil, errors.Join(a.Verify(ctx), a.Close())
 }
 
 // arguments of applyParcel are files.

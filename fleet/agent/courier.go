@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sealift/sealift/store/release"
+)
+
+// courier remembers which images are on which nodes, and whose images are brought next: of one work after the other, in the order in
+// which they asked. Nobody waits for it.
+type courier struct {
+	mu      sync.Mutex
+	errands map[string]*errand            // by the name of the work
+	queue   []string                      // names of works
+	on      map[string]map[types.UID]bool // the nodes that have an image
+	wake    chan struct{}                 // has room for one
+}
+
+// errand is to bring the images of one work, as it is now.
+type errand struct {
+	work, state string // state tells one form of the work from another
+	images      []string
+	tried       time.Time
+	err         error      // of the last try
+	done        *delivered // nil until all images were brought for the first time
+}
+
+// delivered is what a courier brought.
+type delivered struct {
+	folders []string // of the packages
+	reached map[types.UID]bool
+	// missing are images that none of the packages listed carried then.
+	missing []string
+	listed  []release.Package
+}
+
+// reaches says whether all of these nodes have what there is to bring.
+func (d *delivered) reaches(nodes map[types.UID]string) bool {
+	return d != nil && (len(d.folders) == 0 || onAll(d.reached, nodes))
+}
+
+func onAll(reached map[types.UID]bool, nodes map[types.UID]string) bool {
+	for uid := range nodes {
+		if !reached[uid] {
+			return false
+		}
+	}
+	return true
+}
+
+func newCourier() courier {
+	return courier{errands: make(map[string]*errand), on: make(map[string]map[types.UID]bool), wake: make(chan struct{}, 1)}
+}
+
+// want returns nil if the nodes have the images of a work, as far as packages carry them. If not, they are brought as soon as it is
+// their turn, and the error says how far that is. A try that failed is followed by a pause. For images that no package carried, the
+// store is looked at again now and then; and once for each change of a work, because a tag may have moved.
+func (c *courier) want(work, state string, images []string, nodes map[types.UID]string, pause, again time.Duration) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.errands[work]
+	if e == nil || e.state != state {
+		e = &errand{work: work, state: state, images: images}
+		c.errands[work] = e
+	}
+	if e.done.reaches(nodes) {
+		if len(e.done.missing) > 0 && time.Since(e.tried) > again {
+			c.enqueue(work)
+		}
+		return nil
+	}
+	if e.err == nil || time.Since(e.tried) > pause {
+		c.enqueue(work)
+	}
+	switch {
+	case c.covers(images, nodes): // another work, or the one before this change, had the same
+		return nil
+	case e.err != nil:
+		return e.err
+	case c.queue[0] != work:
+		return fmt.Errorf("those of work %s are brought first", c.queue[0])
+	}
+	return errOnTheWay
+}
+
+func (c *courier) enqueue(work string) {
+	if slices.Contains(c.queue, work) {
+		return
+	}
+	c.queue = append(c.queue, work)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// covers says whether all of these nodes have got the images, for whichever work.
+func (c *courier) covers(images []string, nodes map[types.UID]string) bool {
+	for _, image := range images {
+		if reached, known := c.on[image]; !known || !onAll(reached, nodes) {
+			return false
+		}
+	}
+	return true
+}
+
+// next returns a copy of the errand whose turn it is, if there is one. It stays at the head of the queue until it is finished.
+func (c *courier) next() (errand, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.queue) == 0 {
+		return errand{}, false
+	}
+	return *c.errands[c.queue[0]], true
+}
+
+// finish notes what became of an errand. If the work has changed meanwhile, it asks again.
+func (c *courier) finish(e errand, done *delivered, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.queue = slices.DeleteFunc(c.queue, func(name string) bool { return name == e.work })
+	if err == nil {
+		for _, image := range e.images {
+			c.on[image] = done.reached
+		}
+	}
+	now := c.errands[e.work]
+	if now == nil || now.state != e.state {
+		return
+	}
+	if now.tried, now.err = time.Now(), err; err == nil {
+		now.done = done
+	}
+}
+
+// forget drops what is known of a work.
+func (c *courier) forget(work string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.errands, work)
+	c.queue = slices.DeleteFunc(c.queue, func(name string) bool { return name == work })
+}
+
+// keepOnly drops what is known of images that nobody uses.
+func (c *courier) keepOnly(used map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.on, func(image string, _ map[types.UID]bool) bool { return !used[image] })
+}
