@@ -2,6 +2,7 @@ package content_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -137,5 +138,22 @@ func TestAChangedBeginningIsFetchedAgain(t *testing.T) {
 		if err := errors.Join(f.Close(), os.RemoveAll(folder)); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestAFetchEndsWithItsContext has a context that ends while a layer is read from a store that takes no notice of it.
+func TestAFetchEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	file := packed(t, noise(1, 20<<20))
+	l := &line{Reader: bytes.NewReader(file), left: len(file)}
+	a, err := bundle.NewArchive(l, int64(len(file)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	before := l.brought
+	if err := content.Fetch(ctx, a, t.TempDir()); !errors.Is(err, context.Canceled) || l.brought-before > 1<<20 {
+		t.Errorf("%d bytes were brought after the end: %v", l.brought-before, err)
 	}
 }

@@ -25,7 +25,7 @@ func Fetch(ctx context.Context, a *bundle.Archive, folder string) error {
 		if !a.Index.OfImage(e) {
 			continue
 		}
-		if err := errors.Join(ctx.Err(), fetchFile(a, e, filepath.Join(folder, filepath.FromSlash(e.Path)))); err != nil {
+		if err := fetchFile(ctx, a, e, filepath.Join(folder, filepath.FromSlash(e.Path))); err != nil {
 			return fmt.Errorf("fetch %s: %w", e.Path, err)
 		}
 	}
@@ -34,7 +34,7 @@ func Fetch(ctx context.Context, a *bundle.Archive, folder string) error {
 }
 
 // fetchFile brings one file. It has its name only when it has its digest.
-func fetchFile(a *bundle.Archive, e bundle.Entry, name string) (err error) {
+func fetchFile(ctx context.Context, a *bundle.Archive, e bundle.Entry, name string) (err error) {
 	if _, err := os.Stat(name); err == nil {
 		return nil
 	}
@@ -53,7 +53,7 @@ func fetchFile(a *bundle.Archive, e bundle.Entry, name string) (err error) {
 		return err
 	}
 	if have <= e.Size {
-		if err := rest(a, e, have, io.MultiWriter(f, sum)); err != nil {
+		if err := rest(ctx, a, e, have, io.MultiWriter(f, sum)); err != nil {
 			return err
 		}
 	}
@@ -66,11 +66,20 @@ func fetchFile(a *bundle.Archive, e bundle.Entry, name string) (err error) {
 	return os.Rename(part, name)
 }
 
-func rest(a *bundle.Archive, e bundle.Entry, from int64, to io.Writer) error {
+func rest(ctx context.Context, a *bundle.Archive, e bundle.Entry, from int64, to io.Writer) error {
 	r, err := a.OpenRest(e.Path, from)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, r)
+	_, err = io.Copy(to, readerFunc(func(p []byte) (int, error) {
+		if err := ctx.Err(); err != nil { // the store may be a folder, which reads on
+			return 0, err
+		}
+		return r.Read(p)
+	}))
 	return errors.Join(err, r.Close())
 }
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
