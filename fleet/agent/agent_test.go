@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,6 +35,7 @@ type cluster struct {
 	*testing.T
 	client.Client
 	config *rest.Config
+	local  *rest.Config // how the agent reaches its cluster
 	images *road
 	stop   func() // the agent
 }
@@ -41,6 +44,7 @@ func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	c := &cluster{T: t, config: controlplane.ForTest(t)}
+	c.local = c.config
 	c.must(errors.Join(ocm.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	k, err := kube.Connect(c.config, nil)
 	c.must(err)
@@ -62,7 +66,7 @@ func (c *cluster) start() {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.Context()))
 	ended := make(chan error, 1)
 	go func() {
-		ended <- agent.Run(ctx, agent.Options{Hub: c.config, Local: c.config, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond,
+		ended <- agent.Run(ctx, agent.Options{Hub: c.config, Local: c.local, Cluster: "rome", Unsigned: true, Look: 100 * time.Millisecond, Repair: 300 * time.Millisecond, Heartbeat: 100 * time.Millisecond,
 			Content: &agent.Content{Store: &packages.Source{Store: c.images}, Folder: c.images.folder, Images: c.images, Timeout: 5 * time.Second}})
 	}()
 	c.stop = sync.OnceFunc(func() {
@@ -226,4 +230,64 @@ data: {color: blue}
 	if err := c.List(t.Context(), &records); err != nil || len(records.Items) > 0 {
 		t.Errorf("records that are left: %v %v", records.Items, err)
 	}
+}
+
+// TestOneAddOnStopsNoOther has an add-on whose Lease cannot be read, and another one.
+func TestOneAddOnStopsNoOther(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	bad := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "a"}, Spec: ocm.ManagedClusterAddOnSpec{InstallNamespace: "default"}}
+	c.must(c.Create(t.Context(), bad))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"status": {"namespace": "no/namespace"}}`))
+	c.must(c.Status().Patch(t.Context(), bad, patch))
+	c.must(c.Create(t.Context(), &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "b"}, Spec: ocm.ManagedClusterAddOnSpec{InstallNamespace: "default"}}))
+	c.eventually("the other one is reported", func() bool {
+		var addOn ocm.ManagedClusterAddOn
+		err := c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "b"}, &addOn)
+		return err == nil && meta.FindStatusCondition(addOn.Status.Conditions, "Available") != nil
+	})
+}
+
+// TestAWorkStaysUntilItsObjectsAreGone has a cluster that cannot say which kinds it has while a work is deleted.
+func TestAWorkStaysUntilItsObjectsAreGone(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	c.apply(`
+apiVersion: work.open-cluster-management.io/v1
+kind: ManifestWork
+metadata: {name: w, namespace: rome}
+spec:
+  manifestConfigs:
+  - {resourceIdentifier: {group: scheduling.k8s.io, resource: priorityclasses, name: mine}, updateStrategy: {type: CreateOnly}}
+  workload: {manifests: [{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: mine}, value: 1}]}
+`)
+	mine := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}}
+	find := func(name string, o client.Object) bool {
+		return c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: name}, o) == nil
+	}
+	c.eventually("it is applied", func() bool {
+		return c.isApplied("w") && c.Get(t.Context(), types.NamespacedName{Name: "mine"}, mine) == nil
+	})
+	c.stop()
+	var broken atomic.Bool
+	var asked atomic.Int32
+	broken.Store(true)
+	c.local = controlplane.Through(t, c.config, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+		if r.URL.Path == "/apis/scheduling.k8s.io/v1" && broken.Load() {
+			asked.Add(1)
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		pass.ServeHTTP(w, r)
+	})
+	c.must(c.Delete(t.Context(), &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "w"}}))
+	c.start()
+	c.eventually("the agent has tried it", func() bool { return asked.Load() > 2 })
+	if !find("w", new(ocm.ManifestWork)) {
+		t.Error("the work went before its object")
+	}
+	broken.Store(false)
+	c.eventually("the object goes, and then the work", func() bool {
+		return !find("w", new(ocm.ManifestWork)) && c.Get(t.Context(), types.NamespacedName{Name: "mine"}, mine) != nil
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,19 +48,14 @@ func (a *agent) beat(ctx context.Context) error {
 		if err == nil && a.Heartbeat == 0 && cluster.Spec.LeaseDurationSeconds > 0 {
 			pause = time.Duration(cluster.Spec.LeaseDurationSeconds) * time.Second
 		}
-		for _, step := range []func() error{
-			func() error { return err },
-			func() error { return a.renew(ctx, leases) },
-			func() error { return a.report(ctx, cluster) },
-			func() error { return a.reportAddOns(ctx) },
-		} {
-			if err := step(); err != nil {
-				if ctx.Err() == nil {
-					a.Log.WarnContext(ctx, "the hub was not told that the cluster is alive", "error", err)
-				}
-				pause = min(pause, 10*time.Second)
-				break
+		if err == nil { // one that fails stops none of the others
+			err = errors.Join(a.renew(ctx, leases), a.report(ctx, cluster), a.reportAddOns(ctx))
+		}
+		if err != nil {
+			if ctx.Err() == nil {
+				a.Log.WarnContext(ctx, "the hub was not told all of the cluster", "error", err)
 			}
+			pause = min(pause, 10*time.Second)
 		}
 		select {
 		case <-ctx.Done():
@@ -206,31 +202,38 @@ func (a *agent) reportAddOns(ctx context.Context) error {
 	if err := a.hub.List(ctx, &list, client.InNamespace(a.Cluster)); err != nil {
 		return fmt.Errorf("read the add-ons of the cluster: %w", err)
 	}
+	var errs []error
 	for i := range list.Items {
-		before := &list.Items[i]
-		if before.Status.HealthCheck.Mode == ocm.HealthCustomized || !before.DeletionTimestamp.IsZero() {
-			continue
+		if err := a.reportAddOn(ctx, &list.Items[i]); err != nil {
+			errs = append(errs, fmt.Errorf("report add-on %s: %w", list.Items[i].Name, err))
 		}
-		after, ok := before.DeepCopyObject().(*ocm.ManagedClusterAddOn)
-		if !ok {
-			continue
-		}
-		namespace := namespaceOf(before)
-		lease, err := a.reader.CoordinationV1().Leases(namespace).Get(ctx, before.Name, metav1.GetOptions{})
-		switch {
-		case apierrors.IsNotFound(err):
-			set(&after.Status.Conditions, "Available", "Unknown", "ManagedClusterAddOnLeaseNotFound",
-				fmt.Sprintf("The status of %s add-on is unknown: there is no Lease %s/%s on the cluster", before.Name, namespace, before.Name))
-		case err != nil:
-			return err
-		case lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > addOnGrace:
-			set(&after.Status.Conditions, "Available", "False", "ManagedClusterAddOnLeaseUpdateStopped", before.Name+" add-on is not available.")
-		default:
-			set(&after.Status.Conditions, "Available", "True", "ManagedClusterAddOnLeaseUpdated", before.Name+" add-on is available.")
-		}
-		if err := client.IgnoreNotFound(a.patchStatus(ctx, before, after)); err != nil && !apierrors.IsConflict(err) {
-			return err
-		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *agent) reportAddOn(ctx context.Context, before *ocm.ManagedClusterAddOn) error {
+	if before.Status.HealthCheck.Mode == ocm.HealthCustomized || !before.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	after, ok := before.DeepCopyObject().(*ocm.ManagedClusterAddOn)
+	if !ok {
+		return nil
+	}
+	namespace := namespaceOf(before)
+	lease, err := a.reader.CoordinationV1().Leases(namespace).Get(ctx, before.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		set(&after.Status.Conditions, "Available", "Unknown", "ManagedClusterAddOnLeaseNotFound",
+			fmt.Sprintf("The status of %s add-on is unknown: there is no Lease %s/%s on the cluster", before.Name, namespace, before.Name))
+	case err != nil:
+		return err
+	case lease.Spec.RenewTime == nil || time.Since(lease.Spec.RenewTime.Time) > addOnGrace:
+		set(&after.Status.Conditions, "Available", "False", "ManagedClusterAddOnLeaseUpdateStopped", before.Name+" add-on is not available.")
+	default:
+		set(&after.Status.Conditions, "Available", "True", "ManagedClusterAddOnLeaseUpdated", before.Name+" add-on is available.")
+	}
+	if err := client.IgnoreNotFound(a.patchStatus(ctx, before, after)); !apierrors.IsConflict(err) {
+		return err
 	}
 	return nil
 }

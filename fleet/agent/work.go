@@ -261,6 +261,12 @@ func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) (again time.
 // delete deletes what a work has on the cluster.
 func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 	manifests := a.read(ctx, work)
+	for _, m := range manifests {
+		// in which manner it was applied is not known; of a kind that is gone, no object is left
+		if m.err != nil && !meta.IsNoMatchError(m.err) {
+			return m.err
+		}
+	}
 	stays := func(kube.Ref) bool { return false }
 	if o := work.Spec.DeleteOption; o != nil {
 		switch {
