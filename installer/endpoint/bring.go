@@ -1,7 +1,6 @@
 package endpoint
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -43,7 +42,7 @@ const workTime = 90 * time.Second
 const certificateTime = 4 * time.Minute
 
 // reachTime is how long a node tries the new load balancer before anything changes on it.
-const reachTime = 20 * time.Second
+const reachTime = 30 * time.Second
 
 // connections are how many are tried: a load balancer with a member that does not work shows that in some of them.
 const connections = 5
@@ -51,7 +50,7 @@ const connections = 5
 // The name that every API server of kubeadm has in its certificate, and the time for one connection.
 const (
 	anyServer = "kubernetes"
-	dialTime  = 5 * time.Second
+	dialTime  = 10 * time.Second
 	pause     = time.Second
 )
 
@@ -67,8 +66,7 @@ type Node struct {
 	// finish is done when the node works through the new load balancer, before its change counts as done; nil is nothing.
 	finish func(context.Context) error
 	rootfs string
-	listen string        // of the API server of this host; "" asks its manifest
-	time   time.Duration // until the node works; zero is workTime
+	listen string // of the API server of this host; "" asks its manifest
 	// restart restarts what reads the files; nil is systemd and the kubelet.
 	restart func(ctx context.Context, files []string, generation string) error
 }
@@ -207,7 +205,7 @@ func (n Node) use(ctx context.Context, edits map[string]string, m intent.Move) e
 	if err := restart(ctx, slices.Sorted(maps.Keys(written)), generation); err != nil {
 		return err
 	}
-	bounded, cancel := context.WithTimeout(ctx, cmp.Or(n.time, workTime))
+	bounded, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
 	return n.until(bounded, "the API through "+m.To, func(ctx context.Context) error {
 		if err := n.reach(ctx, m.To, ""); err != nil {
@@ -234,16 +232,14 @@ func (n Node) restartUsers(ctx context.Context, files []string, generation strin
 
 // until asks again and again until ctx ends.
 func (n Node) until(ctx context.Context, what string, ask func(context.Context) error) error {
-	last := errors.New("no answer yet")
+	var last error
 	for {
 		err := ask(ctx)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil {
-			if err.Error() != last.Error() {
-				fmt.Fprintf(n.Output, "waiting for %s: %v\n", what, err)
-			}
+		if last == nil || ctx.Err() == nil && err.Error() != last.Error() {
+			fmt.Fprintf(n.Output, "waiting for %s: %v\n", what, err)
 			last = err
 		}
 		select {

@@ -182,7 +182,6 @@ func (c *realCluster) sans() string {
 // TestARealClusterGetsAnotherLoadBalancer kills the change five times. A worker is off meanwhile, another one joins.
 // The old load balancer ends before the worker comes back.
 func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
-	t.Parallel()
 	c := newRealCluster(t)
 	state := t.TempDir()
 	c.off("late", true)
@@ -250,7 +249,6 @@ func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
 
 // TestAChangeIsTakenBack after a worker did not work through the new load balancer, by the address of before.
 func TestAChangeIsTakenBack(t *testing.T) {
-	t.Parallel()
 	c := newRealCluster(t)
 	state := t.TempDir()
 	c.deaf = "a-worker"
@@ -287,7 +285,6 @@ func TestAChangeIsTakenBack(t *testing.T) {
 
 // TestChangesThatAreRefused leave no record.
 func TestChangesThatAreRefused(t *testing.T) {
-	t.Parallel()
 	c := newRealCluster(t)
 	refused := func(to, why string) {
 		t.Helper()

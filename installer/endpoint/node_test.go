@@ -170,7 +170,7 @@ func (r *rig) nodeIn(name, rootfs string) Node {
 	leases := r.client.CoordinationV1().Leases("kube-node-lease")
 	_, err = leases.Create(r.Context(), &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	r.made(err)
-	n := Node{Root: "/var/lib/sealift", Name: name, Output: r.Output(), rootfs: rootfs, time: 3 * time.Second}
+	n := Node{Root: "/var/lib/sealift", Name: name, Output: r.Output(), rootfs: rootfs}
 	if rootfs == r.planes {
 		n.listen = r.server
 	}
@@ -180,8 +180,11 @@ func (r *rig) nodeIn(name, rootfs string) Node {
 		}
 		r.restarts = append(r.restarts, name)
 		config, err := cluster.Config(filepath.Join(rootfs, cluster.KubeletKubeconfig))
-		if err != nil || r.deaf == name && config.Host == "https://"+r.new.address {
+		if err != nil {
 			return err
+		}
+		if r.deaf == name && config.Host == "https://"+r.new.address {
+			return errors.New("the kubelet does not start")
 		}
 		client, err := kubernetes.NewForConfig(config)
 		if err != nil {
@@ -222,7 +225,6 @@ func (r *rig) uses(n Node, host string) {
 
 // TestANodeGetsAnotherLoadBalancer goes through the stages with a real API server, which gets its certificates while it runs.
 func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
-	t.Parallel()
 	r := newRig(t)
 	plane, worker := r.nodeIn("plane", r.planes), r.worker("worker")
 	ctx := t.Context()
@@ -241,7 +243,7 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 
 	r.deaf = "worker"
 	err := worker.Bring(ctx, r.move(Switch))
-	if err == nil || !strings.Contains(err.Error(), "has not reported since its restart") || !strings.Contains(err.Error(), "that was taken back: this node uses "+r.old.address+" again") {
+	if err == nil || !strings.Contains(err.Error(), "the kubelet does not start") || !strings.Contains(err.Error(), "that was taken back: this node uses "+r.old.address+" again") {
 		t.Errorf("a kubelet that does not work: %v", err)
 	}
 	r.uses(worker, oldHost)
@@ -262,6 +264,9 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 		r.made(worker.Bring(ctx, r.move(Switch)))
 	}
 	r.uses(worker, newHost)
+	if err := worker.reports(ctx, r.new.address, time.Now()); err == nil || !strings.Contains(err.Error(), "has not reported since its restart") {
+		t.Errorf("a kubelet that is silent: %v", err)
+	}
 	if !slices.Equal(r.restarts, []string{"worker"}) {
 		t.Errorf("restarts: %v", r.restarts)
 	}
@@ -282,7 +287,6 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 
 // TestTheWayBackNeedsTheOldLoadBalancer keeps the new settings of a node for which nothing answers at the old ones.
 func TestTheWayBackNeedsTheOldLoadBalancer(t *testing.T) {
-	t.Parallel()
 	r := newRig(t)
 	plane, worker := r.nodeIn("plane", r.planes), r.worker("worker")
 	r.made(plane.Bring(t.Context(), r.move(Beside)))
@@ -298,7 +302,6 @@ func TestTheWayBackNeedsTheOldLoadBalancer(t *testing.T) {
 
 // TestANodeKnowsItsCluster by the CA: a load balancer that leads elsewhere, or nowhere, changes nothing.
 func TestANodeKnowsItsCluster(t *testing.T) {
-	t.Parallel()
 	r := newRig(t)
 	worker := r.worker("worker")
 	other := balance(t, newHost, strings.TrimPrefix(controlplane.ForTest(t).Host, "https://"))
