@@ -78,8 +78,8 @@ func activeUnits(ctx context.Context) []string {
 	return units
 }
 
-// Stopped gives those of the units that are to run from each boot on and do not run now. Those that do a thing once and end are
-// left out.
+// Stopped gives those of the units that are to run from each boot on and do not run now, and those whose last run failed. A unit that
+// does a thing once and ends, such as one that a timer starts, is well if it did not fail.
 func Stopped(ctx context.Context, units []string) (stopped []string) {
 	for _, unit := range units {
 		out, err := exec.CommandContext(ctx, "systemctl", "show", "--property=Type,UnitFileState,ActiveState", "--", unit).Output()
@@ -87,7 +87,7 @@ func Stopped(ctx context.Context, units []string) (stopped []string) {
 			continue
 		}
 		has := strings.Fields(string(out))
-		if slices.Contains(has, "UnitFileState=enabled") && !slices.Contains(has, "ActiveState=active") && !slices.Contains(has, "Type=oneshot") {
+		if slices.Contains(has, "ActiveState=failed") || slices.Contains(has, "UnitFileState=enabled") && !slices.Contains(has, "ActiveState=active") && !slices.Contains(has, "Type=oneshot") {
 			stopped = append(stopped, unit)
 		}
 	}

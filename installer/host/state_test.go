@@ -82,3 +82,18 @@ func TestThisHostsStateIsRead(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// TestUnitsThatFailedAreStopped asks a systemctl that tells what the name of a unit says.
+func TestUnitsThatFailedAreStopped(t *testing.T) {
+	dir := t.TempDir()
+	text := "#!/bin/sh\nIFS=_; for u; do :; done; set -- ${u%.service}; printf 'Type=%s\\nUnitFileState=%s\\nActiveState=%s\\n' $1 $2 $3\n"
+	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(text), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	got := Stopped(t.Context(), []string{"simple_enabled_active.service", "simple_enabled_inactive.service", "simple_disabled_inactive.service",
+		"oneshot_enabled_inactive.service", "oneshot_static_inactive.service", "oneshot_static_activating.service", "oneshot_static_failed.service"})
+	if want := []string{"simple_enabled_inactive.service", "oneshot_static_failed.service"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

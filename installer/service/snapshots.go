@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/host/command"
@@ -32,20 +34,32 @@ const (
 
 const unitFolder = "/etc/systemd/system"
 
+// snapshotTime is how long a snapshot or a prune may take. One that waits for a store for ever would keep the timer from starting another.
+const snapshotTime = 6 * time.Hour
+
+// mounts lets the service fail while the disk of a folder is not mounted: snapshots would fill the disk below.
+func (s Snapshots) mounts() string {
+	if !filepath.IsAbs(s.Store) {
+		return ""
+	}
+	return "RequiresMountsFor=" + strings.ReplaceAll(strconv.Quote(s.Store), "%", "%%") + "\n"
+}
+
 // Units returns the service that saves one snapshot and prunes, and the timer that starts it. The first snapshot is saved some
 // minutes after the timer starts, which it does with the host, too.
 func (s Snapshots) Units(root string) []Unit {
 	run := fmt.Sprintf(`[Unit]
 Description=Sealift: save a snapshot of this control plane
-
+%s
 [Service]
 Type=oneshot
+TimeoutStartSec=%ds
 Environment=HOME=/root
 EnvironmentFile=-%s
 ExecStart=%s snapshot save --root %s --store %s --key %s
 ExecStart=%s snapshot prune --keep %d --store %s
 NoNewPrivileges=yes
-`, SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), node.Binary, s.Keep, unitWord(s.Store))
+`, s.mounts(), int64(snapshotTime.Seconds()), SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), node.Binary, s.Keep, unitWord(s.Store))
 	timer := fmt.Sprintf(`[Unit]
 Description=Sealift: snapshots of this control plane
 

@@ -20,12 +20,17 @@ func TestUnitsNameTheirRootWhateverItIs(t *testing.T) {
 
 func TestSnapshotsAreSavedByATimer(t *testing.T) {
 	units := Snapshots{Every: 90 * time.Minute, Keep: 3, Store: "/mnt/%h", Key: "age1x"}.Units("/var/lib/sealift")
-	for i, want := range []string{
+	for i, wants := range [][]string{{
 		`snapshot save --root "/var/lib/sealift" --store "/mnt/%%h" --key "age1x"` + "\n" + `ExecStart=/usr/local/bin/sealift snapshot prune --keep 3 --store "/mnt/%%h"` + "\n",
-		"OnUnitActiveSec=5400s\n",
-	} {
-		if !strings.Contains(units[i].Text, want) {
-			t.Errorf("%s lacks %q:\n%s", units[i].Name, want, units[i].Text)
+		"\nRequiresMountsFor=\"/mnt/%%h\"\n\n[Service]\n", "\nTimeoutStartSec=21600s\n",
+	}, {"OnUnitActiveSec=5400s\n"}} {
+		for _, want := range wants {
+			if !strings.Contains(units[i].Text, want) {
+				t.Errorf("%s lacks %q:\n%s", units[i].Name, want, units[i].Text)
+			}
 		}
+	}
+	if text := (Snapshots{Store: "s3://bucket/prefix"}).Units("/r")[0].Text; strings.Contains(text, "RequiresMountsFor") {
+		t.Errorf("a bucket is no folder:\n%s", text)
 	}
 }

@@ -65,7 +65,8 @@ type Status struct {
 	Failure   *Failure       `json:"failure,omitempty"`
 	AddOns    []AddOn        `json:"addOns"`
 	Nodes     []cluster.Node `json:"nodes"`
-	// Stopped are the services that the install made and that do not run. The cluster takes up to a minute to notice.
+	// Stopped are the services that the install made and that do not run, or whose last run failed. The cluster takes up to a minute to
+	// notice.
 	Stopped []string `json:"stopped,omitempty"`
 	// Certificates are those that end within three months or have ended, and those that are damaged.
 	Certificates []pki.Entry `json:"certificates,omitempty"`
