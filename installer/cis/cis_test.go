@@ -135,6 +135,14 @@ func TestEachSettingIsSeen(t *testing.T) {
 		{"1.1.2", cis.NotMet, func() error { return os.Chown(filepath.Join(pods, "kube-apiserver.yaml"), 1, 1) }},
 		{"1.1.21", cis.NotMet, func() error { return os.Chmod(filepath.Join(h.Rootfs, "etc/kubernetes/pki/etcd/ca.key"), 0o640) }},
 		{"1.2.2", cis.NotMet, argument("kube-apiserver", "--token-auth-file=/x")},
+		{"1.2.6", cis.NotMet, func() error {
+			name := filepath.Join(pods, "kube-apiserver.yaml")
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			return os.WriteFile(name, []byte(strings.Replace(string(text), "    - --authorization-mode=Node,RBAC\n", "", 1)), 0o600)
+		}},
 		{"1.2.16", cis.Met, argument("kube-apiserver", "--profiling=false")},
 		{"1.2.18", cis.Met, argument("kube-apiserver", "--audit-log-maxage=30")},
 		{"1.2.19", cis.NotMet, argument("kube-apiserver", "--audit-log-maxbackup=9")},
@@ -153,6 +161,7 @@ func TestEachSettingIsSeen(t *testing.T) {
 		{"4.2.12", cis.Met, kubelet("tlsCipherSuites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]")},
 		{"4.2.12", cis.NotMet, kubelet("tlsCipherSuites: [TLS_RSA_WITH_3DES_EDE_CBC_SHA]")},
 		{"4.2.13", cis.Met, kubelet("podPidsLimit: 4096")},
+		{"4.2.13", cis.Met, kubelet("podPidsLimit: 1000000")},
 		{"4.2.7", cis.NotMet, func() error {
 			return os.WriteFile(filepath.Join(h.Rootfs, "var/lib/kubelet/kubeadm-flags.env"), []byte(`KUBELET_KUBEADM_ARGS="--hostname-override=other"`), 0o600)
 		}},

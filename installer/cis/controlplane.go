@@ -69,7 +69,7 @@ func apiServer() []check {
 		{id: "1.2.3", title: "Services cannot take foreign addresses (DenyServiceExternalIPs)", find: flag(server, plugins, has("DenyServiceExternalIPs"))},
 		{id: "1.2.4", title: "The API server shows kubelets a certificate", find: both(server, "kubelet-client-certificate", "kubelet-client-key")},
 		{id: "1.2.5", title: "The API server verifies the certificates of kubelets", find: flag(server, "kubelet-certificate-authority", given())},
-		{id: "1.2.6", title: "Not every request is allowed", find: flag(server, "authorization-mode", lacks("AlwaysAllow"))},
+		{id: "1.2.6", title: "Not every request is allowed", find: onControlPlane(authorization)},
 		{id: "1.2.7", title: "Kubelets see what concerns their own node (Node authorization)", find: flag(server, "authorization-mode", has("Node"))},
 		{id: "1.2.8", title: "Rights are given by roles (RBAC)", find: flag(server, "authorization-mode", has("RBAC"))},
 		{id: "1.2.9", title: "The rate of events is limited (EventRateLimit)", find: flag(server, plugins, has("EventRateLimit")),
@@ -100,6 +100,18 @@ func apiServer() []check {
 		{id: "1.2.29", title: "The encryption in etcd is a strong one", find: onControlPlane(encryption)},
 		{id: "1.2.30", title: "The API server accepts strong TLS suites only", find: flag(server, "tls-cipher-suites", strongOnly())},
 	}
+}
+
+// authorization wants requests to be judged. Without a mode or a configuration, the API server allows all of them.
+func authorization(_ context.Context, f *facts) (finding, error) {
+	const mode, file = "authorization-mode", "authorization-config"
+	if name := f.flags[server][file]; name != "" {
+		return met("--" + file + "=" + name), nil
+	}
+	value, set := f.flags[server][mode]
+	return look("--"+mode, value, set, test{"it must be set, without AlwaysAllow", func(value string, set bool) bool {
+		return set && lacks("AlwaysAllow").ok(value, set)
+	}}), nil
 }
 
 // encryption wants Secrets to be written with a provider that the benchmark counts as strong.

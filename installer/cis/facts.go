@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -106,6 +107,9 @@ func (f *facts) setting(path string) string {
 	value, found, err := unstructured.NestedFieldNoCopy(f.kubelet, strings.Split(path, ".")...)
 	if err != nil || !found || value == nil {
 		return ""
+	}
+	if number, ok := value.(float64); ok { // as YAML has it: Sprint makes 1e+06 of a million
+		return strconv.FormatFloat(number, 'f', -1, 64)
 	}
 	return fmt.Sprint(value)
 }
