@@ -201,11 +201,28 @@ func (o owners) check(r certificatesv1.CertificateSigningRequestSpec) error {
 		if dns != name {
 			return fmt.Errorf("it is for the name %s, and not for %s alone", dns, name)
 		}
+		if err := o.checkName(dns); err != nil {
+			return err
+		}
 	}
 	for _, ip := range asked.IPAddresses {
 		if err := o.checkAddress(name, own, ip); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// checkName refuses the names of the API and of Services to workers. Whoever has a join token chooses the name of a worker.
+func (o owners) checkName(name string) error {
+	labels := strings.Split(name, ".")
+	switch {
+	case slices.Contains(o.controlPlanes, name):
+		return nil
+	case name == o.endpoint:
+		return fmt.Errorf("%s is the name of the API, and no control plane's", name)
+	case name == "kubernetes" || name == "kubernetes.default" || len(labels) > 2 && labels[2] == "svc":
+		return fmt.Errorf("%s is the name of a Service, and no control plane's", name)
 	}
 	return nil
 }
