@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/endpoint"
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/install"
 	"github.com/sealift/sealift/installer/intent"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -268,14 +268,6 @@ func Look(root, version string) (h intent.Host, err error) {
 
 // space returns the free space of the file system that a folder is on, or would be made on.
 func space(folder string) (intent.Space, error) {
-	var fs unix.Statfs_t
-	err := unix.Statfs(folder, &fs)
-	for errors.Is(err, os.ErrNotExist) && folder != "/" {
-		folder = filepath.Dir(folder)
-		err = unix.Statfs(folder, &fs)
-	}
-	if err != nil {
-		return intent.Space{}, fmt.Errorf("what %s has left: %w", folder, err)
-	}
-	return intent.Space{Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil //nolint:gosec // sizes are not negative
+	s, err := host.SpaceOf(folder)
+	return intent.Space{Bytes: s.Bytes, Inodes: s.Inodes}, err
 }

@@ -187,6 +187,31 @@ func TestAMemberThatNeverCameIsTakenOut(t *testing.T) {
 	}
 }
 
+func TestASnapshotTellsWhetherItsMemberHasALeader(t *testing.T) {
+	all, _ := startEtcds(t, "a", "b")
+	own, err := newEtcd(t.Context(), nil, clientOf("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = own.Close() })
+	is := func(led bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			s, err := own.snapshot(ctx, clientOf("a"))
+			if err != nil {
+				return err
+			}
+			s.stop()
+			if s.Led != led {
+				return fmt.Errorf("led is %t", s.Led)
+			}
+			return nil
+		}
+	}
+	eventually(t, "a has a leader", is(true))
+	all["b"].Stop()
+	eventually(t, "a has lost the other member", is(false))
+}
+
 func TestAHostWithoutCredentialsIsNoMember(t *testing.T) {
 	if _, err := etcdCredentials(t.TempDir()); err == nil {
 		t.Error("credentials out of nothing")

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"regexp"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -21,6 +22,14 @@ type EtcdMember struct {
 	Name  string   `json:"name"`
 	Peers []string `json:"peers"` // URLs
 }
+
+// SystemNamespace is etcd's key of the namespace kube-system. Its UID tells one cluster from the next on the same host.
+const SystemNamespace = "/registry/namespaces/kube-system"
+
+var uid = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+
+// UIDOf finds the UID in the value of an object in etcd; "" if the value is encrypted.
+func UIDOf(value []byte) string { return string(uid.Find(value)) }
 
 // valuesPage is how many values are asked for at once.
 const valuesPage = 500

@@ -32,6 +32,7 @@ type EtcdSnapshot struct {
 	Revision int64  // the snapshot has every change up to this one, and may have later ones
 	Cluster  uint64 // etcd's own ID of the cluster
 	Version  string // etcd's version of the storage, such as 3.6.0; empty before etcd 3.6
+	Led      bool   // the member has a leader; if not, the other members may have gone on without it
 
 	e       *etcd
 	stream  pb.Maintenance_SnapshotClient
@@ -78,7 +79,7 @@ func (e *etcd) snapshot(ctx context.Context, endpoint string) (*EtcdSnapshot, er
 	if err != nil {
 		return nil, err
 	}
-	s := &EtcdSnapshot{Revision: status.Header.Revision, Cluster: status.Header.ClusterId, e: e}
+	s := &EtcdSnapshot{Revision: status.Header.Revision, Cluster: status.Header.ClusterId, Led: status.Leader != 0, e: e}
 	s.ctx, s.cancel = context.WithCancelCause(ctx)
 	s.stalled = time.AfterFunc(stallTime, func() { s.cancel(fmt.Errorf("etcd sent nothing for %v", stallTime)) })
 	first := new(pb.SnapshotResponse)

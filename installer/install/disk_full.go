@@ -9,8 +9,7 @@ import (
 	"strings"
 	"syscall"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
 )
@@ -49,39 +48,25 @@ func saysFull(err error) bool {
 func fullDisks(paths []string, needs []preflight.Space, known bool) (full []string) {
 	needed := make(map[uint64]uint64)
 	for _, space := range needs {
-		if disk, _, err := diskOf(space.Path); err == nil {
-			needed[disk] += space.Bytes
+		if disk, err := host.SpaceOf(space.Path); err == nil {
+			needed[disk.Device] += space.Bytes
 		}
 	}
 	var seen []uint64
 	for _, path := range paths {
-		disk, free, err := diskOf(path)
-		if err != nil || slices.Contains(seen, disk) {
+		disk, err := host.SpaceOf(path)
+		if err != nil || slices.Contains(seen, disk.Device) {
 			continue
 		}
-		seen = append(seen, disk)
-		if free >= fullBelow && (!known || free >= needed[disk]) {
+		seen = append(seen, disk.Device)
+		if disk.Bytes >= fullBelow && (!known || disk.Bytes >= needed[disk.Device]) {
 			continue
 		}
-		line := fmt.Sprintf("%s has %s free", path, preflight.Size(free))
-		if needed[disk] > 0 {
-			line += ", and the rest of the install needs " + preflight.Size(needed[disk])
+		line := fmt.Sprintf("%s has %s free", path, preflight.Size(disk.Bytes))
+		if needed[disk.Device] > 0 {
+			line += ", and the rest of the install needs " + preflight.Size(needed[disk.Device])
 		}
 		full = append(full, line)
 	}
 	return full
-}
-
-// diskOf gives the device of the file system that a path is on, or will be on, and what programs may still write there.
-func diskOf(path string) (device, free uint64, err error) {
-	var fs unix.Statfs_t
-	for err = unix.Statfs(path, &fs); errors.Is(err, unix.ENOENT) && path != "/"; err = unix.Statfs(path, &fs) {
-		path = filepath.Dir(path)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	var stat unix.Stat_t
-	err = unix.Stat(path, &stat)
-	return stat.Dev, fs.Bavail * uint64(fs.Bsize), err
 }

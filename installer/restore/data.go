@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -57,12 +56,7 @@ const (
 	revisionBytes = 8 + 1 + 8
 )
 
-const (
-	objectPrefix    = "/registry/"
-	systemNamespace = objectPrefix + "namespaces/kube-system"
-)
-
-var uid = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
+const objectPrefix = "/registry/"
 
 // readData reads a database of etcd that no etcd has open: a snapshot, or the file of a stopped member. A damaged one is an error.
 func readData(path string) (data, error) { return data{}.read(path) }
@@ -121,8 +115,8 @@ func (d *data) addChange(revision, value []byte) error {
 }
 
 func (d *data) noteCluster(key string, value []byte) {
-	if key == systemNamespace {
-		d.cluster = string(uid.Find(value))
+	if key == cluster.SystemNamespace {
+		d.cluster = cluster.UIDOf(value)
 	}
 }
 
@@ -148,12 +142,12 @@ func (d *data) addMember(_, value []byte) error {
 
 // askData asks the etcd that runs on this host, without a vote.
 func askData(ctx context.Context, from cluster.EtcdAddress) (data, error) {
-	found, err := cluster.ReadEtcd(ctx, from, objectPrefix, systemNamespace)
+	found, err := cluster.ReadEtcd(ctx, from, objectPrefix, cluster.SystemNamespace)
 	if err != nil {
 		return data{}, err
 	}
 	d := data{revision: found.Revision, keys: found.Keys}
-	d.noteCluster(systemNamespace, found.Value)
+	d.noteCluster(cluster.SystemNamespace, found.Value)
 	for _, m := range found.Members {
 		d.members = append(d.members, peer{m.Name, m.Peers})
 	}

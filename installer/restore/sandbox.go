@@ -109,6 +109,8 @@ func (s *sandbox) start(program string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", filepath.Base(program), err)
 	}
+	// For want of memory, the kernel ends the drill, and no cluster on this host.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid), []byte("1000"), 0)
 	go func() {
 		_ = wait()
 		close(p.done)
@@ -159,7 +161,7 @@ func (s *sandbox) startEtcd(ctx context.Context) error {
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(ctx, answerTime)
 		defer cancel()
-		_, err = client.Get(ctx, systemNamespace)
+		_, err = client.Get(ctx, cluster.SystemNamespace)
 		return err
 	})
 }

@@ -34,7 +34,8 @@ func Load(r io.Reader, keys ...age.Identity) (_ *Content, err error) {
 	}
 	c.Index, err = verifyAll(archive, rest, func(name string, _ fs.FileMode) (io.WriteCloser, error) {
 		if name == etcdName {
-			return nowhere{c.Etcd}, nil
+			w, err := spare(c.Etcd, "")
+			return nowhere{w}, err
 		}
 		c.files[name] = &bytes.Buffer{}
 		return nowhere{c.files[name]}, nil

@@ -3,19 +3,20 @@ package snapshot
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"filippo.io/age"
 
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/store"
 )
 
 // The variables that make the test binary a program that saves a snapshot, to be killed in the middle.
@@ -23,7 +24,7 @@ const (
 	rootfsVariable   = "SNAPSHOT_TEST_ROOTFS"
 	endpointVariable = "SNAPSHOT_TEST_ENDPOINT"
 	keyVariable      = "SNAPSHOT_TEST_KEY"
-	outVariable      = "SNAPSHOT_TEST_OUT"
+	storeVariable    = "SNAPSHOT_TEST_STORE"
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 		s := Source{Rootfs: rootfs, Node: "host-1", Etcd: cluster.EtcdAddress{Endpoint: os.Getenv(endpointVariable), PKI: rootfs + cluster.PKI + "/etcd"}}
 		to, err := Recipients(os.Getenv(keyVariable))
 		if err == nil {
-			_, err = s.Save(context.Background(), os.Getenv(outVariable), to...)
+			_, _, err = At(os.Getenv(storeVariable), store.Opener{}).Save(context.Background(), s, to...)
 		}
 		if err != nil {
 			panic(err)
@@ -39,6 +40,23 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	os.Exit(m.Run())
+}
+
+// budget is how many bytes all connections together may still send. It tells when they have, and takes no more.
+type budget struct {
+	mu    sync.Mutex
+	bytes int64
+	ended func()
+}
+
+func (b *budget) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.bytes -= int64(len(p)); b.bytes < 0 {
+		b.ended()
+		return 0, io.ErrShortWrite
+	}
+	return len(p), nil
 }
 
 // stopAfter passes connections on to an address until that has sent some bytes, and then tells stopped and holds the rest.
@@ -50,19 +68,24 @@ func stopAfter(t *testing.T, address string, bytes int64) (endpoint string, stop
 	}
 	t.Cleanup(func() { _ = l.Close() })
 	told := make(chan struct{})
+	left := &budget{bytes: bytes, ended: sync.OnceFunc(func() { close(told) })}
 	go func() {
-		client, err := l.Accept()
-		if err != nil {
-			return
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", address)
+			if err != nil {
+				return
+			}
+			go func() { _, _ = io.Copy(io.MultiWriter(left, client), server) }()
+			go func() {
+				_, _ = io.Copy(server, client) // until the client is killed
+				_ = client.Close()
+				_ = server.Close()
+			}()
 		}
-		defer client.Close()
-		server, err := net.Dial("tcp", address)
-		if err != nil {
-			return
-		}
-		defer server.Close()
-		go func() { _, _ = io.CopyN(client, server, bytes); close(told) }()
-		_, _ = io.Copy(server, client) // until the client is killed
 	}()
 	return "https://" + l.Addr().String(), told
 }
@@ -78,11 +101,11 @@ func TestSaveThatIsKilledLeavesNoSnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := filepath.Join(t.TempDir(), "snapshot")
+	place := At(t.TempDir(), store.Opener{})
 	for n := range int64(10) {
 		endpoint, stopped := stopAfter(t, strings.TrimPrefix(s.Etcd.Endpoint, "https://"), 8<<10+n*200<<10)
 		cmd := exec.CommandContext(t.Context(), os.Args[0])
-		cmd.Env = append(os.Environ(), rootfsVariable+"="+s.Rootfs, endpointVariable+"="+endpoint, keyVariable+"="+public, outVariable+"="+out)
+		cmd.Env = append(os.Environ(), rootfsVariable+"="+s.Rootfs, endpointVariable+"="+endpoint, keyVariable+"="+public, storeVariable+"="+place.location)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
@@ -91,17 +114,23 @@ func TestSaveThatIsKilledLeavesNoSnapshot(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
-		if _, err := os.Stat(out); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("killed at moment %d, it left a snapshot: %v", n, err)
+		if all, err := place.List(t.Context()); err != nil || len(all) > 0 {
+			t.Errorf("killed at moment %d, it left a snapshot: %v, %v", n, all, err)
 		}
 	}
-	if _, err := s.Save(t.Context(), out, to(t, public)...); err != nil {
+	others := filepath.Join(place.folder, ".snapshot-host-2.123") // that host may be saving
+	if err := os.WriteFile(others, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Verify(bytes.NewReader(read(t, out)), keys...); err != nil {
+	_, kept, err := place.Save(t.Context(), s, to(t, public)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := filepath.Join(place.folder, kept.File)
+	if _, err := Verify(bytes.NewReader(read(t, saved)), keys...); err != nil {
 		t.Error(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(filepath.Dir(out), "*")); err != nil || len(left) != 1 {
+	if left, err := filepath.Glob(filepath.Join(place.folder, "*")); err != nil || !slices.Equal(left, []string{others, saved}) {
 		t.Errorf("the next save leaves %v, %v", left, err)
 	}
 }

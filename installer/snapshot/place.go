@@ -51,13 +51,17 @@ func At(location string, opener store.Opener) *Place {
 	return p
 }
 
-// Save saves a control plane, and returns the name of the snapshot in the store.
+// Save saves a control plane, and returns the name of the snapshot in the store. It refuses an etcd whose data may not be that of the
+// cluster: see Source.Save for such a snapshot.
 func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index, Kept, error) {
 	open, err := s.open(ctx)
 	if err != nil {
 		return Index{}, Kept{}, err
 	}
 	defer open.Close()
+	if err := errors.Join(open.led(), open.source.trust(ctx)); err != nil {
+		return Index{}, Kept{}, fmt.Errorf("no snapshot was saved in %s: %w", p.location, err)
+	}
 	kept := Kept{File: open.name().String(), Name: open.name()}
 	if p.folder != "" {
 		kept.Size, err = p.write(open, filepath.Join(p.folder, kept.File), to)
@@ -74,14 +78,22 @@ func (p *Place) write(open *opened, path string, to []age.Recipient) (size int64
 	if err := atomicfile.MkdirAll(p.folder, 0o700); err != nil {
 		return 0, err
 	}
-	err = atomicfile.FillLarge(path, 0o600, func(f *os.File) error {
-		err := open.write(f, to)
-		if err == nil {
-			size, err = f.Seek(0, io.SeekCurrent)
-		}
-		return err
-	})
-	return size, err
+	pattern := ".snapshot-" + open.index.Node + ".*" // the same for all saves of this host: each removes what a killed one left
+	if err := atomicfile.Sweep(p.folder, pattern); err != nil {
+		return 0, err
+	}
+	f, err := atomicfile.Create(p.folder, pattern)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Discard()
+	if err := open.write(f.File, to); err != nil {
+		return 0, err
+	}
+	if size, err = f.Seek(0, io.SeekCurrent); err != nil {
+		return 0, err
+	}
+	return size, f.Commit(path, 0o600)
 }
 
 // send sends a snapshot to a server, which must be told its size and digest before. The encrypted copy has no name.
@@ -137,7 +149,13 @@ func (p *Place) List(ctx context.Context) ([]Kept, error) {
 	return all, nil
 }
 
-// Open opens a snapshot of the store by its file's name. The name "" is that of the newest.
+// ahead is how far another host's clock may be ahead of this one.
+const ahead = 15 * time.Minute
+
+// Future says whether a snapshot is dated after now: the clock of the host that saved it was wrong, or that of this host is.
+func (k Kept) Future(now time.Time) bool { return k.Time.Sub(now) > ahead }
+
+// Open opens a snapshot of the store by its file's name. The name "" is that of the newest, unless its date cannot be right.
 func (p *Place) Open(ctx context.Context, file string) (io.ReadCloser, Kept, error) {
 	all, err := p.List(ctx)
 	if err != nil {
@@ -147,8 +165,14 @@ func (p *Place) Open(ctx context.Context, file string) (io.ReadCloser, Kept, err
 	if file != "" {
 		at = slices.IndexFunc(all, func(k Kept) bool { return k.File == file })
 	}
-	if at < 0 {
+	switch now := time.Now(); {
+	case at < 0 && file == "":
+		return nil, Kept{}, fmt.Errorf("there is no snapshot in %s; name a file, or another store with --store: %w", p.location, fs.ErrNotExist)
+	case at < 0:
 		return nil, Kept{}, fmt.Errorf("there is no snapshot %s in %s; 'sealift snapshot list' names them: %w", file, p.location, fs.ErrNotExist)
+	case file == "" && all[at].Future(now):
+		return nil, Kept{}, fmt.Errorf("the newest snapshot in %s cannot be told: %s is dated after this host's clock, %s; set the clock, or name a snapshot of 'sealift snapshot list'",
+			p.location, all[at].File, now.UTC().Format(time.RFC3339))
 	}
 	s, err := p.opener.Open(p.location)
 	if err != nil {
@@ -164,7 +188,8 @@ func (p *Place) Open(ctx context.Context, file string) (io.ReadCloser, Kept, err
 	}{io.NewSectionReader(object, 0, object.Size()), object}, all[at], nil
 }
 
-// Prune removes all snapshots but the newest of each cluster, and returns what it removed. keep is at least one.
+// Prune removes all snapshots but the newest of each cluster, and returns what it removed. keep is at least one. Snapshots that are
+// dated after now stay and are not counted: they would push out every snapshot that is saved once the clock is right again.
 func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("keep %d snapshots: at least one is kept", keep)
@@ -175,7 +200,11 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	}
 	old := map[string]Kept{}
 	kept := map[string]int{}
+	now := time.Now()
 	for _, k := range slices.Backward(all) {
+		if k.Future(now) {
+			continue
+		}
 		if kept[k.Cluster]++; kept[k.Cluster] > keep {
 			old[k.File] = k
 		}
@@ -190,7 +219,7 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", p.location, store.ErrReadOnly)
 	}
-	always := time.Now().AddDate(1, 0, 0) // the name tells the age; a server's clock may be wrong
+	always := now.AddDate(100, 0, 0) // the name tells the age; a server's clock may be wrong
 	names, err := expirer.Expire(ctx, storeFolder, always, func(name string) bool { _, isOld := old[name]; return isOld })
 	removed := []Kept{}
 	for _, name := range names {

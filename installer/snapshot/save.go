@@ -56,6 +56,7 @@ func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Ind
 
 // opened is a snapshot that is ready to be written, once.
 type opened struct {
+	source  Source
 	index   Index
 	content [][]byte // of the files
 	etcd    *cluster.EtcdSnapshot
@@ -71,7 +72,7 @@ func (s Source) open(ctx context.Context) (*opened, error) {
 			return nil, err
 		}
 	}
-	o := &opened{index: Index{Format: Format, Time: time.Now().UTC().Truncate(time.Second), Node: s.Node}}
+	o := &opened{source: s, index: Index{Format: Format, Time: time.Now().UTC().Truncate(time.Second), Node: s.Node}}
 	if err := o.describe(s); err != nil {
 		return nil, err
 	}
@@ -84,6 +85,15 @@ func (s Source) open(ctx context.Context) (*opened, error) {
 	}
 	o.index.Etcd = describeEtcd(o.etcd)
 	return o, nil
+}
+
+// led refuses a member of etcd without a leader. Its data may be old: the other members may have gone on.
+func (o *opened) led() error {
+	if o.etcd.Led {
+		return nil
+	}
+	return errors.New("etcd on this host has no leader, so that its data may be older than the cluster's. Save on another control plane, or bring the other members back; " +
+		"'sealift snapshot save --out FILE' saves what this member has")
 }
 
 // Close ends the transfer from etcd. Whether it was complete is known by then.
@@ -142,7 +152,10 @@ func (o *opened) collect(s Source) error {
 			o.index.LeftOut = append(o.index.LeftOut, "/"+name)
 			return nil
 		}
-		return o.add(s, "/"+name)
+		if err := o.add(s, "/"+name); !errors.Is(err, fs.ErrNotExist) { // a temporary file of a renewal is gone by now
+			return err
+		}
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("the files of kubeadm: %w", err)
@@ -181,7 +194,11 @@ func (o *opened) add(s Source, path string) error {
 }
 
 // write encrypts the snapshot.
-func (o *opened) write(w io.Writer, to []age.Recipient) error {
+func (o *opened) write(f *os.File, to []age.Recipient) error {
+	w, err := spare(f, o.source.Rootfs)
+	if err != nil {
+		return err
+	}
 	encrypted, err := age.Encrypt(w, to...)
 	if err != nil {
 		return fmt.Errorf("encrypt: %w", err)

@@ -19,6 +19,7 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/disk"
@@ -319,6 +320,26 @@ func TestASaveThatFailsLeavesNoFile(t *testing.T) {
 	}
 }
 
+// TestASaveSparesTheDiskOfEtcd has a small disk, with etcd's data and without.
+func TestASaveSparesTheDiskOfEtcd(t *testing.T) {
+	s := controlPlane(t)
+	to, _ := pair(t)
+	small := disk.New(t, 64<<20)
+	file := filepath.Join(small.Path(), "snapshot")
+	if _, err := s.Save(t.Context(), file, to...); err != nil {
+		t.Errorf("a disk without etcd: %v", err)
+	}
+	if err := errors.Join(os.Remove(file), os.MkdirAll(filepath.Dir(s.path(etcdData)), 0o700), os.Symlink(small.Path(), s.path(etcdData))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Save(t.Context(), file, to...); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "MiB left") {
+		t.Errorf("etcd's disk: %v", err)
+	}
+	if left, err := filepath.Glob(filepath.Join(small.Path(), "*snapshot*")); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
 func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)
@@ -385,6 +406,112 @@ func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
 		_ = r.Close()
 		if _, _, err := place.Open(t.Context(), "none"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// TestSnapshotsOfAWrongClockPushOutNoOthers saves while the host's clock is 14 months ahead, and prunes when it is right again.
+func TestSnapshotsOfAWrongClockPushOutNoOthers(t *testing.T) {
+	location := t.TempDir()
+	values, err := store.Opener{Write: true}.Open(location)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	put := func(at time.Time) string {
+		name := Name{"00000000", "a", at}.String()
+		if _, err := values.Put(t.Context(), storeFolder+"/"+name, store.Bytes([]byte("x"))); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	place := At(location, store.Opener{})
+	if _, _, err := place.Open(t.Context(), ""); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), "  ") {
+		t.Errorf("an empty store: %v", err)
+	}
+	old := put(now.Add(-2 * time.Hour))
+	recent := []string{put(now.Add(-time.Hour)), put(now)}
+	var wrong []string
+	for day := range 3 {
+		wrong = append(wrong, put(now.AddDate(0, 14, day)))
+	}
+	removed, err := place.Prune(t.Context(), 2)
+	if err != nil || !slices.Equal(files(removed), []string{old}) {
+		t.Errorf("removed %v, want %s, %v", files(removed), old, err)
+	}
+	if all, err := place.List(t.Context()); err != nil || !slices.Equal(files(all), append(recent, wrong...)) {
+		t.Errorf("left are %v, %v", files(all), err)
+	}
+	if _, _, err := place.Open(t.Context(), ""); err == nil || !strings.Contains(err.Error(), wrong[2]) || !strings.Contains(err.Error(), "set the clock") {
+		t.Errorf("the newest: %v", err)
+	}
+	r, _, err := place.Open(t.Context(), recent[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+}
+
+// TestAnEtcdWithoutItsDataPushesOutNoSnapshot loses the namespaces of a cluster, as if etcd had begun without data.
+func TestAnEtcdWithoutItsDataPushesOutNoSnapshot(t *testing.T) {
+	s := controlPlane(t)
+	to, _ := pair(t)
+	etcd := kubeadm.EtcdClient(t, s.Etcd.Endpoint, s.Etcd.PKI)
+	place := At(t.TempDir(), store.Opener{})
+	is := func(value string) {
+		t.Helper()
+		if _, err := etcd.Put(t.Context(), cluster.SystemNamespace, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	saves := func() error {
+		_, _, err := place.Save(t.Context(), s, to...)
+		return err
+	}
+	const first, second = "uid 01234567-89ab-cdef-0123-456789abcdef", "uid 11111111-89ab-cdef-0123-456789abcdef"
+	for _, value := range []string{first, first + " and a label", "k8s:enc:secretbox:v1:key:"} {
+		is(value)
+		if err := saves(); err != nil {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+	lost := func(what string) {
+		t.Helper()
+		before, err := place.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := saves(); err == nil || !strings.Contains(err.Error(), "begun without data") || !strings.Contains(err.Error(), seenName) {
+			t.Errorf("%s: %v", what, err)
+		}
+		if all, err := place.List(t.Context()); err != nil || !slices.Equal(all, before) {
+			t.Errorf("%s: the store has %v, %v", what, files(all), err)
+		}
+		if _, err := s.Save(t.Context(), filepath.Join(t.TempDir(), "snapshot"), to...); err != nil {
+			t.Errorf("%s: as a file: %v", what, err)
+		}
+	}
+	if _, err := etcd.Delete(t.Context(), cluster.SystemNamespace); err != nil {
+		t.Fatal(err)
+	}
+	lost("nothing has been made again")
+	is(second)
+	lost("the API server has made its namespaces again")
+	if err := os.Remove(filepath.Join(s.path(node.StateDir(node.DefaultRoot)), seenName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := saves(); err != nil {
+		t.Errorf("a cluster that shall be kept: %v", err)
+	}
+	is(first)
+	lost("the record is that of the cluster that was kept")
+}
+
+func TestAMemberWithoutALeaderIsRefused(t *testing.T) {
+	for _, led := range []bool{true, false} {
+		err := (&opened{etcd: &cluster.EtcdSnapshot{Led: led}}).led()
+		if (err == nil) != led {
+			t.Errorf("led %t: %v", led, err)
 		}
 	}
 }

@@ -1,0 +1,33 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Space is what programs may still write to a file system.
+type Space struct {
+	Device uint64 // tells one file system from another
+	Bytes  uint64
+	Inodes uint64
+}
+
+// SpaceOf looks at the file system that a path is on, or would be made on.
+func SpaceOf(path string) (s Space, err error) {
+	at := path
+	var fs unix.Statfs_t
+	for err = unix.Statfs(at, &fs); errors.Is(err, unix.ENOENT) && at != filepath.Dir(at); err = unix.Statfs(at, &fs) {
+		at = filepath.Dir(at)
+	}
+	var stat unix.Stat_t
+	if err == nil {
+		err = unix.Stat(at, &stat)
+	}
+	if err != nil {
+		return s, fmt.Errorf("what %s has left: %w", path, err)
+	}
+	return Space{Device: stat.Dev, Bytes: fs.Bavail * uint64(fs.Bsize), Inodes: fs.Ffree}, nil //nolint:gosec // sizes are not negative
+}
