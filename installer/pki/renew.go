@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/sealift/sealift/installer/cluster"
@@ -131,6 +132,25 @@ func generation(records []lifecycle.Record, now time.Time) string {
 		return now.UTC().Format(layout)
 	}
 	return begun
+}
+
+// RenewEnded renews the certificates of a control plane that have ended and that something uses, and returns their files. It restarts
+// nothing. rootfs is the folder with the host's files; empty means /.
+func RenewEnded(rootfs string, now time.Time) (files []string, err error) {
+	h := host{rootfs}
+	entries, err := h.list(now)
+	if err != nil {
+		return nil, err
+	}
+	ended := func(e Entry) bool { return e.Kind != CA && e.Ended(now) && len(e.UsedBy) > 0 }
+	if !slices.ContainsFunc(entries, ended) {
+		return nil, nil
+	}
+	all, err := renewals(h, slices.DeleteFunc(entries, func(e Entry) bool { return e.Kind != CA && !ended(e) }), now)
+	if err != nil {
+		return nil, err
+	}
+	return filesOf(all), h.issue(all, now)
 }
 
 // Files are the files that get a new certificate.

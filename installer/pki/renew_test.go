@@ -97,6 +97,26 @@ func TestRenewedCertificatesDifferInNothingButTheirEnd(t *testing.T) {
 	}
 }
 
+func TestOnlyCertificatesThatHaveEndedAreRenewed(t *testing.T) {
+	h := controlPlane(t)
+	later := time.Now().AddDate(0, 14, 0)
+	if files, err := RenewEnded(h.rootfs, time.Now()); err != nil || len(files) > 0 {
+		t.Errorf("none has ended: %v, %v", files, err)
+	}
+	files, err := RenewEnded(h.rootfs, later)
+	if err != nil || !slices.Contains(files, "/etc/kubernetes/pki/apiserver.crt") || !slices.Contains(files, cluster.AdminKubeconfig) {
+		t.Errorf("renewed %v, %v", files, err)
+	}
+	for name, e := range h.must(t, later) {
+		if e.Kind != CA && e.Ended(later) && len(e.UsedBy) > 0 {
+			t.Errorf("%s has ended: %+v", name, e)
+		}
+	}
+	if files, err := RenewEnded(h.rootfs, later); err != nil || len(files) > 0 {
+		t.Errorf("again: %v, %v", files, err)
+	}
+}
+
 // TestEtcdAndItsClientsUseRenewedCertificates lets a real etcd serve with them, and a client show one.
 func TestEtcdAndItsClientsUseRenewedCertificates(t *testing.T) {
 	h := controlPlane(t)

@@ -214,3 +214,16 @@ func TestADrillComparesByDigest(t *testing.T) {
 		t.Errorf("%v differ, want %v, %v", names, want, err)
 	}
 }
+
+func TestTheKernelEndsADrillFirst(t *testing.T) {
+	s := &sandbox{dir: t.TempDir(), output: io.Discard}
+	defer s.stop()
+	p, err := s.start("sleep", "600")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", p.cmd.Process.Pid))
+	if err != nil || strings.TrimSpace(string(text)) != "1000" {
+		t.Errorf("got %q, %v", text, err)
+	}
+}

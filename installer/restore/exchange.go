@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/cluster"
+	hostinfo "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/internal/tail"
@@ -64,10 +65,33 @@ type etcdutl struct {
 	output  io.Writer
 }
 
+// writeSpace is what etcdutl makes besides the database, and what a running etcd still needs on the same disk, in bytes.
+const writeSpace = 512 << 20
+
+// hasRoom refuses to begin on a disk that would be full of the data: an etcd that runs there would stop.
+func (d dataFolder) hasRoom(database *os.File) error {
+	info, err := database.Stat()
+	if err != nil {
+		return err
+	}
+	space, err := hostinfo.SpaceOf(d.path)
+	if err != nil {
+		return err
+	}
+	if needs := uint64(info.Size()) + writeSpace; space.Bytes < needs { //nolint:gosec // sizes are not negative
+		return fmt.Errorf("%s has %d MiB left, and the new data of etcd needs %d MiB; free some, such as data of earlier restores in %s*: %w",
+			d.path, space.Bytes>>20, needs>>20, filepath.Join(d.path, oldPrefix), unix.ENOSPC)
+	}
+	return nil
+}
+
 // make makes data of a member of a database. Unless that is a snapshot, it has no digest at its end. A make that was
 // interrupted begins again.
 func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isSnapshot bool) (err error) {
 	if err := os.RemoveAll(d.made()); err != nil {
+		return err
+	}
+	if err := d.hasRoom(database); err != nil {
 		return err
 	}
 	if err := atomicfile.MkdirAll(d.path, 0o700); err != nil {

@@ -24,6 +24,7 @@ type member struct {
 	Peers string // URLs, with commas between
 	Data  string // folder
 	Image string
+	Known string // all members when this host joined, as name=URL with commas between
 }
 
 // parseMember reads the manifest of etcd.
@@ -43,6 +44,8 @@ func parseMember(manifest []byte) (m member, err error) {
 				m.Peers = value
 			case "--data-dir":
 				m.Data = value
+			case "--initial-cluster":
+				m.Known = value
 			}
 		}
 	}
@@ -50,6 +53,16 @@ func parseMember(manifest []byte) (m member, err error) {
 		return member{}, errors.New(cluster.EtcdManifest + " is not one of kubeadm's: it lacks an image, --name, --initial-advertise-peer-urls, or --data-dir")
 	}
 	return m, nil
+}
+
+// known are the members that this host knew when it joined, and may be gone since.
+func (m member) known() (all []peer) {
+	for one := range strings.SplitSeq(m.Known, ",") {
+		if name, url, ok := strings.Cut(one, "="); ok {
+			all = append(all, peer{name, []string{url}})
+		}
+	}
+	return all
 }
 
 // peer is the member as others reach it.

@@ -54,6 +54,7 @@ type Restore struct {
 	was     []peer   // the members of etcd in the snapshot
 	now     []peer   // those of now, as far as that can be read
 	others  []peer   // the other control planes, which must be gone
+	perhaps []peer   // members of etcd when this host joined: asked, too, if the data of now does not tell who they are
 	data    dataFolder
 	inputs  string // of the steps: the snapshot, and when the restore began
 }
@@ -200,6 +201,9 @@ func (r *Restore) look(ctx context.Context) error {
 	r.Nodes, r.was, r.now = was.nodes(), was.members, now.members
 	r.addOthers(was)
 	r.addOthers(now)
+	if r.Lost.Unknown != "" {
+		r.perhaps = slices.DeleteFunc(r.member.known(), func(p peer) bool { return p.Name == r.member.Name || r.data.together.has(p.Name) })
+	}
 	return nil
 }
 
@@ -233,7 +237,7 @@ const answerTime = 3 * time.Second
 // Check refuses a restore while another control plane lives: it would go on with the data that this one gives up.
 func (r *Restore) Check(ctx context.Context) error {
 	dialer := net.Dialer{Timeout: answerTime}
-	for _, p := range r.others {
+	for _, p := range slices.Concat(r.others, r.perhaps) {
 		for _, host := range p.hosts() {
 			for _, port := range []string{"2379", "2380"} {
 				c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(host, port))

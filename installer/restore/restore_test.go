@@ -3,13 +3,16 @@ package restore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -18,7 +21,9 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
+	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 )
 
@@ -110,7 +115,7 @@ func TestRestoredDataServesWhatWasSaved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (member{kubeadm.Node, "https://" + kubeadm.Address + ":2380", "/var/lib/etcd", m.Image}); m != want || !strings.Contains(m.Image, "/etcd:") {
+	if want := (member{kubeadm.Node, "https://" + kubeadm.Address + ":2380", "/var/lib/etcd", m.Image, kubeadm.Node + "=https://" + kubeadm.Address + ":2380"}); m != want || !strings.Contains(m.Image, "/etcd:") {
 		t.Errorf("the manifest has %+v", m)
 	}
 	m.Peers = kubeadm.Peer
@@ -162,7 +167,7 @@ func TestLastMemberGoesOnWithItsOwnData(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	m := member{kubeadm.Node, kubeadm.Peer, d.path, ""}
+	m := member{Name: kubeadm.Node, Peers: kubeadm.Peer, Data: d.path, Image: ""}
 	if err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), m, io.Discard}, f, true); err == nil {
 		t.Error("a file without a digest is taken for a snapshot")
 	}
@@ -186,7 +191,7 @@ func TestNoDataIsMadeOfADamagedSnapshot(t *testing.T) {
 	if _, err := from.Etcd.WriteAt([]byte("x"), 9000); err != nil {
 		t.Fatal(err)
 	}
-	m := member{kubeadm.Node, kubeadm.Peer, "/var/lib/etcd", ""}
+	m := member{Name: kubeadm.Node, Peers: kubeadm.Peer, Data: "/var/lib/etcd", Image: ""}
 	err := d.make(t.Context(), etcdutl{kubeadm.Etcdutl(t), m, io.Discard}, from.Etcd, true)
 	if err == nil || exists(d.made()) || d.ready() {
 		t.Errorf("it is made: %v", err)
@@ -291,6 +296,66 @@ func TestNodesAreThoseOfTheData(t *testing.T) {
 	d := data{keys: map[string]int64{"/registry/minions/host-2": 3, "/registry/minions/host-1": 2, "/registry/pods/default/host-3": 1}}
 	if got := d.nodes(); !slices.Equal(got, []string{"host-1", "host-2"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestALivingMemberIsFoundWithoutTheDataOfThisHost has a snapshot from before that member joined.
+func TestALivingMemberIsFoundWithoutTheDataOfThisHost(t *testing.T) {
+	const living = "127.0.0.94"
+	l, err := net.Listen("tcp", living+":2380")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := newEtcdHost(t)
+	m := member{Name: kubeadm.Node, Known: kubeadm.Node + "=https://127.0.0.93:2380,host-2=https://" + living + ":2380"}
+	r := &Restore{host: c.host, from: c.save(t), member: m, data: dataFolder{path: t.TempDir()}}
+	if err := r.look(t.Context()); err != nil || r.Lost.Unknown == "" {
+		t.Fatalf("%+v, %v", r.Lost, err)
+	}
+	if err := r.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "host-2 answers at "+living) {
+		t.Errorf("got %v", err)
+	}
+	if names := r.Others(); slices.Contains(names, "host-2") {
+		t.Errorf("removed are %v, and host-2 may be a worker by now", names)
+	}
+}
+
+// TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts restores a year too late.
+func TestEndedCertificatesAreRenewedBeforeTheControlPlaneStarts(t *testing.T) {
+	folder := kubeadm.Copy(t)
+	r := &Restore{host: host{strings.TrimSuffix(folder, kubernetesFolder)}, log: node.NewLog(t.TempDir(), lifecycle.Restoring, nil)}
+	defer r.log.Close()
+	file := filepath.Join(folder, "pki/apiserver.crt")
+	was, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		at      time.Time
+		changed bool
+	}{{time.Now(), false}, {time.Now().AddDate(0, 14, 0), true}} {
+		if err := r.renew(row.at); err != nil {
+			t.Fatal(err)
+		}
+		if is, err := os.ReadFile(file); err != nil || bytes.Equal(is, was) == row.changed {
+			t.Errorf("at %v, want changed %t: %v", row.at, row.changed, err)
+		}
+	}
+}
+
+func TestDataIsNotMadeWhereItHasNoRoom(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	d := dataFolder{path: filepath.Join(disk.New(t, 64<<20).Path(), "etcd"), generation: "now"}
+	if err := d.make(t.Context(), etcdutl{program: "/none", output: io.Discard}, file, true); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "MiB left") {
+		t.Errorf("got %v", err)
+	}
+	if exists(d.path) {
+		t.Error("something was made")
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/host/command"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
+	"github.com/sealift/sealift/installer/pki"
 	"github.com/sealift/sealift/installer/runtime"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
@@ -158,7 +159,24 @@ func (r *Restore) exchange(ctx context.Context) error {
 	return r.data.exchange()
 }
 
-func (r *Restore) start(ctx context.Context) error { return StartKubelet(ctx, r.log) }
+func (r *Restore) start(ctx context.Context) error {
+	if err := r.renew(time.Now()); err != nil {
+		return err
+	}
+	return StartKubelet(ctx, r.log)
+}
+
+// renew renews what has ended: certificates of an old snapshot, or of a host that was off for long. The API would not start with them.
+func (r *Restore) renew(now time.Time) error {
+	files, err := pki.RenewEnded(r.host.rootfs, now)
+	if err != nil {
+		return fmt.Errorf("the certificates that have ended: %w", err)
+	}
+	for _, name := range files {
+		fmt.Fprintln(r.log, "renewed "+name+", whose certificate had ended")
+	}
+	return nil
+}
 
 // StartKubelet starts the kubelet, which may have ended too often without its files.
 func StartKubelet(ctx context.Context, output io.Writer) error {
