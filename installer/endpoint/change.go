@@ -53,7 +53,7 @@ type Options struct {
 type nodes interface {
 	// list returns them, this host first and control planes before workers.
 	list(ctx context.Context) ([]cluster.Node, error)
-	// bring brings a node to a stage. It may be repeated.
+	// bring brings a node to a stage. It may be repeated. The error names the node.
 	bring(ctx context.Context, name string, m intent.Move, request string) error
 }
 
@@ -219,7 +219,7 @@ func (c *Change) spread(ctx context.Context, stage string) error {
 		name := all[at].Name
 		request := lifecycle.Digest(c.record.ID, c.run, stage)[:16]
 		if err := c.nodes.bring(ctx, name, c.record.move(stage), request); err != nil {
-			return fmt.Errorf("node %s: %w%s", name, err, c.left(stage))
+			return fmt.Errorf("%w%s", err, c.left(stage))
 		}
 		done[name] = true
 	}

@@ -104,7 +104,7 @@ func (c *realCluster) list(ctx context.Context) ([]cluster.Node, error) {
 func (c *realCluster) bring(ctx context.Context, name string, m intent.Move, request string) error {
 	c.pass()
 	if err := c.all[name].Bring(ctx, m); err != nil {
-		return err
+		return fmt.Errorf("node %s: %w", name, err)
 	}
 	if m.Stage == Switch && c.joins != nil {
 		c.joins()

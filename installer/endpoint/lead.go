@@ -133,7 +133,10 @@ func (n realNodes) list(ctx context.Context) (all []cluster.Node, err error) {
 
 func (n realNodes) bring(ctx context.Context, name string, m intent.Move, request string) error {
 	if name == n.own.Name {
-		return n.own.Bring(ctx, m)
+		if err := n.own.Bring(ctx, m); err != nil {
+			return fmt.Errorf("node %s: %w", name, err)
+		}
+		return nil
 	}
 	return leader.Of(n.view).Ask(ctx, func(line string) { fmt.Fprintln(n.own.Output, line) }, name, intent.Intent{Upgrade: request, Operation: intent.Balance, Move: &m})
 }

@@ -70,13 +70,16 @@ func TestTheLoadBalancerGetsAnotherAddress(t *testing.T) {
 	}
 	worker.must("ip route del blackhole " + renewed)
 
-	// a node that loses it in the middle goes back
-	out, code = first.interrupt(interruption{command: command + " --yes 2>&1", step: "load-balancer/switch", record: "started", instead: "ip route add blackhole " + renewed})
-	t.Logf("lost in the middle, exit %d:\n%s", code, out)
-	if code != 1 || !strings.Contains(out, "that was taken back: this node uses "+old+":6443 again") || strings.Contains(first.endpoints(), renewed) {
-		t.Errorf("lost in the middle, exit %d:\n%s\n%s", code, out, first.endpoints())
+	// a worker whose kubelet does not start with it goes back; the control planes have moved
+	const dropIn = "/etc/systemd/system/kubelet.service.d/99-test.conf"
+	worker.must("printf '[Service]\\nExecStartPre=/bin/sh -c \"! grep -q " + renewed + " /etc/kubernetes/kubelet.conf\"\\n' >" + dropIn + "; systemctl daemon-reload")
+	out, code = first.run(command + " --yes 2>&1")
+	t.Logf("a kubelet does not start, exit %d:\n%s", code, out)
+	if code != 1 || !strings.Contains(out, "that was taken back: this node uses "+old+":6443 again") || !strings.Contains(out, "these nodes use "+renewed+":6443: ") || worker.endpoints() != before {
+		t.Errorf("a kubelet does not start, exit %d:\n%s\n%s", code, out, worker.endpoints())
 	}
-	first.must("ip route del blackhole " + renewed)
+	first.must(kubectl + "wait --for=condition=Ready node/" + worker.Name() + " --timeout=120s")
+	worker.must("rm " + dropIn + "; systemctl daemon-reload")
 
 	// killed, and the other control plane goes on
 	out, _ = first.interrupt(interruption{command: "exec " + command + " --yes 2>&1", step: "load-balancer/switch", record: "started", signal: "KILL"})
