@@ -150,7 +150,7 @@ func (p *page) ask(ctx context.Context, method string, header map[string]string,
 	switch resp.StatusCode {
 	case http.StatusNotFound, http.StatusGone:
 		return nil, errors.Join(err, fs.ErrNotExist)
-	case http.StatusPreconditionFailed:
+	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable:
 		return nil, fmt.Errorf("%w: %w; start again", ErrChanged, err)
 	}
 	return nil, err

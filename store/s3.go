@@ -150,8 +150,8 @@ func (o *blob) open(ctx context.Context, off, n int64) (io.ReadCloser, error) {
 		Bucket: &o.bucket.config.Bucket, Key: o.bucket.key(o.key), IfMatch: quoted(o.version),
 		Range: aws.String(fmt.Sprintf("bytes=%d-%d", off, off+n-1)),
 	})
-	switch {
-	case statusOf(err) == http.StatusPreconditionFailed, isMissing(err):
+	switch code := statusOf(err); {
+	case code == http.StatusPreconditionFailed, code == http.StatusRequestedRangeNotSatisfiable, isMissing(err):
 		return nil, fmt.Errorf("%w: %w; start again", ErrChanged, err)
 	case err != nil:
 		return nil, err
