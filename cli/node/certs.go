@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +18,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/installer/renewal"
 )
 
 func (a commands) certsCommand() *cobra.Command {
@@ -60,7 +63,8 @@ func (a commands) certsRenewCommand() *cobra.Command {
 		Short: "Renew the certificates of this node now",
 		Long: `On a control plane, renew every certificate and kubeconfig that kubeadm made, for a year, and restart what uses them: the
 kubelet, and then static pods one at a time. Keys, names and addresses stay. The API of this control plane is away while etcd and
-the API server restart. Run the command on one control plane after the other.
+the API server restart. Run the command on each control plane. It waits while another one renews its certificates or an upgrade
+works; with certificates that have ended, or without an API that answers, nobody takes turns: run it on one after the other then.
 
 On a worker that was off for so long that the certificate of its kubelet has ended, the command needs a token of the cluster:
 'sealift token create --renew' on a control plane prints the whole command.
@@ -83,20 +87,25 @@ nodes run it by themselves four months before certificates end.`,
 	return cmd
 }
 
-func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) (err error) {
+func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) error {
+	if o.plan {
+		return a.planRenewal(ctx, o)
+	}
+	keeper, err := renewal.New(o.Root, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return forRoot(err)
+	}
+	defer a.tellOfInterruption(ctx)()
+	events, waiting := a.eventsOfMany(o.format)
+	return keeper.InTurn(ctx, waiting, func(ctx context.Context) error { return a.renewNow(ctx, o, events) })
+}
+
+func (a commands) renewNow(ctx context.Context, o certsRenewOptions, events io.Writer) (err error) {
 	r, err := pki.Prepare(ctx, o.Options)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
-	if o.plan {
-		return a.printRenewal(r, o.format)
-	}
-	defer a.tellOfInterruption(ctx)()
-	events := a.Out
-	if o.format == "json" {
-		events = a.Err
-	}
 	if err := r.Run(ctx, func(e lifecycle.Event) { printEvent(events, e) }); err != nil {
 		return fmt.Errorf("%w\nlog: %s\nrun 'sealift certs renew' again to go on", err, r.LogFile())
 	}
@@ -107,8 +116,13 @@ func (a commands) renewCertificates(ctx context.Context, o certsRenewOptions) (e
 	return nil
 }
 
-func (a commands) printRenewal(r *pki.Renewal, format string) error {
-	if format == "json" {
+func (a commands) planRenewal(ctx context.Context, o certsRenewOptions) (err error) {
+	r, err := pki.Prepare(ctx, o.Options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	if o.format == "json" {
 		return a.PrintJSON(map[string]any{"steps": r.Plan(), "renews": r.Files()})
 	}
 	if err := a.printSteps(r.Plan()); err != nil {

@@ -5,7 +5,7 @@
 // middle of a renewal is restarted at once and resumes it.
 //
 // A Keeper renews what package pki can renew on this node, four months before the end. Control planes do it one after the other,
-// under the Lease that upgrades take, too. An Approver approves what kubelets ask for.
+// under the Lease that upgrades take, too; a person who renews by hand takes turns with them. An Approver approves what kubelets ask for.
 package renewal
 
 import (
@@ -42,33 +42,50 @@ type Keeper struct {
 	Cluster func() (*kube.Cluster, error)
 	// Settled says whether the other control planes can do without this one.
 	Settled func(context.Context) error
+	// Answers says whether the API is ready for this node.
+	Answers func(context.Context) bool
 }
 
 // Run keeps the certificates of this host, and approves those of kubelets on a control plane, until ctx ends.
 func Run(ctx context.Context, root string, log *slog.Logger) error {
-	k := New(root, log)
+	k, err := New(root, log)
+	if err != nil {
+		return err
+	}
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	if _, err := os.Stat(cluster.APIServerManifest); err == nil {
-		k.Cluster = administrator
+	if k.Cluster != nil {
 		beside.Go(func() { (&Approver{Log: log}).Run(ctx, cluster.AdminKubeconfig) })
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	k.Run(ctx)
 	return nil
 }
 
-// New makes a Keeper for this host, as a worker. A node that was adopted keeps its certificates until its first upgrade: a renewal
-// restarts pods.
-func New(root string, log *slog.Logger) *Keeper {
+// New makes a Keeper for this host. A node that was adopted keeps its certificates until its first upgrade: a renewal restarts pods.
+func New(root string, log *slog.Logger) (*Keeper, error) {
 	list := func(now time.Time) ([]pki.Entry, error) {
 		if adopted, err := node.Adopted(root); adopted || err != nil {
 			return nil, err
 		}
 		return pki.List(now)
 	}
-	return &Keeper{Log: log, Now: time.Now, List: list, Settled: Settled, Renew: func(ctx context.Context) error { return renew(ctx, root, log) }}
+	k := &Keeper{
+		Log: log, Now: time.Now, List: list, Settled: Settled, Answers: answers,
+		Renew: func(ctx context.Context) error { return renew(ctx, root, log) },
+	}
+	_, err := os.Stat(cluster.APIServerManifest)
+	switch {
+	case err == nil:
+		k.Cluster = administrator
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	return k, nil
+}
+
+func answers(ctx context.Context) bool {
+	view, err := cluster.NewView()
+	return err == nil && view != nil && view.API(ctx).Ready
 }
 
 func administrator() (*kube.Cluster, error) {
@@ -119,6 +136,23 @@ func (k *Keeper) Pass(ctx context.Context) error {
 		}
 		return k.renew(ctx, due)
 	})
+}
+
+// InTurn runs a renewal that a person asked for: on a control plane under the Lease, so that no other one is away at the same time.
+// waiting is told who is at work. There are no turns on a worker, nor while the API does not answer this node: nobody could take
+// the Lease.
+func (k *Keeper) InTurn(ctx context.Context, waiting func(holder string), work func(context.Context) error) error {
+	if k.Cluster == nil {
+		return work(ctx)
+	}
+	if due, err := k.due(); err != nil || due.Ended || !k.Answers(ctx) { // work tells the error, if it meets it
+		return work(ctx)
+	}
+	c, err := k.Cluster()
+	if err != nil {
+		return err
+	}
+	return controlplane.Alone(ctx, c, waiting, work)
 }
 
 func (k *Keeper) due() (pki.Schedule, error) {

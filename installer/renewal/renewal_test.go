@@ -44,6 +44,7 @@ func newNode(t *testing.T) *node {
 		return nil
 	}
 	n.Settled = func(context.Context) error { return nil }
+	n.Answers = func(context.Context) bool { return true }
 	return n
 }
 
@@ -124,5 +125,63 @@ func TestCertificatesThatHaveEndedNeedNoAPI(t *testing.T) {
 	n.now = n.end.Add(time.Hour)
 	if err := n.Pass(t.Context()); err != nil || n.renewed != 1 {
 		t.Errorf("%v, %d", err, n.renewed)
+	}
+}
+
+// TestAPersonWaitsForTheTurn: two people renew on two control planes while a third one renews by itself.
+func TestAPersonWaitsForTheTurn(t *testing.T) {
+	config := server(t)
+	var working, together, done atomic.Int32
+	work := func(context.Context) error {
+		if working.Add(1) > 1 {
+			together.Add(1)
+		}
+		defer working.Add(-1)
+		time.Sleep(300 * time.Millisecond)
+		done.Add(1)
+		return nil
+	}
+	var all sync.WaitGroup
+	for i := range 3 {
+		n := newNode(t)
+		n.Cluster = func() (*kube.Cluster, error) { return kube.Connect(config, nil) }
+		n.Renew = work
+		all.Go(func() {
+			err := error(nil)
+			if i == 0 {
+				n.now = n.now.Add(250 * 24 * time.Hour)
+				err = n.Pass(t.Context())
+			} else {
+				err = n.InTurn(t.Context(), func(string) {}, work)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if done.Load() != 3 || together.Load() > 0 {
+		t.Errorf("%d of 3 are done, %d at the same time as another", done.Load(), together.Load())
+	}
+}
+
+// TestNobodyTakesTurnsWithoutAnAPI: a renewal is what may bring it back.
+func TestNobodyTakesTurnsWithoutAnAPI(t *testing.T) {
+	asked := func() (*kube.Cluster, error) { return nil, errors.New("the API was asked") }
+	for name, set := range map[string]func(*node){
+		"a worker":                func(*node) {},
+		"the API is not ready":    func(n *node) { n.Cluster, n.Answers = asked, func(context.Context) bool { return false } },
+		"a certificate has ended": func(n *node) { n.Cluster, n.now = asked, n.end.Add(time.Hour) },
+		"certificates can't be read": func(n *node) {
+			n.Cluster, n.List = asked, func(time.Time) ([]pki.Entry, error) { return nil, errors.New("no") }
+		},
+	} {
+		n := newNode(t)
+		set(n)
+		done := false
+		err := n.InTurn(t.Context(), func(string) {}, func(context.Context) error { done = true; return nil })
+		if err != nil || !done {
+			t.Errorf("%s: %v, done: %t", name, err, done)
+		}
 	}
 }
