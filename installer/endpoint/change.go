@@ -178,7 +178,7 @@ func (c *Change) Plan() (plan lifecycle.Plan) {
 	}
 	if c.ends() {
 		add(aloneStep, "certificates for "+c.To()+" alone", stageTime, c.alone)
-		add(LastStep, "remove the note of the change", shortTime, func(ctx context.Context) error { return c.insist(ctx, forgetRecord) })
+		add(LastStep, "remove the note of the change", shortTime, func(ctx context.Context) error { return c.insist(ctx, ownRecord.Forget) })
 	}
 	return plan
 }

@@ -21,12 +21,13 @@ import (
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
+	"github.com/sealift/sealift/installer/leader"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/spec"
 )
 
-// recordName is the ConfigMap in kube-system that tells of a change, so that any control plane can go on with it.
-const recordName = "sealift-load-balancer"
+// ownRecord tells of a change, so that any control plane can go on with it.
+const ownRecord leader.Record = "sealift-load-balancer"
 
 // record is a change that is under way.
 type record struct {
@@ -50,16 +51,13 @@ const recordKey = "change"
 
 // readRecord reads the record; it is nil if there is none.
 func readRecord(ctx context.Context, client kubernetes.Interface) (*record, error) {
-	found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, recordName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the record of a change of the load balancer: %w", err)
+	data, known, err := ownRecord.Read(ctx, client)
+	if err != nil || !known {
+		return nil, err
 	}
 	r := &record{}
-	if err := json.Unmarshal([]byte(found.Data[recordKey]), r); err != nil || r.ID == "" || r.From == "" || r.To == "" {
-		return nil, errors.Join(fmt.Errorf("ConfigMap kube-system/%s is no record of a change of the load balancer; delete it, and run the command again", recordName), err)
+	if err := json.Unmarshal([]byte(data[recordKey]), r); err != nil || r.ID == "" || r.From == "" || r.To == "" {
+		return nil, errors.Join(fmt.Errorf("ConfigMap kube-system/%s is no record of a change of the load balancer; delete it, and run the command again", ownRecord), err)
 	}
 	return r, nil
 }
@@ -69,21 +67,7 @@ func (r record) write(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
-	maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: recordName}, Data: map[string]string{recordKey: string(text)}}
-	_, err = maps.Create(ctx, own, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		_, err = maps.Update(ctx, own, metav1.UpdateOptions{})
-	}
-	return err
-}
-
-func forgetRecord(ctx context.Context, client kubernetes.Interface) error {
-	err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, recordName, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return ownRecord.Write(ctx, client, map[string]string{recordKey: string(text)})
 }
 
 // change changes a ConfigMap, if the cluster has it and there is something to change.

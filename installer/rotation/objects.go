@@ -22,21 +22,8 @@ import (
 	"github.com/sealift/sealift/installer/leader"
 )
 
-// recordName is the ConfigMap in kube-system that tells of a rotation, so that no other control plane begins one. It has no secrets.
-const recordName = "sealift-rotation"
-
-type record struct{ id, leader string }
-
-func readRecord(ctx context.Context, client kubernetes.Interface) (*record, error) {
-	found, err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, recordName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // there is none
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the record of a rotation: %w", err)
-	}
-	return &record{found.Data["id"], found.Data["leader"]}, nil
-}
+// ownRecord tells of a rotation, so that no other control plane begins one.
+const ownRecord leader.Record = "sealift-rotation"
 
 // insist repeats a request while the API is away.
 func insist(ctx context.Context, client kubernetes.Interface, request func(context.Context, kubernetes.Interface) error) error {
@@ -50,23 +37,8 @@ func (r *Rotation) tell(ctx context.Context) error {
 		return err
 	}
 	return insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) error {
-		maps := client.CoreV1().ConfigMaps(metav1.NamespaceSystem)
-		own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: recordName},
-			Data: map[string]string{"id": r.state.ID, "leader": r.own, "parts": strings.Join(r.Parts(), " ")}}
-		_, err := maps.Create(ctx, own, metav1.CreateOptions{})
-		if apierrors.IsAlreadyExists(err) {
-			_, err = maps.Update(ctx, own, metav1.UpdateOptions{})
-		}
-		return err
+		return ownRecord.Write(ctx, client, map[string]string{"id": r.state.ID, "leader": r.own, "parts": strings.Join(r.Parts(), " ")})
 	})
-}
-
-func forgetRecord(ctx context.Context, client kubernetes.Interface) error {
-	err := client.CoreV1().ConfigMaps(metav1.NamespaceSystem).Delete(ctx, recordName, metav1.DeleteOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }
 
 // publish lets hosts that join trust what the stage trusts.

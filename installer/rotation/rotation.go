@@ -113,17 +113,18 @@ func (r *Rotation) begin(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	var record *record
+	var record map[string]string
+	var told bool
 	if err := insist(ctx, client, func(ctx context.Context, client kubernetes.Interface) (err error) {
-		record, err = readRecord(ctx, client)
+		record, told, err = ownRecord.Read(ctx, client)
 		return err
 	}); err != nil {
 		return err
 	}
 	switch {
-	case record != nil && (record.leader != r.own || known && record.id != state.ID):
+	case told && (record["leader"] != r.own || known && record["id"] != state.ID):
 		return fmt.Errorf("a rotation of CAs is under way, which control plane %s leads: run the command there; if that host is gone, "+
-			"delete the record with 'kubectl --namespace kube-system delete configmap %s', and run the command again here", record.leader, recordName)
+			"delete the record with 'kubectl --namespace kube-system delete configmap %s', and run the command again here", record["leader"], ownRecord)
 	case known:
 		return r.resume(ctx, state)
 	case r.options.Finish:
@@ -258,7 +259,7 @@ func (r *Rotation) forget(ctx context.Context) error {
 func (r *Rotation) done(ctx context.Context) error {
 	client, err := r.client()
 	if err == nil {
-		err = insist(ctx, client, forgetRecord)
+		err = insist(ctx, client, ownRecord.Forget)
 	}
 	if err != nil {
 		return err

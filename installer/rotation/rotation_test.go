@@ -300,7 +300,7 @@ func (c *realCluster) rotated(t *testing.T, s authority.State, client kubernetes
 		of, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "extension-apiserver-authentication", metav1.GetOptions{})
 		return err == nil && strings.Contains(of.Data["requestheader-client-ca-file"], strings.TrimSpace(front.New))
 	})
-	if _, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), recordName, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := client.CoreV1().ConfigMaps("kube-system").Get(t.Context(), string(ownRecord), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the record: %v", err)
 	}
 	if _, ok, err := authority.Read(c.planes[0].rootfs); ok || err != nil {
