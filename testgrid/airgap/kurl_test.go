@@ -39,46 +39,46 @@ spec:
 func kurl(t *testing.T) road {
 	t.Helper()
 	short.Skip(t, "a host of the lab")
-	addOns, err := filepath.Glob(filepath.Join(cases.KurlAddOns(t), "addons/*/[0-9]*"))
-	if err != nil || len(addOns) != 11 {
-		t.Fatalf("kURL's add-ons: %q, %v", addOns, err)
-	}
 	return roads.once(t, "kurl", func(r road) {
-		lab := mirror.Options{
-			Images:    slices.Concat(upstream.Images("v1.36.3"), upstream.KurlImages()),
-			Downloads: slices.Concat(upstream.Downloads("v1.36.3"), upstream.KurlDownloads()),
-		}
-		r.mirrored(t, lab, func() {
-			r.ubuntuTarget(t)
-			args := []string{"build", "--out", r.packages, "--target", ubuntu, "--config", r.config, "--cache", r.cache, "addons/kubernetes/1.36.3"}
-			r.run(t, append(args, addOns...)...)
-			r.programs(t, ubuntu, "curl", "openssl")
-		})
+		r.kurlPackages(t, kurlAddOns(t), "1.36.3")
 		r.bundle(t, kurlInstaller)
 	})
 }
 
+// kurlAddOns are the folders of kURL's own add-ons.
+func kurlAddOns(t *testing.T) []string {
+	t.Helper()
+	addOns, err := filepath.Glob(filepath.Join(cases.KurlAddOns(t), "addons/*/[0-9]*"))
+	if err != nil || len(addOns) != 11 {
+		t.Fatalf("kURL's add-ons: %q, %v", addOns, err)
+	}
+	return addOns
+}
+
+// kurlPackages builds add-ons for Ubuntu, with releases of Kubernetes from the catalogue that ships.
+func (r road) kurlPackages(t *testing.T, addOns []string, releases ...string) {
+	t.Helper()
+	lab := mirror.Options{Images: upstream.KurlImages(), Downloads: upstream.KurlDownloads()}
+	args := []string{"build", "--out", r.packages, "--target", ubuntu, "--config", r.config, "--cache", r.cache}
+	for _, release := range releases {
+		lab.Images = append(lab.Images, upstream.Images("v"+release)...)
+		lab.Downloads = append(lab.Downloads, upstream.Downloads("v"+release)...)
+		args = append(args, "addons/kubernetes/"+release)
+	}
+	r.mirrored(t, lab, func() {
+		r.ubuntuTarget(t)
+		r.run(t, append(args, addOns...)...)
+		r.programs(t, ubuntu, "curl", "openssl")
+	})
+}
+
 // TestKurlsOwnAddOnsMakeACluster installs kURL's own add-ons, with kURL's own containerd, on two hosts that call themselves Ubuntu
-// 24.04 and have curl and openssl, as a server of Ubuntu has. The second one has nothing else but the command to join. All pods that the add-ons make can run here; for those whose image
-// is a stand-in of the lab, the log says why.
+// 24.04 and have curl and openssl, as a server of Ubuntu has. The second one has nothing else but the command to join. All pods that
+// the add-ons make can run here; for those whose image is a stand-in of the lab, the log says why.
 func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
 	r := kurl(t)
-	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb, r.debs()}}), t}, node{host.ForTest(t, host.Spec{USB: []string{r.debs()}}), t}
-	for _, n := range []node{first, worker} {
-		n.must(osRelease)
-		n.must("dpkg -i /media/usb*/*.deb 2>&1")
-		n.refuses("ip route get 1.1.1.1", 2, "unreachable")
-	}
-	if out := first.must(install); !strings.Contains(out, "done: ") {
-		t.Errorf("the install ended without saying so:\n%s", out)
-	}
-	if out := worker.must(first.joinCommand("")); !strings.Contains(out, "done: ") {
-		t.Errorf("the join ended without saying so:\n%s", out)
-	}
-	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=300s")
-	if got := first.must(kubectl + "get nodes -o wide --no-headers"); strings.Count(got, " containerd://2.2.6") != 2 {
-		t.Errorf("not two nodes with kURL's containerd:\n%s", got)
-	}
+	first, worker := ubuntuHost(t, r.usb, r.debs()), ubuntuHost(t, r.debs())
+	first.makesCluster(worker)
 	first.allPodsReady()
 	first.standIns()
 	first.pulled()
@@ -89,6 +89,31 @@ func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
 		node{first.Host, t}.must("for i in $(seq 300); do " + kubectl + "top nodes && exit 0; sleep 1; done; exit 1")
 	})
 	t.Run("second run", func(t *testing.T) { secondRun(node{first.Host, t}) })
+}
+
+// ubuntuHost boots a host that calls itself Ubuntu 24.04 and has the Debian packages of its disks.
+func ubuntuHost(t *testing.T, disks ...string) node {
+	t.Helper()
+	n := node{host.ForTest(t, host.Spec{USB: disks}), t}
+	n.must(osRelease)
+	n.must("dpkg -i /media/usb*/*.deb 2>&1")
+	n.refuses("ip route get 1.1.1.1", 2, "unreachable")
+	return n
+}
+
+// makesCluster installs from the first disk, and lets a worker join.
+func (n node) makesCluster(worker node) {
+	n.t.Helper()
+	if out := n.must(install); !strings.Contains(out, "done: ") {
+		n.t.Errorf("the install ended without saying so:\n%s", out)
+	}
+	if out := worker.must(n.joinCommand("")); !strings.Contains(out, "done: ") {
+		n.t.Errorf("the join ended without saying so:\n%s", out)
+	}
+	n.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=300s")
+	if got := n.must(kubectl + "get nodes -o wide --no-headers"); strings.Count(got, " containerd://2.2.6") != 2 {
+		n.t.Errorf("not two nodes with kURL's containerd:\n%s", got)
+	}
 }
 
 // allPodsReady waits until all pods run and are Ready, or have done their work, in all namespaces that the add-ons make.
