@@ -7,6 +7,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,6 +57,9 @@ type Config struct {
 	ConfigMaps bool
 	// Log gets Helm's messages, which may quote what a chart renders to. Nil drops them.
 	Log *slog.Logger
+	// OfferAge is how long an answer about the cluster's version and kinds is used: others install kinds, and upgrade the cluster.
+	// Default 1 minute.
+	OfferAge time.Duration
 }
 
 // Client works on the releases of one namespace. It may be used from several goroutines.
@@ -64,11 +68,13 @@ type Client struct {
 	namespace  string
 	configMaps bool
 	log        *slog.Logger
+	offerAge   time.Duration
 	discovery  discovery.CachedDiscoveryInterface
 	mapper     *restmapper.DeferredDiscoveryRESTMapper
 
 	mu    sync.Mutex
 	offer *common.Capabilities // what the cluster offers to templates; nil until it was asked
+	asked time.Time            // when
 }
 
 // discoveryTimeout ends questions for the kinds of a cluster, which several operations share.
@@ -89,12 +95,13 @@ func New(c Config) (*Client, error) {
 	}
 	kinds := memory.NewMemCacheClient(found)
 	return &Client{
-		config: config, namespace: c.Namespace, configMaps: c.ConfigMaps, log: c.Log,
+		config: config, namespace: c.Namespace, configMaps: c.ConfigMaps, log: c.Log, offerAge: cmp.Or(c.OfferAge, time.Minute),
 		discovery: kinds, mapper: restmapper.NewDeferredDiscoveryRESTMapper(kinds),
 	}, nil
 }
 
-// Refresh forgets which kinds the cluster has. Call it when CustomResourceDefinitions have changed.
+// Refresh forgets which kinds the cluster has. Call it when CustomResourceDefinitions have changed; otherwise they are asked for
+// again after Config.OfferAge.
 func (c *Client) Refresh() {
 	c.mapper.Reset()
 	c.mu.Lock()
@@ -106,7 +113,8 @@ func (c *Client) Refresh() {
 func (c *Client) capabilities() (*common.Capabilities, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.offer == nil {
+	if c.offer == nil || time.Since(c.asked) > c.offerAge {
+		c.discovery.Invalidate()
 		versions, err := action.GetVersionSet(c.discovery)
 		if err != nil {
 			return nil, err
@@ -118,7 +126,7 @@ func (c *Client) capabilities() (*common.Capabilities, error) {
 		offer := common.DefaultCapabilities.Copy()
 		offer.APIVersions = versions
 		offer.KubeVersion = common.KubeVersion{Version: server.GitVersion, Major: server.Major, Minor: server.Minor}
-		c.offer = offer
+		c.offer, c.asked = offer, time.Now()
 	}
 	return c.offer.Copy(), nil
 }

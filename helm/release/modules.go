@@ -140,13 +140,22 @@ func (m *Modules) record(ctx context.Context, w helm.Wanted) (helm.Record, error
 // render returns what the chart renders to. While nothing that it is made of changes, it is neither parsed nor rendered again.
 func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]byte, values []byte) (rendering, error) {
 	sum := sha256.New()
-	asks := false // the cluster, so that its answer is an input, too
+	asks := false   // the cluster, so that its answer is an input, too
+	offers := false // what the cluster offers is an input
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(sum, "%q %d\n", path, len(files[path]))
 		sum.Write(files[path])
 		asks = asks || bytes.Contains(files[path], []byte("lookup"))
+		offers = offers || bytes.Contains(files[path], []byte(".Capabilities"))
 	}
 	sum.Write(values)
+	if offers {
+		offer, err := m.client.capabilities()
+		if err != nil {
+			return rendering{}, err
+		}
+		fmt.Fprintf(sum, "\n%s %q", offer.KubeVersion.Version, slices.Sorted(slices.Values(offer.APIVersions)))
+	}
 	r := rendering{inputs: [sha256.Size]byte(sum.Sum(nil))}
 	m.mu.Lock()
 	known, ok := m.rendered[w.Name]

@@ -122,6 +122,38 @@ func TestAModulesReleaseIsUpgradedOnlyIfSomethingAsksForIt(t *testing.T) {
 	}
 }
 
+// TestAModuleFollowsTheKindsOfItsCluster: somebody else installs a kind that a template asks for.
+func TestAModuleFollowsTheKindsOfItsCluster(t *testing.T) {
+	w := newWorld(t)
+	modules := release.NewModules(w.client(release.Config{OfferAge: time.Millisecond}), release.ModuleOptions{})
+	dir := moduleDir(t, map[string]string{"templates/kind.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kind}\n" +
+		"data: {there: '{{ .Capabilities.APIVersions.Has \"late.example.com/v1/Late\" }}'}\n"})
+	wanted := helm.Wanted{Name: "web", Dir: dir, Values: map[string]any{}}
+	for _, there := range []string{"false", "true"} {
+		done, err := modules.Ensure(t.Context(), wanted)
+		for deadline := time.Now().Add(time.Minute); err == nil && !done.Upgraded && time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+			done, err = modules.Ensure(t.Context(), wanted)
+		}
+		if err != nil || !done.Upgraded || !strings.Contains(done.Manifest, "there: '"+there+"'") {
+			t.Fatalf("%+v, %v", done, err)
+		}
+		if there == "false" {
+			w.must(w.objects.RESTClient().Post().AbsPath("/apis/apiextensions.k8s.io/v1/customresourcedefinitions").Body([]byte(lateKind)).
+				SetHeader("Content-Type", "application/yaml").Do(t.Context()).Raw())
+		}
+	}
+}
+
+const lateKind = `apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: lates.late.example.com}
+spec:
+  group: late.example.com
+  scope: Namespaced
+  names: {kind: Late, plural: lates}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+
 // TestWhatAnAddOnHasBesidesItsModuleIsNoChart: images of an add-on would fill a release, and no template asks for them.
 func TestWhatAnAddOnHasBesidesItsModuleIsNoChart(t *testing.T) {
 	w := newWorld(t)
