@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
 	"github.com/sealift/sealift/operator/lifecycle"
@@ -58,11 +59,21 @@ func Run(ctx context.Context, o Options) (err error) {
 			o.Webhooks.Leader = us.leader
 		}
 	}
-	framework, err := os.MkdirTemp(o.Runner.TempDir, "framework-")
+	own, err := scratch.NewIn(cmp.Or(o.Runner.TempDir, os.TempDir()))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(framework)) }()
+	defer func() { err = errors.Join(err, own.Remove()) }()
+	if err := os.Chmod(own.Path(), 0o711); err != nil { // hooks may run as another user
+		return err
+	}
+	if !o.Runner.KeepFiles {
+		o.Runner.TempDir = own.Path()
+	}
+	framework := own.File("framework")
+	if err := os.Mkdir(framework, 0o755); err != nil {
+		return err
+	}
 	if err := hook.WriteShellLibrary(framework); err != nil {
 		return err
 	}

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,6 +67,10 @@ func TestOperator(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
+	killed := filepath.Join(dir, fmt.Sprintf("sealift-scratch-%d-1.d", os.Geteuid())) // the folder of an operator that was killed
+	if err := os.MkdirAll(filepath.Join(killed, "hook-1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	log, over := &output.Buffer{}, make(chan int)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -96,6 +103,9 @@ func TestOperator(t *testing.T) {
 		return resp.StatusCode, string(body)
 	}
 	until("ready", func() bool { code, _ := get("/readyz"); return code == http.StatusOK })
+	if _, err := os.Stat(killed); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("files of an operator that was killed are left: %v", err)
+	}
 	if code, _ := get("/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz is %d", code)
 	}
@@ -130,7 +140,7 @@ func TestOperator(t *testing.T) {
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("the socket is left: %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "*-*")); len(left) > 0 {
+	if left, _ := filepath.Glob(filepath.Join(dir, "*.d")); len(left) > 0 {
 		t.Errorf("left in the folder for temporary files: %v", left)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // etcds are the members of one etcd, by the names of their nodes. Etcd insists on host:port in what it advertises; in a unix URL

@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/installer/pki"
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/kubeadm"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
 	"github.com/sealift/sealift/testgrid/netns"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // ownHost is a host with a network of its own, whose static pods are run as programs.

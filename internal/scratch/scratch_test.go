@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/sealift/sealift/testgrid/scratch"
+	"github.com/sealift/sealift/internal/scratch"
 )
 
 // ownerEnv makes the test binary play a process that owns a folder and is then killed.

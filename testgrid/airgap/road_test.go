@@ -13,9 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/lab/host"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
-	"github.com/sealift/sealift/testgrid/scratch"
 	"github.com/sealift/sealift/testgrid/short"
 )
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/lab/host"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // TestAKilledGridGoesOn kills the program that runs a test at five moments, with SIGKILL, and starts it again. In the end the report

@@ -15,10 +15,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/containerd"
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // images share layers in pairs: kube-proxy and flannel have one base.

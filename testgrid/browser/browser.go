@@ -8,7 +8,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/sealift/sealift/testgrid/scratch"
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/short"
 )
 

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/internal/child"
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/internal/tail"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // Suite is Kubernetes' program of tests, e2e.test. Each release has its own.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/scratch"
 	"github.com/sealift/sealift/testgrid/short"
 )
 

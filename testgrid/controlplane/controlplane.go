@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/scratch"
 	"github.com/sealift/sealift/testgrid/short"
 )
 

@@ -17,10 +17,10 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // Node is the name of the control plane, Address its address, and Pods the network of the cluster's pods.

@@ -18,10 +18,10 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/daemon"
 	"github.com/sealift/sealift/testgrid/lab/debian"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // Where `sealift-testgrid lab serve` listens unless told otherwise.

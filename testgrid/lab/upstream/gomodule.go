@@ -11,8 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sealift/sealift/internal/scratch"
 	"github.com/sealift/sealift/testgrid/lab/debian"
-	"github.com/sealift/sealift/testgrid/scratch"
 )
 
 // GoModule builds commands of a Go module with the module's own go.mod, so with the versions that its authors released.
