@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -131,10 +132,13 @@ type watcher struct {
 	uid    types.UID // of the Job
 	pieces plan
 	seen   []bool // whether the end of an index is noted
+
+	waits atomic.Bool // for its queue
 }
 
 // look notes what has ended since the last look, and says whether the Job has ended.
 func (w *watcher) look(ctx context.Context, job *batchv1.Job) (bool, error) {
+	w.waits.Store(job.Spec.Suspend != nil && *job.Spec.Suspend)
 	done, err := w.fresh(job.Status.CompletedIndexes)
 	if err != nil {
 		return false, err
@@ -287,7 +291,7 @@ const (
 	explainPods  = 20
 )
 
-// explain logs why pods do not run, until ctx ends. It asks one small question in a minute.
+// explain logs why the Job or its pods do not run, until ctx ends. It asks one small question in a minute.
 func (w *watcher) explain(ctx context.Context) {
 	ticker := time.NewTicker(explainEvery)
 	defer ticker.Stop()
@@ -296,6 +300,11 @@ func (w *watcher) explain(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
+		}
+		if w.waits.Load() {
+			w.Log.WarnContext(ctx, "the queue has not admitted the Job yet", "job", w.job.String(), "queue", w.Queue,
+				"see", "kubectl --namespace "+w.Namespace+" describe workloads.kueue.x-k8s.io")
+			continue
 		}
 		said := map[string]bool{}
 		for _, reason := range w.reasons(ctx, explainPods) {
