@@ -471,7 +471,7 @@ func testReviewContext(s *webhookSite) {
 func testHang(s *webhookSite) {
 	begin := time.Now()
 	s.must("{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: lazy, labels: {lazy: 'yes'}}}")
-	if took := time.Since(begin); took < time.Second || took > 5*time.Second {
+	if took := time.Since(begin); took < time.Second || took > 40*time.Second {
 		s.Errorf("it took %s", took)
 	}
 	// The hook and its sleep are gone soon after.
