@@ -173,7 +173,7 @@ func (c *Change) Plan() (plan lifecycle.Plan) {
 		add(recordStep, "note the change in the cluster", shortTime, c.note)
 		add(besideStep, "certificates for both, and a try on every node", stageTime, func(ctx context.Context) error { return c.spread(ctx, Beside) })
 		add(switchStep, "let every node use "+c.To(), stageTime, func(ctx context.Context) error { return c.spread(ctx, Switch) })
-		add(clusterStep, "write "+c.To()+" to the cluster's configuration", shortTime, c.configure)
+		add(clusterStep, "write "+c.To()+" to the cluster's configuration", stageTime, c.configure)
 		add(movedStep, "look for nodes that joined meanwhile", stageTime, c.late)
 	}
 	if c.ends() {
@@ -258,7 +258,7 @@ func (c *Change) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return restartProxies(ctx, c.client, "", c.record.Configured.Time, func(name string) bool {
+	return restartDaemons(ctx, c.client, "", c.record.Configured.Time, func(name string) bool {
 		return slices.ContainsFunc(all, func(one cluster.Node) bool { return one.Name == name && one.Ready })
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -60,15 +61,25 @@ func (c *realCluster) populate() {
 		_, err := c.client.CoreV1().ConfigMaps(m.namespace).Create(c.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: m.name}, Data: map[string]string{m.key: m.text}}, metav1.CreateOptions{})
 		c.made(err)
 	}
+	_, err := c.client.CoreV1().Namespaces().Create(c.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-flannel"}}, metav1.CreateOptions{})
+	c.made(err)
+	host, port, err := net.SplitHostPort(c.old.address)
+	c.made(err)
+	_, err = c.client.CoreV1().ConfigMaps("kube-flannel").Create(c.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kube-flannel-cfg"},
+		Data: map[string]string{"api-host": host, "api-port": port}}, metav1.CreateOptions{})
+	c.made(err)
 	for name := range c.all {
-		now := int64(0) // nothing on a node confirms the end of a pod
-		_, err := c.client.CoreV1().Pods("kube-system").Create(c.Context(), &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "kube-proxy-" + name, Labels: map[string]string{"k8s-app": "kube-proxy"}},
-			Spec:       corev1.PodSpec{NodeName: name, TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: "a", Image: "a"}}},
-		}, metav1.CreateOptions{})
-		c.made(err)
+		for _, d := range daemons {
+			key, value, _ := strings.Cut(d.label, "=")
+			now := int64(0) // nothing on a node confirms the end of a pod
+			_, err := c.client.CoreV1().Pods(d.namespace).Create(c.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: d.name + "-" + name, Labels: map[string]string{key: value}},
+				Spec:       corev1.PodSpec{NodeName: name, TerminationGracePeriodSeconds: &now, Containers: []corev1.Container{{Name: "a", Image: "a"}}},
+			}, metav1.CreateOptions{})
+			c.made(err)
+		}
 	}
-	_, err := kube.New(c.objects, kube.Options{}).Apply(c.Context(), kube.Set{Namespace: "default", Name: "test"}, []*unstructured.Unstructured{
+	_, err = kube.New(c.objects, kube.Options{}).Apply(c.Context(), kube.Set{Namespace: "default", Name: "test"}, []*unstructured.Unstructured{
 		{Object: map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "installers.cluster.kurl.sh"}, "spec": map[string]any{
 			"group": "cluster.kurl.sh", "scope": "Namespaced", "names": map[string]any{"kind": "Installer", "listKind": "InstallerList", "plural": "installers", "singular": "installer"},
 			"versions": []any{map[string]any{"name": "v1beta1", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
@@ -161,6 +172,11 @@ func (c *realCluster) has(address string) {
 			c.Errorf("ConfigMap %v does not name %s: %v", m, address, found.Data)
 		}
 	}
+	flannel, err := c.client.CoreV1().ConfigMaps("kube-flannel").Get(c.Context(), "kube-flannel-cfg", metav1.GetOptions{})
+	c.made(err)
+	if got := net.JoinHostPort(flannel.Data["api-host"], flannel.Data["api-port"]); got != address {
+		c.Errorf("flannel asks %s, not %s", got, address)
+	}
 	installers, err := c.objects.Objects(c.Context(), kube.Ref{Group: "cluster.kurl.sh", Version: "v1beta1", Kind: "Installer", Namespace: "default"})
 	c.made(err)
 	one, err := installers.Get(c.Context(), "one", metav1.GetOptions{})
@@ -209,9 +225,11 @@ func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
 	if got := c.sans(); !strings.Contains(got, newHost) || !strings.Contains(got, "198.51.100.1") {
 		t.Errorf("names of API servers: %s", got)
 	}
-	for name, there := range map[string]bool{"kube-proxy-plane": false, "kube-proxy-a-worker": false, "kube-proxy-late": true} {
-		if _, err := c.client.CoreV1().Pods("kube-system").Get(t.Context(), name, metav1.GetOptions{}); apierrors.IsNotFound(err) == there {
-			t.Errorf("pod %s: %v", name, err)
+	for name, there := range map[string]bool{"plane": false, "a-worker": false, "late": true} {
+		for _, d := range daemons {
+			if _, err := c.client.CoreV1().Pods(d.namespace).Get(t.Context(), d.name+"-"+name, metav1.GetOptions{}); apierrors.IsNotFound(err) == there {
+				t.Errorf("%s on %s: %v", d.name, name, err)
+			}
 		}
 	}
 
@@ -228,8 +246,10 @@ func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
 	refused("127.0.0.9:1", Options{}, "is under way; end it with 'sealift node load-balancer --finish'")
 	c.made(c.all["late"].follow(t.Context(), c.new.address))
 	c.uses(c.all["late"], newHost)
-	if _, err := c.client.CoreV1().Pods("kube-system").Get(t.Context(), "kube-proxy-late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("kube-proxy was not restarted on the node that followed: %v", err)
+	for _, d := range daemons {
+		if _, err := c.client.CoreV1().Pods(d.namespace).Get(t.Context(), d.name+"-late", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s was not restarted on the node that followed: %v", d.name, err)
+		}
 	}
 	if err := c.all["late"].follow(t.Context(), c.new.address); !errors.Is(err, ErrSame) {
 		t.Errorf("the second time: %v", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -128,7 +129,8 @@ func nameServers(ctx context.Context, client kubernetes.Interface, add, drop str
 	})
 }
 
-// configure gives the cluster's configuration the new load balancer: that of kubeadm, of hosts that join, of kube-proxy, and of kURL.
+// configure gives the cluster's configuration the new load balancer: that of kubeadm, of hosts that join, of kube-proxy, of flannel, and
+// of kURL.
 func configure(ctx context.Context, client kubernetes.Interface, from, to string) error {
 	field := func(namespace, name, key string, set func(text, was, is string) (string, int)) error {
 		return change(ctx, client, namespace, name, func(data map[string]string) (bool, error) {
@@ -142,7 +144,15 @@ func configure(ctx context.Context, client kubernetes.Interface, from, to string
 	return errors.Join(
 		field(metav1.NamespaceSystem, kubeadmConfig, clusterConfiguration, func(text, was, is string) (string, int) { return setField(text, "controlPlaneEndpoint", was, is) }),
 		field(metav1.NamespacePublic, "cluster-info", "kubeconfig", setServer),
-		field(metav1.NamespaceSystem, proxyName, "kubeconfig.conf", setServer),
+		field(metav1.NamespaceSystem, "kube-proxy", "kubeconfig.conf", setServer),
+		change(ctx, client, "kube-flannel", "kube-flannel-cfg", func(data map[string]string) (bool, error) {
+			if host, port := "api-host", "api-port"; net.JoinHostPort(data[host], data[port]) == from {
+				var err error
+				data[host], data[port], err = net.SplitHostPort(to)
+				return true, err
+			}
+			return false, nil
+		}),
 		field(metav1.NamespaceSystem, "kurl-config", "kubernetes_api_address", func(text, was, is string) (string, int) {
 			if text == was {
 				return is, 1
@@ -181,17 +191,31 @@ func configureInstallers(ctx context.Context, objects *kube.Cluster, from, to st
 	return nil
 }
 
-// proxyName is the DaemonSet of kube-proxy, its ConfigMap, and the label of its pods.
-const proxyName = "kube-proxy"
+// daemon is a DaemonSet whose pods ask the API where the cluster's configuration says, and read that when they start.
+type daemon struct{ name, namespace, label string }
 
-// restartProxies lets kube-proxy read its configuration again: its pods from before a time are deleted, one after the other, and its
+var daemons = []daemon{
+	{"kube-proxy", metav1.NamespaceSystem, "k8s-app=kube-proxy"},
+	{"flannel", "kube-flannel", "app=flannel"}, // of the catalogue that ships; kURL's own asks through a Service
+}
+
+// restartDaemons lets the daemons read their configuration again: pods from before a time are deleted, one after the other, and their
 // DaemonSet makes them again. A rollout of the DaemonSet would wait for the pods of nodes that are off. fields selects pods, and only
 // says on which nodes.
-func restartProxies(ctx context.Context, client kubernetes.Interface, fields string, before time.Time, only func(node string) bool) error {
-	for {
-		pods, err := client.CoreV1().Pods(metav1.NamespaceSystem).List(ctx, metav1.ListOptions{LabelSelector: "k8s-app=" + proxyName, FieldSelector: fields})
+func restartDaemons(ctx context.Context, client kubernetes.Interface, fields string, before time.Time, only func(node string) bool) error {
+	for _, d := range daemons {
+		if err := d.restart(ctx, client, fields, before, only); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields string, before time.Time, only func(node string) bool) error {
+	for moved := time.Now(); ; {
+		pods, err := client.CoreV1().Pods(d.namespace).List(ctx, metav1.ListOptions{LabelSelector: d.label, FieldSelector: fields})
 		if err != nil {
-			return fmt.Errorf("the pods of kube-proxy: %w", err)
+			return fmt.Errorf("the pods of %s: %w", d.name, err)
 		}
 		var old *corev1.Pod
 		starting := ""
@@ -213,10 +237,13 @@ func restartProxies(ctx context.Context, client kubernetes.Interface, fields str
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("restart pod %s: %w", old.Name, err)
 			}
+			moved = time.Now()
+		}
+		if err := ctx.Err(); err != nil || time.Since(moved) > shortTime {
+			return errors.Join(fmt.Errorf("%s does not start again with the new load balancer (pod %s): see 'kubectl --namespace %s get pods', and run the command again", d.name, starting, d.namespace), context.Cause(ctx))
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("kube-proxy does not start again with the new load balancer (pod %s): see 'kubectl --namespace kube-system get pods': %w", starting, context.Cause(ctx))
 		case <-time.After(pause):
 		}
 	}

@@ -71,7 +71,7 @@ func (n Node) follow(ctx context.Context, to string) error {
 		}
 		bounded, cancel := context.WithTimeout(ctx, shortTime)
 		defer cancel()
-		return restartProxies(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
+		return restartDaemons(bounded, client, "spec.nodeName="+n.Name, time.Now(), func(string) bool { return true }) // a kubelet may see its own pods alone
 	}
 	for _, stage := range []string{Beside, Switch} {
 		m.Stage = stage
