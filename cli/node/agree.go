@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/sealift/sealift/cli/app"
 )
@@ -28,6 +29,7 @@ func (a commands) eventsOfMany(format string) (events io.Writer, waiting func(ho
 		events = a.Err
 	}
 	return events, func(holder string) {
+		holder, _, _ = strings.Cut(holder, "_") // the host; the rest tells its processes apart
 		fmt.Fprintf(events, "waiting for the control plane that is at work: %s\n", holder)
 	}
 }
