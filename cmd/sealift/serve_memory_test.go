@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/sealift/sealift/testgrid/depot"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // alone is a client whose requests have a connection each.
@@ -26,6 +27,7 @@ const maxGrowth = 56 << 20
 
 // TestMemoryWithHundredsOfClients has 200 downloads that all run at once, while 200 others read ranges of the same bundle.
 func TestMemoryWithHundredsOfClients(t *testing.T) {
+	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
 	installer := fill(t, dir, depot.Load{Packages: 4, Own: 20_000_000, Shared: 10_000_000})
 	s := startServer(t, "--store", dir, "--rate", "100000")
@@ -98,6 +100,7 @@ func sizeOf(t *testing.T, at string) int64 {
 
 // TestMemoryWithManyFormsAtOnce sends more forms with settings of 9.5 kB than wait at once. One client may, within the default rate.
 func TestMemoryWithManyFormsAtOnce(t *testing.T) {
+	short.Skip(t, "minutes of both cores")
 	dir := t.TempDir()
 	fill(t, dir, depot.Load{Packages: 2, Own: 1_000_000})
 	s := startServer(t, "--store", dir)
