@@ -134,6 +134,9 @@ func (a commands) printStatus(s status.Status) error {
 	if r := s.Rotation; r != nil {
 		fmt.Fprintf(a.Out, "rotation of %s since %s; next: %s\n", strings.Join(r.Parts, ", "), r.Since, r.Next)
 	}
+	if b := s.LoadBalancer; b != nil {
+		fmt.Fprintf(a.Out, "balancer %s becomes %s; next: %s\n", b.From, b.To, b.Next)
+	}
 	if at := s.NextRenewal; !at.IsZero() {
 		fmt.Fprintf(a.Out, "renewal  of certificates by this node itself: %s\n", at.UTC().Format(time.DateOnly))
 	}

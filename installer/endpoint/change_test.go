@@ -233,6 +233,10 @@ func TestARealClusterGetsAnotherLoadBalancer(t *testing.T) {
 		}
 	}
 
+	if u, err := FindUnderway(t.Context(), c.objects); err != nil || u == nil || *u != (Underway{c.old.address, c.new.address, "sudo sealift node load-balancer --finish"}) {
+		t.Errorf("status tells %+v, %v", u, err)
+	}
+
 	c.old.stop()
 	refused := func(to string, o Options, why string) {
 		t.Helper()

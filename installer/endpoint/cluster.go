@@ -63,6 +63,30 @@ func readRecord(ctx context.Context, client kubernetes.Interface) (*record, erro
 	return r, nil
 }
 
+// Underway is a change that has begun and is not over.
+type Underway struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Next string `json:"next"` // the command that goes on
+}
+
+// FindUnderway asks a cluster for the change of its load balancer; it is nil if there is none.
+func FindUnderway(ctx context.Context, c *kube.Cluster) (*Underway, error) {
+	client, err := kubernetes.NewForConfigAndClient(c.Config())
+	if err != nil {
+		return nil, err
+	}
+	r, err := readRecord(ctx, client)
+	if err != nil || r == nil {
+		return nil, err
+	}
+	u := &Underway{From: r.From, To: r.To, Next: "sudo sealift node load-balancer " + r.To}
+	if r.Moved && !r.Back {
+		u.Next = "sudo sealift node load-balancer --finish"
+	}
+	return u, nil
+}
+
 func (r record) write(ctx context.Context, client kubernetes.Interface) error {
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sealift/sealift/installer/authority"
 	"github.com/sealift/sealift/installer/cluster"
+	"github.com/sealift/sealift/installer/endpoint"
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -74,7 +75,9 @@ type Status struct {
 	NextRenewal time.Time `json:"nextRenewal,omitzero"`
 	// Rotation is the rotation of the cluster's CAs that is under way on this control plane.
 	Rotation *Rotation `json:"rotation,omitempty"`
-	Undo     *Undo     `json:"undo,omitempty"`
+	// LoadBalancer is the change to another load balancer that is under way in the cluster.
+	LoadBalancer *endpoint.Underway `json:"loadBalancer,omitempty"`
+	Undo         *Undo              `json:"undo,omitempty"`
 	// Sees is how far the node's credentials let it look: cluster, or node on a worker, which sees itself alone.
 	Sees    string       `json:"sees,omitempty"`
 	Cluster string       `json:"cluster"`       // how the cluster answers, in words
@@ -281,6 +284,9 @@ func (s *Status) askCluster(ctx context.Context, view *cluster.View) {
 	s.Cluster = "answers"
 	if view.Own {
 		return
+	}
+	if s.LoadBalancer, err = endpoint.FindUnderway(ctx, view.Cluster()); err != nil {
+		s.Cluster += ", but: " + err.Error()
 	}
 	var names []string
 	for _, a := range s.AddOns {
