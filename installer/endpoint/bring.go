@@ -196,22 +196,22 @@ func (n Node) use(ctx context.Context, edits map[string]string, m intent.Move) e
 	if err != nil {
 		return err
 	}
-	began := time.Now()
 	restart := n.restart
 	if restart == nil {
 		restart = n.restartUsers
 	}
-	generation := lifecycle.Digest(m.To, began.UTC().Format(time.RFC3339Nano))[:16]
+	generation := lifecycle.Digest(m.To, time.Now().UTC().Format(time.RFC3339Nano))[:16]
 	if err := restart(ctx, slices.Sorted(maps.Keys(written)), generation); err != nil {
 		return err
 	}
+	restarted := time.Now() // until then, the kubelet of before may have reported once more
 	bounded, cancel := context.WithTimeout(ctx, workTime)
 	defer cancel()
 	return n.until(bounded, "the API through "+m.To, func(ctx context.Context) error {
 		if err := n.reach(ctx, m.To, ""); err != nil {
 			return err
 		}
-		return n.reports(ctx, m.To, began)
+		return n.reports(ctx, m.To, restarted)
 	})
 }
 

@@ -95,6 +95,7 @@ type rig struct {
 	restarts []string
 	killAt   string // the restart of this node is the moment of a loss of power
 	deaf     string // the kubelet of this node does not work through the new load balancer
+	silent   string // only the kubelet of before reports, while it ends
 }
 
 func newRig(t *testing.T) *rig {
@@ -194,8 +195,11 @@ func (r *rig) nodeIn(name, rootfs string) Node {
 		if err != nil {
 			return nil //nolint:nilerr // a kubelet goes on trying
 		}
-		now := metav1.NewMicroTime(time.Now())
-		beat.Spec.RenewTime = &now
+		reported := metav1.NewMicroTime(time.Now()) // by the kubelet that ends
+		if r.silent != name {
+			reported.Time = reported.Add(time.Second) // by the one that begins
+		}
+		beat.Spec.RenewTime = &reported
 		_, err = client.CoordinationV1().Leases("kube-node-lease").Update(ctx, beat, metav1.UpdateOptions{})
 		return err
 	}
@@ -259,12 +263,18 @@ func TestANodeGetsAnotherLoadBalancer(t *testing.T) {
 		}()
 		_ = worker.Bring(ctx, r.move(Switch))
 	}()
-	r.killAt, r.restarts = "", nil
+	r.killAt, r.silent = "", "worker"
+	soon, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if err := worker.Bring(soon, r.move(Switch)); err == nil || !strings.Contains(err.Error(), "has not reported since its restart") {
+		t.Errorf("only the kubelet of before has reported: %v", err)
+	}
+	r.silent, r.restarts = "", nil
 	for range 2 { // the second run finds nothing to do
 		r.made(worker.Bring(ctx, r.move(Switch)))
 	}
 	r.uses(worker, newHost)
-	if err := worker.reports(ctx, r.new.address, time.Now()); err == nil || !strings.Contains(err.Error(), "has not reported since its restart") {
+	if err := worker.reports(ctx, r.new.address, time.Now().Add(time.Minute)); err == nil || !strings.Contains(err.Error(), "has not reported since its restart") {
 		t.Errorf("a kubelet that is silent: %v", err)
 	}
 	if !slices.Equal(r.restarts, []string{"worker"}) {
