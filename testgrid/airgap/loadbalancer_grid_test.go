@@ -3,6 +3,7 @@
 package airgap_test
 
 import (
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -72,7 +73,7 @@ func TestTheLoadBalancerGetsAnotherAddress(t *testing.T) {
 
 	// a worker whose kubelet does not start with it goes back; the control planes have moved
 	const dropIn = "/etc/systemd/system/kubelet.service.d/99-test.conf"
-	worker.must("printf '[Service]\\nExecStartPre=/bin/sh -c \"! grep -q " + renewed + " /etc/kubernetes/kubelet.conf\"\\n' >" + dropIn + "; systemctl daemon-reload")
+	worker.must("mkdir -p " + path.Dir(dropIn) + " && printf '[Service]\\nExecStartPre=/bin/sh -c \"! grep -q " + renewed + " /etc/kubernetes/kubelet.conf\"\\n' >" + dropIn + " && systemctl daemon-reload")
 	out, code = first.run(command + " --yes 2>&1")
 	t.Logf("a kubelet does not start, exit %d:\n%s", code, out)
 	if code != 1 || !strings.Contains(out, "that was taken back: this node uses "+old+":6443 again") || !strings.Contains(out, "these nodes use "+renewed+":6443: ") || worker.endpoints() != before {
