@@ -21,6 +21,7 @@ import (
 	"github.com/sealift/sealift/builder/cache"
 	"github.com/sealift/sealift/builder/packfile"
 	"github.com/sealift/sealift/bundle"
+	"github.com/sealift/sealift/internal/ctxio"
 )
 
 // dockerArchives is the kind of fact by which the cache knows an archive that was made before. Its number changes with
@@ -155,7 +156,7 @@ func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor)
 		return 0, err
 	}
 	defer f.Close()
-	r, closeReader, err := decompress(&contextReader{ctx, bufio.NewReaderSize(f, 256<<10)})
+	r, closeReader, err := decompress(ctx, bufio.NewReaderSize(f, 256<<10))
 	if err != nil {
 		return 0, fmt.Errorf("layer %s: %w", blob.Digest, err)
 	}
@@ -172,11 +173,12 @@ func (a *archiveMaker) unpack(ctx context.Context, w io.Writer, blob Descriptor)
 const maxWindow = 8 << 20
 
 // decompress looks at the first bytes of a layer; media types are not always right.
-func decompress(in *contextReader) (r io.Reader, closeReader func(), err error) {
-	magic, err := in.r.Peek(4)
+func decompress(ctx context.Context, from *bufio.Reader) (r io.Reader, closeReader func(), err error) {
+	magic, err := from.Peek(4)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, nil, err
 	}
+	in := ctxio.Reader(ctx, from)
 	switch {
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		gz, err := gzip.NewReader(in)
@@ -192,19 +194,6 @@ func decompress(in *contextReader) (r io.Reader, closeReader func(), err error) 
 		return zs, zs.Close, nil
 	}
 	return in, func() {}, nil
-}
-
-// contextReader ends with its context.
-type contextReader struct {
-	ctx context.Context
-	r   *bufio.Reader
-}
-
-func (c *contextReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, context.Cause(c.ctx)
-	}
-	return c.r.Read(p)
 }
 
 // write puts manifest.json first: who wants to know what is inside reads no layer.

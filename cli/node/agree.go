@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/kube/lease"
 )
 
 // agree asks a person before something is changed, unless --yes was given. to names what the command does.
@@ -29,7 +29,6 @@ func (a commands) eventsOfMany(format string) (events io.Writer, waiting func(ho
 		events = a.Err
 	}
 	return events, func(holder string) {
-		holder, _, _ = strings.Cut(holder, "_") // the host; the rest tells its processes apart
-		fmt.Fprintf(events, "waiting for the control plane that is at work: %s\n", holder)
+		fmt.Fprintf(events, "waiting for the control plane that is at work: %s\n", lease.HostOf(holder))
 	}
 }

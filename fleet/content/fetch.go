@@ -12,6 +12,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/internal/atomicfile"
+	"github.com/sealift/sealift/internal/ctxio"
 )
 
 // Fetch brings the images of an archive into a folder, which opens as a bundle then. What a fetch that was cut off has brought stays,
@@ -71,15 +72,6 @@ func rest(ctx context.Context, a *bundle.Archive, e bundle.Entry, from int64, to
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, readerFunc(func(p []byte) (int, error) {
-		if err := ctx.Err(); err != nil { // the store may be a folder, which reads on
-			return 0, err
-		}
-		return r.Read(p)
-	}))
+	_, err = io.Copy(to, ctxio.Reader(ctx, r)) // the store may be a folder, which reads on
 	return errors.Join(err, r.Close())
 }
-
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -39,6 +40,14 @@ const EtcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
 
 // APIPort is where kubeadm's API servers listen.
 const APIPort = "6443"
+
+// HostOf cuts the port off an address, if it has one.
+func HostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return strings.Trim(address, "[]")
+}
 
 // PKI is where kubeadm keeps the CA and the certificates of a control plane.
 const PKI = "/etc/kubernetes/pki"

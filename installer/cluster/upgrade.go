@@ -165,6 +165,11 @@ func WaitStaticPods(ctx context.Context, node string, output io.Writer) error {
 	}
 }
 
+// PodReady says whether a pod is Ready.
+func PodReady(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+}
+
 // unready names the static pods that are not Ready, as a kubelet lists its pods.
 func unready(pods []corev1.Pod) string {
 	var static, waiting []string
@@ -173,7 +178,7 @@ func unready(pods []corev1.Pod) string {
 			continue
 		}
 		static = append(static, pod.Name)
-		if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+		if !PodReady(pod) {
 			waiting = append(waiting, pod.Name)
 		}
 	}

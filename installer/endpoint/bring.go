@@ -83,7 +83,7 @@ func (n Node) step(text string) {
 func (n Node) Bring(ctx context.Context, m intent.Move) error {
 	switch m.Stage {
 	case Beside:
-		if err := n.certify(ctx, hostOf(m.To), ""); err != nil {
+		if err := n.certify(ctx, cluster.HostOf(m.To), ""); err != nil {
 			return err
 		}
 		n.step("reach the API through " + m.To)
@@ -97,10 +97,10 @@ func (n Node) Bring(ctx context.Context, m intent.Move) error {
 		if err == nil && len(edits) > 0 {
 			err = fmt.Errorf("%s still names %s; run 'sealift node load-balancer %s --here' on this node", strings.Join(slices.Sorted(maps.Keys(edits)), ", "), m.From, m.To)
 		}
-		if err != nil || hostOf(m.From) == hostOf(m.To) {
+		if err != nil || cluster.HostOf(m.From) == cluster.HostOf(m.To) {
 			return err
 		}
-		return n.certify(ctx, "", hostOf(m.From))
+		return n.certify(ctx, "", cluster.HostOf(m.From))
 	}
 	return fmt.Errorf("this sealift does not know the stage %q of a change of the load balancer", m.Stage)
 }
@@ -264,7 +264,7 @@ func (n Node) config(endpoint, serverName string) (*rest.Config, error) {
 // this node. With an empty name, that is the host of the endpoint.
 func (n Node) reach(ctx context.Context, endpoint, name string) error {
 	if name == "" {
-		name = hostOf(endpoint)
+		name = cluster.HostOf(endpoint)
 	}
 	for range connections {
 		if _, err := n.handshake(ctx, endpoint, name); err != nil {
@@ -311,7 +311,7 @@ func (n Node) handshake(ctx context.Context, endpoint, name string) (*x509.Certi
 
 // reports wants the kubelet of this node to have told since a time that it lives.
 func (n Node) reports(ctx context.Context, endpoint string, since time.Time) error {
-	config, err := n.config(endpoint, hostOf(endpoint))
+	config, err := n.config(endpoint, cluster.HostOf(endpoint))
 	if err != nil {
 		return err
 	}

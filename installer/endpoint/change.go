@@ -152,8 +152,8 @@ func (c *Change) check(ctx context.Context) error {
 	if err := refuseNode(all, c.To(), ": name an address that leads to all control planes"); err != nil {
 		return err
 	}
-	if _, err := net.DefaultResolver.LookupHost(ctx, hostOf(c.To())); err != nil {
-		return fmt.Errorf("this host cannot find %s: %w; every node has to resolve the name", hostOf(c.To()), err)
+	if _, err := net.DefaultResolver.LookupHost(ctx, cluster.HostOf(c.To())); err != nil {
+		return fmt.Errorf("this host cannot find %s: %w; every node has to resolve the name", cluster.HostOf(c.To()), err)
 	}
 	if err := c.host.reach(ctx, c.To(), anyServer); err != nil {
 		return fmt.Errorf("%w; let the load balancer pass connections on to port %s of the control planes, without ending TLS", err, cluster.APIPort)
@@ -195,7 +195,7 @@ func (c *Change) note(ctx context.Context) error {
 		return err
 	}
 	return c.insist(ctx, func(ctx context.Context, client kubernetes.Interface) error {
-		return nameServers(ctx, client, hostOf(c.To()), "")
+		return nameServers(ctx, client, cluster.HostOf(c.To()), "")
 	})
 }
 
@@ -277,11 +277,11 @@ func (c *Change) alone(ctx context.Context) error {
 	if err := c.spread(ctx, Alone); err != nil {
 		return err
 	}
-	if hostOf(c.From()) == hostOf(c.To()) {
+	if cluster.HostOf(c.From()) == cluster.HostOf(c.To()) {
 		return nil
 	}
 	return c.insist(ctx, func(ctx context.Context, client kubernetes.Interface) error {
-		return nameServers(ctx, client, "", hostOf(c.From()))
+		return nameServers(ctx, client, "", cluster.HostOf(c.From()))
 	})
 }
 

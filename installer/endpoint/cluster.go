@@ -248,7 +248,7 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 			case !only(p.Spec.NodeName):
 			case !p.CreationTimestamp.After(before):
 				old = &pods.Items[i]
-			case !ready(&p):
+			case !cluster.PodReady(p):
 				starting = p.Name
 			}
 		}
@@ -273,14 +273,10 @@ func (d daemon) restart(ctx context.Context, client kubernetes.Interface, fields
 	}
 }
 
-func ready(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
-}
-
 // refuseNode refuses an endpoint that is a node's own address: a node is no load balancer.
 func refuseNode(all []cluster.Node, endpoint, instead string) error {
 	for _, one := range all {
-		if one.Address == hostOf(endpoint) {
+		if one.Address == cluster.HostOf(endpoint) {
 			return fmt.Errorf("%s is the address of node %s, and no load balancer%s", endpoint, one.Name, instead)
 		}
 	}

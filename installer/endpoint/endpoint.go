@@ -48,15 +48,6 @@ func Parse(text string) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// hostOf is the host of an endpoint.
-func hostOf(endpoint string) string {
-	host, _, err := net.SplitHostPort(endpoint)
-	if err != nil {
-		return endpoint
-	}
-	return host
-}
-
 // setField gives a field of a YAML text another value wherever it has the old one on a line of its own, and counts the places.
 func setField(text, key, was, is string) (out string, places int) {
 	line := regexp.MustCompile(`(?m)^([ \t]*(?:- )?` + regexp.QuoteMeta(key) + `:[ \t]*(["']?))` + regexp.QuoteMeta(was) + `(["']?[ \t]*)$`)
@@ -76,8 +67,8 @@ func setServer(text, was, is string) (string, int) {
 // setInstaller gives an Installer another load balancer. It may name the old one without the usual port.
 func setInstaller(text, was, is string) (out string, places int) {
 	out, places = setField(text, "loadBalancerAddress", was, is)
-	if places == 0 && was == net.JoinHostPort(hostOf(was), cluster.APIPort) {
-		return setField(text, "loadBalancerAddress", hostOf(was), is)
+	if places == 0 && was == net.JoinHostPort(cluster.HostOf(was), cluster.APIPort) {
+		return setField(text, "loadBalancerAddress", cluster.HostOf(was), is)
 	}
 	return out, places
 }

@@ -4,6 +4,8 @@ import (
 	"net"
 	"strings"
 	"testing"
+
+	"github.com/sealift/sealift/installer/cluster"
 )
 
 func TestAddressesOfLoadBalancers(t *testing.T) {
@@ -56,7 +58,9 @@ func TestOnlyTheOldLoadBalancerIsReplaced(t *testing.T) {
 		{"an Installer", setInstaller, "  kubernetes:\n    loadBalancerAddress: 10.0.0.1:6443\n", "  kubernetes:\n    loadBalancerAddress: api.example.com:443\n"},
 		{"an Installer without a port", setInstaller, "    loadBalancerAddress: 10.0.0.1\n", "    loadBalancerAddress: api.example.com:443\n"},
 		{"another option", setInstaller, "    privateAddress: 10.0.0.1\n", ""},
-		{"exceptions", func(text, was, is string) (string, int) { return setExceptions(text, hostOf(was), hostOf(is)) },
+		{"exceptions", func(text, was, is string) (string, int) {
+			return setExceptions(text, cluster.HostOf(was), cluster.HostOf(is))
+		},
 			"HTTP_PROXY=\"http://10.0.0.1:3128\"\nNO_PROXY=\"localhost,10.0.0.1,10.0.0.11\"\n", "HTTP_PROXY=\"http://10.0.0.1:3128\"\nNO_PROXY=\"localhost,api.example.com,10.0.0.11\"\n"},
 	} {
 		want, places := row.want, 1

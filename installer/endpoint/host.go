@@ -85,7 +85,7 @@ func (h host) edits(m intent.Move) (map[string]string, error) {
 	}
 	return edits, errors.Join(err,
 		edit(h.path(node.InstallerFile(h.root)), m.From, m.To, setInstaller),
-		edit(h.path(filepath.Join(h.root, node.ProxySettings)), hostOf(m.From), hostOf(m.To), setExceptions))
+		edit(h.path(filepath.Join(h.root, node.ProxySettings)), cluster.HostOf(m.From), cluster.HostOf(m.To), setExceptions))
 }
 
 // write writes files. It may be interrupted and repeated.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -44,14 +43,6 @@ func (i *Install) noProxy() string {
 		}
 	}
 	return strings.Join(unique, ",")
-}
-
-// hostOf cuts the port off an address, if it has one.
-func hostOf(address string) string {
-	if host, _, err := net.SplitHostPort(address); err == nil {
-		return host
-	}
-	return strings.Trim(address, "[]")
 }
 
 // setProxy gives containerd and kubelet their settings in a file for root alone, since the address may have a password.

@@ -69,14 +69,6 @@ func TestProxyChangesWhatItsStepDependsOn(t *testing.T) {
 	}
 }
 
-func TestHostOfAnAddress(t *testing.T) {
-	for address, want := range map[string]string{"": "", "lb": "lb", "lb:6443": "lb", "192.0.2.1:6443": "192.0.2.1", "[2001:db8::1]": "2001:db8::1", "2001:db8::1": "2001:db8::1"} {
-		if got := hostOf(address); got != want {
-			t.Errorf("%q: got %q, want %q", address, got, want)
-		}
-	}
-}
-
 func TestEnvironmentValuesStayText(t *testing.T) {
 	const value = "http://u:\"$(id)`x`\\@proxy"
 	got := environmentValue(value)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sealift/sealift/installer/balancer"
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/host/firewall"
 	"github.com/sealift/sealift/spec"
 )
@@ -93,7 +94,7 @@ func (s settings) reach() string {
 	switch {
 	case s.loadBalancer == "":
 		return balancer.Endpoint
-	case hostOf(s.loadBalancer) == s.loadBalancer:
+	case cluster.HostOf(s.loadBalancer) == s.loadBalancer:
 		return netJoin(s.loadBalancer, 6443)
 	}
 	return s.loadBalancer
@@ -104,7 +105,7 @@ func (s settings) loadBalancerHost() string {
 	if balancer.Serves(s.endpoint) {
 		return ""
 	}
-	return hostOf(s.endpoint)
+	return cluster.HostOf(s.endpoint)
 }
 
 // variables are those of the settings that hooks see under kURL's names for them.

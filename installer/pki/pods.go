@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientset "k8s.io/client-go/kubernetes"
@@ -135,10 +134,8 @@ func renewed(ctx context.Context, client clientset.Interface, manifest *unstruct
 	if pod.Annotations[renewedAnnotation] != generation {
 		return errors.New("the kubelet has not started it again yet")
 	}
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue {
-			return nil
-		}
+	if !cluster.PodReady(*pod) {
+		return fmt.Errorf("it is %s and not ready", pod.Status.Phase)
 	}
-	return fmt.Errorf("it is %s and not ready", pod.Status.Phase)
+	return nil
 }

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"crypto/x509"
 	"fmt"
 	"net"
 	"net/netip"
@@ -18,28 +19,38 @@ type Readdressing struct {
 // certificates name from, too. The kubelet's own certificates are left out: the kubelet asks for new ones. rootfs is the folder with
 // the host's files; empty means /.
 func NewReaddressing(rootfs string, from, to netip.Addr, both bool, now time.Time) (*Readdressing, error) {
+	return newReaddressing(rootfs, now, func(file string, c *x509.Certificate) (changed bool) {
+		if !strings.HasPrefix(file, kubeletFolder) {
+			c.IPAddresses, changed = readdress(c.IPAddresses, from, to, both)
+		}
+		return changed
+	})
+}
+
+// newReaddressing asks edit for the certificates that change, and finds the CAs that sign new ones. edit gets a copy of each, and
+// says whether it has changed that.
+func newReaddressing(rootfs string, now time.Time, edit func(file string, c *x509.Certificate) (changed bool)) (*Readdressing, error) {
 	r := &Readdressing{host: host{rootfs}}
 	entries, err := r.host.list(now)
 	if err != nil {
 		return nil, err
 	}
-	var chosen []Entry
+	var authorities []Entry
 	for _, e := range entries {
-		switch {
-		case e.Kind == CA:
-			chosen = append(chosen, e)
-		case e.cert == nil || strings.HasPrefix(e.File, kubeletFolder):
-		default:
-			if addresses, changed := readdress(e.cert.IPAddresses, from, to, both); changed {
-				changedCert := *e.cert
-				changedCert.IPAddresses = addresses
-				r.all = append(r.all, renewal{Entry: e})
-				r.all[len(r.all)-1].cert = &changedCert
-			}
+		if e.Kind == CA {
+			authorities = append(authorities, e)
+			continue
+		}
+		if e.cert == nil {
+			continue
+		}
+		if cert := *e.cert; edit(e.File, &cert) {
+			e.cert = &cert
+			r.all = append(r.all, renewal{Entry: e})
 		}
 	}
 	for i := range r.all {
-		if err := r.host.findCA(&r.all[i], chosen, now); err != nil {
+		if err := r.host.findCA(&r.all[i], authorities, now); err != nil {
 			return nil, err
 		}
 	}

@@ -213,7 +213,7 @@ func (o owners) check(r certificatesv1.CertificateSigningRequestSpec) error {
 	return nil
 }
 
-// checkName refuses the names of the API and of Services to workers. Whoever has a join token chooses the name of a worker.
+// checkName refuses the names of the API and of Services to workers. Anyone with a join token can choose the name of a worker.
 func (o owners) checkName(name string) error {
 	labels := strings.Split(name, ".")
 	switch {

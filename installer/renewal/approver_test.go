@@ -140,7 +140,7 @@ func network(t *testing.T, client kubernetes.Interface) {
 		addresses []string
 	}{
 		"host-1":                 {map[string]string{"node-role.kubernetes.io/control-plane": ""}, []string{"10.10.0.1"}},
-		"kubernetes.default.svc": {},                                                                                  // whoever joins a node chooses its name
+		"kubernetes.default.svc": {},                                                                                  // anyone who joins a node chooses its name
 		"worker-1":               {nil, []string{"10.10.0.2", "10.10.0.1", "10.96.0.50", "10.10.0.100", "127.0.0.1"}}, // it claims more than it has
 	} {
 		made, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: n.labels}}, metav1.CreateOptions{})

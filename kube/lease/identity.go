@@ -17,6 +17,12 @@ func identity() string {
 	return strings.Join([]string{host, processSpace(), strconv.Itoa(os.Getpid()), startOf(os.Getpid()), rand.String(8)}, "_")
 }
 
+// HostOf returns the host of a holder, for people.
+func HostOf(holder string) string {
+	host, _, _ := strings.Cut(holder, "_")
+	return host
+}
+
 // gone says whether a holder was a process of this machine that has ended.
 func gone(holder string) bool {
 	parts := strings.Split(holder, "_")

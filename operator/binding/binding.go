@@ -59,7 +59,7 @@ const MainQueue = "main"
 // Config says when a hook runs.
 type Config struct {
 	Version string // "v0" or "v1"
-	// Warnings tell of keys that are given twice, of which the last counts.
+	// Warnings name keys that are given twice. The last one counts.
 	Warnings []string
 	// MinInterval and Burst limit how often the hook runs. A MinInterval of 0 is no limit.
 	MinInterval time.Duration
