@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sealift/sealift/internal/scratch"
+	"github.com/sealift/sealift/internal/tail"
 	"github.com/sealift/sealift/testgrid/short"
 )
 
@@ -26,6 +27,13 @@ func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Contex
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.NoSandbox, chromedp.DisableGPU, chromedp.WindowSize(1280, 900), chromedp.WSURLReadTimeout(startTime),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.UserDataDir(profile(t)))
+	var said tail.Buffer
+	t.Cleanup(func() { // after the browser has ended
+		if t.Failed() {
+			t.Logf("the browser said: %s", said.String())
+		}
+	})
+	options = append(options, chromedp.CombinedOutput(&said))
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), append(options, flags...)...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocator)

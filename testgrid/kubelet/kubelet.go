@@ -33,6 +33,7 @@ type Kubelet struct {
 	// End, if not nil, changes what is reported about a pod that has ended.
 	End func(pod *corev1.Pod)
 
+	work   sync.WaitGroup
 	mu     sync.Mutex
 	cancel map[string]context.CancelFunc // by the UID of the pod
 	seen   Seen
@@ -45,7 +46,7 @@ type Seen struct {
 	First, Last time.Time
 }
 
-// Start runs the kubelet until t ends.
+// Start runs the kubelet until t ends, and its pods with it.
 func (k *Kubelet) Start(t testing.TB) {
 	t.Helper()
 	k.cancel = map[string]context.CancelFunc{}
@@ -58,6 +59,10 @@ func (k *Kubelet) Start(t testing.TB) {
 	t.Cleanup(func() {
 		stop()
 		factory.Shutdown()
+		for _, cancel := range k.cancel { // nobody calls look any more
+			cancel()
+		}
+		k.work.Wait()
 	})
 	factory.StartWithContext(ctx)
 }
@@ -92,13 +97,13 @@ func (k *Kubelet) look(object any) {
 		if k.seen.First.IsZero() {
 			k.seen.First = k.seen.Last
 		}
-		go k.work(ctx, pod)
+		k.work.Go(func() { k.serve(ctx, pod) })
 	}
 }
 
-// work runs a pod to its end, reports that, and removes a pod that somebody has deleted. A pod or a namespace that has gone meanwhile
+// serve runs a pod to its end, reports that, and removes a pod that somebody has deleted. A pod or a namespace that has gone meanwhile
 // needs no report, so errors say nothing.
-func (k *Kubelet) work(ctx context.Context, pod *corev1.Pod) {
+func (k *Kubelet) serve(ctx context.Context, pod *corev1.Pod) {
 	err := ctx.Err()
 	if err == nil {
 		err = k.Run(ctx, pod)

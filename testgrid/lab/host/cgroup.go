@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -133,6 +134,9 @@ func (h *Host) killAll(ctx context.Context) error {
 	defer cancel()
 	for {
 		events, err := os.ReadFile(filepath.Join(group, "cgroup.events"))
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV) { // another process removed the group, which was empty then
+			return nil
+		}
 		if err != nil || strings.Contains(string(events), "populated 0") {
 			return err
 		}
