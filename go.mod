@@ -58,6 +58,7 @@ require (
 	k8s.io/cli-runtime v0.37.2
 	k8s.io/client-go v0.37.2
 	k8s.io/cluster-bootstrap v0.37.2
+	k8s.io/component-helpers v0.37.2
 	k8s.io/klog/v2 v2.140.0
 	mvdan.cc/sh/v3 v3.12.0
 	pault.ag/go/debian v0.18.0

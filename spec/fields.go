@@ -244,6 +244,7 @@ func hostSections() []section {
 			{key: "keep", is: integer, variable: unexported},
 			{key: "store", is: text, variable: unexported},
 			{key: "key", is: text, variable: unexported},
+			{key: "volumes", is: boolean, variable: unexported},
 		}},
 		{key: "selinuxConfig", versionless: true, fields: []field{
 			{key: "chconCmds", is: commands, variable: unexported},

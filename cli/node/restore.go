@@ -17,6 +17,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/volume"
 )
 
 type restoreOptions struct {
@@ -24,6 +25,7 @@ type restoreOptions struct {
 	snapshotKeys
 	survivor bool
 	drill    bool
+	volumes  bool
 	address  string
 }
 
@@ -48,6 +50,9 @@ With --bundle or --from, this is a new host that takes the place of the control 
 keys, the networks and the objects of the snapshot. Its address and its name may be others. If it has the address of the old
 host, workers need no step.
 
+Local volumes that the snapshot has are written, too, if this host lacks their folders or has them empty. Others stay as they are.
+With --volumes, nothing else is restored, and the cluster goes on: scale what uses the volumes down to zero pods first.
+
 With --drill, nothing of this host or of a cluster is changed: the command restores the snapshot into a folder of its own, starts
 etcd and the API server of the snapshot's versions there, compares every object with the snapshot, reports how long that took, and
 removes it again. It needs the images of the cluster: those of this host, or those of --bundle. The exit code is 1 if anything
@@ -58,6 +63,7 @@ If a restore is interrupted, run the same command again to finish it.`,
   sealift restore /media/usb/cluster-1.snapshot --passphrase-file /root/passphrase
   sealift restore --store s3://backups/cluster-1 --identity snapshots.key --yes
   sealift restore --survivor
+  sealift restore --volumes --plan --identity snapshots.key
   sealift restore /media/usb/cluster-1.snapshot --drill --identity snapshots.key --bundle /media/usb/cluster.tar.gz
   sealift restore /media/usb/cluster-1.snapshot --identity snapshots.key --bundle /media/usb/cluster.tar.gz`,
 		Args: cobra.MaximumNArgs(1),
@@ -75,11 +81,15 @@ If a restore is interrupted, run the same command again to finish it.`,
 	flags.StringVar(&o.address, "address", "", "address of this new host, with --bundle; default as for an install")
 	flags.BoolVar(&o.survivor, "survivor", false, "go on with this host's own data, as the last of several control planes")
 	flags.BoolVar(&o.drill, "drill", false, "try the snapshot beside everything that this host has, compare, and remove all of it")
+	flags.BoolVar(&o.volumes, "volumes", false, "write only the volumes of the snapshot that this host lacks")
 	o.addFlags(cmd)
 	return cmd
 }
 
 func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (err error) {
+	if o.volumes && (o.survivor || o.drill || o.source.name() != "") {
+		return app.UsageError("--volumes writes nothing but volumes, and takes neither --survivor nor --drill nor --bundle nor --from")
+	}
 	if o.drill && (o.survivor || o.plan || o.address != "") {
 		return app.UsageError("--drill changes nothing, and takes neither --survivor nor --plan nor --address")
 	}
@@ -87,34 +97,47 @@ func (a commands) restore(cmd *cobra.Command, args []string, o restoreOptions) (
 		if len(args) > 0 {
 			return app.UsageError("--survivor keeps this host's own data and takes no snapshot; leave out %s", args[0])
 		}
-		return a.restoreFrom(cmd.Context(), nil, nil, o)
+		return a.restoreFrom(cmd.Context(), nil, nil, nil, o)
 	}
 	if o.source.name() == "" && o.address != "" {
 		return app.UsageError("--address is that of a new host: give its --bundle, too")
 	}
 	var content *snapshot.Content
+	var identities []age.Identity
 	from, err := a.readSnapshot(cmd, args, o.snapshotKeys, func(r io.Reader, keys ...age.Identity) (snapshot.Index, error) {
 		var err error
 		if content, err = snapshot.Load(r, keys...); err != nil {
 			return snapshot.Index{}, err
 		}
+		identities = keys
 		return content.Index, nil
 	})
 	if err != nil {
 		return err
 	}
+	again := func(ctx context.Context, create func(string) (*volume.Writer, error)) error {
+		r, _, err := a.openSnapshot(ctx, from.File, o.store)
+		if err != nil {
+			return err
+		}
+		_, err = snapshot.ReadVolumes(r, create, identities...)
+		return errors.Join(err, r.Close())
+	}
 	defer func() { err = errors.Join(err, content.Close()) }()
 	if o.drill {
 		return a.drill(cmd.Context(), content, from, o)
 	}
-	if o.source.name() != "" {
-		return a.restoreOnNewHost(cmd.Context(), content, o)
+	if o.volumes {
+		return a.restoreVolumes(cmd.Context(), from, again, o)
 	}
-	return a.restoreFrom(cmd.Context(), content, &from, o)
+	if o.source.name() != "" {
+		return a.restoreOnNewHost(cmd.Context(), content, again, o)
+	}
+	return a.restoreFrom(cmd.Context(), content, &from, again, o)
 }
 
 // restoreOnNewHost installs this host with what a snapshot has.
-func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Content, o restoreOptions) (err error) {
+func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Content, volumes restore.ReadVolumes, o restoreOptions) (err error) {
 	o.installOptions.format = o.snapshotKeys.format
 	if err := o.source.check("restore"); err != nil {
 		return err
@@ -123,7 +146,7 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 	if err != nil {
 		return err
 	}
-	host, err := restore.ForNewHost(o.root, content)
+	host, err := restore.ForNewHost(o.root, content, volumes)
 	if err != nil {
 		return err
 	}
@@ -132,6 +155,9 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 	}
 	options.Seed = &install.Seed{ID: host.ID, Kubernetes: content.Kubernetes, Pods: host.Pods, Services: host.Services, Address: o.address,
 		Encrypted: host.Encrypted(), Plant: host.Plant, Settle: host.Settle}
+	if v := host.Volumes; len(v.Lacking) > 0 {
+		options.Seed.Volumes = &install.SeedVolumes{Title: v.Title(), Timeout: restore.VolumeTime, Write: v.Write}
+	}
 	in, err := install.Prepare(options)
 	if err != nil {
 		return err
@@ -141,8 +167,8 @@ func (a commands) restoreOnNewHost(ctx context.Context, content *snapshot.Conten
 }
 
 // restoreFrom restores a snapshot, or this host's own data if there is none.
-func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, o restoreOptions) (err error) {
-	options := restore.Options{Root: o.root}
+func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, from *saved, volumes restore.ReadVolumes, o restoreOptions) (err error) {
+	options := restore.Options{Root: o.root, Volumes: volumes}
 	if o.verbose {
 		options.Output = a.Err
 	}
@@ -170,7 +196,7 @@ func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, fr
 		return fmt.Errorf("%w\nlog: %s\nrun the same command again to go on", err, r.LogFile())
 	}
 	if o.snapshotKeys.format == "json" {
-		return a.PrintJSON(restored{from, r.Lost, r.OldData(), r.Others(), r.Files()})
+		return a.PrintJSON(restored{from, r.Lost, r.OldData(), r.Others(), r.Files(), r.Volumes.Lacking})
 	}
 	fmt.Fprintf(a.Out, "restored in %s, log %s\n", time.Since(began).Round(100*time.Millisecond), r.LogFile())
 	fmt.Fprintf(a.Out, "etcd's old data is in %s; remove it when nobody needs it\n", r.OldData())
@@ -184,15 +210,16 @@ func (a commands) restoreFrom(ctx context.Context, content *snapshot.Content, fr
 // restored is what 'restore -o json' prints.
 type restored struct {
 	*saved
-	Lost    restore.Lost `json:"lost"`
-	OldData string       `json:"oldData"`
-	Removed []string     `json:"removed"` // other control planes
-	Written []string     `json:"written"` // files that the host lacked
+	Lost    restore.Lost      `json:"lost"`
+	OldData string            `json:"oldData"`
+	Removed []string          `json:"removed"`                  // other control planes
+	Written []string          `json:"written"`                  // files that the host lacked
+	Volumes []snapshot.Volume `json:"writtenVolumes,omitempty"` // that the host lacked
 }
 
 func (a commands) printRestorePlan(r *restore.Restore, from *saved, format string) error {
 	if format == "json" {
-		return a.PrintJSON(map[string]any{"steps": r.Plan(), "lost": r.Lost, "removes": r.Others(), "writes": r.Files()})
+		return a.PrintJSON(map[string]any{"steps": r.Plan(), "lost": r.Lost, "removes": r.Others(), "writes": r.Files(), "volumes": r.Volumes})
 	}
 	if err := a.printSteps(r.Plan()); err != nil {
 		return err
@@ -201,6 +228,7 @@ func (a commands) printRestorePlan(r *restore.Restore, from *saved, format strin
 	for _, name := range r.Files() {
 		fmt.Fprintln(a.Out, "writes "+name)
 	}
+	a.printVolumes(r.Volumes)
 	a.printLost(r, from)
 	return nil
 }
@@ -269,4 +297,55 @@ func (a commands) printControlPlaneCommand(ctx context.Context) error {
 	}
 	fmt.Fprintf(a.Out, "\nto add a control plane, run as root on the host, within 2 hours:\n  %s\n", command)
 	return nil
+}
+
+// restoreVolumes writes the volumes of a snapshot that this host lacks.
+func (a commands) restoreVolumes(ctx context.Context, from saved, read restore.ReadVolumes, o restoreOptions) error {
+	v, err := restore.FindVolumes(from.Index, read)
+	if err != nil {
+		return forRoot(err)
+	}
+	asJSON := o.snapshotKeys.format == "json"
+	if asJSON && (o.plan || len(v.Lacking) == 0) {
+		return a.PrintJSON(v)
+	}
+	if !asJSON && len(from.Volumes) == 0 {
+		fmt.Fprintln(a.Out, "the snapshot has no volumes")
+	}
+	if !asJSON {
+		a.printVolumes(v)
+	}
+	if o.plan || len(v.Lacking) == 0 {
+		return nil
+	}
+	if !o.yes {
+		if !a.CanAsk() {
+			return app.UsageError("nobody can be asked here: give --yes to restore, or --plan to see what that would do")
+		}
+		if !a.Confirm("Write these volumes? No pod may use them meanwhile.") {
+			return errors.New("not confirmed; nothing was changed")
+		}
+	}
+	defer a.tellOfInterruption(ctx)()
+	events := a.Out
+	if asJSON {
+		events = a.Err
+	}
+	if err := v.Alone(ctx, o.root, events); err != nil {
+		return err
+	}
+	if asJSON {
+		return a.PrintJSON(v)
+	}
+	return nil
+}
+
+// printVolumes names the volumes that are written, and those that stay.
+func (a commands) printVolumes(v restore.Volumes) {
+	for _, one := range v.Lacking {
+		fmt.Fprintf(a.Out, "writes volume %s %s in %s: %s\n", one.Name, one.Claim, one.Path, app.FormatBytes(one.Size))
+	}
+	for _, one := range v.Present {
+		fmt.Fprintf(a.Out, "volume %s %s stays as it is: %s has content\n", one.Name, one.Claim, one.Path)
+	}
 }

@@ -23,7 +23,7 @@ func (a commands) snapshotCommand() *cobra.Command {
 		Use:   "snapshot",
 		Short: "Save, check, unpack and prune snapshots of this control plane",
 		Long: `Save what this control plane needs to come back after it lost its data: etcd's database, the keys and files of kubeadm in
-/etc/kubernetes, and the Installer. A snapshot is one encrypted file. It has no data of volumes and no images.
+/etc/kubernetes, the Installer, and with --volumes the local volumes of this host. A snapshot is one encrypted file. It has no images.
 
 'sealift restore' brings a control plane back from a snapshot.`,
 		Example: `  sealift snapshot key --out snapshots.key
@@ -40,6 +40,7 @@ type snapshotSaveOptions struct {
 	root, out, store string
 	key, passphrase  string
 	format           string
+	volumes          bool
 }
 
 // saved is what 'snapshot save' prints.
@@ -58,8 +59,12 @@ complete and the digest that etcd sent with its database is right.
 
 A snapshot has every key of the cluster, so it is always encrypted: to a public key (--key), whose private key need not be
 on the node, or with a passphrase. The passphrase comes from --passphrase-file, from ` + snapshotPassphrase + `,
-or from the terminal.`,
+or from the terminal.
+
+With --volumes, the snapshot also has the local volumes of this host: folders that PersistentVolumes name. Pods are quiesced while
+their volumes are read, if they have Velero's annotations for that: pre.hook.backup.velero.io/command and post.hook.backup.velero.io/command.`,
 		Example: `  sealift snapshot save --key age1…
+  sealift snapshot save --key age1… --volumes
   sealift snapshot save --key backup.pub --store s3://backups/cluster-1
   sealift snapshot save --passphrase-file /root/passphrase --out /media/usb/cluster-1.snapshot`,
 		Args: cobra.NoArgs,
@@ -75,6 +80,7 @@ or from the terminal.`,
 	flags.StringVar(&o.key, "key", "", "public key of age, or a file with public keys, to encrypt to")
 	flags.StringVar(&o.passphrase, "passphrase-file", "", "file with the passphrase to encrypt with")
 	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
+	flags.BoolVar(&o.volumes, "volumes", false, "save the local volumes of this host, too")
 	addSnapshotStoreFlag(cmd, &o.store)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
@@ -102,7 +108,7 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 	if err != nil {
 		return err
 	}
-	result, source := saved{File: o.out}, snapshot.Source{Root: o.root}
+	result, source := saved{File: o.out}, snapshot.Source{Root: o.root, Volumes: o.volumes, Output: a.Err}
 	if o.out != "" {
 		result.Index, err = source.Save(ctx, o.out, to...)
 	} else {
@@ -120,14 +126,35 @@ func (a commands) snapshotSave(ctx context.Context, o snapshotSaveOptions) error
 	if o.out == "" {
 		where = " in " + o.store
 	}
-	fmt.Fprintf(a.Out, "saved %s%s: etcd up to revision %d, %s\n", result.File, where, result.Etcd.Revision, app.Counted(len(result.Files), "file"))
+	fmt.Fprintf(a.Out, "saved %s%s: %s\n", result.File, where, contentOf(result.Index))
 	a.printLeftOut(result.Index)
 	return nil
+}
+
+// contentOf tells what a snapshot has. The sizes of volumes are known if all of it was read.
+func contentOf(index snapshot.Index) string {
+	text := fmt.Sprintf("etcd up to revision %d, %s", index.Etcd.Revision, app.Counted(len(index.Files), "file"))
+	if len(index.Volumes) == 0 {
+		return text
+	}
+	var size int64
+	for _, v := range index.Volumes {
+		size += v.Size
+	}
+	return fmt.Sprintf("%s, %s of %s", text, app.Counted(len(index.Volumes), "volume"), app.FormatBytes(size))
 }
 
 func (a commands) printLeftOut(index snapshot.Index) {
 	for _, name := range index.LeftOut {
 		fmt.Fprintf(a.Out, "left out %s: it is larger than 1 MiB, or no regular file\n", name)
+	}
+	for _, v := range index.VolumesLeftOut {
+		fmt.Fprintf(a.Out, "left out volume %s %s: %s\n", v.Name, v.Claim, v.Why)
+	}
+	for _, v := range index.Volumes {
+		if v.Changed {
+			fmt.Fprintf(a.Out, "volume %s %s changed while it was read: files of it may be half old and half new\n", v.Name, v.Claim)
+		}
 	}
 }
 

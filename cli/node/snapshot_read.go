@@ -2,6 +2,7 @@ package node
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -80,18 +81,9 @@ func (a commands) readSnapshot(cmd *cobra.Command, args []string, k snapshotKeys
 	if err := notBoth(cmd, "identity", "passphrase-file"); err != nil {
 		return saved{}, err
 	}
-	name := strings.Join(args, "")
-	var content io.ReadCloser
-	var err error
-	if isPath(name) {
-		content, err = os.Open(name)
-	} else {
-		var kept snapshot.Kept
-		content, kept, err = a.snapshots(k.store).Open(cmd.Context(), name)
-		name = kept.File
-	}
+	content, name, err := a.openSnapshot(cmd.Context(), strings.Join(args, ""), k.store)
 	if err != nil {
-		return saved{}, forRoot(err)
+		return saved{}, err
 	}
 	defer content.Close()
 	buffered := bufio.NewReaderSize(content, 1<<16)
@@ -108,6 +100,17 @@ func (a commands) readSnapshot(cmd *cobra.Command, args []string, k snapshotKeys
 		return saved{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return saved{name, index}, nil
+}
+
+// openSnapshot opens a snapshot by its name: a file, one of the store, or the newest of the store if the name is empty. It returns the
+// name with which the same one opens again.
+func (a commands) openSnapshot(ctx context.Context, name, location string) (content io.ReadCloser, found string, err error) {
+	if isPath(name) {
+		content, err = os.Open(name)
+		return content, name, forRoot(err)
+	}
+	content, kept, err := a.snapshots(location).Open(ctx, name)
+	return content, kept.File, forRoot(err)
 }
 
 func (a commands) snapshotShowCommand() *cobra.Command {
@@ -144,6 +147,12 @@ func (a commands) printSnapshot(s saved) error {
 	for _, f := range s.Files {
 		fmt.Fprintf(t, "/%s\t%04o\t%s\n", f.Name, f.Mode, app.FormatBytes(f.Size))
 	}
+	if len(s.Volumes) > 0 {
+		fmt.Fprintln(t, "\nVOLUME\tCLAIM\tFOLDER")
+		for _, v := range s.Volumes {
+			fmt.Fprintf(t, "%s\t%s\t%s\n", v.Name, v.Claim, v.Path)
+		}
+	}
 	err := t.Flush()
 	a.printLeftOut(s.Index)
 	return err
@@ -166,8 +175,7 @@ a file, or the name of a snapshot in the store. Without one, the command checks 
 			if k.format == "json" {
 				return a.PrintJSON(found)
 			}
-			fmt.Fprintf(a.Out, "%s is whole: %s of %s, etcd up to revision %d, %s\n", found.File, found.Node, found.Time.Format(time.RFC3339),
-				found.Etcd.Revision, app.Counted(len(found.Files), "file"))
+			fmt.Fprintf(a.Out, "%s is whole: %s of %s, %s\n", found.File, found.Node, found.Time.Format(time.RFC3339), contentOf(found.Index))
 			return nil
 		},
 	}

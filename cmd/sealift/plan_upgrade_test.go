@@ -145,6 +145,9 @@ func planOfRestore(t *testing.T) {
 	if out := h.planned("", append(plan, "-o", "json")); !strings.Contains(out, `"/etc/kubernetes/pki/sa.pub"`) {
 		t.Errorf("with a key lost the plan says:\n%s", out)
 	}
+	if out := h.planned("", append(plan, "--volumes")); out != "the snapshot has no volumes\n" {
+		t.Errorf("of volumes the plan says:\n%s", out)
+	}
 }
 
 // planOfUndo looks at a control plane that keeps what an upgrade replaced, and whose API is away.

@@ -87,6 +87,7 @@ func (p *planner) first() {
 	p.eachHook(lifecycle.PreInit, preInitStep, "_pre_init")
 	p.runtime(lifecycle.Install)
 	if hasCluster {
+		p.seedVolumes()
 		p.add(lifecycle.Step{ID: node.InitStep, Phase: lifecycle.Install, AddOn: kubernetesCapability, Title: "make the cluster with kubeadm",
 			Timeout: kubeTime, Inputs: initInputs, Run: p.initCluster, Restore: p.hooks.restore})
 		p.made = true

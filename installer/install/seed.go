@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
@@ -17,10 +18,19 @@ type Seed struct {
 	Pods, Services string // networks of the cluster
 	Address        string // of this host; "" to choose one
 	Encrypted      bool   // Plant writes the keys with which the API server encrypts Secrets, too
+	// Volumes writes the volumes that the host lacks; nil if there are none. It may be repeated.
+	Volumes *SeedVolumes
 	// Plant writes the keys and etcd's data before kubeadm, which keeps what it finds. It may be repeated.
 	Plant func(ctx context.Context, node, address string, output io.Writer) error
 	// Settle changes what the cluster knows, once its API answers. It may be repeated.
 	Settle func(ctx context.Context, node, address string, output io.Writer) error
+}
+
+// SeedVolumes writes volumes.
+type SeedVolumes struct {
+	Title   string
+	Timeout time.Duration
+	Write   func(ctx context.Context, output io.Writer) error
 }
 
 // seedState is where the record of the step that makes the cluster has the ID of its seed.
@@ -54,6 +64,16 @@ func (s *settings) seeded(by *Seed) {
 	if by.Address != "" {
 		s.address = by.Address
 	}
+}
+
+// seedVolumes adds the step that writes volumes, before the kubelet starts pods that use them.
+func (p *planner) seedVolumes() {
+	if p.options.Seed == nil || p.options.Seed.Volumes == nil {
+		return
+	}
+	v := p.options.Seed.Volumes
+	p.add(lifecycle.Step{ID: "restore/volumes", Phase: lifecycle.Install, Title: v.Title, Timeout: v.Timeout, Inputs: lifecycle.Digest(p.options.Seed.ID),
+		Run: func(ctx context.Context) (lifecycle.State, error) { return nil, v.Write(ctx, p.log) }})
 }
 
 // settle adds the step after which the cluster is that of this host.

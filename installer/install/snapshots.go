@@ -45,6 +45,7 @@ func readSnapshots(o spec.Options) (s service.Snapshots, wanted bool, err error)
 			return s, true, fmt.Errorf("the Installer's snapshots.keep is %q; it must be at least 1", keep)
 		}
 	}
+	s.Volumes = isTrue(o, "volumes")
 	if location := word(o, "store"); location != "" {
 		if !filepath.IsAbs(location) && !strings.HasPrefix(location, "s3://") {
 			return s, true, fmt.Errorf("the Installer's snapshots.store is %q; name a folder such as %s, or s3://bucket/prefix", location, snapshot.DefaultStore)

@@ -123,7 +123,7 @@ func (d dataFolder) make(ctx context.Context, by etcdutl, database *os.File, isS
 	if err := os.WriteFile(mark, []byte(d.generation), 0o600); err != nil {
 		return err
 	}
-	return syncFileSystem(d.path)
+	return atomicfile.SyncAll(d.path)
 }
 
 // exchange puts the restored data in its place and keeps the old data beside it. It may be repeated. etcd must not run meanwhile.
@@ -147,7 +147,7 @@ func (d dataFolder) exchange() error {
 	if err := os.RemoveAll(d.made()); err != nil {
 		return err
 	}
-	return syncFileSystem(d.path)
+	return atomicfile.SyncAll(d.path)
 }
 
 // free is a name for the old data. An exchange that lost power in its middle has taken the first one, and etcd began without
@@ -158,12 +158,4 @@ func (d dataFolder) free() string {
 		name = filepath.Join(d.old(), fmt.Sprintf("%s-%d", memberFolder, n))
 	}
 	return name
-}
-
-func syncFileSystem(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }

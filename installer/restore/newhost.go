@@ -16,6 +16,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
+	"github.com/sealift/sealift/installer/volume"
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
@@ -23,6 +24,7 @@ import (
 type NewHost struct {
 	ID             string // of the snapshot
 	Pods, Services string // networks of the cluster
+	Volumes        Volumes
 
 	host   host
 	root   string
@@ -36,9 +38,13 @@ type NewHost struct {
 var sharedKeys = []string{"ca.crt", "ca.key", "sa.key", "sa.pub", "front-proxy-ca.crt", "front-proxy-ca.key", "etcd/ca.crt", "etcd/ca.key"}
 
 // ForNewHost checks that a new host can be made of a snapshot, and that this one has no cluster of its own. It changes nothing.
-func ForNewHost(root string, from *snapshot.Content) (*NewHost, error) {
+func ForNewHost(root string, from *snapshot.Content, volumes ReadVolumes) (*NewHost, error) {
 	n := &NewHost{ID: lifecycle.Digest(from.Index), root: root, from: from}
-	return n, n.read()
+	err := n.read()
+	if err == nil {
+		n.Volumes, err = n.host.volumes(from.Index, volumes)
+	}
+	return n, err
 }
 
 func (n *NewHost) read() error {
@@ -129,7 +135,7 @@ func (n *NewHost) Plant(ctx context.Context, name, address string, output io.Wri
 	return d.exchange()
 }
 
-// Settle removes the control planes of the snapshot. If this host has another address than theirs, no node finds it, and all others
+// Settle removes the control planes of the snapshot, and gives the volumes of the one that was saved to this host. If this host has another address than theirs, no node finds it, and all others
 // are removed, too: they have to be reset and to join again.
 func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Writer) error {
 	admin, err := controlplane.AsAdministrator()
@@ -148,7 +154,14 @@ func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Wr
 			}
 		}
 	}
-	return removeNodes(ctx, admin, gone, output)
+	if err := removeNodes(ctx, admin, gone, output); err != nil || n.was.Name == name {
+		return err
+	}
+	var volumes []string
+	for _, v := range n.from.Volumes {
+		volumes = append(volumes, v.Name)
+	}
+	return volume.Renamed(ctx, admin.Client, volumes, n.was.Name, name, n.host.path(filepath.Join(node.StateDir(n.root), "volumes")), output)
 }
 
 // namesOf are the names of members but for one.

@@ -1,8 +1,8 @@
 // Package restore brings a control plane back that lost its data, from a snapshot, and one that lost the majority of etcd, with
 // its own data.
 //
-// It exchanges etcd's data and writes the keys and files that are gone. The data from before is kept. It knows nothing of add-ons,
-// and restores no volumes.
+// It exchanges etcd's data and writes the keys, files and local volumes that are gone. The data from before is kept. It knows nothing of
+// add-ons.
 package restore
 
 import (
@@ -32,6 +32,8 @@ type Options struct {
 	// Besides exchanges other files while neither the kubelet nor the control plane runs; nil exchanges none. It may be called
 	// again after an interruption. It prints each step to output.
 	Besides func(ctx context.Context, output io.Writer) error
+	// Volumes reads those of the snapshot; nil for a snapshot without.
+	Volumes ReadVolumes
 	// Together is the cluster of etcd that this host becomes a member of; nil if it becomes the only member.
 	Together *Together
 }
@@ -41,6 +43,9 @@ type Restore struct {
 	// Lost is what was written after the snapshot, as far as that can be read. Nodes are those in the snapshot.
 	Lost  Lost
 	Nodes []string
+
+	// Volumes are those of the snapshot.
+	Volumes Volumes
 
 	besides func(context.Context, io.Writer) error
 	host    host
@@ -68,7 +73,7 @@ func Prepare(ctx context.Context, o Options, from *snapshot.Content) (_ *Restore
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
 		return nil, err
 	}
-	r := &Restore{besides: o.Besides, root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
+	r := &Restore{Volumes: Volumes{read: o.Volumes}, besides: o.Besides, root: o.Root, from: from, log: node.NewLog(o.LogDir, lifecycle.Restoring, o.Output)}
 	if err := r.fit(); err != nil {
 		return nil, err
 	}
@@ -110,6 +115,9 @@ func (r *Restore) fit() (err error) {
 		return err
 	}
 	if r.enables, err = r.host.lacksKeysFlag(r.from); err != nil {
+		return err
+	}
+	if r.Volumes, err = r.host.volumes(r.from.Index, r.Volumes.read); err != nil {
 		return err
 	}
 	if lost := slices.DeleteFunc(slices.Clone(r.missing), hasKeys(r.from)); len(lost) > 0 && r.member.Name != r.from.Node {

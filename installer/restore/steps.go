@@ -57,6 +57,9 @@ func (r *Restore) Plan() (plan lifecycle.Plan) {
 	if r.enables {
 		steps = append(steps, step{"restore/encryption", "let the API server read encrypted Secrets", shortTime, r.enable})
 	}
+	if len(r.Volumes.Lacking) > 0 {
+		steps = append(steps, step{VolumesStep, r.Volumes.Title(), VolumeTime, func(ctx context.Context) error { return r.Volumes.Write(ctx, r.log) }})
+	}
 	steps = append(steps,
 		step{"restore/exchange", "put the data in its place, and keep the old data", shortTime, r.exchange},
 		step{"restore/start", "start the kubelet", shortTime, r.start},

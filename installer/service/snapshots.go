@@ -23,6 +23,8 @@ type Snapshots struct {
 	Keep  int // of each cluster, the newest
 	Store string
 	Key   string // public
+	// Volumes saves the local volumes of the host, too.
+	Volumes bool
 }
 
 // The units of systemd that save snapshots, and a file with variables for them, such as the credentials of a store.
@@ -48,6 +50,10 @@ func (s Snapshots) mounts() string {
 // Units returns the service that saves one snapshot and prunes, and the timer that starts it. The first snapshot is saved some
 // minutes after the timer starts, which it does with the host, too.
 func (s Snapshots) Units(root string) []Unit {
+	volumes := ""
+	if s.Volumes {
+		volumes = " --volumes"
+	}
 	run := fmt.Sprintf(`[Unit]
 Description=Sealift: save a snapshot of this control plane
 %s
@@ -56,10 +62,10 @@ Type=oneshot
 TimeoutStartSec=%ds
 Environment=HOME=/root
 EnvironmentFile=-%s
-ExecStart=%s snapshot save --root %s --store %s --key %s
+ExecStart=%s snapshot save --root %s --store %s --key %s%s
 ExecStart=%s snapshot prune --keep %d --store %s
 NoNewPrivileges=yes
-`, s.mounts(), int64(snapshotTime.Seconds()), SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), node.Binary, s.Keep, unitWord(s.Store))
+`, s.mounts(), int64(snapshotTime.Seconds()), SnapshotVariables, node.Binary, unitWord(root), unitWord(s.Store), unitWord(s.Key), volumes, node.Binary, s.Keep, unitWord(s.Store))
 	timer := fmt.Sprintf(`[Unit]
 Description=Sealift: snapshots of this control plane
 

@@ -64,7 +64,7 @@ func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index,
 	}
 	kept := Kept{File: open.name().String(), Name: open.name()}
 	if p.folder != "" {
-		kept.Size, err = p.write(open, filepath.Join(p.folder, kept.File), to)
+		kept.Size, err = p.write(ctx, open, filepath.Join(p.folder, kept.File), to)
 	} else {
 		kept.Size, err = p.send(ctx, open, kept.File, to)
 	}
@@ -74,7 +74,7 @@ func (p *Place) Save(ctx context.Context, s Source, to ...age.Recipient) (Index,
 	return open.index, kept, nil
 }
 
-func (p *Place) write(open *opened, path string, to []age.Recipient) (size int64, err error) {
+func (p *Place) write(ctx context.Context, open *opened, path string, to []age.Recipient) (size int64, err error) {
 	if err := atomicfile.MkdirAll(p.folder, 0o700); err != nil {
 		return 0, err
 	}
@@ -87,7 +87,7 @@ func (p *Place) write(open *opened, path string, to []age.Recipient) (size int64
 		return 0, err
 	}
 	defer f.Discard()
-	if err := open.write(f.File, to); err != nil {
+	if err := open.write(ctx, f.File, to); err != nil {
 		return 0, err
 	}
 	if size, err = f.Seek(0, io.SeekCurrent); err != nil {
@@ -109,7 +109,7 @@ func (p *Place) send(ctx context.Context, open *opened, name string, to []age.Re
 		return 0, err
 	}
 	defer f.Close()
-	if err := open.write(f, to); err != nil {
+	if err := open.write(ctx, f, to); err != nil {
 		return 0, err
 	}
 	size, err := f.Seek(0, io.SeekCurrent)

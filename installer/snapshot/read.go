@@ -15,7 +15,6 @@ import (
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/gzip"
-	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -94,22 +93,13 @@ func Unpack(r io.Reader, dir string, keys ...age.Identity) (index Index, err err
 	if err != nil {
 		return Index{}, fmt.Errorf("unpack into %s: %w", dir, err)
 	}
-	if err := syncAll(folder.Path); err != nil {
+	if err := atomicfile.SyncAll(folder.Path); err != nil {
 		return Index{}, err
 	}
 	if err := os.Rename(folder.Path, dir); err != nil {
 		return Index{}, err
 	}
 	return index, atomicfile.SyncDir(filepath.Dir(dir))
-}
-
-// syncAll writes the file system of a folder to its disk.
-func syncAll(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
 // unpack decrypts and decompresses a snapshot. rest has what follows the archive.
@@ -171,8 +161,13 @@ func verify(archive *tar.Reader, create func(name string, mode fs.FileMode) (io.
 	if err := check.Err(); err != nil {
 		return Index{}, damaged(err)
 	}
+	for n := range index.Volumes {
+		if err := readVolume(archive, &index.Volumes[n], create); err != nil {
+			return Index{}, err
+		}
+	}
 	if header, err := archive.Next(); !errors.Is(err, io.EOF) {
-		return Index{}, damaged(errors.Join(err, fmt.Errorf("something follows the database: %v", header)))
+		return Index{}, damaged(errors.Join(err, fmt.Errorf("something follows its last entry: %v", header)))
 	}
 	return index, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/share"
+	"github.com/sealift/sealift/installer/volume"
 	"github.com/sealift/sealift/internal/atomicfile"
 	"github.com/sealift/sealift/internal/regularfile"
 )
@@ -36,6 +37,12 @@ type Source struct {
 	Rootfs string
 	// Node is the name of the host; empty means its own.
 	Node string
+	// Volumes saves the local volumes of the host, too.
+	Volumes bool
+	// Output receives what happens to volumes; nil for nothing.
+	Output io.Writer
+
+	execute volume.Executor // nil for the containerd of this host
 }
 
 func (s Source) path(name string) string { return filepath.Join("/", s.Rootfs, name) }
@@ -47,7 +54,7 @@ func (s Source) Save(ctx context.Context, path string, to ...age.Recipient) (Ind
 		return Index{}, err
 	}
 	defer open.Close()
-	err = atomicfile.FillLarge(path, 0o600, func(f *os.File) error { return open.write(f, to) })
+	err = atomicfile.FillLarge(path, 0o600, func(f *os.File) error { return open.write(ctx, f, to) })
 	if err != nil {
 		return Index{}, fmt.Errorf("save a snapshot as %s: %w", path, err)
 	}
@@ -60,11 +67,18 @@ type opened struct {
 	index   Index
 	content [][]byte // of the files
 	etcd    *cluster.EtcdSnapshot
+	groups  []volume.Group
 }
 
 func (s Source) open(ctx context.Context) (*opened, error) {
 	if s.Root == "" {
 		s.Root = node.DefaultRoot
+	}
+	if s.Output == nil {
+		s.Output = io.Discard
+	}
+	if s.execute == nil {
+		s.execute = execute
 	}
 	if s.Node == "" {
 		var err error
@@ -78,6 +92,14 @@ func (s Source) open(ctx context.Context) (*opened, error) {
 	}
 	if err := o.collect(s); err != nil {
 		return nil, err
+	}
+	if err := o.quiescence().Wake(ctx); err != nil { // pods that a save quiesced which was killed
+		return nil, err
+	}
+	if s.Volumes {
+		if err := o.findVolumes(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var err error
 	if o.etcd, err = cluster.OpenEtcdSnapshot(ctx, s.Etcd); err != nil {
@@ -194,7 +216,7 @@ func (o *opened) add(s Source, path string) error {
 }
 
 // write encrypts the snapshot.
-func (o *opened) write(f *os.File, to []age.Recipient) error {
+func (o *opened) write(ctx context.Context, f *os.File, to []age.Recipient) error {
 	w, err := spare(f, o.source.Rootfs)
 	if err != nil {
 		return err
@@ -207,7 +229,7 @@ func (o *opened) write(f *os.File, to []age.Recipient) error {
 	if err != nil {
 		return err
 	}
-	if err := o.writeTar(packed); err != nil {
+	if err := o.writeTar(ctx, packed); err != nil {
 		return err
 	}
 	if err := packed.Close(); err != nil {
@@ -216,35 +238,47 @@ func (o *opened) write(f *os.File, to []age.Recipient) error {
 	return encrypted.Close()
 }
 
-func (o *opened) writeTar(w io.Writer) error {
-	archive := tar.NewWriter(w)
-	entry := func(name string, mode fs.FileMode, size int64) error {
-		return archive.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: size, ModTime: o.index.Time, Format: tar.FormatPAX})
-	}
+func (o *opened) writeTar(ctx context.Context, w io.Writer) error {
+	archive := writer{tar.NewWriter(w), o.index.Time}
 	text, err := json.MarshalIndent(o.index, "", "  ")
 	if err != nil {
 		return err
 	}
-	err = entry(indexName, 0o600, int64(len(text)))
-	if err == nil {
-		_, err = archive.Write(text)
-	}
+	err = archive.file(indexName, 0o600, text)
 	for n, f := range o.index.Files {
 		if err == nil {
-			err = entry(f.Name, f.Mode, f.Size)
-		}
-		if err == nil {
-			_, err = archive.Write(o.content[n])
+			err = archive.file(f.Name, f.Mode, o.content[n])
 		}
 	}
 	if err == nil {
-		err = entry(etcdName, 0o600, o.index.Etcd.Size)
+		err = archive.entry(etcdName, 0o600, o.index.Etcd.Size)
 	}
 	if err == nil {
 		_, err = io.Copy(archive, o.etcd)
+	}
+	if err == nil {
+		err = o.writeVolumes(ctx, archive)
 	}
 	if err != nil {
 		return err
 	}
 	return archive.Close()
+}
+
+// writer writes entries that have the time of the snapshot.
+type writer struct {
+	*tar.Writer
+	time time.Time
+}
+
+func (w writer) entry(name string, mode fs.FileMode, size int64) error {
+	return w.WriteHeader(&tar.Header{Name: name, Mode: int64(mode), Size: size, ModTime: w.time, Format: tar.FormatPAX})
+}
+
+func (w writer) file(name string, mode fs.FileMode, content []byte) error {
+	if err := w.entry(name, mode, int64(len(content))); err != nil {
+		return err
+	}
+	_, err := w.Write(content)
+	return err
 }

@@ -1,5 +1,5 @@
 // Package snapshot saves what a control plane needs to come back after it lost its data: etcd's database, the cluster's keys,
-// and the Installer.
+// the Installer, and on request the local volumes of the host.
 //
 // A snapshot is one file: a tar archive, compressed with gzip and encrypted with age. 'age --decrypt' and tar read it, too.
 // The package streams: no part of a snapshot touches the disk unencrypted, and memory does not grow with etcd.
@@ -11,12 +11,19 @@ import (
 	"io/fs"
 	"regexp"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sealift/sealift/installer/volume"
 )
 
-// Format is the version of the layout that this package writes, and the only one that it reads.
-const Format = 1
+// The versions of the layout that this package writes and reads.
+const (
+	Format       = 1
+	volumeFormat = 2 // volumes follow the database
+)
 
-// The entries of the archive that are no files of the host. The index is the first entry and the database the last.
+// The entries of the archive that are no files of the host. The index is the first entry. The database follows the files.
 const (
 	indexName = "snapshot.json"
 	etcdName  = "etcd.db"
@@ -39,6 +46,9 @@ type Index struct {
 	Etcd       Etcd      `json:"etcd"`
 	Files      []File    `json:"files"`
 	LeftOut    []string  `json:"leftOut,omitempty"` // names of files that are too large, and of entries that are not regular files
+	Volumes    []Volume  `json:"volumes,omitempty"`
+	// VolumesLeftOut is nil if no volumes were asked for.
+	VolumesLeftOut []volume.LeftOut `json:"volumesLeftOut,omitempty"`
 }
 
 // File is a file of the host.
@@ -52,15 +62,22 @@ type File struct {
 // check refuses an index that this package did not write.
 func (i Index) check() error {
 	switch {
-	case i.Format > Format:
-		return fmt.Errorf("the snapshot has format %d, and this sealift reads format %d; use the sealift that wrote it, or a newer one", i.Format, Format)
-	case i.Format != Format || i.Etcd.Size <= 0 || i.Time.IsZero() || len(i.Files) > maxFiles:
+	case i.Format > volumeFormat:
+		return fmt.Errorf("the snapshot has format %d, and this sealift reads up to format %d; use the sealift that wrote it, or a newer one", i.Format, volumeFormat)
+	case i.Format < Format || i.Etcd.Size <= 0 || i.Time.IsZero() || len(i.Files) > maxFiles || i.Format == Format && len(i.Volumes) > 0:
 		return errors.New("its index is not one of sealift's")
 	}
 	for _, f := range i.Files {
 		if !fs.ValidPath(f.Name) || f.Size < 0 || f.Size > maxFile || f.Mode != f.Mode.Perm() {
 			return fmt.Errorf("its index has a file that sealift does not save: %q", f.Name)
 		}
+	}
+	names := map[string]bool{}
+	for _, v := range i.Volumes {
+		if len(validation.IsDNS1123Subdomain(v.Name)) > 0 || names[v.Name] || volume.CheckPath(v.Path) != nil {
+			return fmt.Errorf("its index has a volume that sealift does not save: %q in %q", v.Name, v.Path)
+		}
+		names[v.Name] = true
 	}
 	return nil
 }

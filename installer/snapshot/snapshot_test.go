@@ -541,7 +541,10 @@ func FuzzArchive(f *testing.F) {
 	f.Add(whole(indexName, index(""), etcdName, "abc"))
 	f.Add(whole(indexName, index(`{"name":"a","mode":384,"size":1,"sha256":"x"}`), "a", "b", etcdName, "abc"))
 	f.Add(whole(indexName, index(`{"name":"../a"}`)))
-	f.Add(whole(indexName, `{"format":2}`))
+	f.Add(whole(indexName, `{"format":3}`))
+	volumes := `{"format":2,"time":"2026-01-01T00:00:00Z","etcd":{"size":3},"volumes":[{"name":"v","path":"/srv/v"}]}`
+	f.Add(whole(indexName, volumes, etcdName, "abc", "volumes/v.tar.00000000", "a", "volumes/v.json", `{"size":1,"sha256":"x"}`))
+	f.Add(whole(indexName, volumes, etcdName, "abc", "volumes/v.json", `{}`))
 	f.Add([]byte("no archive"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		index, err := verify(tar.NewReader(bytes.NewReader(data)), discard)

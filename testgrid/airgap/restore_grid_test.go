@@ -115,8 +115,9 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	})
 }
 
-// movesTo restores the snapshot of a control plane that is gone on a host with another name and another address.
-func (n node) movesTo(to node, objects string) {
+// givesSnapshot carries the snapshot and its key to a bare host, which unpacks sealift.
+func (n node) givesSnapshot(to node) {
+	n.t.Helper()
 	for _, name := range []string{"snapshot", "snapshots.key"} {
 		content := n.must("base64 -w0 /var/tmp/" + name)
 		if err := to.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", "base64 -d >/var/tmp/" + name}, Stdin: strings.NewReader(content)}); err != nil {
@@ -124,6 +125,11 @@ func (n node) movesTo(to node, objects string) {
 		}
 	}
 	to.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/var/tmp/sealift; chmod +x /var/tmp/sealift")
+}
+
+// movesTo restores the snapshot of a control plane that is gone on a host with another name and another address.
+func (n node) movesTo(to node, objects string) {
+	n.givesSnapshot(to)
 	command := "/var/tmp/" + restoreSnapshot + " --bundle /media/usb/cluster.tar.gz --yes"
 	to.refuses(command, 1, "etcd of "+n.Name()+" answers")
 	n.must("ip link set host0 down")

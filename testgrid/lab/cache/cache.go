@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sealift/sealift/internal/atomicfile"
 )
 
 // Env names the variable that moves the cache.
@@ -93,7 +95,7 @@ func (d *Dir) Ensure(ctx context.Context, key string, build func(ctx context.Con
 	if err := build(ctx, partial); err != nil {
 		return "", errors.Join(fmt.Errorf("make %s: %w", key, err), removeTree(partial))
 	}
-	if err := syncFilesystem(partial); err != nil {
+	if err := atomicfile.SyncAll(partial); err != nil {
 		return "", fmt.Errorf("write %s to disk: %w", key, err)
 	}
 	if err := os.Rename(partial, final); err != nil {
@@ -130,16 +132,6 @@ func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 		case <-time.After(lockPoll):
 		}
 	}
-}
-
-// syncFilesystem writes everything below dir to the disk with one call, which is faster for thousands of files.
-func syncFilesystem(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	return unix.Syncfs(int(f.Fd()))
 }
 
 // removeTree removes dir, even if folders in it are read-only, as in the tree of an operating system.

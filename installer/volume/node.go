@@ -1,0 +1,118 @@
+package volume
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sealift/sealift/internal/atomicfile"
+)
+
+// deletedPoll is the time between two looks at whether a PersistentVolume is gone.
+const deletedPoll = 200 * time.Millisecond
+
+// Renamed gives PersistentVolumes to a node that took the place of another one with another name. The node of a PersistentVolume cannot
+// be changed, so each is deleted and made again, for the same claim; its data stays. What is deleted is kept in a folder meanwhile, so
+// that the same call goes on after an interruption.
+func Renamed(ctx context.Context, client kubernetes.Interface, names []string, from, to, memory string, output io.Writer) error {
+	for _, name := range names {
+		if err := renamed(ctx, client, name, from, to, filepath.Join(memory, name+".json"), output); err != nil {
+			return fmt.Errorf("give volume %s to node %s: %w", name, to, err)
+		}
+	}
+	return nil
+}
+
+func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, memory string, output io.Writer) error {
+	all := client.CoreV1().PersistentVolumes()
+	live, err := all.Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	if err == nil {
+		if !onNode(live, from, to) {
+			return remove(memory)
+		}
+		text, err := json.Marshal(live)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(atomicfile.MkdirAll(filepath.Dir(memory), 0o700), atomicfile.WriteMode(memory, 0o600, text)); err != nil {
+			return err
+		}
+		// The finalizer would keep it for as long as its claim exists.
+		if _, err := all.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+			return err
+		}
+		if err := all.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}}); err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		err = wait.PollUntilContextCancel(ctx, deletedPoll, true, func(ctx context.Context) (bool, error) {
+			_, err := all.Get(ctx, name, metav1.GetOptions{})
+			return apierrors.IsNotFound(err), nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	text, err := os.ReadFile(memory)
+	if errors.Is(err, fs.ErrNotExist) { // somebody deleted it before
+		return nil
+	}
+	var pv corev1.PersistentVolume
+	if err == nil {
+		err = json.Unmarshal(text, &pv)
+	}
+	if err != nil {
+		return err
+	}
+	onNode(&pv, from, to)
+	pv.ObjectMeta = metav1.ObjectMeta{Name: pv.Name, Labels: pv.Labels, Annotations: pv.Annotations, Finalizers: pv.Finalizers}
+	pv.Status = corev1.PersistentVolumeStatus{}
+	if pv.Spec.ClaimRef != nil {
+		pv.Spec.ClaimRef.ResourceVersion = ""
+	}
+	if _, err := all.Create(ctx, &pv, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	fmt.Fprintf(output, "volume %s is one of node %s now\n", name, to)
+	return remove(memory)
+}
+
+// onNode gives a volume to another node, in memory. It says whether it was one of the first.
+func onNode(pv *corev1.PersistentVolume, from, to string) (changed bool) {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return false
+	}
+	for _, term := range pv.Spec.NodeAffinity.Required.NodeSelectorTerms {
+		for _, one := range slices.Concat(term.MatchExpressions, term.MatchFields) {
+			for n, value := range one.Values {
+				if value == from {
+					one.Values[n], changed = to, true
+				}
+			}
+		}
+	}
+	return changed
+}
+
+func remove(name string) error {
+	if err := os.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
