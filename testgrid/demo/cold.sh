@@ -46,7 +46,8 @@ inside() {
     for command in "$@"; do
         printf '\n== make %s on a bare machine, %s\n' "$command" "$(date -u +%FT%TZ)"
         began=$SECONDS
-        env -i HOME=/root TERM=dumb LANG=C.UTF-8 PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        # Groups of hosts are named after the folder of the lab's state, and those of this machine are beside them.
+        env -i HOME=/root TERM=dumb LANG=C.UTF-8 SEALIFT_LAB_STATE="/var/lib/$(basename "${root%/root}")" PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
             ${GOPROXY:+GOPROXY="$GOPROXY"} ${HTTPS_PROXY:+HTTPS_PROXY="$HTTPS_PROXY"} ${HTTP_PROXY:+HTTP_PROXY="$HTTP_PROXY"} \
             bash -c "cd /root/sealift && make $command"
         printf '== make %s took %d s\n' "$command" $((SECONDS - began))
