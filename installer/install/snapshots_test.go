@@ -23,6 +23,7 @@ func TestInstallerSaysHowSnapshotsAreSaved(t *testing.T) {
 		{"", service.Snapshots{}, ""},
 		{"key: " + key, service.Snapshots{Every: 24 * time.Hour, Keep: 7, Store: "/var/backups/sealift", Key: key}, ""},
 		{"every: 6h, keep: 3, store: 's3://backups/one', key: " + key, service.Snapshots{Every: 6 * time.Hour, Keep: 3, Store: "s3://backups/one", Key: key}, ""},
+		{"volumes: true, key: " + key, service.Snapshots{Every: 24 * time.Hour, Keep: 7, Store: "/var/backups/sealift", Key: key, Volumes: true}, ""},
 		{"every: 6h", service.Snapshots{}, "snapshots.key"},
 		{"key: age1x", service.Snapshots{}, "snapshots.key"},
 		{"key: /etc/passwd", service.Snapshots{}, "snapshots.key"},

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"time"
 
+	"github.com/sealift/sealift/installer/cluster"
+	machine "github.com/sealift/sealift/installer/host"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/snapshot"
@@ -80,7 +84,8 @@ func (v Volumes) Write(ctx context.Context, output io.Writer) error {
 	})
 }
 
-// Alone writes volumes while no other command works on this node. It may be interrupted and repeated.
+// Alone writes volumes while no other command works on this node. It refuses those that a pod uses, as far as the host is a control
+// plane. It may be interrupted and repeated.
 func (v Volumes) Alone(ctx context.Context, root string, output io.Writer) (err error) {
 	journal, err := lifecycle.OpenJournal(node.StateDir(root))
 	if err != nil {
@@ -89,8 +94,31 @@ func (v Volumes) Alone(ctx context.Context, root string, output io.Writer) (err 
 	defer func() { err = errors.Join(err, journal.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, VolumeTime)
 	defer cancel()
+	if err := v.checkUnused(ctx); err != nil {
+		return fmt.Errorf("%w\nnothing was changed", err)
+	}
 	if err := v.Write(ctx, output); err != nil {
 		return fmt.Errorf("%w\nrun the same command again to go on", err)
 	}
 	return nil
+}
+
+func (v Volumes) checkUnused(ctx context.Context) error {
+	config := v.host.path(cluster.AdminKubeconfig)
+	if _, err := os.Stat(config); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	client, err := cluster.Client(config)
+	if err != nil {
+		return err
+	}
+	name, err := machine.Name()
+	if err != nil {
+		return err
+	}
+	var volumes []volume.Volume
+	for _, one := range v.Lacking {
+		volumes = append(volumes, one.Volume)
+	}
+	return volume.CheckUnused(ctx, client, name, volumes)
 }

@@ -100,9 +100,10 @@ func TestOnlyVolumesThatTheHostLacksAreWritten(t *testing.T) {
 }
 
 func TestVolumesAloneAreWritten(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "volume")
-	k := keep(t, path)
-	v, err := FindVolumes(k.index, k.read)
+	h := host{t.TempDir()}
+	k := keep(t, "/srv/volume")
+	path := h.path("/srv/volume")
+	v, err := h.volumes(k.index, k.read)
 	if err != nil {
 		t.Fatal(err)
 	}

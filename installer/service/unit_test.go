@@ -30,6 +30,9 @@ func TestSnapshotsAreSavedByATimer(t *testing.T) {
 			}
 		}
 	}
+	if text := (Snapshots{Store: "/s", Volumes: true}).Units("/r")[0].Text; !strings.Contains(text, ` --key "" --volumes`+"\n") {
+		t.Errorf("volumes are not saved:\n%s", text)
+	}
 	if text := (Snapshots{Store: "s3://bucket/prefix"}).Units("/r")[0].Text; strings.Contains(text, "RequiresMountsFor") {
 		t.Errorf("a bucket is no folder:\n%s", text)
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sealift/sealift/internal/atomicfile"
@@ -110,8 +111,34 @@ type Quiescence struct {
 	Output  io.Writer // of hooks that fail and may
 }
 
+// ErrBusy says that another process quiesces pods of this host.
+var ErrBusy = errors.New("another 'sealift snapshot save' reads volumes of this host; wait until it has ended")
+
+// lock takes the lock of the file, which ends with the process.
+func (q Quiescence) lock() (release func(), err error) {
+	f, err := os.OpenFile(q.File+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			err = ErrBusy
+		}
+		return nil, errors.Join(err, f.Close())
+	}
+	return func() { _ = f.Close() }, nil
+}
+
 // During runs the hooks before and after work on the volumes of a group. Those after it run however the work ends.
 func (q Quiescence) During(ctx context.Context, g Group, work func() error) (err error) {
+	if len(g.hooks) == 0 {
+		return work()
+	}
+	release, err := q.lock()
+	if err != nil {
+		return err
+	}
+	defer release()
 	var wakes []hook
 	for _, h := range g.hooks {
 		if h.after != nil {
@@ -123,7 +150,7 @@ func (q Quiescence) During(ctx context.Context, g Group, work func() error) (err
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, q.Wake(context.WithoutCancel(ctx))) }()
+	defer func() { err = errors.Join(err, q.wake(context.WithoutCancel(ctx))) }()
 	for _, h := range g.hooks {
 		if h.before == nil {
 			continue
@@ -143,8 +170,24 @@ func (q Quiescence) remember(wakes []hook) error {
 	return atomicfile.WriteMode(q.File, 0o600, text)
 }
 
-// Wake runs the hooks that are to run after the volumes were read, and that have not run yet.
+// Wake runs the hooks that are to run after volumes were read, and that a process which was killed has left. It leaves those of one that
+// works.
 func (q Quiescence) Wake(ctx context.Context) error {
+	if _, err := os.Stat(q.File); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	release, err := q.lock()
+	if errors.Is(err, ErrBusy) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	return q.wake(ctx)
+}
+
+func (q Quiescence) wake(ctx context.Context) error {
 	text, err := os.ReadFile(q.File)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -135,6 +135,12 @@ func TestPodsThatAKilledSaveQuiescedAreWoken(t *testing.T) {
 	q := Quiescence{File: filepath.Join(t.TempDir(), "quiesced.json"), Execute: r.execute, Output: io.Discard}
 	before := []byte{}
 	err := q.During(t.Context(), quieted(t), func() (err error) {
+		if err := q.Wake(t.Context()); err != nil || len(r.ran) != 1 {
+			t.Error("another save wakes a pod that is quiesced", r.ran, err)
+		}
+		if err := q.During(t.Context(), quieted(t), func() error { return nil }); !errors.Is(err, ErrBusy) || len(r.ran) != 1 {
+			t.Error("another save reads volumes at the same time", r.ran, err)
+		}
 		before, err = os.ReadFile(q.File)
 		return err
 	})

@@ -58,24 +58,16 @@ func Find(ctx context.Context, client kubernetes.Interface, node, rootfs string)
 	if err != nil {
 		return nil, nil, fmt.Errorf("node %s: %w", node, err)
 	}
-	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
-	if err != nil {
-		return nil, nil, fmt.Errorf("list the pods of %s: %w", node, err)
-	}
-	users := map[string][]corev1.Pod{} // by claim
-	excluded := sets.New[string]()
-	for _, pod := range pods.Items {
+	users, excluded := map[string][]corev1.Pod{}, sets.New[string]()
+	err = eachUse(ctx, client, node, func(claim string, pod corev1.Pod, as string) {
+		users[claim] = append(users[claim], pod)
 		left := strings.Split(pod.Annotations[excludeAnnotation], ",")
-		for _, v := range pod.Spec.Volumes {
-			if v.PersistentVolumeClaim == nil {
-				continue
-			}
-			claim := pod.Namespace + "/" + v.PersistentVolumeClaim.ClaimName
-			users[claim] = append(users[claim], pod)
-			if slices.ContainsFunc(left, func(name string) bool { return strings.TrimSpace(name) == v.Name }) {
-				excluded.Insert(claim)
-			}
+		if slices.ContainsFunc(left, func(name string) bool { return strings.TrimSpace(name) == as }) {
+			excluded.Insert(claim)
 		}
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	var here []Volume
 	for _, pv := range volumes.Items {
@@ -98,6 +90,35 @@ func Find(ctx context.Context, client kubernetes.Interface, node, rootfs string)
 	}
 	groups, err = group(here, users)
 	return groups, leftOut, err
+}
+
+// eachUse calls see for each claim that a pod of a node uses, with the name of the volume in the pod.
+func eachUse(ctx context.Context, client kubernetes.Interface, node string, see func(claim string, pod corev1.Pod, as string)) error {
+	pods, err := client.CoreV1().Pods("").List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return fmt.Errorf("list the pods of %s: %w", node, err)
+	}
+	for _, pod := range pods.Items {
+		for _, v := range pod.Spec.Volumes {
+			if v.PersistentVolumeClaim != nil {
+				see(pod.Namespace+"/"+v.PersistentVolumeClaim.ClaimName, pod, v.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// CheckUnused refuses volumes that pods of a node use which have not ended.
+func CheckUnused(ctx context.Context, client kubernetes.Interface, node string, volumes []Volume) error {
+	var errs []error
+	err := eachUse(ctx, client, node, func(claim string, pod corev1.Pod, _ string) {
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		at := slices.IndexFunc(volumes, func(v Volume) bool { return v.Claim == claim })
+		if at >= 0 && !ended {
+			errs = append(errs, fmt.Errorf("pod %s/%s uses volume %s; scale what made it to zero pods, and try again", pod.Namespace, pod.Name, volumes[at].Name))
+		}
+	})
+	return errors.Join(append(errs, err)...)
 }
 
 // folderOf returns the folder of a local volume, or "".

@@ -1,6 +1,7 @@
 package volume
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,6 +78,13 @@ func TestLocalVolumesOfANodeAreFound(t *testing.T) {
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", Image: "db", ContainerID: "containerd://0123"}}
 	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	data := []Volume{{Name: "disk", Claim: "default/data"}}
+	if err := CheckUnused(t.Context(), client, "here", data); err == nil || !strings.Contains(err.Error(), "pod default/db uses volume disk") {
+		t.Error(err)
+	}
+	if err := errors.Join(CheckUnused(t.Context(), client, "there", data), CheckUnused(t.Context(), client, "here", []Volume{{Name: "path"}})); err != nil {
+		t.Error(err)
 	}
 	groups, leftOut, err := Find(t.Context(), client, "here", rootfs)
 	if err != nil {

@@ -93,6 +93,10 @@ func TestVolumesOfASnapshotComeBack(t *testing.T) {
 		t.Errorf("a volume with content:\n%s", stays)
 	}
 	n.must("find " + folder + " -mindepth 1 -delete")
+	n.must(kubectl + "scale deployment/ledger --replicas 1 && for i in $(seq 60); do " + kubectl + "get pods -l app=ledger -o name | grep -q . && exit 0; sleep 1; done; exit 1")
+	n.refuses(restoreSnapshot+" --volumes --yes", 1, "uses volume")
+	n.must(kubectl + "scale deployment/ledger --replicas 0 && " + kubectl + "wait --for delete pod --selector app=ledger --timeout 120s")
+	n.must("find " + folder + " -mindepth 1 -delete")
 	n.must(restoreSnapshot + " --volumes --plan && [ -z \"$(ls -A " + folder + ")\" ]")
 	began := time.Now()
 	n.must(restoreSnapshot + " --volumes --yes")
