@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,8 +65,22 @@ func listenDebug(ctx context.Context, path string) (net.Listener, error) {
 	return listener, nil
 }
 
+// routes is a mux that can tell its paths.
+type routes struct {
+	http.ServeMux
+	known []string
+}
+
+func (r *routes) HandleFunc(pattern string, handler func(http.ResponseWriter, *http.Request)) {
+	r.known = append(r.known, pattern)
+	r.ServeMux.HandleFunc(pattern, handler)
+}
+
 func debugHandler(e *work, level *slog.LevelVar) http.Handler {
-	mux := http.NewServeMux()
+	mux := &routes{}
+	mux.HandleFunc("GET /discovery", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, strings.Join(slices.Sorted(slices.Values(mux.known)), "\n"))
+	})
 	mux.HandleFunc("GET /queue/{file}", func(w http.ResponseWriter, r *http.Request) {
 		name, format := cutFormat(r.PathValue("file"))
 		states := queueStates(e.Engine, name, r.URL.Query().Get("showEmpty") == "true")

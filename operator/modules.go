@@ -11,7 +11,7 @@ import (
 )
 
 // debugModules answers questions for global values and for modules.
-func debugModules(mux *http.ServeMux, m *lifecycle.Operator) {
+func debugModules(mux *routes, m *lifecycle.Operator) {
 	answer := func(w http.ResponseWriter, format string, value any, err error) {
 		switch {
 		case errors.Is(err, lifecycle.ErrUnknown):
@@ -62,6 +62,7 @@ func debugModules(mux *http.ServeMux, m *lifecycle.Operator) {
 			http.NotFound(w, r)
 		}
 	})
+	mux.HandleFunc("GET /graph", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, modulesGraph(m.Modules())) })
 	mux.HandleFunc("GET /module/{name}/{file}", func(w http.ResponseWriter, r *http.Request) {
 		what, format := cutFormat(r.PathValue("file"))
 		if what == "render" {
@@ -75,6 +76,26 @@ func debugModules(mux *http.ServeMux, m *lifecycle.Operator) {
 		}
 		about(w, r.PathValue("name"), what, format)
 	})
+}
+
+// modulesGraph is the order of the modules in the language of Graphviz.
+func modulesGraph(all []lifecycle.Status) string {
+	var out strings.Builder
+	out.WriteString("digraph modules {\n")
+	before := ""
+	for _, m := range all {
+		if !m.Enabled {
+			fmt.Fprintf(&out, "  %q [style=dashed, label=%q];\n", m.Name, m.Name+"\noff")
+			continue
+		}
+		fmt.Fprintf(&out, "  %q;\n", m.Name)
+		if before != "" {
+			fmt.Fprintf(&out, "  %q -> %q;\n", before, m.Name)
+		}
+		before = m.Name
+	}
+	out.WriteString("}\n")
+	return out.String()
 }
 
 func modulesText(all []lifecycle.Status) string {
@@ -103,7 +124,7 @@ func monitorText(all []lifecycle.Monitor) string {
 // levelName is the setting that can be changed while the operator runs.
 const levelName = "log.level"
 
-func debugConfig(mux *http.ServeMux, level *slog.LevelVar) {
+func debugConfig(mux *routes, level *slog.LevelVar) {
 	mux.HandleFunc("GET /config/{file}", func(w http.ResponseWriter, r *http.Request) {
 		what, format := cutFormat(r.PathValue("file"))
 		if what != "list" {

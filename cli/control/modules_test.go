@@ -161,6 +161,8 @@ func testModuleCommands(t *testing.T) {
 		{[]string{"config", "set", "log.level", "debug"}, "", app.ExitDone},
 		{[]string{"config", "list"}, "log.level debug\n", app.ExitDone},
 		{[]string{"raw", "/module/list.json"}, `"name": "hello"`, app.ExitDone},
+		{[]string{"raw", "/graph"}, "  \"hello\";\n", app.ExitDone},
+		{[]string{"raw", "/discovery"}, "GET /module/{file}\n", app.ExitDone},
 		{[]string{"raw", "nothing"}, "404", app.ExitFailed},
 		{[]string{"start", "--crd-extra-labels", "x"}, `"x" is not key=value`, app.ExitUsage},
 		{[]string{"start", "--helm-driver", "sql"}, "neither secret nor configmap", app.ExitUsage},
