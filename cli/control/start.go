@@ -33,7 +33,7 @@ const (
 type startFlags struct {
 	hooksDir, tmpDir, address, port, prefix, socket string
 	logType, logLevel                               string
-	noTime, rawJSON, keepFiles                      bool
+	noTime, hookJSON, keepFiles                     bool
 	hookEnv                                         []string
 	hookUser                                        string
 	hookTimeout                                     time.Duration
@@ -82,7 +82,7 @@ its environment, unless --hook-user and --hook-env say otherwise.`,
 	text(&f.logType, "log-type", "LOG_TYPE", "text", "format of the log: text, color or json")
 	text(&f.logLevel, "log-level", "LOG_LEVEL", "info", "level of the log: debug, info, warn or error")
 	truth(&f.noTime, "log-no-time", "LOG_NO_TIME", "log without times")
-	truth(&f.rawJSON, "log-proxy-hook-json", "LOG_PROXY_HOOK_JSON", "pass lines of hooks that are JSON on as they are")
+	truth(&f.hookJSON, "log-proxy-hook-json", "LOG_PROXY_HOOK_JSON", "take lines of hooks that are JSON objects for records of a log")
 	truth(&f.keepFiles, "debug-keep-tmp-files", "DEBUG_KEEP_TMP_FILES", "keep the files of runs")
 	f.client.add(cmd)
 	f.webhooks.add(cmd)
@@ -122,10 +122,7 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	if err != nil {
 		return err
 	}
-	runner := hook.Runner{Log: log, TempDir: f.tmpDir, KeepFiles: f.keepFiles, Timeout: f.hookTimeout, Pass: f.hookEnv, User: credential}
-	if f.rawJSON {
-		runner.Raw = a.Out
-	}
+	runner := hook.Runner{Log: log, TempDir: f.tmpDir, KeepFiles: f.keepFiles, Timeout: f.hookTimeout, Pass: f.hookEnv, User: credential, JSON: f.hookJSON}
 	var modules *lifecycle.Options
 	if f.modules.on() {
 		if modules, err = f.modules.options(to.config, webhooks.Namespace, log); err != nil {
@@ -147,14 +144,13 @@ func (a commands) start(cmd *cobra.Command, f startFlags) error {
 	})
 }
 
-// otherLevels are levels of upstream's log that ours lacks, with those that come closest.
-var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal": "error"}
-
 func (f *startFlags) logger(out io.Writer) (*slog.Logger, *slog.LevelVar, error) {
 	level := &slog.LevelVar{}
-	if err := level.UnmarshalText([]byte(cmp.Or(otherLevels[strings.ToLower(f.logLevel)], f.logLevel))); err != nil {
+	given, err := hook.ParseLevel(f.logLevel)
+	if err != nil {
 		return nil, nil, app.UsageError("--log-level %q is none of debug, info, warn and error", f.logLevel)
 	}
+	level.Set(given)
 	options := &slog.HandlerOptions{Level: level}
 	if f.noTime {
 		options.ReplaceAttr = func(groups []string, attr slog.Attr) slog.Attr {

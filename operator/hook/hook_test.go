@@ -226,26 +226,33 @@ func TestAFullDiskFailsARunAndNoMore(t *testing.T) {
 }
 
 func TestLinesOfAHook(t *testing.T) {
-	dir, log, raw := t.TempDir(), &output.Buffer{}, &bytes.Buffer{}
+	dir, log := t.TempDir(), &output.Buffer{}
 	path := file(t, dir, "hook.sh", `#!/bin/bash
-echo '{"level":"info","msg":"mine"}'
+echo '{"level":"Warning","msg":"mine","time":"1999","zone":"a","count":{"n":2}}'
+echo '{"no":"message"}' >&2
+echo '["no object"]'
 echo '{broken'
+printf '{"msg":"long","text":"%020000d"}\n' 0
 head -c 1048576 /dev/zero | tr '\0' x; echo
 printf 'no newline'
 `)
-	r := hook.Runner{Log: logger(log), Raw: raw, TempDir: t.TempDir()}
+	r := hook.Runner{Log: logger(log), JSON: true, TempDir: t.TempDir()}
 	if _, err := r.Run(t.Context(), hook.Command{Name: "hook.sh", Path: path, Dir: dir, Why: []slog.Attr{slog.String("binding", "pods")}}); err != nil {
 		t.Fatal(err)
 	}
-	if raw.String() != "{\"level\":\"info\",\"msg\":\"mine\"}\n" {
-		t.Errorf("passed on: %q", raw)
-	}
-	for _, want := range []string{"{broken", "xxx… (cut)", "no newline", "hook=hook.sh output=stdout binding=pods"} {
+	for _, want := range []string{
+		"level=WARN msg=mine hook=hook.sh output=stdout binding=pods proxyJsonLog=true hook_count=map[n:2] hook_zone=a\n",
+		"level=INFO msg=\"hook result\" hook=hook.sh output=stderr binding=pods proxyJsonLog=true hook_no=message\n",
+		`msg="[\"no object\"]" hook=`, `msg=long hook=hook.sh output=stdout binding=pods proxyJsonLog=true hook.truncated="{\"text\":\"000`, "000:truncated\"\n",
+		"{broken", "xxx… (cut)", "no newline", "hook=hook.sh output=stdout binding=pods"} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log lacks %q", want)
 		}
 	}
-	if size := len(log.String()); size > 80<<10 {
+	if strings.Contains(log.String(), "1999") {
+		t.Error("the log has the time of a hook's record")
+	}
+	if size := len(log.String()); size > 100<<10 {
 		t.Errorf("a line of 1 MiB makes a log of %d bytes", size)
 	}
 }

@@ -2,11 +2,13 @@ package hook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
-	"sync"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/sealift/sealift/internal/tail"
 )
@@ -17,11 +19,10 @@ const longestLine = 64 << 10
 // lines takes both streams of a hook to the log, and keeps their end for an error.
 type lines struct {
 	log  *slog.Logger
-	raw  io.Writer
+	json bool // lines may be records of a log
 	hook string
 	why  []slog.Attr // why the hook runs
 	tail tail.Buffer
-	mu   sync.Mutex // of raw
 }
 
 // line is one of the streams.
@@ -57,18 +58,57 @@ func (l *line) flush() {
 		return
 	}
 	_, _ = l.tail.Write(append(bytes.Clone(text), '\n'))
-	if l.raw != nil && !l.cut && text[0] == '{' && json.Valid(text) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		_, _ = l.raw.Write(append(bytes.Clone(text), '\n'))
+	if l.log == nil {
 		return
 	}
-	if l.log == nil {
+	var record map[string]any
+	if l.json && !l.cut && text[0] == '{' && json.Unmarshal(text, &record) == nil {
+		l.pass(record)
 		return
 	}
 	shown := string(bytes.ToValidUTF8(text, []byte("\uFFFD")))
 	if l.cut {
 		shown += "… (cut)"
 	}
-	l.log.LogAttrs(context.Background(), slog.LevelInfo, shown, append([]slog.Attr{slog.String("hook", l.hook), slog.String("output", l.stream)}, l.why...)...)
+	l.tell(slog.LevelInfo, shown)
+}
+
+func (l *line) tell(level slog.Level, message string, more ...slog.Attr) {
+	l.log.LogAttrs(context.Background(), level, message, slices.Concat([]slog.Attr{slog.String("hook", l.hook), slog.String("output", l.stream)}, l.why, more)...)
+}
+
+// longestRecord is where the fields of a record are cut, in bytes.
+const longestRecord = 10000
+
+// pass takes a record of a hook's own log to the log: with its level and its message, and its other fields with a prefix (S-20).
+func (l *line) pass(record map[string]any) {
+	take := func(key string) string {
+		text, _ := record[key].(string)
+		delete(record, key)
+		return text
+	}
+	level, err := ParseLevel(take(slog.LevelKey))
+	if err != nil {
+		level = slog.LevelInfo
+	}
+	message := cmp.Or(take(slog.MessageKey), "hook result")
+	delete(record, slog.TimeKey)
+	fields := []slog.Attr{slog.Bool("proxyJsonLog", true)}
+	if text, err := json.Marshal(record); err == nil && len(text) > longestRecord {
+		l.tell(level, message, append(fields, slog.Group("hook", slog.String("truncated", string(bytes.ToValidUTF8(text[:longestRecord], nil))+":truncated")))...)
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(record)) {
+		fields = append(fields, slog.Any("hook_"+key, record[key]))
+	}
+	l.tell(level, message, fields...)
+}
+
+// otherLevels are names of levels that log/slog does not have, and the nearest that it has.
+var otherLevels = map[string]string{"trace": "debug", "warning": "warn", "fatal": "error"}
+
+// ParseLevel reads the name of a level of a log, such as info, in any case.
+func ParseLevel(name string) (level slog.Level, err error) {
+	name = strings.ToLower(name)
+	return level, level.UnmarshalText([]byte(cmp.Or(otherLevels[name], name)))
 }

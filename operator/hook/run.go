@@ -37,8 +37,8 @@ const (
 // temporary files.
 type Runner struct {
 	Log *slog.Logger // gets the lines that hooks print; nil is silence
-	// Raw gets lines that are JSON objects as they are, if it is not nil.
-	Raw io.Writer
+	// JSON takes lines that are JSON objects for records of a log.
+	JSON bool
 	// TempDir is where the folders of runs are made.
 	TempDir string
 	// KeepFiles leaves them there.
@@ -96,7 +96,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 	if err != nil {
 		return &Result{}, fmt.Errorf("make the files of hook %s: %w", c.Name, err)
 	}
-	out := &lines{log: r.Log, raw: r.Raw, hook: c.Name, why: c.Why}
+	out := &lines{log: r.Log, json: r.JSON, hook: c.Name, why: c.Why}
 	cmd := exec.Command(c.Path) // supervise ends it, not a context
 	cmd.Dir, cmd.Env = c.Dir, append(r.environment(), environment...)
 	result, err := r.process(ctx, cmd, out.of("stdout"), out.of("stderr"))
@@ -117,7 +117,7 @@ func (r *Runner) Run(ctx context.Context, c Command) (*Result, error) {
 func (r *Runner) Config(ctx context.Context, name, path, dir string) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, configTime, fmt.Errorf("it ran longer than %s", configTime))
 	defer cancel()
-	out := &lines{log: r.Log, raw: r.Raw, hook: name}
+	out := &lines{log: r.Log, json: r.JSON, hook: name}
 	printed := &bounded{limit: configSize}
 	cmd := exec.Command(path, "--config")
 	cmd.Dir, cmd.Env = dir, r.environment()
