@@ -65,7 +65,9 @@ func (r *Readdress) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return configure(ctx, client, r.Change, func(line string) { fmt.Fprintln(r.log, line) })
+	return r.until(ctx, "the cluster's configuration", func(ctx context.Context) error { // a busy API server may not answer in time
+		return configure(ctx, client, r.Change, func(line string) { fmt.Fprintln(r.log, line) })
+	})
 }
 
 // waitWorks waits until the cluster works with this node at its new address. Another control plane proves that by a request that goes
