@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -289,5 +292,80 @@ spec:
 	broken.Store(false)
 	c.eventually("the object goes, and then the work", func() bool {
 		return !find("w", new(ocm.ManifestWork)) && c.Get(t.Context(), types.NamespacedName{Name: "mine"}, mine) != nil
+	})
+}
+
+// TestAnotherStrategyDeletesNothing changes how objects of a work are updated. Only what leaves the work is deleted.
+func TestAnotherStrategyDeletesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	strategies := map[string]string{
+		"default":     "{type: Update}",
+		"create-only": "{type: CreateOnly}",
+		"read-only":   "{type: ReadOnly}",
+		"other":       "{type: ServerSideApply, serverSideApply: {fieldManager: work-agent-other, force: true}}",
+		"polite":      "{type: ServerSideApply}",
+	}
+	// each object begins with the strategy of its name; rounds of strategies follow
+	names := slices.Sorted(maps.Keys(strategies))
+	work := func(value string, of func(n int) string, names ...string) {
+		text := "apiVersion: work.open-cluster-management.io/v1\nkind: ManifestWork\nmetadata: {name: moves, namespace: rome}\nspec:\n  manifestConfigs:\n"
+		for n, name := range names {
+			text += fmt.Sprintf("  - {resourceIdentifier: {group: '', resource: configmaps, name: %s, namespace: default}, updateStrategy: %s}\n", name, strategies[of(n)])
+		}
+		text += "  workload:\n    manifests:\n"
+		for _, name := range names {
+			text += fmt.Sprintf("    - {apiVersion: v1, kind: ConfigMap, metadata: {name: %s, namespace: default}, data: {value: %q}}\n", name, value)
+		}
+		c.apply(text)
+	}
+	uid := func(name string) types.UID {
+		var m corev1.ConfigMap
+		if c.Get(t.Context(), types.NamespacedName{Namespace: "default", Name: name}, &m) != nil {
+			return ""
+		}
+		return m.UID
+	}
+	isApplied := func() bool {
+		var w ocm.ManifestWork
+		applied := c.applied("moves")
+		return applied != nil && applied.Status == metav1.ConditionTrue && c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "moves"}, &w) == nil && applied.ObservedGeneration == w.Generation
+	}
+	c.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: read-only, namespace: default}\n")
+	work("same", func(n int) string { return names[n] }, names...)
+	before := map[string]types.UID{}
+	c.eventually("the work is applied", func() bool {
+		for _, name := range names {
+			before[name] = uid(name)
+		}
+		return !slices.Contains(slices.Collect(maps.Values(before)), "") && isApplied()
+	})
+	for round := 1; round <= len(names); round++ {
+		gone := fmt.Sprintf("gone-%d", round)
+		all := append(slices.Clone(names), gone)
+		work("same", func(n int) string { return names[(n+round)%len(names)] }, all...)
+		c.eventually("the work is applied with other strategies", func() bool {
+			return isApplied() && (uid(gone) != "" || names[(len(names)+round)%len(names)] == "read-only")
+		})
+		work("same", func(n int) string { return names[(n+round+1)%len(names)] }, names...)
+		c.eventually("what left the work is deleted", func() bool { return isApplied() && uid(gone) == "" })
+		for _, name := range names {
+			if got := uid(name); got != before[name] {
+				t.Fatalf("round %d: %s has the UID %q, had %q", round, name, got, before[name])
+			}
+		}
+	}
+	work("same", func(int) string { return "default" }, names[0])
+	c.eventually("the others are deleted", func() bool { return isApplied() && uid("other") == "" && uid("default") == "" })
+	if uid("polite") == "" {
+		t.Error("an object that was only read is deleted")
+	}
+	c.must(c.Delete(t.Context(), &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "moves"}}))
+	c.eventually("the work goes with its objects and its sets", func() bool {
+		err := c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "moves"}, &ocm.ManifestWork{})
+		var sets corev1.SecretList
+		c.must(c.List(t.Context(), &sets, client.InNamespace(agent.Namespace)))
+		left := slices.DeleteFunc(sets.Items, func(s corev1.Secret) bool { return !strings.HasPrefix(s.Name, "work.moves") })
+		return err != nil && uid(names[0]) == "" && len(left) == 0
 	})
 }

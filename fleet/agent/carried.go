@@ -323,8 +323,7 @@ func (w *carrier) applyAll(ctx context.Context, works []*ocm.ManifestWork) (wait
 		for _, work := range works {
 			manifests := known[work.Name]
 			if manifests == nil || slices.ContainsFunc(manifests, func(m manifest) bool { return m.err != nil }) {
-				manifests = w.apply(ctx, work)
-				if err := w.record(ctx, work, manifests); err != nil {
+				if manifests, err = w.applyAndRecord(ctx, work); err != nil {
 					return nil, err
 				}
 				known[work.Name] = manifests

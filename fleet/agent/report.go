@@ -75,7 +75,7 @@ func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err err
 
 // recorded gives manifests an error whose objects could not be applied: the record of their work lacks them.
 func (w *carrier) recorded(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) error {
-	record, err := w.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks")).Get(ctx, w.hubHash+"-"+work.Name, metav1.GetOptions{})
+	record, err := w.appliedWorks().Get(ctx, w.hubHash+"-"+work.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) { // the hub had another address then
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -70,8 +69,7 @@ func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duratio
 			}
 		}
 		known = &appliedWork{generation: work.Generation, seal: work.Annotations[seal.Annotation], at: time.Now()}
-		known.manifests = a.apply(ctx, work)
-		if err := a.record(ctx, work, known.manifests); err != nil {
+		if known.manifests, err = a.applyAndRecord(ctx, work); err != nil {
 			return 0, err
 		}
 		a.remember(work.Name, known)
@@ -167,12 +165,34 @@ func (a *agent) engine(manager string) *kube.Engine {
 	return kube.New(a.local, kube.Options{Manager: manager, TakeOver: []string{}})
 }
 
-// apply applies a work. A manifest that fails does not stop the others.
-func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork) []manifest {
+// applyAndRecord applies a work, and records its objects. A manifest that fails does not stop the others.
+func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]manifest, error) {
 	manifests := a.read(ctx, work)
+	by := manners(manifests)
+	now := placesOf(work, manifests, by)
+	was, err := a.recalled(ctx, work)
+	if err != nil {
+		return nil, err
+	}
+	gone, err := a.settle(ctx, work, was, now)
+	if err != nil {
+		return nil, fmt.Errorf("objects of work %s that are updated in another way now: %w", work.Name, err)
+	}
 	// what cannot be read now may be a member, so nothing is pruned then
 	unread := slices.ContainsFunc(manifests, func(m manifest) bool { return m.err != nil })
-	for how, members := range manners(manifests) {
+	a.apply(ctx, work, manifests, by, unread)
+	if !unread {
+		a.dropSets(ctx, work, gone)
+	}
+	if len(gone.Sets) > 0 {
+		now = now.with(gone)
+	}
+	return manifests, a.record(ctx, work, manifests, now)
+}
+
+// apply applies the manifests of a work, each manner for itself.
+func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool) {
+	for how, members := range by {
 		var objects []*unstructured.Unstructured
 		for _, i := range members {
 			object := manifests[i].object
@@ -207,7 +227,6 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork) []manifest {
 			a.Log.WarnContext(ctx, "a work was not applied", "work", work.Name, "error", err)
 		}
 	}
-	return manifests
 }
 
 // exists says whether a set has been applied before.
@@ -281,15 +300,19 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 			}
 		}
 	}
-	for how := range manners(manifests) {
-		if !a.exists(ctx, how.set(work.Name)) {
+	was, err := a.recalled(ctx, work)
+	if err != nil {
+		return err
+	}
+	for name, manager := range placesOf(work, manifests, manners(manifests)).with(was).Sets {
+		set := kube.Set{Name: name, Namespace: Namespace}
+		if !a.exists(ctx, set) {
 			continue
 		}
-		engine := a.engine(how.manager)
-		if _, err := engine.Release(ctx, how.set(work.Name), stays); err != nil {
+		if _, err := a.engine(manager).Release(ctx, set, stays); err != nil {
 			return err
 		}
-		if _, err := engine.Delete(ctx, how.set(work.Name), kube.DeleteOptions{Protected: true, Shared: true, Timeout: time.Minute}); err != nil {
+		if err := a.deleteSet(ctx, set, manager); err != nil {
 			return err
 		}
 	}
@@ -297,6 +320,11 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 		return err
 	}
 	return a.marks.gone(ctx, work.Name)
+}
+
+func (a *agent) deleteSet(ctx context.Context, set kube.Set, manager string) error {
+	_, err := a.engine(manager).Delete(ctx, set, kube.DeleteOptions{Protected: true, Shared: true, Timeout: time.Minute})
+	return err
 }
 
 // Reasons of condition Applied of a work that the agent has applied.
@@ -358,8 +386,8 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 	return len(broken) > 0
 }
 
-// record writes the AppliedManifestWork of a work: which of its objects exist on the cluster.
-func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []manifest) error {
+// record writes the AppliedManifestWork of a work: which of its objects exist on the cluster, and where they are.
+func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, now places) error {
 	resources := []any{} // the API refuses a list that is null
 	for _, m := range manifests {
 		if m.err != nil {
@@ -372,20 +400,34 @@ func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []
 		}
 		resources = append(resources, r)
 	}
-	client := a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks"))
-	name := a.hubHash + "-" + work.Name
-	o := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": ocm.WorkVersion.String(), "kind": "AppliedManifestWork", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{"hubHash": a.hubHash, "manifestWorkName": work.Name, "agentID": a.Cluster},
-	}}
-	options := metav1.ApplyOptions{FieldManager: ocm.DefaultFieldManager, Force: true}
-	if _, err := client.Apply(ctx, name, o, options); err != nil {
+	if err := a.recordPlaces(ctx, work, now); err != nil {
+		return err
+	}
+	status := a.unwritten(work)
+	status.Object["status"] = map[string]any{"appliedResources": resources}
+	if _, err := a.appliedWorks().ApplyStatus(ctx, status.GetName(), status, metav1.ApplyOptions{FieldManager: ocm.DefaultFieldManager, Force: true}); err != nil {
 		return fmt.Errorf("record the objects of work %s: %w", work.Name, err)
 	}
-	status := &unstructured.Unstructured{Object: maps.Clone(o.Object)}
-	delete(status.Object, "spec")
-	status.Object["status"] = map[string]any{"appliedResources": resources}
-	if _, err := client.ApplyStatus(ctx, name, status, options); err != nil {
+	return nil
+}
+
+// unwritten is the record of a work without its content.
+func (a *agent) unwritten(work *ocm.ManifestWork) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": ocm.WorkVersion.String(), "kind": "AppliedManifestWork", "metadata": map[string]any{"name": a.hubHash + "-" + work.Name},
+	}}
+}
+
+// recordPlaces writes the record of a work but for its status.
+func (a *agent) recordPlaces(ctx context.Context, work *ocm.ManifestWork, p places) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	record := a.unwritten(work)
+	record.SetAnnotations(map[string]string{placesAnnotation: string(text)})
+	record.Object["spec"] = map[string]any{"hubHash": a.hubHash, "manifestWorkName": work.Name, "agentID": a.Cluster}
+	if _, err := a.appliedWorks().Apply(ctx, record.GetName(), record, metav1.ApplyOptions{FieldManager: ocm.DefaultFieldManager, Force: true}); err != nil {
 		return fmt.Errorf("record the objects of work %s: %w", work.Name, err)
 	}
 	return nil
@@ -393,6 +435,6 @@ func (a *agent) record(ctx context.Context, work *ocm.ManifestWork, manifests []
 
 // forget deletes the AppliedManifestWork.
 func (a *agent) forget(ctx context.Context, work *ocm.ManifestWork) error {
-	err := a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks")).Delete(ctx, a.hubHash+"-"+work.Name, metav1.DeleteOptions{})
+	err := a.appliedWorks().Delete(ctx, a.hubHash+"-"+work.Name, metav1.DeleteOptions{})
 	return client.IgnoreNotFound(err)
 }

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/kube"
+)
+
+// placesAnnotation is on the AppliedManifestWork of a work.
+const placesAnnotation = "fleet.sealift.dev/places"
+
+// places say which sets a work has on the cluster. Each manner has a set of its own, so an object goes from one to another when its
+// strategy changes; without knowing that, the first set would delete the object.
+type places struct {
+	Sets    map[string]string `json:"sets"`    // the field manager of each
+	Objects string            `json:"objects"` // digest of which object is in which set; "" while objects move
+
+	home map[kube.Ref]string // the set of each object without its version; "" for one that is only read
+}
+
+// placesOf says where the objects of a work are to be.
+func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[manner][]int) places {
+	p := places{Sets: map[string]string{}, home: map[kube.Ref]string{}}
+	put := func(m manifest, set string) {
+		ref := kube.RefOf(m.object)
+		ref.Version = ""
+		p.home[ref] = set
+		if ref.Namespace == "" {
+			ref.Namespace = metav1.NamespaceDefault // where a namespaced object goes that names none
+			p.home[ref] = set
+		}
+	}
+	for _, m := range manifests {
+		if m.err == nil {
+			put(m, "")
+		}
+	}
+	for how, members := range by {
+		name := how.set(work.Name).Name
+		p.Sets[name] = how.manager
+		for _, i := range members {
+			put(manifests[i], name)
+		}
+	}
+	lines := make([]string, 0, len(p.home))
+	for ref, set := range p.home {
+		lines = append(lines, fmt.Sprintf("%+v %s", ref, set))
+	}
+	slices.Sort(lines)
+	sum := sha256.New()
+	_ = json.NewEncoder(sum).Encode(lines)
+	p.Objects = hex.EncodeToString(sum.Sum(nil))
+	return p
+}
+
+// may says whether an object may go from one place to another.
+func (p places) may(was places) bool {
+	if was.Objects == p.Objects {
+		return false
+	}
+	for _, set := range p.home {
+		if set == "" {
+			return true
+		}
+	}
+	return len(p.with(was).Sets) > 1
+}
+
+// with has the sets of both.
+func (p places) with(was places) places {
+	all := maps.Clone(p.Sets)
+	maps.Copy(all, was.Sets)
+	return places{Sets: all}
+}
+
+func (a *agent) appliedWorks() dynamic.ResourceInterface {
+	return a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks"))
+}
+
+// recalled reads where the objects of a work were. An agent of before kept no places.
+func (a *agent) recalled(ctx context.Context, work *ocm.ManifestWork) (was places, err error) {
+	record, err := a.appliedWorks().Get(ctx, a.hubHash+"-"+work.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return was, nil
+	}
+	if err == nil && record.GetAnnotations()[placesAnnotation] != "" {
+		err = json.Unmarshal([]byte(record.GetAnnotations()[placesAnnotation]), &was)
+	}
+	if err != nil {
+		return was, fmt.Errorf("read the record of work %s: %w", work.Name, err)
+	}
+	return was, nil
+}
+
+// settle lets objects go from the sets that they leave for another place, before any set is applied. It returns the sets that are left
+// without an object of the work.
+func (a *agent) settle(ctx context.Context, work *ocm.ManifestWork, was, now places) (gone places, err error) {
+	if !now.may(was) {
+		return gone, nil
+	}
+	all := now.with(was)
+	if was.Objects != "" { // a kill leaves no set that nobody knows
+		if err := a.recordPlaces(ctx, work, all); err != nil {
+			return gone, err
+		}
+	}
+	gone.Sets = map[string]string{}
+	for name, manager := range all.Sets {
+		set := kube.Set{Name: name, Namespace: Namespace}
+		if !a.exists(ctx, set) {
+			continue
+		}
+		leaves := func(ref kube.Ref) bool {
+			ref.Version = ""
+			home, known := now.home[ref]
+			return known && home != name
+		}
+		if _, err := a.engine(manager).Release(ctx, set, leaves); err != nil {
+			return gone, err
+		}
+		if _, used := now.Sets[name]; !used {
+			gone.Sets[name] = manager
+		}
+	}
+	return gone, nil
+}
+
+// dropSets deletes sets of a work with what they have. Those that fail stay in p.
+func (a *agent) dropSets(ctx context.Context, work *ocm.ManifestWork, p places) {
+	for name, manager := range p.Sets {
+		if err := a.deleteSet(ctx, kube.Set{Name: name, Namespace: Namespace}, manager); err != nil {
+			a.Log.WarnContext(ctx, "objects that left a work were not deleted", "work", work.Name, "error", err)
+			continue
+		}
+		delete(p.Sets, name)
+	}
+}
