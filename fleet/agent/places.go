@@ -9,9 +9,7 @@ import (
 	"maps"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/kube"
@@ -82,25 +80,6 @@ func (p places) with(was places) places {
 	all := maps.Clone(p.Sets)
 	maps.Copy(all, was.Sets)
 	return places{Sets: all}
-}
-
-func (a *agent) appliedWorks() dynamic.ResourceInterface {
-	return a.local.Dynamic().Resource(ocm.WorkVersion.WithResource("appliedmanifestworks"))
-}
-
-// recalled reads where the objects of a work were. An agent of before kept no places.
-func (a *agent) recalled(ctx context.Context, work *ocm.ManifestWork) (was places, err error) {
-	record, err := a.appliedWorks().Get(ctx, a.hubHash+"-"+work.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return was, nil
-	}
-	if err == nil && record.GetAnnotations()[placesAnnotation] != "" {
-		err = json.Unmarshal([]byte(record.GetAnnotations()[placesAnnotation]), &was)
-	}
-	if err != nil {
-		return was, fmt.Errorf("read the record of work %s: %w", work.Name, err)
-	}
-	return was, nil
 }
 
 // settle lets objects go from the sets that they leave for another place, before any set is applied. It returns the sets that are left
