@@ -22,7 +22,7 @@ const placesAnnotation = "fleet.sealift.dev/places"
 // strategy changes; without knowing that, the first set would delete the object.
 type places struct {
 	Sets    map[string]string `json:"sets"`    // the field manager of each
-	Objects string            `json:"objects"` // digest of which object is in which set; "" while objects move
+	Objects string            `json:"objects"` // a digest over each object and its set; "" while objects move
 
 	home map[kube.Ref]string // the set of each object without its version; "" for one that is only read
 }
@@ -96,7 +96,7 @@ func (a *agent) settle(ctx context.Context, work *ocm.ManifestWork, was, now pla
 	}
 	gone.Sets = map[string]string{}
 	for name, manager := range all.Sets {
-		set := kube.Set{Name: name, Namespace: Namespace}
+		set := setNamed(name)
 		if !a.exists(ctx, set) {
 			continue
 		}
@@ -118,7 +118,7 @@ func (a *agent) settle(ctx context.Context, work *ocm.ManifestWork, was, now pla
 // dropSets deletes sets of a work with what they have. Those that fail stay in p.
 func (a *agent) dropSets(ctx context.Context, work *ocm.ManifestWork, p places) {
 	for name, manager := range p.Sets {
-		if err := a.deleteSet(ctx, kube.Set{Name: name, Namespace: Namespace}, manager); err != nil {
+		if err := a.deleteSet(ctx, setNamed(name), manager); err != nil {
 			a.Log.WarnContext(ctx, "objects that left a work were not deleted", "work", work.Name, "error", err)
 			continue
 		}

@@ -132,8 +132,10 @@ func (m manner) set(work string) kube.Set {
 			name += ".force"
 		}
 	}
-	return kube.Set{Name: name, Namespace: Namespace}
+	return setNamed(name)
 }
+
+func setNamed(name string) kube.Set { return kube.Set{Name: name, Namespace: Namespace} }
 
 // manners has each manner that is in use, at least the default one: a work may lose its last manifest.
 func manners(manifests []manifest) map[manner][]int {
@@ -305,7 +307,7 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 		return err
 	}
 	for name, manager := range placesOf(work, manifests, manners(manifests)).with(was).Sets {
-		set := kube.Set{Name: name, Namespace: Namespace}
+		set := setNamed(name)
 		if !a.exists(ctx, set) {
 			continue
 		}
