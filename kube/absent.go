@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,12 +16,19 @@ import (
 // surveyPage is how many objects a list of a survey returns at once. It has their metadata alone.
 const surveyPage = 500
 
+const (
+	surveyLists = 4               // how many kinds are listed at once
+	prepareTime = 5 * time.Second // the end of lists that nobody waits for
+)
+
 // Survey finds out which objects a cluster lacks. It lists each kind once, by metadata, however many objects it is asked for, so
 // its answers are as old as the first question about the kind. If it may not list a kind in all namespaces, it lists it once in each
 // namespace that it is asked for.
 type Survey struct {
 	cluster *Cluster
 	labels  string
+
+	turn sync.Mutex // one question at a time, so that nothing is listed twice
 
 	mu     sync.Mutex
 	listed map[area]map[Ref]bool // nil for what may not be listed
@@ -40,8 +49,8 @@ func (c *Cluster) NewSurvey(labels string) *Survey {
 // Absent returns the objects that do not exist. namespace is that of refs without one whose kind has namespaces. An object of
 // a kind that the cluster does not serve is absent.
 func (s *Survey) Absent(ctx context.Context, namespace string, refs []Ref) (absent []Ref, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.turn.Lock()
+	defer s.turn.Unlock()
 	for _, ref := range refs {
 		there, err := s.exists(ctx, namespace, ref)
 		if err != nil {
@@ -54,14 +63,45 @@ func (s *Survey) Absent(ctx context.Context, namespace string, refs []Ref) (abse
 	return absent, nil
 }
 
-func (s *Survey) exists(ctx context.Context, namespace string, ref Ref) (bool, error) {
+// Prepare lists the kinds of the given objects, several at once, so that Absent finds them listed. A kind that cannot be listed in a
+// few seconds is left to Absent.
+func (s *Survey) Prepare(ctx context.Context, namespace string, refs []Ref) {
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, prepareTime)
+	defer cancel()
+	kinds := map[schema.GroupKind][]Ref{}
+	for _, ref := range refs {
+		kinds[ref.groupKind()] = append(kinds[ref.groupKind()], ref)
+	}
+	var several errgroup.Group
+	several.SetLimit(surveyLists)
+	for _, refs := range kinds {
+		several.Go(func() error {
+			for _, ref := range refs {
+				ref, res, err := s.place(ctx, namespace, ref)
+				if err == nil && res != nil {
+					_, err = s.known(ctx, ref, *res)
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	_ = several.Wait() // Absent meets the same error, and tells it
+}
+
+// place returns an object with the namespace that its kind gives it, and its kind, or nil if the cluster does not serve that.
+func (s *Survey) place(ctx context.Context, namespace string, ref Ref) (Ref, *resource, error) {
 	res, err := s.cluster.kinds.find(ctx, ref.gvk())
 	var missing *noKindError
 	if errors.As(err, &missing) {
-		return false, nil
+		return ref, nil, nil
 	}
 	if err != nil {
-		return false, err
+		return ref, nil, err
 	}
 	switch {
 	case !res.namespaced:
@@ -69,13 +109,21 @@ func (s *Survey) exists(ctx context.Context, namespace string, ref Ref) (bool, e
 	case ref.Namespace == "":
 		ref.Namespace = namespace
 	}
-	known, err := s.known(ctx, ref, res)
+	return ref, &res, nil
+}
+
+func (s *Survey) exists(ctx context.Context, namespace string, ref Ref) (bool, error) {
+	ref, res, err := s.place(ctx, namespace, ref)
+	if err != nil || res == nil {
+		return false, err
+	}
+	known, err := s.known(ctx, ref, *res)
 	if err != nil || known[ref.identity()] {
 		return err == nil, err
 	}
 	there := true
 	err = s.cluster.Retry(ctx, ref, func(ctx context.Context) error {
-		_, err := s.cluster.metaFor(res, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+		_, err := s.cluster.metaFor(*res, ref.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 		if there = !apierrors.IsNotFound(err); !there {
 			return nil
 		}
@@ -99,7 +147,10 @@ func (s *Survey) known(ctx context.Context, ref Ref, res resource) (found map[Re
 
 // list returns the objects of an area, or nil if they may not be listed.
 func (s *Survey) list(ctx context.Context, of area, kind Ref, res resource) (found map[Ref]bool, err error) {
-	if found, listed := s.listed[of]; listed {
+	s.mu.Lock()
+	found, listed := s.listed[of]
+	s.mu.Unlock()
+	if listed {
 		return found, nil
 	}
 	err = s.cluster.Retry(ctx, kind, func(ctx context.Context) error {
@@ -128,7 +179,9 @@ func (s *Survey) list(ctx context.Context, of area, kind Ref, res resource) (fou
 		}
 	})
 	if err == nil {
+		s.mu.Lock()
 		s.listed[of] = found
+		s.mu.Unlock()
 	}
 	return found, err
 }

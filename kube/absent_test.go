@@ -48,7 +48,8 @@ metadata: {name: labelled, namespace: default}
 		refs = append(refs, kube.RefOf(obj))
 	}
 	survey := c.NewSurvey("by=us")
-	for range 2 { // the second time without lists
+	survey.Prepare(t.Context(), c.ns, refs)
+	for range 2 {
 		absent, err := survey.Absent(t.Context(), c.ns, refs)
 		if got := fmt.Sprint(absent); err != nil || got != "[ConfigMap/gone Unknown/a ConfigMap/default/labelled]" {
 			t.Errorf("absent are %s, %v", got, err)

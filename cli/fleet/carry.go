@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -219,6 +221,9 @@ func (a commands) printApplied(out agent.Applied, plan bool) error {
 	fmt.Fprintf(a.Out, "%s %s: %d works, %s%d removed, %d bytes of content brought, %d were there\n", verb, what, len(out.Works), releases(out.Releases), len(out.Removed), out.Content, out.Had)
 	if len(out.Waiting) > 0 {
 		fmt.Fprintf(a.Out, "not rolled out yet: %s\n", strings.Join(out.Waiting, ", "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(out.Stuck)) {
+		fmt.Fprintf(a.Out, "not removed: %s: %s; apply the parcel again when that is repaired, or a later one\n", name, out.Stuck[name])
 	}
 	if out.Report != "" {
 		fmt.Fprintf(a.Out, "the report is %s; on the hub, run: sealift fleet take %s\n", out.Report, filepath.Base(out.Report))

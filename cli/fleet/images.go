@@ -75,7 +75,7 @@ func (n nodes) Check(ctx context.Context) error {
 			return nil
 		}
 	}
-	return errors.New("Sealift runs on no node of this cluster that could load images. Bring the images to the nodes yourself, for instance with " +
+	return errors.New("no node of this cluster runs sealift, which could load images. Bring the images to the nodes yourself, for instance with " +
 		"'sealift images load PARCEL' on each node, and then run 'sealift fleet apply' with --images-loaded; run an agent without --store")
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
@@ -191,7 +190,7 @@ its configurations as they would be; the rest is taken from the hub.`,
 func (a commands) read(files []string) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	for _, name := range files {
-		var in io.Reader = a.In
+		in := a.In
 		if name != "-" {
 			file, err := os.Open(name)
 			if err != nil {

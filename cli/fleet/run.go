@@ -108,11 +108,16 @@ func (a commands) printRights(h access.Hub) error {
 	return nil
 }
 
+// joinOptions are those of 'fleet join'.
+type joinOptions struct {
+	hub                           hubFlags
+	cluster                       join.Cluster
+	out                           string
+	occasional, carried, unsigned bool
+}
+
 func (a commands) joinCommand() *cobra.Command {
-	var f hubFlags
-	var c join.Cluster
-	var out string
-	var occasional, carried, unsigned bool
+	var o joinOptions
 	cmd := &cobra.Command{
 		Use:   "join CLUSTER --out FILE",
 		Short: "Make a cluster a member of the fleet",
@@ -126,61 +131,64 @@ Run it again for a new token, or if the hub has a new key. All else stays as it 
 		Example: "  sealift fleet join oslo --out oslo.kubeconfig --label region=north\n  sealift fleet join ship-7 --occasional --server https://hub.example.com:6443 --out ship-7.kubeconfig",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if out == "" {
+			if o.out == "" {
 				return app.UsageError("name the kubeconfig to write with --out FILE")
 			}
-			c.Name = args[0]
-			c.Annotations = make(map[string]string)
-			if occasional {
-				c.Annotations[scene.Occasional] = "true"
-			}
-			if carried {
-				c.Annotations[scene.Carried] = "true"
-			}
-			if carried && unsigned {
+			if o.carried && o.unsigned {
 				return app.UsageError("a carried cluster takes nothing without a signature: leave --unsigned out")
 			}
-			cfg, err := kubeconfig.Load(f.file, f.context)
-			if err != nil {
-				return err
-			}
-			cluster, err := kube.Connect(cfg, a.Log)
-			if err != nil {
-				return err
-			}
-			trust := "takes works without signatures: somebody between it and the hub can change them"
-			if !unsigned {
-				key, err := hubKey(cmd.Context(), cluster, f.namespace)
-				if err != nil {
-					return err
-				}
-				c.HubKey, trust = &key, "takes only works that are signed with the hub's key "+key.Fingerprint()
-			}
-			text, err := join.Hub(cmd.Context(), cluster, c)
-			if err != nil {
-				return err
-			}
-			if err := atomicfile.WriteMode(out, 0o600, text); err != nil {
-				return err
-			}
-			next := fmt.Sprintf("on it, run: sealift fleet agent --hub-kubeconfig %s", out)
-			if carried {
-				next = fmt.Sprintf("pack its first parcel with: sealift fleet pack %s --out FOLDER", c.Name)
-			}
-			fmt.Fprintf(a.Out, "cluster %s joined; %s\n", c.Name, next)
-			fmt.Fprintf(a.Out, "the agent %s\n", trust)
-			return nil
+			o.cluster.Name = args[0]
+			return a.join(cmd.Context(), o)
 		},
 	}
-	f.add(cmd)
-	cmd.Flags().StringVar(&out, "out", "", "kubeconfig file to write for the agent")
-	cmd.Flags().StringToStringVar(&c.Labels, "label", nil, "label of the cluster, as KEY=VALUE; repeat it")
-	cmd.Flags().BoolVar(&occasional, "occasional", false, "the cluster is seldom in contact, and loses no add-on by being away")
-	cmd.Flags().BoolVar(&carried, "carried", false, "the cluster has no connection: it is reached by 'sealift fleet pack', 'apply' and 'take'")
-	cmd.Flags().StringVar(&c.Server, "server", "", "address of the hub's API server as the agent sees it (default: that of the kubeconfig)")
-	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "the hub signs no works: it is Open Cluster Management's own")
-	cmd.Flags().DurationVar(&c.Validity, "validity", join.DefaultValidity, "how long the agent's token is valid")
+	o.hub.add(cmd)
+	cmd.Flags().StringVar(&o.out, "out", "", "kubeconfig file to write for the agent")
+	cmd.Flags().StringToStringVar(&o.cluster.Labels, "label", nil, "label of the cluster, as KEY=VALUE; repeat it")
+	cmd.Flags().BoolVar(&o.occasional, "occasional", false, "the cluster is seldom in contact, and loses no add-on by being away")
+	cmd.Flags().BoolVar(&o.carried, "carried", false, "the cluster has no connection: it is reached by 'sealift fleet pack', 'apply' and 'take'")
+	cmd.Flags().StringVar(&o.cluster.Server, "server", "", "address of the hub's API server as the agent sees it (default: that of the kubeconfig)")
+	cmd.Flags().BoolVar(&o.unsigned, "unsigned", false, "the hub signs no works: it is Open Cluster Management's own")
+	cmd.Flags().DurationVar(&o.cluster.Validity, "validity", join.DefaultValidity, "how long the agent's token is valid")
 	return cmd
+}
+
+// join makes a cluster a member of the fleet.
+func (a commands) join(ctx context.Context, o joinOptions) error {
+	c, next := o.cluster, "on it, run: sealift fleet agent --hub-kubeconfig "+o.out
+	c.Annotations = make(map[string]string)
+	if o.occasional {
+		c.Annotations[scene.Occasional] = "true"
+	}
+	if o.carried {
+		c.Annotations[scene.Carried] = "true"
+		next = fmt.Sprintf("pack its first parcel with: sealift fleet pack %s --out FOLDER", c.Name)
+	}
+	cfg, err := kubeconfig.Load(o.hub.file, o.hub.context)
+	if err != nil {
+		return err
+	}
+	cluster, err := kube.Connect(cfg, a.Log)
+	if err != nil {
+		return err
+	}
+	trust := "takes works without signatures: somebody between it and the hub can change them"
+	if !o.unsigned {
+		key, err := hubKey(ctx, cluster, o.hub.namespace)
+		if err != nil {
+			return err
+		}
+		c.HubKey, trust = &key, "takes only works that are signed with the hub's key "+key.Fingerprint()
+	}
+	text, err := join.Hub(ctx, cluster, c)
+	if err != nil {
+		return err
+	}
+	if err := atomicfile.WriteMode(o.out, 0o600, text); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.Out, "cluster %s joined; %s\n", c.Name, next)
+	fmt.Fprintf(a.Out, "the agent %s\n", trust)
+	return nil
 }
 
 // hubKey returns the public key of a hub.

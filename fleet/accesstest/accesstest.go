@@ -3,11 +3,18 @@ package accesstest
 
 import (
 	"cmp"
+	"context"
+	"slices"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	authorizationv1client "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/sealift/sealift/fleet/access"
@@ -43,5 +50,42 @@ func Config(t testing.TB, admin *rest.Config, h access.Hub) *rest.Config {
 	cfg.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + h.Namespace + ":" + cmp.Or(h.Account, access.Account), Groups: []string{"system:serviceaccounts", "system:authenticated"},
 	}
+	for _, o := range h.Objects() {
+		switch role := o.(type) {
+		case *rbacv1.ClusterRole:
+			known(t, cfg, h.Namespace, role.Rules)
+		case *rbacv1.Role:
+			known(t, cfg, role.Namespace, role.Rules)
+		}
+	}
 	return cfg
+}
+
+// known waits until the API server grants what was written: it reads rights from its watches.
+func known(t testing.TB, cfg *rest.Config, namespace string, rules []rbacv1.PolicyRule) {
+	t.Helper()
+	client, err := authorizationv1client.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	question := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace}}
+	var answer *authorizationv1.SelfSubjectRulesReview
+	err = wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		if answer, err = client.SelfSubjectRulesReviews().Create(ctx, question, metav1.CreateOptions{}); err != nil {
+			return false, err
+		}
+		for _, rule := range rules {
+			granted := func(g authorizationv1.ResourceRule) bool {
+				return slices.Equal(g.Verbs, rule.Verbs) && slices.Equal(g.APIGroups, rule.APIGroups) &&
+					slices.Equal(g.Resources, rule.Resources) && slices.Equal(g.ResourceNames, rule.ResourceNames)
+			}
+			if len(rule.Resources) > 0 && !slices.ContainsFunc(answer.Status.ResourceRules, granted) {
+				return false, nil
+			}
+		}
+		return answer.Status.EvaluationError == "", nil
+	})
+	if err != nil {
+		t.Fatalf("the rights of a hub in namespace %s: %v; the API server says %+v", namespace, err, answer)
+	}
 }

@@ -59,6 +59,8 @@ type Options struct {
 	Look time.Duration
 	// Repair is how often it looks for drift. Default 5 minutes.
 	Repair time.Duration
+	// RemoveTime is how long the objects of a removed work may take to go. Default one minute.
+	RemoveTime time.Duration
 	// Heartbeat is how often it tells the hub that the cluster is alive. Default: a fifth of what the hub tolerates.
 	Heartbeat time.Duration
 }
@@ -139,6 +141,7 @@ func connectLocal(o Options) (*agent, error) {
 	if len(o.Keys) == 0 && !o.Unsigned {
 		return nil, errors.New("no key of the hub is pinned; run 'sealift fleet join' again and take the file that it writes, or join with --unsigned if the hub signs nothing")
 	}
+	o.RemoveTime = cmp.Or(o.RemoveTime, time.Minute)
 	a := &agent{Options: o, applied: make(map[string]*appliedWork), refused: make(map[string]*seal.Refusal), courier: newCourier()}
 	var err error
 	if a.local, err = kube.Connect(o.Local, o.Log); err != nil {

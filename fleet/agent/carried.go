@@ -48,6 +48,8 @@ type Carried struct {
 	MaxAge time.Duration
 	// Wait is how long to wait until all works are applied and rolled out. Look is how often to look. Default 1 s.
 	Wait, Look time.Duration
+	// RemoveTime is as in Options.
+	RemoveTime time.Duration
 	Log        *slog.Logger
 }
 
@@ -56,6 +58,9 @@ type Applied struct {
 	Parcel  int64    `json:"parcel,omitempty"`
 	Works   []string `json:"works,omitempty"`
 	Removed []string `json:"removed,omitempty"`
+	// Stuck are works that could not be removed, each with the reason. They stop nothing else. The
+	// same parcel may be applied again then, and a later one tries again, too.
+	Stuck map[string]string `json:"stuck,omitempty"`
 	// Releases are Helm releases, by namespace and name of their HelmReleaseProxies on the hub.
 	Releases []string `json:"releases,omitempty"`
 	// Content counts the bytes of files that the parcel brought, and Had those that were there.
@@ -87,7 +92,7 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	}
 	c.MaxAge, c.Look = cmp.Or(c.MaxAge, DefaultMaxAge), cmp.Or(c.Look, time.Second)
 	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	o := Options{Local: c.Local, Cluster: c.Cluster, Keys: c.Keys, Log: c.Log}
+	o := Options{Local: c.Local, Cluster: c.Cluster, Keys: c.Keys, RemoveTime: c.RemoveTime, Log: c.Log}
 	w := &carrier{Carried: c, key: c.Keys[0], status: make(map[string]ocm.ManifestWorkStatus)}
 	if w.agent, err = connectLocal(o); err != nil {
 		return out, fmt.Errorf("connect to cluster %s: %w", c.Cluster, err)
@@ -128,13 +133,11 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	if err := w.prepare(ctx); err != nil {
 		return out, err
 	}
-	for _, work := range deleted {
-		if err := w.delete(ctx, work); err != nil {
-			return out, fmt.Errorf("remove work %s: %w", work.Name, err)
-		}
+	if out.Stuck, err = w.removeAll(ctx, deleted); err != nil {
+		return out, err
 	}
+	out.Removed = slices.DeleteFunc(out.Removed, func(name string) bool { return out.Stuck[name] != "" })
 	w.gone = out.Removed
-	// after the removals: the content of the last parcel says what a run that is killed has left to remove
 	if err := c.keep(ctx, a, images); err != nil {
 		return out, err
 	}
@@ -149,7 +152,13 @@ func Apply(ctx context.Context, c Carried, file string, plan bool) (out Applied,
 	if out.Report, err = w.report(ctx, works); err != nil {
 		return out, err
 	}
-	return out, w.remember(ctx, func(_ seal.Memory, last *parcel.Last) { last.Done = true })
+	if len(out.Stuck) > 0 {
+		return out, nil
+	}
+	if err := w.remember(ctx, func(_ seal.Memory, last *parcel.Last) { last.Done = true }); err != nil {
+		return out, err
+	}
+	return out, dropOthers(c.Content)
 }
 
 func namesOf(works []*ocm.ManifestWork) (names []string) {
@@ -224,31 +233,6 @@ func (w *carrier) origin(one parcel.Work) (*ocm.ManifestWork, signature.PublicKe
 		return nil, key, fmt.Errorf("work %s: %w", one.Name, err)
 	}
 	return &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Name: one.Name, Annotations: map[string]string{seal.Annotation: one.Seal}}, Spec: spec}, key, nil
-}
-
-// left returns the works of the last parcel that are not in this one.
-func (w *carrier) left(p parcel.Parcel, memory seal.Memory) (works []*ocm.ManifestWork, err error) {
-	current, err := currentContent(w.Content)
-	if err != nil || current == nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, current.Close()) }()
-	had, err := parcel.ReadUnpacked(current)
-	if err != nil {
-		return nil, fmt.Errorf("the content in %s: %w", w.Content, err)
-	}
-	for _, one := range had.Works {
-		mark, known := memory[one.Name]
-		if !known || mark.Gone || one.Deleted || slices.ContainsFunc(p.Works, func(w parcel.Work) bool { return w.Name == one.Name }) {
-			continue
-		}
-		work, _, err := w.origin(one)
-		if err != nil {
-			return nil, err
-		}
-		works = append(works, work)
-	}
-	return works, nil
 }
 
 // recall reads what the cluster remembers of the key that signed the parcel.

@@ -110,10 +110,7 @@ func keepContent(ctx context.Context, a *bundle.Archive, folder string) error {
 	if err := os.Rename(link, filepath.Join(folder, currentName)); err != nil {
 		return err
 	}
-	if err := atomicfile.SyncDir(folder); err != nil {
-		return err
-	}
-	return dropOthers(folder, unpacked.Digest)
+	return atomicfile.SyncDir(folder)
 }
 
 // unpack makes the folder of a parcel.
@@ -151,8 +148,12 @@ func unpack(ctx context.Context, a *bundle.Archive, index []byte, folder, target
 	return os.Rename(fresh, target)
 }
 
-// dropOthers removes the content of earlier parcels.
-func dropOthers(folder, keep string) error {
+// dropOthers removes the content of earlier parcels, once the last one is applied: until then, it is read with what it left out.
+func dropOthers(folder string) error {
+	keep, err := os.Readlink(filepath.Join(folder, currentName))
+	if err != nil {
+		return err
+	}
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return err

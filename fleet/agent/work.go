@@ -197,7 +197,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 	for how, members := range by {
 		var objects []*unstructured.Unstructured
 		for _, i := range members {
-			object := manifests[i].object
+			var object *unstructured.Unstructured
 			if object, manifests[i].err = a.ignore(ctx, manifests[i], how); manifests[i].err == nil {
 				objects = append(objects, object)
 			} else {
@@ -325,7 +325,7 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 }
 
 func (a *agent) deleteSet(ctx context.Context, set kube.Set, manager string) error {
-	_, err := a.engine(manager).Delete(ctx, set, kube.DeleteOptions{Protected: true, Shared: true, Timeout: time.Minute})
+	_, err := a.engine(manager).Delete(ctx, set, kube.DeleteOptions{Protected: true, Shared: true, Timeout: a.RemoveTime})
 	return err
 }
 

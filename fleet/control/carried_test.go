@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,6 +39,7 @@ import (
 	"github.com/sealift/sealift/fleet/parcel"
 	"github.com/sealift/sealift/fleet/scene"
 	"github.com/sealift/sealift/fleet/seal"
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
@@ -163,6 +165,7 @@ func (s *ship) apply(parcel string, plan bool) (agent.Applied, error) {
 	c, err := carriedBy(text)
 	s.must(err)
 	c.Local, c.Content, c.Report, c.Images = s.local, s.file("content"), s.file("ship.report"), s.road
+	c.RemoveTime = 5 * time.Second
 	return agent.Apply(s.Context(), c, parcel, plan)
 }
 
@@ -364,6 +367,10 @@ func TestUSBThereAndBack(t *testing.T) {
 	if second.Left != int64(len(base)) || second.Bytes > int64(float64(len(patch))*1.02) {
 		t.Errorf("%+v", second)
 	}
+	s.road.cut = true
+	if _, err := s.apply(s.file("second"), false); err == nil || !strings.Contains(err.Error(), "run the same command again") {
+		t.Errorf("the way to the nodes is cut: %v", err)
+	}
 	out, err = s.apply(s.file("second"), false)
 	if err != nil || s.image("ship") != "example.com/hello:2" || out.Had != int64(len(base)) {
 		t.Fatalf("%+v, %v", out, err)
@@ -466,11 +473,11 @@ func (s *ship) killApply(parcel string) {
 	cmd.Env = append(os.Environ(), carriedVariable+"="+string(in))
 	var log bytes.Buffer
 	cmd.Stderr = &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	s.must(cmd.Start())
+	wait, err := child.Start(cmd)
+	s.must(err)
 	defer func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = wait()
 		if _, err := os.Stat(s.file("killed.report")); err == nil {
 			s.Errorf("the apply was complete before it was killed\n%s", &log)
 		}
@@ -528,6 +535,33 @@ func (s *ship) rest() (versions map[string]string) {
 	return versions
 }
 
+// stuck removes the add-on by parcel while an object has a finalizer that nobody takes away.
+func (s *ship) stuck(key signature.PublicKey) {
+	s.Helper()
+	finalizer := func(list string) {
+		s.Helper()
+		_, err := s.clusters["ship"].Resource(deployments).Namespace("default").Patch(s.Context(), "hello", types.MergePatchType, []byte(`{"metadata":{"finalizers":`+list+`}}`), metav1.PatchOptions{})
+		s.must(err)
+	}
+	finalizer(`["example.org/stuck"]`)
+	out, err := s.apply(s.file("last"), false)
+	if name := "addon-hello-deploy-0"; err != nil || !strings.Contains(out.Stuck[name], "hello") || slices.Contains(out.Removed, name) || out.Report == "" {
+		s.Errorf("%+v, %v", out, err)
+	}
+	notes, _ := filepath.Glob(s.file("content/left/*.json"))
+	if len(notes) != 1 {
+		s.Fatalf("noted are %v", notes)
+	}
+	text, err := os.ReadFile(notes[0])
+	s.must(err)
+	noted, err := parcel.ReadWork(text)
+	s.must(err)
+	if _, _, _, err := (seal.Policy{Cluster: "ship", Keys: []signature.PublicKey{key}}).Origin(noted.Name, noted.Seal, noted.Spec); err != nil {
+		s.Errorf("a note is not what the hub signed: %v", err)
+	}
+	finalizer("null")
+}
+
 // removal removes the add-on by parcel.
 func (s *ship) removal() {
 	s.Helper()
@@ -558,6 +592,7 @@ func (s *ship) removal() {
 			s.Errorf("an agent of an older version cannot read the seal of %s, or the seal brings it back: %+v, %v", one.Name, signed, err)
 		}
 	}
+	s.stuck(public)
 	if _, err := s.apply(s.file("last"), false); err != nil {
 		s.Fatal(err)
 	}

@@ -28,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -44,7 +45,7 @@ const settle = 100 * time.Millisecond
 type Options struct {
 	// Now is the time. Nil is time.Now.
 	Now func() time.Time
-	// Concurrency is how many clusters are worked on at once. Default 8.
+	// Concurrency is how many clusters are worked on at once. Default 24.
 	Concurrency int
 	// SecretNamespaces are the namespaces, beside the hub's, whose Secrets templates may name as authorities of signers.
 	SecretNamespaces []string
@@ -67,7 +68,7 @@ func New(o Options) hub.Controller {
 		o.Now = time.Now
 	}
 	if o.Concurrency == 0 {
-		o.Concurrency = 8
+		o.Concurrency = 24
 	}
 	return func(ctx context.Context, h *hub.Hub) error {
 		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, scene.Name, func(o client.Object) []string { return []string{o.GetName()} })
@@ -113,13 +114,30 @@ func again(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
+// last makes a handler whose requests come after all others: what clusters answer waits while there are clusters to tell something.
+func last(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
+	return handled(requests, func(q queue, r reconcile.Request) {
+		if sorted, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+			sorted.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, r)
+			return
+		}
+		q.Add(r)
+	})
+}
+
 // soon makes a handler that waits a moment for more events of the same requests.
 func soon(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handled(requests, func(q queue, r reconcile.Request) { q.AddAfter(r, settle) })
+}
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// handled makes a handler that puts the requests of all objects of an event into the queue.
+func handled(requests func(context.Context, client.Object) []reconcile.Request, put func(queue, reconcile.Request)) handler.EventHandler {
 	add := func(ctx context.Context, q queue, objects ...client.Object) {
 		for _, o := range objects {
 			for _, r := range requests(ctx, o) {
-				q.AddAfter(r, settle)
+				put(q, r)
 			}
 		}
 	}

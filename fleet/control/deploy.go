@@ -39,7 +39,7 @@ func (c *controllers) clusterAddOns() error {
 	r := &clusterAddOns{controllers: c}
 	b := builder.ControllerManagedBy(c.hub).Named("cluster-addon").
 		For(&ocm.ManagedClusterAddOn{}).
-		Watches(&ocm.ManifestWork{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []reconcile.Request {
+		Watches(&ocm.ManifestWork{}, last(func(_ context.Context, o client.Object) []reconcile.Request {
 			labels := o.GetLabels()
 			if labels[ocm.AddOnLabel] == "" {
 				return nil
@@ -81,7 +81,10 @@ func indexHosted(ctx context.Context, h *hub.Hub) error {
 }
 
 // clusterAddOns reconciles ManagedClusterAddOns.
-type clusterAddOns struct{ *controllers }
+type clusterAddOns struct {
+	*controllers
+	untold untold
+}
 
 // place is an add-on on a cluster.
 type place struct {
@@ -98,6 +101,7 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	p := place{addOn: &ocm.ManagedClusterAddOn{}}
 	var err error
 	if err := r.Get(ctx, req.NamespacedName, p.addOn); apierrors.IsNotFound(err) {
+		r.untold.forget(req.NamespacedName)
 		return reconcile.Result{}, r.clean(ctx, req.NamespacedName)
 	} else if err != nil {
 		return reconcile.Result{}, err
@@ -127,6 +131,9 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	if err := r.update(ctx, &p, &addOn); err != nil {
 		return reconcile.Result{}, err
 	}
+	if wait, err := r.tell(ctx, p); err != nil || wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, err
+	}
 	if meta.IsStatusConditionFalse(p.addOn.Status.Conditions, "RegistrationApplied") {
 		return reconcile.Result{RequeueAfter: registrationRetry}, nil
 	}
@@ -153,7 +160,7 @@ func (c *controllers) works(ctx context.Context, a *ocm.ManagedClusterAddOn) ([]
 	return append(status.Works(a.Name, a.Namespace, "", own.Items), hosted.Items...), err
 }
 
-// update deploys the add-on if the hub renders it, and writes its status.
+// update deploys the add-on if the hub renders it, and finds its status.
 func (r *clusterAddOns) update(ctx context.Context, p *place, addOn *ocm.ClusterManagementAddOn) error {
 	p.before, p.addOn = p.addOn, copyOf(p.addOn)
 	if scene.UsesTemplate(addOn) {
@@ -165,7 +172,7 @@ func (r *clusterAddOns) update(ctx context.Context, p *place, addOn *ocm.Cluster
 	}
 	r.progress(p.addOn, p.works)
 	r.health(p.addOn, *p)
-	return client.IgnoreNotFound(r.patchStatus(ctx, p.before, p.addOn))
+	return nil
 }
 
 // health sets condition Available (O-36 to O-38).

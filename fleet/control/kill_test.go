@@ -22,6 +22,7 @@ import (
 	"github.com/sealift/sealift/fleet/control"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/testgrid/controlplane"
 )
 
@@ -56,16 +57,19 @@ func TestMain(m *testing.M) {
 }
 
 // killable starts a hub of its own process, with more variables.
-func (g *grid) killable(kubeconfig string, variables ...string) *exec.Cmd {
+func (g *grid) killable(kubeconfig string, variables ...string) (pid int, kill func()) {
 	g.Helper()
 	self, err := os.Executable()
 	g.must(err)
 	cmd := exec.CommandContext(g.Context(), self)
 	cmd.Env = append(append(os.Environ(), hubVariable+"="+kubeconfig), variables...)
 	cmd.Stderr = testLog{g.T}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	g.must(cmd.Start())
-	return cmd
+	wait, err := child.Start(cmd)
+	g.must(err)
+	return cmd.Process.Pid, func() {
+		_ = cmd.Process.Kill()
+		_ = wait()
+	}
 }
 
 // fleetSize is how many clusters there are, and atOnce how many may be at work.
@@ -84,11 +88,8 @@ func killHub(t *testing.T, kills int) {
 	g.cfg = controlplane.ForTest(t)
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	g.must(controlplane.WriteKubeconfig(kubeconfig, g.cfg))
-	running := g.killable(kubeconfig)
-	defer func() {
-		_ = running.Process.Kill()
-		_ = running.Wait()
-	}()
+	_, kill := g.killable(kubeconfig)
+	defer func() { kill() }()
 	names := g.rolledOut()
 
 	most := make(chan int, 1)
@@ -102,9 +103,8 @@ func killHub(t *testing.T, kills int) {
 	g.apply(fmt.Sprintf(config, fmt.Sprint(version)))
 	for range kills {
 		time.Sleep(time.Duration(random.IntN(2500)) * time.Millisecond)
-		g.must(running.Process.Kill())
-		_ = running.Wait()
-		running = g.killable(kubeconfig)
+		kill()
+		_, kill = g.killable(kubeconfig)
 		if g.all(names) == "" { // that rollout is over: the next one
 			version++
 			g.apply(fmt.Sprintf(config, fmt.Sprint(version)))

@@ -47,7 +47,7 @@ func (r *clusterAddOns) register(ctx context.Context, p place) error {
 	}
 	if err = errors.Join(err, refused); err != nil {
 		r.set(&a.Status.Conditions, "RegistrationApplied", "False", "SetPermissionFailed", "Failed to set permission for hub agent: "+err.Error())
-		return nil
+		return nil //nolint:nilerr // the condition says it
 	}
 	r.set(&a.Status.Conditions, "RegistrationApplied", "True", "SetPermissionApplied", "Registration of the addon agent is configured")
 	return nil

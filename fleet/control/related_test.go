@@ -110,7 +110,11 @@ func (g *grid) conflict() {
 	g.apply(small("rival", "", "base", "") + "---" + on("rival", "oslo", ""))
 	g.says("oslo", "rival", "Conflict", "True/OwnedByOthers", "configmaps default/base on cluster oslo belongs to add-on base: take it out of one of the two")
 	owner := func() string {
-		text, _, _ := unstructured.NestedString(g.exists("oslo", configMaps, "default", "base").Object, "data", "owner")
+		o := g.exists("oslo", configMaps, "default", "base")
+		if o == nil {
+			return "nobody"
+		}
+		text, _, _ := unstructured.NestedString(o.Object, "data", "owner")
 		return text
 	}
 	if got := owner(); got != "base" {
@@ -118,9 +122,8 @@ func (g *grid) conflict() {
 	}
 	g.uninstall("base", "oslo")
 	g.eventually("the second add-on gets it", func() string {
-		o := g.exists("oslo", configMaps, "default", "base")
-		if o == nil || owner() != "rival" {
-			return "it has not got it"
+		if now := owner(); now != "rival" {
+			return "it belongs to " + now
 		}
 		return ""
 	})

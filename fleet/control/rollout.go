@@ -126,16 +126,16 @@ func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, a *ocm.ManagedClus
 	if scene.UsesTemplate(f.ClusterManagementAddOn) {
 		after.Status.SupportedConfigs = scene.Supported(f.ClusterManagementAddOn)
 	}
-	if moved(scene.References(a), refs) {
-		// the deadline of the new configuration begins now
-		meta.RemoveStatusCondition(&after.Status.Conditions, "Progressing")
-	}
 	after.Status.ConfigReferences = stored(refs)
-	works, err := r.works(ctx, a)
-	if err != nil {
-		return err
+	if moved(scene.References(a), refs) {
+		// The deadline of the new configuration begins now. From here on, who deploys it tells how far it has come.
+		meta.RemoveStatusCondition(&after.Status.Conditions, "Progressing")
+		works, err := r.works(ctx, a)
+		if err != nil {
+			return err
+		}
+		r.progress(after, works)
 	}
-	r.progress(after, works)
 	return client.IgnoreNotFound(r.patchStatus(ctx, a, after))
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -154,14 +153,13 @@ func shareFleet(t *testing.T, lease time.Duration) {
 	g.cfg = controlplane.ForTest(t)
 	kubeconfig, file := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "diary")
 	g.must(controlplane.WriteKubeconfig(kubeconfig, g.cfg))
-	running := make(map[int]*exec.Cmd)
+	running := make(map[int]func())
 	start := func() {
-		cmd := g.killable(kubeconfig, diaryVariable+"="+file, leaseVariable+"="+lease.String())
-		running[cmd.Process.Pid] = cmd
+		pid, kill := g.killable(kubeconfig, diaryVariable+"="+file, leaseVariable+"="+lease.String())
+		running[pid] = kill
 	}
 	kill := func(pid int) {
-		_ = running[pid].Process.Kill()
-		_ = running[pid].Wait()
+		running[pid]()
 		delete(running, pid)
 		f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0o600)
 		g.must(err)

@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -39,6 +40,7 @@ import (
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/join"
 	"github.com/sealift/sealift/fleet/proxy"
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/kube/render"
 	"github.com/sealift/sealift/testgrid/clusterapi"
@@ -283,7 +285,7 @@ func requestMistakes(round int) (list []mistake) {
 	}{
 		"rome": {"rome", "which is not the agent of cluster rome", func(*x509.CertificateRequest, *certificatesv1.CertificateSigningRequestSpec) {}},
 		"node": {"oslo", "its organizations are", func(r *x509.CertificateRequest, _ *certificatesv1.CertificateSigningRequestSpec) {
-			r.Subject.Organization = append(groups, "system:nodes")
+			r.Subject.Organization = slices.Concat(groups, []string{"system:nodes"})
 		}},
 		"somebody": {"oslo", "its common name is", func(r *x509.CertificateRequest, _ *certificatesv1.CertificateSigningRequestSpec) {
 			r.Subject.CommonName = "admin"
@@ -356,11 +358,11 @@ func newBattlefield(t *testing.T) (*battlefield, string) {
 	b.hub = exec.CommandContext(t.Context(), self)
 	b.hub.Env = append(os.Environ(), hubVariable+"="+file, userVariable+"="+rights.Impersonate.UserName, heapVariable+"="+b.heap)
 	b.hub.Stderr = os.Stderr
-	b.hub.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	b.must(b.hub.Start())
+	wait, err := child.Start(b.hub)
+	b.must(err)
 	t.Cleanup(func() {
 		_ = b.hub.Process.Kill()
-		_ = b.hub.Wait()
+		_ = wait()
 	})
 	b.eventually("the hub serves its kinds", func() string {
 		for _, name := range []string{"oslo", "rome"} {

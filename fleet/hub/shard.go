@@ -149,7 +149,7 @@ func (s *shards) hold(n int, renewed time.Time) {
 	held.Context, held.end = context.WithCancelCause(context.Background())
 	held.expires = time.AfterFunc(time.Until(renewed.Add(s.deadline)), func() { held.end(errLost) })
 	// others may begin then
-	held.overtime = time.AfterFunc(time.Until(renewed.Add(s.duration)), func() { s.overdue(n, held) })
+	held.overtime = time.AfterFunc(time.Until(renewed.Add(s.duration)), func() { s.overdue(held) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.held[n] = held
@@ -167,7 +167,7 @@ func (s *shards) renewed(held *shard, at time.Time) {
 }
 
 // overdue ends the hub if a shard is lost and some of its work has not ended in time.
-func (s *shards) overdue(n int, held *shard) {
+func (s *shards) overdue(held *shard) {
 	if !s.idle(held) {
 		select {
 		case s.failed <- errors.Join(errLost, errors.New("its work does not end, and another hub may begin with it")):

@@ -113,6 +113,12 @@ func ReadUnpacked(a *bundle.Archive) (p Parcel, err error) {
 	return p, nil
 }
 
+// ReadWork reads a work from JSON.
+func ReadWork(text []byte) (one Work, err error) {
+	err = decode(text, &one)
+	return one, err
+}
+
 // decode reads one JSON document without fields that it does not know.
 func decode(text []byte, into any) error {
 	in := json.NewDecoder(bytes.NewReader(text))

@@ -25,7 +25,7 @@ const (
 
 // admit serves the admission, and tells the API server of it (C-4 to C-6).
 func admit(ctx context.Context, h *hub.Hub, schemes []string) error {
-	fill := h.Webhook(defaultPath, review(func(q *admissionv1.AdmissionRequest) ([]byte, error) { return fillIn(q) }))
+	fill := h.Webhook(defaultPath, review(fillIn))
 	check := h.Webhook(validatePath, review(func(q *admissionv1.AdmissionRequest) ([]byte, error) { return nil, validate(q, schemes) }))
 	rules := []registrationv1.RuleWithOperations{{
 		Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update},

@@ -152,7 +152,7 @@ func (p *pass) keep(ctx context.Context) error {
 	}
 	if p.selected, err = release.Select(p.hcp, all); err != nil {
 		p.show(selectionFailed, "spec.clusterSelector: "+err.Error())
-		return nil
+		return nil //nolint:nilerr // the condition says it
 	}
 	for _, r := range release.Orphans(p.hcp, p.selected, p.releases) {
 		if err := p.delete(ctx, r); err != nil {

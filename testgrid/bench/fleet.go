@@ -23,9 +23,9 @@ import (
 	"github.com/sealift/sealift/testgrid/daemon"
 )
 
-// fleetAddOns is how many add-ons each cluster has. fleetAtOnce is how many writes the hub, the reference and the fake agents
-// have on their way at once.
-const fleetAddOns, fleetAtOnce = 3, 8
+// fleetAddOns is how many add-ons each cluster has. fleetAtOnce is how many writes the reference and the fake agents have on their
+// way at once, and a hub.
+const fleetAddOns, fleetAtOnce = 3, 24
 
 // fleetQuiet is how long nobody writes before a fleet counts as at rest, and fleetIdle how long its requests are counted then.
 const fleetQuiet, fleetIdle = 10 * time.Second, 30 * time.Second
@@ -34,6 +34,11 @@ var (
 	fleetWorks    = schema.GroupVersionResource{Group: "work.open-cluster-management.io", Version: "v1", Resource: "manifestworks"}
 	fleetClusters = schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"}
 	fleetConfigs  = schema.GroupVersionResource{Group: "addon.open-cluster-management.io", Version: "v1alpha1", Resource: "addondeploymentconfigs"}
+
+	fleetTemplates  = fleetConfigs.GroupVersion().WithResource("addontemplates")
+	fleetAddOnKind  = fleetConfigs.GroupVersion().WithResource("clustermanagementaddons")
+	fleetPlacements = schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta1", Resource: "placements"}
+	fleetBindings   = schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta2", Resource: "managedclustersetbindings"}
 )
 
 // fleetBench is a hub, and a fleet without agents: this program says that works are applied.
@@ -44,6 +49,7 @@ type fleetBench struct {
 	client       dynamic.Interface // straight to the API server
 	counted      *counter
 	hub          *exec.Cmd
+	most         int    // MiB of memory that it has had
 	webhooks     string // where the hub listens; an address of its own for each start would change the definitions
 }
 
@@ -99,22 +105,33 @@ func (f *fleetBench) start(ctx context.Context) error {
 		return err
 	}
 	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if _, err = f.client.Resource(fleetConfigs).List(ctx, metav1.ListOptions{Limit: 1}); err == nil {
+		if err = f.served(ctx); err == nil {
 			return nil
 		}
 	}
 	return fmt.Errorf("the hub does not serve its kinds: %w; see %s", err, out.Name())
 }
 
+// served fails unless the API server serves all kinds of the fleet.
+func (f *fleetBench) served(ctx context.Context) error {
+	for _, kind := range []schema.GroupVersionResource{fleetWorks, fleetClusters, fleetConfigs, fleetBindings, fleetPlacements, fleetTemplates, fleetAddOnKind} {
+		if _, err := f.client.Resource(kind).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f *fleetBench) stop() {
 	if f.hub != nil {
+		f.most = max(f.most, f.memory())
 		_ = f.hub.Process.Signal(syscall.SIGTERM)
 		_ = f.hub.Wait()
 		f.hub = nil
 	}
 }
 
-// memory returns the most memory that the hub has had, in MiB.
+// memory returns the most memory that the running hub has had, in MiB.
 func (f *fleetBench) memory() (mib int) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", f.hub.Process.Pid))
 	if err != nil {
@@ -197,8 +214,8 @@ func (f *fleetBench) populate(ctx context.Context) error {
 		return err
 	}
 	begin := time.Now()
-	err = errors.Join(f.put(ctx, schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta2", Resource: "managedclustersetbindings"}, binding),
-		f.put(ctx, schema.GroupVersionResource{Group: fleetClusters.Group, Version: "v1beta1", Resource: "placements"}, placement))
+	err = errors.Join(f.put(ctx, fleetBindings, binding),
+		f.put(ctx, fleetPlacements, placement))
 	for n := range fleetAddOns {
 		err = errors.Join(err, f.addOn(ctx, n))
 	}
@@ -216,7 +233,7 @@ func (f *fleetBench) addOn(ctx context.Context, n int) error {
 	template, err := object(`{"apiVersion":"addon.open-cluster-management.io/v1alpha1","kind":"AddOnTemplate","metadata":{"name":"bench-%d"},"spec":{"addonName":"bench-%[1]d","agentSpec":{"workload":{"manifests":[
 		{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"bench-%[1]d","namespace":"default"},"data":{"version":"version-{{VERSION}}","cluster":"{{CLUSTER_NAME}}"}}]}}}}`, n)
 	if err == nil {
-		err = f.put(ctx, fleetConfigs.GroupVersion().WithResource("addontemplates"), template)
+		err = f.put(ctx, fleetTemplates, template)
 	}
 	if err != nil {
 		return err
@@ -228,7 +245,7 @@ func (f *fleetBench) addOn(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	return f.put(ctx, fleetConfigs.GroupVersion().WithResource("clustermanagementaddons"), addOn)
+	return f.put(ctx, fleetAddOnKind, addOn)
 }
 
 // rollOut changes the configuration of all add-ons, and then has plain client-go write the same patches.
@@ -244,11 +261,15 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 		return err
 	}
 	_, writes, _ := f.counted.take()
+	if err := f.completed(ctx); err != nil {
+		return err
+	}
 	list, err := f.client.Resource(fleetWorks).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
-	// the reference goes the same way, through the counter
+	// The reference goes the same way, through the counter. Nobody takes back what it writes meanwhile.
+	f.stop()
 	behind, err := dynamic.NewForConfig(&rest.Config{Host: f.counted.server.URL, QPS: -1})
 	if err != nil {
 		return err
@@ -271,7 +292,11 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	plain := time.Since(begin)
 	fmt.Printf("  from a change to the last work: %s; plain client-go writes the same patches in %s: %.2f times\n", hub.Round(10*time.Millisecond), plain.Round(10*time.Millisecond), hub.Seconds()/plain.Seconds())
 	fmt.Printf("  writes for each cluster and rollout: %.2f\n", float64(writes)/float64(works))
-	return f.counted.rest(ctx) // the hub takes its works back
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	time.Sleep(fleetQuiet) // it has seen what is not its own
+	return f.counted.rest(ctx)
 }
 
 // idle counts the requests of a hub at rest.
@@ -289,8 +314,8 @@ func (f *fleetBench) idle(ctx context.Context) error {
 
 // restart ends the hub and starts it again.
 func (f *fleetBench) restart(ctx context.Context) error {
-	fmt.Printf("  the hub had %d MiB at most\n", f.memory())
 	f.stop()
+	fmt.Printf("  the hub had %d MiB at most\n", f.most)
 	f.counted.take()
 	if err := f.start(ctx); err != nil {
 		return err

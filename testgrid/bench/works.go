@@ -69,12 +69,26 @@ func (f *fleetBench) wait(ctx context.Context, want string) error {
 	return nil
 }
 
+// completed fails unless the hub says of all add-ons that they have arrived everywhere.
+func (f *fleetBench) completed(ctx context.Context) error {
+	list, err := f.client.Resource(fleetAddOnKind).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, addOn := range list.Items {
+		if text := fmt.Sprint(addOn.Object["status"]); !strings.Contains(text, "completed with no errors") {
+			return fmt.Errorf("add-on %s has not arrived everywhere: %s", addOn.GetName(), text)
+		}
+	}
+	return nil
+}
+
 // agents says of each work that it is applied, once.
 func (f *fleetBench) agents(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(fleetAtOnce)
 	told := make(map[string]int64)
-	_ = f.follow(ctx, func(o *unstructured.Unstructured) bool { // until ctx ends
+	err := f.follow(ctx, func(o *unstructured.Unstructured) bool { // until ctx ends
 		name := o.GetNamespace() + "/" + o.GetName()
 		if told[name] == o.GetGeneration() {
 			return false
@@ -94,4 +108,7 @@ func (f *fleetBench) agents(ctx context.Context) {
 		return false
 	})
 	_ = group.Wait()
+	if ctx.Err() == nil {
+		fmt.Fprintln(os.Stderr, "bench: the fake agents ended:", err)
+	}
 }
