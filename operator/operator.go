@@ -64,21 +64,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, own.Remove()) }()
-	if err := os.Chmod(own.Path(), 0o711); err != nil { // hooks may run as another user
+	if err := o.furnish(own); err != nil {
 		return err
-	}
-	if !o.Runner.KeepFiles {
-		o.Runner.TempDir = own.Path()
-	}
-	framework := own.File("framework")
-	if err := os.Mkdir(framework, 0o755); err != nil {
-		return err
-	}
-	if err := hook.WriteShellLibrary(framework); err != nil {
-		return err
-	}
-	if os.Getenv(hook.FrameworkDir) == "" {
-		o.Runner.Set = append(o.Runner.Set, hook.FrameworkDir+"="+framework)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,21 +86,11 @@ func Run(ctx context.Context, o Options) (err error) {
 	for _, h := range e.Hooks() {
 		o.Log.InfoContext(ctx, "hook loaded", "hook", h.Name, "version", h.Config.Version)
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	stop, err := o.servePublic(ctx, e, us)
 	if err != nil {
-		return fmt.Errorf("serve /healthz and /metrics: %w; choose another address or port", err)
+		return err
 	}
-	if us != nil {
-		if _, us.port, err = net.SplitHostPort(listener.Addr().String()); err != nil {
-			return err
-		}
-	}
-	public := &http.Server{Handler: publicHandler(e, us), ReadHeaderTimeout: headerTimeout}
-	defer public.Close()
-	go func() { _ = public.Serve(listener) }()
-	if o.Listening != nil {
-		o.Listening(listener.Addr().String())
-	}
+	defer stop()
 	if o.DebugSocket != "" {
 		stop, err := serveDebug(ctx, o.DebugSocket, debugHandler(e, o.LogLevel))
 		if err != nil {
@@ -132,6 +109,45 @@ func Run(ctx context.Context, o Options) (err error) {
 		return nil
 	}
 	return us.lead(ctx, e.Run)
+}
+
+// servePublic serves metrics and health until stop is called, and tells other replicas the port.
+func (o *Options) servePublic(ctx context.Context, e *work, us *replica) (stop func(), err error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", o.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("serve /healthz and /metrics: %w; choose another address or port", err)
+	}
+	address := listener.Addr().String()
+	if us != nil {
+		if _, us.port, err = net.SplitHostPort(address); err != nil {
+			listener.Close()
+			return nil, err
+		}
+	}
+	public := &http.Server{Handler: publicHandler(e, us), ReadHeaderTimeout: headerTimeout}
+	go func() { _ = public.Serve(listener) }()
+	if o.Listening != nil {
+		o.Listening(address)
+	}
+	return func() { public.Close() }, nil
+}
+
+// furnish prepares the folder for the files of hooks, and the library that they read.
+func (o *Options) furnish(own *scratch.Dir) error {
+	if err := os.Chmod(own.Path(), 0o711); err != nil { // hooks may run as another user
+		return err
+	}
+	if !o.Runner.KeepFiles {
+		o.Runner.TempDir = own.Path()
+	}
+	framework := own.File("framework")
+	if err := os.Mkdir(framework, 0o755); err != nil {
+		return err
+	}
+	if os.Getenv(hook.FrameworkDir) == "" {
+		o.Runner.Set = append(o.Runner.Set, hook.FrameworkDir+"="+framework)
+	}
+	return hook.WriteShellLibrary(framework)
 }
 
 // publicHandler answers the cluster. us is nil if there are no other replicas.

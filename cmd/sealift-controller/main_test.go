@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sealift/sealift/internal/child"
 )
 
 // TestMain lets this binary be the program.
@@ -55,15 +57,15 @@ sleep 60 & wait
 		"--hooks-dir", hooks, "--kube-config", config, "--listen-address", "127.0.0.1", "--listen-port", "0", "--debug-unix-socket", "", "--tmp-dir", dir)
 	cmd.Env = append(os.Environ(), "SEALIFT_TEST_MAIN=1")
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	wait, err := child.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	said := func() string { data, _ := os.ReadFile(answer); return string(data) }
 	for deadline := time.Now().Add(time.Minute); said() == ""; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			_ = cmd.Process.Kill()
-			_ = cmd.Wait()
+			_ = wait()
 			t.Fatalf("the hook did not answer within a minute\n%s", &log)
 		}
 	}
@@ -81,7 +83,7 @@ sleep 60 & wait
 	if err := syscall.Kill(one, syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || !strings.HasSuffix(said(), "stopped\n") {
+	if err := wait(); err != nil || !strings.HasSuffix(said(), "stopped\n") {
 		t.Errorf("after SIGTERM: %v, and the hook says %s\n%s", err, said(), &log)
 	}
 }

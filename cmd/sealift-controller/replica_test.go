@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sealift/sealift/internal/child"
 	"github.com/sealift/sealift/testgrid/controlplane"
 	"github.com/sealift/sealift/testgrid/output"
 )
@@ -21,6 +22,7 @@ import (
 // operatorProcess is a process of this program.
 type operatorProcess struct {
 	cmd     *exec.Cmd
+	wait    func() error
 	log     *output.Buffer
 	address string
 }
@@ -38,13 +40,12 @@ func startOperator(t *testing.T, dir, config, address, port string, more ...stri
 		"--pod", "pod-" + strings.ReplaceAll(address, ".", "-")}, more...)...)
 	p.cmd.Env = append(os.Environ(), "SEALIFT_TEST_MAIN=1", "TRACE="+filepath.Join(dir, "trace"))
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
+	if p.wait, err = child.Start(p.cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
-		_ = p.cmd.Wait()
+		_ = p.wait()
 	})
 	return p
 }
@@ -127,7 +128,7 @@ echo "$PPID" >> "$TRACE"
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	_ = first.cmd.Wait()
+	_ = first.wait()
 	if code, text := second.get("/readyz"); code != http.StatusInternalServerError || !strings.Contains(text, "its leader does not answer") {
 		t.Errorf("after the kill: %d %s", code, text)
 	}
@@ -144,13 +145,13 @@ echo "$PPID" >> "$TRACE"
 	if err := second.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if err := second.cmd.Wait(); err == nil || !strings.Contains(second.log.String(), "the lease was lost") {
+	if err := second.wait(); err == nil || !strings.Contains(second.log.String(), "the lease was lost") {
 		t.Errorf("the operator that lost the lease ended with %v\n%s", err, second.log)
 	}
 	if err := third.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := third.cmd.Wait(); err != nil {
+	if err := third.wait(); err != nil {
 		t.Errorf("the third ended with %v\n%s", err, third.log)
 	}
 }

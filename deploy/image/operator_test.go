@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestTheOperatorsImageRunsAHook(t *testing.T) {
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "chroot", append([]string{"--userspec=" + config.Config.User, root}, args...)...)
-		cmd.Env = append(config.Config.Env, "BINDING_CONTEXT_PATH=/tmp/context")
+		cmd.Env = slices.Concat(config.Config.Env, []string{"BINDING_CONTEXT_PATH=/tmp/context"})
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v\n%s", args, err, out)

@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/sealift/sealift/helm"
+	"github.com/sealift/sealift/kube"
 	"github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
@@ -40,14 +42,11 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	if err != nil {
 		return nil, err
 	}
-	p, known := &plan{}, map[string]helm.Record{}
-	if o.options.Releases != nil {
-		if known, err = o.options.Releases.List(ctx); err != nil {
-			return nil, err
-		}
-		delete(known, o.options.IgnoreRelease)
+	p, survey := &plan{}, o.newSurvey()
+	known, err := o.look(ctx, survey, verdicts)
+	if err != nil {
+		return nil, err
 	}
-	survey := o.newSurvey()
 	var errs []error
 	for _, u := range o.units {
 		record, released := known[u.Name]
@@ -76,6 +75,30 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	}
 	o.log.InfoContext(ctx, "modules are discovered", "enabled", strings.Join(enabled, " "))
 	return p, nil
+}
+
+// look reads which releases exist. At the same time the survey learns of the objects that the modules had after their last run.
+func (o *Operator) look(ctx context.Context, survey *kube.Survey, verdicts map[*unit]verdict) (known map[string]helm.Record, err error) {
+	if o.options.Releases == nil {
+		return map[string]helm.Record{}, nil
+	}
+	var refs []kube.Ref
+	o.mu.Lock()
+	for _, u := range o.units {
+		if verdicts[u].on {
+			refs = append(refs, u.refs...)
+		}
+	}
+	o.mu.Unlock()
+	var prepared sync.WaitGroup
+	prepared.Go(func() { survey.Prepare(ctx, o.options.Namespace, refs) })
+	known, err = o.options.Releases.List(ctx)
+	prepared.Wait()
+	if err != nil {
+		return nil, err
+	}
+	delete(known, o.options.IgnoreRelease)
+	return known, nil
 }
 
 // strangers are releases without a module, sorted.

@@ -245,7 +245,7 @@ func testSampleRows(s *site) {
 					}
 				}
 				// The hook after Helm has changed values, so the module has run twice.
-				if want := append(before, before...); !cmp.Equal(got, want) {
+				if want := slices.Repeat(before, 2); !cmp.Equal(got, want) {
 					s.Errorf("trace %v", got)
 				}
 			}

@@ -55,11 +55,15 @@ func (s *Server) admit(w http.ResponseWriter, req *http.Request, body []byte) {
 	ctx, cancel := context.WithTimeoutCause(req.Context(), limit, fmt.Errorf("it did not answer within %s", limit))
 	defer cancel()
 	response := s.judge(ctx, a, r)
+	if ctx.Err() != nil { // The API server may still wait. Without an answer it does what the failure policy says.
+		http.Error(w, "the hook did not answer in time", http.StatusGatewayTimeout)
+		return
+	}
 	response.UID = uid
 	r.answer(w, response)
 }
 
-// judge asks the hook.
+// judge asks the hook. There is no response if ctx has ended.
 func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv1.AdmissionResponse {
 	request, err := r.forHook()
 	if err != nil {
@@ -67,6 +71,10 @@ func (s *Server) judge(ctx context.Context, a *admission, r *review) *admissionv
 	}
 	b := a.binding
 	written, err := a.hook.Run(ctx, binding.Context{Type: a.kind, Binding: b.Name, Group: b.Group, Include: b.Include, Review: request})
+	if ctx.Err() != nil {
+		s.log.ErrorContext(ctx, "the failure policy decides on a request because its hook did not answer in time", "webhook", b.Name, "hook", a.hook.Name, "error", err)
+		return nil
+	}
 	if err != nil {
 		s.log.ErrorContext(ctx, "a request is refused because its hook failed", "webhook", b.Name, "hook", a.hook.Name, "error", err)
 		return refusal(http.StatusForbidden, "Hook failed")

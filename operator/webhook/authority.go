@@ -36,21 +36,24 @@ const (
 
 // authority is a CA of our own. All replicas share it through a Secret.
 type authority struct {
-	pem  []byte
-	pair tls.Certificate
+	pem, key []byte
+	pair     tls.Certificate
 }
 
-// authority reads the authority of an endpoint from its Secret, or makes both.
-func (e *endpoint) authority(ctx context.Context) (*authority, error) {
+// lasts says whether there is an authority, with more than its last year left.
+func (a *authority) lasts() bool { return a != nil && time.Until(a.pair.Leaf.NotAfter) > lastYear }
+
+// authority reads the authority of an endpoint from its Secret. If there is none, it writes the one that was known, or makes one.
+func (e *endpoint) authority(ctx context.Context, known *authority) (*authority, error) {
 	ref := kube.Ref{Version: "v1", Kind: "Secret", Namespace: e.server.options.Namespace, Name: e.Service + authoritySuffix}
-	a, err := e.readOrMake(ctx, ref)
+	a, err := e.readOrMake(ctx, ref, known)
 	if err != nil {
 		return nil, fmt.Errorf("the authority of webhooks in %s: %w; or give a certificate in files", ref, err)
 	}
 	return a, nil
 }
 
-func (e *endpoint) readOrMake(ctx context.Context, ref kube.Ref) (*authority, error) {
+func (e *endpoint) readOrMake(ctx context.Context, ref kube.Ref, known *authority) (*authority, error) {
 	secrets, err := e.server.options.Cluster.Objects(ctx, ref)
 	if err != nil {
 		return nil, err
@@ -59,24 +62,26 @@ func (e *endpoint) readOrMake(ctx context.Context, ref kube.Ref) (*authority, er
 		live, err := secrets.Get(ctx, ref.Name, metav1.GetOptions{})
 		if err == nil {
 			var a *authority
-			if a, err = readAuthority(live); err == nil && time.Until(a.pair.Leaf.NotAfter) > lastYear {
+			if a, err = readAuthority(live); err == nil && a.lasts() {
 				return a, nil
 			}
 		}
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, err
 		}
-		fresh, data, err := newAuthority(e.Service)
-		if err != nil {
-			return nil, err
+		fresh := known
+		if !fresh.lasts() {
+			if fresh, err = newAuthority(e.Service); err != nil {
+				return nil, err
+			}
 		}
 		if live == nil || live.GetName() == "" {
 			live = &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Secret"}}
 			live.SetName(ref.Name)
-			live.Object["data"] = data
+			live.Object["data"] = fresh.data()
 			_, err = secrets.Create(ctx, live, metav1.CreateOptions{})
 		} else {
-			live.Object["data"] = data
+			live.Object["data"] = fresh.data()
 			_, err = secrets.Update(ctx, live, metav1.UpdateOptions{})
 		}
 		if err == nil {
@@ -102,24 +107,25 @@ func readAuthority(secret *unstructured.Unstructured) (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; delete the Secret, and a new one is made", err)
 	}
-	return &authority{texts[0], pair}, nil
+	return &authority{texts[0], texts[1], pair}, nil
 }
 
-// newAuthority makes an authority, and the data of its Secret.
-func newAuthority(name string) (*authority, map[string]any, error) {
+func newAuthority(name string) (*authority, error) {
 	template := certificateOf(name+" authority", authorityLife)
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	cert, key, err := sign(template, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair(cert, key)
-	if err != nil {
-		return nil, nil, err
+	return &authority{cert, key, pair}, err
+}
+
+// data is that of the authority's Secret.
+func (a *authority) data() map[string]any {
+	return map[string]any{
+		authorityCert: base64.StdEncoding.EncodeToString(a.pem), authorityID: base64.StdEncoding.EncodeToString(a.key),
 	}
-	return &authority{cert, pair}, map[string]any{
-		authorityCert: base64.StdEncoding.EncodeToString(cert), authorityID: base64.StdEncoding.EncodeToString(key),
-	}, nil
 }
 
 // issue makes a certificate for a server with these names, as PEM.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"time"
 )
 
 // certificate is what an endpoint shows, and whom it lets in.
@@ -19,17 +20,26 @@ type certificate struct {
 	leader *http.Client // trusts the CA
 }
 
-// source returns a function that reads the certificate as it is now.
+// source returns a function that reads the certificate as it is now. It looks at the Secret of our authority every keepTime: another
+// replica, or somebody, may have replaced or deleted it.
 func (e *endpoint) source(ctx context.Context) (func() (*certificate, error), error) {
 	if e.CertFile != "" {
 		return e.fromFiles, nil
 	}
-	a, err := e.authority(ctx)
+	a, err := e.authority(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	var shown *certificate
+	read := time.Now()
 	return func() (*certificate, error) {
+		if time.Since(read) > keepTime {
+			read = time.Now()
+			live, err := e.authority(ctx, a)
+			if e.tell(ctx, "the authority of webhooks cannot be looked at; the one of before is kept", err) && !bytes.Equal(live.pem, a.pem) {
+				a, shown = live, nil
+			}
+		}
 		if shown != nil && !a.expires(shown) {
 			return shown, nil
 		}

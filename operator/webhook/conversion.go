@@ -78,7 +78,7 @@ func (s *Server) convert(w http.ResponseWriter, req *http.Request, body []byte) 
 	if err != nil {
 		s.log.ErrorContext(ctx, "objects are not converted", "crd", crd, "to", request.Desired, "error", err)
 		if failed := (*failedHook)(nil); errors.As(err, &failed) {
-			err = fmt.Errorf("Hook failed to convert to %s", request.Desired) //nolint:staticcheck // upstream's words
+			err = fmt.Errorf("Hook failed to convert to %s", request.Desired) // upstream's words
 		}
 		response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
 	}

@@ -155,7 +155,7 @@ func TestRequestsAreBounded(t *testing.T) {
 		"no review":                   {"/hooks/a.b.c", "application/json", strings.NewReader("{}"), http.StatusBadRequest, "this is no review"},
 		"a review without a UID":      {"/hooks/a.b.c", "application/json", strings.NewReader(`{"request":{}}`), http.StatusBadRequest, "request.uid is missing"},
 		"a body that is too large":    {"/hooks/a.b.c", "application/json", io.LimitReader(zeros{}, admissionSize+1), http.StatusRequestEntityTooLarge, "the body has more than 16777216 bytes"},
-		"a hook that does not return": {"/hooks/a.b.c", "application/json", review(), http.StatusOK, `"message":"Hook failed"`},
+		"a hook that does not return": {"/hooks/a.b.c", "application/json", review(), http.StatusGatewayTimeout, "the hook did not answer in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if code, body := s.admission.review(t, row.path, row.kind, row.body); code != row.code || !strings.Contains(body, row.want) {
@@ -187,7 +187,7 @@ func TestWebhooksOfOneNameAreAnError(t *testing.T) {
 	if all := s.routes.Load().admissions; len(all) != 2 || all["a.b.c"].hook.Name != "one.sh" || all["x.b.c"].hook.Name != "three.sh" {
 		t.Errorf("served are %v", all)
 	}
-	a, _, err := newAuthority("svc")
+	a, err := newAuthority("svc")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +213,7 @@ func TestWebhooksOfOneNameAreAnError(t *testing.T) {
 
 // TestAClientNeedsACertificateOfItsAuthority connects with and without one.
 func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
-	a, _, err := newAuthority("svc")
+	a, err := newAuthority("svc")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package browser
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 )
 
 // ForTest starts a browser that ends with t, and returns the context for chromedp.Run. flags override the default flags.
+//
+// The browser is killed when the thread that started it ends (chromedp sets PR_SET_PDEATHSIG, prctl(2)), so one goroutine keeps
+// that thread. Otherwise a test that enters a network namespace on that thread would end the browser.
 func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Context {
 	t.Helper()
 	short.Skip(t, "a browser")
@@ -40,6 +44,16 @@ func ForTest(t testing.TB, flags ...chromedp.ExecAllocatorOption) context.Contex
 	t.Cleanup(cancel)
 	ctx, cancel = context.WithTimeout(ctx, useTime)
 	t.Cleanup(cancel)
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		started <- chromedp.Run(ctx)
+		<-ctx.Done()
+	}()
+	if err := <-started; err != nil {
+		t.Fatalf("start the browser: %v", err)
+	}
 	return ctx
 }
 

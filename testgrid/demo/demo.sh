@@ -1,17 +1,20 @@
 #!/usr/bin/env bash
 # The demo: packages from Manifests, one bundle, and a host without a route out that becomes a cluster.
 #
-#     demo.sh up       UPSTREAM=lab (default) or internet
+#     demo.sh up       UPSTREAM=lab (default) or internet, which does not have the image of the operator: without a module
 #     demo.sh clean
 #
 # It runs the commands that a user runs, and shows each of them.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
+upstream=${UPSTREAM:-lab}
 work=demo
 host=demo
 kubernetes=v1.36.3
-add_ons=(containerd/2.2.1 kubernetes/1.36.3 flannel/0.26.7 local-path-provisioner/0.0.30 metrics-server/0.9.0)
+add_ons=(addons/containerd/2.2.1 addons/kubernetes/1.36.3 addons/flannel/0.26.7 addons/local-path-provisioner/0.0.30 addons/metrics-server/0.9.0)
+module_add_ons=(addons/operator/0.1.0 testgrid/demo/greeter/0.1.0)
+kubectl=(kubectl --kubeconfig /etc/kubernetes/admin.conf)
 
 say() { printf '\n\033[1m== %s\033[0m\n' "$*"; }
 
@@ -45,22 +48,36 @@ serve_upstream() {
     exit 1
 }
 
+# serve_operator: the image of the operator, which this repository makes, is in the lab's registry as those of upstream are.
+serve_operator() {
+    local registry
+    registry=$(sed -n 's|^ *ghcr.io: *http://||p' "$work/sealift.yaml")
+    go run ./deploy/image -operator bin/sealift-controller -out "$work/operator.tar"
+    skopeo copy --quiet --dest-tls-verify=false "oci-archive:$work/operator.tar" "docker://$registry/sealift/operator:0.1.0"
+    rm "$work/operator.tar"
+}
+
 build() {
     local options=(--out "$work/packages" --target debian-12)
-    if [ "${UPSTREAM:-lab}" = lab ]; then
+    if [ "$upstream" = lab ]; then
         say "the lab: what the world offers, made from Go modules and Debian packages (once per machine)"
         bin/sealift-testgrid lab build --kubernetes "$kubernetes" >"$work/lab.txt"
         serve_upstream
         options+=(--config "$work/sealift.yaml")
+        say "the image of the operator, made without a container engine"
+        serve_operator
+        add_ons+=("${module_add_ons[@]}")
     fi
     say "packages, from Manifests that name the true upstreams"
     mkdir -p "$work/packages" "$work/usb"
-    show bin/sealift build "${add_ons[@]/#/addons/}" "${options[@]}" 2>"$work/build.log" || {
+    show bin/sealift build "${add_ons[@]}" "${options[@]}" 2>"$work/build.log" || {
         tail -n 20 "$work/build.log" >&2
         exit 1
     }
     say "one bundle, onto a USB disk"
-    show bin/sealift bundle -f testgrid/demo/installer.yaml --store "$work/packages" --out "$work/usb/cluster.tar.gz"
+    cp testgrid/demo/installer.yaml "$work/installer.yaml"
+    [ "$upstream" != lab ] || printf '  greeter:\n    version: 0.1.0\n' >>"$work/installer.yaml"
+    show bin/sealift bundle -f "$work/installer.yaml" --store "$work/packages" --out "$work/usb/cluster.tar.gz"
     tar xzf "$work/usb/cluster.tar.gz" -C "$work/usb" --occurrence=1 install.sh
 }
 
@@ -81,21 +98,47 @@ install() {
     on_host bash -c 'cd /media/usb && cat install.sh | bash -s airgap'
 }
 
+# greets waits for the words of the module's Deployment.
+greets() {
+    local pod said
+    for _ in $(seq 120); do
+        pod=$(on_host "${kubectl[@]}" -n addon-operator get pods -l app=greeter --sort-by=.metadata.creationTimestamp -o 'jsonpath={.items[-1:].metadata.name}')
+        said=$(on_host "${kubectl[@]}" get --raw "/api/v1/namespaces/addon-operator/pods/$pod:8080/proxy/" 2>&1) || true
+        [ "$said" != "$1" ] || {
+            echo "the pod of the module says: $said"
+            return
+        }
+        sleep 0.5
+    done
+    echo "the pod of the module says: $said; it is to say: $1" >&2
+    on_host "${kubectl[@]}" -n addon-operator logs deployment/operator --tail=20 >&2
+    exit 1
+}
+
+prove_module() {
+    say "a module: its hook counts nodes, its chart is a Deployment; a value changes in the ConfigMap"
+    on_host_shown "${kubectl[@]}" -n addon-operator exec deployment/operator -- addon-operator module list
+    greets "hello from 1 node"
+    on_host_shown "${kubectl[@]}" -n addon-operator patch configmap addon-operator --type merge -p '{"data": {"greeter": "greeting: good morning"}}'
+    greets "good morning from 1 node"
+}
+
 prove() {
     say "a pod with a volume, read by another pod through a Service"
-    on_host kubectl --kubeconfig /etc/kubernetes/admin.conf apply -f - <testgrid/demo/app.yaml
-    on_host kubectl --kubeconfig /etc/kubernetes/admin.conf wait --for=condition=Complete job/reader --timeout=120s >/dev/null
-    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf logs job/reader
+    on_host "${kubectl[@]}" apply -f - <testgrid/demo/app.yaml
+    on_host "${kubectl[@]}" wait --for=condition=Complete job/reader --timeout=120s >/dev/null
+    on_host_shown "${kubectl[@]}" logs job/reader
+    [ "$upstream" != lab ] || prove_module
     say "the cluster"
-    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf get nodes -o wide
-    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf get pods -A
+    on_host_shown "${kubectl[@]}" get nodes -o wide
+    on_host_shown "${kubectl[@]}" get pods -A
     for _ in $(seq 60); do # metrics come with the first scrape
-        on_host kubectl --kubeconfig /etc/kubernetes/admin.conf top nodes >/dev/null 2>&1 && break
+        on_host "${kubectl[@]}" top nodes >/dev/null 2>&1 && break
         sleep 1
     done
-    on_host_shown kubectl --kubeconfig /etc/kubernetes/admin.conf top nodes
+    on_host_shown "${kubectl[@]}" top nodes
     say "images that came from anywhere but the bundle"
-    on_host kubectl --kubeconfig /etc/kubernetes/admin.conf get events -A -o jsonpath='{range .items[?(@.reason=="Pulled")]}{.message}{"\n"}{end}' |
+    on_host "${kubectl[@]}" get events -A -o jsonpath='{range .items[?(@.reason=="Pulled")]}{.message}{"\n"}{end}' |
         grep -v 'already present on machine' || echo none
 }
 
