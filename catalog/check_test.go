@@ -63,6 +63,8 @@ func TestRulesRefuseWithFieldReasonAndWayOut(t *testing.T) {
 		"two distributions":       {sound + "  k3s: {version: v1.23.3+k3s1}\n", []string{"k3s.version v1.23.3+k3s1 does not go with kubernetes.version 1.36.3: "}},
 		"IPv6, perhaps":           {sound + "  kurl: {ipv6: true}\n", nil},
 		"IPv6 that is off":        {without("flannel") + "  weave: {version: 2.8.1}\n  kurl: {ipv6: false}\n", nil},
+		"both, perhaps":           {sound + "  kurl: {dualStack: true}\n", nil},
+		"not both":                {without("flannel") + "  antrea: {version: 1.2.1}\n  kurl: {dualStack: true}\n", []string{"kurl.dualStack true: no pod network here knows IPv4 and IPv6 at once"}},
 		"no IPv6":                 {without("flannel") + "  weave: {version: 2.8.1}\n  kurl: {ipv6: true}\n", []string{"kurl.ipv6 true: no pod network here knows IPv6"}},
 		"no object store":         {sound + "  kotsadm: {version: 1.117.3}\n", []string{"kotsadm.version 1.117.3: "}},
 		"an object store":         {sound + "  kotsadm: {version: latest}\n  minio: {version: latest}\n", nil},

@@ -21,6 +21,7 @@ const (
 	ContainerRuntime = "container-runtime"
 	PodNetwork       = "pod-network"
 	PodNetworkIPv6   = "pod-network-ipv6"
+	PodNetworkDual   = "pod-network-dual-stack"
 	Storage          = "storage"
 	ObjectStore      = "object-store"
 	Ingress          = "ingress"

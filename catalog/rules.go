@@ -78,6 +78,7 @@ type need struct {
 
 func needs() []need {
 	return []need{{key: "kurl", option: "ipv6", capability: PodNetworkIPv6, perhaps: "flannel",
-		why: "no pod network here knows IPv6", fix: "use the flannel of Sealift's catalogue, or leave out kurl.ipv6"}, {key: "kotsadm", capability: ObjectStore, unless: "disableS3",
+		why: "no pod network here knows IPv6", fix: "use the flannel of Sealift's catalogue, or leave out kurl.ipv6"}, {key: "kurl", option: "dualStack", capability: PodNetworkDual, perhaps: "flannel",
+		why: "no pod network here knows IPv4 and IPv6 at once", fix: "use the flannel of Sealift's catalogue, or leave out kurl.dualStack"}, {key: "kotsadm", capability: ObjectStore, unless: "disableS3",
 		why: "it keeps its data in an object store, and no add-on here has one", fix: "add minio or rook, or set kotsadm.disableS3"}}
 }

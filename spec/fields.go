@@ -236,6 +236,7 @@ func hostSections() []section {
 			{key: "skipSystemPackageInstall", is: boolean, variable: "SKIP_SYSTEM_PACKAGE_INSTALL"},
 			{key: "excludeBuiltinHostPreflights", is: boolean, variable: "EXCLUDE_BUILTIN_HOST_PREFLIGHTS"},
 			{key: "ipv6", is: boolean, variable: "IPV6_ONLY"},
+			{key: "dualStack", is: boolean, variable: unexported},   // Sealift's own
 			{key: "caCertificates", is: text, variable: unexported}, // Sealift's own
 			{key: "nodeLabels", is: list, variable: unexported},     // Sealift's own; in kURL it is only a flag
 		}},

@@ -52,7 +52,7 @@ func kurlFlags() map[string]map[string][]string {
 			"upgradeIgnorePreflightErrors": {"kubernetes-upgrade-ignore-preflight-errors"},
 		},
 		"kurl": {
-			"airgap": {"airgap"}, "publicAddress": {"public-address"}, "privateAddress": {"private-address"}, "ipv6": {"ipv6"},
+			"airgap": {"airgap"}, "publicAddress": {"public-address"}, "privateAddress": {"private-address"}, "ipv6": {"ipv6"}, "dualStack": {"dual-stack"},
 			"additionalNoProxyAddresses": {"additional-no-proxy-addresses"}, "skipSystemPackageInstall": {"skip-system-package-install"},
 			"hostPreflightIgnore": {"host-preflight-ignore", "preflight-ignore"}, "hostPreflightEnforceWarnings": {"host-preflight-enforce-warnings"},
 			"excludeBuiltinHostPreflights": {"exclude-builtin-host-preflights", "exclude-builtin-preflights"},

@@ -89,7 +89,7 @@ func (a commands) upgrade(ctx context.Context, o upgradeOptions) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := upgrade.Open(ctx, name)
+	c, err := upgrade.Open(ctx, name, a.Err)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (a commands) printUpgradePlan(plan upgrade.Plan, report preflight.Report, f
 // runUpgrade takes all nodes to one stop, or to the end.
 func (a commands) runUpgrade(ctx context.Context, options install.Options, stop, name string, o upgradeOptions) (err error) {
 	defer a.tellOfInterruption(ctx)()
-	c, err := upgrade.Open(ctx, name)
+	c, err := upgrade.Open(ctx, name, a.Err)
 	if err != nil {
 		return err
 	}

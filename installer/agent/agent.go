@@ -152,7 +152,7 @@ func (a *Agent) watch(ctx context.Context) error {
 				return err
 			}
 			if ctx.Err() != nil { // whatever else has changed meanwhile
-				return nil
+				return nil //nolint:nilerr // the agent is told to end
 			}
 		}
 	}

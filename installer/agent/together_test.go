@@ -58,7 +58,9 @@ func newLeading(t *testing.T) (l *leading, address string) {
 	go func() { done <- share.Serve(ctx, share.Mixed(listener, authority.TLS("127.0.0.1")), s.Handler()) }()
 	t.Cleanup(func() {
 		stop()
-		<-done
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	})
 	return l, listener.Addr().String()
 }

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -48,7 +49,7 @@ func TestAPIServerIsReplaced(t *testing.T) {
 		addressesStay(t, client, discoveryv1.AddressTypeIPv6, "fd00::1")
 	})
 
-	address := append(shared, "--advertise-address=10.1.2.3", "--endpoint-reconciler-type=lease")
+	address := slices.Concat(shared, []string{"--advertise-address=10.1.2.3", "--endpoint-reconciler-type=lease"})
 	if err := c.Restart(t.Context(), address...); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestAPIServerIsReplaced(t *testing.T) {
 	if err := p.wait(t.Context(), true, p.bound); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.while(t.Context(), client, func() error { return c.Restart(t.Context(), address...) }); err != nil {
+	if err := p.while(t.Context(), p.keepAddresses(t.Context(), client), func() error { return c.Restart(t.Context(), address...) }); err != nil {
 		t.Error(err)
 	}
 	if err := second.Wait(); err != nil {

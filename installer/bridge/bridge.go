@@ -1,5 +1,6 @@
-// Package bridge runs a second API server on a cluster's only control plane while the first one is replaced, so that a server
-// answers all the time.
+// Package bridge runs a second API server on a control plane while the first one is replaced, so that a server answers at its address
+// all the time. Where other control planes answer, too, kube-proxy still sends requests of pods there for a moment after the first
+// server has ended.
 //
 // The second server does not run in a pod: a kubelet of another minor version gives every static pod another UID and starts all of
 // them again. It is a transient unit of systemd, so a restart of the host leaves nothing of it. It runs the program from the image
@@ -41,7 +42,7 @@ const lifetime = time.Hour
 // stopTime is how long the second server may take to finish its requests: the API server ends them after a minute itself.
 const stopTime = 90 * time.Second
 
-// Bridge describes the first server. All fields are required.
+// Bridge describes the first server. All fields but Alone are required.
 type Bridge struct {
 	// Manifest is the file with its static pod.
 	Manifest string
@@ -49,6 +50,8 @@ type Bridge struct {
 	Folder string
 	// Client may write EndpointSlices.
 	Client kubernetes.Interface
+	// Alone says that there is no other control plane. The Service kubernetes keeps its address then.
+	Alone bool
 	// Output receives what is done.
 	Output io.Writer
 }
@@ -68,7 +71,11 @@ func (b Bridge) While(ctx context.Context, do func() error) error {
 		return do()
 	}
 	fmt.Fprintln(b.Output, "a second API server answers meanwhile, from "+p.image)
-	return p.while(ctx, b.Client, do)
+	release := func() {}
+	if b.Alone {
+		release = p.keepAddresses(ctx, b.Client)
+	}
+	return p.while(ctx, release, do)
 }
 
 // second starts the second server, and waits until it is ready.

@@ -168,9 +168,8 @@ func (p *pair) wait(ctx context.Context, second bool, limit time.Duration) error
 }
 
 // while has the second server lead while do replaces the first one, and then the first one. The second server ends only when the
-// first one is ready.
-func (p *pair) while(ctx context.Context, client kubernetes.Interface, do func() error) error {
-	release := p.keepAddresses(ctx, client)
+// first one is ready. release is called before that, and ends what keepAddresses began.
+func (p *pair) while(ctx context.Context, release func(), do func() error) error {
 	stop := p.keepLead(ctx)
 	time.Sleep(settle)
 	err := do()

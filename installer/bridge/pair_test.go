@@ -262,7 +262,7 @@ func replaced(t *testing.T, overlap bool) {
 	settle("when it is ready", first)
 
 	var next *serverProcess
-	err := p.while(t.Context(), noClient(t), func() error {
+	err := p.while(t.Context(), p.keepAddresses(t.Context(), noClient(t)), func() error {
 		time.Sleep(100 * time.Millisecond)
 		settle("before anything is replaced", first, second)
 		if overlap {
@@ -314,7 +314,7 @@ func TestTheSecondServerStaysWhileTheFirstDoesNotAnswer(t *testing.T) {
 		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
 	})
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
-	err := p.while(t.Context(), client, func() error {
+	err := p.while(t.Context(), p.keepAddresses(t.Context(), client), func() error {
 		first.stop()
 		time.AfterFunc(endTime+p.bound/2, func() {
 			if _, err := slices.Update(t.Context(), &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: serviceName}, AddressType: discoveryv1.AddressTypeIPv4}, metav1.UpdateOptions{}); err != nil {

@@ -37,7 +37,8 @@ func installed(t *testing.T, compliance string) cis.Host {
 	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
 	k := cluster.Kubeadm{Base: addOn + "/kubeadm", Work: work, Output: t.Output(), Variables: map[string]string{
 		"KUBERNETES_VERSION": "1.36.3", "KUBERNETES_CLUSTER_NAME": "kubernetes", "KUBERNETES_API_ENDPOINT": "10.10.0.1:6443",
-		"POD_CIDR": "10.32.0.0/20", "SERVICE_CIDR": "10.96.0.0/22", "PRIVATE_ADDRESS": kubeadm.Address, "NODE_NAME": kubeadm.Node,
+		"KUBERNETES_POD_SUBNET": "10.32.0.0/20", "KUBERNETES_SERVICE_SUBNET": "10.96.0.0/22", "PRIVATE_ADDRESS": kubeadm.Address,
+		"KUBERNETES_NODE_IP": kubeadm.Address, "NODE_NAME": kubeadm.Node,
 		"SEALIFT_CGROUP_DRIVER": "systemd", "KUBERNETES_CIS_COMPLIANCE": compliance,
 	}}
 	if err := k.Init(t.Context()); err != nil {

@@ -26,6 +26,7 @@ func work(t *testing.T, patches map[string]string) Kubeadm {
 	return Kubeadm{Base: "../../addons/kubernetes/template/kubeadm", Work: dir, Output: t.Output(), Variables: map[string]string{
 		"KUBERNETES_VERSION": "1.36.3", "KUBERNETES_CLUSTER_NAME": "kubernetes", "KUBERNETES_API_ENDPOINT": "10.0.0.1:6443",
 		"POD_CIDR": "10.32.0.0/20", "SERVICE_CIDR": "10.96.0.0/22", "PRIVATE_ADDRESS": "10.0.0.1", "NODE_NAME": "one",
+		"KUBERNETES_POD_SUBNET": "10.32.0.0/20", "KUBERNETES_SERVICE_SUBNET": "10.96.0.0/22", "KUBERNETES_NODE_IP": "10.0.0.1",
 		"SEALIFT_CGROUP_DRIVER": "systemd", "KUBEADM_TOKEN": "abcdef.0123456789abcdef",
 		"KUBEADM_TOKEN_CA_HASH": "sha256:00", "CERT_KEY": "11",
 	}}
@@ -97,8 +98,8 @@ func TestValuesAddNoStructure(t *testing.T) {
 
 func TestMissingValueAndBrokenPatchAreNamed(t *testing.T) {
 	i := work(t, nil)
-	delete(i.Variables, "POD_CIDR")
-	if _, err := i.initConfig(); err == nil || !strings.Contains(err.Error(), "${POD_CIDR}") {
+	delete(i.Variables, "KUBERNETES_POD_SUBNET")
+	if _, err := i.initConfig(); err == nil || !strings.Contains(err.Error(), "${KUBERNETES_POD_SUBNET}") {
 		t.Errorf("got %v", err)
 	}
 	i = work(t, map[string]string{"stray.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: none\n"})

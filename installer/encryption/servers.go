@@ -58,6 +58,9 @@ func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 		return nil, err
 	}
 	c := &controlPlanes{own: own, root: o.Root, admin: admin, view: view, config: config, output: r.log}
+	if err := cluster.WaitAPI(ctx, r.log); err != nil {
+		return nil, err
+	}
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}

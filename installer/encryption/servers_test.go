@@ -20,7 +20,7 @@ func TestAnInterruptedRequestDoesNotBeginTheSecretsAgain(t *testing.T) {
 	client := fake.NewClientset()
 	var lists, updates []string
 	client.PrependReactor("list", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		next := a.(clienttesting.ListActionImpl).ListOptions.Continue //nolint:errcheck // it is one
+		next := a.(clienttesting.ListActionImpl).ListOptions.Continue
 		lists = append(lists, next)
 		page := &corev1.SecretList{}
 		switch next {
@@ -37,7 +37,7 @@ func TestAnInterruptedRequestDoesNotBeginTheSecretsAgain(t *testing.T) {
 		return true, page, nil
 	})
 	client.PrependReactor("update", "secrets", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		secret := a.(clienttesting.UpdateAction).GetObject().(*corev1.Secret) //nolint:errcheck // it is one
+		secret := a.(clienttesting.UpdateAction).GetObject().(*corev1.Secret)
 		updates = append(updates, secret.Name)
 		if len(updates) == 2 {
 			return true, nil, errors.New("connection refused")

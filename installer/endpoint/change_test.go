@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/intent"
@@ -333,7 +332,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 	if err := (&Change{client: c.client}).begin(t.Context(), "127.0.0.1:6444", c.new.address, time.Now()); err == nil || !strings.Contains(err.Error(), "every node has a balancer of its own") {
 		t.Errorf("a cluster without one: %v", err)
 	}
-	if known, err := readRecord(t.Context(), kubernetes.Interface(c.client)); err != nil || known != nil {
+	if known, err := readRecord(t.Context(), c.client); err != nil || known != nil {
 		t.Errorf("a refusal left %+v, %v", known, err)
 	}
 }

@@ -6,31 +6,51 @@ import (
 	"net/netip"
 
 	"github.com/sealift/sealift/installer/host/network"
+	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 )
 
-// asksForIPv6 says whether the Installer does.
+// asksForIPv6 and asksForBoth say whether the Installer does.
 func (i *Install) asksForIPv6() bool { return isTrue(i.spec.Section("kurl").Options, "ipv6") }
+func (i *Install) asksForBoth() bool { return isTrue(i.spec.Section("kurl").Options, "dualStack") }
 
-// kindOfCluster says whether the cluster that there is has IPv6. known is false before there is one.
-func (i *Install) kindOfCluster() (six, known bool) {
-	var pods string
-	if i.Joins() {
-		pods = i.options.Join.Cluster.PodCIDR
-	} else if rec, made := i.networksOfCluster(); made {
-		pods = rec.State[node.PodNetwork]
+// dualStack says whether the cluster that there is has IPv4 and IPv6, or before there is one, whether the Installer asks for it.
+func (i *Install) dualStack() bool {
+	networks := i.networksThatAre()
+	if networks[node.PodNetwork] == "" {
+		return i.asksForBoth()
 	}
-	p, err := netip.ParsePrefix(pods)
+	return networks[node.PodNetwork6] != ""
+}
+
+// networksThatAre are those of the cluster, or of the one that a seed continues, and empty before there is one.
+func (i *Install) networksThatAre() lifecycle.State {
+	if i.Joins() {
+		return node.NetworkState(i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR)
+	}
+	if rec, made := i.networksOfCluster(); made {
+		return rec.State
+	}
+	if seed := i.options.Seed; seed != nil {
+		return node.NetworkState(seed.Pods, seed.Services)
+	}
+	return nil
+}
+
+// kindOfCluster says whether the cluster that there is has IPv6 first. known is false before there is one.
+func (i *Install) kindOfCluster() (six, known bool) {
+	p, err := netip.ParsePrefix(i.networksThatAre()[node.PodNetwork])
 	return err == nil && p.Addr().Is6(), err == nil
 }
 
 // chooseAddress chooses the address of this host by which other nodes reach it, unless the Installer names it. It has the kind of the
-// cluster that there is, or the kind that the Installer asks for.
+// cluster that there is, or the kind that the Installer asks for. It also says whether the cluster is dual-stack.
 func (i *Install) chooseAddress() {
 	six, known := i.kindOfCluster()
 	if !known {
 		six = i.asksForIPv6()
 	}
+	i.dual = i.dualStack()
 	if six {
 		i.facts.Address = i.facts.Address6
 	}
@@ -52,6 +72,12 @@ func (i *Install) checkAddress() error {
 	switch s := i.settings; {
 	case i.options.Upgrade != nil || !makes:
 		return nil
+	case asked && i.asksForBoth():
+		return errors.New("the Installer has kurl.ipv6, which is IPv6 alone, and kurl.dualStack, which is IPv4 and IPv6; leave out one of them")
+	case known && i.asksForBoth() && !i.dual && !i.Joins():
+		return fmt.Errorf("the cluster has %s addresses alone, and the Installer asks for kurl.dualStack; a cluster keeps its kind of addresses, so leave out kurl.dualStack", kindName(six))
+	case i.dual && !s.dual():
+		return errors.New("nodes of a dual-stack cluster have an address of each kind, and no interface of this host has an IPv6 address that other hosts can reach; give it one")
 	case known && !six && asked && !i.Joins():
 		return errors.New("the cluster has IPv4 addresses, and the Installer asks for kurl.ipv6; a cluster keeps its kind of addresses, so leave out kurl.ipv6")
 	case known && s.address != "" && s.six != six:

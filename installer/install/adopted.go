@@ -29,7 +29,7 @@ func (a Adopted) Records() lifecycle.Plan {
 	if a.First {
 		last, phase, title = node.InitStep, lifecycle.Install, "take over the node that made the cluster"
 		record(node.NetworkStep, "", "note the networks of pods and services", lifecycle.PreInit, lifecycle.Digest(a.Pods, a.Services),
-			lifecycle.State{node.PodNetwork: a.Pods, node.ServiceNetwork: a.Services})
+			node.NetworkState(a.Pods, a.Services))
 	}
 	for _, one := range a.AddOns {
 		record(one.Name+"/"+installStep, one.Name, "note that "+one.Name+" "+one.Version+" runs", phase,

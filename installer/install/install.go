@@ -74,6 +74,7 @@ type Install struct {
 	// settings are those of this node, made of spec and facts
 	settings settings
 	facts    host.Facts
+	dual     bool    // the cluster is dual-stack
 	addOns   []addOn // in the order in which they install
 	journal  *lifecycle.Journal
 	plan     lifecycle.Plan

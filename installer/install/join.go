@@ -85,7 +85,7 @@ func (i *Install) checkJoin() error {
 	if err != nil {
 		return err
 	}
-	for _, text := range []string{c.PodCIDR, c.ServiceCIDR} {
+	for _, text := range c.Networks() {
 		p, err := netip.ParsePrefix(text)
 		if err == nil {
 			err = clash(p, used)
@@ -127,8 +127,9 @@ func (i *Install) joinVariables() map[string]string {
 		return nil
 	}
 	c := i.options.Join.Cluster
-	return map[string]string{"POD_CIDR": c.PodCIDR, "SERVICE_CIDR": c.ServiceCIDR, "MASTER": flag(i.options.Join.ControlPlane),
-		"DOCKER_REGISTRY_IP": c.Registry}
+	variables := node.NetworkState(c.PodCIDR, c.ServiceCIDR)
+	maps.Copy(variables, map[string]string{"MASTER": flag(i.options.Join.ControlPlane), "DOCKER_REGISTRY_IP": c.Registry})
+	return variables
 }
 
 func (i *Install) joinCluster(ctx context.Context) (lifecycle.State, error) {

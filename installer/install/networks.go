@@ -29,13 +29,29 @@ type clusterNetwork struct {
 }
 
 func (s settings) networks() []clusterNetwork {
-	pods := clusterNetwork{node.PodNetwork, s.pods, "flannel.podCIDR", false, 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}}
-	services := clusterNetwork{node.ServiceNetwork, s.services, "kubernetes.serviceCIDR", false, 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}}
-	if s.six {
-		pods.six, pods.size, pods.largest, pods.smallest, pods.ranges = true, 56, 48, 64, []string{"fd00:c00b:1::/48", "fd00::/8"}
-		services.six, services.size, services.largest, services.smallest, services.ranges = true, 112, 108, 124, []string{"fd00:c00b:2::/48", "fd00::/8"}
+	const podOption, serviceOption = "flannel.podCIDR", "kubernetes.serviceCIDR"
+	pods4, pods6 := s.pods, s.pods
+	services4, services6 := s.services, s.services
+	if s.dual() {
+		pods4, pods6 = s.pods.split()
+		services4, services6 = s.services.split()
 	}
-	return []clusterNetwork{pods, services}
+	four := []clusterNetwork{
+		{node.PodNetwork, pods4, podOption, false, 20, 8, 24, []string{"10.32.0.0/16", "10.0.0.0/8"}},
+		{node.ServiceNetwork, services4, serviceOption, false, 22, 12, 28, []string{"10.96.0.0/16", "10.0.0.0/8"}},
+	}
+	six := []clusterNetwork{
+		{node.PodNetwork, pods6, podOption, true, 56, 48, 64, []string{"fd00:c00b:1::/48", "fd00::/8"}},
+		{node.ServiceNetwork, services6, serviceOption, true, 112, 108, 124, []string{"fd00:c00b:2::/48", "fd00::/8"}},
+	}
+	switch {
+	case s.six:
+		return six
+	case s.dual():
+		six[0].variable, six[1].variable = node.PodNetwork6, node.ServiceNetwork6
+		return append(four, six...)
+	}
+	return four
 }
 
 // example is what a network of the kind looks like.
@@ -57,6 +73,9 @@ func (i *Install) networkInputs() string {
 	inputs := []any{i.settings.pods.network, i.settings.pods.size, i.settings.services.network, i.settings.services.size}
 	if i.settings.six {
 		inputs = append(inputs, i.settings.six)
+	}
+	if i.settings.dual() {
+		inputs = append(inputs, "dual-stack")
 	}
 	return lifecycle.Digest(inputs...)
 }
@@ -91,7 +110,7 @@ func (i *Install) checkNetworks() error {
 // hooks, so some hooks begin by setting POD_CIDR to an option that the Installer does not have (kURL §3.1, step 29).
 func emptied(before, after hook.Variables) hook.Variables {
 	chosen := hook.Variables{}
-	for _, name := range []string{node.PodNetwork, node.ServiceNetwork} {
+	for _, name := range node.NetworkVariables() {
 		if before[name] != "" && after[name] == "" {
 			chosen[name] = before[name]
 		}

@@ -229,63 +229,8 @@ func (row networksRow) settle(t *testing.T, i *Install) {
 	if row.refused != "" {
 		return
 	}
-	if got, err := i.settleNetworks(); err != nil || got["POD_CIDR"] != row.wantPods || got["SERVICE_CIDR"] != row.wantServices {
+	if got, err := i.settleNetworks(); err != nil || !maps.Equal(got, node.NetworkState(row.wantPods, row.wantServices)) {
 		t.Errorf("got %v, %v", got, err)
-	}
-}
-
-func TestNetworksOfAClusterWithIPv6(t *testing.T) {
-	i := made(t, with(t, "kubernetes", ""))
-	i.settings.six = true
-	for name, row := range map[string]networksRow{
-		"chosen":                {"", "", "", "10.0.0.0/8", "fd00:c00b:1::/56", "fd00:c00b:2::/112", ""},
-		"in use":                {"", "", "", "fd00:c00b::/32", "fd00::/56", "fd00:0:0:100::/112", ""},
-		"given":                 {"2001:db8:1::/48", "2001:db8:2::/108", "", "", "2001:db8:1::/48", "2001:db8:2::/108", ""},
-		"a size":                {"", "", "/48", "", "fd00:c00b:1::/48", "fd00:c00b:2::/112", ""},
-		"IPv4":                  {"10.32.0.0/20", "", "", "", "", "", "not an IPv6 network such as fd00:c00b:1::/56"},
-		"only for a link":       {"fe80::/56", "", "", "", "", "", "not an IPv6 network"},
-		"too large":             {"fd00::/40", "", "", "", "", "", "at least /48"},
-		"too small":             {"fd00::/72", "", "", "", "", "", "at most /64"},
-		"services for too many": {"", "fd00::/64", "", "", "", "", "at least /108"},
-	} {
-		t.Run(name, func(t *testing.T) { row.settle(t, i) })
-	}
-}
-
-func TestAddressIsOfTheKindThatTheInstallerAsksFor(t *testing.T) {
-	six := netip.MustParseAddr("fd00::7")
-	for name, row := range map[string]struct {
-		kurl, address string
-		address6      netip.Addr
-		pods          string // of the cluster that there is
-		refused       string
-	}{
-		"IPv4":                           {"", "192.0.2.7", netip.Addr{}, "", ""},
-		"IPv6":                           {"ipv6: true", "fd00::7", six, "", ""},
-		"only IPv6, not asked for":       {"", "", six, "", "set kurl.ipv6"},
-		"an IPv6 address, not asked for": {"", "fd00::7", six, "", "set kurl.ipv6, too"},
-		"an IPv4 address for IPv6":       {"ipv6: true", "192.0.2.7", six, "", "not an IPv6 address"},
-		"no IPv6":                        {"ipv6: true", "", netip.Addr{}, "", "no interface of this host has an IPv6 address"},
-		"a cluster with IPv6":            {"", "fd00::7", six, "fd00:c00b:1::/56", ""},
-		"IPv6 for a cluster without":     {"ipv6: true", "192.0.2.7", six, "10.32.0.0/20", "a cluster keeps its kind of addresses"},
-		"IPv4 in a cluster with IPv6":    {"", "192.0.2.7", six, "fd00:c00b:1::/56", "the cluster has IPv6 addresses, and 192.0.2.7 of this host is none"},
-		"no address at all":              {"", "", netip.Addr{}, "", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			i := made(t, with(t, "kubernetes", ""))
-			s, err := spec.Parse("installer.yaml", strings.NewReader("apiVersion: sealift.dev/v1\nkind: Installer\nmetadata: {name: x}\nspec: {kubernetes: {version: 1.36.3}, kurl: {"+row.kurl+"}}\n"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			i.spec, i.facts.Address6, i.settings = s, row.address6, settings{address: row.address, six: strings.Contains(row.address, ":")}
-			if row.pods != "" {
-				finished(t, i, lifecycle.Step{ID: node.NetworkStep}, lifecycle.State{node.PodNetwork: row.pods})
-				finished(t, i, lifecycle.Step{ID: node.InitStep, Inputs: initInputs}, nil)
-			}
-			if err := i.checkAddress(); (err == nil) != (row.refused == "") || err != nil && !strings.Contains(err.Error(), row.refused) {
-				t.Errorf("got %v, want %q", err, row.refused)
-			}
-		})
 	}
 }
 

@@ -35,7 +35,11 @@ func (i *Install) checkProxy() error {
 func (i *Install) noProxy() string {
 	values := i.hooks.values()
 	list := []string{"localhost", "127.0.0.1", "::1", ".svc", ".cluster.local", i.facts.Hostname, i.settings.address, i.settings.publicAddress,
-		values[node.PodNetwork], values[node.ServiceNetwork], i.settings.loadBalancerHost()}
+		i.settings.address6}
+	for _, name := range node.NetworkVariables() {
+		list = append(list, values[name])
+	}
+	list = append(list, i.settings.loadBalancerHost())
 	var unique []string
 	for _, one := range append(list, strings.Split(i.settings.proxy.listed(), ",")...) {
 		if one = strings.TrimSpace(one); one != "" && !slices.Contains(unique, one) {

@@ -54,7 +54,7 @@ func (i *Install) writeRun() error {
 		run.AddOns = append(run.AddOns, node.AddOn{Name: a.name(), Version: a.info.Version})
 	}
 	if i.Joins() {
-		run.Networks = []string{i.options.Join.Cluster.PodCIDR, i.options.Join.Cluster.ServiceCIDR}
+		run.Networks = i.options.Join.Cluster.Networks()
 	}
 	return run.Write(i.options.Root)
 }

@@ -17,6 +17,7 @@ import (
 type settings struct {
 	address       string // by which other nodes reach this one; "" on a host that has none
 	six           bool   // that address and the networks of the cluster are IPv6
+	address6      string // the second address, with IPv6, in a dual-stack cluster; else ""
 	publicAddress string
 	loadBalancer  string // of the API; "" for the balancer on each node
 	endpoint      string // host:port where nodes reach the API
@@ -46,6 +47,16 @@ type firewallOptions struct{ leave, disable bool }
 // subnet is what the Installer says of a network of the cluster, both "" for a free one of the usual size.
 type subnet struct{ network, size string }
 
+// split gives each of two networks what the Installer says of it, with a comma between them.
+func (s subnet) split() (first, second subnet) {
+	first.network, second.network, _ = strings.Cut(s.network, ",")
+	first.size, second.size, _ = strings.Cut(s.size, ",")
+	return first, second
+}
+
+// dual says whether the cluster is dual-stack.
+func (s settings) dual() bool { return s.address6 != "" }
+
 // newSettings makes the settings of the Installer and the host.
 func (i *Install) newSettings() settings {
 	kurl, kubernetes := i.spec.Section("kurl").Options, i.spec.AddOn("kubernetes").Options
@@ -62,6 +73,9 @@ func (i *Install) newSettings() settings {
 	}
 	if address, err := netip.ParseAddr(s.address); err == nil {
 		s.six = address.Is6()
+	}
+	if i.dual && !s.six && i.facts.Address6.IsValid() {
+		s.address6 = i.facts.Address6.String()
 	}
 	if s.clusterName == "" {
 		s.clusterName = "kubernetes"
@@ -110,7 +124,7 @@ func (s settings) loadBalancerHost() string {
 
 // variables are those of the settings that hooks see under kURL's names for them.
 func (s settings) variables() map[string]string {
-	return map[string]string{"PRIVATE_ADDRESS": s.address, "IPV6_ONLY": flag(s.six), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
+	return map[string]string{"PRIVATE_ADDRESS": s.address, "PRIVATE_ADDRESS6": s.address6, "IPV6_ONLY": flag(s.six), "KUBERNETES_CLUSTER_NAME": s.clusterName, "KUBERNETES_API_ENDPOINT": s.endpoint, "AIRGAP": flag(s.airGap)}
 }
 
 // selinux returns the requested mode of SELinux, or "" to leave it unchanged.

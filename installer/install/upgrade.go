@@ -160,23 +160,23 @@ func (i *Install) upgradeCluster(ctx context.Context) (lifecycle.State, error) {
 	return nil, i.bridged(ctx, func() error { return i.kubeadm(k).Upgrade(ctx, program, k.info.Version) })
 }
 
-// bridged has a second API server answer while do replaces that of an only control plane.
+// bridged has a second API server answer on a control plane while do replaces the first one.
 func (i *Install) bridged(ctx context.Context, do func() error) error {
-	if !i.options.Upgrade.Alone {
+	if !i.ControlPlane() {
 		return do()
 	}
 	client, err := cluster.Client(cluster.AdminKubeconfig)
 	if err != nil {
 		return err
 	}
-	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Output: i.log}
+	first := bridge.Bridge{Manifest: cluster.APIServerManifest, Folder: filepath.Dir(node.Binary), Client: client, Alone: i.options.Upgrade.Alone, Output: i.log}
 	return first.While(ctx, do)
 }
 
-// restartKubelet runs the new kubelet. On an only control plane, it also waits for the static pods, which a kubelet of another minor
-// version starts again.
+// restartKubelet runs the new kubelet. On a control plane, it also waits for the static pods, which a kubelet of another minor version
+// starts again.
 func (i *Install) restartKubelet(ctx context.Context, version string) error {
-	if err := cluster.RestartKubelet(ctx, i.facts.Hostname, version, i.log); err != nil || !i.options.Upgrade.Alone {
+	if err := cluster.RestartKubelet(ctx, i.facts.Hostname, version, i.log); err != nil || !i.ControlPlane() {
 		return err
 	}
 	return cluster.WaitStaticPods(ctx, i.facts.Hostname, i.log)

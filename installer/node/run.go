@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -49,11 +50,32 @@ func LastRun(root string) (r Run, err error) {
 	return r, nil
 }
 
-// The variables of hooks with the networks of the cluster, which the journal has in the state of the step that chose them.
+// The variables of hooks with the networks of the cluster, which the journal has in the state of the step that chose them. A
+// dual-stack cluster has two of each: IPv4 first.
 const (
-	PodNetwork     = "POD_CIDR"
-	ServiceNetwork = "SERVICE_CIDR"
+	PodNetwork      = "POD_CIDR"
+	ServiceNetwork  = "SERVICE_CIDR"
+	PodNetwork6     = "POD_CIDR6"
+	ServiceNetwork6 = "SERVICE_CIDR6"
 )
+
+// NetworkVariables lists these variables.
+func NetworkVariables() []string {
+	return []string{PodNetwork, ServiceNetwork, PodNetwork6, ServiceNetwork6}
+}
+
+// NetworkState is the state of a step that chose the networks. Each may have a second one behind a comma, as in kubeadm's
+// configuration.
+func NetworkState(pods, services string) lifecycle.State {
+	state := lifecycle.State{}
+	for _, n := range []struct{ text, first, second string }{{pods, PodNetwork, PodNetwork6}, {services, ServiceNetwork, ServiceNetwork6}} {
+		one, two, both := strings.Cut(n.text, ",")
+		if state[n.first] = one; both {
+			state[n.second] = two
+		}
+	}
+	return state
+}
 
 // Networks are those of the cluster, as the journal has them, or on a host that joins the last run.
 func Networks(root string, records []lifecycle.Record) (found []string, err error) {
@@ -63,7 +85,7 @@ func Networks(root string, records []lifecycle.Record) (found []string, err erro
 		err = nil
 	}
 	for _, rec := range records {
-		for _, name := range []string{PodNetwork, ServiceNetwork} {
+		for _, name := range NetworkVariables() {
 			if value := rec.State[name]; value != "" && !slices.Contains(found, value) {
 				found = append(found, value)
 			}

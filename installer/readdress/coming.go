@@ -98,7 +98,7 @@ func arrive(ctx context.Context, root string, log *slog.Logger) (err error) {
 	}
 	err = changeNow(ctx, Options{Root: root, Timeout: c.Timeout}, c.To.String(), log)
 	if errors.Is(err, lifecycle.ErrBusy) || ctx.Err() != nil {
-		return nil // later, or when the agent is started again
+		return nil //nolint:nilerr // later, or when the agent is started again
 	}
 	return errors.Join(err, Forget(root))
 }

@@ -108,17 +108,14 @@ func (r *Readdress) look(ctx context.Context, now time.Time) error {
 	if r.last.To != r.To && r.From == r.last.To && !network.HasAddress(r.last.From.String()) {
 		r.last = interrupted{} // the files have an address that did not work, and there is none to go back to: this one replaces it
 	}
-	if r.last.inputs != "" {
-		if r.options.Before {
-			return fmt.Errorf("this node is in the middle of a change to another address; finish it first: sealift node readdress %s", r.last.To)
-		}
-		if r.last.To != r.To {
-			return fmt.Errorf("this node is in the middle of a change to another address; finish it first: sealift node readdress %s", r.last.To)
-		}
+	switch begun := r.last.inputs != ""; {
+	case begun && (r.options.Before || r.last.To != r.To):
+		return fmt.Errorf("this node is in the middle of a change to another address; finish it first: sealift node readdress %s", r.last.To)
+	case begun:
 		r.From = r.last.From
-	} else if r.From == r.To {
+	case r.From == r.To:
 		return ErrSame
-	} else {
+	default:
 		r.last.inputs = newInputs(r.Change, now)
 	}
 	f, err := r.facts(ctx)

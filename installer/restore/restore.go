@@ -43,6 +43,8 @@ type Restore struct {
 	// Lost is what was written after the snapshot, as far as that can be read. Nodes are those in the snapshot.
 	Lost  Lost
 	Nodes []string
+	// Resumes says that a restore of this snapshot was interrupted, and goes on.
+	Resumes bool
 
 	// Volumes are those of the snapshot.
 	Volumes Volumes
@@ -151,6 +153,7 @@ func (r *Restore) begin(now time.Time) {
 	}
 	r.data = dataFolder{path: r.host.path(r.member.Data)}
 	generation, made := interrupted(r.journal.Records(), identity, now)
+	r.Resumes = generation != ""
 	r.data.generation = generation
 	if generation == "" || made && !r.data.ready() {
 		r.data.generation = now.UTC().Format(generationTime)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 )
 
 // Port is where control planes listen, beside the API server's 6443 and the balancer's 6444.
@@ -30,7 +31,7 @@ type Cluster struct {
 	KubernetesVersion string `json:"kubernetesVersion"` // such as 1.36.3
 	Name              string `json:"name"`
 	Endpoint          string `json:"endpoint"` // host:port of the API for all nodes
-	PodCIDR           string `json:"podCIDR"`
+	PodCIDR           string `json:"podCIDR"`  // in a dual-stack cluster two, with a comma between them
 	ServiceCIDR       string `json:"serviceCIDR"`
 	// Registry is the address of the registry that an add-on made in the cluster, if one did.
 	Registry string `json:"registry,omitempty"`
@@ -44,6 +45,11 @@ type Cluster struct {
 	Encryption string `json:"encryption,omitempty"`
 	// Rotation is the rotation of CAs that is under way: with private keys for a control plane, see package authority.
 	Rotation string `json:"rotation,omitempty"`
+}
+
+// Networks lists the networks of pods and Services.
+func (c Cluster) Networks() []string {
+	return append(strings.Split(c.PodCIDR, ","), strings.Split(c.ServiceCIDR, ",")...)
 }
 
 // ErrToken says that the cluster does not take a token.

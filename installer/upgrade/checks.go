@@ -28,14 +28,11 @@ const maxClockSkew = 30 * time.Second
 // Checks look at the cluster as a whole, before anything is changed. They change nothing, but that nodes are asked to look at
 // themselves if ask is true.
 func (c *Cluster) Checks(in *install.Install, ask bool) []preflight.Check {
-	hosts := c.agents
-	if ask && c.begun == nil { // an agent that is at work answers late
-		hosts = c.look
-	}
+	ask = ask && c.begun == nil // an agent that is at work answers late
 	return []preflight.Check{
 		{Name: "versions", Probe: func(_ context.Context, r *preflight.Reporter) { c.versions(in, r) }},
 		{Name: "nodes", Probe: c.ready},
-		{Name: "agents", Probe: func(ctx context.Context, r *preflight.Reporter) { c.hosts(ctx, hosts, in, r) }},
+		{Name: "agents", Probe: func(ctx context.Context, r *preflight.Reporter) { c.hosts(ctx, ask, in, r) }},
 		{Name: "etcd", Probe: c.etcd},
 		{Name: "disruption budgets", Probe: c.budgets},
 		{Name: "webhooks", Probe: c.webhooks},
@@ -110,7 +107,11 @@ func (c *Cluster) agents(ctx context.Context) (map[string]intent.Host, error) {
 }
 
 // hosts wants every other node to have an agent, the room that the bundle takes, and a clock that is right.
-func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[string]intent.Host, error), in *install.Install, r *preflight.Reporter) {
+func (c *Cluster) hosts(ctx context.Context, ask bool, in *install.Install, r *preflight.Reporter) {
+	read := c.agents
+	if ask {
+		read = c.look
+	}
 	found, err := read(ctx)
 	if err != nil {
 		r.Refusef("run the command again", "the nodes cannot be asked: %v", err)
@@ -122,7 +123,7 @@ func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[str
 		if n.Name == c.own {
 			continue
 		}
-		if problem, hint := unfit(found[n.Name], brought); problem != "" {
+		if problem, hint := unfit(found[n.Name], brought, ask); problem != "" {
 			good = false
 			r.Refusef(hint, "node %s: %s", n.Name, problem)
 		}
@@ -133,9 +134,9 @@ func (c *Cluster) hosts(ctx context.Context, read func(context.Context) (map[str
 }
 
 // unfit says why a node cannot take part in an upgrade, and what helps; "" if it can. The install root and containerd may share a
-// file system, so containerd's must have room for everything.
-func unfit(h intent.Host, brought install.Brought) (problem, hint string) {
-	switch off := time.Until(h.Time).Abs(); {
+// file system, so containerd's must have room for everything. A report that is not of now says of a clock only that it is ahead.
+func unfit(h intent.Host, brought install.Brought, now bool) (problem, hint string) {
+	switch off := time.Until(h.Time); {
 	case h.Time.IsZero():
 		return "no agent there takes part in upgrades", "copy " + node.Binary + " of this host there, and run 'sealift node agent --start' as root, or 'sealift adopt' if kURL made the node"
 	case h.Images.Bytes < brought.Bytes():
@@ -144,14 +145,11 @@ func unfit(h intent.Host, brought install.Brought) (problem, hint string) {
 		return fmt.Sprintf("%d MB are left below the install root, the bundle brings files of up to %d MB", h.Free.Bytes>>20, brought.Files>>20), "make room there"
 	case h.Free.Inodes > 0 && h.Free.Inodes < brought.Count:
 		return fmt.Sprintf("%d inodes are left, the bundle brings %d files", h.Free.Inodes, brought.Count), "make room there"
-	case off > maxClockSkew && off < staleLook:
-		return fmt.Sprintf("its clock is %s from that of this one", off.Round(time.Second)), "set the clocks, for instance with timedatectl set-time"
+	case off > maxClockSkew, now && -off > maxClockSkew:
+		return fmt.Sprintf("its clock is %s from that of this one", off.Abs().Round(time.Second)), "set the clocks, for instance with timedatectl set-time"
 	}
 	return "", ""
 }
-
-// staleLook is the age from which a report no longer says anything about the clock of its node.
-const staleLook = 24 * time.Hour
 
 // look asks every other node to look at itself now.
 func (c *Cluster) look(ctx context.Context) (map[string]intent.Host, error) {

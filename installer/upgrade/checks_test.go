@@ -66,22 +66,29 @@ func TestANodeThatCannotTakePartIsNamed(t *testing.T) {
 		change func(*intent.Host)
 		want   string
 	}{
-		"all is well":         {func(*intent.Host) {}, ""},
-		"no agent":            {func(h *intent.Host) { h.Time = time.Time{} }, "no agent there"},
-		"no room for images":  {func(h *intent.Host) { h.Images.Bytes-- }, "299 MB are left for images and files, the bundle brings up to 300 MB"},
-		"no room for files":   {func(h *intent.Host) { h.Free.Bytes-- }, "99 MB are left below the install root, the bundle brings files of up to 100 MB"},
-		"no inodes":           {func(h *intent.Host) { h.Free.Inodes-- }, "49 inodes are left, the bundle brings 50 files"},
-		"no inodes to count":  {func(h *intent.Host) { h.Free.Inodes = 0 }, ""},
-		"a clock that is off": {func(h *intent.Host) { h.Time = h.Time.Add(-time.Hour) }, "its clock is 1h0m0s from that of this one"},
-		"a report of old":     {func(h *intent.Host) { h.Time = h.Time.Add(-48 * time.Hour) }, ""},
+		"all is well":        {func(*intent.Host) {}, ""},
+		"no agent":           {func(h *intent.Host) { h.Time = time.Time{} }, "no agent there"},
+		"no room for images": {func(h *intent.Host) { h.Images.Bytes-- }, "299 MB are left for images and files, the bundle brings up to 300 MB"},
+		"no room for files":  {func(h *intent.Host) { h.Free.Bytes-- }, "99 MB are left below the install root, the bundle brings files of up to 100 MB"},
+		"no inodes":          {func(h *intent.Host) { h.Free.Inodes-- }, "49 inodes are left, the bundle brings 50 files"},
+		"no inodes to count": {func(h *intent.Host) { h.Free.Inodes = 0 }, ""},
+		"a clock behind":     {func(h *intent.Host) { h.Time = h.Time.Add(-time.Hour) }, "its clock is 1h0m0s from that of this one"},
+		"a clock ahead":      {func(h *intent.Host) { h.Time = h.Time.Add(time.Hour) }, "its clock is "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := roomy
 			c.change(&h)
-			if got, _ := unfit(h, brought); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
+			if got, _ := unfit(h, brought, true); got != c.want && (c.want == "" || !strings.HasPrefix(got, c.want)) {
 				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
+	}
+	for shift, want := range map[time.Duration]string{-time.Minute: "", time.Hour: "its clock is "} {
+		h := roomy
+		h.Time = h.Time.Add(shift)
+		if got, _ := unfit(h, brought, false); !strings.HasPrefix(got, want) || want == "" && got != "" {
+			t.Errorf("a report that is %s off, and is not of now: %q", shift, got)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"github.com/sealift/sealift/installer/restore"
 	"github.com/sealift/sealift/installer/revert"
 	"github.com/sealift/sealift/installer/undo"
+	"github.com/sealift/sealift/internal/outage"
 )
 
 // Undo takes the cluster of this host back to where it was before its last upgrade: etcd by the snapshot that the upgrade took, the
@@ -88,11 +90,12 @@ func (u *Undo) elsewhere(ctx context.Context, err error) error {
 	return err
 }
 
-// checkAlone refuses to go back without the API if other nodes may run the new version: they are upgraded after this one.
+// checkAlone refuses to go back without the API if other nodes may run the new version: they are upgraded after this one. When an undo that
+// was interrupted has begun with etcd's data, they have gone back already.
 func (u *Undo) checkAlone(root, name string) error {
 	others := slices.DeleteFunc(slices.Clone(u.revert.Restore.Nodes), func(n string) bool { return n == name })
 	records, err := lifecycle.ReadJournal(node.StateDir(root))
-	if err != nil || len(others) == 0 {
+	if err != nil || len(others) == 0 || u.revert.Restore.Resumes {
 		return err
 	}
 	if slices.ContainsFunc(records, func(r lifecycle.Record) bool {
@@ -103,9 +106,18 @@ func (u *Undo) checkAlone(root, name string) error {
 	return nil
 }
 
+// apiTime is how long an API that does not answer is asked again: it restarts, or its host is busy.
+const apiTime = 30 * time.Second
+
 // findNodes lists the workers that run another version than before.
 func (u *Undo) findNodes(ctx context.Context, name string) {
-	c, err := Open(ctx, name)
+	c, err := Open(ctx, name, nil)
+	for end := time.Now().Add(apiTime); err != nil && outage.Passes(err) && time.Now().Before(end) && ctx.Err() == nil; c, err = Open(ctx, name, nil) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Second):
+		}
+	}
 	if err != nil {
 		u.Away = err.Error()
 		return

@@ -42,14 +42,16 @@ func TestOtherNodesAreNotLeftWithANewerKubelet(t *testing.T) {
 		root    string
 		nodes   []string
 		kept    time.Time
+		resumes bool
 		refused bool
 	}{
-		"other nodes come after this one":   {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), true},
-		"there are no others":               {root, []string{"host-1"}, time.Now().Add(-time.Hour), false},
-		"this node has not been finished":   {t.TempDir(), []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false},
-		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), false},
+		"other nodes come after this one":   {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false, true},
+		"they have gone back already":       {root, []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), true, false},
+		"there are no others":               {root, []string{"host-1"}, time.Now().Add(-time.Hour), false, false},
+		"this node has not been finished":   {t.TempDir(), []string{"host-1", "host-2"}, time.Now().Add(-time.Hour), false, false},
+		"its kubelet came with another one": {root, []string{"host-1", "host-2"}, time.Now().Add(time.Hour), false, false},
 	} {
-		u := &Undo{Set: undo.Set{Time: row.kept}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes}}}
+		u := &Undo{Set: undo.Set{Time: row.kept}, Away: "connection refused", revert: &revert.Revert{Restore: &restore.Restore{Nodes: row.nodes, Resumes: row.resumes}}}
 		if err := u.checkAlone(row.root, "host-1"); (err != nil) != row.refused || row.refused && !strings.Contains(err.Error(), "host-2 may run the new version") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -62,11 +62,17 @@ type Cluster struct {
 	begun *State // the upgrade that is not finished; nil if there is none
 }
 
-// Open looks at the cluster of this host.
-func Open(ctx context.Context, name string) (*Cluster, error) {
+// Open looks at the cluster of this host. An API that is not ready, such as after a loss of power, is waited for, and wait gets why.
+// Without wait, that is an error.
+func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return nil, err
+	}
+	if wait != nil {
+		if err := cluster.WaitAPI(ctx, wait); err != nil {
+			return nil, err
+		}
 	}
 	c := &Cluster{admin: admin, own: name}
 	if c.view, err = cluster.NewView(); err != nil {

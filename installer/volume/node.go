@@ -54,11 +54,12 @@ func renamed(ctx context.Context, client kubernetes.Interface, name, from, to, m
 		if err := errors.Join(atomicfile.MkdirAll(filepath.Dir(memory), 0o700), atomicfile.WriteMode(memory, 0o600, text)); err != nil {
 			return err
 		}
-		// The finalizer would keep it for as long as its claim exists.
-		if _, err := all.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}); err != nil {
+		if err := all.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
-		if err := all.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &live.UID}}); err != nil && !apierrors.IsNotFound(err) {
+		// The finalizer would keep it for as long as its claim exists. A controller puts it back on a volume that is not being deleted.
+		free := fmt.Appendf(nil, `{"metadata":{"uid":%q,"finalizers":null}}`, live.UID)
+		if _, err := all.Patch(ctx, name, types.MergePatchType, free, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		err = wait.PollUntilContextCancel(ctx, deletedPoll, true, func(ctx context.Context) (bool, error) {

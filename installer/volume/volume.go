@@ -150,7 +150,7 @@ func reason(pv corev1.PersistentVolume, node corev1.Node, v Volume, rootfs strin
 		return "it is a block device", nil
 	}
 	if err := CheckPath(v.Path); err != nil {
-		return err.Error(), nil
+		return err.Error(), nil //nolint:nilerr // it is why the volume is left out
 	}
 	info, err := os.Stat(filepath.Join("/", rootfs, v.Path))
 	switch {
@@ -194,7 +194,8 @@ func group(volumes []Volume, users map[string][]corev1.Pod) ([]Group, error) {
 			one.volumes = append(other.volumes, one.volumes...)
 			maps.Copy(one.pods, other.pods)
 		}
-		all = append(rest, one)
+		rest = append(rest, one)
+		all = rest
 	}
 	var groups []Group
 	for _, one := range all {

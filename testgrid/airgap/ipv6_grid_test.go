@@ -3,6 +3,7 @@
 package airgap_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -39,13 +40,7 @@ func TestClusterWithIPv6Alone(t *testing.T) {
 		first.readsFrom(n, "before")
 	}
 	first.pulled()
-	for _, n := range []node{first, worker} {
-		if err := n.Reboot(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	first.must("for i in $(seq 90); do " + kubectl + "wait --for=condition=Ready nodes --all --timeout=10s && exit 0; sleep 2; done; exit 1")
-	first.must(kubectl + "rollout status deployment/notes --timeout=180s")
+	first.boots(worker)
 	for _, n := range []node{first, worker} {
 		first.readsFrom(n, "after")
 	}
@@ -59,12 +54,82 @@ func TestClusterWithIPv6Alone(t *testing.T) {
 	first.must("sealift reset --yes 2>&1")
 }
 
+// TestDualStackCluster makes a cluster of two hosts that have an address of each kind, and no route out. Pods on both nodes reach a
+// Service at each of its two addresses, also after the hosts were rebooted. At the end the worker leaves, and is what it was.
+func TestDualStackCluster(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}, DualStack: true}), t}
+	worker := node{host.ForTest(t, host.Spec{DualStack: true}), t}
+	single := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	single.refuses(install+" dual-stack", 1, "no interface of this host has an IPv6 address")
+	first.refuses(install+" dual-stack ipv6", 1, "leave out one of them")
+	bare := worker.state()
+	join := workerCommand(t, first.must(install+" dual-stack"))
+	single.refuses(join, 1, "no interface of this host has an IPv6 address")
+	worker.must(join)
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	for _, what := range []string{
+		`nodes -o jsonpath='{range .items[*]}{.status.addresses[?(@.type=="InternalIP")].address}{"\n"}{end}'`,
+		`nodes -o jsonpath='{range .items[*]}{.spec.podCIDRs}{"\n"}{end}'`,
+		`pods -n kube-system -l k8s-app=kube-dns -o jsonpath='{range .items[*]}{.status.podIPs[*].ip}{"\n"}{end}'`,
+	} {
+		got := first.must(kubectl + "get " + what)
+		if lines := strings.Split(strings.TrimSpace(got), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "fd00:") || !strings.Contains(lines[0], "10.") || !strings.Contains(lines[1], "fd00:") {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	first.runsApp()
+	first.must(kubectl + `patch service notes --type merge -p '{"spec": {"ipFamilyPolicy": "RequireDualStack"}}'`)
+	addresses := strings.Fields(first.must(kubectl + "get service notes -o jsonpath='{.spec.clusterIPs[0]} {.spec.clusterIPs[1]}'"))
+	if len(addresses) != 2 {
+		t.Fatalf("the Service has %q", addresses)
+	}
+	reads := func(when string) {
+		for _, n := range []node{first, worker} {
+			for i, url := range []string{"http://" + addresses[0] + "/", "http://[" + addresses[1] + "]/"} {
+				first.podReads(n, fmt.Sprintf("reader-%s-%s-%d", n.Name(), when, i), url)
+				const get = `exec 3<>"/dev/tcp/$0/80" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && cat <&3`
+				if got := n.must("timeout 10 bash -c " + quoted(get) + " " + addresses[i]); !strings.Contains(got, "written to a volume by notes-") {
+					t.Errorf("%s itself reads %q at %s", n.Name(), got, url)
+				}
+			}
+		}
+	}
+	reads("before")
+	first.pulled()
+	first.boots(worker)
+	reads("after")
+	first.must(saveSnapshot)
+	if out := first.must("sealift install --bundle /media/usb/cluster.tar.gz --yes"); !strings.Contains(out, "nothing to do") {
+		t.Errorf("without the word dual-stack, the cluster changes:\n%s", out)
+	}
+	workerLeaves(first, worker, bare)
+	first.must("sealift reset --yes 2>&1")
+}
+
+// boots boots this control plane and another node again, and waits for them and for the demo's application.
+func (n node) boots(other node) {
+	n.t.Helper()
+	for _, one := range []node{n, other} {
+		if err := one.Reboot(n.t.Context()); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	n.must("for i in $(seq 90); do " + kubectl + "wait --for=condition=Ready nodes --all --timeout=10s && exit 0; sleep 2; done; exit 1")
+	n.must(kubectl + "rollout status deployment/notes --timeout=180s")
+}
+
 // readsFrom has a pod on a node read from the Service of the demo's application, by its name.
 func (n node) readsFrom(of node, when string) {
 	n.t.Helper()
-	pod := "reader-" + of.Name() + "-" + when
+	n.podReads(of, "reader-"+of.Name()+"-"+when, "http://notes/")
+}
+
+// podReads has a pod on a node read from the Service of the demo's application.
+func (n node) podReads(of node, pod, url string) {
+	n.t.Helper()
 	n.must(kubectl + "run " + pod + " --image=docker.io/library/busybox:1.35.0 --image-pull-policy=IfNotPresent --restart=Never --overrides=" +
-		quoted(`{"spec":{"nodeName":"`+of.Name()+`"}}`) + " --command -- sh -c " + quoted("for i in $(seq 60); do wget -q -O - http://notes/ && exit 0; sleep 1; done; exit 1"))
+		quoted(`{"spec":{"nodeName":"`+of.Name()+`"}}`) + " --command -- sh -c " + quoted("for i in $(seq 60); do wget -q -O - "+url+" && exit 0; sleep 1; done; exit 1"))
 	n.must(kubectl + "wait --for=jsonpath={.status.phase}=Succeeded pod/" + pod + " --timeout=120s")
 	if got := n.must(kubectl + "logs " + pod); !strings.Contains(got, "written to a volume by notes-") {
 		n.t.Errorf("a pod on %s read %q", of.Name(), got)

@@ -40,52 +40,11 @@ var parkFiles = map[string]string{
 	"templates/map.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: park}\n",
 }
 
-// greeterFiles are a module with a chart, a schema and a hook, which has to see the nodes of the cluster. It brings the right to.
-var greeterFiles = map[string]string{
-	"Manifest": "", "install.sh": "# shellcheck shell=bash\ngreeter() { sealift_apply greeter \"$DIR/addons/greeter/$GREETER_VERSION/rights\"; }\n",
-	"addon.yaml":  "description: Greets\nrequires: [town]\noptions:\n  greeting: {type: string}\n  replicas: {type: integer, default: 1}\n",
-	"values.yaml": "greeter: {greeting: hello, replicas: 1, image: docker.io/library/busybox:1.35.0}\n",
-	"openapi/config-values.yaml": "type: object\nadditionalProperties: false\nproperties:\n  greeting: {type: string, minLength: 2}\n" +
-		"  replicas: {type: integer}\n  image: {type: string}\n",
-	"rights/kustomization.yaml": "resources: [rights.yaml]\n",
-	"rights/rights.yaml": `apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: greeter-hooks, labels: {sealift.dev/module-rights: "true"}}
-rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
-`,
-	"hooks/nodes.sh": `#!/bin/bash
-if [[ $1 == --config ]]; then
-  echo '{configVersion: v1, beforeHelm: 1, kubernetes: [{name: nodes, kind: Node, jqFilter: .metadata.name, keepFullObjectsInMemory: false}]}'
-  exit
-fi
-jq -c '{op: "add", path: "/greeter/nodes", value: (.[-1].snapshots.nodes | length)}' "$BINDING_CONTEXT_PATH" >"$VALUES_JSON_PATCH_PATH"
-`,
-	"templates/web.yaml": `apiVersion: apps/v1
-kind: Deployment
-metadata: {name: greeter}
-spec:
-  replicas: {{ .Values.greeter.replicas }}
-  selector: {matchLabels: {app: greeter}}
-  template:
-    metadata: {labels: {app: greeter}}
-    spec:
-      terminationGracePeriodSeconds: 0
-      containers:
-      - name: web
-        image: {{ .Values.greeter.image }}
-        command: [sh, -c, 'echo {{ .Values.greeter.greeting }} from {{ .Values.greeter.nodes }} node >/tmp/index.html && exec httpd -f -p 8080 -h /tmp']
-        readinessProbe: {httpGet: {path: /, port: 8080}, periodSeconds: 1}
-`,
-}
-
 // addOn writes the files of an add-on.
 func addOn(t *testing.T, dir string, files map[string]string) string {
 	t.Helper()
 	for name, text := range files {
 		place(t, filepath.Join(dir, name), []byte(text))
-	}
-	if _, err := os.Stat(filepath.Join(dir, "hooks")); err == nil {
-		shell(t, dir, "chmod +x hooks/*")
 	}
 	return dir
 }
@@ -117,10 +76,13 @@ func modulesRoad(t *testing.T) (r road, newer string) {
 	demo := build(t, "1.36.3", "debian-12")
 	r = demo
 	dir := filepath.Join(demo.dir(), "modules")
+	greeter := filepath.Join(dir, "addons/greeter/1.0")
 	r.config, r.packages, r.usb, newer = filepath.Join(dir, "sealift.yaml"), filepath.Join(dir, "packages"), filepath.Join(dir, "usb"), filepath.Join(dir, "newer")
 	shell(t, demo.dir(), "mkdir -p modules/usb modules/newer && cp -rl packages modules/packages")
-	town, greeter := addOn(t, filepath.Join(dir, "addons/town/1.0"), townFiles), addOn(t, filepath.Join(dir, "addons/greeter/1.0"), greeterFiles)
-	park := addOn(t, filepath.Join(dir, "addons/park/1.0"), parkFiles)
+	// The demo's module has a chart, a schema and a hook, which has to see the nodes of the cluster. It brings the right to.
+	shell(t, repository, "mkdir -p "+quoted(filepath.Dir(greeter))+" && cp -r testgrid/demo/greeter/0.1.0 "+quoted(greeter))
+	shell(t, greeter, "sed -i 's/^requires:.*/requires: [town]/' addon.yaml && : >Manifest")
+	town, park := addOn(t, filepath.Join(dir, "addons/town/1.0"), townFiles), addOn(t, filepath.Join(dir, "addons/park/1.0"), parkFiles)
 	const missing = "container web: image docker.io/library/busybox:1.35.0 is not in the Manifest"
 	if out := r.lint(t, greeter); !strings.Contains(out, missing) {
 		t.Errorf("lint does not find the image of the chart:\n%s", out)

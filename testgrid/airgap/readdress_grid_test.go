@@ -127,6 +127,8 @@ func announced(n node, was string) (address string) {
 	n.must("for i in $(seq 120); do sealift status | grep -q '" + address + "' && " + kubectl + "get --raw /readyz && exit 0; sleep 2; done; journalctl -u sealift-agent; exit 1")
 	n.t.Logf("the node has changed its address by itself %s after the boot", time.Since(began).Round(time.Second))
 	n.knows(n, address)
+	// the agent is still at work for a moment
+	n.must("for i in $(seq 120); do sealift node readdress " + address + " --yes 2>&1 | grep -q 'nothing to do' && exit 0; sleep 1; done; exit 1")
 	return address
 }
 
@@ -152,10 +154,9 @@ func doesNotWork(n node, works string) {
 	n.must("ip route del local " + address + " dev host0 table local")
 	began := time.Now()
 	out, code := n.run("sealift node readdress " + address + " --yes 2>&1")
-	took := time.Since(began)
-	n.t.Logf("taken back after %s, exit %d:\n%s", took.Round(time.Second), code, out)
-	if code != 1 || !strings.Contains(out, "the new address was taken back: this node has the settings for "+works) || took > 2*time.Minute {
-		n.t.Errorf("exit %d after %s", code, took)
+	n.t.Logf("taken back after %s, exit %d:\n%s", time.Since(began).Round(time.Second), code, out)
+	if code != 1 || !strings.Contains(out, "the new address was taken back: this node has the settings for "+works) {
+		n.t.Errorf("exit %d", code)
 	}
 	n.loses(address)
 	n.knows(n, works)

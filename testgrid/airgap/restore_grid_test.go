@@ -5,11 +5,13 @@ package airgap_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/scenario"
 )
 
 const (
@@ -72,6 +74,7 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	n.makeObjects()
 	n.must(saveSnapshot)
 	objects := n.manyObjects()
+	n.drills(restoreSnapshot + " --drill")
 	n.must(kubectl + "create configmap late")
 	plan := n.must(restoreSnapshot + " --plan")
 	if !strings.Contains(plan, "is removed: configmaps/default/late\n") || !strings.Contains(plan, "restore/exchange") {
@@ -115,6 +118,16 @@ func TestLostEtcdIsRestored(t *testing.T) {
 	})
 }
 
+// drills tries the snapshot on this host.
+func (n node) drills(command string) {
+	n.t.Helper()
+	out := n.must(command)
+	n.t.Logf("%s: %s", n.Name(), out)
+	if !strings.Contains(out, " 0 differ, 0 cannot be read by the API server\n") || !regexp.MustCompile(`(?m)^ *20\d\d configmaps$`).MatchString(out) {
+		n.t.Errorf("the drill says\n%s", out)
+	}
+}
+
 // givesSnapshot carries the snapshot and its key to a bare host, which unpacks sealift.
 func (n node) givesSnapshot(to node) {
 	n.t.Helper()
@@ -130,6 +143,11 @@ func (n node) givesSnapshot(to node) {
 // movesTo restores the snapshot of a control plane that is gone on a host with another name and another address.
 func (n node) movesTo(to node, objects string) {
 	n.givesSnapshot(to)
+	bare := to.state()
+	to.drills("/var/tmp/" + restoreSnapshot + " --drill --bundle /media/usb/cluster.tar.gz")
+	if diff := scenario.Differences(bare, to.state(), " transient"); len(diff) > 0 {
+		n.t.Errorf("the drill leaves\n%s", strings.Join(diff, "\n"))
+	}
 	command := "/var/tmp/" + restoreSnapshot + " --bundle /media/usb/cluster.tar.gz --yes"
 	to.refuses(command, 1, "etcd of "+n.Name()+" answers")
 	n.must("ip link set host0 down")

@@ -20,6 +20,9 @@ func gridRoad(t *testing.T) road {
 	return r
 }
 
+// demoTests is the file of tests that a stranger is shown.
+const demoTests = "testgrid/demo/tests.yaml"
+
 // TestTheGridRunsTheDemosTests runs testgrid/demo/tests.yaml from the command line, on hosts of the lab.
 func TestTheGridRunsTheDemosTests(t *testing.T) {
 	r := gridRoad(t)

@@ -18,9 +18,6 @@ import (
 	"github.com/sealift/sealift/testgrid/report"
 )
 
-// demoTests is the file of tests that a stranger is shown.
-const demoTests = "testgrid/demo/tests.yaml"
-
 // gridReport is what 'sealift testgrid run -o json' prints.
 type gridReport struct {
 	Counts report.Counts

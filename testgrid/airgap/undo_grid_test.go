@@ -44,7 +44,7 @@ func TestUpgradeIsUndone(t *testing.T) {
 	if after := first.must(ours); after != files {
 		t.Error("the files are not those of before")
 	}
-	first.must("sealift status")
+	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
 	t.Log(first.must(upgrade + " yes 2>&1"))
 	first.runs("v1.36.3", 2)
 	first.pulled()
@@ -106,7 +106,7 @@ func undoneOnThree(t *testing.T, usb, joins []string, version string) {
 		t.Errorf("the objects are not those of before:\n%s\n%s", before, after)
 	}
 	for _, n := range all {
-		n.must("sealift status && test -z \"$(find /var/lib/sealift/state/undo -name set.json)\"")
+		n.must("for i in $(seq 60); do sealift status && break; sleep 2; done; sealift status && test -z \"$(find /var/lib/sealift/state/undo -name set.json)\"")
 	}
 	first.pulled()
 }

@@ -299,14 +299,22 @@ func TestDaemonSetRollsWhereItsImagesAre(t *testing.T) {
 	}
 }
 
-// TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments, and takes the
-// worker's power: the same command finishes.
+// TestKilledUpgradeGoesOn kills the command that leads an upgrade, and the agent of a worker, at random moments. It takes the power of
+// the control plane that leads, and of the worker in its own upgrade: the same command finishes.
 func TestKilledUpgradeGoesOn(t *testing.T) {
 	disks := []*disk.Disk{disk.New(t, 24<<30), disk.New(t, 24<<30)}
 	first, worker := outdated(t, host.Spec{Disk: disks[0].Path()}, host.Spec{Disk: disks[1].Path()})
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // moments of a test
+	powerless := func(n node, of *disk.Disk) {
+		t.Helper()
+		of.CutPower()
+		if err := n.PowerCycle(t.Context(), of.Restore); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("power lost on %s", n.Name())
+	}
 	const command = "cd /media/usb2 && exec bash -s airgap yes <upgrade.sh"
 	finished := false
 	for kill := 0; kill < 20 && !finished; kill++ {
@@ -317,16 +325,13 @@ func TestKilledUpgradeGoesOn(t *testing.T) {
 		out, _ := first.run("systemd-run --quiet --wait --pipe --collect --property=RuntimeMaxSec=" + after.String() + " --property=KillMode=control-group --property=TimeoutStopSec=0 --property=KillSignal=SIGKILL bash -c " + quoted(command) + " 2>&1")
 		finished = strings.Contains(out, "done: the cluster is upgraded")
 		t.Logf("killed after %s:\n%s", after, out)
-		for at, n := range []node{first, worker} {
-			if kill == 6+6*at {
-				disks[at].CutPower()
-				if err := n.PowerCycle(t.Context(), disks[at].Restore); err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("power lost on %s", n.Name())
-			}
-		}
 	}
+	powerless(first, disks[0]) // the lease of its command lasts for five minutes more
+	first.must("systemd-run --quiet --unit=lead bash -c " + quoted(command+" 2>&1"))
+	first.must("for i in $(seq 1800); do journalctl --unit lead | grep -q 'node " + worker.Name() + ": kubernetes/\\|nothing to do\\|done: the cluster' && exit 0; systemctl is-active --quiet lead || break; sleep 0.5; done; journalctl --unit lead; exit 1")
+	powerless(worker, disks[1])
+	first.must("for i in $(seq 1800); do systemctl is-active --quiet lead || exit 0; sleep 1; done; journalctl --unit lead; exit 1")
+	t.Log(first.must("journalctl --unit lead --output cat"))
 	if out := first.must(upgrade + " yes 2>&1"); !strings.Contains(out, "done: the cluster is upgraded") && !strings.Contains(out, "nothing to do") {
 		t.Errorf("in the end:\n%s", out)
 	}

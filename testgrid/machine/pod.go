@@ -218,7 +218,7 @@ func (g *podGroup) reaches(ctx context.Context, m *podMachine) (bool, error) {
 		if !errors.As(err, &exit) {
 			return err == nil, err
 		}
-		if err := sleep(ctx, podPoll); err != nil {
+		if err := pause(ctx); err != nil {
 			return false, err
 		}
 	}
@@ -261,7 +261,7 @@ func (g *podGroup) isolate(ctx context.Context, machines []*podMachine, labels m
 			if time.Now().After(end) {
 				return fmt.Errorf("%w: the network of this cluster does not enforce NetworkPolicies, since %s reaches the API server in spite of one; use a network that does, such as Calico or Cilium", ErrUnable, m.name)
 			}
-			if err := sleep(ctx, podPoll); err != nil {
+			if err := pause(ctx); err != nil {
 				return err
 			}
 		}
@@ -278,7 +278,7 @@ func insist(ctx context.Context, request func(context.Context) error) error {
 	defer cancel()
 	for {
 		err := request(ctx)
-		if err == nil || !passes(err) || sleep(ctx, podPoll) != nil {
+		if err == nil || !passes(err) || pause(ctx) != nil {
 			return err
 		}
 	}
@@ -298,8 +298,9 @@ func unlessExists(err error) error {
 	return err
 }
 
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+// pause waits until it is time to ask again.
+func pause(ctx context.Context) error {
+	timer := time.NewTimer(podPoll)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():

@@ -46,7 +46,7 @@ func (m *podMachine) wait(ctx context.Context) error {
 		default:
 			why = err.Error()
 		}
-		if err := sleep(ctx, podPoll); err != nil {
+		if err := pause(ctx); err != nil {
 			return fmt.Errorf("wait for the machine %s: %w: %s", m.name, err, why)
 		}
 	}
@@ -126,7 +126,7 @@ func (m *podMachine) try(ctx context.Context, script string) error {
 	for {
 		err := m.exec(ctx, Command{Script: script})
 		var exit *ExitError
-		if err == nil || errors.As(err, &exit) || sleep(ctx, podPoll) != nil {
+		if err == nil || errors.As(err, &exit) || pause(ctx) != nil {
 			return err
 		}
 	}

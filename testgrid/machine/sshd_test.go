@@ -107,7 +107,7 @@ func serve(conn net.Conn, config *ssh.ServerConfig) {
 // silent lets a user log in, and answers nothing then.
 func silent(conn net.Conn, config *ssh.ServerConfig) {
 	if _, channels, _, err := ssh.NewServerConn(conn, config); err == nil {
-		for range channels { //nolint:revive // nobody accepts one
+		for range channels { // nobody accepts one
 		}
 	}
 }

@@ -20,10 +20,11 @@ func TestMachinesBelongToOneRun(t *testing.T) {
 		}
 		return owner(piece)
 	}
-	if machines("some") == machines("other") {
+	some := machines("some")
+	if some == machines("other") {
 		t.Error("one run removes the machines of the other")
 	}
-	if machines("some") != machines("some") {
+	if again := machines("some"); again != some {
 		t.Error("a pod does not know the machines of the lost one before it")
 	}
 }

@@ -3,6 +3,7 @@
 flannel() {
     local dir network=network.tmpl.yaml HOST PORT
     [ -z "$IPV6_ONLY" ] || network='network-ipv6.tmpl.yaml'
+    [ -z "${POD_CIDR6:-}" ] || network='network-dual-stack.tmpl.yaml'
     dir=$(sealift_add_on_dir flannel)
     cp "$DIR/addons/flannel/$FLANNEL_VERSION"/yaml/* "$dir/"
     splitHostPort "$KUBERNETES_API_ENDPOINT"

@@ -44,16 +44,20 @@ kubernetes_audit() {
 # kubernetes_service_route DIR: the kernel looks for a route before kube-proxy's rules see a packet, so that on a host
 # without a default route nothing in the host's network could reach a Service.
 kubernetes_service_route() {
-    [ -z "$(ip "-$(kubernetes_family)" route show default)" ] || return 0
-    KUBERNETES_INTERFACE=$(kubernetes_interface)
-    [ -n "$KUBERNETES_INTERFACE" ] || bail "no interface has the address $PRIVATE_ADDRESS"
+    local interface network networks=()
+    [ -n "$(ip "-$(kubernetes_family)" route show default)" ] || networks+=("$SERVICE_CIDR")
+    [ -z "${SERVICE_CIDR6:-}" ] || [ -n "$(ip -6 route show default)" ] || networks+=("$SERVICE_CIDR6")
+    [ ${#networks[@]} -gt 0 ] || return 0
+    interface=$(kubernetes_interface)
+    [ -n "$interface" ] || bail "no interface has the address $PRIVATE_ADDRESS"
+    KUBERNETES_SERVICE_ROUTES=$(for network in "${networks[@]}"; do echo "ExecStart=/sbin/ip route replace $network dev $interface"; done)
     render_yaml_file_2 "$1/sealift-service-route.tmpl.service" >/etc/systemd/system/sealift-service-route.service
     systemctl daemon-reload
     systemctl enable sealift-service-route
     restart_systemd_and_wait sealift-service-route
 }
 
-# kubernetes_family: 6 in a cluster with IPv6, else 4.
+# kubernetes_family: 6 in a cluster with IPv6 alone, else 4.
 kubernetes_family() { if [ -n "$IPV6_ONLY" ]; then echo 6; else echo 4; fi; }
 
 # kubernetes_interface: the one with the address of the node.
@@ -72,7 +76,7 @@ kubernetes_kernel() {
 	net.bridge.bridge-nf-call-iptables = 1
 	net.bridge.bridge-nf-call-ip6tables = 1
 	SETTINGS
-    if [ -n "$IPV6_ONLY" ]; then
+    if [ -n "$IPV6_ONLY${POD_CIDR6:-}" ]; then
         # a host that forwards no longer listens to routers that announce its address and its routes, unless told to
         cat >>/etc/sysctl.d/99-sealift-kubernetes.conf <<-SETTINGS
 		net.ipv6.conf.all.forwarding = 1
@@ -81,7 +85,7 @@ kubernetes_kernel() {
     fi
     /lib/systemd/systemd-sysctl /etc/sysctl.d/99-sealift-kubernetes.conf
     [ "$(cat /proc/sys/net/ipv4/ip_forward)" = 1 ] || bail "net.ipv4.ip_forward cannot be set; pods would reach nothing"
-    [ -z "$IPV6_ONLY" ] || [ "$(cat /proc/sys/net/ipv6/conf/all/forwarding)" = 1 ] ||
+    [ -z "$IPV6_ONLY${POD_CIDR6:-}" ] || [ "$(cat /proc/sys/net/ipv6/conf/all/forwarding)" = 1 ] ||
         bail "net.ipv6.conf.all.forwarding cannot be set; pods would reach nothing"
     [ "$(cat /proc/sys/net/bridge/bridge-nf-call-iptables)" = 1 ] ||
         bail "net.bridge.bridge-nf-call-iptables cannot be set; load the kernel module br_netfilter"
@@ -98,6 +102,11 @@ kubernetes() {
 # kubernetes_patches DIR: adapts the kubeadm configuration to the host, of a first node and of one that joins.
 kubernetes_patches() {
     local patches="$DIR/kustomize/kubeadm/init-patches" join="$DIR/kustomize/kubeadm/join-patches"
+    # shellcheck disable=SC2153 # POD_CIDR is no misspelling of POD_CIDR6
+    KUBERNETES_NODE_IP=$PRIVATE_ADDRESS KUBERNETES_POD_SUBNET=$POD_CIDR KUBERNETES_SERVICE_SUBNET=$SERVICE_CIDR
+    if [ -n "${POD_CIDR6:-}" ]; then
+        KUBERNETES_NODE_IP+=,$PRIVATE_ADDRESS6 KUBERNETES_POD_SUBNET+=,$POD_CIDR6 KUBERNETES_SERVICE_SUBNET+=,$SERVICE_CIDR6
+    fi
     mkdir -p "$patches" "$join"
     rm -f "$patches"/kubernetes-*.yaml "$join"/kubernetes-*.yaml
     if [ "$SEALIFT_CGROUP_VERSION" = 1 ]; then

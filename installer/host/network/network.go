@@ -134,7 +134,7 @@ func lasting(i net.Interface, six bool) (netip.Addr, error) {
 func addressesOf(i net.Interface) (found []netip.Addr, err error) {
 	addresses, err := i.Addrs()
 	for _, a := range addresses {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && !(p.Addr().Is6() && p.Addr().IsLinkLocalUnicast()) {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && (p.Addr().Is4() || !p.Addr().IsLinkLocalUnicast()) {
 			found = append(found, p.Addr())
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,8 @@ type Spec struct {
 	Exit bool
 	// IPv6 gives the host an IPv6 address instead of one of IPv4.
 	IPv6 bool
+	// DualStack gives the host an IPv6 address beside the one of IPv4.
+	DualStack bool
 	// Keep lets the host outlive the process that boots it, until it is removed by name.
 	Keep bool
 }
@@ -115,8 +118,14 @@ func (r *Rack) reserve(ctx context.Context, s Spec, usb []string) (*Host, error)
 	if err != nil {
 		return nil, err
 	}
+	var address6 netip.Addr
+	if s.DualStack {
+		if address6, err = r.freeAddress(network6); err != nil {
+			return nil, err
+		}
+	}
 	h := &Host{rack: r, dir: filepath.Join(r.hostsDir(), s.Name)}
-	h.state = state{Name: s.Name, OS: s.OS, Address: address, USB: usb, Disk: s.Disk, Exit: s.Exit, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
+	h.state = state{Name: s.Name, OS: s.OS, Address: address, Address6: address6, USB: usb, Disk: s.Disk, Exit: s.Exit, Created: time.Now().UTC().Truncate(time.Second), Owner: owner}
 	if err := os.Mkdir(h.dir, 0o700); errors.Is(err, os.ErrExist) {
 		return nil, fmt.Errorf("there is a host %s already; remove it first with: sealift-testgrid lab remove %s", s.Name, s.Name)
 	} else if err != nil {

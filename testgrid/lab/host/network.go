@@ -70,7 +70,7 @@ func (r *Rack) freeAddress(network netip.Prefix) (netip.Addr, error) {
 	}
 	taken := map[netip.Addr]bool{}
 	for _, h := range hosts {
-		taken[h.state.Address] = true
+		taken[h.state.Address], taken[h.state.Address6] = true, true
 	}
 	for a := gateway(network).Next(); network.Contains(a); a = a.Next() {
 		if !taken[a] {

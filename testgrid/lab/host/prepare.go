@@ -2,6 +2,7 @@ package host
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 )
@@ -36,8 +37,7 @@ ExecStart=/bin/sh /etc/sealift-lab/setup
 // read-only by systemd-nspawn; a kubelet needs them writable.
 const setupScript = `set -eu
 ip link set dev host0 up
-ip address add %s/%d dev host0%s
-for controller in /sys/fs/cgroup/*/; do
+%sfor controller in /sys/fs/cgroup/*/; do
 	if mountpoint -q "$controller"; then mount -o remount,bind,rw "$controller"; fi
 done
 `
@@ -47,13 +47,21 @@ const exitScript = `ip neigh replace %s lladdr 02:00:00:00:00:01 nud permanent d
 ip route add default via %[1]s dev host0
 `
 
-// setup returns the script that runs at each boot.
-func (h *Host) setup() string {
+// addressScript gives the host an address.
+func (h *Host) addressScript(address netip.Addr) string {
 	var option string
-	if h.state.Address.Is6() {
+	if address.Is6() {
 		option = " nodad" // the rack knows that nobody else has the address
 	}
-	script := fmt.Sprintf(setupScript, h.state.Address, h.network().Bits(), option)
+	return fmt.Sprintf("ip address add %s/%d dev host0%s\n", address, networkOf(address.Is6()).Bits(), option)
+}
+
+// setup returns the script that runs at each boot.
+func (h *Host) setup() string {
+	script := fmt.Sprintf(setupScript, h.addressScript(h.state.Address))
+	if h.state.Address6.IsValid() {
+		script += h.addressScript(h.state.Address6)
+	}
 	if h.state.Exit {
 		script += fmt.Sprintf(exitScript, gateway(h.network()))
 	}

@@ -15,15 +15,16 @@ import (
 
 // state is the content of a host's state file. It is written before the things that it describes are created.
 type state struct {
-	Name    string     `json:"name"`
-	OS      string     `json:"os"`
-	Address netip.Addr `json:"address"`
-	USB     []string   `json:"usb,omitempty"`
-	Disk    string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
-	Exit    bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops what takes it
-	Created time.Time  `json:"created"`
-	Owner   *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
-	Manager *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
+	Name     string     `json:"name"`
+	OS       string     `json:"os"`
+	Address  netip.Addr `json:"address"`
+	Address6 netip.Addr `json:"address6,omitzero"` // the second one of a host with IPv4 and IPv6
+	USB      []string   `json:"usb,omitempty"`
+	Disk     string     `json:"disk,omitempty"` // of the caller, if it is not in the host's folder
+	Exit     bool       `json:"exit,omitempty"` // it has a route to other networks, and a table that drops what takes it
+	Created  time.Time  `json:"created"`
+	Owner    *identity  `json:"owner,omitempty"`   // the process whose end is also the host's; nil when it stays until it is removed
+	Manager  *identity  `json:"manager,omitempty"` // the process that runs systemd-nspawn, once there is one
 }
 
 // identity names one process for good: ids are used again, but not with the same start time in the same boot.

@@ -136,7 +136,7 @@ func (m GoModule) build(ctx context.Context, work, dir string) error {
 }
 
 func (m GoModule) compile(ctx context.Context, work string, verb []string, out string, packages ...string) error {
-	args := append(verb, "-trimpath", "-ldflags", m.ldflags(), "-o", out)
+	args := slices.Concat(verb, []string{"-trimpath", "-ldflags", m.ldflags(), "-o", out})
 	if len(m.Tags) > 0 {
 		args = append(args, "-tags", strings.Join(m.Tags, ","))
 	}

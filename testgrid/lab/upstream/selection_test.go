@@ -27,7 +27,7 @@ func offers(t *testing.T, addOns []string, kubernetes ...string) (missing []stri
 		downloads = append(downloads, download.URL)
 	}
 	for _, addOn := range addOns {
-		file, err := manifest.Load(filepath.Join(repository, "addons", addOn, manifest.FileName))
+		file, err := manifest.Load(filepath.Join(repository, addOn, manifest.FileName))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,7 +45,7 @@ func offers(t *testing.T, addOns []string, kubernetes ...string) (missing []stri
 	return missing
 }
 
-// catalogue lists the add-ons that ship, as name/version.
+// catalogue lists the add-ons that ship, as addons/name/version.
 func catalogue(t *testing.T) (list []string) {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(repository, "addons/*/*/"+manifest.FileName))
@@ -53,7 +53,7 @@ func catalogue(t *testing.T) (list []string) {
 		t.Fatalf("found %q: %v", found, err)
 	}
 	for _, name := range found {
-		addOn, err := filepath.Rel(filepath.Join(repository, "addons"), filepath.Dir(name))
+		addOn, err := filepath.Rel(repository, filepath.Dir(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func catalogue(t *testing.T) (list []string) {
 func TestEveryReleaseByItselfOffersWhatManifestsName(t *testing.T) {
 	for _, version := range Releases() {
 		addOns := slices.DeleteFunc(catalogue(t), func(addOn string) bool {
-			return strings.HasPrefix(addOn, "kubernetes/") && addOn != "kubernetes/"+strings.TrimPrefix(version, "v")
+			return strings.HasPrefix(addOn, "addons/kubernetes/") && addOn != "addons/kubernetes/"+strings.TrimPrefix(version, "v")
 		})
 		if missing := offers(t, addOns, version); len(missing) > 0 {
 			t.Errorf("the lab for %s does not offer\n%s", version, strings.Join(missing, "\n"))
@@ -82,15 +82,16 @@ func TestTheDemoIsOfferedWhatItBuilds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built := regexp.MustCompile(`(?m)^add_ons=\((.*)\)$`).FindSubmatch(script)
+	built := regexp.MustCompile(`(?m)^(?:module_)?add_ons=\((.*)\)$`).FindAllSubmatch(script, -1)
 	release := regexp.MustCompile(`(?m)^kubernetes=(\S+)$`).FindSubmatch(script)
-	if built == nil || release == nil {
-		t.Fatal("demo.sh has no line add_ons=(…) or kubernetes=…")
+	if len(built) != 2 || release == nil {
+		t.Fatal("demo.sh has no line add_ons=(…), module_add_ons=(…) or kubernetes=…")
 	}
 	if uses := strings.Count(string(script), `--kubernetes "$kubernetes"`); uses != 2 {
 		t.Errorf("demo.sh builds and serves another release than the one it names: %d uses", uses)
 	}
-	if missing := offers(t, strings.Fields(string(built[1])), string(release[1])); len(missing) > 0 {
+	addOns := strings.Fields(string(built[0][1]) + " " + string(built[1][1]))
+	if missing := offers(t, addOns, string(release[1])); len(missing) > 0 {
 		t.Errorf("the demo's lab does not offer\n%s", strings.Join(missing, "\n"))
 	}
 }
