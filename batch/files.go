@@ -132,7 +132,7 @@ func (f files) one(ctx context.Context, key string) (r result, err error) {
 		return r, fmt.Errorf("read %s: %w", key, err)
 	}
 	if json.Unmarshal(data, &r) != nil {
-		return result{}, nil
+		return result{}, nil //nolint:nilerr // half a record is none
 	}
 	return r, nil
 }

@@ -116,7 +116,7 @@ func (a *addOn) below(dir, to string, depth int) ([]bundle.File, error) {
 	var files []bundle.File
 	for _, e := range entries {
 		name := e.Name()
-		hidden := strings.HasPrefix(name, ".") && !(depth == 0 && name == helmIgnore)
+		hidden := strings.HasPrefix(name, ".") && (depth > 0 || name != helmIgnore)
 		if hidden || depth == 0 && name == lock.FileName {
 			continue
 		}

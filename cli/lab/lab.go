@@ -190,6 +190,8 @@ With --exit the host has a default route. What takes it is dropped outside of th
 	cmd.Flags().StringVar(&s.OS, "os", host.DefaultOS, "system of the host: "+strings.Join(host.Systems(), " or "))
 	cmd.Flags().StringArrayVar(&s.USB, "usb", nil, "folder that the host has read-only at /media/usb; may be repeated")
 	cmd.Flags().BoolVar(&s.IPv6, "ipv6", false, "give the host an IPv6 address instead of one of IPv4")
+	cmd.Flags().BoolVar(&s.DualStack, "dual-stack", false, "give the host an IPv6 address beside the one of IPv4")
+	cmd.MarkFlagsMutuallyExclusive("ipv6", "dual-stack")
 	cmd.Flags().BoolVar(&s.Exit, "exit", false, "give the host a default route, and count and drop what takes it")
 	return cmd
 }
