@@ -17,6 +17,7 @@ type Wanted struct {
 	Name   string
 	Dir    string // of the chart; Chart.yaml may be missing
 	Values map[string]any
+	Files  map[string][]byte // of the chart, by their paths in Dir; nil to read them now
 	// Unmanaged says that the objects of the release are left alone after one last upgrade.
 	Unmanaged bool
 	// Absent names objects of a manifest that the cluster lacks. Nil finds none.

@@ -25,7 +25,7 @@ import (
 // addOns installs add-ons and rolls their configurations out. One goroutine does it for all of them: which cluster starts
 // next depends on all the others.
 func (c *controllers) addOns() error {
-	r := &addOns{controllers: c, memory: newMemory(c), reader: c.reader}
+	r := &addOns{controllers: c, memory: newMemory(c), reader: c.reader, rests: make(map[string]time.Time)}
 	all := soon(every[ocm.ClusterManagementAddOn](c.Client))
 	controller, err := builder.ControllerManagedBy(c.hub).Named("addon").
 		For(&ocm.ClusterManagementAddOn{}).
@@ -60,7 +60,12 @@ type addOns struct {
 	*controllers
 	memory *memory
 	reader scene.Reader // it watches what it reads
+	rests  map[string]time.Time
 }
+
+// A look at an add-on on all clusters is followed by a rest of restShare times what it took, and of restTime at most: while a thousand
+// clusters answer, the hub has more to do than to look at all of them at each answer.
+const restShare, restTime = 4, 2 * time.Second
 
 // Reconcile looks at one add-on on all clusters.
 func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
@@ -72,6 +77,14 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 	if err != nil || install.Unmanaged(addOn.Annotations) {
 		return reconcile.Result{}, err
 	}
+	begin := time.Now()
+	if rest := r.rests[addOn.Name].Sub(begin); rest > 0 {
+		return reconcile.Result{RequeueAfter: rest}, nil
+	}
+	defer func() {
+		end := time.Now()
+		r.rests[addOn.Name] = end.Add(min(restShare*end.Sub(begin), restTime))
+	}()
 	f, err := r.reader.AddOn(ctx, &addOn)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -88,6 +101,7 @@ func (r *addOns) Reconcile(ctx context.Context, req reconcile.Request) (reconcil
 // knows only those with an owner reference.
 func (r *addOns) removed(ctx context.Context, name string) error {
 	r.memory.forget(name)
+	delete(r.rests, name)
 	var list ocm.List[ocm.ManagedClusterAddOn]
 	if err := r.List(ctx, &list, client.MatchingFields{scene.Name: name}); err != nil {
 		return err

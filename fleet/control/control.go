@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -187,6 +188,9 @@ func (c *controllers) patchStatus(ctx context.Context, before, after client.Obje
 
 // differ compares two objects as they are on the wire.
 func differ(a, b any) (bool, error) {
+	if equality.Semantic.DeepEqual(a, b) {
+		return false, nil
+	}
 	x, err := json.Marshal(a)
 	if err != nil {
 		return false, err

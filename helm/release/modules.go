@@ -101,10 +101,25 @@ func (m *Modules) Ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, erro
 	return m.ensure(ctx, w)
 }
 
-func (m *Modules) ensure(ctx context.Context, w helm.Wanted) (helm.Ensured, error) {
+// Prepare reads the files of a chart ahead of Ensure, and renders it unless that was done or its templates ask the cluster. It returns nil
+// if they cannot be read: Ensure tells why.
+func (m *Modules) Prepare(ctx context.Context, w helm.Wanted) (files map[string][]byte) {
 	files, err := readModule(w)
 	if err != nil {
-		return helm.Ensured{}, fmt.Errorf("chart of module %s: %w", w.Name, err)
+		return nil
+	}
+	if values, err := json.Marshal(w.Values); err == nil && !asks(files) {
+		_, _ = m.render(ctx, w, files, values)
+	}
+	return files
+}
+
+func (m *Modules) ensure(ctx context.Context, w helm.Wanted) (done helm.Ensured, err error) {
+	files := w.Files
+	if files == nil {
+		if files, err = readModule(w); err != nil {
+			return done, fmt.Errorf("chart of module %s: %w", w.Name, err)
+		}
 	}
 	values, err := json.Marshal(w.Values) // becomes YAML only where it is used
 	if err != nil {
@@ -140,12 +155,10 @@ func (m *Modules) record(ctx context.Context, w helm.Wanted) (helm.Record, error
 // render returns what the chart renders to. While nothing that it is made of changes, it is neither parsed nor rendered again.
 func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]byte, values []byte) (rendering, error) {
 	sum := sha256.New()
-	asks := false   // the cluster, so that its answer is an input, too
 	offers := false // what the cluster offers is an input
 	for _, path := range slices.Sorted(maps.Keys(files)) {
 		fmt.Fprintf(sum, "%q %d\n", path, len(files[path]))
 		sum.Write(files[path])
-		asks = asks || bytes.Contains(files[path], []byte("lookup"))
 		offers = offers || bytes.Contains(files[path], []byte(".Capabilities"))
 	}
 	sum.Write(values)
@@ -160,7 +173,7 @@ func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]
 	m.mu.Lock()
 	known, ok := m.rendered[w.Name]
 	m.mu.Unlock()
-	if ok && known.inputs == r.inputs && !asks {
+	if ok && known.inputs == r.inputs && !asks(files) {
 		return known, nil
 	}
 	chart, err := moduleChart(w, files)
@@ -178,6 +191,16 @@ func (m *Modules) render(ctx context.Context, w helm.Wanted, files map[string][]
 	defer m.mu.Unlock()
 	m.rendered[w.Name] = r
 	return r, nil
+}
+
+// asks says whether a chart may ask the cluster, so that the answer is an input, too.
+func asks(files map[string][]byte) bool {
+	for _, text := range files {
+		if bytes.Contains(text, []byte("lookup")) {
+			return true
+		}
+	}
+	return false
 }
 
 // checksum is that of a manifest as Helm 3 writes it, which addon-operator takes: without empty lines around an object.

@@ -289,3 +289,20 @@ func TestAKilledOperatorLeavesNothingToRepair(t *testing.T) {
 		t.Error("no kill came during an upgrade")
 	}
 }
+
+// TestAPreparedChartIsNotReadAgain takes the chart away between the two.
+func TestAPreparedChartIsNotReadAgain(t *testing.T) {
+	w := newWorld(t)
+	modules := release.NewModules(w.Client, release.ModuleOptions{})
+	wanted := helm.Wanted{Name: "web", Dir: moduleDir(t, nil), Values: map[string]any{"web": map[string]any{"text": "one"}, "global": map[string]any{}}}
+	wanted.Files = modules.Prepare(t.Context(), wanted)
+	if err := os.RemoveAll(wanted.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := modules.Ensure(t.Context(), wanted); err != nil || w.text("web") != "one" {
+		t.Errorf("%v, %q", err, w.text("web"))
+	}
+	if files := modules.Prepare(t.Context(), wanted); files != nil {
+		t.Errorf("there is no chart any more, and it has %d files", len(files))
+	}
+}

@@ -42,6 +42,9 @@ func (o *Operator) discover(ctx context.Context, activation string) (*plan, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := o.lookAhead(ctx, verdicts); err != nil {
+		return nil, err
+	}
 	p, survey := &plan{}, o.newSurvey()
 	known, err := o.look(ctx, survey, verdicts)
 	if err != nil {

@@ -72,6 +72,8 @@ func (r *releases) List(context.Context) (map[string]helm.Record, error) {
 	return maps.Clone(r.there), nil
 }
 
+func (*releases) Prepare(context.Context, helm.Wanted) map[string][]byte { return nil }
+
 func (r *releases) Ensure(_ context.Context, w helm.Wanted) (helm.Ensured, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,6 +10,7 @@ package lifecycle
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -63,6 +64,8 @@ type Options struct {
 type Releases interface {
 	// List returns what is known of each release without reading it.
 	List(ctx context.Context) (map[string]helm.Record, error)
+	// Prepare reads the files of a chart ahead of Ensure, and renders it. It returns nil if they cannot be read.
+	Prepare(ctx context.Context, wanted helm.Wanted) (files map[string][]byte)
 	// Ensure installs or upgrades a release if something asks for it, and else writes nothing.
 	Ensure(ctx context.Context, wanted helm.Wanted) (helm.Ensured, error)
 	// Uninstall removes a release and its objects. A release that does not exist is removed.
@@ -80,7 +83,9 @@ type Operator struct {
 	store     *store
 	units     []*unit // in the order in which they run
 	global    []*engine.Hook
-	following bool // the ConfigMap, since it stood by
+	following bool              // the ConfigMap, since it stood by
+	given     [sha256.Size]byte // the values that charts were last looked ahead with
+	stopAhead context.CancelFunc
 
 	configMu sync.Mutex // one look at the ConfigMap at a time
 
@@ -114,6 +119,7 @@ type unit struct {
 	released  bool           // the last discovery found a release
 	known     *helm.Record   // what it found, until the release is touched
 	survey    *kube.Survey   // of the reload that runs it, until then
+	ahead     *ahead         // its chart, as above
 	manifest  string         // what its chart renders to; guarded by Operator.mu
 	refs      []kube.Ref     // the objects of manifest; guarded by Operator.mu
 }

@@ -150,7 +150,8 @@ func (o *Operator) ensure(ctx context.Context, u *unit, all map[string]any, acti
 	wanted.Absent = func(ctx context.Context, manifest string) ([]string, error) {
 		return o.absent(ctx, u, survey, manifest, true)
 	}
-	wanted.Known, u.known, u.survey = u.known, nil, nil // the next run looks itself
+	wanted.Known, wanted.Files = u.known, u.ahead.take()
+	u.known, u.survey, u.ahead = nil, nil, nil // the next run looks itself
 	begin := time.Now()
 	done, err := o.options.Releases.Ensure(ctx, wanted)
 	o.telemetry.ensured(u.Name, activation, done.Upgraded, time.Since(begin))

@@ -204,6 +204,18 @@ func (s *store) sum(key string) (sum [sha256.Size]byte, err error) {
 	return sha256.Sum256(data), err
 }
 
+// given tells whether the values that administrators and hooks have set are others, in any section.
+func (s *store) given() (sum [sha256.Size]byte, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := map[string]any{"patches": s.patches, "global": s.config.Global}
+	for key, m := range s.config.Modules {
+		all["module "+key] = m.Values
+	}
+	data, err := json.Marshal(all)
+	return sha256.Sum256(data), err
+}
+
 // patch adds a new patch of a hook to the stored ones, if the resulting values are valid.
 func (s *store) patch(key string, operations []values.Operation) (changed bool, err error) {
 	if len(operations) == 0 {
