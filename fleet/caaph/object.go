@@ -1,11 +1,11 @@
 package caaph
 
 import (
-	"encoding/json"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sealift/sealift/internal/deep"
 )
 
 // Version is the group and version of both kinds.
@@ -35,26 +35,13 @@ func AddToScheme(scheme *runtime.Scheme) error {
 }
 
 // DeepCopyObject makes a copy.
-func (o *HelmChartProxy) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *HelmChartProxy) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *HelmReleaseProxy) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *HelmReleaseProxy) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *HelmChartProxyList) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *HelmChartProxyList) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *HelmReleaseProxyList) DeepCopyObject() runtime.Object { return clone(o) }
-
-// clone copies by way of JSON. The kinds are plain JSON, so it loses nothing and never fails.
-func clone[T any](in *T) *T {
-	out := new(T)
-	text, err := json.Marshal(in)
-	if err == nil {
-		err = json.Unmarshal(text, out)
-	}
-	if err != nil {
-		panic(err)
-	}
-	return out
-}
+func (o *HelmReleaseProxyList) DeepCopyObject() runtime.Object { return deep.Copy(o) }

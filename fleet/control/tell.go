@@ -13,7 +13,7 @@ import (
 )
 
 // answerTime is how long the hub waits for a cluster's answer before it writes what it waits for.
-const answerTime = 2 * time.Second
+const answerTime = 5 * time.Second
 
 // tell writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
 // soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends.

@@ -1,12 +1,11 @@
 package ocm
 
 import (
-	"encoding/json"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/sealift/sealift/internal/deep"
 )
 
 // The groups and versions of the kinds.
@@ -35,7 +34,7 @@ type List[T Object] struct {
 }
 
 // DeepCopyObject makes a copy.
-func (l *List[T]) DeepCopyObject() runtime.Object { return clone(l) }
+func (l *List[T]) DeepCopyObject() runtime.Object { return deep.Copy(l) }
 
 // AddToScheme makes the kinds known to a scheme. AddOnTemplate and AddOnDeploymentConfig are missing: they are hashed as
 // they are stored, and read without a type.
@@ -67,48 +66,35 @@ func add[T Object](scheme *runtime.Scheme, version schema.GroupVersion, kind str
 	scheme.AddKnownTypeWithName(version.WithKind(kind+"List"), &List[T]{})
 }
 
-// clone copies by way of JSON. All kinds are plain JSON, so it loses nothing and fails for none.
-func clone[T any](in *T) *T {
-	out := new(T)
-	text, err := json.Marshal(in)
-	if err == nil {
-		err = utiljson.Unmarshal(text, out) // it keeps integers
-	}
-	if err != nil {
-		panic(err)
-	}
-	return out
-}
+// DeepCopyObject makes a copy.
+func (o *ManagedCluster) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ManagedCluster) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *ManagedClusterSet) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ManagedClusterSet) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *ManagedClusterSetBinding) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ManagedClusterSetBinding) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *AddOnPlacementScore) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *AddOnPlacementScore) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *ClusterPropertyClaim) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ClusterPropertyClaim) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *Placement) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *Placement) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *PlacementDecision) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *PlacementDecision) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *ClusterManagementAddOn) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ClusterManagementAddOn) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *ManagedClusterAddOn) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ManagedClusterAddOn) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *ManifestWork) DeepCopyObject() runtime.Object { return deep.Copy(o) }
 
 // DeepCopyObject makes a copy.
-func (o *ManifestWork) DeepCopyObject() runtime.Object { return clone(o) }
-
-// DeepCopyObject makes a copy.
-func (o *AppliedManifestWork) DeepCopyObject() runtime.Object { return clone(o) }
+func (o *AppliedManifestWork) DeepCopyObject() runtime.Object { return deep.Copy(o) }
