@@ -7,7 +7,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -210,11 +209,7 @@ func joined(rounds [][]string) (lines []string) {
 // TestTheStateIsReadAsItWasWritten keeps what others write to the ConfigMap: that the upgrade is to pause.
 func TestTheStateIsReadAsItWasWritten(t *testing.T) {
 	_, client := opened(t)
-	if _, err := client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{}); err != nil {
-		if _, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem}}, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	needSystemNamespace(t, client)
 	if _, _, err := Read(t.Context(), client); err == nil {
 		t.Error("a cluster without an upgrade has a state")
 	}

@@ -51,8 +51,10 @@ const (
 
 // State is an upgrade as the cluster has it, so that any control plane can go on with it.
 type State struct {
-	Upgrade string           `json:"upgrade"` // identifies the bundle and the Installer
-	From    string           `json:"from"`    // versions of Kubernetes
+	Upgrade string `json:"upgrade"` // identifies the bundle and the Installer
+	// Whole identifies the upgrade with all its stops. Each stop has a State of its own. "" if an older sealift wrote it.
+	Whole   string           `json:"whole,omitempty"`
+	From    string           `json:"from"` // versions of Kubernetes
 	To      string           `json:"to"`
 	Leader  string           `json:"leader"` // the node that leads
 	Began   time.Time        `json:"began"`
@@ -67,6 +69,22 @@ type State struct {
 	SnapshotOn string           `json:"snapshotOn,omitempty"`
 	Nodes      map[string]*Node `json:"nodes"`
 	Rollout    rollout.State    `json:"rollout"`
+}
+
+// after is the state with which a run begins that has planned s, if last is the state in the cluster. A later stop keeps the snapshot of
+// the first one: its leader may be another node, and a snapshot of now would be of a version between.
+func (s State) after(last State) (State, error) {
+	switch {
+	case last.Phase == "", last.Phase == Finished:
+		if last.Whole == s.Whole {
+			s.Snapshot, s.SnapshotOn = last.Snapshot, last.SnapshotOn
+		}
+		return s, nil
+	case last.Upgrade != s.Upgrade:
+		return last, fmt.Errorf("an upgrade from Kubernetes %s to %s is not finished (at %s); finish it with its own bundle and Installer first",
+			last.From, last.To, last.Phase)
+	}
+	return last, nil
 }
 
 // The ConfigMap with the state. Others write that the upgrade is to pause.

@@ -59,7 +59,7 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 	u.findNodes(ctx, name)
 	u.revert, err = revert.Open(ctx, revert.Options{Root: root, Node: name, Set: u.Set, Order: u.order, Output: output})
 	if err != nil {
-		return nil, u.elsewhere(ctx, err)
+		return nil, u.elsewhere(err)
 	}
 	defer func() {
 		if err != nil {
@@ -78,17 +78,26 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 	return u, nil
 }
 
-// elsewhere names the node that has the snapshot, if this one has none.
-func (u *Undo) elsewhere(ctx context.Context, err error) error {
-	if !errors.Is(err, revert.ErrNoSnapshot) || u.cluster == nil {
+// elsewhere names the node that has the snapshot, if this one has none. No other snapshot fits the files that the nodes keep.
+func (u *Undo) elsewhere(err error) error {
+	if !errors.Is(err, revert.ErrNoSnapshot) || u.cluster == nil || u.cluster.last.SnapshotOn == "" {
 		return err
 	}
-	state, _, stateErr := Read(ctx, u.cluster.admin.Client)
-	if stateErr == nil && state.SnapshotOn != "" && state.SnapshotOn != u.own {
-		return fmt.Errorf("node %s has the snapshot of etcd that the upgrade took; run the command there", state.SnapshotOn)
+	on := u.cluster.last.SnapshotOn
+	at := slices.IndexFunc(u.cluster.nodes, func(n cluster.Node) bool { return n.Name == on })
+	switch {
+	case on == u.own:
+		return fmt.Errorf("%s, the snapshot of etcd that the upgrade took, is gone; %s", u.cluster.last.Snapshot, restoreInstead)
+	case at < 0:
+		return fmt.Errorf("node %s had the snapshot of etcd that the upgrade took, and has left the cluster; %s", on, restoreInstead)
+	case !u.cluster.nodes[at].Ready:
+		return fmt.Errorf("node %s has the snapshot of etcd that the upgrade took, and is not Ready (%s); bring it back, and run the command there",
+			on, u.cluster.nodes[at].Why)
 	}
-	return err
+	return fmt.Errorf("node %s has the snapshot of etcd that the upgrade took; run the command there", on)
 }
+
+const restoreInstead = "restore a snapshot instead, as docs/snapshots.md says"
 
 // checkAlone refuses to go back without the API if other nodes may run the new version: they are upgraded after this one. When an undo that
 // was interrupted has begun with etcd's data, they have gone back already.

@@ -59,6 +59,7 @@ type Cluster struct {
 	about share.Cluster
 	own   string // the name of this node
 	nodes []cluster.Node
+	last  State  // the newest upgrade of this cluster; the zero State if there was none
 	begun *State // the upgrade that is not finished; nil if there is none
 }
 
@@ -84,12 +85,12 @@ func Open(ctx context.Context, name string, wait io.Writer) (*Cluster, error) {
 	if c.nodes, err = c.view.Nodes(ctx); err != nil {
 		return nil, err
 	}
-	switch state, _, err := Read(ctx, admin.Client); {
-	case errors.Is(err, ErrNone):
-	case err != nil:
+	if c.last, _, err = Read(ctx, admin.Client); err != nil && !errors.Is(err, ErrNone) {
 		return nil, err
-	case state.Phase != Finished:
-		c.begun = &state
+	}
+	if err == nil && c.last.Phase != Finished {
+		begun := c.last
+		c.begun = &begun
 	}
 	if !slices.ContainsFunc(c.nodes, func(n cluster.Node) bool { return n.Name == name }) {
 		return nil, fmt.Errorf("the cluster has no node %s, as this host is called: was it renamed?", name)
@@ -251,15 +252,14 @@ func (r *run) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, _, err := r.store.read(ctx)
-	switch {
-	case errors.Is(err, ErrNone), err == nil && state.Phase == Finished:
-		state = State{Upgrade: id, From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing,
-			Changes: r.in.Changes(), Stay: r.podsStay(r.in), Nodes: map[string]*Node{}}
-	case err != nil:
+	last, _, err := r.store.read(ctx)
+	if err != nil && !errors.Is(err, ErrNone) {
 		return err
-	case state.Upgrade != id:
-		return fmt.Errorf("an upgrade from Kubernetes %s to %s is not finished (at %s); finish it with its own bundle and Installer first", state.From, state.To, state.Phase)
+	}
+	state, err := State{Upgrade: id, Whole: r.in.WholeUpgrade(), From: r.in.From(), To: r.in.Version(), Began: time.Now().UTC(), Phase: Preparing,
+		Changes: r.in.Changes(), Stay: r.podsStay(r.in), Nodes: map[string]*Node{}}.after(last)
+	if err != nil {
+		return err
 	}
 	for _, n := range r.nodes {
 		if state.Nodes[n.Name] == nil {
@@ -342,7 +342,11 @@ func (r *run) reach(ctx context.Context, name string, stage Stage) error {
 
 // saveEtcd takes the snapshot that this upgrade can be undone with, once for all its stops.
 func (r *run) saveEtcd(ctx context.Context) error {
-	if r.state.Snapshot != "" {
+	switch {
+	case r.state.Snapshot == "":
+	case r.state.Phase == Preparing: // a later stop, with the snapshot of the first one
+		return r.change(ctx, func(s *State) { s.Phase = Nodes })
+	default:
 		return nil
 	}
 	path := r.kept.Etcd()
