@@ -197,8 +197,9 @@ func (a commands) snapshotPruneCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --keep N",
 		Short: "Remove all but the newest snapshots of a store",
-		Long: `Remove snapshots from a store. The newest N of each cluster stay, whichever of its nodes saved them. Other files of the
-store stay, too.`,
+		Long: `Remove snapshots from a store. The newest N of each control plane of each cluster stay, because a snapshot has local
+volumes only of the node that saved it. So the last ones of a node that is gone stay; remove them by hand. Other files
+of the store stay, too.`,
 		Example: "  sealift snapshot prune --keep 7\n  sealift snapshot prune --keep 30 --store s3://backups/cluster-1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -218,7 +219,7 @@ store stay, too.`,
 			return nil
 		},
 	}
-	cmd.Flags().IntVar(&keep, "keep", 0, "how many snapshots of each cluster stay; at least 1")
+	cmd.Flags().IntVar(&keep, "keep", 0, "how many snapshots of each control plane stay; at least 1")
 	addSnapshotStoreFlag(cmd, &location)
 	app.AddOutputFlag(cmd, &format)
 	return cmd

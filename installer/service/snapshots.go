@@ -20,7 +20,7 @@ import (
 // Snapshots says how a control plane saves snapshots by itself.
 type Snapshots struct {
 	Every time.Duration
-	Keep  int // of each cluster, the newest
+	Keep  int // of each control plane, the newest
 	Store string
 	Key   string // public
 	// Volumes saves the local volumes of the host, too.

@@ -188,8 +188,9 @@ func (p *Place) Open(ctx context.Context, file string) (io.ReadCloser, Kept, err
 	}{io.NewSectionReader(object, 0, object.Size()), object}, all[at], nil
 }
 
-// Prune removes all snapshots but the newest of each cluster, and returns what it removed. keep is at least one. Snapshots that are
-// dated after now stay and are not counted: they would push out every snapshot that is saved once the clock is right again.
+// Prune removes all snapshots but the newest of each control plane, and returns what it removed. keep is at least one. A snapshot has
+// volumes of the node that saved it only, so those of other nodes do not replace it. Snapshots that are dated after now stay and are not
+// counted: they would push out every snapshot that is saved once the clock is right again.
 func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("keep %d snapshots: at least one is kept", keep)
@@ -199,13 +200,14 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 		return []Kept{}, err
 	}
 	old := map[string]Kept{}
-	kept := map[string]int{}
+	kept := map[Name]int{}
 	now := time.Now()
 	for _, k := range slices.Backward(all) {
 		if k.Future(now) {
 			continue
 		}
-		if kept[k.Cluster]++; kept[k.Cluster] > keep {
+		from := Name{Cluster: k.Cluster, Node: k.Node}
+		if kept[from]++; kept[from] > keep {
 			old[k.File] = k
 		}
 	}

@@ -340,7 +340,7 @@ func TestASaveSparesTheDiskOfEtcd(t *testing.T) {
 	}
 }
 
-func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
+func TestStoreKeepsTheNewestOfEachControlPlane(t *testing.T) {
 	s := controlPlane(t)
 	to, keys := pair(t)
 	for _, location := range []string{filepath.Join(t.TempDir(), "store"), objects.Start(t).URL("prefix")} {
@@ -367,11 +367,12 @@ func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
 			}
 			return name
 		}
-		other := func(cluster string, age time.Duration) string {
-			return put(Name{cluster, "a.b-c", kept.Time.Add(-age)}.String())
+		other := func(cluster, node string, age time.Duration) string {
+			return put(Name{cluster, node, kept.Time.Add(-age)}.String())
 		}
-		old := []string{other(kept.Cluster, 3*time.Hour), other(kept.Cluster, 2*time.Hour), other(kept.Cluster, time.Hour)}
-		foreign := other("00000000", 10*time.Hour)
+		old := []string{other(kept.Cluster, kept.Node, 3*time.Hour), other(kept.Cluster, kept.Node, 2*time.Hour), other(kept.Cluster, kept.Node, time.Hour)}
+		lost := other(kept.Cluster, "a.b-c", 9*time.Hour) // of a control plane that saves no more
+		foreign := other("00000000", kept.Node, 10*time.Hour)
 		notes := put("notes.txt")
 		listed := func(what string, want ...string) {
 			t.Helper()
@@ -380,7 +381,7 @@ func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
 				t.Errorf("%s, %s: %v, want %v, %v", location, what, files(all), want, err)
 			}
 		}
-		listed("before", foreign, old[0], old[1], old[2], kept.File)
+		listed("before", foreign, lost, old[0], old[1], old[2], kept.File)
 		if _, err := place.Prune(t.Context(), 0); err == nil {
 			t.Error("all may be removed")
 		}
@@ -388,7 +389,7 @@ func TestStoreKeepsTheNewestOfEachCluster(t *testing.T) {
 		if want := old[:2]; err != nil || !slices.Equal(slices.Sorted(slices.Values(files(removed))), want) {
 			t.Errorf("%s: removed %v, want %v, %v", location, files(removed), want, err)
 		}
-		listed("after", foreign, old[2], kept.File)
+		listed("after", foreign, lost, old[2], kept.File)
 		values, err := store.Open(location)
 		if err == nil {
 			_, err = values.Get(t.Context(), storeFolder+"/"+notes)
