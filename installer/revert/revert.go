@@ -23,7 +23,7 @@ import (
 )
 
 // ErrNoSnapshot says that this node has no snapshot of etcd from the upgrade.
-var ErrNoSnapshot = errors.New("the last upgrade stopped before its first change: there is nothing to undo")
+var ErrNoSnapshot = errors.New("the last upgrade stopped before its first change: there is nothing to undo; run 'sealift upgrade' again, also with another bundle")
 
 // Options say what goes back. All fields but Order and Output are required.
 type Options struct {

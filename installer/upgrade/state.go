@@ -71,11 +71,14 @@ type State struct {
 	Rollout    rollout.State    `json:"rollout"`
 }
 
+// untouched says that the upgrade has changed no node yet. A later stop has the snapshot of the first one.
+func (s State) untouched() bool { return s.Phase == Preparing && s.Snapshot == "" }
+
 // after is the state with which a run begins that has planned s, if last is the state in the cluster. A later stop keeps the snapshot of
 // the first one: its leader may be another node, and a snapshot of now would be of a version between.
 func (s State) after(last State) (State, error) {
 	switch {
-	case last.Phase == "", last.Phase == Finished:
+	case last.Phase == "", last.Phase == Finished, last.untouched() && last.Upgrade != s.Upgrade:
 		if last.Whole == s.Whole {
 			s.Snapshot, s.SnapshotOn = last.Snapshot, last.SnapshotOn
 		}

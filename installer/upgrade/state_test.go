@@ -26,6 +26,7 @@ func TestAnUpgradeBeginsGoesOnOrIsRefused(t *testing.T) {
 		"an older sealift's is":     {State{Upgrade: "old", Phase: Finished, Snapshot: "/etcd", SnapshotOn: "host-2"}, "stop-2", "", ""},
 		"its first stop is":         {State{Upgrade: "stop-1", Whole: "whole", Phase: Finished, Snapshot: "/etcd", SnapshotOn: "host-2"}, "stop-2", "host-2", ""},
 		"it was begun":              {State{Upgrade: "stop-2", Whole: "whole", Phase: Nodes, Snapshot: "/etcd", SnapshotOn: "host-3"}, "stop-2", "host-3", ""},
+		"another one changed none":  {State{Upgrade: "old", Phase: Preparing, Nodes: map[string]*Node{"host-1": {Stage: Prepared}}}, "stop-2", "", ""},
 		"another one changes nodes": {State{Upgrade: "old", Phase: Nodes, Snapshot: "/etcd", SnapshotOn: "host-2"}, "old", "host-2", "not finished (at nodes)"},
 		"another one is at a stop":  {State{Upgrade: "old", Phase: Preparing, Snapshot: "/etcd", SnapshotOn: "host-2"}, "old", "host-2", "not finished (at preparing)"},
 	} {
@@ -33,6 +34,32 @@ func TestAnUpgradeBeginsGoesOnOrIsRefused(t *testing.T) {
 		refusal(t, name, err, row.refuse)
 		if got.Upgrade != row.want || got.SnapshotOn != row.on || (got.Snapshot != "") != (row.on != "") {
 			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// TestAnUpgradeThatChangedNothingIsLeftForAnother has a bundle that was corrected after the preparation of nodes had failed.
+func TestAnUpgradeThatChangedNothingIsLeftForAnother(t *testing.T) {
+	t.Parallel()
+	nodes := []cluster.Node{{Name: "host-1", Version: "v1.35.4"}}
+	for name, row := range map[string]struct {
+		begun State
+		left  bool
+		from  string
+	}{
+		"another bundle":                {State{Upgrade: "old", Whole: "old", From: "1.34.4", Phase: Preparing}, true, "1.35.4"},
+		"the same bundle":               {State{Upgrade: "stop-2", Whole: "whole", From: "1.35.4", Phase: Preparing}, false, "1.35.4"},
+		"an earlier stop of it":         {State{Upgrade: "stop-1", Whole: "whole", From: "1.35.4", Phase: Preparing}, false, "1.35.4"},
+		"the same of an older sealift":  {State{Upgrade: "stop-2", From: "1.35.4", Phase: Preparing}, false, "1.35.4"},
+		"another that changed nodes":    {State{Upgrade: "old", Whole: "old", From: "1.34.4", Phase: Nodes, Snapshot: "/etcd"}, false, "1.34.4"},
+		"another at the second version": {State{Upgrade: "old", Whole: "old", From: "1.34.4", Phase: Preparing, Snapshot: "/etcd"}, false, "1.34.4"},
+	} {
+		c := &Cluster{nodes: nodes, begun: &row.begun}
+		if from, err := c.from(); err != nil || from != row.from {
+			t.Errorf("%s: from %s, %v", name, from, err)
+		}
+		if c.leave("whole", "stop-2"); (c.begun == nil) != row.left {
+			t.Errorf("%s: left %v", name, c.begun == nil)
 		}
 	}
 }

@@ -122,7 +122,23 @@ func (c *Cluster) Prepare(o install.Options, stop string) (*install.Install, err
 		o.Join = &install.Join{Cluster: c.about, Server: share.Address(c.admin.Address), ControlPlane: true,
 			Missing: func(context.Context, []string) ([]string, error) { return nil, nil }}
 	}
-	return install.Prepare(o)
+	in, err := install.Prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	id, err := in.UpgradeID()
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
+	}
+	c.leave(in.WholeUpgrade(), id)
+	return in, nil
+}
+
+// leave forgets the upgrade that was begun if this is another one, and may take its place.
+func (c *Cluster) leave(whole, id string) {
+	if c.begun != nil && c.begun.untouched() && c.begun.Whole != whole && c.begun.Upgrade != id {
+		c.begun = nil
+	}
 }
 
 // checkNone refuses an upgrade during a rotation of CAs, and during an undo.
@@ -151,7 +167,7 @@ func Stops(in *install.Install) (stops []string, ok bool) {
 
 // from is the version of Kubernetes that the cluster comes from: that of its oldest node, before the upgrade began.
 func (c *Cluster) from() (string, error) {
-	if c.begun != nil {
+	if c.begun != nil && !c.begun.untouched() {
 		return c.begun.From, nil
 	}
 	oldest := ""
