@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -146,6 +147,9 @@ func (a *Agent) balance(ctx context.Context, m intent.Move, step func(string)) (
 func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (log string, err error) {
 	store := undo.Store{Root: a.Root}
 	set, err := store.Of(in.Whole)
+	if errors.Is(err, undo.ErrNone) {
+		return "", a.isBack(ctx, in.From)
+	}
 	if err != nil {
 		return "", err
 	}
@@ -165,6 +169,22 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 		return output.Name(), err
 	}
 	return output.Name(), set.Remove()
+}
+
+// isBack refuses an undo on a node that keeps nothing to go back to, unless it is Ready with the version of before: an undo gives the
+// copies up at its end, and may be killed before it has told so.
+func (a *Agent) isBack(ctx context.Context, version string) error {
+	own, err := a.Client.CoreV1().Nodes().Get(ctx, a.Node, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("the Node of this host: %w", err)
+	}
+	ready := slices.ContainsFunc(own.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+	if ready && own.Status.NodeInfo.KubeletVersion == "v"+version {
+		return nil
+	}
+	return fmt.Errorf("%w; take it out with 'sealift node remove %s', undo the upgrade, and join it again", undo.ErrNone, a.Node)
 }
 
 // kubeletTime is how long the kubelet of before may take until its node is Ready.

@@ -67,9 +67,13 @@ func PrepareUndo(ctx context.Context, root, name string, output io.Writer) (_ *U
 		}
 	}()
 	u.Lost = u.revert.Restore.Lost
-	switch {
-	case u.order != nil:
+	if u.order != nil {
 		return u, nil
+	}
+	if err := u.checkKept(); err != nil {
+		return nil, err
+	}
+	switch {
 	case len(u.revert.Restore.Others()) > 0:
 		return u, u.gather(ctx)
 	case u.Away != "":
@@ -118,10 +122,16 @@ func (u *Undo) checkAlone(root, name string) error {
 // apiTime is how long an API that does not answer is asked again: it restarts, or its host is busy.
 const apiTime = 30 * time.Second
 
-// findNodes lists the workers that run another version than before.
+// findNodes lists the workers that go back.
 func (u *Undo) findNodes(ctx context.Context, name string) {
-	c, err := Open(ctx, name, nil)
-	for end := time.Now().Add(apiTime); err != nil && outage.Passes(err) && time.Now().Before(end) && ctx.Err() == nil; c, err = Open(ctx, name, nil) {
+	open := func() (c *Cluster, reports map[string]intent.Report, err error) {
+		if c, err = Open(ctx, name, nil); err == nil {
+			reports, err = c.reports(ctx)
+		}
+		return c, reports, err
+	}
+	c, reports, err := open()
+	for end := time.Now().Add(apiTime); err != nil && outage.Passes(err) && time.Now().Before(end) && ctx.Err() == nil; c, reports, err = open() {
 		select {
 		case <-ctx.Done():
 		case <-time.After(time.Second):
@@ -132,11 +142,63 @@ func (u *Undo) findNodes(ctx context.Context, name string) {
 		return
 	}
 	u.cluster = c
-	for _, n := range c.nodes {
-		if n.Name != name && !n.ControlPlane() && n.Version != "v"+u.Set.From {
-			u.Nodes = append(u.Nodes, n.Name)
+	u.Nodes = goBack(c.nodes, u.Set, c.last, reports)
+}
+
+// reports are what the nodes last answered.
+func (c *Cluster) reports(ctx context.Context) (map[string]intent.Report, error) {
+	all, err := c.view.Annotations(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]intent.Report{}
+	for name, annotations := range all {
+		report, err := intent.ParseReport(annotations[intent.ReportAnnotation])
+		if err == nil { // one that cannot be read says nothing
+			found[name] = report
 		}
 	}
+	return found, nil
+}
+
+// goBack lists the workers that run another version than before, and those that the upgrade began to change: a kubelet that does not
+// start leaves the version of before in its Node. The snapshot has the State of the preparation, so that one counts in no later run.
+func goBack(nodes []cluster.Node, set undo.Set, last State, reports map[string]intent.Report) (names []string) {
+	for _, n := range nodes {
+		if !n.ControlPlane() && (n.Version != "v"+set.From || last.about(set) && changed(last, n.Name, reports[n.Name], set)) {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// changed says whether a worker is as the upgrade left it. Another run of the upgrade forgets the error of a node, but not its report.
+func changed(last State, name string, r intent.Report, set undo.Set) bool {
+	of := last.Nodes[name]
+	switch {
+	case of == nil, r.Upgrade == set.Upgrade && r.Operation == intent.Undo && r.State == intent.Done:
+		return false
+	case r.Upgrade == last.Upgrade && (r.Operation == intent.Upgrade || r.Operation == intent.Kubelet):
+		return true
+	}
+	return of.Stage == Upgraded || of.Stage == Done || of.Error != ""
+}
+
+// about says whether a set is of this upgrade.
+func (s State) about(set undo.Set) bool { return s.Whole == set.Upgrade || s.Upgrade == set.Upgrade }
+
+// checkKept refuses workers that keep nothing to go back to, before any other goes back.
+func (u *Undo) checkKept() error {
+	if u.cluster == nil || !u.cluster.last.about(u.Set) {
+		return nil // the agents of such workers refuse
+	}
+	for _, name := range u.Nodes {
+		if u.cluster.last.Nodes[name] == nil {
+			return fmt.Errorf("worker %s joined after the upgrade, and keeps nothing to go back to; "+
+				"take it out with 'sealift node remove %s', undo the upgrade, and join it again", name, name)
+		}
+	}
+	return nil
 }
 
 // LogFile is the log of this run.
@@ -200,8 +262,8 @@ func forget(ctx context.Context, version string) error {
 			return err
 		}
 		for _, n := range nodes {
-			if n.Version != "v"+version {
-				return fmt.Errorf("node %s still runs %s", n.Name, n.Version)
+			if err := isOf(n, version); err != nil {
+				return err
 			}
 			if err := view.Annotate(ctx, n.Name, map[string]string{intent.Annotation: ""}); err != nil {
 				return err
@@ -209,4 +271,15 @@ func forget(ctx context.Context, version string) error {
 		}
 		return nil
 	})
+}
+
+// isOf wants a node to be Ready with a version. One that is not Ready may have reported that version before its kubelet ended.
+func isOf(n cluster.Node, version string) error {
+	switch {
+	case n.Version != "v"+version:
+		return fmt.Errorf("node %s still runs %s", n.Name, n.Version)
+	case !n.Ready:
+		return fmt.Errorf("node %s is not Ready (%s); bring it back, or take it out with 'sealift node remove %s', and run the command again", n.Name, n.Why, n.Name)
+	}
+	return nil
 }

@@ -58,6 +58,67 @@ func TestOtherNodesAreNotLeftWithANewerKubelet(t *testing.T) {
 	}
 }
 
+// TestWorkersGoBackThatTheUpgradeChanged has workers besides a control plane, which goes back by itself. The kubelet of one did not start.
+func TestWorkersGoBackThatTheUpgradeChanged(t *testing.T) {
+	t.Parallel()
+	const whole, was, now = "0123456789abcdef", "v1.35.4", "v1.36.3"
+	set := undo.Set{Upgrade: whole, From: "1.35.4"}
+	told := func(of string, operation intent.Operation, state intent.State) intent.Report {
+		return intent.Report{Upgrade: of, Operation: operation, State: state}
+	}
+	prepared, back := told("stop", intent.Prepare, intent.Done), told(whole, intent.Undo, intent.Done)
+	for name, row := range map[string]struct {
+		version string
+		of      *Node
+		report  intent.Report
+		another bool // the State is about another upgrade
+		want    bool
+	}{
+		"the new version runs":           {now, &Node{Stage: Done}, told("stop", intent.Kubelet, intent.Done), false, true},
+		"its kubelet did not start":      {was, &Node{Stage: Upgraded, Error: "not Ready"}, told("stop", intent.Kubelet, intent.Failed), false, true},
+		"its error was forgotten":        {was, &Node{Stage: Prepared}, told("stop", intent.Upgrade, intent.Failed), false, true},
+		"it could not be asked":          {was, &Node{Stage: Prepared, Error: "no agent"}, prepared, false, true},
+		"the same version of Kubernetes": {was, &Node{Stage: Done}, told("stop", intent.Kubelet, intent.Done), false, true},
+		"it has files only":              {was, &Node{Stage: Prepared}, prepared, false, false},
+		"it has gone back":               {was, &Node{Stage: Done}, back, false, false},
+		"it could not go back":           {was, &Node{Stage: Done}, told(whole, intent.Undo, intent.Failed), false, true},
+		"it joined since":                {now, nil, intent.Report{}, false, true},
+		"another upgrade's State":        {was, &Node{Stage: Done}, prepared, true, false},
+	} {
+		last := State{Upgrade: "stop", Whole: whole, Nodes: map[string]*Node{"host-2": row.of}}
+		if row.another {
+			last.Whole = "fedcba9876543210"
+		}
+		nodes := []cluster.Node{{Name: "host-1", Roles: []string{"control-plane"}, Version: now}, {Name: "host-2", Version: row.version}}
+		got := goBack(nodes, set, last, map[string]intent.Report{"host-2": row.report})
+		if (len(got) == 1 && got[0] == "host-2") != row.want || len(got) > 1 {
+			t.Errorf("%s: %v", name, got)
+		}
+		if row.version == was && len(goBack(nodes, set, State{}, nil)) > 0 {
+			t.Errorf("%s, without a State: goes back", name)
+		}
+	}
+}
+
+func TestAWorkerThatJoinedSinceIsRefused(t *testing.T) {
+	t.Parallel()
+	u := &Undo{Set: undo.Set{Upgrade: "whole"}, Nodes: []string{"host-2", "host-3"}}
+	refusal(t, "no API", u.checkKept(), "")
+	u.cluster = &Cluster{}
+	refusal(t, "no State", u.checkKept(), "")
+	u.cluster.last = State{Whole: "whole", Nodes: map[string]*Node{"host-2": {Stage: Done}}}
+	refusal(t, "one joined", u.checkKept(), "worker host-3 joined after the upgrade, and keeps nothing to go back to; take it out with 'sealift node remove host-3'")
+	u.cluster.last.Nodes["host-3"] = &Node{Stage: Done}
+	refusal(t, "both were upgraded", u.checkKept(), "")
+}
+
+func TestAnUndoEndsWhenNodesAreReadyWithTheVersionOfBefore(t *testing.T) {
+	t.Parallel()
+	refusal(t, "ready", isOf(cluster.Node{Name: "host-2", Version: "v1.35.4", Ready: true}, "1.35.4"), "")
+	refusal(t, "another version", isOf(cluster.Node{Name: "host-2", Version: "v1.36.3", Ready: true}, "1.35.4"), "still runs v1.36.3")
+	refusal(t, "no kubelet", isOf(cluster.Node{Name: "host-2", Version: "v1.35.4", Why: "silent"}, "1.35.4"), "host-2 is not Ready (silent); bring it back")
+}
+
 // TestOnlyTheMembersOfTheSnapshotGoBack refuses control planes that came or left since, and those that could not take their part.
 func TestOnlyTheMembersOfTheSnapshotGoBack(t *testing.T) {
 	t.Parallel()
