@@ -150,6 +150,9 @@ func (a *Agent) undo(ctx context.Context, in intent.Intent, step func(string)) (
 	if errors.Is(err, undo.ErrNone) {
 		return "", a.isBack(ctx, in.From)
 	}
+	if err == nil {
+		err = set.CheckAddress(store)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -38,6 +38,9 @@ const APIServerManifest = "/etc/kubernetes/manifests/kube-apiserver.yaml"
 // EtcdManifest is there on a control plane with its own etcd.
 const EtcdManifest = "/etc/kubernetes/manifests/etcd.yaml"
 
+// KubeletFlags has the flags that kubeadm gives the kubelet of a node, its address among them.
+const KubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
+
 // APIPort is where kubeadm's API servers listen.
 const APIPort = "6443"
 

@@ -50,6 +50,9 @@ func Open(ctx context.Context, o Options) (_ *Revert, err error) {
 	if err := o.Set.Check(); err != nil {
 		return nil, err
 	}
+	if err := o.Set.CheckAddress(r.store); err != nil {
+		return nil, err
+	}
 	if err := checkAuthority(filepath.Join(cluster.PKI, "ca.crt"), o.Set.Time); err != nil {
 		return nil, err
 	}
