@@ -15,7 +15,8 @@ type facts struct {
 	nodes    map[netip.Addr]string // addresses of the other nodes, with their names
 	networks []netip.Prefix        // of pods and Services
 	virtual  func(link string) bool
-	before   bool // the host gets the address later
+	second   netip.Addr // of this node, of the other family; not valid if there is none
+	before   bool       // the host gets the address later
 }
 
 // Parse reads an address as a person writes it.
@@ -34,6 +35,8 @@ func (f facts) check(from, to netip.Addr) (link string, err error) {
 		return "", fmt.Errorf("%s is a loopback address, which no other host reaches", to)
 	case to.IsUnspecified(), to.IsMulticast(), to.IsLinkLocalUnicast(), to.Zone() != "", to.Is4() && to == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return "", fmt.Errorf("%s is no address that a node can have: other hosts cannot reach it through a network", to)
+	case to.Is4() != from.Is4() && f.second.IsValid():
+		return "", fmt.Errorf("%s is of the family of %s, the second address of this node; this command changes only the first one, %s", to, f.second, from)
 	case to.Is4() != from.Is4():
 		return "", fmt.Errorf("%s and %s, the address of this node now, are of different families; the networks of the cluster have that of %s", to, from, from)
 	}
@@ -57,6 +60,15 @@ func (f facts) check(from, to netip.Addr) (link string, err error) {
 		return "", fmt.Errorf("%s is the address of %s, an interface that containers or pods use", to, link)
 	}
 	return link, nil
+}
+
+// checkSecond refuses a host that lost the second address of its node: its kubelet would report no new address.
+func (f facts) checkSecond() error {
+	if _, here := f.own[f.second]; here || !f.second.IsValid() || f.before {
+		return nil
+	}
+	return fmt.Errorf("no interface of this host has %s, the second address of this node, and its kubelet reports no other address until one has; "+
+		"give it back to an interface first, and run the command again", f.second)
 }
 
 // addresses lists the addresses of this host that a node could have.

@@ -73,8 +73,13 @@ func Forget(root string) error {
 // Watch waits until an interface has the expected address, and changes that of the node then, until ctx ends. A change that fails is
 // not tried again.
 func Watch(ctx context.Context, root string, log *slog.Logger) {
+	said := ""
 	for {
-		if err := arrive(ctx, root, log); err != nil && ctx.Err() == nil {
+		switch err := arrive(ctx, root, log); {
+		case err == nil:
+			said = ""
+		case ctx.Err() == nil && err.Error() != said: // one that the host still waits for comes again at once
+			said = err.Error()
 			log.Error("the address of this node was not changed", "error", err)
 		}
 		select {
@@ -96,11 +101,24 @@ func arrive(ctx context.Context, root string, log *slog.Logger) (err error) {
 	case !network.HasAddress(c.To.String()):
 		return nil
 	}
+	if second, away := secondAway(root); away {
+		return fmt.Errorf("this host has %s, and waits for %s, the second address of its node", c.To, second) // it may come a moment later
+	}
 	err = changeNow(ctx, Options{Root: root, Timeout: c.Timeout}, c.To.String(), log)
 	if errors.Is(err, lifecycle.ErrBusy) || ctx.Err() != nil {
 		return nil //nolint:nilerr // later, or when the agent is started again
 	}
 	return errors.Join(err, Forget(root))
+}
+
+// secondAway says whether the host lacks the second address of its node. A change that was begun goes on without it.
+func secondAway(root string) (second netip.Addr, away bool) {
+	second, err := (host{root: root}).secondAddress()
+	if err != nil || !second.IsValid() || network.HasAddress(second.String()) {
+		return second, false
+	}
+	records, err := lifecycle.ReadJournal(node.StateDir(root))
+	return second, err == nil && Interrupted(records) == ""
 }
 
 func changeNow(ctx context.Context, o Options, address string, log *slog.Logger) (err error) {

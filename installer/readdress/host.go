@@ -20,9 +20,6 @@ import (
 	"github.com/sealift/sealift/internal/atomicfile"
 )
 
-// kubeletFlags has the flags of the kubelet, its address among them.
-const kubeletFlags = "/var/lib/kubelet/kubeadm-flags.env"
-
 // host is a node with its files below a folder.
 type host struct {
 	rootfs string
@@ -35,7 +32,7 @@ func (h host) path(name string) string { return filepath.Join("/", h.rootfs, nam
 func (h host) patterns() []string {
 	return []string{
 		"/etc/kubernetes/manifests/[^.]*.yaml", "/etc/kubernetes/*.conf",
-		kubeletFlags, "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/etc/default/kubelet",
+		cluster.KubeletFlags, "/var/lib/kubelet/config.yaml", "/var/lib/kubelet/instance-config.yaml", "/etc/default/kubelet",
 		"/etc/systemd/system/sealift-*.service", "/etc/systemd/system/*.service.d/*.conf",
 		"/etc/containerd/config.toml", "/etc/containerd/conf.d/*", "/etc/containerd/certs.d/*/hosts.toml",
 		"/etc/hosts",
@@ -52,12 +49,13 @@ func (h host) kept() []string {
 type state struct {
 	controlPlane bool
 	address      netip.Addr
+	second       netip.Addr     // of the other family, in a cluster with both; not valid if there is none
 	etcd         bool           // a static pod of this host
 	networks     []netip.Prefix // of pods and Services, as far as the files name them
 	servers      []string       // addresses of the API servers that the node knows
 }
 
-var nodeIP = regexp.MustCompile(`--node-ip=([0-9a-fA-F.:]+)`)
+var nodeIP = regexp.MustCompile(`--node-ip=([0-9a-fA-F.:]+)(?:,([0-9a-fA-F.:]+))?`)
 
 // read reads the state of the node. It needs no API.
 func (h host) read() (s state, err error) {
@@ -70,6 +68,9 @@ func (h host) read() (s state, err error) {
 		s.address, err = advertised(manifest)
 	}
 	if err != nil {
+		return s, err
+	}
+	if s.second, err = h.secondAddress(); err != nil {
 		return s, err
 	}
 	if s.controlPlane {
@@ -100,20 +101,37 @@ func advertised(manifest []byte) (netip.Addr, error) {
 
 // kubeletAddress reads the address that the kubelet is told.
 func (h host) kubeletAddress() (netip.Addr, error) {
-	flags, err := os.ReadFile(h.path(kubeletFlags))
+	flags, err := os.ReadFile(h.path(cluster.KubeletFlags))
 	if errors.Is(err, fs.ErrNotExist) {
-		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", kubeletFlags)
+		return netip.Addr{}, fmt.Errorf("this host is no node of a cluster: it has no %s; run the command on a node", cluster.KubeletFlags)
 	}
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	found := nodeIP.FindSubmatch(flags)
 	if found == nil {
-		return netip.Addr{}, fmt.Errorf("%s does not tell the kubelet an address with --node-ip, so it takes the one that the host has: restart the kubelet", kubeletFlags)
+		return netip.Addr{}, fmt.Errorf("%s does not tell the kubelet an address with --node-ip, so it takes the one that the host has: restart the kubelet", cluster.KubeletFlags)
 	}
 	address, err := netip.ParseAddr(string(found[1]))
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: %w", kubeletFlags, err)
+		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.KubeletFlags, err)
+	}
+	return address.Unmap(), nil
+}
+
+// secondAddress reads the second address that the kubelet is told. It is not valid if there is none.
+func (h host) secondAddress() (netip.Addr, error) {
+	flags, err := os.ReadFile(h.path(cluster.KubeletFlags))
+	if errors.Is(err, fs.ErrNotExist) {
+		return netip.Addr{}, nil
+	}
+	found := nodeIP.FindSubmatch(flags)
+	if err != nil || found == nil || len(found[2]) == 0 {
+		return netip.Addr{}, err
+	}
+	address, err := netip.ParseAddr(string(found[2]))
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("%s: %w", cluster.KubeletFlags, err)
 	}
 	return address.Unmap(), nil
 }

@@ -134,6 +134,9 @@ func (r *Readdress) check(ctx context.Context, f facts) (err error) {
 		return nil
 	}
 	r.Link, err = f.check(r.From, r.To)
+	if err == nil && !r.last.begun {
+		err = f.checkSecond()
+	}
 	switch {
 	case err == nil && f.before:
 		err = refuseAnswering(ctx, f.own, r.To)
@@ -190,7 +193,7 @@ const askTime = 5 * time.Second
 
 // facts collects what the address is checked against, and finds the other control planes.
 func (r *Readdress) facts(ctx context.Context) (f facts, err error) {
-	f = facts{nodes: map[netip.Addr]string{}, virtual: network.IsVirtual, before: r.options.Before, networks: r.state.networks}
+	f = facts{nodes: map[netip.Addr]string{}, virtual: network.IsVirtual, second: r.state.second, before: r.options.Before, networks: r.state.networks}
 	if f.own, err = network.Own(); err != nil {
 		return f, err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/installer/pki"
@@ -67,7 +68,7 @@ func newHost(t *testing.T) host {
 	kubeadm.EtcdManifest(t, folder)
 	h := host{rootfs: strings.TrimSuffix(folder, "/etc/kubernetes"), root: "/var/lib/sealift"}
 	for name, text := range map[string]string{
-		kubeletFlags:                                        `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
+		cluster.KubeletFlags:                                `KUBELET_KUBEADM_ARGS="--node-ip=10.10.0.1 --pod-infra-container-image=registry.k8s.io/pause:3.10.2"` + "\n",
 		pki.KubeletServing()[0]:                             "signed by the kubelet itself",
 		"/var/lib/kubelet/pki/kubelet.key":                  "its key",
 		"/etc/hosts":                                        "127.0.0.1 localhost\n10.10.0.1 host-1\n10.10.0.11 host-11\n",
@@ -155,7 +156,7 @@ func TestEveryFileOfAControlPlaneGetsTheNewAddress(t *testing.T) {
 		"/etc/kubernetes/manifests/etcd.yaml": 6, "/etc/kubernetes/manifests/kube-apiserver.yaml": 5,
 		"/etc/kubernetes/controller-manager.conf": 1, "/etc/kubernetes/scheduler.conf": 1, "/etc/kubernetes/admin.conf": 1, "/etc/kubernetes/super-admin.conf": 1,
 		"/etc/kubernetes/kubelet.conf": 1,
-		kubeletFlags:                   1, "/etc/hosts": 1, "/var/lib/sealift/state/api-servers": 1, "/var/lib/sealift/state/installer.yaml": 1,
+		cluster.KubeletFlags:           1, "/etc/hosts": 1, "/var/lib/sealift/state/api-servers": 1, "/var/lib/sealift/state/installer.yaml": 1,
 		"/etc/systemd/system/sealift-service-route.service": 1,
 	}
 	if diff := cmp.Diff(want, places); diff != "" {
@@ -250,16 +251,21 @@ func TestAWorkerTellsItsAddress(t *testing.T) {
 	if _, err := h.read(); err == nil || !strings.Contains(err.Error(), "run the command on a node") {
 		t.Errorf("a bare host: %v", err)
 	}
-	path := h.path(kubeletFlags)
+	path := h.path(cluster.KubeletFlags)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for flags, want := range map[string]string{"--node-ip=10.10.0.5": "10.10.0.5", "--v=2 --node-ip=fd00::5 --x": "fd00::5", "--v=2": ""} {
+	for flags, want := range map[string]string{"--node-ip=10.10.0.5": "10.10.0.5", "--v=2 --node-ip=fd00::5 --x": "fd00::5", "--v=2": "",
+		"--node-ip=10.10.0.5,fd00::5 --x": "10.10.0.5,fd00::5", "--node-ip=fd00::5,10.10.0.5": "fd00::5,10.10.0.5"} {
 		if err := os.WriteFile(path, []byte(`KUBELET_KUBEADM_ARGS="`+flags+"\"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		s, err := h.read()
-		if want == "" && err == nil || want != "" && (err != nil || s.address.String() != want || s.controlPlane) {
+		got := s.address.String()
+		if s.second.IsValid() {
+			got += "," + s.second.String()
+		}
+		if want == "" && err == nil || want != "" && (err != nil || got != want || s.controlPlane) {
 			t.Errorf("%q: %+v, %v", flags, s, err)
 		}
 	}
@@ -292,6 +298,19 @@ func TestWrongAddressesAreRefused(t *testing.T) {
 		if want == "" && (err != nil || link != "eth1") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %q, %v; want %q", text, link, err, want)
 		}
+	}
+	f.second = at("fd00::1")
+	if _, err := f.check(at("10.10.0.1"), at("fd00::7")); err == nil || !strings.Contains(err.Error(), "fd00::7 is of the family of fd00::1, the second address of this node") {
+		t.Errorf("an address for the second one: %v", err)
+	}
+	for second, want := range map[string]string{"fd00::7": "", "fd00::1": "no interface of this host has fd00::1, the second address of this node"} {
+		f.second = at(second)
+		if err := f.checkSecond(); (err != nil) != (want != "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("the second address %s: %v", second, err)
+		}
+	}
+	if err := (facts{}).checkSecond(); err != nil {
+		t.Errorf("one family: %v", err)
 	}
 	if _, err := networksOf("10.32.0.0/20", "x"); err == nil {
 		t.Error("a network that is none")
