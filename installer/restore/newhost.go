@@ -32,6 +32,8 @@ type NewHost struct {
 	was    member   // the control plane of the snapshot
 	others []peer   // all control planes of the snapshot
 	keys   []string // files of the snapshot that every control plane of the cluster has
+	// endpoint is where the nodes of the snapshot reach the API; "" if it does not tell.
+	endpoint string
 }
 
 // sharedKeys are the keys that all control planes have in common. kubeadm makes the others of them.
@@ -77,7 +79,7 @@ func (n *NewHost) read() error {
 	if err != nil {
 		return fmt.Errorf("the snapshot: %w", err)
 	}
-	n.others = d.members
+	n.others, n.endpoint = d.members, endpointOf(n.from)
 	return nil
 }
 
@@ -135,15 +137,15 @@ func (n *NewHost) Plant(ctx context.Context, name, address string, output io.Wri
 	return d.exchange()
 }
 
-// Settle removes the control planes of the snapshot, and gives the volumes of the one that was saved to this host. If this host has another address than theirs, no node finds it, and all others
-// are removed, too: they have to be reset and to join again.
+// Settle removes the control planes of the snapshot, and gives the volumes of the one that was saved to this host. If no other node can
+// reach this host, all others are removed, too: they have to be reset and to join again.
 func (n *NewHost) Settle(ctx context.Context, name, address string, output io.Writer) error {
 	admin, err := controlplane.AsAdministrator()
 	if err != nil {
 		return err
 	}
 	gone := namesOf(n.others, name)
-	if !slices.Contains(n.was.peer().hosts(), address) {
+	if !n.reached(address) {
 		nodes, err := admin.Client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("list the nodes: %w", err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/cluster"
 	"github.com/sealift/sealift/installer/encryption"
 	"github.com/sealift/sealift/installer/lifecycle"
@@ -23,7 +24,7 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 	if err := n.read(); err != nil {
 		t.Fatal(err)
 	}
-	if n.Pods != kubeadm.Pods || n.Services != "10.96.0.0/12" || len(n.keys) != len(sharedKeys) || n.was.Name != kubeadm.Node || !slices.Equal(namesOf(n.others, ""), []string{kubeadm.Node}) {
+	if n.Pods != kubeadm.Pods || n.Services != "10.96.0.0/12" || len(n.keys) != len(sharedKeys) || n.was.Name != kubeadm.Node || !strings.HasSuffix(n.endpoint, ":6443") || !slices.Equal(namesOf(n.others, ""), []string{kubeadm.Node}) {
 		t.Errorf("it is %+v", n)
 	}
 	if err := n.host.write(from, n.keys); err != nil {
@@ -47,6 +48,32 @@ func TestNewHostHasTheKeysAndTheNetworksOfTheSnapshot(t *testing.T) {
 	n.host = host{strings.TrimSuffix(kubeadm.Folder(t), kubernetesFolder)}
 	if err := n.read(); err == nil || !strings.Contains(err.Error(), "part of another cluster") {
 		t.Errorf("on a host of another cluster: %v", err)
+	}
+}
+
+// TestWorkersStayIfTheyReachANewHost has two control planes in the snapshot; the second one saved it.
+func TestWorkersStayIfTheyReachANewHost(t *testing.T) {
+	t.Parallel()
+	n := &NewHost{was: member{Name: "host-2", Peers: peerURL("10.0.0.2")}, others: []peer{{"host-1", []string{peerURL("10.0.0.1")}}, {"host-2", []string{peerURL("10.0.0.2")}}}}
+	for _, row := range []struct {
+		endpoint, address string
+		want              bool
+	}{
+		{balancer.Endpoint, "10.0.0.2", true},
+		{balancer.Endpoint, "10.0.0.1", true}, // the balancers of workers know that one, too
+		{balancer.Endpoint, "10.0.0.9", false},
+		{"localhost:6444", "10.0.0.9", false},
+		{"10.0.0.100:6443", "10.0.0.9", true}, // a load balancer
+		{"api.example.com:6443", "10.0.0.9", true},
+		{"10.0.0.1:6443", "10.0.0.1", true}, // the first control plane itself
+		{"10.0.0.1:6443", "10.0.0.2", false},
+		{"", "10.0.0.2", true},
+		{"", "10.0.0.9", false},
+	} {
+		n.endpoint = row.endpoint
+		if got := n.reached(row.address); got != row.want {
+			t.Errorf("nodes that ask %q reach a host at %s: %v, want %v", row.endpoint, row.address, got, row.want)
+		}
 	}
 }
 
