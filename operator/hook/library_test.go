@@ -56,7 +56,9 @@ func TestShellLibraryCallsTheBestFunction(t *testing.T) {
 }
 
 func TestShellLibraryReadsContexts(t *testing.T) {
-	const contexts = `[{"binding":"x"},{"binding":"pods","object":{"metadata":{"name":"a","labels":{"app.kubernetes.io/name":"web"}},"on":true,"off":false,"none":null,"n":3}}]`
+	const contexts = `[{"binding":"x"},{"binding":"pods","object":{"metadata":{"name":"a","labels":{"app.kubernetes.io/name":"web"},
+		"annotations":{"say-\"hi\"":"a\\b","80":"http"}},"on":true,"off":false,"none":null,"n":3},"objects":[{}],
+		"snapshots":{"pods":[{"filterResult":"x"},{"filterResult":{"name":"y","on":true}}],"a.b":[{"filterResult":"z"}]}}]`
 	for _, c := range []struct{ command, want string }{
 		{"context::get object.metadata.name", "a\n"},
 		{"context::get object.metadata.labels", "{\n  \"app.kubernetes.io/name\": \"web\"\n}\n"},
@@ -66,6 +68,22 @@ func TestShellLibraryReadsContexts(t *testing.T) {
 		{"context::global::jq -r '.[0].binding'", "x\n"},
 		{"context::has object.none && echo yes", "yes\n"},
 		{"context::has object.nothing || echo no", "no\n"},
+		{"context::get snapshots.pods.0.filterResult", "x\n"},
+		{"context::get snapshots.pods.1.filterResult.name", "y\n"},
+		{"context::get snapshots.pods[1].filterResult.name", "y\n"},
+		{"context::get 'snapshots[\"a.b\"].0.filterResult'", "z\n"},
+		{"context::get objects.1", "null\n"},
+		{"context::get 'object.metadata.labels.\"app.kubernetes.io/name\"'", "web\n"},
+		{"context::get \"object.metadata.labels.'app.kubernetes.io/name'\"", "web\n"},
+		{`context::get object.metadata.annotations.say-\"hi\"`, "a\\b\n"},
+		{"context::get object.metadata.annotations.80", "http\n"},
+		{"context::get --required object.none", "null\n"},
+		{"context::get --required object.metadata.name", "a\n"},
+		{"{ context::get --required object.nothing 2>&1 || echo no; }", "context::get: the binding context has no object.nothing, which is required\nno\n"},
+		{"context::has snapshots.pods.0 && context::has snapshots.pods[1].filterResult.name && context::has snapshots && echo yes", "yes\n"},
+		{"context::has 'snapshots.\"a.b\".0' && context::has '.snapshots[\"a.b\"]' && context::has object.metadata.annotations.80 && echo yes", "yes\n"},
+		{"{ context::has snapshots.pods.2 || context::has snapshots.pods.name || context::has snapshots.nothing.0 || context::has nothing.0; } 2>&1 || echo no", "no\n"},
+		{"context::is_true snapshots.pods.1.filterResult.on && context::is_null snapshots.pods.2 && echo yes", "yes\n"},
 		{"context::has object.metadata.name.deeper || echo no", "no\n"},
 		{"context::is_true object.on && ! context::is_true object.off && echo yes", "yes\n"},
 		{"context::is_false object.off && ! context::is_false object.none && echo yes", "yes\n"},

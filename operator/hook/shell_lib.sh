@@ -20,31 +20,74 @@
 context::global::jq() { jq "$@" "$BINDING_CONTEXT_PATH"; }
 context::jq() { context::global::jq ".[${BINDING_CONTEXT_CURRENT_INDEX:-0}]" | jq "$@"; }
 
-# context::_path turns a.b.c into the jq path .["a"]["b"]["c"], and takes over one that begins with a dot.
+# context::_split cuts a path at its dots, and puts jq's expressions for the keys into the array steps of its caller. Quotes
+# keep the dots of a key: metadata.labels."a.b/c". Digits are an index of a list: a.0 is a[0]. Other brackets are jq's.
+context::_split() {
+    local rest=${1#.} key text
+    local quoted='^\[?"([^"]*)"\]?' single="^\[?'([^']*)'\]?" bracket='^\[([^]]*)\]' plain='^.[^.[]*'
+    steps=()
+    while [[ -n $rest ]]; do
+        text=
+        if [[ $rest =~ $quoted || $rest =~ $single ]]; then
+            text=yes key=${BASH_REMATCH[1]}
+        elif [[ $rest =~ $bracket ]]; then
+            key=${BASH_REMATCH[1]}
+        elif [[ $rest =~ $plain ]]; then
+            text=yes key=${BASH_REMATCH[0]}
+        fi
+        rest=${rest:${#BASH_REMATCH[0]}}
+        rest=${rest#.}
+        if [[ -n $text && $key != *[!0-9]* && $key != "" ]]; then
+            key="if type == \"array\" then $key else \"$key\" end" # an object may have such a key, too
+        elif [[ -n $text ]]; then
+            key=${key//\\/\\\\}
+            key=\"${key//\"/\\\"}\"
+        fi
+        steps+=("$key")
+    done
+}
+
+# context::_path turns a path into a jq filter, and takes over one that begins with a dot.
 context::_path() {
     if [[ $1 == .* ]]; then
         printf '%s' "$1"
-    else
-        printf '.["%s"]' "${1//./\"][\"}"
+        return
     fi
+    local steps
+    context::_split "$1"
+    printf '.'
+    ((${#steps[@]} == 0)) || printf ' | .[%s]' "${steps[@]}"
 }
 
-# context::get prints a value of the current context: text as it is, everything else as JSON.
-context::get() { context::jq -r "$(context::_path "$1")"; }
+# context::get prints a value of the current context: text as it is, everything else as JSON. With --required, it fails if there
+# is no such value.
+context::get() {
+    local required=
+    if [[ ${1:-} == --required ]]; then
+        required=yes
+        shift
+    fi
+    if [[ -n $required ]] && ! context::has "${1:-}"; then
+        echo "context::get: the binding context has no $1, which is required" >&2
+        return 1
+    fi
+    context::jq -r "$(context::_path "${1:-}")"
+}
 
-# context::has says whether the current context has a key, even if its value is null.
+# context::has says whether the current context has a key or an index of a list, even if the value there is null.
 context::has() {
-    # shellcheck disable=SC2016 # the variables are jq's
-    context::jq -e --arg path "$1" '
-        . as $context | ($path | ltrimstr(".") | split(".")) as $keys
-        | reduce $keys[] as $key ([true, $context];
-            if .[0] and (.[1] | type == "object" and has($key)) then [true, .[1][$key]] else [false, null] end)
-        | .[0]' >/dev/null
+    local steps last parent
+    context::_split "$1"
+    ((${#steps[@]})) || return 0
+    last=$((${#steps[@]} - 1))
+    parent=$(printf ' | .[%s]' "${steps[@]:0:last}")
+    ((last)) || parent=
+    context::jq -e "try (.$parent | has(${steps[last]})) catch false" >/dev/null
 }
 
-context::is_true() { context::jq -e "$(context::_path "$1") == true" >/dev/null; }
-context::is_false() { context::jq -e "$(context::_path "$1") == false" >/dev/null; }
-context::is_null() { context::jq -e "$(context::_path "$1") == null" >/dev/null; }
+context::is_true() { context::jq -e "($(context::_path "$1")) == true" >/dev/null; }
+context::is_false() { context::jq -e "($(context::_path "$1")) == false" >/dev/null; }
+context::is_null() { context::jq -e "($(context::_path "$1")) == null" >/dev/null; }
 
 # hook::_plan prints a line for each binding context: its binding, and the names of the functions for it, the best first.
 hook::_plan() {
