@@ -184,12 +184,69 @@ func below(schema map[string]any, visit func(key string, part map[string]any)) {
 }
 
 // forbidUnknown forbids keys that an object does not name, where it names some or is the root, and does not say itself.
+// The parts of allOf are one object. The branches of anyOf and oneOf stay open: each names only what is special about it.
 func forbidUnknown(schema map[string]any, root bool) {
-	_, names := schema["properties"]
-	if _, says := schema["additionalProperties"]; (names || root && schema["type"] == "object") && !says {
+	parts := whole(schema)
+	names, says := false, false
+	for _, part := range parts {
+		_, named := part["properties"]
+		_, said := part["additionalProperties"]
+		names, says = names || named, says || said
+	}
+	if (names || root && schema["type"] == "object") && !says {
+		for _, part := range parts[1:] {
+			allow(schema, part)
+		}
 		schema["additionalProperties"] = false
 	}
-	below(schema, func(_ string, part map[string]any) { forbidUnknown(part, false) })
+	for _, part := range parts {
+		for _, key := range []string{"properties", "patternProperties"} {
+			all, _ := part[key].(map[string]any)
+			for _, value := range all {
+				forbidUnknownIn(value)
+			}
+		}
+		forbidUnknownIn(part["items"])
+		all, _ := part["items"].([]any)
+		for _, item := range all {
+			forbidUnknownIn(item)
+		}
+	}
+}
+
+func forbidUnknownIn(part any) {
+	if schema, ok := part.(map[string]any); ok {
+		forbidUnknown(schema, false)
+	}
+}
+
+// whole returns a schema and the parts of its allOf, and theirs.
+func whole(schema map[string]any) []map[string]any {
+	parts := []map[string]any{schema}
+	all, _ := schema["allOf"].([]any)
+	for _, part := range all {
+		if part, ok := part.(map[string]any); ok {
+			parts = append(parts, whole(part)...)
+		}
+	}
+	return parts
+}
+
+// allow lets a schema have the keys that a part of its allOf names, with any value: the part says which.
+func allow(schema, part map[string]any) {
+	for _, key := range []string{"properties", "patternProperties"} {
+		added, _ := part[key].(map[string]any)
+		for name := range added {
+			own, ok := schema[key].(map[string]any)
+			if !ok {
+				own = map[string]any{}
+				schema[key] = own
+			}
+			if _, mine := own[name]; !mine {
+				own[name] = map[string]any{}
+			}
+		}
+	}
 }
 
 // requireForHelm adds x-required-for-helm to required, at any depth.

@@ -142,6 +142,54 @@ properties:
 	}
 }
 
+// TestUnknownKeysAreThoseOfTheWholeObject: a branch of oneOf or anyOf names only what is special about it, and the parts of allOf are
+// one object.
+func TestUnknownKeysAreThoseOfTheWholeObject(t *testing.T) {
+	set, err := load(t, map[string]string{"values.yaml": `
+type: object
+definitions: {named: {type: object, properties: {name: {type: string, default: n}}, patternProperties: {^x-: {type: object, properties: {a: {type: string}}}}}}
+properties:
+  tls:
+    type: object
+    properties: {mode: {type: string}, host: {type: string}, cert: {type: string}}
+    oneOf: [{properties: {mode: {enum: [A]}}}, {properties: {mode: {enum: [B]}}, required: [cert]}]
+    anyOf: [{properties: {mode: {type: string}}}]
+  free: {oneOf: [{properties: {mode: {enum: [A]}}}, {properties: {mode: {enum: [B]}}, required: [cert]}]}
+  both: {type: object, allOf: [{$ref: '#/definitions/named'}], properties: {size: {type: integer}}}
+  open: {allOf: [{$ref: '#/definitions/named'}, {additionalProperties: true}]}
+  map: {type: object, additionalProperties: {type: object, properties: {a: {type: string}}}}
+  list: {type: array, items: {type: object, properties: {a: {type: string}}}}
+`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ values, want string }{ // want is in the error; "" is valid
+		{`{"tls": {"mode": "A", "host": "x"}}`, ""},
+		{`{"tls": {"mode": "B", "host": "x", "cert": "c"}}`, ""},
+		{`{"tls": {"mode": "B", "host": "x"}}`, "v.tls"},
+		{`{"tls": {"mode": "A", "post": "x"}}`, "v.tls.post in body is a forbidden property"},
+		{`{"free": {"mode": "A", "host": "x"}}`, ""},
+		{`{"free": {"mode": "B"}}`, "v.free"},
+		{`{"both": {"name": "n", "size": 1, "x-a": {"a": "z"}}}`, ""},
+		{`{"both": {"names": "n"}}`, "v.both.names in body is a forbidden property"},
+		{`{"both": {"name": 1}}`, "v.both.name in body must be of type string"},
+		{`{"both": {"x-a": {"b": "z"}}}`, "v.both.x-a.b in body is a forbidden property"},
+		{`{"open": {"name": "n", "more": 1}}`, ""},
+		{`{"map": {"k": {"b": "any"}}}`, ""},
+		{`{"list": [{"b": "any"}]}`, "b in body is a forbidden property"},
+		{`{"more": 1}`, "v.more in body is a forbidden property"},
+	} {
+		var values map[string]any
+		if err := json.Unmarshal([]byte(c.values), &values); err != nil {
+			t.Fatal(err)
+		}
+		err := set.Check(schema.Values, "v", set.Default(schema.Values, values), nil)
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.values, err)
+		}
+	}
+}
+
 func TestReferencesAndProperties(t *testing.T) {
 	set, err := load(t, map[string]string{
 		"config-values.yaml": "type: object\ndefinitions: {size: {type: integer, default: 3}}\nproperties: {a: {$ref: '#/definitions/size'}, definitions: {type: string}}\n",
