@@ -47,7 +47,7 @@ func readModule(w helm.Wanted) (map[string][]byte, error) {
 // moduleChart makes the chart of a module of its files.
 func moduleChart(w helm.Wanted, files map[string][]byte) (Chart, error) {
 	files = maps.Clone(files)
-	if err := withoutGiven(files, w.Values); err != nil {
+	if err := withoutGiven(files, w); err != nil {
 		return Chart{}, fmt.Errorf("chart of module %s: %s: %w", w.Name, valuesFile, err)
 	}
 	return ReadFiles(files)
@@ -94,9 +94,9 @@ func (m *moduleFiles) read(below string, depth int) error {
 	return nil
 }
 
-// withoutGiven takes out of the chart's own values what the operator gives it anyway. Helm would bring back what hooks have
-// removed there. The values of dependencies stay.
-func withoutGiven(files map[string][]byte, given map[string]any) error {
+// withoutGiven takes out of the chart's own values what the operator gives it anyway, and the flag of the module, which is the
+// operator's. Helm would bring back what hooks have removed there. Other defaults of the chart stay.
+func withoutGiven(files map[string][]byte, w helm.Wanted) error {
 	text, ok := files[valuesFile]
 	if !ok {
 		return nil
@@ -105,10 +105,10 @@ func withoutGiven(files map[string][]byte, given map[string]any) error {
 	if err := yaml.Unmarshal(text, &own); err != nil {
 		return err
 	}
-	maps.DeleteFunc(own, func(key string, value any) bool {
-		_, isFlag := value.(bool)
-		_, isGiven := given[key]
-		return isFlag || isGiven
+	delete(own, helm.ModuleKey(w.Name)+"Enabled")
+	maps.DeleteFunc(own, func(key string, _ any) bool {
+		_, isGiven := w.Values[key]
+		return isGiven
 	})
 	text, err := yaml.Marshal(own)
 	files[valuesFile] = text

@@ -97,7 +97,7 @@ func (f *Found) addFolder(dir string, o Options) error {
 	if err != nil {
 		return err
 	}
-	common, flags, err := readValues(filepath.Join(dir, valuesFile))
+	common, flags, err := readValues(filepath.Join(dir, valuesFile), nil)
 	if err == nil && common == nil && o.Strict {
 		err = fmt.Errorf("path '%s' has no %s", dir, valuesFile)
 	}
@@ -142,11 +142,13 @@ func (f *Found) addModule(path string, o Options) error {
 			return nil
 		}
 	}
-	sections, flags, err := readValues(filepath.Join(path, valuesFile))
+	// What else the file has are the defaults of the chart, which Helm reads.
+	own := func(key string) bool { return key == m.Key || key == m.Key+values.EnabledSuffix }
+	sections, flags, err := readValues(filepath.Join(path, valuesFile), own)
 	if err != nil {
 		return err
 	}
-	m.Values = values.Sections(sections, m.Key) // sections of others do not count
+	m.Values = values.Sections(sections, m.Key)
 	if enabled, ok := flags[m.Key]; ok {
 		m.Enabled = &enabled
 	}
@@ -173,8 +175,8 @@ func (f *Found) checkKeys() error {
 	return errors.Join(errs...)
 }
 
-// readValues reads sections and flags; a file that does not exist has none.
-func readValues(path string) (sections map[string]any, flags map[string]bool, err error) {
+// readValues reads the sections and flags whose keys are ours; nil are all. A file that does not exist has none.
+func readValues(path string, ours func(key string) bool) (sections map[string]any, flags map[string]bool, err error) {
 	file, err := regularfile.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, nil
@@ -189,7 +191,7 @@ func readValues(path string) (sections map[string]any, flags map[string]bool, er
 	if len(data) > valuesSize {
 		return nil, nil, fmt.Errorf("%s: larger than %d MiB", path, valuesSize>>20)
 	}
-	sections, flags, err = splitValues(data)
+	sections, flags, err = splitValues(data, ours)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -197,13 +199,16 @@ func readValues(path string) (sections map[string]any, flags map[string]bool, er
 }
 
 // splitValues takes sections and flags of a values.yaml apart.
-func splitValues(data []byte) (sections map[string]any, flags map[string]bool, err error) {
+func splitValues(data []byte, ours func(key string) bool) (sections map[string]any, flags map[string]bool, err error) {
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {
 		return nil, nil, fmt.Errorf("not YAML: %w", err)
 	}
 	if err := json.Unmarshal(asJSON, &sections); err != nil {
 		return nil, nil, errors.New("is no mapping")
+	}
+	if ours != nil {
+		maps.DeleteFunc(sections, func(key string, _ any) bool { return !ours(key) })
 	}
 	flags = map[string]bool{}
 	var errs []error

@@ -149,6 +149,21 @@ func TestMistakesNameFileAndKey(t *testing.T) {
 	}
 }
 
+// TestAModulesFileMayHaveDefaultsOfItsChart: the operator takes the section and the flag of the module, and leaves the rest to Helm.
+func TestAModulesFileMayHaveDefaultsOfItsChart(t *testing.T) {
+	const own = "replicaCount: 2\nimage: {tag: x}\ndebug: true\nglobal: text\nmetricsEnabled: \"yes\"\na: {x: 1}\naEnabled: true\n"
+	found, err := module.Find(tree(t, map[string]string{"1-a/values.yaml": own}), module.Options{DefaultOrder: module.DefaultOrder})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := found.Modules[0]; a.Enabled == nil || !*a.Enabled || fmt.Sprint(a.Values) != "map[a:map[x:1]]" {
+		t.Errorf("values %v, enabled %v", a.Values, a.Enabled)
+	}
+	if _, err := module.Find(tree(t, map[string]string{"values.yaml": own}), module.Options{}); err == nil || !strings.Contains(err.Error(), "key debug: must be a map or a list") {
+		t.Errorf("beside the modules: %v", err)
+	}
+}
+
 func FuzzValuesFile(f *testing.F) {
 	f.Add([]byte("global: {a: 1}\nbEnabled: true\nb: [1]\n"))
 	dir := f.TempDir()
