@@ -33,8 +33,8 @@ type Task struct {
 	Activation string
 	// Pause is the time between a failure and the next try; 0 is a pause that grows.
 	Pause time.Duration
-	// Yields says, when the task has failed, whether it goes to the end of its queue. Nil, or a queue without other tasks, lets it
-	// stay at the head.
+	// Yields says, when the task has failed, whether it goes to the end of the main queue. Nil, another queue, or a queue without
+	// other tasks lets it stay at the head.
 	Yields func() bool
 	// Do does the work. It runs in the worker of the queue.
 	Do func(ctx context.Context, q *Queue, t *Task) error
@@ -216,9 +216,10 @@ func (q *Queue) failed(ctx context.Context, t *Task, err error) {
 	q.yield(t)
 }
 
-// yield moves the head behind the other tasks, if it asks for that.
+// yield moves the head behind the other tasks, if it asks for that. What a task makes way for is in the main queue. Elsewhere two
+// that fail would make way for each other for ever, without a pause.
 func (q *Queue) yield(t *Task) bool {
-	if t.Yields == nil || !t.Yields() {
+	if q.Name != binding.MainQueue || t.Yields == nil || !t.Yields() {
 		return false
 	}
 	q.mu.Lock()

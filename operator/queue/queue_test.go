@@ -126,6 +126,25 @@ func TestATaskThatFailsMayYield(t *testing.T) {
 	})
 }
 
+// TestTasksOfOtherQueuesDoNotYield: what ends them waits in the main queue. Two that fail would run in turn without a pause.
+func TestTasksOfOtherQueuesDoNotYield(t *testing.T) {
+	set := &queue.Set{Delay: func(int) time.Duration { return 10 * time.Second }}
+	bubble(t, set, func(d *diary) {
+		fails := func(name string, times int) *queue.Task {
+			return &queue.Task{Name: name, Yields: func() bool { return true }, Do: func(context.Context, *queue.Queue, *queue.Task) error {
+				d.note("%s", name)
+				if times--; times >= 0 {
+					return errors.New("no")
+				}
+				return nil
+			}}
+		}
+		set.Add("side", fails("a", 2), fails("b", 1))
+		time.Sleep(time.Minute)
+		d.is(t, "0s a", "10s a", "20s a", "20s b", "30s b")
+	})
+}
+
 func TestATaskMayHaveItsOwnPause(t *testing.T) {
 	set := &queue.Set{}
 	bubble(t, set, func(d *diary) {
