@@ -17,8 +17,10 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sealift/sealift/kube"
+	bindings "github.com/sealift/sealift/operator/binding"
 	"github.com/sealift/sealift/operator/engine"
 	"github.com/sealift/sealift/operator/hook"
+	"github.com/sealift/sealift/operator/queue"
 	"github.com/sealift/sealift/testgrid/apply"
 	"github.com/sealift/sealift/testgrid/cases"
 	"github.com/sealift/sealift/testgrid/controlplane"
@@ -174,6 +176,7 @@ func TestEngine(t *testing.T) {
 	s.in("a kind that comes later delays its own binding", testLateKind)
 	s.in("a hook of version v0 gets names", testV0)
 	s.in("a rate limit joins events", testRate)
+	s.in("a removed hook does not wait for its rate", testRateOfARemoved)
 	s.in("an owner gives hooks more to read and takes their answers", testOwner)
 	s.in("a hook watches pods", testPods)
 	s.in("a hook copies secrets", testSecretCopier)
@@ -426,6 +429,30 @@ func testRate(s *site) {
 		s.apply(configMap("rate", "a", fmt.Sprintf("i: '%d'", i)))
 	}
 	s.ran("hook.sh maps:Synchronization:1", "hook.sh"+strings.Repeat(" maps:Event:Modified:a", 5))
+}
+
+// testRateOfARemoved: runs of a hook that was removed do not wait for its rate, and hold up nobody.
+func testRateOfARemoved(s *site) {
+	s.hook("hook.sh", "configVersion: v1\nsettings: {executionMinInterval: 1h, executionBurst: 1}\nonStartup: 1", "")
+	e, _ := s.start()
+	s.until("ready", e.Ready)
+	h, removed, over := e.Hooks()[0], make(chan struct{}), make(chan struct{})
+	e.Queues().Add(bindings.MainQueue, &queue.Task{Name: "hold", Do: func(context.Context, *queue.Queue, *queue.Task) error { <-removed; return nil }})
+	for range 3 {
+		e.Queues().Add(bindings.MainQueue, e.Task(h, bindings.Common{}, bindings.Context{Type: bindings.OnSchedule, Binding: "every"}))
+	}
+	e.Queues().Add(bindings.MainQueue, &queue.Task{Name: "after", Do: func(context.Context, *queue.Queue, *queue.Task) error { close(over); return nil }})
+	e.Remove(h)
+	close(removed)
+	s.until("the queue goes on", func() bool {
+		select {
+		case <-over:
+			return true
+		default:
+			return false
+		}
+	})
+	s.ran("hook.sh onStartup")
 }
 
 func testStop(s *site) {

@@ -29,6 +29,9 @@ const (
 
 // do runs a hook for the task at the head of a queue, and for the runs of the same hook behind it.
 func (e *Engine) do(ctx context.Context, q *queue.Queue, t *queue.Task, h *Hook) error {
+	if h.stopped() { // it would hold up the queue until its rate lets it run
+		return nil
+	}
 	if h.limit != nil {
 		if err := h.limit.Wait(ctx); err != nil {
 			return err
