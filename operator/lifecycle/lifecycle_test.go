@@ -42,6 +42,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("heal", testHeal)
 	s.in("failing-off", testFailingOff)
 	s.in("late-discovery", testLateDiscovery)
+	s.in("queued-early", testQueuedEarly)
 	s.in("unreadable-config", testUnreadableConfig)
 	s.in("lost-place", testLostPlace)
 	s.in("lasting-flags", testLastingFlags)
@@ -169,6 +170,44 @@ func testLateDiscovery(s *site) {
 		".org, scope: Cluster, names: {kind: Cog, plural: cogs}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n")
 	s.start()
 	s.traced("a/hooks/h.sh cogs:0", "a/hooks/h.sh beforeHelm")
+}
+
+// definition is a CustomResourceDefinition of a kind that only one test has.
+func (s *site) definition(kind string) string {
+	return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + kind + "s." + s.namespace + ".org}\nspec: {group: " + s.namespace +
+		".org, scope: Cluster, names: {kind: " + strings.ToUpper(kind[:1]) + kind[1:] + ", plural: " + kind +
+		"s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
+}
+
+// testQueuedEarly: a run that was queued before the kinds of the module are defined is left to the reload that defines them.
+func testQueuedEarly(s *site) {
+	held, release := make(chan struct{}, 1), make(chan struct{})
+	s.operators = s.behind(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/customresourcedefinitions") {
+			select {
+			case held <- struct{}{}:
+			default:
+			}
+			<-release
+		}
+		return false
+	})
+	s.file("modules/values.yaml", "aEnabled: true\nbEnabled: true\n")
+	s.file("modules/a/crds/gears.yaml", s.definition("gear"))
+	s.file("modules/b/crds/wheels.yaml", s.definition("wheel"))
+	s.hook("modules/b/hooks/h.sh", "beforeHelm: 1", "")
+	s.hook("global/g.sh", "beforeAll: 1", "")
+	o := s.run()
+	<-held
+	tasks := func() int { return o.Engine().Queues().Lengths()[binding.MainQueue] }
+	before := tasks()
+	s.config(map[string]any{"b": "x: 1\n"})
+	s.until("a run is queued", func() bool { return tasks() == before+1 })
+	s.config(map[string]any{"global": "y: 1\n"})
+	s.until("a reload is queued", func() bool { return tasks() == before+2 })
+	close(release)
+	s.until("ready", o.Ready)
+	s.traced("g.sh beforeAll", "g.sh beforeAll", "b/hooks/h.sh beforeHelm")
 }
 
 // testUnreadableConfig: an edit that could not be read at once is not lost, and is no mistake of the administrator.

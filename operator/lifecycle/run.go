@@ -29,7 +29,8 @@ func (o *Operator) runTask(u *unit, c *converge, activation string) *queue.Task 
 		on := u.enabled
 		if c == nil {
 			u.waiting = false
-			on = on && (t.Failures() == 0 || !o.state.waiting) // the reload that waits runs the module, or switches it off
+			// A reload has yet to define the kinds of the module, and then runs it. One that waits may switch it off instead.
+			on = on && u.defined && (t.Failures() == 0 || !o.state.waiting)
 		}
 		o.mu.Unlock()
 		if !on || c != nil && c.obsolete() {
