@@ -49,8 +49,10 @@ type Context struct {
 	Snapshots  map[string][]Object
 
 	// Index is the place of a kubernetes binding in its configuration, because names may repeat.
-	Index   int
-	Moment  Moment
+	Index  int
+	Moment Moment
+	// Late marks a synchronization that came when the kind did, after the start of the hook.
+	Late    bool
 	Event   Event
 	Objects []Object // all of them for a synchronization, one for an event
 

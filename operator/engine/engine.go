@@ -226,7 +226,7 @@ func (e *Engine) Synchronize(ctx context.Context, h *Hook) (next []*queue.Task, 
 			go func() {
 				select {
 				case <-s.Synced():
-					e.queueSynchronization(h, i, s)
+					e.queueSynchronization(h, i, s, true)
 				case <-s.Ended():
 				case <-ctx.Done():
 				}
@@ -234,28 +234,28 @@ func (e *Engine) Synchronize(ctx context.Context, h *Hook) (next []*queue.Task, 
 			continue
 		}
 		if b.OnSynchronization && b.Wait {
-			next = append(next, e.synchronization(h, i, s))
+			next = append(next, e.synchronization(h, i, s, false))
 			continue
 		}
-		e.queueSynchronization(h, i, s)
+		e.queueSynchronization(h, i, s, false)
 	}
 	return next, nil
 }
 
-func (e *Engine) queueSynchronization(h *Hook, i int, s *watch.Subscription) {
+func (e *Engine) queueSynchronization(h *Hook, i int, s *watch.Subscription, late bool) {
 	b := &h.Config.Kubernetes[i]
 	if !b.OnSynchronization {
 		s.Release()
 		return
 	}
-	e.queues.Add(b.Queue, e.synchronization(h, i, s))
+	e.queues.Add(b.Queue, e.synchronization(h, i, s, late))
 }
 
 // synchronization is the run with all objects. Events come after it has succeeded.
-func (e *Engine) synchronization(h *Hook, i int, s *watch.Subscription) *queue.Task {
+func (e *Engine) synchronization(h *Hook, i int, s *watch.Subscription, late bool) *queue.Task {
 	b := &h.Config.Kubernetes[i]
 	t := e.Task(h, b.Common, binding.Context{
-		Type: binding.OnKubernetes, Binding: b.Name, Group: b.Group, Include: b.Include, Index: i, Moment: binding.Synchronization,
+		Type: binding.OnKubernetes, Binding: b.Name, Group: b.Group, Include: b.Include, Index: i, Moment: binding.Synchronization, Late: late,
 	})
 	t.JoinSynchronizations = h.folder.Scope != binding.Shell
 	t.Done = []func(){s.Release}

@@ -42,6 +42,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("heal", testHeal)
 	s.in("failing-off", testFailingOff)
 	s.in("late-discovery", testLateDiscovery)
+	s.in("late-values", testLateValues)
 	s.in("queued-early", testQueuedEarly)
 	s.in("unreadable-config", testUnreadableConfig)
 	s.in("lost-place", testLostPlace)
@@ -177,6 +178,23 @@ func (s *site) definition(kind string) string {
 	return "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: " + kind + "s." + s.namespace + ".org}\nspec: {group: " + s.namespace +
 		".org, scope: Cluster, names: {kind: " + strings.ToUpper(kind[:1]) + kind[1:] + ", plural: " + kind +
 		"s}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}\n"
+}
+
+// testLateValues: a kind that comes after the modules have run is shown to hooks. What they make of it reaches the modules.
+func testLateValues(s *site) {
+	const patch = `grep -q Synchronization $BINDING_CONTEXT_PATH || exit 0
+echo '{"op":"add","path":"/%s/found","value":1}' > $VALUES_JSON_PATCH_PATH`
+	s.file("modules/values.yaml", "aEnabled: true\n")
+	s.hook("modules/a/hooks/h.sh", "beforeHelm: 1\nkubernetes: [{name: gears, kind: gear, apiVersion: "+s.namespace+".org/v1}]", fmt.Sprintf(patch, "a"))
+	s.hook("modules/a/hooks/print.sh", "beforeHelm: 2", printValues("VALUES_PATH", "[.global.found, .a.found]"))
+	s.hook("global/g.sh", "beforeAll: 1\nkubernetes: [{name: wheels, kind: wheel, apiVersion: "+s.namespace+".org/v1}]", fmt.Sprintf(patch, "global"))
+	o := s.start()
+	s.traced("g.sh beforeAll", "a/hooks/h.sh beforeHelm", "a/hooks/print.sh beforeHelm", "  [null,null]")
+	s.apply(s.definition("gear"))
+	s.traced("a/hooks/h.sh gears:0", "a/hooks/h.sh beforeHelm", "a/hooks/print.sh beforeHelm", "  [null,1]")
+	s.idle(o)
+	s.apply(s.definition("wheel"))
+	s.traced("g.sh wheels:0", "g.sh beforeAll", "a/hooks/h.sh beforeHelm", "a/hooks/print.sh beforeHelm", "  [1,1]")
 }
 
 // testQueuedEarly: a run that was queued before the kinds of the module are defined is left to the reload that defines them.

@@ -68,9 +68,9 @@ func (o *owner) Take(ctx context.Context, _ *engine.Hook, contexts []binding.Con
 }
 
 // isEvent says whether a run came of an event, whose changes of values have effects. Those of a start and of a synchronization
-// have none, since what needs the values runs after them anyway.
+// have none, since what needs the values runs after them anyway. A late synchronization comes after that, like an event.
 func isEvent(contexts []binding.Context) bool {
 	return slices.ContainsFunc(contexts, func(c binding.Context) bool {
-		return c.Type == binding.OnSchedule || c.Type == binding.OnKubernetes && c.Moment != binding.Synchronization
+		return c.Type == binding.OnSchedule || c.Type == binding.OnKubernetes && (c.Moment != binding.Synchronization || c.Late)
 	})
 }
