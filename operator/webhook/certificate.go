@@ -78,11 +78,12 @@ func (e *endpoint) make(cert, key, ca []byte) (*certificate, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !x509.NewCertPool().AppendCertsFromPEM(ca) {
+	authority := x509.NewCertPool()
+	if !authority.AppendCertsFromPEM(ca) {
 		return nil, fmt.Errorf("the CA has no certificate in PEM")
 	}
 	ca = append(bytes.TrimSpace(ca), '\n')
-	c := &certificate{ca: ca, leader: e.leaderClient(ca), config: &tls.Config{
+	c := &certificate{ca: ca, leader: e.leaderClient(&pair, authority), config: &tls.Config{
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"},
 	}}
 	all := bytes.Join([][]byte{cert, key, ca}, []byte{0})
@@ -98,6 +99,9 @@ func (e *endpoint) make(cert, key, ca []byte) (*certificate, error) {
 			return nil, fmt.Errorf("the CA of clients in %s has no certificate in PEM", file)
 		}
 		all = append(append(all, 0), text...)
+	}
+	if c.config.ClientCAs != nil && e.server.options.Leader != nil {
+		c.config.ClientAuth, c.config.VerifyConnection = tls.RequireAnyClientCert, e.replicaOr(c.config.ClientCAs, authority)
 	}
 	c.sum = sha256.Sum256(all)
 	return c, nil

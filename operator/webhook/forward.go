@@ -82,13 +82,33 @@ func (e *endpoint) askLeader(req *http.Request, address string, body []byte) ([]
 	return io.ReadAll(io.LimitReader(resp.Body, conversionSize))
 }
 
-// leaderClient reaches the other operators, which have certificates for the same Service by the same CA.
-func (e *endpoint) leaderClient(ca []byte) *http.Client {
-	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(ca)
+// leaderClient reaches the other operators, which have certificates for the same Service by the same CA. It shows its own to a
+// leader that asks for one, though that names only the CAs of API servers.
+func (e *endpoint) leaderClient(pair *tls.Certificate, authority *x509.CertPool) *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: reachTime}).DialContext,
 		TLSHandshakeTimeout: reachTime, IdleConnTimeout: idleTime, MaxIdleConnsPerHost: parallel,
-		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: e.names()[0]},
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authority, ServerName: e.names()[0],
+			GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return pair, nil }},
 	}}
+}
+
+// replicaOr lets in clients by one of the CAs of clients, and other replicas: who has the key of a certificate for our Service
+// could as well answer in our place. Other certificates by the authority do not count, which may be that of a whole company.
+func (e *endpoint) replicaOr(clients, authority *x509.CertPool) func(tls.ConnectionState) error {
+	return func(s tls.ConnectionState) error {
+		between := x509.NewCertPool()
+		for _, cert := range s.PeerCertificates[1:] {
+			between.AddCert(cert)
+		}
+		shown, client := s.PeerCertificates[0], []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+		_, err := shown.Verify(x509.VerifyOptions{Roots: clients, Intermediates: between, KeyUsages: client})
+		if err == nil {
+			return nil
+		}
+		if _, other := shown.Verify(x509.VerifyOptions{Roots: authority, Intermediates: between, DNSName: e.names()[0]}); other == nil {
+			return nil
+		}
+		return err
+	}
 }

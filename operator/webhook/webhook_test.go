@@ -218,7 +218,8 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := pki.New(t)
-	s := New(t.Context(), Options{Namespace: "n", Admission: Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(clients, "ca.crt")}}})
+	leader := func(context.Context) string { return "" }
+	s := New(t.Context(), Options{Namespace: "n", Leader: leader, Admission: Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(clients, "ca.crt")}}})
 	cert, key, err := a.issue(s.admission.names())
 	if err != nil {
 		t.Fatal(err)
@@ -237,13 +238,26 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 	defer server.Close()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.pem)
+	replica := func(names []string) string {
+		cert, key, err := a.issue(names)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "pair.pem")
+		if err := os.WriteFile(file, append(cert, key...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
 	for name, row := range map[string]struct {
 		file string
 		ok   bool
 	}{
-		"none":                 {"", false},
-		"one of its authority": {pki.Client(t, clients, "apiserver"), true},
-		"one of another":       {pki.Client(t, pki.New(t), "apiserver"), false},
+		"none":                  {"", false},
+		"one of its authority":  {pki.Client(t, clients, "apiserver"), true},
+		"one of another":        {pki.Client(t, pki.New(t), "apiserver"), false},
+		"that of a replica":     {replica(s.admission.names()), true},
+		"one of another server": {replica([]string{"other.n.svc"}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &tls.Config{RootCAs: pool, ServerName: "svc.n.svc"}
@@ -263,6 +277,39 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// TestAStandbyReachesALeaderThatChecksClients: a review that a standby passes on is answered by the leader, also with a client CA.
+func TestAStandbyReachesALeaderThatChecksClients(t *testing.T) {
+	a, err := newAuthority("svc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	admission := Endpoint{Service: "svc", ClientCAFiles: []string{filepath.Join(pki.New(t), "ca.crt")}}
+	replica := func(name, listen, leader string) *endpoint {
+		admission.Listen = listen
+		e := New(t.Context(), Options{Namespace: "n", Leader: func(context.Context) string { return leader }, Admission: admission}).admission
+		cert, key, err := a.issue(e.names())
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := e.make(cert, key, a.pem)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e.shown.Store(made)
+		e.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) { _, _ = io.WriteString(w, name) }
+		return e
+	}
+	leader := replica("the leader", "", "")
+	server := httptest.NewUnstartedServer(leader.limited())
+	server.TLS = leader.shown.Load().config
+	server.StartTLS()
+	defer server.Close()
+	standby := replica("the standby", server.Listener.Addr().String(), "127.0.0.1")
+	if code, said := standby.review(t, "/hooks/x", "application/json", strings.NewReader("{}")); code != http.StatusOK || said != "the leader" {
+		t.Errorf("%d %s", code, said)
 	}
 }
 
