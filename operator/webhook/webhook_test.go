@@ -211,6 +211,20 @@ func TestWebhooksOfOneNameAreAnError(t *testing.T) {
 	}
 }
 
+// file issues a certificate, and writes it to a file with its key.
+func (a *authority) file(t *testing.T, names ...string) string {
+	t.Helper()
+	cert, key, err := a.issue(names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pair.pem")
+	if err := os.WriteFile(file, append(cert, key...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
 // TestAClientNeedsACertificateOfItsAuthority connects with and without one.
 func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 	a, err := newAuthority("svc")
@@ -238,17 +252,6 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 	defer server.Close()
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.pem)
-	replica := func(names []string) string {
-		cert, key, err := a.issue(names)
-		if err != nil {
-			t.Fatal(err)
-		}
-		file := filepath.Join(t.TempDir(), "pair.pem")
-		if err := os.WriteFile(file, append(cert, key...), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
 	for name, row := range map[string]struct {
 		file string
 		ok   bool
@@ -256,8 +259,8 @@ func TestAClientNeedsACertificateOfItsAuthority(t *testing.T) {
 		"none":                  {"", false},
 		"one of its authority":  {pki.Client(t, clients, "apiserver"), true},
 		"one of another":        {pki.Client(t, pki.New(t), "apiserver"), false},
-		"that of a replica":     {replica(s.admission.names()), true},
-		"one of another server": {replica([]string{"other.n.svc"}), false},
+		"that of a replica":     {a.file(t, s.admission.names()...), true},
+		"one of another server": {a.file(t, "other.n.svc"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := &tls.Config{RootCAs: pool, ServerName: "svc.n.svc"}
