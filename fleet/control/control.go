@@ -55,6 +55,7 @@ type Options struct {
 // controllers is what all controllers share.
 type controllers struct {
 	client.Client
+	direct client.Reader // without the cache
 	hub    *hub.Hub
 	reader scene.Reader
 	signer *signer
@@ -79,7 +80,8 @@ func New(o Options) hub.Controller {
 		if err != nil {
 			return err
 		}
-		c := &controllers{Client: h.GetClient(), hub: h, reader: scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}, log: h.Log, now: o.Now, Options: o}
+		c := &controllers{Client: h.GetClient(), direct: h.GetAPIReader(), hub: h, log: h.Log, now: o.Now, Options: o}
+		c.reader = scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}
 		if c.signer, err = c.newSigner(ctx); err != nil {
 			return err
 		}

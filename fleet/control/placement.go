@@ -99,54 +99,6 @@ func (c *controllers) place(ctx context.Context, req reconcile.Request) (reconci
 	return again, c.patchStatus(ctx, &p, after)
 }
 
-// decide writes the decisions that differ, and deletes those that are too many.
-func (c *controllers) decide(ctx context.Context, p *ocm.Placement, all, want []ocm.PlacementDecision) error {
-	had := make(map[string]*ocm.PlacementDecision)
-	for i, d := range all {
-		if d.Namespace == p.Namespace && d.Labels[ocm.PlacementLabel] == p.Name {
-			had[d.Name] = &all[i]
-		}
-	}
-	for i := range want {
-		w := &want[i]
-		before, found := had[w.Name]
-		delete(had, w.Name)
-		if !found {
-			status := w.Status
-			if err := c.Create(ctx, w); err != nil {
-				return err
-			}
-			bare := copyOf(w)
-			bare.Status = ocm.PlacementDecisionStatus{}
-			if w.Status = status; len(status.Decisions) == 0 {
-				continue
-			}
-			if err := c.Status().Patch(ctx, w, client.MergeFrom(bare)); err != nil {
-				return err
-			}
-			continue
-		}
-		after := copyOf(before)
-		after.Labels, after.OwnerReferences = w.Labels, w.OwnerReferences
-		if err := c.patch(ctx, before, after); err != nil {
-			return err
-		}
-		before = copyOf(after)
-		if after.Status = w.Status; len(before.Status.Decisions)+len(w.Status.Decisions) == 0 {
-			continue
-		}
-		if err := c.patchStatus(ctx, before, after); err != nil {
-			return err
-		}
-	}
-	for _, d := range had {
-		if err := c.Delete(ctx, d); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-	}
-	return nil
-}
-
 // sets makes the sets that exist from the start.
 func (c *controllers) sets() error {
 	return c.hub.Add(leaderTask(func(ctx context.Context) error {
