@@ -6,13 +6,15 @@ import (
 	"text/template/parse"
 )
 
-// fieldFunction and tickFunction are what rewritten templates call. Users cannot: parsing does not know them.
+// Rewritten templates call these functions. Users cannot: parsing does not know them.
 const (
 	fieldFunction = "sealiftField"
 	tickFunction  = "sealiftTick"
+	showFunction  = "sealiftShow"
 )
 
-// rewrite replaces each access to a field by a call of fieldFunction, so that Go names can be looked up.
+// rewrite replaces each access to a field by a call of fieldFunction, so that Go names can be looked up. What is printed goes through
+// showFunction.
 func rewrite(node parse.Node) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -23,6 +25,9 @@ func rewrite(node parse.Node) {
 		}
 	case *parse.ActionNode:
 		rewrite(n.Pipe)
+		if len(n.Pipe.Decl) == 0 {
+			n.Pipe.Cmds = append(n.Pipe.Cmds, command(showFunction, n.Pos))
+		}
 	case *parse.TemplateNode:
 		rewrite(n.Pipe)
 	case *parse.IfNode:
@@ -88,13 +93,18 @@ func lookup(base parse.Node, fields []string) parse.Node {
 	}}
 }
 
+// command returns the call of a function without arguments of its own.
+func command(function string, pos parse.Pos) *parse.CommandNode {
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: pos, Args: []parse.Node{parse.NewIdentifier(function).SetPos(pos)}}
+}
+
 // tick puts a call of tickFunction in front of a list, so that loops and recursion are counted.
 func tick(list *parse.ListNode) {
 	if list == nil {
 		return
 	}
 	call := &parse.PipeNode{NodeType: parse.NodePipe, Pos: list.Pos, Cmds: []*parse.CommandNode{
-		{NodeType: parse.NodeCommand, Pos: list.Pos, Args: []parse.Node{parse.NewIdentifier(tickFunction).SetPos(list.Pos)}},
+		command(tickFunction, list.Pos),
 	}}
 	list.Nodes = append([]parse.Node{&parse.ActionNode{NodeType: parse.NodeAction, Pos: list.Pos, Pipe: call}}, list.Nodes...)
 }

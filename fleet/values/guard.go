@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"text/template"
 	"time"
 
@@ -12,10 +11,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// guard counts what a rendering does.
+// guard counts what a rendering does, and how many bytes its functions made.
 type guard struct {
 	end   time.Time
 	steps int
+	made  int
 }
 
 // unsafe are sprig's functions that read the environment or the network.
@@ -27,11 +27,10 @@ func (g *guard) functions() template.FuncMap {
 	for _, name := range unsafe {
 		delete(all, name)
 	}
+	maps.Copy(all, growing())
 	all["toYaml"] = toYAML
-	// builtin functions that make text
-	all["print"], all["println"], all["printf"] = fmt.Sprint, fmt.Sprintln, printf
 	for name, function := range all {
-		all[name] = g.wrap(function)
+		all[name] = g.wrap(name, function)
 	}
 	return all
 }
@@ -47,7 +46,7 @@ func (g *guard) step() error {
 }
 
 // wrap bounds a function. A panic with an error becomes the error of the template.
-func (g *guard) wrap(function any) any {
+func (g *guard) wrap(name string, function any) any {
 	f := reflect.ValueOf(function)
 	call := f.Call
 	if f.Type().IsVariadic() {
@@ -61,15 +60,27 @@ func (g *guard) wrap(function any) any {
 			if large(arg) {
 				panic(fmt.Errorf("%w: a number above %d", ErrLimit, maxCount))
 			}
+			heavy(arg) // it may have grown as a member of another value
 		}
 		results := call(args)
 		for _, r := range results {
 			if size(r) > maxSize {
 				panic(fmt.Errorf("%w: a value of more than %d bytes", ErrLimit, maxSize))
 			}
+			heavy(r)
+			if g.made += made(name, r); g.made > maxMade {
+				panic(fmt.Errorf("%w: values of more than %d bytes", ErrLimit, maxMade))
+			}
 		}
 		return results
 	}).Interface()
+}
+
+// heavy panics if a value is too large to be encoded or printed.
+func heavy(v reflect.Value) {
+	if weight(v, 0) > maxWeight {
+		panic(fmt.Errorf("%w: a value of more than %d bytes", ErrLimit, maxWeight))
+	}
 }
 
 // large says whether an argument is a count of type int that no chart needs. Numbers to calculate with are of type any.
@@ -96,16 +107,6 @@ func size(result reflect.Value) int {
 		return result.Len()
 	}
 	return 0
-}
-
-// wide finds verbs whose width or precision makes text without end.
-var wide = regexp.MustCompile(`%[^a-zA-Z%]*(\d{5,}|\*)`)
-
-func printf(format string, args ...any) (string, error) {
-	if wide.MatchString(format) {
-		return "", fmt.Errorf("%w: a width in %q", ErrLimit, format)
-	}
-	return fmt.Sprintf(format, args...), nil
 }
 
 func toYAML(value any) (string, error) {

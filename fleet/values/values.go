@@ -30,6 +30,7 @@ const (
 	maxSteps = 1_000_000
 	maxSize  = 1 << 20
 	maxCount = 100_000
+	maxMade  = 64 << 20
 )
 
 // ErrLimit says that a template takes too long, or becomes too large.
@@ -55,6 +56,7 @@ func Render(in Input) (string, error) {
 	t.Funcs(template.FuncMap{
 		fieldFunction: names.field,
 		tickFunction:  func() (string, error) { return "", g.step() },
+		showFunction:  g.show,
 	})
 	for _, t := range t.Templates() {
 		if t.Tree != nil {

@@ -2,6 +2,7 @@ package values_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,13 @@ func TestRenderRefuses(t *testing.T) {
 	}
 }
 
+// allocated returns how many bytes this process has allocated since it began.
+func allocated() uint64 {
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return s.TotalAlloc
+}
+
 // TestRenderIsBounded has templates without end. Each fails soon, and without much memory.
 func TestRenderIsBounded(t *testing.T) {
 	for _, text := range []string{
@@ -138,14 +146,51 @@ func TestRenderIsBounded(t *testing.T) {
 		`{{ range until 1000 }}{{ genPrivateKey "rsa" }}{{ end }}`,
 		`{{ randAlphaNum 100000000 }}`,
 		`{{ range until 100000 }}0123456789012345{{ end }}`,
+		`{{ $s := repeat 100000 "aaaaaaaaaa" }}{{ replace "a" $s $s }}`,
+		`{{ repeat 100000 (repeat 10000 "x") }}`,
+		`{{ $x := "a" }}{{ range until 40 }}{{ $x = list $x $x }}{{ end }}{{ $x | toJson }}`,
+		`{{ $x := "a" }}{{ range until 40 }}{{ $x = dict "a" $x "b" $x }}{{ end }}{{ $x }}`,
+		`{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ $d | toYaml }}`,
+		`{{ $d := dict }}{{ $l := list }}{{ range until 10000 }}{{ $l = append $l $d }}{{ end }}{{ $_ := set $d "a" (repeat 100000 "aaaaaaaaaa") }}{{ $l }}`,
+		`{{ $d := dict }}{{ $l := list }}{{ range until 10000 }}{{ $l = append $l $d }}{{ end }}{{ $_ := set $d "a" (repeat 100000 "aaaaaaaaaa") }}{{ $l | html }}`,
+		`{{ $x := "a" }}{{ range until 20000 }}{{ $x = list $x }}{{ end }}{{ $x | toPrettyJson }}`,
+		`{{ indent 100000 (repeat 1000000 "\n") }}`,
+		`{{ nindent 100000 (repeat 100000 "\n") }}`,
+		`{{ join (repeat 100000 "aaaaaaaaaa") (until 100000) }}`,
+		`{{ wrapWith 1 (repeat 100000 "aaaaaaaaaa") (repeat 100000 "b ") }}`,
+		`{{ regexReplaceAll "a" (repeat 100000 "a") (repeat 100000 "b") }}`,
+		`{{ regexReplaceAll "a+" (repeat 100000 "a") (repeat 100000 "$0") }}`,
+		`{{ printf (repeat 100000 "%[1]s") (repeat 100000 "a") }}`,
+		`{{ printf (repeat 100000 "%9999d") 1 }}`,
+		`{{ split "" (repeat 100000 "aaaaaaaaaa") }}`,
+		`{{ $l := list }}{{ range until 100000 }}{{ $l = append $l (list (repeat 100000 "aaaaaaaaaa")) }}{{ end }}`,
+		strings.Repeat(`{{ $x := repeat 100000 "aaaaaaaaaa" }}`, 100),
 	} {
-		began := time.Now()
+		began, before := time.Now(), allocated()
 		got, err := values.Render(values.Input{Template: text})
+		if made := allocated() - before; made > 1<<30 {
+			t.Errorf("%s: %d MB were allocated", text, made>>20)
+		}
 		if err == nil || time.Since(began) > 20*time.Second {
 			t.Errorf("%s renders %d bytes in %v: %v", text, len(got), time.Since(began), err)
 		}
 		if !errors.Is(err, values.ErrLimit) && !strings.Contains(err.Error(), "exceeded maximum template depth") {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestRenderOfManyValues has more than any chart needs.
+func TestRenderOfManyValues(t *testing.T) {
+	for text, want := range map[string]string{
+		`{{ $d := dict }}{{ range $i := until 1000 }}{{ $_ := set $d (printf "node-%d" $i) (dict "cpu" 4 "zones" (list "a" "b")) }}{{ end }}{{ $d | toYaml | len }}`: "39890",
+		`{{ range until 1000 }}{{ $.Cluster | toYaml | nindent 8 | len | toString | trunc 0 }}{{ end }}ok`:                                                           "ok",
+		`{{ join "," (until 10000) | len }} {{ replace "a" "bbb" (repeat 1000 "a") | len }} {{ wrap 10 (repeat 10 "word ") | len }}`:                                 "48889 3000 50",
+		`{{ regexReplaceAll "a(.)" "axay" "${1}-" }} {{ printf "%[2]s-%05[1]d" 7 "a" }} {{ html "<" }}`:                                                              "x-y- a-00007 &lt;",
+	} {
+		got, err := values.Render(values.Input{Template: text, Cluster: parse(t, cluster)})
+		if err != nil || got != want {
+			t.Errorf("%s\ngot  %.200q %v\nwant %q", text, got, err, want)
 		}
 	}
 }
