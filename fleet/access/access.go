@@ -42,6 +42,12 @@ var (
 	patches = []string{"patch", "update"}
 )
 
+// Roles returns the names of the hub's own ClusterRoles and Roles.
+func (h Hub) Roles() []string {
+	name := cmp.Or(h.Account, Account)
+	return []string{name, name + "-more"}
+}
+
 // Objects returns the ServiceAccount and its rights, in the order in which to apply them.
 func (h Hub) Objects() []runtime.Object {
 	name := cmp.Or(h.Account, Account)

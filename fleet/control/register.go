@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/access"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/registration"
 	"github.com/sealift/sealift/fleet/scene"
@@ -102,7 +103,7 @@ func (c *controllers) registrations(ctx context.Context, a *ocm.ManagedClusterAd
 // grant binds a role. The API server refuses one that the hub does not hold itself. The binding gets another name while agents
 // of other clusters have another role by its name: in a rollout, templates differ.
 func (c *controllers) grant(ctx context.Context, a *ocm.ManagedClusterAddOn, b *rbacv1.RoleBinding) error {
-	if err := c.shareable(ctx, a, b.Namespace); err != nil {
+	if err := c.shareable(ctx, a, b); err != nil {
 		return err
 	}
 	var had rbacv1.RoleBinding
@@ -155,15 +156,29 @@ func foreign(b *rbacv1.RoleBinding) error {
 	return refusal{fmt.Errorf("RoleBinding %s in namespace %s was not made by a hub: delete it, or give it another name", b.Name, b.Namespace)}
 }
 
-// shareable refuses to share the namespace of another cluster among the agents of an add-on: each of them could read what
-// belongs to that cluster.
-func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn, namespace string) error {
-	if namespace == a.Namespace {
+// shareable refuses rights that reach beyond an add-on's own cluster, although the hub holds them: the hub's own roles, the namespaces
+// whose Secrets only the hub reads, and the namespace of another cluster.
+func (c *controllers) shareable(ctx context.Context, a *ocm.ManagedClusterAddOn, b *rbacv1.RoleBinding) error {
+	const permissions = "registration.kubeClient.hubPermissions: "
+	if slices.Contains(access.Hub{}.Roles(), b.RoleRef.Name) {
+		field := "singleNamespace.roleRef"
+		if b.Namespace == a.Namespace {
+			field = "currentCluster.clusterRoleName"
+		}
+		return refusal{fmt.Errorf(permissions+"%s names %s, which has the rights of the hub itself: make a role with the rights that the agent needs, and name that one",
+			field, b.RoleRef.Name)}
+	}
+	if b.Namespace == a.Namespace {
 		return nil
 	}
-	err := c.Get(ctx, types.NamespacedName{Name: namespace}, &ocm.ManagedCluster{})
+	if b.Namespace == c.hub.Namespace || slices.Contains(c.SecretNamespaces, b.Namespace) {
+		return refusal{fmt.Errorf(permissions+"singleNamespace.namespace is %s, which has Secrets of the hub: agents must not read them; "+
+			"name a namespace that has only what the agents share, or use type CurrentCluster", b.Namespace)}
+	}
+	err := c.Get(ctx, types.NamespacedName{Name: b.Namespace}, &ocm.ManagedCluster{})
 	if err == nil {
-		return refusal{fmt.Errorf("a permission of type SingleNamespace names %s, which is the namespace of a cluster: agents of other clusters must not read it; name another namespace, or use type CurrentCluster", namespace)}
+		return refusal{fmt.Errorf(permissions+"singleNamespace.namespace is %s, which is the namespace of a cluster: agents of other clusters must not read it; "+
+			"name another namespace, or use type CurrentCluster", b.Namespace)}
 	}
 	return client.IgnoreNotFound(err)
 }

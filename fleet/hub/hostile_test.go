@@ -128,7 +128,13 @@ func addOnMistakes() (list []mistake) {
 		return ", registration: [{type: CustomSigner, customSigner: {signerName: " + name + ", signingCA: {" + ca + "}}}]"
 	}
 	add("more-rights", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: cluster-admin}}"), "", "", "the hub binds only what it may do itself")
-	add("shares-a-cluster", "", permission("{type: SingleNamespace, singleNamespace: {namespace: rome, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}}}"), "", "", "is the namespace of a cluster")
+	shared := func(namespace, kind, role string) string {
+		return permission("{type: SingleNamespace, singleNamespace: {namespace: " + namespace + ", roleRef: {apiGroup: rbac.authorization.k8s.io, kind: " + kind + ", name: " + role + "}}}")
+	}
+	add("shares-a-cluster", "", shared("rome", "ClusterRole", "view"), "", "", "is the namespace of a cluster")
+	add("shares-the-hub", "", shared(hub.DefaultNamespace, "ClusterRole", "view"), "", "", "which has Secrets of the hub")
+	add("reads-the-signing-key", "", shared(hub.DefaultNamespace, "Role", access.Account), "", "", "which has the rights of the hub itself")
+	add("is-the-hub", "", permission("{type: CurrentCluster, currentCluster: {clusterRoleName: "+access.Account+"}}"), "", "", "which has the rights of the hub itself")
 	add("signs-for-kubernetes", "", signer("kubernetes.io/kube-apiserver-client", "name: ca"), "", "", "is one of Kubernetes")
 	add("foreign-authority", "", signer("example.com/x", "name: ca, namespace: kube-system"), "", "", "the hub reads no Secrets of namespace kube-system")
 	add("no-authority", "", signer("example.com/x", "name: missing"), "", "", "not found")
