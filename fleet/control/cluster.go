@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -35,9 +36,14 @@ const (
 func (c *controllers) clusters() error {
 	b := builder.ControllerManagedBy(c.hub).Named("cluster").
 		For(&ocm.ManagedCluster{}).
-		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(heartbeats())).
+		Watches(&coordinationv1.Lease{}, handler.EnqueueRequestsFromMapFunc(clusterOf), builder.WithPredicates(c.heartbeats())).
 		Watches(&ocm.ManagedClusterAddOn{}, soon(clusterOf))
-	return c.sharded(b, reconcile.Func(c.lookAfter), every[ocm.ManagedCluster](c.Client))
+	all := every[ocm.ManagedCluster](c.Client)
+	return c.sharded(b, reconcile.Func(c.lookAfter), func(ctx context.Context, o client.Object) []reconcile.Request {
+		// A hub gains clusters when it starts, and when its API server is back after it was away.
+		c.renewals.forgetAll()
+		return all(ctx, o)
+	})
 }
 
 // clusterOf asks for the cluster whose namespace an object is in.
@@ -45,10 +51,21 @@ func clusterOf(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetNamespace()}}}
 }
 
-// heartbeats passes a Lease that appears. Renewals pass when the one before them is late: only then they change anything.
-func heartbeats() predicate.Funcs {
+// heartbeats passes a Lease that appears. Renewals pass when the one before them is late: only then they change anything. All are
+// noted.
+func (c *controllers) heartbeats() predicate.Funcs {
+	note := func(o client.Object) {
+		if l, ok := o.(*coordinationv1.Lease); ok && l.Name == ocm.ClusterLease && l.Spec.RenewTime != nil {
+			c.renewals.see(l.Namespace, l.Spec.RenewTime.Time, c.now())
+		}
+	}
 	return predicate.Funcs{
+		CreateFunc: func(e event.CreateEvent) bool {
+			note(e.Object)
+			return true
+		},
 		UpdateFunc: func(e event.UpdateEvent) bool {
+			note(e.ObjectNew)
 			before, ok := e.ObjectOld.(*coordinationv1.Lease)
 			return !ok || before.Spec.RenewTime == nil || time.Since(before.Spec.RenewTime.Time) > time.Minute
 		},
@@ -56,9 +73,51 @@ func heartbeats() predicate.Funcs {
 	}
 }
 
+// renewals tells when this hub first saw the last renewal of each cluster. A cluster cannot renew its Lease while the API server is
+// away, so its silence counts only from when the hub could have seen a renewal. The zero value is ready.
+type renewals struct {
+	mu   sync.Mutex
+	seen map[string]renewal // by cluster
+}
+
+type renewal struct{ at, seen time.Time }
+
+// see notes the last renewal of a cluster, and returns when this hub first saw it.
+func (r *renewals) see(cluster string, at, now time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	had, found := r.seen[cluster]
+	if !found || !had.at.Equal(at) {
+		if r.seen == nil {
+			r.seen = make(map[string]renewal)
+		}
+		had = renewal{at: at, seen: now}
+		r.seen[cluster] = had
+	}
+	return had.seen
+}
+
+// forget forgets a cluster.
+func (r *renewals) forget(cluster string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.seen, cluster)
+}
+
+// forgetAll begins to count anew.
+func (r *renewals) forgetAll() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	clear(r.seen)
+}
+
 func (c *controllers) lookAfter(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var cluster ocm.ManagedCluster
-	if err := c.Get(ctx, req.NamespacedName, &cluster); err != nil || !cluster.DeletionTimestamp.IsZero() || !cluster.Spec.HubAcceptsClient {
+	err := c.Get(ctx, req.NamespacedName, &cluster)
+	if apierrors.IsNotFound(err) {
+		c.renewals.forget(req.Name)
+	}
+	if err != nil || !cluster.DeletionTimestamp.IsZero() || !cluster.Spec.HubAcceptsClient {
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
 	if err := c.namespace(ctx, cluster.Name); err != nil {
@@ -107,7 +166,7 @@ func (c *controllers) namespace(ctx context.Context, name string) error {
 }
 
 // heartbeat makes a cluster Unknown whose Lease is not renewed, and returns when to look again. What a carried
-// cluster reported last holds until it reports again.
+// cluster reported last holds until it reports again. A hub that starts gives each cluster its whole time.
 func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster) (again time.Duration, err error) {
 	if scene.IsCarried(cluster) {
 		return 0, nil
@@ -118,6 +177,9 @@ func (c *controllers) heartbeat(ctx context.Context, cluster *ocm.ManagedCluster
 	}
 	seconds := cmp.Or(cluster.Spec.LeaseDurationSeconds, 60)
 	limit := 5 * time.Duration(seconds) * time.Second
+	if noted := c.renewals.see(cluster.Name, seen, c.now()); noted.After(seen) {
+		seen = noted
+	}
 	if left := seen.Add(limit).Sub(c.now()); left > 0 {
 		return left, nil
 	}

@@ -62,6 +62,8 @@ type controllers struct {
 	log    *slog.Logger
 	now    func() time.Time
 	Options
+
+	renewals renewals
 }
 
 // New returns the controllers for a hub.

@@ -1,0 +1,64 @@
+package control
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
+)
+
+// leaseReader has the Lease of one cluster.
+type leaseReader struct {
+	client.Reader
+
+	lease coordinationv1.Lease
+}
+
+func (r *leaseReader) Get(_ context.Context, _ client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	r.lease.DeepCopyInto(o.(*coordinationv1.Lease))
+	return nil
+}
+
+// TestHubThatWasAwayWaitsForRenewals starts a hub long after the last renewal. Only what it could have seen counts.
+func TestHubThatWasAwayWaitsForRenewals(t *testing.T) {
+	const limit = 5 * time.Minute
+	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+	leases := &leaseReader{lease: coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: ocm.ClusterLease, Namespace: "rome"}}}
+	renew := func() { leases.lease.Spec.RenewTime = &metav1.MicroTime{Time: now} }
+	c := &controllers{now: func() time.Time { return now }, reader: scene.Reader{Reader: leases}}
+	cluster := &ocm.ManagedCluster{ObjectMeta: metav1.ObjectMeta{Name: "rome"}}
+	look := func(what string, known bool, again time.Duration) {
+		t.Helper()
+		got, err := c.heartbeat(t.Context(), cluster)
+		if unknown := meta.IsStatusConditionPresentAndEqual(cluster.Status.Conditions, scene.Available, metav1.ConditionUnknown); err != nil || unknown == known || got != again {
+			t.Fatalf("%s: unknown is %v, the next look is in %v, want %v: %v", what, unknown, got, again, err)
+		}
+	}
+	renew()
+	now = now.Add(time.Hour)
+	look("the hub starts after an hour", true, limit)
+	now = now.Add(limit - time.Second)
+	look("the time is almost over", true, time.Second)
+
+	renew()
+	leases.lease.Spec.RenewTime.Time = now.Add(-time.Second)
+	c.heartbeats().Update(event.UpdateEvent{ObjectOld: &leases.lease, ObjectNew: &leases.lease})
+	now = now.Add(limit - time.Second)
+	look("it was renewed meanwhile", true, time.Second)
+	now = now.Add(time.Second)
+	look("it is not renewed any more", false, 0)
+
+	cluster.Status.Conditions = nil
+	c.renewals.forgetAll()
+	look("the hub was away again", true, limit)
+	now = now.Add(limit)
+	look("the cluster is still silent", false, 0)
+}
