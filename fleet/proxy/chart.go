@@ -161,10 +161,8 @@ func (p *pass) keep(ctx context.Context) error {
 	}
 	var works []work
 	for _, c := range p.selected {
-		if !c.Paused && !c.Deleting {
-			if w, ok := p.decide(ctx, c, byName[c.Name]); ok {
-				works = append(works, w)
-			}
+		if !c.Deleting {
+			works = append(works, p.decide(ctx, c, byName[c.Name]))
 		}
 	}
 	for _, w := range p.turn(ctx, works) {
@@ -176,14 +174,16 @@ func (p *pass) keep(ctx context.Context) error {
 // work is what a cluster needs.
 type work struct {
 	cluster release.Cluster
-	action  release.Action
+	action  release.Action // "" if it is not known
 	want    caaph.HelmReleaseProxy
 	has     caaph.HelmReleaseProxy // zero if there is none
+	blocked bool                   // nothing may be done now
 }
 
-// decide finds out what a cluster needs.
-func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (work, bool) {
-	w := work{cluster: c}
+// decide finds out what a cluster needs. A rollout has to know of clusters where nothing can be done now, too: it would go on without
+// its canaries otherwise, and forget who has begun.
+func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) work {
+	w := work{cluster: c, blocked: c.Paused}
 	var has []caaph.HelmReleaseProxy
 	for _, r := range p.releases {
 		if r.Spec.ClusterRef.Name == c.Name {
@@ -193,21 +193,28 @@ func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructur
 	if len(has) == 1 {
 		w.has = has[0]
 		if !w.has.DeletionTimestamp.IsZero() {
-			p.show(reinstalling, p.reinstalled(c))
-			return w, false
+			if !c.Paused {
+				p.show(reinstalling, p.reinstalled(c))
+			}
+			w.action = release.Keep
+			return w
 		}
 	}
+	reason := valuesFailed
 	text, err := p.render(ctx, c, object)
 	if err != nil {
-		p.fail(valuesFailed, fmt.Errorf("cluster %s: %w", c.Name, err))
-		return w, false
+		err = fmt.Errorf("cluster %s: %w", c.Name, err)
+	} else {
+		reason = creationFailed
+		w.action, w.want, err = release.Decide(p.hcp, c, has, text)
 	}
-	w.action, w.want, err = release.Decide(p.hcp, c, has, text)
 	if err != nil {
-		p.fail(creationFailed, err)
-		return w, false
+		w.action, w.blocked = "", true
+		if !c.Paused {
+			p.fail(reason, err)
+		}
 	}
-	return w, true
+	return w
 }
 
 func (p *pass) reinstalled(c release.Cluster) string {

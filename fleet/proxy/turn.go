@@ -54,12 +54,13 @@ func (p *pass) turn(ctx context.Context, works []work) []work {
 		p.fail(waitsForOthers, err)
 		return nil
 	}
-	if p.hcp.Annotations[release.RolloutAnnotation] == "" {
-		return p.free(works, held)
-	}
 	var known []release.Known
 	for _, w := range works {
-		known = append(known, release.Known{Cluster: w.cluster, Action: w.action, Release: w.has})
+		known = append(known, release.Known{Cluster: w.cluster, Action: w.action, Release: w.has, Blocked: w.blocked})
+	}
+	works = slices.DeleteFunc(works, func(w work) bool { return w.blocked })
+	if p.hcp.Annotations[release.RolloutAnnotation] == "" {
+		return p.free(works, held)
 	}
 	stored, state, err := p.remembered(ctx)
 	if err != nil {

@@ -1,17 +1,14 @@
 package release_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/fleet/release"
-	"github.com/sealift/sealift/rollout"
 )
 
 // proxy returns a HelmChartProxy, and the release that it has on cluster rome.
@@ -226,96 +223,6 @@ func TestAggregate(t *testing.T) {
 	got = release.Aggregate([]caaph.HelmReleaseProxy{late}, release.Condition{}, had)
 	if got[1] != had || got[2].Message != "Helm release proxy 'a' is not updated yet" || got[0].Status != "False" {
 		t.Errorf("while one is updated: %+v", got)
-	}
-}
-
-const canaryFirst = `
-rolloutStrategy:
-  type: Progressive
-  progressive:
-    mandatoryDecisionGroups: [{groupName: canary}]
-    maxConcurrency: 2
-    progressDeadline: 10m
-decisionGroups:
-- groupName: canary
-  groupClusterSelector: {labelSelector: {matchLabels: {tier: canary}}}
-`
-
-// TestAdvance rolls a chart out over six clusters: the canary first, then two at a time. One fails, and it stops.
-func TestAdvance(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	hcp, made, _ := proxy()
-	hcp.Annotations = map[string]string{release.RolloutAnnotation: canaryFirst}
-	var known []release.Known
-	for _, name := range []string{"a", "b", "c", "d", "e", "z"} {
-		c := release.Cluster{Namespace: "fleet", Name: name}
-		if name == "z" {
-			c.Labels = map[string]string{"tier": "canary"}
-		}
-		known = append(known, release.Known{Cluster: c, Action: release.Create})
-	}
-	var state rollout.State
-	var log []string
-	for range 10 {
-		got, err := release.Advance(hcp, "v1", known, nil, state, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		state = got.State
-		starts := got.With(rollout.Start)
-		log = append(log, strings.Join(starts, " "))
-		now = now.Add(time.Minute)
-		for i, k := range known {
-			if !slices.Contains(starts, k.Cluster.Name) {
-				continue
-			}
-			known[i].Action, known[i].Release = release.Keep, made
-			status, reason := metav1.ConditionTrue, "Ready"
-			if k.Cluster.Name == "c" {
-				status, reason = metav1.ConditionFalse, "HelmInstallOrUpgradeFailed"
-			}
-			known[i].Release.Status.Conditions = []metav1.Condition{
-				{Type: "HelmReleaseReady", Status: status, Reason: reason, LastTransitionTime: metav1.Time{Time: now}},
-			}
-		}
-		if len(starts) == 0 {
-			if got.Phase != rollout.Stopped {
-				t.Errorf("the rollout is %s", got.Phase)
-			}
-			break
-		}
-	}
-	if want := []string{"z", "a b", "c d", ""}; !slices.Equal(log, want) {
-		t.Errorf("starts are %q, want %q", log, want)
-	}
-	delete(hcp.Annotations, release.RolloutAnnotation)
-	got, err := release.Advance(hcp, "v2", known[4:], nil, rollout.State{}, now)
-	if err != nil || len(got.With(rollout.Start)) != 1 {
-		t.Errorf("without the annotation: %+v %v", got, err)
-	}
-	for _, bad := range []string{"{rolloutStrategy: {type: Sometimes}}", "{strategy: {}}", "{"} {
-		hcp.Annotations[release.RolloutAnnotation] = bad
-		if _, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now); err == nil || !strings.HasPrefix(err.Error(), "annotation fleet.sealift.dev/rollout: ") {
-			t.Errorf("%s: %v", bad, err)
-		}
-	}
-}
-
-// TestAdvanceWithoutAClusterThatDoesNotAnswer rolls out one cluster at a time, and the first does not answer.
-func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	hcp, made, _ := proxy()
-	hcp.Annotations = map[string]string{release.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
-	known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, {Cluster: release.Cluster{Name: "b"}, Action: release.Create}}
-	got, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now)
-	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"a"}) {
-		t.Fatalf("%+v %v", got, err)
-	}
-	known[0].Action, known[0].Release = release.Keep, made
-	known[0].Release.Status.Conditions = []metav1.Condition{{Type: "ClusterAvailable", Status: metav1.ConditionFalse, LastTransitionTime: metav1.Time{Time: now}}}
-	got, err = release.Advance(hcp, "v1", known, nil, got.State, now.Add(time.Minute))
-	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"b"}) {
-		t.Errorf("%+v %v", got, err)
 	}
 }
 

@@ -31,9 +31,12 @@ type Rollout struct {
 // Known is what a cluster has of the chart.
 type Known struct {
 	Cluster Cluster
-	// Action is what Decide says, and Release what the cluster has. A cluster without a release has a zero one.
+	// Action is what Decide says, and Release what the cluster has. A cluster without a release has a zero one. The action is "" if
+	// Decide cannot say.
 	Action  Action
 	Release caaph.HelmReleaseProxy
+	// Blocked clusters do not start. They are paused, or their values cannot be rendered.
+	Blocked bool
 }
 
 // Advance returns which clusters get their HelmReleaseProxy written now. Clusters with Action Keep have what they should
@@ -50,6 +53,9 @@ func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, held ma
 		in.Held[cluster] = true
 	}
 	for _, k := range clusters {
+		if k.Blocked {
+			in.Held[k.Cluster.Name] = true
+		}
 		if k.Release.Name != "" {
 			in.Known = append(in.Known, observe(k))
 		}
@@ -77,6 +83,7 @@ func observe(k Known) rollout.Target {
 	}
 	ready := meta.FindStatusCondition(k.Release.Status.Conditions, "HelmReleaseReady")
 	switch {
+	case !k.Release.DeletionTimestamp.IsZero(): // a reinstall goes on until the new release is ready
 	case k.Action != Keep:
 		t.Status = rollout.Waiting
 	case k.Release.Generation != k.Release.Status.ObservedGeneration || ready == nil:
@@ -86,6 +93,9 @@ func observe(k Known) rollout.Target {
 		t.Status, t.Since = rollout.Failed, ready.LastTransitionTime.Time
 	default:
 		t.Since = ready.LastTransitionTime.Time
+	}
+	if k.Blocked && t.Status == rollout.Working { // nothing goes on there, so it holds no slot
+		t.Status, t.Since = rollout.Waiting, time.Time{}
 	}
 	return t
 }
