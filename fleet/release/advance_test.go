@@ -85,21 +85,33 @@ func TestAdvance(t *testing.T) {
 	}
 }
 
-// TestAdvanceWithoutAClusterThatDoesNotAnswer rolls out one cluster at a time, and the first does not answer.
+// TestAdvanceWithoutAClusterThatDoesNotAnswer rolls out one cluster at a time, and the first has a problem. The next starts if the
+// cluster cannot be reached, but not if the hub lacks what all clusters need.
 func TestAdvanceWithoutAClusterThatDoesNotAnswer(t *testing.T) {
-	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	hcp, made, _ := proxy()
-	hcp.Annotations = map[string]string{release.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
-	known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, {Cluster: release.Cluster{Name: "b"}, Action: release.Create}}
-	got, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now)
-	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"a"}) {
-		t.Fatalf("%+v %v", got, err)
-	}
-	known[0].Action, known[0].Release = release.Keep, made
-	known[0].Release.Status.Conditions = []metav1.Condition{{Type: "ClusterAvailable", Status: metav1.ConditionFalse, LastTransitionTime: metav1.Time{Time: now}}}
-	got, err = release.Advance(hcp, "v1", known, nil, got.State, now.Add(time.Minute))
-	if err != nil || !slices.Equal(got.With(rollout.Start), []string{"b"}) {
-		t.Errorf("%+v %v", got, err)
+	for reason, want := range map[string][]string{
+		"GetClusterFailed": {"b"}, "GetKubeconfigFailed": {"b"}, "NotAvailable": {"b"}, "HelmReleaseGetFailed": {"b"}, "WaitsForParcel": {"b"},
+		"GetCredentialsFailed": nil, "GetCACertificateFailed": nil,
+	} {
+		now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+		hcp, made, _ := proxy()
+		hcp.Annotations = map[string]string{release.RolloutAnnotation: "rolloutStrategy: {type: Progressive, progressive: {maxConcurrency: 1}}"}
+		known := []release.Known{{Cluster: release.Cluster{Name: "a"}, Action: release.Create}, {Cluster: release.Cluster{Name: "b"}, Action: release.Create}}
+		got, err := release.Advance(hcp, "v1", known, nil, rollout.State{}, now)
+		if err != nil || !slices.Equal(got.With(rollout.Start), []string{"a"}) {
+			t.Fatalf("%+v %v", got, err)
+		}
+		known[0].Action, known[0].Release = release.Keep, made
+		known[0].Release.Generation = 1
+		known[0].Release.Status.Conditions = []metav1.Condition{{
+			Type: "ClusterAvailable", Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.Time{Time: now}, ObservedGeneration: 1,
+		}}
+		got, err = release.Advance(hcp, "v1", known, nil, got.State, now.Add(time.Minute))
+		if err != nil || !slices.Equal(got.With(rollout.Start), want) {
+			t.Errorf("%s: %+v %v", reason, got, err)
+		}
+		if stopped := got.Phase == rollout.Stopped; stopped != (want == nil) {
+			t.Errorf("%s: the rollout is %s", reason, got.Phase)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,14 +79,17 @@ func Advance(hcp *caaph.HelmChartProxy, change string, clusters []Known, held ma
 // deadline counts only the time in which it can be.
 func observe(k Known) rollout.Target {
 	t := rollout.Target{Name: k.Cluster.Name, Status: rollout.Working, Occasional: true}
-	if available := meta.FindStatusCondition(k.Release.Status.Conditions, "ClusterAvailable"); available != nil {
-		t.Asleep, t.LastSeen = available.Status == metav1.ConditionFalse, available.LastTransitionTime.Time
+	available := meta.FindStatusCondition(k.Release.Status.Conditions, "ClusterAvailable")
+	if available != nil {
+		t.Asleep, t.LastSeen = unreachable(available), available.LastTransitionTime.Time
 	}
 	ready := meta.FindStatusCondition(k.Release.Status.Conditions, "HelmReleaseReady")
 	switch {
 	case !k.Release.DeletionTimestamp.IsZero(): // a reinstall goes on until the new release is ready
 	case k.Action != Keep:
 		t.Status = rollout.Waiting
+	case unprepared(available) && available.ObservedGeneration == k.Release.Generation:
+		t.Status, t.Since = rollout.Failed, available.LastTransitionTime.Time
 	case k.Release.Generation != k.Release.Status.ObservedGeneration || ready == nil:
 	case ready.Status == metav1.ConditionTrue:
 		t.Status, t.Since = rollout.Succeeded, ready.LastTransitionTime.Time
@@ -98,6 +102,19 @@ func observe(k Known) rollout.Target {
 		t.Status, t.Since = rollout.Waiting, time.Time{}
 	}
 	return t
+}
+
+// unreachable says whether the cluster itself cannot be reached.
+func unreachable(available *metav1.Condition) bool {
+	reasons := []string{"GetClusterFailed", "GetKubeconfigFailed", "NotAvailable", "HelmReleaseGetFailed", "WaitsForParcel"}
+	return available.Status == metav1.ConditionFalse && slices.Contains(reasons, available.Reason)
+}
+
+// unprepared says whether the hub lacks what every cluster needs, such as the credentials of the chart's repository. The cluster may
+// be well, so the condition is no reason to go on without it.
+func unprepared(available *metav1.Condition) bool {
+	return available != nil && available.Status == metav1.ConditionFalse &&
+		(available.Reason == "GetCredentialsFailed" || available.Reason == "GetCACertificateFailed")
 }
 
 // group puts the clusters into decision groups, as a placement does.
