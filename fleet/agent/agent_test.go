@@ -140,6 +140,8 @@ spec:
     updateStrategy:
       type: ServerSideApply
       serverSideApply: {fieldManager: work-agent-mine, force: true, ignoreFields: [{condition: OnSpokeChange, jsonPointers: [/data/size]}]}
+  - resourceIdentifier: {resource: configmaps, namespace: default, name: judged}
+    conditionRules: [{type: CEL, condition: Ready, celExpressions: ["true"]}]
   workload:
     manifests:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: plain, namespace: default}, data: {color: VALUE}}
@@ -149,9 +151,10 @@ spec:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: shared, namespace: default}, data: {color: VALUE, size: VALUE}}
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: Not_A_Name, namespace: default}}
     - {apiVersion: nowhere.example.com/v1, kind: Nothing, metadata: {name: nothing, namespace: default}}
+    - {apiVersion: v1, kind: ConfigMap, metadata: {name: judged, namespace: default}}
 `
 
-// TestWorkIsApplied has one work with every update strategy, two manifests that fail, and an object that stays.
+// TestWorkIsApplied has one work with every update strategy, three manifests that fail, and an object that stays.
 func TestWorkIsApplied(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -175,7 +178,7 @@ data: {color: blue}
 		return s
 	}
 	c.eventually("the manifests that can be applied are", func() bool {
-		return c.configMap("plain")["color"] == "one" && c.configMap("stays") != nil && c.configMap("shared")["size"] == "one" && len(status().ResourceStatus.Manifests) == 7
+		return c.configMap("plain")["color"] == "one" && c.configMap("stays") != nil && c.configMap("shared")["size"] == "one" && len(status().ResourceStatus.Manifests) == 8
 	})
 	if got := c.configMap("theirs")["color"]; got != "theirs" {
 		t.Errorf("an object that is only to be created has %v", got)
@@ -191,7 +194,7 @@ data: {color: blue}
 		}
 	}
 	applied := meta.FindStatusCondition(s.Conditions, "Applied")
-	if strings.Join(failed, " ") != "Not_A_Name nothing" || applied.Status != metav1.ConditionFalse || !strings.Contains(applied.Message, "Nothing") {
+	if strings.Join(failed, " ") != "Not_A_Name nothing judged" || applied.Status != metav1.ConditionFalse || !strings.Contains(applied.Message, "Nothing") {
 		t.Errorf("failed: %v, %+v", failed, applied)
 	}
 	values := s.ResourceStatus.Manifests[3].StatusFeedback.Values

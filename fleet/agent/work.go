@@ -194,9 +194,18 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 
 // apply applies the manifests of a work, each manner for itself.
 func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool) {
+	for i := range manifests {
+		if m := &manifests[i]; m.err == nil {
+			m.err = unsupported(work.Spec, m.config)
+			unread = unread || m.err != nil
+		}
+	}
 	for how, members := range by {
 		var objects []*unstructured.Unstructured
 		for _, i := range members {
+			if manifests[i].err != nil {
+				continue
+			}
 			var object *unstructured.Unstructured
 			if object, manifests[i].err = a.ignore(ctx, manifests[i], how); manifests[i].err == nil {
 				objects = append(objects, object)

@@ -29,7 +29,7 @@ type AgentSpec struct {
 	Workload        Workload         `json:"workload,omitzero"`
 	DeleteOption    *DeleteOption    `json:"deleteOption,omitempty"`
 	ManifestConfigs []ManifestConfig `json:"manifestConfigs,omitempty"`
-	// Executor is for upstream's agent alone. It is passed on as it is.
+	// Executor is for upstream's agent alone. It is passed on as it is, and Sealift's agent refuses it.
 	Executor json.RawMessage `json:"executor,omitempty"`
 }
 
@@ -71,7 +71,7 @@ type ManifestConfig struct {
 	FeedbackRules      []FeedbackRule     `json:"feedbackRules,omitempty"`
 	FeedbackScrapeType string             `json:"feedbackScrapeType,omitempty"`
 	UpdateStrategy     *UpdateStrategy    `json:"updateStrategy,omitempty"`
-	// ConditionRules are for upstream's agent alone. They are passed on as they are.
+	// ConditionRules are for upstream's agent alone. They are passed on as they are. Sealift's agent refuses those of type CEL.
 	ConditionRules json.RawMessage `json:"conditionRules,omitempty"`
 }
 
