@@ -117,7 +117,7 @@ func (g *grid) registration() {
 	_, err = admin.RbacV1().RoleBindings("rome").Create(g.Context(), older, metav1.CreateOptions{})
 	g.must(err)
 	g.apply(strings.Replace(fmt.Sprintf(registered, "guard", "east"), "namespace: shared", "namespace: rome", 1))
-	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "names rome, which is the namespace of a cluster")
+	g.says("oslo", "guard", "RegistrationApplied", "False/SetPermissionFailed", "singleNamespace.namespace is rome, which is the namespace of a cluster")
 	for namespace, name := range map[string]string{"rome": older.Name, "shared": "open-cluster-management:guard:role:agent"} {
 		g.eventually("what was bound in "+namespace+" is gone, also what an older hub bound", func() string {
 			if b, err := admin.RbacV1().RoleBindings(namespace).Get(g.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
