@@ -24,6 +24,16 @@ func TestAwaitSeesNewRecordsOnly(t *testing.T) {
 		script := strings.ReplaceAll(scenario.Await(step, "started", 2*time.Second), "/var/lib/sealift/state/journal.jsonl", journal)
 		return exec.Command("bash", "-c", script)
 	}
+	write := func(lines string) {
+		f, err := os.OpenFile(journal, os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = f.WriteString(lines)
+		if err := errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var exit *exec.ExitError
 	if err := await("a/b").Run(); !errors.As(err, &exit) || exit.ExitCode() != scenario.NotRecorded {
 		t.Errorf("an old record ends the wait: %v", err)
@@ -36,16 +46,20 @@ func TestAwaitSeesNewRecordsOnly(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(300 * time.Millisecond)
-		f, err := os.OpenFile(journal, os.O_APPEND|os.O_WRONLY, 0)
-		if err != nil {
-			t.Fatal(err)
+		ended := make(chan struct{})
+		go func() {
+			_ = cmd.Wait()
+			close(ended)
+		}()
+		for waits := true; waits; { // a record from before the script looks is an old one
+			write(line(row.step, "finished") + line(row.other, "started"))
+			select {
+			case <-ended:
+				waits = false
+			case <-time.After(100 * time.Millisecond):
+			}
 		}
-		_, err = f.WriteString(line(row.step, "finished") + line(row.other, "started"))
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Fatal(err)
-		}
-		if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != row.code {
+		if cmd.ProcessState.ExitCode() != row.code {
 			t.Errorf("step %s, new record of %s: exit %d, want %d", row.step, row.other, cmd.ProcessState.ExitCode(), row.code)
 		}
 	}
