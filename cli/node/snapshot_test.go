@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -90,7 +91,12 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 	if err := snapshot.VerifyEtcd(filepath.Join(unpacked, "etcd.db")); err != nil {
 		t.Error(err)
 	}
-	if out := must(t, "snapshot", "prune", "--keep", "1", "--store", location); out != "removed "+listed[0].File+"\n" {
+	old := regexp.MustCompile(`\d{8}T`).ReplaceAllString(listed[0].File, "20200101T") // of the same node
+	oldFile := filepath.Join(location, "snapshots", old)
+	if err := os.Link(file, oldFile); err != nil {
+		t.Fatal(err)
+	}
+	if out := must(t, "snapshot", "prune", "--keep", "1", "--store", location); out != "removed "+old+"\n" {
 		t.Error(out)
 	}
 	for _, row := range []struct {
@@ -98,8 +104,8 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 		says string
 		args []string
 	}{
-		{app.ExitFailed, "no such file", []string{"verify", file, "--identity", key}},
-		{app.ExitFailed, "there is no snapshot", []string{"verify", listed[0].File, "--store", location, "--identity", key}},
+		{app.ExitFailed, "no such file", []string{"verify", oldFile, "--identity", key}},
+		{app.ExitFailed, "there is no snapshot", []string{"verify", old, "--store", location, "--identity", key}},
 		{app.ExitUsage, "--identity FILE", []string{"verify", "--store", location}},
 		{app.ExitUsage, "--out must name", []string{"unpack", "--store", location, "--identity", key}},
 		{app.ExitFailed, "unpacked exists", []string{"unpack", "--store", location, "--identity", key, "--out", unpacked}},

@@ -34,7 +34,7 @@ install_host_packages() {
     local name missing=()
     for name in "$@"; do
         if command -v dpkg-query >/dev/null; then
-            dpkg-query --show --showformat '${Status}\n' "$name" 2>/dev/null | grep --quiet --line-regexp 'install ok installed' || missing+=("$name")
+            [ "$(dpkg-query --show --showformat '${Status}' "$name" 2>/dev/null)" = 'install ok installed' ] || missing+=("$name")
         else
             rpm --query --quiet --whatprovides "$name" || missing+=("$name")
         fi
@@ -173,7 +173,9 @@ test_push_image_to_registry() {
     local - image pause password
     { set +x; } 2>/dev/null
     image=$(registry_image)
-    pause=$(ctr --namespace k8s.io images list --quiet | grep --max-count 1 /pause:) || fail_test "this node has no image of pause to push"
+    pause=$(ctr --namespace k8s.io images list --quiet | sed --quiet '\,/pause:,p') # all of it: ctr fails if nobody reads on
+    pause=${pause%%$'\n'*}
+    [ -n "$pause" ] || fail_test "this node has no image of pause to push"
     password=$(secret_value default registry-creds .dockerconfigjson | sed 's/.*"password":"\([^"]*\)".*/\1/')
     ctr --namespace k8s.io images tag --force "$pause" "$image"
     ctr --namespace k8s.io images push --local --hosts-dir /etc/containerd/certs.d --platform "linux/$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')" \
