@@ -209,10 +209,11 @@ func (h *Host) powerOn(ctx context.Context, tree string) error {
 	return nil
 }
 
-// launch is the script of the host's manager. It joins the control groups of version 1, mounts the host's root and runs
+// launch is the script of the host's manager. It joins the control groups, mounts the host's root and runs
 // systemd-nspawn. It runs systemd-nspawn again in two cases: on exit code 133, by which systemd-nspawn asks its caller to
 // reboot, and while the network interface of an earlier host of the same name still exists. The script has its own mount
-// namespace, so the mount ends with it.
+// namespace, so the mount ends with it. As on a machine, no control group outlives a boot: a kubelet waits three seconds for each
+// container that has a group and no process.
 const launch = `set -eu
 lower=$1 dir=$2 disk=$3 groups=$4
 shift 4
@@ -222,6 +223,7 @@ code=133
 tries=0
 while [ $code = 133 ]; do
 	code=0
+	find $groups -mindepth 1 -depth -type d -exec rmdir {} + || true
 	systemd-nspawn "$@" || code=$?
 	left=$(tail -n 5 "$dir/console.log" | sed -n 's/.*veth interfaces (\([^:)]*\).*File exists.*/\1/p' | tail -n 1)
 	if [ $code = 1 ] && [ $tries -lt 50 ] && [ -n "$left" ]; then
@@ -248,7 +250,7 @@ func (h *Host) start(tree string, groups []string, notifySocket string) (<-chan 
 		return nil, err
 	}
 	defer console.Close()
-	args := append([]string{"-c", launch, "launch", tree, h.dir, h.disk(), strings.Join(groups[1:], " ")}, h.nspawnArgs()...)
+	args := append([]string{"-c", launch, "launch", tree, h.dir, h.disk(), strings.Join(groups, " ")}, h.nspawnArgs()...)
 	cmd := exec.Command("/bin/sh", args...)
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes", "NOTIFY_SOCKET=" + notifySocket}
 	cmd.Stdout, cmd.Stderr = console, console

@@ -164,6 +164,7 @@ func TestABootThatIsCancelledLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestARebootedHostIsEnteredAgain also proves that a reboot takes control groups away, as on a machine, and keeps files.
 func TestARebootedHostIsEnteredAgain(t *testing.T) {
 	state := stateDir(t)
 	rack := openRack(t, state)
@@ -176,13 +177,13 @@ func TestARebootedHostIsEnteredAgain(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if _, err := h.Output(t.Context(), "sh", "-c", "echo here > /var/lib/kubelet/mark; echo there > /root/mark"); err != nil {
+	if _, err := h.Output(t.Context(), "sh", "-c", "echo here > /var/lib/kubelet/mark; echo there > /root/mark; mkdir $(find /sys/fs/cgroup -maxdepth 1 -name memory | grep . || echo /sys/fs/cgroup)/left"); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Reboot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got, err := h.Output(t.Context(), "sh", "-c", "cat /var/lib/kubelet/mark /root/mark; ip -brief address show host0 | grep -c "+h.Address().String())
+	got, err := h.Output(t.Context(), "sh", "-c", "cat /var/lib/kubelet/mark /root/mark; ip -brief address show host0 | grep -c "+h.Address().String()+"; find /sys/fs/cgroup -name left")
 	if err != nil || got != "here\nthere\n1" {
 		t.Errorf("after a reboot: %q, %v", got, err)
 	}
