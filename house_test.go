@@ -56,6 +56,7 @@ var fences = []struct{ from, what, why string }{
 	{"fleet/deploy", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/install", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/ocm", "k8s.io/client-go", "the types need no cluster"},
+	{"fleet/expression", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/placement", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/registration", "k8s.io/client-go", "the fleet's decisions need no cluster"},
 	{"fleet/relation", "k8s.io/client-go", "the fleet's decisions need no cluster"},

@@ -141,7 +141,7 @@ spec:
       type: ServerSideApply
       serverSideApply: {fieldManager: work-agent-mine, force: true, ignoreFields: [{condition: OnSpokeChange, jsonPointers: [/data/size]}]}
   - resourceIdentifier: {resource: configmaps, namespace: default, name: judged}
-    conditionRules: [{type: CEL, condition: Ready, celExpressions: ["true"]}]
+    conditionRules: [{type: CEL, condition: Ready, celExpressions: ["object.metadata.name == 'judged'"], messageExpression: "object.metadata.name + ' is fine'"}]
   workload:
     manifests:
     - {apiVersion: v1, kind: ConfigMap, metadata: {name: plain, namespace: default}, data: {color: VALUE}}
@@ -194,8 +194,12 @@ data: {color: blue}
 		}
 	}
 	applied := meta.FindStatusCondition(s.Conditions, "Applied")
-	if strings.Join(failed, " ") != "Not_A_Name nothing judged" || applied.Status != metav1.ConditionFalse || !strings.Contains(applied.Message, "Nothing") {
+	if strings.Join(failed, " ") != "Not_A_Name nothing" || applied.Status != metav1.ConditionFalse || !strings.Contains(applied.Message, "Nothing") {
 		t.Errorf("failed: %v, %+v", failed, applied)
+	}
+	ready := meta.FindStatusCondition(s.Conditions, "Ready")
+	if ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != "ConditionRulesAggregated" || ready.Message != "judged is fine" {
+		t.Errorf("the condition that a rule sets is %+v", ready)
 	}
 	values := s.ResourceStatus.Manifests[3].StatusFeedback.Values
 	if len(values) != 2 || *values[0].FieldValue.String != "blue" || *values[1].FieldValue.JSON != `{"color":"blue"}` {

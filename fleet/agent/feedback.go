@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/jsonpath"
@@ -22,12 +23,17 @@ import (
 // maxJSON is how long a value that is an object or a list may be.
 const maxJSON = 1024
 
-// look reads the object of a manifest. It sets conditions Available and StatusFeedbackSynced, and the values that the
-// manifest's rules ask for. It returns the status of Available.
-func (a *agent) look(ctx context.Context, m manifest, s *ocm.ManifestStatus) string {
+// look reads the object of a manifest. It sets conditions Available and StatusFeedbackSynced, those of the manifest's rules, and the
+// values that it asks for. It returns the status of Available.
+func (a *agent) look(ctx context.Context, work *ocm.ManifestWork, m *manifest, s *ocm.ManifestStatus) string {
 	live, err := a.live(ctx, m.object)
 	switch {
+	case apierrors.IsNotFound(err) && m.complete:
+		set(&s.Conditions, "Available", "True", "ResourceComplete", "Resource was complete, and is gone")
+		a.judge(ctx, work, m, nil, s)
+		return "True"
 	case apierrors.IsNotFound(err):
+		a.judge(ctx, work, m, nil, s)
 		set(&s.Conditions, "Available", "False", "ResourceNotAvailable", "Resource is not available")
 		set(&s.Conditions, "StatusFeedbackSynced", "False", "NoStatusFeedbackSynced", "")
 		return "False"
@@ -36,9 +42,11 @@ func (a *agent) look(ctx context.Context, m manifest, s *ocm.ManifestStatus) str
 		return "Unknown"
 	}
 	set(&s.Conditions, "Available", "True", "ResourceAvailable", "Resource is available")
+	a.judge(ctx, work, m, live, s)
+	available := string(meta.FindStatusCondition(s.Conditions, "Available").Status) // a rule may judge it
 	if len(m.config.FeedbackRules) == 0 {
 		set(&s.Conditions, "StatusFeedbackSynced", "False", "NoStatusFeedbackSynced", "")
-		return "True"
+		return available
 	}
 	var problems []string
 	s.StatusFeedback.Values, problems = feedback(live, m.config.FeedbackRules)
@@ -47,7 +55,7 @@ func (a *agent) look(ctx context.Context, m manifest, s *ocm.ManifestStatus) str
 	} else {
 		set(&s.Conditions, "StatusFeedbackSynced", "True", "StatusFeedbackSynced", "")
 	}
-	return "True"
+	return available
 }
 
 // live reads the object that a manifest names.

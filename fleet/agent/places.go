@@ -23,6 +23,8 @@ const placesAnnotation = "fleet.sealift.dev/places"
 type places struct {
 	Sets    map[string]string `json:"sets"`    // the field manager of each
 	Objects string            `json:"objects"` // a digest over each object and its set; "" while objects move
+	// Complete are manifests that are not applied any more.
+	Complete []ocm.ResourceIdentifier `json:"complete,omitempty"`
 
 	home map[kube.Ref]string // the set of each object without its version; "" for one that is only read
 }
@@ -31,11 +33,7 @@ type places struct {
 func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[manner][]int) places {
 	p := places{Sets: map[string]string{}, home: map[kube.Ref]string{}}
 	put := func(m manifest, set string) {
-		ref := kube.RefOf(m.object)
-		ref.Version = ""
-		p.home[ref] = set
-		if ref.Namespace == "" {
-			ref.Namespace = metav1.NamespaceDefault // where a namespaced object goes that names none
+		for _, ref := range m.refs() {
 			p.home[ref] = set
 		}
 	}
@@ -58,8 +56,21 @@ func placesOf(work *ocm.ManifestWork, manifests []manifest, by map[manner][]int)
 	slices.Sort(lines)
 	sum := sha256.New()
 	_ = json.NewEncoder(sum).Encode(lines)
+	p.Complete = completed(manifests)
 	p.Objects = hex.EncodeToString(sum.Sum(nil))
 	return p
+}
+
+// refs are the object's name on the cluster without its version. A namespaced object that names no namespace goes to the default one.
+func (m *manifest) refs() []kube.Ref {
+	ref := kube.RefOf(m.object)
+	ref.Version = ""
+	if ref.Namespace != "" {
+		return []kube.Ref{ref}
+	}
+	there := ref
+	there.Namespace = metav1.NamespaceDefault
+	return []kube.Ref{ref, there}
 }
 
 // may says whether an object may go from one place to another.
@@ -79,7 +90,7 @@ func (p places) may(was places) bool {
 func (p places) with(was places) places {
 	all := maps.Clone(p.Sets)
 	maps.Copy(all, was.Sets)
-	return places{Sets: all}
+	return places{Sets: all, Complete: p.Complete}
 }
 
 // settle lets objects go from the sets that they leave for another place, before any set is applied. It returns the sets that are left

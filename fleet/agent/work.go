@@ -36,7 +36,10 @@ type manifest struct {
 	object *unstructured.Unstructured
 	id     ocm.ResourceIdentifier
 	config ocm.ManifestConfig
+	rules  []rule
 	err    error
+	// complete manifests are not applied any more.
+	complete bool
 }
 
 // reconcile brings one work and the cluster together. It asks to be called again while the work has something to look at.
@@ -169,13 +172,17 @@ func (a *agent) engine(manager string) *kube.Engine {
 
 // applyAndRecord applies a work, and records its objects. A manifest that fails does not stop the others.
 func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]manifest, error) {
-	manifests := a.read(ctx, work)
-	by := manners(manifests)
-	now := placesOf(work, manifests, by)
 	was, err := a.recalled(ctx, work)
 	if err != nil {
 		return nil, err
 	}
+	manifests := a.read(ctx, work)
+	if a.freeze(ctx, was.Complete, manifests) {
+		was.Complete = completed(manifests)
+		return manifests, a.recordPlaces(ctx, work, was)
+	}
+	by := manners(manifests)
+	now := placesOf(work, manifests, by)
 	gone, err := a.settle(ctx, work, was, now)
 	if err != nil {
 		return nil, fmt.Errorf("objects of work %s that are updated in another way now: %w", work.Name, err)
@@ -196,14 +203,14 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool) {
 	for i := range manifests {
 		if m := &manifests[i]; m.err == nil {
-			m.err = unsupported(work.Spec, m.config)
+			m.err = unsupported(work.Spec)
 			unread = unread || m.err != nil
 		}
 	}
 	for how, members := range by {
 		var objects []*unstructured.Unstructured
 		for _, i := range members {
-			if manifests[i].err != nil {
+			if manifests[i].err != nil || manifests[i].complete {
 				continue
 			}
 			var object *unstructured.Unstructured
@@ -218,6 +225,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 		}
 		result, err := a.engine(how.manager).Apply(ctx, how.set(work.Name), objects, kube.ApplyOptions{
 			Force: how.force, CreateOnly: how.createOnly, NoPrune: unread, PruneProtected: true, PruneShared: true, FailFast: true, Timeout: time.Minute,
+			Spare: spareComplete(manifests),
 		})
 		for _, i := range members {
 			m := &manifests[i]
@@ -227,7 +235,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 					(e.Object.Namespace == ref.Namespace || ref.Namespace == "")
 			})
 			switch {
-			case m.err != nil:
+			case m.err != nil || m.complete:
 			case at >= 0 && result.Entries[at].Action == kube.Failed:
 				m.err = result.Entries[at].Err
 			case at < 0 && err != nil: // the whole set failed
@@ -262,80 +270,9 @@ func (a *agent) read(ctx context.Context, work *ocm.ManifestWork) []manifest {
 				m.config = c
 			}
 		}
+		m.rules, m.err = compileRules(m.config, m.object)
 	}
 	return manifests
-}
-
-// remove deletes what a work has on the cluster, and then lets the work go. It believes only the hub that the work is deleted.
-// The hub has some time to sign that.
-func (a *agent) remove(ctx context.Context, work *ocm.ManifestWork) (again time.Duration, err error) {
-	if !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
-		return 0, nil
-	}
-	if err := a.accept(ctx, work); err != nil {
-		var r *seal.Refusal
-		if errors.As(err, &r) && r.Reason == seal.NotDeleted && time.Since(work.DeletionTimestamp.Time) < 3*a.Look {
-			return a.Look, nil
-		}
-		return a.Look, a.refuse(ctx, work, err)
-	}
-	if err := a.delete(ctx, work); err != nil {
-		return 0, err
-	}
-	a.remember(work.Name, nil)
-	a.note(work.Name, nil)
-	left := slices.DeleteFunc(slices.Clone(work.Finalizers), func(f string) bool { return f == ocm.WorkFinalizer })
-	return 0, client.IgnoreNotFound(a.finalizers(ctx, work, left))
-}
-
-// delete deletes what a work has on the cluster.
-func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
-	manifests := a.read(ctx, work)
-	for _, m := range manifests {
-		// in which manner it was applied is not known; of a kind that is gone, no object is left
-		if m.err != nil && !meta.IsNoMatchError(m.err) {
-			return m.err
-		}
-	}
-	stays := func(kube.Ref) bool { return false }
-	if o := work.Spec.DeleteOption; o != nil {
-		switch {
-		case o.PropagationPolicy == ocm.DeleteOrphan:
-			stays = func(kube.Ref) bool { return true }
-		case o.PropagationPolicy == ocm.DeleteSelectivelyOrphan && o.SelectivelyOrphan != nil:
-			rules := o.SelectivelyOrphan.OrphaningRules
-			stays = func(ref kube.Ref) bool {
-				resource, err := a.local.Resource(ctx, ref)
-				id := ocm.ResourceIdentifier{Group: ref.Group, Resource: resource, Namespace: ref.Namespace, Name: ref.Name}
-				return err == nil && slices.Contains(rules, id)
-			}
-		}
-	}
-	was, err := a.recalled(ctx, work)
-	if err != nil {
-		return err
-	}
-	for name, manager := range placesOf(work, manifests, manners(manifests)).with(was).Sets {
-		set := setNamed(name)
-		if !a.exists(ctx, set) {
-			continue
-		}
-		if _, err := a.engine(manager).Release(ctx, set, stays); err != nil {
-			return err
-		}
-		if err := a.deleteSet(ctx, set, manager); err != nil {
-			return err
-		}
-	}
-	if err := a.forget(ctx, work); err != nil {
-		return err
-	}
-	return a.marks.gone(ctx, work.Name)
-}
-
-func (a *agent) deleteSet(ctx context.Context, set kube.Set, manager string) error {
-	_, err := a.engine(manager).Delete(ctx, set, kube.DeleteOptions{Protected: true, Shared: true, Timeout: a.RemoveTime})
-	return err
 }
 
 // Reasons of condition Applied of a work that the agent has applied.
@@ -353,13 +290,17 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 	var list []ocm.ManifestStatus
 	var broken []string
 	counts := map[string]int{}
-	for i, m := range manifests {
+	for i := range manifests {
+		m := &manifests[i]
 		ref := kube.RefOf(m.object)
 		s := ocm.ManifestStatus{ResourceMeta: ocm.ResourceMeta{
 			Ordinal: int32(i), Group: ref.Group, Version: ref.Version, Kind: ref.Kind, Resource: m.id.Resource, Namespace: ref.Namespace, Name: ref.Name,
 		}}
 		if had := old[int32(i)]; had.ResourceMeta == s.ResourceMeta {
 			s.Conditions = slices.Clone(had.Conditions)
+			if m.complete {
+				s.StatusFeedback = had.StatusFeedback
+			}
 		}
 		if m.err != nil {
 			broken = append(broken, fmt.Sprintf("%s: %v", ref, m.err))
@@ -371,10 +312,11 @@ func (a *agent) status(ctx context.Context, work *ocm.ManifestWork, manifests []
 		} else {
 			set(&s.Conditions, "Applied", "True", "AppliedManifestComplete", "Apply manifest complete")
 		}
-		counts[a.look(ctx, m, &s)]++
+		counts[a.look(ctx, work, m, &s)]++
 		list = append(list, s)
 	}
 	work.Status.ResourceStatus.Manifests = list
+	aggregate(work)
 	state := func(kind, status, reason, message string) {
 		meta.SetStatusCondition(&work.Status.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionStatus(status), Reason: reason, Message: message, ObservedGeneration: work.Generation,

@@ -45,11 +45,15 @@ const (
 	DeleteSelectivelyOrphan = "SelectivelyOrphan"
 )
 
+// Complete is the condition of a work, and of a manifest of it, that is not applied any more.
+const Complete = "Complete"
+
 // DeleteOption says what stays when the work is deleted.
 type DeleteOption struct {
-	PropagationPolicy       string              `json:"propagationPolicy,omitempty"`
-	SelectivelyOrphan       *SelectivelyOrphans `json:"selectivelyOrphans,omitempty"`
-	TTLSecondsAfterFinished *int64              `json:"ttlSecondsAfterFinished,omitempty"`
+	PropagationPolicy string              `json:"propagationPolicy,omitempty"`
+	SelectivelyOrphan *SelectivelyOrphans `json:"selectivelyOrphans,omitempty"`
+	// TTLSecondsAfterFinished is when the hub deletes the work after it is Complete. Nil: never.
+	TTLSecondsAfterFinished *int64 `json:"ttlSecondsAfterFinished,omitempty"`
 }
 
 // SelectivelyOrphans names the objects that stay.
@@ -71,7 +75,7 @@ type ManifestConfig struct {
 	FeedbackRules      []FeedbackRule     `json:"feedbackRules,omitempty"`
 	FeedbackScrapeType string             `json:"feedbackScrapeType,omitempty"`
 	UpdateStrategy     *UpdateStrategy    `json:"updateStrategy,omitempty"`
-	// ConditionRules are for upstream's agent alone. They are passed on as they are. Sealift's agent refuses those of type CEL.
+	// ConditionRules are read by agents. They are passed on as they are.
 	ConditionRules json.RawMessage `json:"conditionRules,omitempty"`
 }
 

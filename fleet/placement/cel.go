@@ -8,40 +8,28 @@ import (
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
-	"github.com/google/cel-go/ext"
 	"k8s.io/apimachinery/pkg/runtime"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"k8s.io/apiserver/pkg/cel/library"
 
+	"github.com/sealift/sealift/fleet/expression"
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// budget is what all expressions of a selector may cost together, for one cluster.
-const budget = celconfig.RuntimeCELCostBudget
-
 // expressions are the compiled expressions of a CelSelector.
 type expressions struct {
-	programs []cel.Program
+	programs []expression.Program
 }
 
 // compileCEL compiles expressions over the variable managedCluster.
 func compileCEL(texts []string, known Known) (*expressions, error) {
 	env, err := environment(known)
 	if err != nil {
-		return nil, fmt.Errorf("make the CEL environment: %w", err)
+		return nil, err
 	}
 	e := &expressions{}
 	for _, text := range texts {
-		ast, issues := env.Compile(text)
-		if issues.Err() != nil {
-			return nil, fmt.Errorf("CEL expression %q: %w", text, issues.Err())
-		}
-		program, err := env.Program(ast,
-			cel.CostLimit(celconfig.PerCallLimit),
-			cel.CostTracking(&library.CostEstimator{}),
-		)
+		program, err := expression.Compile(env, text)
 		if err != nil {
-			return nil, fmt.Errorf("CEL expression %q: %w", text, err)
+			return nil, err
 		}
 		e.programs = append(e.programs, program)
 	}
@@ -55,19 +43,14 @@ func (e *expressions) match(c *ocm.ManagedCluster, budget uint64) bool {
 		return false
 	}
 	for _, program := range e.programs {
-		value, details, err := program.Eval(map[string]any{"managedCluster": cluster})
-		if err != nil || details == nil || details.ActualCost() == nil || *details.ActualCost() > budget {
-			return false
-		}
-		budget -= *details.ActualCost()
-		if value != types.True {
+		if value, err := program.Evaluate(&budget, map[string]any{"managedCluster": cluster}); err != nil || value != types.True {
 			return false
 		}
 	}
 	return true
 }
 
-// environment has the Kubernetes libraries, strings, optionals, managedCluster.scores(name) and text.parseJSON().
+// environment has managedCluster.scores(name) and text.parseJSON() beside the usual.
 func environment(known Known) (*cel.Env, error) {
 	object := cel.MapType(cel.StringType, cel.DynType)
 	reports := make(map[ocm.ConfigObject]ocm.AddOnPlacementScore)
@@ -76,15 +59,7 @@ func environment(known Known) (*cel.Env, error) {
 			reports[ocm.ConfigObject{Namespace: s.Namespace, Name: s.Name}] = s
 		}
 	}
-	return cel.NewEnv(
-		cel.HomogeneousAggregateLiterals(),
-		cel.EagerlyValidateDeclarations(true),
-		cel.DefaultUTCTimeZone(true),
-		cel.CrossTypeNumericComparisons(true),
-		cel.OptionalTypes(),
-		ext.Strings(ext.StringsVersion(2)),
-		library.Lists(), library.Regex(), library.URLs(), library.Quantity(), library.IP(), library.CIDR(), library.Format(),
-		library.SemverLib(),
+	return expression.Environment(
 		cel.Variable("managedCluster", object),
 		cel.Function("scores", cel.MemberOverload("managed_cluster_scores", []*cel.Type{object, cel.StringType}, cel.ListType(object),
 			cel.BinaryBinding(func(cluster, name ref.Val) ref.Val { return scores(reports, cluster, name) }))),

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sealift/sealift/fleet/expression"
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
@@ -65,7 +66,7 @@ func TestCEL(t *testing.T) {
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "speed"}, Status: ocm.AddOnPlacementScoreStatus{Scores: []ocm.Score{{Name: "disk", Value: 80}}}},
 		{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "old"}, Status: ocm.AddOnPlacementScoreStatus{ValidUntil: &metav1.Time{Time: newYear.Add(-1)}}},
 	}
-	for expression, want := range map[string]bool{
+	for text, want := range map[string]bool{
 		`managedCluster.metadata.name.startsWith("ro")`:                                               true,
 		`managedCluster.metadata.labels["missing"] == "x"`:                                            false,
 		`managedCluster.metadata.labels[?"missing"].orValue("x") == "x"`:                              true,
@@ -80,13 +81,13 @@ func TestCEL(t *testing.T) {
 		`[3, 1, 2].isSorted()`: false,
 		`"text"`:               false,
 	} {
-		e, err := compileCEL([]string{expression}, Known{Now: newYear, Scores: reports})
+		e, err := compileCEL([]string{text}, Known{Now: newYear, Scores: reports})
 		if err != nil {
-			t.Errorf("%s: %v", expression, err)
+			t.Errorf("%s: %v", text, err)
 			continue
 		}
-		if got := e.match(c, budget); got != want {
-			t.Errorf("%s is %v, want %v", expression, got, want)
+		if got := e.match(c, expression.Budget); got != want {
+			t.Errorf("%s is %v, want %v", text, got, want)
 		}
 	}
 	endless := `[1,2,3,4,5,6,7,8,9,10].all(a, ` + strings.Repeat(`[1,2,3,4,5,6,7,8,9,10].all(b, `, 8) + `true` + strings.Repeat(`)`, 9)
@@ -95,7 +96,7 @@ func TestCEL(t *testing.T) {
 		t.Fatal(err)
 	}
 	began := time.Now()
-	if e.match(c, budget) || time.Since(began) > 10*time.Second {
+	if e.match(c, expression.Budget) || time.Since(began) > 10*time.Second {
 		t.Errorf("an expression without an end matched, or took %v", time.Since(began))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/sealift/sealift/fleet/expression"
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
@@ -31,7 +32,7 @@ func compile(s ocm.ClusterSelector, known Known) (*selector, error) {
 }
 
 func (s *selector) matches(c *ocm.ManagedCluster) bool {
-	return s.labels.Matches(labels.Set(c.Labels)) && s.claims.Matches(claims(c)) && (s.cel == nil || s.cel.match(c, budget))
+	return s.labels.Matches(labels.Set(c.Labels)) && s.claims.Matches(claims(c)) && (s.cel == nil || s.cel.match(c, expression.Budget))
 }
 
 // claims makes labels of a cluster's claims. Their values may be longer than those of labels.
