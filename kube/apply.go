@@ -37,7 +37,7 @@ type ApplyOptions struct {
 	// Contest decides about an object that another set of the same manager holds; nil refuses it. It may be called by
 	// several goroutines at once.
 	Contest func(object Ref, holder Set) Verdict
-	// Spare says why an object that left the set stays, or nothing where it goes; nil spares none.
+	// Spare says why an object that left the set stays a member, or nothing where it goes; nil spares none.
 	Spare func(object Ref) string
 	// Timeout bounds the whole call, retries included.
 	Timeout time.Duration

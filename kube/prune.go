@@ -61,10 +61,8 @@ func (r *applyRun) fate(m *member) (action Action, why string) {
 	if m.meta.DeletionTimestamp != nil {
 		return Pruned, "it was being deleted already"
 	}
-	if r.options.Spare != nil {
-		if why := r.options.Spare(m.ref); why != "" {
-			return Kept, why
-		}
+	if why := r.spared(m); why != "" {
+		return Kept, why
 	}
 	if owner := r.coOwner(m.meta); owner != "" && (!r.options.PruneShared || m.ref.groupKind() == namespaceKind) {
 		return Kept, fmt.Sprintf("left to %q, which applies it too", owner)
@@ -73,6 +71,13 @@ func (r *applyRun) fate(m *member) (action Action, why string) {
 		return Kept, "a " + m.ref.Kind + " is pruned only when told to"
 	}
 	return Pruned, ""
+}
+
+func (r *applyRun) spared(m *member) (why string) {
+	if r.options.Spare == nil {
+		return ""
+	}
+	return r.options.Spare(m.ref)
 }
 
 // prune deletes what left the set, in the opposite order of applying, and waits for none of it.
@@ -103,7 +108,7 @@ func (r *applyRun) pruneOne(ctx context.Context, m *member) Entry {
 			if action == Pruned {
 				return r.metaFor(m.res, m.ref.Namespace).Delete(ctx, m.ref.Name, deleteOptions(m.meta))
 			}
-			if r.coOwner(m.meta) != "" {
+			if r.coOwner(m.meta) != "" && r.spared(m) == "" {
 				return r.release(ctx, m)
 			}
 			return nil

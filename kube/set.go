@@ -74,6 +74,9 @@ func (s Set) ID() string {
 	return "applyset-" + base64.RawURLEncoding.EncodeToString(hash[:]) + "-v1"
 }
 
+// Holds says whether an object is a member of the set.
+func (s Set) Holds(object metav1.Object) bool { return object.GetLabels()[labelPartOf] == s.ID() }
+
 func (s Set) ref() Ref {
 	return Ref{Version: "v1", Kind: "Secret", Namespace: s.Namespace, Name: s.Name}
 }

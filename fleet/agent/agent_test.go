@@ -367,6 +367,12 @@ func TestAnotherStrategyDeletesNothing(t *testing.T) {
 	if uid("polite") == "" {
 		t.Error("an object that was only read is deleted")
 	}
+	was := uid(names[0])
+	work("changed", func(int) string { return "create-only" }, names[0])
+	c.eventually("the work is applied, and its object is only to be created", isApplied)
+	if got := c.configMap(names[0])["value"]; got != "same" || uid(names[0]) != was {
+		t.Errorf("an object that is only to be created has %v", got)
+	}
 	c.must(c.Delete(t.Context(), &ocm.ManifestWork{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "moves"}}))
 	c.eventually("the work goes with its objects and its sets", func() bool {
 		err := c.Get(t.Context(), types.NamespacedName{Namespace: "rome", Name: "moves"}, &ocm.ManifestWork{})

@@ -71,11 +71,11 @@ func completed(manifests []manifest) (ids []ocm.ResourceIdentifier) {
 	return ids
 }
 
-// spareComplete keeps complete objects in their sets, which no longer apply them.
-func spareComplete(manifests []manifest) func(kube.Ref) string {
+// spareLeft keeps objects in their sets, which no longer apply them.
+func spareLeft(manifests []manifest) func(kube.Ref) string {
 	stay := make(map[kube.Ref]bool)
 	for i := range manifests {
-		if manifests[i].complete {
+		if manifests[i].isLeft() {
 			for _, ref := range manifests[i].refs() {
 				stay[ref] = true
 			}
@@ -84,7 +84,7 @@ func spareComplete(manifests []manifest) func(kube.Ref) string {
 	return func(ref kube.Ref) string {
 		ref.Version = ""
 		if stay[ref] {
-			return "it is complete"
+			return "it is left as it is"
 		}
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sealift/sealift/fleet/ocm"
@@ -124,6 +125,32 @@ func (a *agent) settle(ctx context.Context, work *ocm.ManifestWork, was, now pla
 		}
 	}
 	return gone, nil
+}
+
+// findHomes finds the objects that are only to be created now, and that the work has applied in another manner before. They stay in their
+// set, and so go with the work.
+func (a *agent) findHomes(ctx context.Context, work *ocm.ManifestWork, was places, manifests []manifest) {
+	for i := range manifests {
+		m := &manifests[i]
+		if s := m.config.UpdateStrategy; m.err != nil || s == nil || s.Type != ocm.UpdateCreateOnly {
+			continue
+		}
+		live, err := a.live(ctx, m.object)
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			m.err = fmt.Errorf("see whose it is: %w", err)
+			continue
+		}
+		for name, manager := range was.Sets {
+			for _, force := range []bool{true, false} {
+				if how := (manner{manager: manager, force: force}); how.set(work.Name).Name == name && setNamed(name).Holds(live) {
+					m.home = &how
+				}
+			}
+		}
+	}
 }
 
 // dropSets deletes sets of a work with what they have. Those that fail stay in p.

@@ -40,7 +40,12 @@ type manifest struct {
 	err    error
 	// complete manifests are not applied any more.
 	complete bool
+	// home is the manner of the set that has the object of a manifest which is only to be created now.
+	home *manner
 }
+
+// isLeft says whether the object is left as it is, in its set.
+func (m *manifest) isLeft() bool { return m.complete || m.home != nil }
 
 // reconcile brings one work and the cluster together. It asks to be called again while the work has something to look at.
 func (a *agent) reconcile(ctx context.Context, key kube.Ref) (again time.Duration, err error) {
@@ -151,6 +156,9 @@ func manners(manifests []manifest) map[manner][]int {
 				continue
 			case ocm.UpdateCreateOnly:
 				how = manner{manager: ocm.DefaultFieldManager, createOnly: true}
+				if m.home != nil {
+					how = *m.home
+				}
 			case ocm.UpdateServerSideApply:
 				how.force = false
 				if o := s.ServerSideApply; o != nil {
@@ -181,6 +189,7 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 		was.Complete = completed(manifests)
 		return manifests, a.recordPlaces(ctx, work, was)
 	}
+	a.findHomes(ctx, work, was, manifests)
 	by := manners(manifests)
 	now := placesOf(work, manifests, by)
 	gone, err := a.settle(ctx, work, was, now)
@@ -210,7 +219,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 	for how, members := range by {
 		var objects []*unstructured.Unstructured
 		for _, i := range members {
-			if manifests[i].err != nil || manifests[i].complete {
+			if manifests[i].err != nil || manifests[i].isLeft() {
 				continue
 			}
 			var object *unstructured.Unstructured
@@ -225,7 +234,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 		}
 		result, err := a.engine(how.manager).Apply(ctx, how.set(work.Name), objects, kube.ApplyOptions{
 			Force: how.force, CreateOnly: how.createOnly, NoPrune: unread, PruneProtected: true, PruneShared: true, FailFast: true, Timeout: time.Minute,
-			Spare: spareComplete(manifests),
+			Spare: spareLeft(manifests),
 		})
 		for _, i := range members {
 			m := &manifests[i]
@@ -235,7 +244,7 @@ func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []m
 					(e.Object.Namespace == ref.Namespace || ref.Namespace == "")
 			})
 			switch {
-			case m.err != nil || m.complete:
+			case m.err != nil || m.isLeft():
 			case at >= 0 && result.Entries[at].Action == kube.Failed:
 				m.err = result.Entries[at].Err
 			case at < 0 && err != nil: // the whole set failed
