@@ -79,7 +79,10 @@ func (r *Renewal) workerPlan(step func(id, title string, timeout time.Duration, 
 		step(LastStep, "wait until this node is Ready", podTime, r.waitWorker))
 }
 
-// waitWorker waits until the kubelet has a valid certificate and the node is Ready, and removes the token.
+// servingTime is how long a worker waits for the certificate with which its kubelet serves. A control plane approves it.
+const servingTime = time.Minute
+
+// waitWorker waits until the kubelet has valid certificates and the node is Ready, and removes the token.
 func (r *Renewal) waitWorker(ctx context.Context) error {
 	for !r.host.clientValid(time.Now()) {
 		select {
@@ -91,7 +94,30 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 	if err := os.Remove(r.host.path(cluster.BootstrapKubeconfig)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return cluster.WaitNode(ctx, r.node, r.log)
+	if err := cluster.WaitNode(ctx, r.node, r.log); err != nil {
+		return err
+	}
+	return r.waitServing(ctx)
+}
+
+// waitServing waits for the kubelet's serving certificate if the cluster signs it. A node without a valid one works, but for logs and
+// metrics of its pods.
+func (r *Renewal) waitServing(ctx context.Context) error {
+	for end := time.Now().Add(servingTime); ; {
+		e := r.host.certificate(kubeletRotated)
+		switch now := time.Now(); {
+		case e.cert == nil || !e.Ended(now):
+			return nil
+		case now.After(end):
+			fmt.Fprintf(r.log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pollPause):
+		}
+	}
 }
 
 // clientValid says whether the kubelet has a certificate that is valid now.
