@@ -103,12 +103,8 @@ func (r *Renewal) waitWorker(ctx context.Context) error {
 // waitServing waits for the kubelet's serving certificate if the cluster signs it. A node without a valid one works, but for logs and
 // metrics of its pods.
 func (r *Renewal) waitServing(ctx context.Context) error {
-	for end := time.Now().Add(servingTime); ; {
-		e := r.host.certificate(kubeletRotated)
-		switch now := time.Now(); {
-		case e.cert == nil || !e.Ended(now):
-			return nil
-		case now.After(end):
+	for end := time.Now().Add(servingTime); r.host.servingEnded(time.Now()); {
+		if time.Now().After(end) {
 			fmt.Fprintf(r.log, "%s is not renewed yet: the agent on the control planes approves what this kubelet asked for\n", kubeletRotated)
 			return nil
 		}
@@ -118,6 +114,13 @@ func (r *Renewal) waitServing(ctx context.Context) error {
 		case <-time.After(pollPause):
 		}
 	}
+	return nil
+}
+
+// servingEnded says whether the kubelet serves with a certificate of the cluster that is not valid any more.
+func (h host) servingEnded(now time.Time) bool {
+	e := h.certificate(kubeletRotated)
+	return e.cert != nil && !now.Before(e.cert.NotAfter)
 }
 
 // clientValid says whether the kubelet has a certificate that is valid now.

@@ -111,6 +111,19 @@ func TestTheTokenTakesThePlaceOfTheCertificate(t *testing.T) {
 	}
 }
 
+func TestTheEndOfAServingCertificateIsSeen(t *testing.T) {
+	h, now := worker(t), time.Now()
+	if h.servingEnded(now) {
+		t.Error("a kubelet without one waits for it")
+	}
+	if err := os.Symlink("kubelet-client-2026.pem", h.path(kubeletRotated)); err != nil {
+		t.Fatal(err)
+	}
+	if h.servingEnded(now) || !h.servingEnded(now.AddDate(2, 0, 0)) {
+		t.Error("its end is not seen")
+	}
+}
+
 func TestARenewalOfAWorkerIsResumed(t *testing.T) {
 	now := time.Now()
 	first := generation(nil, now)

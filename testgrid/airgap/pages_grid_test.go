@@ -1,0 +1,138 @@
+//go:build grid
+
+package airgap_test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/tour"
+)
+
+// changing are words of a page that are others on each day: dates, days, sizes and tokens.
+var changing = regexp.MustCompile(`\d{4}-\d\d-\d\d|\b\d{3,4}\b|\b[a-z0-9]{6}\.[a-z0-9]{16}\b`)
+
+// follow runs what a page shows, in its order. prepare does what the page tells in words before a command, and says where the command
+// runs and with which words.
+func follow(t *testing.T, page string, prepare func(command string) (node, string)) {
+	t.Helper()
+	for _, step := range tour.Steps(t, filepath.Join(repository, "docs", page)) {
+		shown, _, _ := strings.Cut(step.Command, "  #")
+		n, command := prepare(strings.TrimPrefix(strings.TrimSpace(shown), "sudo "))
+		began := time.Now()
+		out := n.must("cd /root && " + command)
+		t.Logf("%s: $ %s  [%s]\n%s", n.Name(), command, time.Since(began).Round(100*time.Millisecond), out)
+		_, step.Want = prepare(step.Want)
+		step.Want = changing.ReplaceAllString(step.Want, "…")
+		if step.Want != "" && !step.Shows(out) {
+			t.Errorf("%s: $ %s printed\n%s\nand the page has\n%s", page, command, out, step.Want)
+		}
+	}
+}
+
+// TestThePagesOnCertificatesAndHardeningAreFollowed has a cluster of two nodes.
+func TestThePagesOnCertificatesAndHardeningAreFollowed(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first, worker := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	first.must(install)
+	worker.must(first.joinCommand(""))
+	first.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
+	names := strings.NewReplacer("host-1", first.Name())
+	prepare := func(command string) (node, string) {
+		switch {
+		case command == "sealift preflight cis":
+			command += " || [ $? = 3 ]" // some checks are not met
+		case strings.Contains(command, " rotate-") && !strings.Contains(command, "--plan"):
+			command += " --yes"
+		}
+		return first, names.Replace(command)
+	}
+	follow(t, "certificates.md", prepare)
+	follow(t, "hardening.md", prepare)
+	worker.must(strings.TrimPrefix(first.joinCommand("--renew"), "sudo "))
+	first.allPodsReady()
+	first.must("for i in $(seq 60); do sealift status && exit 0; sleep 2; done; exit 1")
+}
+
+// TestThePageOnSnapshotsIsFollowed has a control plane that loses its data, then another control plane, and then the network. A bare host
+// takes its place.
+func TestThePageOnSnapshotsIsFollowed(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	first, second := node{host.ForTest(t, host.Spec{USB: []string{t.TempDir(), r.usb}}), t}, node{host.ForTest(t, host.Spec{}), t}
+	bare := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	first.must(strings.Replace(install, "/media/usb", "/media/usb2", 1) + " && mount -o remount,bind,rw /media/usb")
+	first.must(kubectl + "apply -f - <<'END'\n" + ledger + "END")
+	first.must(awaitLedger + " && umask 077 && echo something long and secret >/root/passphrase")
+	words := strings.NewReplacer("age1…", "$(cat /root/snapshots.pub)", "s3://backups/cluster-1", "/var/backups/elsewhere",
+		"snapshot-….tar.gz.age", "$(ls /root/snapshot-*.tar.gz.age)")
+	follow(t, "snapshots.md", func(command string) (node, string) {
+		n, said := first, words.Replace(command)
+		switch {
+		case strings.HasPrefix(command, "age1"):
+			return n, command // it is shown
+		case strings.HasPrefix(command, "sealift snapshot key "):
+			return n, said + " | tee /root/snapshots.pub"
+		case !strings.HasPrefix(command, "sealift restore "):
+			return n, said
+		case strings.HasSuffix(command, "--bundle /media/usb/cluster.tar.gz --plan"):
+			first.must("ip link set host0 down")
+			first.handsSnapshot(bare)
+		case strings.HasPrefix(command, "sealift restore --plan "):
+			first.must("rm -rf /var/lib/etcd")
+			first.kills("etcd")
+		case strings.HasPrefix(command, "sealift restore --volumes --plan "):
+			first.must(kubectl + "scale deployment/ledger --replicas 0 && " + kubectl + "wait --for delete pod --selector app=ledger --timeout 120s")
+			first.must("find " + first.volumeOf() + " -mindepth 1 -delete")
+		case strings.HasPrefix(command, "sealift restore --survivor --plan"):
+			second.must(first.joinCommand(controlPlane))
+			second.must("ip link set host0 down")
+			first.must("for i in $(seq 60); do " + kubectl + "get --raw /readyz --request-timeout=3s || exit 0; sleep 1; done; exit 1")
+		}
+		if strings.Contains(command, "--bundle ") {
+			n = bare
+		}
+		if !strings.Contains(command, "--plan") && !strings.Contains(command, "--drill") {
+			said += " --yes"
+		}
+		return n, said
+	})
+	bare.must(kubectl + "scale deployment/ledger --replicas 1 && " + awaitLedger)
+	bare.hasMembers(1)
+	bare.hasNodes(1)
+	bare.pulled()
+}
+
+// handsSnapshot carries the newest snapshot and the key to a bare host, which unpacks sealift.
+func (n node) handsSnapshot(to node) {
+	n.t.Helper()
+	newest := strings.TrimSpace(n.must("find /var/backups/sealift -name 'snapshot-*.age' | sort | tail -n 1"))
+	for from, name := range map[string]string{newest: "/root/" + filepath.Base(newest), "/root/snapshots.key": "/root/snapshots.key"} {
+		content := n.must("base64 -w0 " + from)
+		if err := to.Exec(n.t.Context(), host.Command{Args: []string{"bash", "-c", "umask 077; base64 -d >" + name}, Stdin: strings.NewReader(content)}); err != nil {
+			n.t.Fatal(err)
+		}
+	}
+	to.must("tar xzf /media/usb/cluster.tar.gz --occurrence=1 -O bin/sealift >/usr/local/bin/sealift; chmod +x /usr/local/bin/sealift")
+}
+
+// TestThePageOnAddressesIsFollowed gives the only node of a cluster another address beside the old one.
+func TestThePageOnAddressesIsFollowed(t *testing.T) {
+	r := build(t, "1.36.3", "debian-12")
+	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
+	n.must(install)
+	next := n.another(1)
+	n.gets(next)
+	names := strings.NewReplacer("host-1", n.Name(), "10.90.0.2", n.Address().String(), "10.90.201.2", next)
+	follow(t, "addresses.md", func(command string) (node, string) {
+		if strings.HasPrefix(command, "sealift ") && !strings.Contains(command, "--plan") {
+			command += " --yes"
+		}
+		return n, names.Replace(command)
+	})
+	n.loses(n.Address().String())
+	n.knows(n, next)
+}
