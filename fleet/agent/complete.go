@@ -117,10 +117,12 @@ func (a *agent) judge(ctx context.Context, work *ocm.ManifestWork, m *manifest, 
 		}
 	}
 	if isComplete(conditions) && !m.complete {
-		if err := a.recordComplete(ctx, work, m); err != nil {
+		err := m.err // it is not the object of the manifest that is complete
+		if err == nil {
+			err = a.recordComplete(ctx, work, m)
+		}
+		if m.complete = err == nil; !m.complete {
 			meta.SetStatusCondition(&conditions, metav1.Condition{Type: ocm.Complete, Status: metav1.ConditionUnknown, Reason: ruleInternal, Message: err.Error()})
-		} else {
-			m.complete = true
 		}
 	}
 	for _, c := range conditions {

@@ -50,6 +50,11 @@ func (w *carrier) lookOnly(ctx context.Context, plan bool) (out Applied, err err
 	}
 	for _, work := range works {
 		manifests := w.read(ctx, work)
+		was, err := w.recalled(ctx, work)
+		if err != nil {
+			return out, err
+		}
+		w.freeze(ctx, was.Complete, manifests)
 		if err := w.recorded(ctx, work, manifests); err != nil {
 			return out, err
 		}
