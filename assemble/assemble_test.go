@@ -18,6 +18,7 @@ import (
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/spec"
 	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 var platform = runtime.GOOS + "/" + runtime.GOARCH
@@ -187,6 +188,7 @@ func unpack(t *testing.T, data []byte, names ...string) string {
 }
 
 func TestInstallScriptStartsTheCarriedBinary(t *testing.T) {
+	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	packed := unpack(t, data, "install.sh")
 	if out, err := script(t, packed, "airgap", "yes"); err != nil || !strings.Contains(out, "sealift got: install --bundle cluster.tar.gz --yes") {
@@ -250,6 +252,7 @@ func TestPackagesMustBeSignedWhereThatIsRequired(t *testing.T) {
 }
 
 func TestInstallScriptTakesABundleOfAnyName(t *testing.T) {
+	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	for _, tool := range []string{"tar", "busybox"} {
 		t.Run(tool, func(t *testing.T) {
@@ -275,6 +278,7 @@ func TestInstallScriptTakesABundleOfAnyName(t *testing.T) {
 }
 
 func TestInstallScriptRefuses(t *testing.T) {
+	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	replace := func(dir, from, to string) {
 		name := filepath.Join(dir, "install.sh")

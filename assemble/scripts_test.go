@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/sealift/sealift/assemble"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 func TestScriptsOfABundleWorkOffline(t *testing.T) {
+	short.AsRoot(t, "scripts that change a host")
 	data := assembled(t, request(t, both))
 	packed, unpacked := unpack(t, data, "install.sh", "join.sh", "upgrade.sh", "tasks.sh"), unpack(t, data)
 	for name, row := range map[string]struct {

@@ -32,11 +32,13 @@ import (
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
 	"github.com/sealift/sealift/testgrid/containerd"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestOnlineInstallFetchesEachByteOnce reads a bundle of a server as an install does: what the plan needs, what the host is
 // asked to have room for, all files, all images.
 func TestOnlineInstallFetchesEachByteOnce(t *testing.T) {
+	short.AsRoot(t, "an install")
 	dir := t.TempDir()
 	base := packedImage(t, 4)
 	packedAddOn(t, dir, "first", map[string]v1.Image{"example.org/a:1": base, "example.org/b:1": packedImage(t, 9)})

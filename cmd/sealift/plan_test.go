@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sealift/sealift/cli/app"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // planHost is a host for one command line: every folder that an install may change is one of the test's own, mounted over the
@@ -35,6 +36,7 @@ func mounted() map[string]string {
 
 func newPlanHost(t *testing.T) *planHost {
 	t.Helper()
+	short.AsRoot(t, "a host whose files are mounted")
 	h := &planHost{T: t, dir: t.TempDir()}
 	for _, folder := range append(slices.Collect(maps.Values(mounted())), "work", "tmp", "usr-local/bin", "etc/kubernetes/manifests") {
 		h.made(os.MkdirAll(filepath.Join(h.dir, folder), 0o755))

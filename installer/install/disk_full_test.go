@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // tmpfs mounts a file system of its own, of some MiB, with so many of them free.
@@ -33,6 +34,7 @@ func tmpfs(t *testing.T, size, free int) string {
 }
 
 func TestFullDisksAreNamedOnceAndWithWhatIsNeeded(t *testing.T) {
+	short.AsRoot(t, "mounting")
 	full, small, large := tmpfs(t, 2, 0), tmpfs(t, 100, 99), tmpfs(t, 300, 299)
 	paths := []string{large, full, filepath.Join(full, "not", "there"), small, "/nowhere"}
 	needs := []preflight.Space{{Path: filepath.Join(small, "not-there"), Bytes: 60e6}, {Path: small, Bytes: 60e6}, {Path: large, Bytes: 1e6}}

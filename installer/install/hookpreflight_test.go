@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 const askingAddOns = `
@@ -43,6 +44,7 @@ goldpinger() { :; }
 `
 
 func TestHooksForChecksAreAskedBeforeTheFirstChange(t *testing.T) {
+	short.AsRoot(t, "an install")
 	text := writeSpec(t, map[string]map[string]any{
 		"contour": {"version": "1.0.0", "httpPort": 8080}, "minio": {"version": "1.0.0", "hostPath": "/data"}, "openebs": {"version": "1.0.0"},
 		"velero": {"version": "1.0.0"}, "goldpinger": {"version": "1.0.0"},
@@ -88,6 +90,7 @@ func TestHooksForChecksAreAskedBeforeTheFirstChange(t *testing.T) {
 
 // TestAddOnsWithoutChecksAreReported has a bundle in which no add-on checks the host. sealift-preflight is not in it.
 func TestAddOnsWithoutChecksAreReported(t *testing.T) {
+	short.AsRoot(t, "an install")
 	text := writeSpec(t, map[string]map[string]any{"goldpinger": {"version": "1.0.0"}})
 	i, err := prepare(t, kurlBundle(t, text, txtar.Parse([]byte("-- goldpinger/1.0.0/Manifest --\n-- goldpinger/1.0.0/install.sh --\ngoldpinger() { :; }\n")).Files), text)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // field is one that an Installer may have, as its schema has it.
@@ -178,6 +179,7 @@ func variablesOf(t *testing.T, text string) map[string]string {
 // TestNothingOfAnInstallerIsRun takes Installers with text that a shell, a template or a message would trip over in every field
 // that takes text through all that 'sealift install' does up to its first change, and through the hooks of add-ons.
 func TestNothingOfAnInstallerIsRun(t *testing.T) {
+	short.AsRoot(t, "an install")
 	fields, addOns := fieldsOfText(t)
 	if len(fields) < 90 || len(addOns) < 20 {
 		t.Fatalf("the schema has %d fields with text and %d add-ons", len(fields), len(addOns))

@@ -13,6 +13,7 @@ import (
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // carrying is an install of a bundle whose sealift-preflight has this text. It counts how often that is fetched.
@@ -119,6 +120,7 @@ func TestProgramIsFoundBesideSealiftOrOnTheNode(t *testing.T) {
 
 // TestProgramOfAStrangerIsNotRun has a sealift-preflight where other users could have put or could change it.
 func TestProgramOfAStrangerIsNotRun(t *testing.T) {
+	short.AsRoot(t, "files of other users")
 	const stranger = 65534
 	for name, change := range map[string]func(dir, program string) error{
 		"it belongs to another user":           func(_, program string) error { return os.Chown(program, stranger, 0) },

@@ -11,11 +11,13 @@ import (
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/installer/lifecycle"
 	"github.com/sealift/sealift/spec"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // TestRunLogsHaveNoSecrets runs hooks that print what they know. The password that the outro tells people is on their terminal,
 // and in no file.
 func TestRunLogsHaveNoSecrets(t *testing.T) {
+	short.AsRoot(t, "an install")
 	const addOn = `
 -- console/1.0.0/Manifest --
 -- console/1.0.0/install.sh --

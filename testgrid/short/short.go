@@ -18,6 +18,12 @@ func Skip(t testing.TB, needs string) {
 func Root(t testing.TB, what string) {
 	t.Helper()
 	Skip(t, "root for "+what)
+	AsRoot(t, what)
+}
+
+// AsRoot skips t where it is not run by root, also in a short run: it needs nothing else.
+func AsRoot(t testing.TB, what string) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip(what + " needs root")
 	}
