@@ -23,6 +23,7 @@ import (
 	"github.com/sealift/sealift/internal/diag"
 	"github.com/sealift/sealift/server"
 	"github.com/sealift/sealift/store"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 var platform = runtime.GOOS + "/" + runtime.GOARCH
@@ -318,6 +319,7 @@ func TestReleasesSupplementsAndUpdates(t *testing.T) {
 }
 
 func TestScriptStartsTheServersSealift(t *testing.T) {
+	short.AsRoot(t, "scripts that change a host")
 	s := folder(t)
 	id := post(t, s.URL, installer(both))
 	run := func(path string, args ...string) (string, error) {

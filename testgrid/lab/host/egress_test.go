@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // dialScript opens a connection with nothing but bash.
@@ -101,6 +102,7 @@ func TestHostsWithIPv6AloneReachEachOther(t *testing.T) {
 }
 
 func TestARemovedHostLeavesNoRules(t *testing.T) {
+	short.Root(t, "rules of the firewall")
 	const name = "no-rules-left" // other tests may take the name of a removed host at once
 	t.Run("host", func(t *testing.T) { host.ForTest(t, host.Spec{Name: name, Exit: true}) })
 	out, err := exec.Command("nft", "list", "tables").CombinedOutput()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sealift/sealift/testgrid/disk"
 	"github.com/sealift/sealift/testgrid/lab/host"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 // ownerEnv makes the test binary play a process that boots a host in the named rack and is then killed.
@@ -221,6 +222,7 @@ func TestExecGivesStreamsAndExitCodes(t *testing.T) {
 }
 
 func TestNamesAndSystemsAreChecked(t *testing.T) {
+	short.Root(t, "hosts of the lab")
 	rack := openRack(t, t.TempDir())
 	for _, name := range []string{"-a", "a-", "Node", "a.b", "../a", "a b", strings.Repeat("a", 33)} {
 		if _, err := rack.Boot(t.Context(), host.Spec{Name: name}); err == nil {

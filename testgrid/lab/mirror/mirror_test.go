@@ -18,6 +18,7 @@ import (
 
 	"github.com/sealift/sealift/testgrid/lab/mirror"
 	"github.com/sealift/sealift/testgrid/lab/upstream"
+	"github.com/sealift/sealift/testgrid/short"
 )
 
 const runcPath = "github.com/opencontainers/runc/releases/download/v1.3.4/runc.amd64"
@@ -25,6 +26,7 @@ const runcPath = "github.com/opencontainers/runc/releases/download/v1.3.4/runc.a
 // few are images and downloads that are quick to make.
 func few(t *testing.T) mirror.Options {
 	t.Helper()
+	short.Skip(t, "images of the lab")
 	o := mirror.Options{Progress: func(line string) { t.Log(line) }}
 	for _, image := range upstream.Images() {
 		if strings.Contains(image.Ref, "/busybox:") || strings.Contains(image.Ref, "/pause:3.10.2") {
