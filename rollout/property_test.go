@@ -18,14 +18,15 @@ type world struct {
 	targets []rollout.Target
 	end     []rollout.Status // what becomes of each target
 	seen    []rollout.Target // what the rollout sees
-	state   []byte           // what is stored
+	state   []byte           // what the caller remembers
+	stored  []byte           // what it remembers after it was killed
 	now     time.Time
 	late    map[string]bool
 }
 
 func newWorld(seed uint64) *world {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := &world{rand: r, now: noon, state: []byte("{}"), late: map[string]bool{}, spec: rollout.Spec{
+	w := &world{rand: r, now: noon, state: []byte("{}"), stored: []byte("{}"), late: map[string]bool{}, spec: rollout.Spec{
 		Change:   "one",
 		Soak:     time.Duration(r.IntN(3)) * time.Second,
 		Deadline: new(time.Duration(5+r.IntN(5)) * time.Second),
@@ -54,13 +55,16 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
-// tick lets a second pass: work goes on, and some of it becomes visible.
+// tick lets a second pass: work goes on, some of it becomes visible, and targets change places.
 func (w *world) tick() {
 	w.now = w.now.Add(time.Second)
 	for i := range w.targets {
 		t := &w.targets[i]
 		if t.Status == rollout.Working && w.end[i] != rollout.Working && w.rand.IntN(3) == 0 {
 			t.Status, t.Since = w.end[i], w.now
+		}
+		if w.rand.IntN(5) == 0 {
+			t.Order = w.rand.IntN(2)
 		}
 		if w.rand.IntN(3) > 0 {
 			w.seen[i] = *t
@@ -113,6 +117,13 @@ func (w *world) decide(t *testing.T) rollout.Result {
 		t.Fatal(err)
 	}
 	w.state = stored
+	var before rollout.State
+	if err := json.Unmarshal(w.stored, &before); err != nil {
+		t.Fatal(err)
+	}
+	if got.MustStore(before) || w.rand.IntN(10) == 0 {
+		w.stored = stored
+	}
 	var back rollout.State
 	if err := json.Unmarshal(stored, &back); err != nil {
 		t.Fatal(err)
@@ -142,8 +153,8 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// TestRolloutsEnd runs 400 random rollouts. The caller is killed at random moments after it stored the state, and sees
-// its targets late. A watcher never sees more at work than AtOnce, and every rollout comes to an end.
+// TestRolloutsEnd runs 400 random rollouts. The caller is killed at random moments, before and after it acts, stores little
+// more than it must, and sees its targets late. A watcher never sees more at work than AtOnce, and every rollout comes to an end.
 func TestRolloutsEnd(t *testing.T) {
 	phases := map[rollout.Phase]int{}
 	for seed := range uint64(400) {
@@ -154,9 +165,11 @@ func TestRolloutsEnd(t *testing.T) {
 			if round > 2000 {
 				t.Fatalf("seed %d: the rollout has no end: %s %s", seed, got.Phase, print(got))
 			}
-			killed := w.rand.IntN(10) == 0
-			if !killed {
+			if w.rand.IntN(10) > 0 {
 				w.act(t, seed, got)
+			}
+			if killed := w.rand.IntN(10) == 0; killed {
+				w.state = w.stored
 			}
 			idle := got.Phase == rollout.Stopped && got.Again.IsZero() && len(got.With(rollout.Start)) == 0
 			if got.Phase == rollout.Done || got.Phase == rollout.Ended || idle {

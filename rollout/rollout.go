@@ -21,8 +21,8 @@
 //   - A target to which changes are carried starts while it is asleep.
 //   - A mandatory wave tolerates no failure. While one of its targets sleeps, it is complete only if another succeeded.
 //
-// Store Result.State before you act on the result. Then a caller that is killed in between repeats the same starts, and
-// never more than AtOnce targets are at work.
+// Store Result.State before you act on the result, at least if MustStore says so. Then a caller that is killed in between
+// repeats the same starts, and never more than AtOnce targets are at work.
 package rollout
 
 import (
@@ -172,6 +172,20 @@ func (r Result) With(action Action) []string {
 		}
 	}
 	return names
+}
+
+// MustStore says whether the starts of the State differ from those that are stored. Any other State may be stored some seconds
+// later: if it is lost, Decide finds the same again, with deadlines that end as much later.
+func (r Result) MustStore(stored State) bool {
+	if stored.Change != r.State.Change {
+		stored = State{}
+	}
+	for _, d := range r.Targets {
+		if d.Action != Keep && !r.State.Targets[d.Name].Started.Equal(stored.Targets[d.Name].Started) {
+			return true
+		}
+	}
+	return false
 }
 
 // check refuses what no rollout can run.

@@ -5,14 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sealift/sealift/fleet/configuration"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/rollout"
 )
 
 // memory keeps what rollouts remember, in a ConfigMap of the hub's namespace for each add-on. Only the hub that decides
@@ -21,62 +24,88 @@ type memory struct {
 	*controllers
 
 	mu    sync.Mutex
-	known map[string]*corev1.ConfigMap
+	known map[string]*remembered
 }
 
+// remembered is what is remembered of an add-on.
+type remembered struct {
+	config *corev1.ConfigMap
+	stored scene.States // in the ConfigMap
+	states scene.States // now
+	wrote  time.Time
+}
+
+// rememberLater is how long the hub may wait until it stores what it would find out again.
+const rememberLater = 10 * time.Second
+
 func newMemory(c *controllers) *memory {
-	return &memory{controllers: c, known: make(map[string]*corev1.ConfigMap)}
+	return &memory{controllers: c, known: make(map[string]*remembered)}
 }
 
 // recall returns what is remembered of an add-on.
 func (m *memory) recall(ctx context.Context, addOn string) (scene.States, error) {
-	m.mu.Lock()
-	kept := m.known[addOn]
-	m.mu.Unlock()
+	kept := m.kept(addOn)
 	if kept == nil {
-		kept = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: scene.StatesName(addOn), Namespace: m.hub.Namespace}}
-		err := m.hub.GetAPIReader().Get(ctx, types.NamespacedName{Namespace: kept.Namespace, Name: kept.Name}, kept)
+		config := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: scene.StatesName(addOn), Namespace: m.hub.Namespace}}
+		err := m.hub.GetAPIReader().Get(ctx, client.ObjectKeyFromObject(config), config)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read what is remembered of the rollout of %s: %w", addOn, err)
 		}
+		all, errs := scene.ReadStates(config.Data)
+		for _, err := range errs {
+			m.log.WarnContext(ctx, "a rollout begins again: what was remembered of it cannot be read", "addon", addOn, "error", err)
+		}
+		kept = &remembered{config: config, stored: all, states: all}
 		m.keep(addOn, kept)
 	}
-	all, errs := scene.ReadStates(kept.Data)
-	for _, err := range errs {
-		m.log.WarnContext(ctx, "a rollout begins again: what was remembered of it cannot be read", "addon", addOn, "error", err)
-	}
-	return all, nil
+	return kept.states, nil
 }
 
-// remember stores the states of the placements that the add-on has.
-func (m *memory) remember(ctx context.Context, addOn *ocm.ClusterManagementAddOn, all scene.States) error {
-	data, err := all.Data(addOn)
+// remember stores the states of the placements that the add-on has: starts at once, since they are made next, the end of a
+// rollout as well, and all else within rememberLater. It returns when to call it again.
+func (m *memory) remember(ctx context.Context, addOn *ocm.ClusterManagementAddOn, placements []configuration.Progress) (again time.Duration, err error) {
+	kept := *m.kept(addOn.Name)
+	kept.states = maps.Clone(kept.states)
+	now := false
+	for _, p := range placements {
+		kept.states[p.Placement.ConfigObject] = p.Rollout.State
+		now = now || p.Rollout.Phase != rollout.Progressing || p.Rollout.MustStore(kept.stored[p.Placement.ConfigObject])
+	}
+	data, err := kept.states.Data(addOn)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	m.mu.Lock()
-	kept := m.known[addOn.Name]
-	m.mu.Unlock()
-	if maps.Equal(kept.Data, data) {
-		return nil
+	if maps.Equal(kept.config.Data, data) {
+		m.keep(addOn.Name, &kept)
+		return 0, nil
 	}
-	next := kept.DeepCopy()
+	if wait := time.Until(kept.wrote.Add(rememberLater)); wait > 0 && !now {
+		m.keep(addOn.Name, &kept)
+		return wait, nil
+	}
+	next := kept.config.DeepCopy()
 	next.Data = data
 	next.OwnerReferences = []metav1.OwnerReference{{APIVersion: ocm.AddOnVersion.String(), Kind: "ClusterManagementAddOn", Name: addOn.Name, UID: addOn.UID}}
-	if kept.ResourceVersion == "" {
+	if next.ResourceVersion == "" {
 		err = m.Create(ctx, next)
 	} else {
 		err = m.Update(ctx, next)
 	}
 	if err != nil {
 		m.forget(addOn.Name) // somebody else may have written it
-		return fmt.Errorf("remember the rollout of %s: %w", addOn.Name, err)
+		return 0, fmt.Errorf("remember the rollout of %s: %w", addOn.Name, err)
 	}
-	m.keep(addOn.Name, next)
-	return nil
+	m.keep(addOn.Name, &remembered{config: next, stored: kept.states, states: kept.states, wrote: time.Now()})
+	return 0, nil
 }
 
-func (m *memory) keep(addOn string, kept *corev1.ConfigMap) {
+func (m *memory) kept(addOn string) *remembered {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.known[addOn]
+}
+
+func (m *memory) keep(addOn string, kept *remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[addOn] = kept

@@ -34,14 +34,17 @@ func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []strin
 	now := r.now()
 	result := configuration.Decide(in, now)
 	for _, p := range result.Placements {
-		states[p.Placement.ConfigObject] = p.Rollout.State
 		if t := p.Rollout.Again; !t.IsZero() && (again == 0 || r.until(t) < again) {
 			again = r.until(t)
 		}
 	}
 	// what is decided is stored before it is done, so that a hub that is killed in between decides the same again
-	if err := r.memory.remember(ctx, f.ClusterManagementAddOn, states); err != nil {
+	wait, err := r.memory.remember(ctx, f.ClusterManagementAddOn, result.Placements)
+	if err != nil {
 		return 0, err
+	}
+	if wait > 0 && (again == 0 || wait < again) {
+		again = wait
 	}
 	if err := r.give(ctx, f, result, len(warnings) > 0, lookup); err != nil {
 		return 0, err

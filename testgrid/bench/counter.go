@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,7 +25,8 @@ type counter struct {
 
 	mu                     sync.Mutex
 	requests, writes, idle int
-	last                   time.Time // of a write
+	kinds                  map[string]int // writes by what was written, and those that were refused
+	last                   time.Time      // of a write
 }
 
 func newCounter(cfg *rest.Config) (*counter, error) {
@@ -35,12 +40,49 @@ func newCounter(cfg *rest.Config) (*counter, error) {
 	}
 	pass := httputil.NewSingleHostReverseProxy(target)
 	pass.Transport, pass.FlushInterval, pass.ErrorLog = transport, -1, log.New(os.Stderr, "bench: ", 0)
-	c := &counter{last: time.Now()}
+	c := &counter{last: time.Now(), kinds: make(map[string]int)}
+	pass.ModifyResponse = func(r *http.Response) error {
+		c.answered(r)
+		return nil
+	}
 	c.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c.count(r)
 		pass.ServeHTTP(w, r)
 	}))
 	return c, nil
+}
+
+// answered counts a write by what was written.
+func (c *counter) answered(r *http.Response) {
+	if !writes(r.Request) {
+		return
+	}
+	kind := written(r.Request.URL.Path)
+	if r.StatusCode >= http.StatusBadRequest {
+		kind += fmt.Sprintf(" (%d)", r.StatusCode)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.kinds[kind]++
+}
+
+// writes says whether a request writes, and not a Lease.
+func writes(r *http.Request) bool {
+	return r.Method != http.MethodGet && r.Method != http.MethodHead && !strings.Contains(r.URL.Path, "/leases")
+}
+
+// written returns the resource of a path, and the subresource: managedclusteraddons/status.
+func written(path string) string {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	if i := slices.Index(parts, "namespaces"); i >= 0 && len(parts) > i+2 {
+		parts = parts[i+2:] // after the name
+	} else {
+		parts = parts[min(len(parts), 3):] // after apis, group and version
+	}
+	if len(parts) > 2 {
+		return parts[0] + "/" + parts[2]
+	}
+	return strings.Join(parts[:min(len(parts), 1)], "")
 }
 
 func (c *counter) count(r *http.Request) {
@@ -50,7 +92,7 @@ func (c *counter) count(r *http.Request) {
 	switch {
 	case strings.Contains(r.URL.Path, "/leases"):
 		c.idle++
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case writes(r):
 		c.writes++
 		c.last = time.Now()
 	}
@@ -62,7 +104,21 @@ func (c *counter) take() (requests, writes, leases int) {
 	defer c.mu.Unlock()
 	requests, writes, leases = c.requests, c.writes, c.idle
 	c.requests, c.writes, c.idle = 0, 0, 0
+	clear(c.kinds)
 	return requests, writes, leases
+}
+
+// byKind lists the writes since the last take by what was written, the most first.
+func (c *counter) byKind() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kinds := slices.SortedFunc(maps.Keys(c.kinds), func(a, b string) int {
+		return cmp.Or(cmp.Compare(c.kinds[b], c.kinds[a]), strings.Compare(a, b))
+	})
+	for i, kind := range kinds {
+		kinds[i] = fmt.Sprintf("%d %s", c.kinds[kind], kind)
+	}
+	return strings.Join(kinds, ", ")
 }
 
 // rest waits until nobody has written for a while.

@@ -263,6 +263,7 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	if err := f.counted.rest(ctx); err != nil {
 		return err
 	}
+	kinds := f.counted.byKind()
 	_, writes, _ := f.counted.take()
 	if err := f.completed(ctx); err != nil {
 		return err
@@ -274,7 +275,7 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 		return err
 	}
 	fmt.Printf("  from a change to the last work: %s; plain client-go writes the same patches in %s: %.2f times\n", hub.Round(10*time.Millisecond), plain.Round(10*time.Millisecond), hub.Seconds()/plain.Seconds())
-	fmt.Printf("  writes for each cluster and rollout: %.2f\n", float64(writes)/float64(works))
+	fmt.Printf("  writes for each cluster and rollout: %.2f; all: %s\n", float64(writes)/float64(works), kinds)
 	if err := f.start(ctx); err != nil {
 		return err
 	}
