@@ -64,6 +64,7 @@ type controllers struct {
 	Options
 
 	renewals renewals
+	giving   giving
 }
 
 // New returns the controllers for a hub.

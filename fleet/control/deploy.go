@@ -110,6 +110,9 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 		return reconcile.Result{}, err
 	}
 	p.gone = p.cluster == nil
+	if r.untold.behind(p.addOn) {
+		return reconcile.Result{RequeueAfter: settle}, nil
+	}
 	if host := p.addOn.Annotations[deploy.HostingCluster]; host != "" {
 		if p.hosting, err = r.cluster(ctx, host); err != nil {
 			return reconcile.Result{}, err

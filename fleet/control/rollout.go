@@ -98,6 +98,8 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	for _, a := range f.Installed {
 		at[a.Namespace] = a
 	}
+	r.giving.begin()
+	defer r.giving.end()
 	var group errgroup.Group
 	group.SetLimit(r.Concurrency)
 	for _, d := range result.AddOns {

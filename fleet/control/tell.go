@@ -17,7 +17,11 @@ const answerTime = 5 * time.Second
 
 // tell writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
 // soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends.
+// While many clusters are given a configuration, statuses wait: who reads them for the next decisions is busy giving.
 func (r *clusterAddOns) tell(ctx context.Context, p place) (wait time.Duration, err error) {
+	if wait := r.giving.wait(); wait > 0 {
+		return wait, nil
+	}
 	key := client.ObjectKeyFromObject(p.addOn)
 	minor, err := onlyMessage(p.before, p.addOn)
 	if err != nil {
@@ -29,7 +33,43 @@ func (r *clusterAddOns) tell(ctx context.Context, p place) (wait time.Duration, 
 		}
 	}
 	r.untold.forget(key)
-	return 0, client.IgnoreNotFound(r.patchStatus(ctx, p.before, p.addOn))
+	replaced := p.before.ResourceVersion
+	if err := r.patchStatus(ctx, p.before, p.addOn); err != nil {
+		return 0, client.IgnoreNotFound(err)
+	}
+	if p.addOn.ResourceVersion != replaced {
+		r.untold.replace(key, replaced)
+	}
+	return 0, nil
+}
+
+// giving knows since when configurations are given to clusters. The zero value is idle.
+type giving struct {
+	mu    sync.Mutex
+	since time.Time
+}
+
+// givingLong is how long that takes at least before statuses wait for it.
+const givingLong = time.Second
+
+func (g *giving) begin() { g.set(time.Now()) }
+
+func (g *giving) end() { g.set(time.Time{}) }
+
+func (g *giving) set(since time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.since = since
+}
+
+// wait returns how long a status waits, as long as the giving took so far, so that none comes back often. Zero is not at all.
+func (g *giving) wait() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if took := time.Since(g.since); !g.since.IsZero() && took > givingLong {
+		return took
+	}
+	return 0
 }
 
 // onlyMessage says whether nothing changed in an add-on but the message of condition Progressing.
@@ -44,10 +84,34 @@ func onlyMessage(before, after *ocm.ManagedClusterAddOn) (bool, error) {
 	return !changed, err
 }
 
-// untold has the add-ons whose message is not written yet.
+// untold has the add-ons whose message is not written yet, and the versions of add-ons that were replaced.
 type untold struct {
-	mu    sync.Mutex
-	begin map[types.NamespacedName]time.Time
+	mu       sync.Mutex
+	begin    map[types.NamespacedName]time.Time
+	replaced map[types.NamespacedName]string
+}
+
+// replace notes the version of an add-on that the hub has replaced.
+func (u *untold) replace(addOn types.NamespacedName, version string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.replaced == nil {
+		u.replaced = make(map[types.NamespacedName]string)
+	}
+	u.replaced[addOn] = version
+}
+
+// behind says whether an add-on is a version that the hub has replaced: the cache does not have the new one yet, and a write would
+// be refused.
+func (u *untold) behind(addOn *ocm.ManagedClusterAddOn) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	key := client.ObjectKeyFromObject(addOn)
+	if u.replaced[key] == addOn.ResourceVersion {
+		return true
+	}
+	delete(u.replaced, key)
+	return false
 }
 
 // since returns for how long the message of an add-on has not been written.
@@ -69,4 +133,5 @@ func (u *untold) forget(addOn types.NamespacedName) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.begin, addOn)
+	delete(u.replaced, addOn)
 }
