@@ -7,6 +7,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +29,9 @@ const (
 	// keyField and publicField are the names that cosign gives them.
 	keyField    = "cosign.key"
 	publicField = "cosign.pub"
+	// clustersField has the entries of all clusters, as a list: the API server keeps a record of each field of a ConfigMap, which makes
+	// thousands of them slow. Older hubs had a field for each cluster. They cannot read this one, and do not sign beside it.
+	clustersField = "_clusters"
 )
 
 // tries is how often a write is tried that another one was faster than.
@@ -41,6 +46,7 @@ type Ledger struct {
 	mu      sync.Mutex
 	next    *batch
 	known   *corev1.ConfigMap
+	entries map[string]Entry // of known
 }
 
 // Open returns the ledger of the hub in a namespace. It reads nothing yet.
@@ -192,35 +198,25 @@ func (l *Ledger) change(ctx context.Context, change func(map[string]Entry) error
 
 // write makes the changes of a batch. A change that fails does not stop the others.
 func (l *Ledger) write(ctx context.Context, b *batch) error {
-	maps := l.client.ConfigMaps(l.namespace)
-	var err error
+	stored := l.client.ConfigMaps(l.namespace)
 	for range tries {
-		if l.known == nil {
-			l.known, err = maps.Get(ctx, sequenceName, metav1.GetOptions{})
-			if apierrors.IsNotFound(err) {
-				l.known = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: sequenceName, Namespace: l.namespace}}
-			} else if err != nil {
-				l.known = nil
-				return err
-			}
-		}
-		all, err := read(l.known.Data)
-		if err != nil {
-			l.known = nil
+		if err := l.load(ctx); err != nil {
 			return err
 		}
 		b.errs = make([]error, len(b.changes))
 		for i, change := range b.changes {
-			b.errs[i] = change(all)
+			b.errs[i] = change(l.entries)
 		}
-		next := l.known.DeepCopy()
-		if next.Data, err = data(all); err != nil {
+		text, err := list(l.entries)
+		if err != nil {
 			return err
 		}
+		next := l.known.DeepCopy()
+		next.Data = map[string]string{clustersField: text}
 		if next.ResourceVersion == "" {
-			l.known, err = maps.Create(ctx, next, metav1.CreateOptions{})
+			l.known, err = stored.Create(ctx, next, metav1.CreateOptions{})
 		} else {
-			l.known, err = maps.Update(ctx, next, metav1.UpdateOptions{})
+			l.known, err = stored.Update(ctx, next, metav1.UpdateOptions{})
 		}
 		if err == nil {
 			return nil
@@ -233,7 +229,47 @@ func (l *Ledger) write(ctx context.Context, b *batch) error {
 	return fmt.Errorf("others keep changing the ConfigMap %s/%s", l.namespace, sequenceName)
 }
 
+// load reads the ledger, unless it is known.
+func (l *Ledger) load(ctx context.Context) error {
+	if l.known != nil {
+		return nil
+	}
+	found, err := l.client.ConfigMaps(l.namespace).Get(ctx, sequenceName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		found = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: sequenceName, Namespace: l.namespace}}
+	} else if err != nil {
+		return err
+	}
+	if l.entries, err = read(found.Data); err == nil {
+		l.known = found
+	}
+	return err
+}
+
+// listed is an Entry as it is stored.
+type listed struct {
+	Cluster string `json:"cluster"`
+	Entry
+}
+
 func read(data map[string]string) (map[string]Entry, error) {
+	text, found := data[clustersField]
+	if !found {
+		return readFields(data)
+	}
+	var entries []listed
+	if err := json.Unmarshal([]byte(text), &entries); err != nil {
+		return nil, fmt.Errorf("the sequence numbers of clusters in ConfigMap %s: %w", sequenceName, err)
+	}
+	all := make(map[string]Entry, len(entries)+1)
+	for _, e := range entries {
+		all[e.Cluster] = e.Entry
+	}
+	return all, nil
+}
+
+// readFields reads what older hubs stored.
+func readFields(data map[string]string) (map[string]Entry, error) {
 	all := make(map[string]Entry, len(data)+1)
 	for cluster, text := range data {
 		var e Entry
@@ -245,14 +281,11 @@ func read(data map[string]string) (map[string]Entry, error) {
 	return all, nil
 }
 
-func data(all map[string]Entry) (map[string]string, error) {
-	data := make(map[string]string, len(all))
-	for cluster, e := range all {
-		text, err := json.Marshal(e)
-		if err != nil {
-			return nil, err
-		}
-		data[cluster] = string(text)
+func list(all map[string]Entry) (string, error) {
+	entries := make([]listed, 0, len(all))
+	for _, cluster := range slices.Sorted(maps.Keys(all)) {
+		entries = append(entries, listed{cluster, all[cluster]})
 	}
-	return data, nil
+	text, err := json.Marshal(entries)
+	return string(text), err
 }

@@ -1,11 +1,14 @@
 package ledger_test
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -73,7 +76,7 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("40 numbers of two hubs are in %s", stored.Data["oslo"])
+	t.Logf("40 numbers of two hubs are in %v", stored.Data)
 
 	after, err := first.Next(t.Context(), "oslo", 100, time.Now().Add(-time.Hour))
 	if err != nil || after.Sequence != 101 {
@@ -98,5 +101,52 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 		if err := second.Take(t.Context(), "oslo", report.number); (err == nil) != report.taken {
 			t.Errorf("report %d: %v", report.number, err)
 		}
+	}
+}
+
+// TestLedgerOfAnOlderHubGoesOn has numbers in fields of their own. They become a list, which an older hub refuses.
+func TestLedgerOfAnOlderHubGoesOn(t *testing.T) {
+	cfg := controlplane.ForTest(t)
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "sealift-fleet-sequence"}, Data: map[string]string{
+		"oslo": `{"sequence":7,"time":"2026-01-02T03:04:05Z"}`, "rome": `{"sequence":3,"time":"2026-01-02T03:04:05Z","report":2}`,
+	}}
+	if _, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), old, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kube.Connect(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := ledger.Open(cluster, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next, err := l.Next(t.Context(), "oslo", 0, time.Now()); err != nil || next.Sequence != 8 {
+		t.Errorf("after 7 comes %+v, %v", next, err)
+	}
+	if rome, err := l.Of(t.Context(), "rome"); err != nil || rome.Sequence != 3 || rome.Report != 2 {
+		t.Errorf("rome has %+v, %v", rome, err)
+	}
+	stored, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "sealift-fleet-sequence", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var older ledger.Entry // what an older hub reads each field as
+	if err := json.Unmarshal([]byte(stored.Data["_clusters"]), &older); err == nil || len(stored.Data) != 1 {
+		t.Errorf("an older hub would begin again with %v", stored.Data)
+	}
+	stored.Data["_clusters"] = "{"
+	if _, err := client.CoreV1().ConfigMaps("default").Update(t.Context(), stored, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Of(t.Context(), "rome"); err == nil || !strings.Contains(err.Error(), "sealift-fleet-sequence") {
+		t.Errorf("a damaged ledger is read: %v", err)
+	}
+	if _, err := l.Next(t.Context(), "rome", 0, time.Now()); err == nil {
+		t.Error("a number is taken from a damaged ledger")
 	}
 }
