@@ -98,27 +98,45 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	for _, a := range f.Installed {
 		at[a.Namespace] = a
 	}
-	r.giving.begin()
-	defer r.giving.end()
-	var group errgroup.Group
-	group.SetLimit(r.Concurrency)
+	var gifts []gift
+	var signed []string // the clusters whose works the hub is going to sign
 	for _, d := range result.AddOns {
 		if frozen && !selected[d.Cluster] {
 			continue
 		}
-		group.Go(func() error { return r.giveOne(ctx, f, at[d.Cluster], d, lookup) })
+		a := at[d.Cluster]
+		refs := configuration.Refresh(d.References, a.Spec.Configs, lookup.Object)
+		g := gift{a, refs, d.Condition(), moved(scene.References(a), refs)}
+		if gifts = append(gifts, g); g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) {
+			signed = append(signed, d.Cluster)
+		}
+	}
+	if err := lookup.Err(); err != nil {
+		return err
+	}
+	r.signer.ledger.Expect(signed...)
+	r.giving.begin()
+	defer r.giving.end()
+	var group errgroup.Group
+	group.SetLimit(r.Concurrency)
+	for _, g := range gifts {
+		group.Go(func() error { return r.giveOne(ctx, f, g) })
 	}
 	return group.Wait()
 }
 
-func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, a *ocm.ManagedClusterAddOn, d configuration.Decision, lookup *scene.Lookup) error {
-	after := copyOf(a)
-	refs := configuration.Refresh(d.References, a.Spec.Configs, lookup.Object)
-	if err := lookup.Err(); err != nil {
-		return err
-	}
-	if configured := d.Condition(); configured.Status != "" {
-		r.set(&after.Status.Conditions, "Configured", configured.Status, configured.Reason, configured.Message)
+// gift is the configuration that an add-on gets on a cluster.
+type gift struct {
+	addOn      *ocm.ManagedClusterAddOn
+	refs       []ocm.ConfigReference
+	configured configuration.Condition
+	moved      bool // it is another one than before
+}
+
+func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, g gift) error {
+	a, after := g.addOn, copyOf(g.addOn)
+	if g.configured.Status != "" {
+		r.set(&after.Status.Conditions, "Configured", g.configured.Status, g.configured.Reason, g.configured.Message)
 	}
 	switch why := f.Held[a.Namespace]; {
 	case len(relation.Names(f.Annotations)) == 0:
@@ -131,8 +149,8 @@ func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, a *ocm.ManagedClus
 	if scene.UsesTemplate(f.ClusterManagementAddOn) {
 		after.Status.SupportedConfigs = scene.Supported(f.ClusterManagementAddOn)
 	}
-	after.Status.ConfigReferences = stored(refs)
-	if moved(scene.References(a), refs) {
+	after.Status.ConfigReferences = stored(g.refs)
+	if g.moved {
 		// The deadline of the new configuration begins now. From here on, who deploys it tells how far it has come.
 		meta.RemoveStatusCondition(&after.Status.Conditions, "Progressing")
 		works, err := r.works(ctx, a)

@@ -97,9 +97,12 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	}
 	floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
 	had, err := seal.Read(work.Annotations[seal.Annotation])
-	if err == nil && had.Cluster == work.Namespace && had.Work == work.Name && had.Digest == digest && had.Deleted == deleted && !c.stale(work, had, floor) {
+	if err == nil && had.Cluster == work.Namespace && had.Work == work.Name {
 		if _, ours := had.SignedBy(c.signer.public); ours {
-			return nil
+			if had.Digest == digest && had.Deleted == deleted && !c.stale(work, had, floor) {
+				return nil
+			}
+			floor = max(floor, had.Sequence) // another hub may have signed it, with a later number than one that was taken ahead here
 		}
 	}
 	next, err := c.signer.ledger.Next(ctx, work.Namespace, floor, c.now())

@@ -47,6 +47,7 @@ type Ledger struct {
 	next    *batch
 	known   *corev1.ConfigMap
 	entries map[string]Entry // of known
+	ahead   ahead
 }
 
 // Open returns the ledger of the hub in a namespace. It reads nothing yet.
@@ -117,32 +118,52 @@ type Entry struct {
 	Report int64 `json:"report,omitempty"`
 }
 
+// change changes the entries of clusters. It says whether it did.
+type change func(map[string]Entry) (changed bool, err error)
+
 // batch has the changes that one write makes.
 type batch struct {
-	changes []func(map[string]Entry) error
+	changes []change
 	errs    []error
 	done    bool
 	err     error
 }
 
-// Next uses the next number of a cluster: the one after the last, and after floor.
-func (l *Ledger) Next(ctx context.Context, cluster string, floor int64, now time.Time) (Entry, error) {
-	var next Entry
-	err := l.change(ctx, func(all map[string]Entry) error {
-		next = all[cluster]
-		next.Sequence = max(next.Sequence, floor) + 1
-		now := now.UTC().Truncate(time.Second)
-		if now.After(next.Time) || next.Time.Sub(now) > seal.ClockSkew { // clusters refuse seals of the future
-			next.Time = now
+// Next uses the next number of a cluster that is greater than floor. It is one that was taken ahead, if there is one.
+func (l *Ledger) Next(ctx context.Context, cluster string, floor int64, now time.Time) (next Entry, err error) {
+	now = now.UTC().Truncate(time.Second)
+	var found bool
+	if next, found = l.ahead.use(cluster, floor, now); found {
+		return next, nil
+	}
+	err = l.change(ctx, func(all map[string]Entry) (bool, error) {
+		if next, found = l.ahead.use(cluster, floor, now); found { // the write before this one took it
+			return false, nil
 		}
-		all[cluster] = next
-		return nil
+		if next, found = l.ahead.take(all, cluster, floor, now); !found {
+			next = all[cluster].after(floor, now)
+			all[cluster] = next
+		}
+		return true, nil
 	})
 	if err != nil {
 		return Entry{}, fmt.Errorf("take a sequence number for cluster %s: %w", cluster, err)
 	}
 	return next, nil
 }
+
+// after returns the entry with the next number that is greater than floor.
+func (e Entry) after(floor int64, now time.Time) Entry {
+	e.Sequence = max(e.Sequence, floor) + 1
+	if now.After(e.Time) || e.Time.Sub(now) > seal.ClockSkew { // clusters refuse seals of the future
+		e.Time = now
+	}
+	return e
+}
+
+// Expect says that each of these clusters is going to need a number. The next write takes these numbers ahead, so that clusters
+// that start together share it.
+func (l *Ledger) Expect(clusters ...string) { l.ahead.expect(clusters) }
 
 // Of returns what the ledger has of a cluster.
 func (l *Ledger) Of(ctx context.Context, cluster string) (Entry, error) {
@@ -159,25 +180,25 @@ func (l *Ledger) Of(ctx context.Context, cluster string) (Entry, error) {
 
 // Take notes that a report of a cluster is taken. It refuses one that is not later than the last.
 func (l *Ledger) Take(ctx context.Context, cluster string, report int64) error {
-	return l.change(ctx, func(all map[string]Entry) error {
+	return l.change(ctx, func(all map[string]Entry) (bool, error) {
 		entry := all[cluster]
 		if report <= entry.Report {
-			return fmt.Errorf("report %d of cluster %s is not newer than report %d, which was taken before", report, cluster, entry.Report)
+			return false, fmt.Errorf("report %d of cluster %s is not newer than report %d, which was taken before", report, cluster, entry.Report)
 		}
 		entry.Report = report
 		all[cluster] = entry
-		return nil
+		return true, nil
 	})
 }
 
 // change changes the ledger. Changes that come while another one is written are written together.
-func (l *Ledger) change(ctx context.Context, change func(map[string]Entry) error) error {
+func (l *Ledger) change(ctx context.Context, do change) error {
 	l.mu.Lock()
 	if l.next == nil {
 		l.next = new(batch)
 	}
 	b, mine := l.next, len(l.next.changes)
-	b.changes = append(b.changes, change)
+	b.changes = append(b.changes, do)
 	l.mu.Unlock()
 
 	l.writing.Lock()
@@ -204,8 +225,14 @@ func (l *Ledger) write(ctx context.Context, b *batch) error {
 			return err
 		}
 		b.errs = make([]error, len(b.changes))
-		for i, change := range b.changes {
-			b.errs[i] = change(l.entries)
+		changed := false
+		for i, do := range b.changes {
+			var did bool
+			did, b.errs[i] = do(l.entries)
+			changed = changed || did
+		}
+		if !changed {
+			return nil
 		}
 		text, err := list(l.entries)
 		if err != nil {
@@ -218,6 +245,7 @@ func (l *Ledger) write(ctx context.Context, b *batch) error {
 		} else {
 			l.known, err = stored.Update(ctx, next, metav1.UpdateOptions{})
 		}
+		l.ahead.written(err == nil)
 		if err == nil {
 			return nil
 		}

@@ -104,6 +104,66 @@ func TestNumbersAreUsedOnce(t *testing.T) {
 	}
 }
 
+// TestNumbersAreTakenAhead has a hub expect that clusters start together. They share one write, also if another hub takes numbers
+// meanwhile, and no number is used twice or after a greater one.
+func TestNumbersAreTakenAhead(t *testing.T) {
+	cfg := controlplane.ForTest(t)
+	client, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := kube.Connect(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := ledger.Open(cluster, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := ledger.Open(cluster, "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().UTC().Truncate(time.Second)
+	next := func(l *ledger.Ledger, name string, floor int64, at time.Time, want int64) {
+		t.Helper()
+		e, err := l.Next(t.Context(), name, floor, at)
+		if err != nil || e.Sequence != want {
+			t.Errorf("the next number of %s is %+v, %v, want %d", name, e, err, want)
+		}
+		if stored, err := other.Of(t.Context(), name); err != nil || stored.Sequence < e.Sequence || stored.Time.Before(e.Time) {
+			t.Errorf("%+v of %s is used, and %+v is stored, %v", e, name, stored, err)
+		}
+	}
+	version := func() string {
+		t.Helper()
+		stored, err := client.CoreV1().ConfigMaps("default").Get(t.Context(), "sealift-fleet-sequence", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stored.ResourceVersion
+	}
+	next(other, "oslo", 0, now, 1)
+
+	hub.Expect("oslo", "rome", "bonn", "oslo")
+	next(hub, "rome", 0, now, 1)
+	written := version()
+	next(hub, "oslo", 0, now.Add(time.Second), 2)
+	next(hub, "bonn", 0, now, 1)
+	if version() != written {
+		t.Error("numbers that were expected were written again")
+	}
+	next(other, "oslo", 0, now.Add(time.Minute), 4)
+	next(hub, "oslo", 0, now.Add(time.Minute), 3) // stored before the other hub's, with an earlier time
+	next(hub, "oslo", 0, now.Add(time.Minute), 5) // the hub does not know yet that the other one wrote
+
+	hub.Expect("oslo", "rome", "bonn")
+	next(hub, "bonn", 0, now, 2)
+	next(hub, "oslo", 6, now, 7)                  // the work had number 6
+	next(hub, "rome", 0, now.Add(time.Hour), 3)   // number 2 is too old
+	next(other, "rome", 0, now.Add(time.Hour), 4) // and is not used again
+}
+
 // TestLedgerOfAnOlderHubGoesOn has numbers in fields of their own. They become a list, which an older hub refuses.
 func TestLedgerOfAnOlderHubGoesOn(t *testing.T) {
 	cfg := controlplane.ForTest(t)
