@@ -58,11 +58,12 @@ spec:
 // folder for the USB disk.
 func (r road) chartBundle(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(r.dir(), "chart")
-	usb := filepath.Join(dir, "usb")
-	if _, err := os.Stat(usb); err == nil {
-		return usb
-	}
+	return filepath.Join(r.part(t, "chart", func(dir string) { r.bundleChart(t, dir, filepath.Join(dir, "usb")) }), "usb")
+}
+
+// bundleChart builds the add-on with its chart in a folder, and bundles it for a USB disk.
+func (r road) bundleChart(t *testing.T, dir, usb string) {
+	t.Helper()
 	archive := hello(t)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		switch request.URL.Path {
@@ -97,7 +98,6 @@ func (r road) chartBundle(t *testing.T) string {
 	place(t, installer, append(bytes.TrimSpace(text), "\n  hello:\n    version: \"1.0\"\n"...))
 	r.run(t, "bundle", "-f", installer, "--store", filepath.Join(dir, "packages"), "--out", filepath.Join(usb, "cluster.tar.gz"))
 	shell(t, usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
-	return usb
 }
 
 // mirror adds a mirror to the sealift.yaml of the road.

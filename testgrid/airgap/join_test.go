@@ -17,6 +17,7 @@ func (n node) joinCommand(flags string) string {
 
 // TestHostJoinsWithAPrintedCommand adds a worker that has nothing but the command.
 func TestHostJoinsWithAPrintedCommand(t *testing.T) {
+	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	first := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	worker := node{host.ForTest(t, host.Spec{}), t}

@@ -76,6 +76,7 @@ func (r road) kurlPackages(t *testing.T, addOns []string, releases ...string) {
 // 24.04 and have curl and openssl, as a server of Ubuntu has. The second one has nothing else but the command to join. All pods that
 // the add-ons make can run here; for those whose image is a stand-in of the lab, the log says why.
 func TestKurlsOwnAddOnsMakeACluster(t *testing.T) {
+	t.Parallel()
 	r := kurl(t)
 	first, worker := ubuntuHost(t, r.usb, r.debs()), ubuntuHost(t, r.debs())
 	first.makesCluster(worker)

@@ -19,32 +19,30 @@ const (
 // otherRuntimes makes those bundles, and returns the folder for the USB disk.
 func (r road) otherRuntimes(t *testing.T) string {
 	t.Helper()
-	dir := filepath.Join(r.dir(), "other-runtimes")
-	if _, err := os.Stat(dir); err == nil {
-		return filepath.Join(dir, "usb")
-	}
-	const addOn = "addons/containerd/2.2.1/"
-	source, err := filepath.Abs(filepath.Join(repository, addOn))
-	if err != nil {
-		t.Fatal(err)
-	}
-	shell(t, r.dir(), `mkdir -p other-runtimes/addons/containerd other-runtimes/usb/{newer,rebuilt} && cp -rl packages other-runtimes/packages && cd other-runtimes/addons/containerd &&
+	dir := r.part(t, "other-runtimes", func(dir string) {
+		const addOn = "addons/containerd/2.2.1/"
+		source, err := filepath.Abs(filepath.Join(repository, addOn))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shell(t, r.dir(), `mkdir -p other-runtimes/addons/containerd other-runtimes/usb/{newer,rebuilt} && cp -rl packages other-runtimes/packages && cd other-runtimes/addons/containerd &&
 cp -rL `+quoted(source)+` 2.2.2 && cp -r 2.2.2 2.2.1 && echo '# built again' >>2.2.1/install.sh`)
-	r.mirrored(t, mirror.Options{}, func() {
-		r.run(t, "build", "--out", filepath.Join(dir, "packages"), "--target", "debian-12", "--config", r.config, "--cache", r.cache,
-			filepath.Join(dir, "addons/containerd/2.2.1"), filepath.Join(dir, "addons/containerd/2.2.2"))
+		r.mirrored(t, mirror.Options{}, func() {
+			r.run(t, "build", "--out", filepath.Join(dir, "packages"), "--target", "debian-12", "--config", r.config, "--cache", r.cache,
+				filepath.Join(dir, "addons/containerd/2.2.1"), filepath.Join(dir, "addons/containerd/2.2.2"))
+		})
+		text, err := os.ReadFile(filepath.Join(r.dir(), "installer.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, version := range map[string]string{newerRuntime: "2.2.2", rebuiltRuntime: "2.2.1"} {
+			installer := filepath.Join(dir, name+".yaml")
+			place(t, installer, []byte(strings.ReplaceAll(string(text), "2.2.1", version)))
+			usb := filepath.Join(dir, "usb", name)
+			r.run(t, "bundle", "-f", installer, "--store", filepath.Join(dir, "packages"), "--out", filepath.Join(usb, "cluster.tar.gz"))
+			shell(t, usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
+		}
 	})
-	text, err := os.ReadFile(filepath.Join(r.dir(), "installer.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, version := range map[string]string{newerRuntime: "2.2.2", rebuiltRuntime: "2.2.1"} {
-		installer := filepath.Join(dir, name+".yaml")
-		place(t, installer, []byte(strings.ReplaceAll(string(text), "2.2.1", version)))
-		usb := filepath.Join(dir, "usb", name)
-		r.run(t, "bundle", "-f", installer, "--store", filepath.Join(dir, "packages"), "--out", filepath.Join(usb, "cluster.tar.gz"))
-		shell(t, usb, "tar xzf cluster.tar.gz --occurrence=1 install.sh")
-	}
 	return filepath.Join(dir, "usb")
 }
 

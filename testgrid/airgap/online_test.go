@@ -15,6 +15,7 @@ import (
 // the addresses of that server's scripts, and curl. The Installer is composed on the server's page, and the command is the one
 // that the page shows.
 func TestHostsInstallThemselvesFromAServer(t *testing.T) {
+	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	tools := r.tools(t)
 	depot := node{host.ForTest(t, host.Spec{USB: []string{r.dir(), tools}}), t}
@@ -94,11 +95,11 @@ func (r road) debs() string { return filepath.Join(r.dir(), "debs") }
 // tools makes a folder with curl and sudo, which a person who pastes a line with them has, and with an S3 server.
 func (r road) tools(t *testing.T) string {
 	t.Helper()
-	r.programs(t, "debian-12", "curl", "sudo")
-	dir := r.debs()
-	server := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
-	shell(t, dir, "cp "+server+" .")
-	return dir
+	return r.part(t, "debs", func(dir string) {
+		r.programs(t, "debian-12", "curl", "sudo")
+		server := component(t, upstream.FileOf{Component: upstream.ObjectServer, Name: "versitygw"})
+		shell(t, dir, "cp "+server+" .")
+	})
 }
 
 // shell runs a command of the building machine.

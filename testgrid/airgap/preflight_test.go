@@ -45,6 +45,7 @@ const (
 )
 
 func TestPreflightNamesWhatIsWrongWithItsRemedy(t *testing.T) {
+	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	n := node{host.ForTest(t, host.Spec{USB: []string{r.usb}}), t}
 	n.must(unpackSealift)

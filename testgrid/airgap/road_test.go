@@ -33,13 +33,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// roads are the bundles that this run has made, each once.
+// roads are the bundles that this run has made, each once. Tests that run side by side share them.
 var roads workshop
 
 type workshop struct {
 	mu    sync.Mutex
 	dir   *scratch.Dir
 	built map[string]road
+	parts map[string]bool // folders of roads
 }
 
 func (w *workshop) remove() error {
@@ -112,13 +113,26 @@ func (w *workshop) once(t *testing.T, name string, fill func(road)) road {
 	return r
 }
 
+// part returns a folder of the road that only some tests need. fill makes it, unless a test of this run has done so.
+func (r road) part(t *testing.T, name string, fill func(dir string)) string {
+	t.Helper()
+	roads.mu.Lock()
+	defer roads.mu.Unlock()
+	dir := filepath.Join(r.dir(), name)
+	if !roads.parts[dir] {
+		fill(dir)
+		roads.parts[dir] = true
+	}
+	return dir
+}
+
 // link puts the programs into a folder. They are compiled once.
 func (w *workshop) link(t *testing.T, dir string) {
 	t.Helper()
 	programs := filepath.Join(w.dir.Path(), "programs")
 	if w.built == nil {
 		compile(t, programs, "./cmd/sealift", "./cmd/sealift-node", "./cmd/sealift-preflight")
-		w.built = map[string]road{}
+		w.built, w.parts = map[string]road{}, map[string]bool{}
 	}
 	for _, name := range []string{"sealift", "sealift-node", "sealift-preflight"} {
 		if err := os.Link(filepath.Join(programs, name), filepath.Join(dir, name)); err != nil {

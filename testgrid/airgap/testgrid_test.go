@@ -68,6 +68,7 @@ const twoWays = `
 // TestASpecInstallsFromABundleAndFromAServer runs two tests from the command line, side by side. The server is before a bucket, and
 // this machine does not reach it.
 func TestASpecInstallsFromABundleAndFromAServer(t *testing.T) {
+	t.Parallel()
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-testgrid")
 	tools := r.tools(t)

@@ -61,6 +61,7 @@ func (n node) asked(t *testing.T, names ...string) (failures string, longest tim
 // TestClusterOfTwoNodesIsUpgraded takes a control plane and a worker, which have no route out, from one minor version to the
 // next with one command on the control plane.
 func TestClusterOfTwoNodesIsUpgraded(t *testing.T) {
+	t.Parallel()
 	first, worker := outdated(t, host.Spec{}, host.Spec{})
 
 	before := first.must(versions)
