@@ -35,6 +35,7 @@ type Operation struct {
 	subresource        string
 	content            *unstructured.Unstructured // to create
 	filter             *jq.Filter
+	broken             error  // of a filter that cannot be compiled; only its own operation fails
 	body               []byte // of a merge patch or a JSON patch
 	ignoreMissing      bool
 	// AfterFailure says that the operation is done even if its hook failed: it sets a status, and the hook asked for it.
@@ -47,7 +48,11 @@ func (o *Operation) String() string {
 	if o.namespace != "" {
 		at += "/" + o.namespace
 	}
-	return o.kind + " " + at + "/" + o.name
+	name := o.name
+	if name == "" && o.content != nil {
+		name = o.content.GetGenerateName()
+	}
+	return o.kind + " " + at + "/" + name
 }
 
 // The words of the field operation.
@@ -63,31 +68,23 @@ const (
 	patchJSON         = "JSONPatch"
 )
 
-// forms are the fields that each operation has.
+// forms are the fields that each operation needs. Those of other operations are allowed and mean nothing, and null is an absent
+// field: hooks make operations with jq, also from objects that have no namespace.
 var forms = func() map[string]shape.Shape {
-	fields := func(required []string, more shape.Fields) shape.Shape {
-		all := shape.Fields{"operation": shape.Text(), "subresource": shape.Text()}
-		maps.Copy(all, more)
-		return shape.Object(all, append(required, "operation")...)
+	fields := shape.Fields{"object": shape.Any(), "mergePatch": shape.Any(), "jsonPatch": shape.Any()}
+	for _, text := range []string{"operation", "subresource", "apiVersion", "kind", "namespace", "name", "jqFilter"} {
+		fields[text] = shape.Text().OrNull()
 	}
-	named := func(body string, more shape.Fields) shape.Shape {
-		all := shape.Fields{"apiVersion": shape.Text(), "kind": shape.Text(), "namespace": shape.Text(), "name": shape.Text()}
-		maps.Copy(all, more)
-		required := []string{"kind", "name"}
-		if body != "" {
-			all["ignoreMissingObject"], all["ignoreHookError"] = shape.Bool(), shape.Bool()
-			required = append(required, body)
-		}
-		return fields(required, all)
+	for _, flag := range []string{"ignoreMissingObject", "ignoreHookError"} {
+		fields[flag] = shape.Bool().OrNull()
 	}
-	creation := fields([]string{"object"}, shape.Fields{"object": shape.Any()})
-	deletion := named("", nil)
+	creation, deletion := shape.Object(fields, "object"), shape.Object(fields, "kind", "name")
 	return map[string]shape.Shape{
 		create: creation, createOrUpdate: creation, createIfNotExists: creation,
 		remove: deletion, removeBackground: deletion, removeOrphaning: deletion,
-		patchJQ:    named("jqFilter", shape.Fields{"jqFilter": shape.Text()}),
-		patchMerge: named("mergePatch", shape.Fields{"mergePatch": shape.Any()}),
-		patchJSON:  named("jsonPatch", shape.Fields{"jsonPatch": shape.Any()}),
+		patchJQ:    shape.Object(fields, "kind", "name", "jqFilter"),
+		patchMerge: shape.Object(fields, "kind", "name", "mergePatch"),
+		patchJSON:  shape.Object(fields, "kind", "name", "jsonPatch"),
 	}
 }()
 
@@ -207,8 +204,10 @@ func (o *Operation) readBody(f *file) (errs []error) {
 	case create, createOrUpdate, createIfNotExists:
 		refuse("object", o.readObject(f.Object))
 	case patchJQ:
-		o.filter, err = jq.Compile(f.JQFilter)
-		refuse("jqFilter", err)
+		if f.JQFilter == "" {
+			refuse("jqFilter", errors.New("is empty"))
+		}
+		o.filter, o.broken = jq.Compile(f.JQFilter)
 	case patchMerge:
 		var value any
 		if value, err = plain(f.MergePatch); err == nil {
@@ -230,7 +229,7 @@ func (o *Operation) readBody(f *file) (errs []error) {
 	if o.object == "" && errs == nil {
 		refuse("kind", errors.New("is empty"))
 	}
-	if o.name == "" && errs == nil {
+	if o.name == "" && o.content == nil && errs == nil {
 		refuse("name", errors.New("is empty"))
 	}
 	if _, err := schema.ParseGroupVersion(o.apiVersion); err != nil {
@@ -278,8 +277,8 @@ func (o *Operation) readObject(from any) error {
 	if err := utiljson.Unmarshal(data, &o.content.Object); err != nil { // whole numbers stay whole
 		return err
 	}
-	if _, ok := fields["metadata"].(map[string]any); !ok || o.content.GetKind() == "" || o.content.GetAPIVersion() == "" || o.content.GetName() == "" {
-		return errors.New("needs apiVersion, kind and metadata.name")
+	if _, ok := fields["metadata"].(map[string]any); !ok || o.content.GetKind() == "" || o.content.GetAPIVersion() == "" || o.content.GetName()+o.content.GetGenerateName() == "" {
+		return errors.New("needs apiVersion, kind, and metadata.name or metadata.generateName")
 	}
 	o.apiVersion, o.object, o.namespace, o.name = o.content.GetAPIVersion(), o.content.GetKind(), o.content.GetNamespace(), o.content.GetName()
 	return nil

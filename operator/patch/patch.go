@@ -52,6 +52,9 @@ func Removed(ctx context.Context, cluster *kube.Cluster, operations []*Operation
 }
 
 func (o *Operation) do(ctx context.Context, cluster *kube.Cluster) error {
+	if o.broken != nil {
+		return o.broken
+	}
 	ref, err := cluster.KindOf(ctx, o.apiVersion, o.object)
 	if err != nil {
 		if o.deletes() && meta.IsNoMatchError(err) {

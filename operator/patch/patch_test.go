@@ -140,6 +140,8 @@ func testEach(s *site) {
 		{"deletions of what is missing", "{operation: Delete, kind: ConfigMap, namespace: default, name: nope}\n---\n{operation: DeleteInBackground, kind: Nothing, apiVersion: example.org/v1, name: nope}", "", `{"testcm":{"foo":"bar"}}`},
 		{"DeleteInBackground", "{operation: DeleteInBackground, kind: ConfigMap, " + named + "}", "", `{}`},
 		{"an unknown kind", "{operation: MergePatch, kind: Nothing, name: x, mergePatch: {a: b}}", "does not serve kind Nothing", `{"testcm":{"foo":"bar"}}`},
+		{"what is after a filter that is wrong", "{operation: JQPatch, kind: ConfigMap, " + named + ", jqFilter: '.['}\n---\n{operation: MergePatch, kind: ConfigMap, " + named + ", mergePatch: {data: {x: '1'}}}",
+			"read the jq filter", `{"testcm":{"foo":"bar","x":"1"}}`},
 		{"empty documents", "---\n---\n# nothing\n---\n", "", `{"testcm":{"foo":"bar"}}`},
 	} {
 		s.fresh()
@@ -248,7 +250,7 @@ func TestMistakesRefuseTheWholeStream(t *testing.T) {
 		"- a":                             "must be an object, not an array",
 		"a: [":                            "neither JSON nor YAML",
 		"{operation: Create, object: []}": "object: must be an object",
-		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":   "object: needs apiVersion, kind and metadata.name",
+		"{operation: Create, object: {apiVersion: v1, kind: ConfigMap, metadata: {}}}":   "object: needs apiVersion, kind, and metadata.name or metadata.generateName",
 		"{operation: Create, object: 'a: ['}":                                            "object: holds neither YAML nor JSON",
 		"{operation: Delete, kind: Pod}":                                                 "name: is required",
 		"{operation: Delete, name: x}":                                                   "kind: is required",
@@ -256,7 +258,8 @@ func TestMistakesRefuseTheWholeStream(t *testing.T) {
 		"{operation: MergePatch, kind: Pod, name: x}":                                    "mergePatch: is required",
 		"{operation: MergePatch, kind: Pod, name: x, mergePach: {}}":                     `did you mean "mergePatch"?`,
 		"{operation: MergePatch, kind: Pod, name: x, mergePatch: text}":                  "mergePatch: must be an object",
-		"{operation: JQPatch, kind: Pod, name: x, jqFilter: '.['}":                       "jqFilter: read the jq filter",
+		"{operation: JQPatch, kind: Pod, name: x, jqFilter: null}":                       "jqFilter: is empty",
+		"{operation: DeleteInBackground, kind: Pod, name: null}":                         "name: is empty",
 		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: {}}":                      "jsonPatch: must be an array",
 		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: add, path: /a}]}":   "jsonPatch[0].value: is required",
 		"{operation: JSONPatch, kind: Pod, name: x, jsonPatch: [{op: drop, path: /a}]}":  `jsonPatch[0].op: "drop" is none of`,
@@ -265,6 +268,26 @@ func TestMistakesRefuseTheWholeStream(t *testing.T) {
 		if got, err := patch.Parse([]byte(stream)); got != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", stream, err)
 		}
+	}
+}
+
+// TestWhatShellOperatorAccepts: fields of other operations, fields that are null, and names that the server makes.
+func TestWhatShellOperatorAccepts(t *testing.T) {
+	operations, err := patch.Parse([]byte(`
+{"operation":"DeleteInBackground","kind":"Node","name":"a","namespace":null,"ignoreMissingObject":true}
+{"operation":"CreateOrUpdate","apiVersion":"v1","kind":"ConfigMap","namespace":"n","name":"b","object":{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b"}}}
+{"operation":"Create","object":{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"n","generateName":"c-"}}}
+{"operation":"JQPatch","apiVersion":null,"kind":"Pod","name":"d","jqFilter":".[","ignoreHookError":null}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"DeleteInBackground Node/a", "CreateOrUpdate ConfigMap/b", "Create Job/n/c-", "JQPatch Pod/d"} {
+		if got := operations[i].String(); got != want {
+			t.Errorf("operation %d is %s, not %s", i, got, want)
+		}
+	}
+	if err := patch.Do(t.Context(), nil, operations[3:]); err == nil || !strings.Contains(err.Error(), "JQPatch Pod/d: read the jq filter") {
+		t.Errorf("a filter that is wrong: %v", err)
 	}
 }
 
