@@ -40,10 +40,12 @@ type Operation struct {
 	SetValue *float64 `json:"set,omitempty"`
 }
 
+// form lets null stand for an absent key, and takes no notice of other keys, as shell-operator does.
 var form = shape.Object(shape.Fields{
-	"name": shape.Text(), "group": shape.Text(), "action": shape.Text(), "value": shape.Number(), "buckets": shape.List(shape.Number()),
-	"labels": shape.Map(shape.Text()).OrNull(), "add": shape.Number(), "set": shape.Number(),
-})
+	"name": shape.Text().OrNull(), "group": shape.Text().OrNull(), "action": shape.Text().OrNull(),
+	"value": shape.Number().OrNull(), "add": shape.Number().OrNull(), "set": shape.Number().OrNull(),
+	"buckets": shape.List(shape.Number()).OrNull(), "labels": shape.Map(shape.Text().OrNull()).OrNull(),
+}).Open()
 
 // Parse reads a stream of operations. It takes all of them or none: one mistake refuses the stream.
 func Parse(stream []byte) (all []Operation, err error) {
@@ -88,9 +90,9 @@ func (o *Operation) complete() (errs []error) {
 	switch {
 	case o.AddValue != nil && o.SetValue != nil:
 		refuse("'set' and 'add' exclude each other")
-	case o.Action == "" && o.AddValue != nil:
+	case o.AddValue != nil:
 		o.Action, o.Value = Add, o.AddValue
-	case o.Action == "" && o.SetValue != nil:
+	case o.SetValue != nil:
 		o.Action, o.Value = Set, o.SetValue
 	case o.Action == "":
 		refuse("one of 'action', 'set' or 'add' is required")

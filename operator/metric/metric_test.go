@@ -64,7 +64,8 @@ func TestSamplesOfMetricOperations(t *testing.T) {
 
 func TestMistakesRefuseTheWholeStream(t *testing.T) {
 	for stream, want := range map[string]string{
-		`{"name":"m","add":1} {"nme":"m","add":1}`:                            `operation 2: nme: is a forbidden property; did you mean "name"?`,
+		`{"name":"m","add":1} {"nme":"m","add":1}`:                            "operation 2: 'name' is required",
+		`{"name":"m","action":"set","set":1,"add":1}`:                         "exclude each other",
 		`{"name":"m","add":1} {"name"`:                                        "operation 2: not JSON",
 		`{"name":"m"}`:                                                        "one of 'action', 'set' or 'add' is required",
 		`{"name":"m","action":"drop","value":1}`:                              "unsupported action 'drop'",
@@ -81,6 +82,25 @@ func TestMistakesRefuseTheWholeStream(t *testing.T) {
 	} {
 		if got, err := metric.Parse([]byte(stream)); got != nil || err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", stream, err)
+		}
+	}
+}
+
+// TestWhatShellOperatorAccepts: short forms beside an action, keys that are null, and other keys.
+func TestWhatShellOperatorAccepts(t *testing.T) {
+	for stream, want := range map[string]string{
+		`{"name":"m","action":"set","set":5}`:                                             `{"name":"m","action":"set","value":5,"labels":null,"set":5}`,
+		`{"name":"m","action":"set","add":2}`:                                             `{"name":"m","action":"add","value":2,"labels":null,"add":2}`,
+		`{"name":"m","action":"set","value":1,"help":"of a hook"}`:                        `{"name":"m","action":"set","value":1,"labels":null}`,
+		`{"name":"m","set":1,"group":null,"buckets":null,"add":null,"labels":{"a":null}}`: `{"name":"m","action":"set","value":1,"labels":{"a":""},"set":1}`,
+	} {
+		operations, err := metric.Parse([]byte(stream))
+		if err != nil {
+			t.Errorf("%s: %v", stream, err)
+			continue
+		}
+		if got, _ := json.Marshal(operations[0]); string(got) != want {
+			t.Errorf("%s: %s", stream, got)
 		}
 	}
 }
