@@ -104,7 +104,7 @@ func (o *Operator) look(ctx context.Context, survey *kube.Survey, verdicts map[*
 	return known, nil
 }
 
-// strangers are releases without a module, sorted.
+// strangers are releases without a module, in reverse order as all deletions are.
 func (o *Operator) strangers(known map[string]helm.Record) (names []string) {
 	for name := range known {
 		if !slices.ContainsFunc(o.units, func(u *unit) bool { return u.Name == name }) {
@@ -112,6 +112,7 @@ func (o *Operator) strangers(known map[string]helm.Record) (names []string) {
 		}
 	}
 	slices.Sort(names)
+	slices.Reverse(names)
 	return names
 }
 

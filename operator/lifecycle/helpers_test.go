@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -55,6 +56,7 @@ type releases struct {
 	trace string
 	there map[string]helm.Record
 	last  map[string]map[string]any // values by release
+	stuck string                    // a release that cannot be uninstalled
 }
 
 func (r *releases) note(format string, args ...any) {
@@ -85,8 +87,11 @@ func (r *releases) Ensure(_ context.Context, w helm.Wanted) (helm.Ensured, error
 func (r *releases) Uninstall(_ context.Context, name string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.there, name)
 	r.note("helm uninstall %s", name)
+	if name == r.stuck {
+		return errors.New("its hook failed")
+	}
+	delete(r.there, name)
 	return nil
 }
 

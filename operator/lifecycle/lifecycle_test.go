@@ -25,6 +25,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("steps", testSteps)
 	s.in("first-run-fails", testFirstRunFails)
 	s.in("discovery-fails", testDiscoveryFails)
+	s.in("purge", testPurge)
 	s.in("restart", testRestart)
 	s.in("on-and-off", testOnAndOff)
 	s.in("relations", testRelations)
@@ -105,6 +106,20 @@ func testSteps(s *site) {
 	}
 	s.seen("b", "1")
 	s.until("four events", func() bool { return strings.Count(strings.Join(s.lines(), " "), "maps:b") == 6 })
+}
+
+// testPurge: releases of no module go in reverse order, and one that stays holds up nothing.
+func testPurge(s *site) {
+	s.hook("global/g.sh", "afterAll: 1", "")
+	for _, name := range []string{"module-2", "module-5", "module-6"} {
+		s.releases.there[name] = helm.Record{Revision: 1, Status: "deployed"}
+	}
+	s.releases.stuck = "module-5"
+	s.idle(s.start())
+	s.traced("helm uninstall module-6", "helm uninstall module-5", "helm uninstall module-2", "g.sh afterAll")
+	if !strings.Contains(s.log.String(), "its hook failed") {
+		s.Error("the log does not say what was not removed")
+	}
 }
 
 // testFirstRunFails: what fails in the first run of a module begins again with onStartup, but not with what exists.

@@ -208,10 +208,14 @@ func (o *Operator) remove(ctx context.Context, q *queue.Queue, u *unit, activati
 	return nil
 }
 
-// purgeTask removes a release whose module does not exist any more.
+// purgeTask removes a release whose module does not exist any more. One that cannot be removed stays until the next start: a
+// release of somebody else, whose hooks fail, must not hold up modules.
 func (o *Operator) purgeTask(name string) *queue.Task {
 	return &queue.Task{Name: "purge release " + name, Do: func(ctx context.Context, _ *queue.Queue, _ *queue.Task) error {
 		o.log.WarnContext(ctx, "a release of no module is removed", "release", name)
-		return o.options.Releases.Uninstall(ctx, name)
+		if err := o.options.Releases.Uninstall(ctx, name); err != nil && ctx.Err() == nil {
+			o.log.ErrorContext(ctx, "a release of no module cannot be removed; the next start tries again", "release", name, "error", err)
+		}
+		return nil
 	}}
 }
