@@ -32,6 +32,8 @@ func TestMistakesNameHookAndKey(t *testing.T) {
 		{"an interval that is none", "configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: often}", "settings.executionMinInterval"},
 		{"a negative burst", "configVersion: v1\nonStartup: 1\nsettings: {executionBurst: -1}", "settings.executionBurst: -1 is negative"},
 		{"two intervals", "configVersion: v1\nonStartup: 1\nsettings: {executionMinInterval: 3s, executionMinPeriod: 4s}", "settings.executionMinPeriod: 4s is another value"},
+		{"a webhook's name of two segments", "configVersion: v1\nkubernetesMutating: [{name: b.c}]", "kubernetesMutating[0].name: Invalid value: \"b.c\": should be a domain with at least three segments"},
+		{"a webhook's name that is no domain", "configVersion: v1\nkubernetesValidating: [{name: Pods.example.com}]", "kubernetesValidating[0].name: Invalid value: \"Pods.example.com\""},
 		{"a timeout above the server's", "configVersion: v1\nkubernetesValidating: [{name: a.b.c, timeoutSeconds: 31}]", "kubernetesValidating[0].timeoutSeconds"},
 		{"v0: a mistyped binding", "onKubernetesEvents: []", `did you mean "onKubernetesEvent"?`},
 		{"v0: an event of v1", "onKubernetesEvent: [{kind: Pod, event: [Added]}]", `onKubernetesEvent[0].event[0]: "Added" is none of`},

@@ -2,6 +2,7 @@ package binding
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sealift/sealift/operator/jq"
 )
@@ -216,8 +218,8 @@ func (r *reader) admissions(t Type, files []admissionV1) (all []Admission) {
 			SideEffects: cmp.Or(f.SideEffects, admission.SideEffectClassNone), Timeout: defaultTimeout,
 			Conditions: f.MatchConditions, Labels: f.LabelSelector, NamespaceLabels: f.Namespace.LabelSelector,
 		}
-		if len(strings.Split(strings.Trim(f.Name, "."), ".")) < 3 {
-			r.addf(path+".name", "%q should be a domain with at least three segments separated by dots", f.Name)
+		for _, err := range validation.IsFullyQualifiedName(nil, f.Name) { // as the API server will
+			r.add(path+".name", errors.New(err.ErrorBody()))
 		}
 		if f.TimeoutSeconds != nil {
 			if a.Timeout = *f.TimeoutSeconds; a.Timeout < 1 || a.Timeout > longestTimeout {

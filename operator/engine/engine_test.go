@@ -472,7 +472,7 @@ func TestLoadNamesEveryHookWithoutAConfiguration(t *testing.T) {
 	s.hook("b.sh", "configVersion: v1\nonStartup: first", "")
 	s.hook("c.sh", "configVersion: v1\nkubernetesValidating: [{name: a.b}]", "")
 	_, err := engine.Load(t.Context(), engine.Options{HooksDir: s.dir})
-	for _, want := range []string{"hook a.sh: 'configVersion' value 'v2'", "hook b.sh: onStartup: must be an integer", "hook c.sh: kubernetesValidating[0].name: \"a.b\" should be a domain"} {
+	for _, want := range []string{"hook a.sh: 'configVersion' value 'v2'", "hook b.sh: onStartup: must be an integer", "hook c.sh: kubernetesValidating[0].name: Invalid value: \"a.b\": should be a domain"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in %v", want, err)
 		}
