@@ -129,6 +129,8 @@ func (o operatorOptions) own() ([]file, error) {
 		{name: "shell_lib.sh", mode: 0o644, data: hook.ShellLibrary()},
 		{name: programs + "sealift-controller", mode: 0o755, data: binary},
 		{name: programs + "shell-operator", link: "sealift-controller"}, {name: programs + "addon-operator", link: "sealift-controller"},
+		// where Flant's images have them, for the commands and entry points that name them
+		{name: "shell-operator", link: programs + "sealift-controller"}, {name: "addon-operator", link: programs + "sealift-controller"},
 	}
 	for _, text := range o.added {
 		name, from, ok := strings.Cut(text, "=")

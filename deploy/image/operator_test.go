@@ -94,8 +94,8 @@ func TestTheOperatorsImageRunsAHook(t *testing.T) {
 	if layers, err := image.Layers(); err != nil || len(layers) != 4 {
 		t.Errorf("%d layers, %v", len(layers), err)
 	}
-	for _, name := range []string{"shell-operator", "addon-operator", "sealift-controller", "kubectl"} {
-		if info, err := os.Stat(filepath.Join(root, programs, name)); err != nil || info.Mode().Perm()&0o111 == 0 {
+	for _, name := range []string{"shell-operator", "addon-operator", programs + "shell-operator", programs + "addon-operator", programs + "sealift-controller", programs + "kubectl"} {
+		if info, err := os.Stat(filepath.Join(root, name)); err != nil || info.Mode().Perm()&0o111 == 0 {
 			t.Errorf("%s: %v, %v", name, info, err)
 		}
 	}
