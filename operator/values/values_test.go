@@ -2,6 +2,7 @@ package values_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -124,13 +125,10 @@ func TestSamplesOfAppliedPatches(t *testing.T) {
 		Strict      applied
 		Kept        applied `json:"ignore-non-existent-paths"`
 	}](t, "values_patch_apply.json") {
-		operations, err := values.ParsePatch([]byte(c.Patch))
-		if err != nil {
-			t.Fatal(err)
-		}
+		operations, wrong := values.ParsePatch([]byte(c.Patch))
 		for strict, want := range map[bool]applied{true: c.Strict, false: c.Kept} {
 			result, changed, err := values.Apply(c.Values, operations, strict)
-			if (err != nil) != want.Error || changed != want.Changed {
+			if err = errors.Join(wrong, err); (err != nil) != want.Error || changed != want.Changed {
 				t.Errorf("%s, strict %v: changed %v, %v", c.Name, strict, changed, err)
 			}
 			if !want.Error {
