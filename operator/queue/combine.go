@@ -37,13 +37,13 @@ func joins(t, next *Task) bool {
 		return false
 	}
 	first, second := synchronizes(t), synchronizes(next)
-	if !first && !second {
-		return true
+	switch {
+	case first && second:
+		return t.JoinSynchronizations && next.JoinSynchronizations || group(t) != "" && group(t) == group(next)
+	case first: // of a group, it only says to look at snapshots, as what follows does
+		return group(t) != ""
 	}
-	if !first || !second {
-		return false
-	}
-	return t.JoinSynchronizations && next.JoinSynchronizations || group(t) != "" && group(t) == group(next)
+	return !second
 }
 
 func synchronizes(t *Task) bool {

@@ -207,13 +207,16 @@ func TestSamplesOfBackoff(t *testing.T) {
 	}
 }
 
-// entry is a run in the samples' words.
+// entry is a run in the samples' words. Other types are those of other tasks.
 type entry struct{ Hook, Binding, Type, Group string }
 
 func (e entry) task() *queue.Task {
+	if !slices.Contains([]string{"", "Schedule", "Synchronization", "Event"}, e.Type) {
+		return &queue.Task{Name: e.Type}
+	}
 	c := binding.Context{Type: binding.OnKubernetes, Binding: e.Binding, Group: e.Group, Moment: binding.Moment(e.Type), Event: binding.Added}
-	if e.Type == "" {
-		c.Type = binding.OnSchedule
+	if e.Type == "" || e.Type == "Schedule" {
+		c.Type, c.Moment = binding.OnSchedule, ""
 	}
 	return &queue.Task{Name: "run", Hook: e.Hook, Version: "v1", Contexts: []binding.Context{c}}
 }
@@ -287,10 +290,32 @@ func TestWhatIsNotCombined(t *testing.T) {
 		{"synchronizations of modules are", []*queue.Task{inModule(), inModule(), event.task()}, 2, 1},
 		{"synchronizations of two groups", []*queue.Task{synced("a").task(), synced("b").task()}, 1, 0},
 		{"synchronizations of one group are", []*queue.Task{synced("a").task(), synced("a").task()}, 1, 1},
-		{"a synchronization and an event", []*queue.Task{synced("a").task(), entry{"h", "pods", "Event", "a"}.task()}, 1, 0},
+		{"a synchronization of a group and an event are", []*queue.Task{synced("a").task(), entry{"h", "pods", "Event", "b"}.task()}, 2, 1},
+		{"a synchronization without a group and an event", []*queue.Task{synced("").task(), event.task()}, 1, 0},
+		{"an event and a synchronization", []*queue.Task{event.task(), synced("a").task()}, 1, 0},
 	} {
 		if contexts, taken, _ := combine(t, c.tasks); len(contexts) != c.contexts || taken != c.taken {
 			t.Errorf("%s: %d contexts, %d taken", c.name, len(contexts), taken)
 		}
+	}
+}
+
+// TestWhatFollowsTheSynchronizationsOfAGroupIsCombined: the contexts of seven runs become five, up to a task that is no run.
+func TestWhatFollowsTheSynchronizationsOfAGroupIsCombined(t *testing.T) {
+	var tasks []*queue.Task
+	for _, e := range []entry{
+		{"h", "one", "Synchronization", "pods"}, {"h", "two", "Synchronization", "pods"}, {"h", "every", "Schedule", "pods"},
+		{"h", "three", "Event", ""}, {"h", "every", "Schedule", "pods"}, {"h", "other", "Schedule", ""}, {"h", "one", "Event", "pods"},
+		{"h", "", "EnableScheduleBindings", ""}, {"h", "three", "Event", ""},
+	} {
+		tasks = append(tasks, e.task())
+	}
+	contexts, taken, left := combine(t, tasks)
+	var got []string
+	for _, c := range contexts {
+		got = append(got, c.Binding+" "+c.Group)
+	}
+	if want := []string{"every pods", "three ", "every pods", "other ", "one pods"}; !slices.Equal(got, want) || taken != 6 || left != 3 {
+		t.Errorf("%q, %d taken, %d left", got, taken, left)
 	}
 }
