@@ -181,6 +181,9 @@ func TestSeriesOfOneNameMayDifferInLabelsAndNotInType(t *testing.T) {
 	if err := apply(`{"name":"m","add":1} {"name":"m","add":1,"labels":{"a":"b"}} {"name":"d","action":"observe","value":0.5,"buckets":[0.1,1]}`); err != nil {
 		t.Fatal(err)
 	}
+	if err := apply(`{"name":"m","add":2,"labels":{"a":"","c":null}}`); err != nil {
+		t.Fatal(err)
+	}
 	if err := apply(`{"name":"m","add":5} {"name":"m","set":1}`); err == nil || !strings.Contains(err.Error(), "metric m is a counter") {
 		t.Errorf("a counter that is set: %v", err)
 	}
@@ -196,7 +199,7 @@ d_sum{hook="h"} 0.5
 d_count{hook="h"} 1
 # HELP m m
 # TYPE m counter
-m{hook="h"} 1
+m{hook="h"} 3
 m{a="b",hook="h"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {

@@ -99,6 +99,7 @@ func (s *Store) write(o Operation, more map[string]string) *series {
 		labels = map[string]string{}
 	}
 	maps.Copy(labels, more)
+	maps.DeleteFunc(labels, func(_, value string) bool { return value == "" }) // to Prometheus, that is no label
 	var key strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		fmt.Fprintf(&key, "%s=%q,", name, labels[name])
