@@ -35,6 +35,9 @@ func ParsePatch(stream []byte) (all []Operation, err error) {
 		} else if err != nil {
 			return nil, fmt.Errorf("values patch, document %d: not JSON: %w", n, err)
 		}
+		if string(document) == "null" { // from jq, when a hook has nothing to change
+			continue
+		}
 		if document[0] != '[' {
 			document = slices.Concat([]byte("["), document, []byte("]"))
 		}

@@ -89,6 +89,17 @@ func TestSamplesOfPatchStreams(t *testing.T) {
 	}
 }
 
+// TestAPatchThatIsNullChangesNothing: jq writes that, and addon-operator takes it.
+func TestAPatchThatIsNullChangesNothing(t *testing.T) {
+	got, err := values.ParsePatch([]byte(`null {"op":"remove","path":"/m/a"} null`))
+	if err != nil || len(got) != 1 || got[0].Path != "/m/a" {
+		t.Errorf("%v, %v", got, err)
+	}
+	if _, err := values.ParsePatch([]byte(`[null]`)); err == nil {
+		t.Error("an operation that is null")
+	}
+}
+
 var quoted = regexp.MustCompile(`path '([^']*)'`)
 
 func TestSamplesOfForbiddenPatches(t *testing.T) {
