@@ -45,19 +45,9 @@ func (a *agent) delete(ctx context.Context, work *ocm.ManifestWork) error {
 			return m.err
 		}
 	}
-	stays := func(kube.Ref) bool { return false }
-	if o := work.Spec.DeleteOption; o != nil {
-		switch {
-		case o.PropagationPolicy == ocm.DeleteOrphan:
-			stays = func(kube.Ref) bool { return true }
-		case o.PropagationPolicy == ocm.DeleteSelectivelyOrphan && o.SelectivelyOrphan != nil:
-			rules := o.SelectivelyOrphan.OrphaningRules
-			stays = func(ref kube.Ref) bool {
-				resource, err := a.local.Resource(ctx, ref)
-				id := ocm.ResourceIdentifier{Group: ref.Group, Resource: resource, Namespace: ref.Namespace, Name: ref.Name}
-				return err == nil && slices.Contains(rules, id)
-			}
-		}
+	stays := func(ref kube.Ref) bool {
+		resource, _ := a.local.Resource(ctx, ref) // no rule names one that is not known
+		return orphaned(work.Spec, ocm.ResourceIdentifier{Group: ref.Group, Resource: resource, Namespace: ref.Namespace, Name: ref.Name})
 	}
 	was, err := a.recalled(ctx, work)
 	if err != nil {

@@ -205,3 +205,5 @@ func evaluateRules(rules []rule, live *unstructured.Unstructured) []metav1.Condi
 	}
 	return conditions
 }
+
+func absent(field json.RawMessage) bool { return len(field) == 0 || string(field) == "null" }

@@ -211,8 +211,8 @@ func (a *agent) applyAndRecord(ctx context.Context, work *ocm.ManifestWork) ([]m
 // apply applies the manifests of a work, each manner for itself.
 func (a *agent) apply(ctx context.Context, work *ocm.ManifestWork, manifests []manifest, by map[manner][]int, unread bool) {
 	for i := range manifests {
-		if m := &manifests[i]; m.err == nil {
-			m.err = unsupported(work.Spec)
+		if m := &manifests[i]; m.err == nil && !m.isLeft() {
+			m.err = a.permit(ctx, work.Spec, m)
 			unread = unread || m.err != nil
 		}
 	}

@@ -29,8 +29,28 @@ type AgentSpec struct {
 	Workload        Workload         `json:"workload,omitzero"`
 	DeleteOption    *DeleteOption    `json:"deleteOption,omitempty"`
 	ManifestConfigs []ManifestConfig `json:"manifestConfigs,omitempty"`
-	// Executor is for upstream's agent alone. It is passed on as it is, and Sealift's agent refuses it.
-	Executor json.RawMessage `json:"executor,omitempty"`
+	// Executor is who must have the right to do what the agent does. Nil asks nobody.
+	Executor *Executor `json:"executor,omitempty"`
+}
+
+// Executor names a subject of the managed cluster.
+type Executor struct {
+	Subject ExecutorSubject `json:"subject,omitzero"`
+}
+
+// ExecutorServiceAccount is the only type of an ExecutorSubject.
+const ExecutorServiceAccount = "ServiceAccount"
+
+// ExecutorSubject is a subject with its type.
+type ExecutorSubject struct {
+	Type           string           `json:"type"`
+	ServiceAccount *ExecutorAccount `json:"serviceAccount,omitempty"`
+}
+
+// ExecutorAccount is a ServiceAccount.
+type ExecutorAccount struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
 }
 
 // Workload has the manifests.
