@@ -63,10 +63,10 @@ flannel.podCIDR=10.1.0.0/16.`,
 		},
 	}
 	flags := cmd.Flags()
+	addPreflightFlags(cmd, &o.checks)
 	o.add(cmd)
 	flags.BoolVar(&o.plan, "plan", false, "print the steps, the state of the host and the commands that would run; change nothing")
 	flags.BoolVar(&o.older, "allow-downgrade", false, "accept a bundle with older add-ons than this host has, unless they run")
-	addPreflightFlags(cmd, &o.checks)
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }

@@ -74,7 +74,7 @@ Exit code 3 means that an install would refuse this host.`,
 }
 
 // addPreflightFlags gives a command that looks at a host the flags for what to make of the answers. kURL's names for them
-// (kURL §2.3) mean the same.
+// (kURL §2.3) mean the same. Call it before kURL's words are added: a word that is added first replaces the flag.
 func addPreflightFlags(cmd *cobra.Command, o *install.PreflightOptions) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.Policy.Ignore, "ignore", false, "continue despite failed checks; they are still reported and recorded")

@@ -75,8 +75,8 @@ If a restore is interrupted, run the same command again to finish it.`,
 		},
 	}
 	flags := cmd.Flags()
-	o.bundleOptions.add(cmd)
 	addPreflightFlags(cmd, &o.checks)
+	o.bundleOptions.add(cmd)
 	flags.BoolVar(&o.plan, "plan", false, "show what would be done and what would be lost, and change nothing")
 	flags.StringVar(&o.address, "address", "", "address of this new host, with --bundle; default as for an install")
 	flags.BoolVar(&o.survivor, "survivor", false, "go on with this host's own data, as the last of several control planes")

@@ -25,3 +25,21 @@ func TestNodesHaveTheirCommandsAndNoOthers(t *testing.T) {
 		}
 	}
 }
+
+// TestCommandsThatCheckAHostShowTheFlagsOfChecks proves that kURL's words for these flags do not hide them.
+func TestCommandsThatCheckAHostShowTheFlagsOfChecks(t *testing.T) {
+	for _, name := range []string{"preflight", "install", "join", "restore"} {
+		cmd, _, err := node.Root(&app.App{}).Find([]string{name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flag := range []string{"ignore", "enforce-warnings", "exclude-builtin"} {
+			if found := cmd.Flags().Lookup(flag); found == nil || found.Hidden || found.Value.Type() != "bool" {
+				t.Errorf("%s: its help has no --%s", name, flag)
+			}
+		}
+		if found := cmd.Flags().Lookup("host-preflight-ignore"); found == nil || found.Name != "ignore" {
+			t.Errorf("%s: kURL's host-preflight-ignore is not --ignore", name)
+		}
+	}
+}
