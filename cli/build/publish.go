@@ -126,27 +126,31 @@ func (o publishOptions) folder() (string, error) {
 }
 
 // openCandidate opens a package and reads it once for its digests.
-func openCandidate(ctx context.Context, name string) (c release.Candidate, f *os.File, err error) {
-	if f, err = regularfile.Open(name); err != nil {
-		return release.Candidate{}, nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
-		}
-	}()
-	info, err := f.Stat()
+func openCandidate(ctx context.Context, name string) (release.Candidate, *os.File, error) {
+	f, err := regularfile.Open(name)
 	if err != nil {
 		return release.Candidate{}, nil, err
+	}
+	c, err := readCandidate(ctx, f)
+	if err != nil {
+		return release.Candidate{}, nil, errors.Join(fmt.Errorf("%s: %w", name, err), f.Close())
+	}
+	return c, f, nil
+}
+
+func readCandidate(ctx context.Context, f *os.File) (release.Candidate, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return release.Candidate{}, err
 	}
 	archive, err := bundle.OpenPackage(f, info.Size())
 	if err != nil {
-		return release.Candidate{}, nil, err
+		return release.Candidate{}, err
 	}
 	p := archive.Index.Packages[0]
-	c = release.Candidate{Name: p.Name, Version: p.Version, Digest: archive.Digest}
+	c := release.Candidate{Name: p.Name, Version: p.Version, Digest: archive.Digest}
 	c.Value, err = store.Sum(ctx, f, info.Size())
-	return c, f, err
+	return c, err
 }
 
 func (a commands) printPublished(results []Published, format string) error {
