@@ -48,6 +48,12 @@ func DefaultDir() (string, error) {
 	return filepath.Join(dir, "sealift"), nil
 }
 
+// Exists says whether dir has a cache.
+func Exists(dir string) bool {
+	info, err := os.Stat((&Cache{dir: dir}).blobs())
+	return err == nil && info.IsDir()
+}
+
 // Open opens the cache in dir. It creates missing directories and removes files of killed processes that cannot be resumed.
 // Prune leaves alone everything that the caller uses until Close.
 func Open(dir string) (*Cache, error) {

@@ -40,9 +40,12 @@ facts about tags and URLs.`,
 		Example: "  sealift cache ls\n  sealift cache ls -o json | jq '[.[].size] | add'",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			store, err := flags.open()
+			store, err := flags.openExisting(a)
 			if err != nil {
 				return err
+			}
+			if store == nil {
+				return a.printItems(nil, format, "in the cache")
 			}
 			defer store.Close()
 			items, err := store.List()
@@ -78,9 +81,12 @@ time in --unused. Items that a running build has used are kept.`,
 			if unused > 0 {
 				o.Unused = time.Now().Add(-unused)
 			}
-			store, err := flags.open()
+			store, err := flags.openExisting(a)
 			if err != nil {
 				return err
+			}
+			if store == nil {
+				return a.printItems(nil, format, "removed")
 			}
 			defer store.Close()
 			removed, err := store.Prune(o)
@@ -139,14 +145,16 @@ fails. The next build fetches them again.`,
 		Example: "  sealift cache verify",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			store, err := flags.open()
+			store, err := flags.openExisting(a)
 			if err != nil {
 				return err
 			}
-			defer store.Close()
-			v, err := verifyCache(cmd.Context(), store)
-			if err != nil {
-				return err
+			v := verified{Damaged: []string{}}
+			if store != nil {
+				defer store.Close()
+				if err := v.add(cmd.Context(), store); err != nil {
+					return err
+				}
 			}
 			if format == "json" {
 				err = a.PrintJSON(v)
@@ -164,18 +172,18 @@ fails. The next build fetches them again.`,
 	return cmd
 }
 
-func verifyCache(ctx context.Context, store *cache.Cache) (verified, error) {
-	v := verified{Damaged: []string{}}
+// add verifies every blob of a cache.
+func (v *verified) add(ctx context.Context, store *cache.Cache) error {
 	items, err := store.List()
 	if err != nil {
-		return v, err
+		return err
 	}
 	for _, item := range items {
 		if item.Kind != cache.Blob {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
-			return v, err
+			return err
 		}
 		err := store.Verify(item.Name)
 		switch {
@@ -184,10 +192,10 @@ func verifyCache(ctx context.Context, store *cache.Cache) (verified, error) {
 		case errors.Is(err, cache.ErrMismatch):
 			v.Damaged = append(v.Damaged, item.Name)
 		case err != nil:
-			return v, err
+			return err
 		}
 		v.Blobs++
 		v.Size += item.Size
 	}
-	return v, nil
+	return nil
 }

@@ -74,6 +74,19 @@ func (c *cacheFlags) open() (*cache.Cache, error) {
 	return cache.Open(dir)
 }
 
+// openExisting opens the cache for a command that looks at it. It creates none: it returns nil, and says so on standard error.
+func (c *cacheFlags) openExisting(a commands) (*cache.Cache, error) {
+	dir, err := c.folder()
+	if err != nil {
+		return nil, err
+	}
+	if !cache.Exists(dir) {
+		fmt.Fprintf(a.Err, "there is no cache in %s; builds create it, or name another directory with --cache\n", dir)
+		return nil, nil
+	}
+	return cache.Open(dir)
+}
+
 func (c *cacheFlags) folder() (string, error) {
 	if c.dir == "" {
 		return cache.DefaultDir()
