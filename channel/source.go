@@ -94,6 +94,9 @@ func readFile(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if info.IsDir() {
+		return nil, fmt.Errorf("read %s: it is a folder; name the index or the manifest in it", name)
+	}
 	if info.Mode()&fs.ModeNamedPipe == 0 {
 		return readBounded(f, name)
 	}

@@ -208,6 +208,9 @@ func TestPipesAreRead(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+	if _, err := (Source{}).Index(t.Context(), at(t, filepath.Dir(pipe)), "c"); err == nil || !strings.HasSuffix(err.Error(), "read "+filepath.Dir(pipe)+": it is a folder; name the index or the manifest in it") {
+		t.Errorf("a folder: %v", err)
+	}
 	if _, err := (Source{}).Objects(t.Context(), Entry{Location: filepath.Dir(pipe) + "/a.tar.gz"}); err == nil {
 		t.Error("a package that is not there was read")
 	}

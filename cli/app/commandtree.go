@@ -42,7 +42,7 @@ func finishTree(cmd *cobra.Command) {
 			if err == nil || errors.As(err, &exit) {
 				return err
 			}
-			return UsageError("%v; see '%s --help'", err, cmd.CommandPath())
+			return UsageError("%v; the usage is '%s'; see '%s --help'", err, strings.TrimSuffix(cmd.UseLine(), " [flags]"), cmd.CommandPath())
 		}
 	}
 	if cmd.Name() == "help" && cmd.Args == nil {

@@ -58,12 +58,14 @@ func addKubeconfig(flags *pflag.FlagSet, kubeconfig *string) {
 	flags.StringVar(kubeconfig, "kubeconfig", "", "kubeconfig of the cluster; default $KUBECONFIG, then ~/.kube/config")
 }
 
-// read reads every index, in the order of the command line: CHANNELs, then files.
-func (f *channelFlags) read(ctx context.Context, source channel.Source, channels []string) ([]channel.Entry, error) {
-	type place struct {
-		name string
-		at   *url.URL
-	}
+// place is an index as the user named it, and where it is.
+type place struct {
+	name string
+	at   *url.URL
+}
+
+// places lists every index, in the order of the command line: CHANNELs, then files.
+func (f *channelFlags) places(channels []string) ([]place, error) {
 	var places []place
 	for _, name := range channels {
 		at, err := channel.ParseChannel(name)
@@ -82,6 +84,11 @@ func (f *channelFlags) read(ctx context.Context, source channel.Source, channels
 	if len(places) == 0 {
 		return nil, app.WithCode(app.ExitUsage, channel.ErrNoChannel)
 	}
+	return places, nil
+}
+
+// read reads every index.
+func (f *channelFlags) read(ctx context.Context, source channel.Source, places []place) ([]channel.Entry, error) {
 	var entries []channel.Entry
 	var errs []error
 	for _, p := range places {
@@ -253,10 +260,11 @@ func (a commands) channelApply(ctx context.Context, channels []string, o channel
 	if o.interval < 0 {
 		return app.UsageError("--interval must not be negative")
 	}
-	cluster, err := a.newCluster(o.kubeconfig)
-	if len(channels)+len(o.files) == 0 {
-		err = app.WithCode(app.ExitUsage, channel.ErrNoChannel)
+	places, err := o.places(channels)
+	if err != nil {
+		return err
 	}
+	cluster, err := a.newCluster(o.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -264,7 +272,7 @@ func (a commands) channelApply(ctx context.Context, channels []string, o channel
 	if source.Trusted, err = app.PublicKeys(o.keys); err != nil {
 		return err
 	}
-	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, source, channels, o) }
+	pass := func(ctx context.Context) error { return a.channelPass(ctx, cluster, source, places, o) }
 	if o.interval == 0 {
 		return pass(ctx)
 	}
@@ -274,8 +282,8 @@ func (a commands) channelApply(ctx context.Context, channels []string, o channel
 	return loop.Run(ctx, pass)
 }
 
-func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, channels []string, o channelApplyOptions) error {
-	entries, err := o.read(ctx, source, channels)
+func (a commands) channelPass(ctx context.Context, cluster *channel.Cluster, source channel.Source, places []place, o channelApplyOptions) error {
+	entries, err := o.read(ctx, source, places)
 	if err != nil {
 		return err
 	}

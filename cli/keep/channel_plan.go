@@ -50,8 +50,12 @@ func (a commands) channelPlan(ctx context.Context, channels []string, o channelP
 	if o.records != "" && o.kubernetesVersion == "" {
 		return app.UsageError("--records goes with --kubernetes-version; a cluster has records of its own")
 	}
+	places, err := o.places(channels)
+	if err != nil {
+		return err
+	}
 	source := channel.Source{Log: a.Log, CAs: a.CAs}
-	entries, err := o.read(ctx, source, channels)
+	entries, err := o.read(ctx, source, places)
 	if err != nil {
 		return err
 	}
@@ -103,5 +107,9 @@ func planOffline(entries []channel.Entry, o channelPlanOptions) (channel.Plan, e
 			return channel.Plan{}, fmt.Errorf("read records %s: %w; it has to be the output of 'sealift channel get -o json'", o.records, err)
 		}
 	}
-	return channel.NewPlan(entries, o.kubernetesVersion, records, o.adopt...)
+	plan, err := channel.NewPlan(entries, o.kubernetesVersion, records, o.adopt...)
+	if err != nil {
+		return plan, app.UsageError("--kubernetes-version: %w; write it as v1.36.3", err)
+	}
+	return plan, nil
 }

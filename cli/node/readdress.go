@@ -44,7 +44,10 @@ could ask, run the command with --api and the new address of the control plane o
   sealift node readdress 10.0.0.7 --yes
   sealift node readdress 10.0.0.7 --before   # the host is about to move
   sealift node readdress 10.0.0.7 --api      # on a worker: the control plane has this address now`,
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MatchAll(cobra.ExactArgs(1), func(_ *cobra.Command, args []string) error {
+			_, err := readdress.Parse(args[0])
+			return err
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if verbose, _ := cmd.Flags().GetBool("verbose"); verbose {
 				o.Output = a.Err

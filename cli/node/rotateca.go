@@ -50,6 +50,7 @@ Commands for joining, copies of admin.conf and snapshots from before belong to t
 	}
 	cmd.Flags().StringVar(&o.Root, "root", node.DefaultRoot, "state folder of the node")
 	cmd.Flags().StringSliceVar(&o.Only, "only", nil, "rotate only these: "+strings.Join(authority.Names(), ", "))
+	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(authority.Names(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.Flags().BoolVar(&o.Finish, "finish", false, "forget the old CAs and the old key")
 	cmd.Flags().BoolVar(&o.Restart, "restart-workloads", false, "with --finish: restart the workloads from before the new CAs")
 	cmd.Flags().BoolVar(&o.plan, "plan", false, "show what would be done, and change nothing")
@@ -63,6 +64,9 @@ func (a commands) rotateCA(ctx context.Context, o rotateCAOptions) (err error) {
 		return app.UsageError("--restart-workloads needs --finish")
 	}
 	r, err := rotation.Prepare(ctx, o.Options)
+	if errors.Is(err, rotation.ErrNoPart) {
+		return app.WithCode(app.ExitUsage, err)
+	}
 	if err != nil {
 		return err
 	}

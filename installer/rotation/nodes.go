@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -33,11 +34,14 @@ import (
 // pause is the time between two looks at the cluster.
 const pause = 5 * time.Second
 
+// ErrNoPart says that Options.Only names something else than the parts of a rotation.
+var ErrNoPart = errors.New("none of the parts that can be rotated")
+
 // Prepare looks at the CAs of this control plane, and at what a rotation would do. It changes nothing. Close must be called.
 func Prepare(ctx context.Context, o Options) (_ *Rotation, err error) {
 	for _, name := range o.Only {
 		if !slices.Contains(authority.Names(), name) {
-			return nil, fmt.Errorf("%q is none of the parts that can be rotated: %v", name, authority.Names())
+			return nil, fmt.Errorf("%q is %w: %s", name, ErrNoPart, strings.Join(authority.Names(), ", "))
 		}
 	}
 	if err := node.Begin(&o.Root, &o.LogDir); err != nil {
