@@ -245,7 +245,7 @@ With --interval, the command keeps running, and http://127.0.0.1:3986/readyz rep
 	}
 	flags := cmd.Flags()
 	o.add(flags)
-	flags.BoolVar(&o.yes, "yes", false, "apply the updates; without this flag they are only shown")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "apply the updates; without this flag they are only shown")
 	flags.BoolVar(&o.verify, "verify", false, "refuse a manifest whose hash differs from the index's manifestHash")
 	flags.StringArrayVar(&o.keys, "key", nil, "public key that every package must be signed with; nothing but packages is applied then; may be repeated")
 	flags.BoolVar(&o.prune, "prune", false, "also prune add-ons without prune rules, by their set and selector")

@@ -29,7 +29,7 @@ Channels leave a released add-on alone, even when they still list it, until 'sea
 		RunE: func(cmd *cobra.Command, addOns []string) error { return a.channelRelease(cmd.Context(), addOns, o) },
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&o.yes, "yes", false, "give them back; without it the command only prints the plan")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "give them back; without it the command only prints the plan")
 	addKubeconfig(flags, &o.kubeconfig)
 	return cmd
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/cli/node"
 )
@@ -57,4 +59,17 @@ func TestArgumentsThatCannotBeMeantAreWrongUsage(t *testing.T) {
 			t.Errorf("%s: exit code %d: %s", line, code, errOut)
 		}
 	}
+}
+
+func TestCommandsThatAskTakeTheShortFormOfYes(t *testing.T) {
+	var walk func(*cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		if yes := cmd.Flags().Lookup("yes"); yes != nil && !yes.Hidden && yes.Shorthand != "y" {
+			t.Errorf("%s has no -y", cmd.CommandPath())
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(node.Root(&app.App{}))
 }

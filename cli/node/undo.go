@@ -47,7 +47,7 @@ If the command is interrupted, run it again to continue.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.root, "root", node.DefaultRoot, "state folder of the node")
 	flags.BoolVar(&o.plan, "plan", false, "print what would be lost, and change nothing")
-	flags.BoolVar(&o.yes, "yes", false, "do not ask")
+	flags.BoolVarP(&o.yes, "yes", "y", false, "do not ask")
 	app.AddOutputFlag(cmd, &o.format)
 	return cmd
 }
