@@ -68,6 +68,9 @@ func (a commands) channelIndex(ctx context.Context, o channelIndexOptions) error
 	for _, p := range left {
 		fmt.Fprintf(a.Err, "left out %s %s: %s\n", p.Name, p.Version, p.Reason)
 	}
+	if len(index.Entries)+len(left) == 0 {
+		fmt.Fprintf(a.Err, "the index is empty: no package was published to %s\n", o.store)
+	}
 	data, err := index.Marshal()
 	if err != nil {
 		return err

@@ -133,6 +133,9 @@ func (a commands) planRenewal(ctx context.Context, o certsRenewOptions) (err err
 }
 
 func (a commands) printCertificates(all []pki.Entry) error {
+	if len(all) == 0 {
+		fmt.Fprintln(a.Err, "this host has no certificates of a cluster; run the command on a node")
+	}
 	t := tabwriter.NewWriter(a.Out, 2, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FILE\tKIND\tSUBJECT\tISSUER\tEND\tDAYS\tRENEWED\tUSED BY\tPROBLEM")
 	for _, e := range all {

@@ -12,8 +12,8 @@ func TestAHostOfNoClusterHasNoCertificatesToRenew(t *testing.T) {
 	if out := must(t, "certs", "-o", "json"); out != "[]\n" {
 		t.Skipf("this host is a node: %s", out)
 	}
-	if out := must(t, "certs"); !strings.HasPrefix(out, "FILE") || strings.Count(out, "\n") != 1 {
-		t.Error(out)
+	if _, out, errOut := sealift(t, "certs"); !strings.HasPrefix(out, "FILE") || strings.Count(out, "\n") != 1 || errOut != "this host has no certificates of a cluster; run the command on a node\n" {
+		t.Error(out, errOut)
 	}
 	root := t.TempDir()
 	code, _, errOut := sealift(t, "certs", "renew", "--root", root)

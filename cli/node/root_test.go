@@ -73,3 +73,13 @@ func TestCommandsThatAskTakeTheShortFormOfYes(t *testing.T) {
 	}
 	walk(node.Root(&app.App{}))
 }
+
+func TestEmptyListsSayWhy(t *testing.T) {
+	folder := t.TempDir()
+	if _, _, errOut := sealift(t, "snapshot", "list", "--store", folder); errOut != "there is no snapshot in "+folder+"; save one, or name another store with --store\n" {
+		t.Error(errOut)
+	}
+	if _, out, errOut := sealift(t, "channel", "index", "--store", folder); errOut != "the index is empty: no package was published to "+folder+"\n" || !strings.Contains(out, "kind: Addons") {
+		t.Error(out, errOut)
+	}
+}

@@ -174,6 +174,9 @@ func (a commands) snapshotListCommand() *cobra.Command {
 			if format == "json" {
 				return a.PrintJSON(all)
 			}
+			if len(all) == 0 {
+				fmt.Fprintf(a.Err, "there is no snapshot in %s; save one, or name another store with --store\n", location)
+			}
 			return a.printSnapshots(all)
 		},
 	}
