@@ -2,6 +2,8 @@ package node_test
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -81,5 +83,21 @@ func TestEmptyListsSayWhy(t *testing.T) {
 	}
 	if _, out, errOut := sealift(t, "channel", "index", "--store", folder); errOut != "the index is empty: no package was published to "+folder+"\n" || !strings.Contains(out, "kind: Addons") {
 		t.Error(out, errOut)
+	}
+}
+
+func TestASpecificationForASupportBundleHasOne(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("support bundles want root")
+	}
+	for name, text := range map[string]string{"empty.yaml": "", "checks.yaml": "apiVersion: troubleshoot.sh/v1beta2\nkind: HostPreflight\n"} {
+		file, out := filepath.Join(t.TempDir(), name), filepath.Join(t.TempDir(), "support.tar.gz")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, _, errOut := sealift(t, "support-bundle", "--spec", file, "--out", out)
+		if _, err := os.Stat(out); code != app.ExitFailed || !strings.Contains(errOut, name+" has no SupportBundle of Troubleshoot") || err == nil {
+			t.Errorf("%s: exit code %d: %s", name, code, errOut)
+		}
 	}
 }

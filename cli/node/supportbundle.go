@@ -1,6 +1,7 @@
 package node
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -61,6 +62,10 @@ func (a commands) supportBundle(ctx context.Context, out, root, format string, f
 		text, err := os.ReadFile(file)
 		if err != nil {
 			return err
+		}
+		// A Secret may have it encoded, under Troubleshoot's key.
+		if !bytes.Contains(text, []byte("SupportBundle")) && !bytes.Contains(text, []byte("support-bundle-spec")) {
+			return fmt.Errorf("%s has no SupportBundle of Troubleshoot; nothing was collected", file)
 		}
 		specs = append(specs, support.Spec{Name: file, Text: text})
 	}
