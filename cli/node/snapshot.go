@@ -197,19 +197,24 @@ func (a commands) printSnapshots(all []snapshot.Kept) error {
 func (a commands) snapshotPruneCommand() *cobra.Command {
 	var location, format string
 	var keep int
+	var plan bool
 	cmd := &cobra.Command{
 		Use:   "prune --keep N",
 		Short: "Remove all but the newest snapshots of a store",
 		Long: `Remove snapshots from a store. The newest N of each control plane of each cluster stay, because a snapshot has local
 volumes only of the node that saved it. So the last ones of a node that is gone stay; remove them by hand. Other files
 of the store stay, too.`,
-		Example: "  sealift snapshot prune --keep 7\n  sealift snapshot prune --keep 30 --store s3://backups/cluster-1",
+		Example: "  sealift snapshot prune --keep 7 --plan\n  sealift snapshot prune --keep 7\n  sealift snapshot prune --keep 30 --store s3://backups/cluster-1",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if keep < 1 {
 				return app.UsageError("--keep must be at least 1")
 			}
-			removed, err := a.snapshots(location).Prune(cmd.Context(), keep)
+			work, verb := a.snapshots(location).Prune, "removed"
+			if plan {
+				work, verb = a.snapshots(location).Surplus, "would remove"
+			}
+			removed, err := work(cmd.Context(), keep)
 			if err != nil {
 				return forRoot(err)
 			}
@@ -217,12 +222,13 @@ of the store stay, too.`,
 				return a.PrintJSON(removed)
 			}
 			for _, k := range removed {
-				fmt.Fprintln(a.Out, "removed "+k.File)
+				fmt.Fprintln(a.Out, verb+" "+k.File)
 			}
 			return nil
 		},
 	}
 	cmd.Flags().IntVar(&keep, "keep", 0, "how many snapshots of each control plane stay; at least 1")
+	cmd.Flags().BoolVar(&plan, "plan", false, "show what would be removed, and change nothing")
 	addSnapshotStoreFlag(cmd, &location)
 	app.AddOutputFlag(cmd, &format)
 	return cmd

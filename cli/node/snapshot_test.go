@@ -96,6 +96,9 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 	if err := os.Link(file, oldFile); err != nil {
 		t.Fatal(err)
 	}
+	if out := must(t, "snapshot", "prune", "--keep", "1", "--plan", "--store", location); out != "would remove "+old+"\n" {
+		t.Error(out)
+	}
 	if out := must(t, "snapshot", "prune", "--keep", "1", "--store", location); out != "removed "+old+"\n" {
 		t.Error(out)
 	}

@@ -188,18 +188,16 @@ func (p *Place) Open(ctx context.Context, file string) (io.ReadCloser, Kept, err
 	}{io.NewSectionReader(object, 0, object.Size()), object}, all[at], nil
 }
 
-// Prune removes all snapshots but the newest of each control plane, and returns what it removed. keep is at least one. A snapshot has
-// volumes of the node that saved it only, so those of other nodes do not replace it. Snapshots that are dated after now stay and are not
-// counted: they would push out every snapshot that is saved once the clock is right again.
-func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
+// Surplus returns the snapshots that Prune would remove, oldest first. keep is at least one.
+func (p *Place) Surplus(ctx context.Context, keep int) ([]Kept, error) {
 	if keep < 1 {
 		return nil, fmt.Errorf("keep %d snapshots: at least one is kept", keep)
 	}
 	all, err := p.List(ctx)
-	if err != nil || len(all) == 0 {
-		return []Kept{}, err
+	if err != nil {
+		return nil, err
 	}
-	old := map[string]Kept{}
+	surplus := []Kept{}
 	kept := map[Name]int{}
 	now := time.Now()
 	for _, k := range slices.Backward(all) {
@@ -208,8 +206,24 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 		}
 		from := Name{Cluster: k.Cluster, Node: k.Node}
 		if kept[from]++; kept[from] > keep {
-			old[k.File] = k
+			surplus = append(surplus, k)
 		}
+	}
+	slices.Reverse(surplus)
+	return surplus, nil
+}
+
+// Prune removes all snapshots but the newest of each control plane, and returns what it removed. keep is at least one. A snapshot has
+// volumes of the node that saved it only, so those of other nodes do not replace it. Snapshots that are dated after now stay and are not
+// counted: they would push out every snapshot that is saved once the clock is right again.
+func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
+	surplus, err := p.Surplus(ctx, keep)
+	if err != nil || len(surplus) == 0 {
+		return surplus, err
+	}
+	old := map[string]Kept{}
+	for _, k := range surplus {
+		old[k.File] = k
 	}
 	opener := p.opener
 	opener.Write = true
@@ -221,7 +235,7 @@ func (p *Place) Prune(ctx context.Context, keep int) ([]Kept, error) {
 	if !ok {
 		return nil, fmt.Errorf("%s: %w", p.location, store.ErrReadOnly)
 	}
-	always := now.AddDate(100, 0, 0) // the name tells the age; a server's clock may be wrong
+	always := time.Now().AddDate(100, 0, 0) // the name tells the age; a server's clock may be wrong
 	names, err := expirer.Expire(ctx, storeFolder, always, func(name string) bool { _, isOld := old[name]; return isOld })
 	removed := []Kept{}
 	for _, name := range names {
