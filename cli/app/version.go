@@ -29,21 +29,21 @@ func CurrentVersion() versionInfo {
 	return versionInfo{Version: v, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// VersionCommand returns the command that prints it.
-func (a *App) VersionCommand() *cobra.Command {
+// VersionCommand returns the command that prints it, for a program of this name.
+func (a *App) VersionCommand(program string) *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version of this binary",
 		Long:    "Print the version of this binary, the Go release that built it and its platform.",
-		Example: "  sealift version\n  sealift version -o json",
+		Example: fmt.Sprintf("  %[1]s version\n  %[1]s version -o json", program),
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			v := CurrentVersion()
 			if format == "json" {
 				return a.PrintJSON(v)
 			}
-			_, err := fmt.Fprintf(a.Out, "sealift %s (%s, %s)\n", v.Version, v.GoVersion, v.Platform)
+			_, err := fmt.Fprintf(a.Out, "%s %s (%s, %s)\n", program, v.Version, v.GoVersion, v.Platform)
 			return err
 		},
 	}

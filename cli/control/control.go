@@ -27,7 +27,7 @@ func Run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 
 Every flag can also be set with an environment variable: SEALIFT_HOOKS_DIR for --hooks-dir.`,
 		}
-		root.AddCommand(commands{a}.operatorCommand("operator", "sealift operator"), fleet.Command(a), a.VersionCommand())
+		root.AddCommand(commands{a}.operatorCommand("operator", "sealift operator"), fleet.Command(a), a.VersionCommand(root.Name()))
 		return root
 	}, args, in, out, errOut)
 }
@@ -48,7 +48,7 @@ func runAs(ctx context.Context, name string, args []string, in io.Reader, out, e
 	}
 	return app.Run(ctx, name, func(a *app.App) *cobra.Command {
 		root := commands{a}.operatorCommand(name, name)
-		root.AddCommand(a.VersionCommand())
+		root.AddCommand(a.VersionCommand(root.Name()))
 		return root
 	}, args, in, out, errOut)
 }

@@ -32,7 +32,7 @@ func Root(a *app.App) *cobra.Command {
 	}
 	c := commands{a}
 	root.AddCommand(grid.Commands(a)...)
-	root.AddCommand(c.labCommand(), a.VersionCommand())
+	root.AddCommand(c.labCommand(), a.VersionCommand(root.Name()))
 	return root
 }
 

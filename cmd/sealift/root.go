@@ -42,7 +42,7 @@ Exit codes: 0 success, 1 failure, 2 wrong usage, 3 refused by preflight checks.`
 		app.Group{ID: "install", Title: "Install a node:", Commands: node.Commands(a)},
 		app.Group{ID: "keep", Title: "Keep a cluster right:", Commands: []*cobra.Command{keep.Apply(a), keep.Channel(a), sister.Operator(), sister.Fleet()}},
 		app.Group{ID: "test", Title: "Test before a release:", Commands: []*cobra.Command{sister.Testgrid()}},
-		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand()}},
+		app.Group{Commands: []*cobra.Command{node.Hook(a), build.InPod(a), a.VersionCommand("sealift")}},
 	)
 	return root
 }
