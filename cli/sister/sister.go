@@ -6,6 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -29,6 +32,7 @@ beside sealift or on the PATH; 'make build' makes both.`,
 		Example:            "  sealift testgrid lint tests.yaml\n  sealift testgrid lab boot node-1",
 		DisableFlagParsing: true,
 		RunE:               func(_ *cobra.Command, args []string) error { return become(testgridName, args) },
+		ValidArgsFunction:  completions(testgridName),
 	}
 }
 
@@ -44,6 +48,7 @@ with the same arguments. The program must lie beside sealift or on the PATH; 'ma
 		RunE: func(_ *cobra.Command, args []string) error {
 			return become(controllerName, append([]string{"operator"}, args...))
 		},
+		ValidArgsFunction: completions(controllerName, "operator"),
 	}
 }
 
@@ -59,6 +64,42 @@ must lie beside sealift or on the PATH; 'make build' makes both.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return become(controllerName, append([]string{"fleet"}, args...))
 		},
+		ValidArgsFunction: completions(controllerName, "fleet"),
+	}
+}
+
+// HelpWords turns 'help fleet status' into 'fleet status --help', which the separate program answers. Other command lines stay
+// as they are.
+func HelpWords(args []string) []string {
+	if len(args) < 2 || args[0] != "help" {
+		return args
+	}
+	switch args[1] {
+	case "testgrid", "operator", "fleet":
+		return append(slices.Clone(args[1:]), "--help")
+	}
+	return args
+}
+
+// completions asks a program what can follow its words on a command line.
+func completions(name string, words ...string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, toComplete string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		path, err := Find(name)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		line := slices.Concat([]string{cobra.ShellCompRequestCmd}, words, args, []string{toComplete})
+		out, err := exec.CommandContext(cmd.Context(), path, line...).Output()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+		last := len(lines) - 1
+		directive, err := strconv.Atoi(strings.TrimPrefix(lines[last], ":"))
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return lines[:last], cobra.ShellCompDirective(directive)
 	}
 }
 

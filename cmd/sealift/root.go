@@ -18,7 +18,7 @@ import (
 
 // run executes one command line and returns its exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer) int {
-	return app.Run(ctx, "sealift", rootCommand, args, in, out, errOut)
+	return app.Run(ctx, "sealift", rootCommand, sister.HelpWords(args), in, out, errOut)
 }
 
 // rootCommand has every command, in the order in which a package travels.
