@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -128,7 +129,7 @@ func (a *App) finishRoot(root *cobra.Command, level *slog.LevelVar, lookup func(
 	root.PersistentFlags().StringVar(&caCertificates, caFlag, "", "file with CA certificates to trust in addition to the system's; new nodes trust them too")
 	_ = root.MarkPersistentFlagFilename(caFlag, "pem", "crt")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return UsageError("%v; see '%s --help'", err, cmd.CommandPath())
+		return UsageError("%v; see '%s --help'", plainFlagError(err), cmd.CommandPath())
 	})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
@@ -169,8 +170,26 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 			return
 		}
 		if err := flags.Set(f.Name, value); err != nil {
-			errs = append(errs, UsageError("environment variable %s: %v", name, err))
+			errs = append(errs, UsageError("environment variable %s: %v", name, plainFlagError(err)))
 		}
 	})
 	return errors.Join(errs...)
+}
+
+// plainFlagError says what a flag takes, instead of which function of Go refused its value.
+func plainFlagError(err error) error {
+	var invalid *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &invalid) || !errors.As(err, &number) {
+		return err
+	}
+	f := invalid.GetFlag()
+	wanted := "a number"
+	switch f.Value.Type() {
+	case "bool":
+		wanted = "true or false"
+	case "int":
+		wanted = "a whole number"
+	}
+	return fmt.Errorf("--%s takes %s, not %q", f.Name, wanted, invalid.GetValue())
 }
