@@ -55,7 +55,7 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 	} {
 		l.limitFlags.flag = l.flag
 		text(&l.qps, l.flag+"-qps", l.prefix+"_QPS", "requests per second "+l.whose+" (default: no limit)")
-		text(&l.burst, l.flag+"-burst", l.prefix+"_BURST", "requests at once beyond that")
+		text(&l.burst, l.flag+"-burst", l.prefix+"_BURST", "requests at once that --"+l.flag+"-qps does not slow down")
 	}
 	text(&f.timeout, "object-patcher-kube-client-timeout", "OBJECT_PATCHER_KUBE_CLIENT_TIMEOUT", "bound of a request for object patches, such as 10s")
 	logged, _ := strconv.ParseBool(os.Getenv("DEBUG_KUBERNETES_API"))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sealift/sealift/cli/app"
 	"github.com/sealift/sealift/operator"
 )
 
@@ -28,7 +29,9 @@ type debugFlags struct{ socket, format string }
 // add defines the flags. example tells how a user calls the command, and so which operator is meant.
 func (f *debugFlags) add(cmd *cobra.Command, formats, fallback, example string) {
 	f.addSocket(cmd, example)
-	cmd.Flags().StringVarP(&f.format, "output", "o", fallback, "output format: "+formats)
+	f.format = fallback
+	words := strings.Split(strings.ReplaceAll(formats, " or ", ", "), ", ")
+	cmd.Flags().VarP(app.NewChoice(&f.format, words), "output", "o", "output format: "+formats)
 }
 
 func (f *debugFlags) addSocket(cmd *cobra.Command, example string) {

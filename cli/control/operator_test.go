@@ -168,7 +168,7 @@ func testDebug(t *testing.T, until func(string, func() bool)) {
 		{[]string{"hook", "list", "-o", "yaml"}, "configVersion: v1", app.ExitDone},
 		{[]string{"hook", "snapshot", "sub/namespaces.sh"}, "namespaces:\n- filterResult: default\n", app.ExitDone},
 		{[]string{"hook", "snapshot", "nothing.sh"}, `there is no hook "nothing.sh"`, app.ExitFailed},
-		{[]string{"queue", "list", "-o", "xml"}, `format "xml" is unknown`, app.ExitFailed},
+		{[]string{"queue", "list", "-o", "xml"}, "must be one of [text yaml json]", app.ExitUsage},
 		{[]string{"queue", "list", "--debug-unix-socket", "/nowhere"}, "there is no debug socket /nowhere", app.ExitFailed},
 		{[]string{"start", "--log-level", "loud"}, `--log-level "loud"`, app.ExitUsage},
 		{[]string{"start", "--log-type", "xml"}, `--log-type "xml"`, app.ExitUsage},

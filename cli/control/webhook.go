@@ -53,8 +53,8 @@ func (e *endpointFlags) add(cmd *cobra.Command, text func(target *string, flag, 
 	e.fallbackCert, e.fallbackKey, e.fallbackCA = folder+"tls.crt", folder+"tls.key", folder+"ca.crt"
 	text(&e.service, e.kind+"-service-name", "shell-operator-"+kind+"-svc", "Service of "+kind+" webhooks")
 	text(&e.cert, e.kind+"-server-cert", e.fallbackCert, "certificate of the server of "+kind+" webhooks; if it and its key are absent, an authority of our own issues one")
-	text(&e.key, e.kind+"-server-key", e.fallbackKey, "key of that certificate")
-	text(&e.ca, e.kind+"-ca", e.fallbackCA, "CA of that certificate, for the API server")
+	text(&e.key, e.kind+"-server-key", e.fallbackKey, "key of the certificate in --"+e.kind+"-server-cert")
+	text(&e.ca, e.kind+"-ca", e.fallbackCA, "CA by which the API server trusts --"+e.kind+"-server-cert")
 	text(&e.address, e.kind+"-listen-address", "0.0.0.0", "address of "+kind+" webhooks")
 	text(&e.port, e.kind+"-listen-port", port, "port of "+kind+" webhooks")
 	variable := strings.ToUpper(strings.ReplaceAll(e.kind, "-", "_")) + "_CLIENT_CA"
