@@ -34,15 +34,17 @@ The commands read apiVersion sealift.dev/v1 and kURL's cluster.kurl.sh/v1beta1. 
 	return cmd
 }
 
-// loadSpec reads an Installer; - is standard input. Its mistakes are printed, one per line, and counted in the error.
-func (a commands) loadSpec(path string) (*spec.Installer, error) {
-	var installer *spec.Installer
-	var err error
+// readSpec reads an Installer; - is standard input.
+func (a commands) readSpec(path string) (*spec.Installer, error) {
 	if path == "-" {
-		installer, err = spec.Parse("standard input", a.In)
-	} else {
-		installer, err = spec.Load(path)
+		return spec.Parse("standard input", a.In)
 	}
+	return spec.Load(path)
+}
+
+// loadSpec reads an Installer. Its mistakes are printed, one per line, and counted in the error.
+func (a commands) loadSpec(path string) (*spec.Installer, error) {
+	installer, err := a.readSpec(path)
 	var mistakes diag.Errors
 	if errors.As(err, &mistakes) {
 		fmt.Fprintln(a.Err, mistakes.Error())
@@ -61,7 +63,45 @@ func (a commands) adjusted(args []string, changes Adjustment) (*spec.Installer, 
 	return changes.Apply(installer)
 }
 
+// findings lists the mistakes of an Installer. The error is one of reading it.
+func (a commands) findings(args []string, changes Adjustment) ([]diag.Finding, error) {
+	installer, err := a.readSpec(args[0])
+	if err == nil {
+		changes.Take(args[1:])
+		installer, err = changes.Apply(installer)
+	}
+	found := diag.List{}
+	var mistakes diag.Errors
+	switch {
+	case errors.As(err, &mistakes):
+		found.Add(mistakes...)
+	case err != nil:
+		return nil, err
+	default:
+		found.Add(installer.Check()...)
+		found.Add(catalog.Check(installer, nil)...)
+	}
+	return found.Findings(), nil
+}
+
+// printFindings prints the mistakes of an Installer for programs. It fails if one of them is an error.
+func (a commands) printFindings(args []string, changes Adjustment) error {
+	found, err := a.findings(args, changes)
+	if err != nil {
+		return err
+	}
+	if err := a.PrintJSON(append([]diag.Finding{}, found...)); err != nil {
+		return err
+	}
+	var mistakes diag.Errors
+	if errors.As(diag.Err(found), &mistakes) {
+		return fmt.Errorf("%s is no valid Installer: %s", args[0], app.Counted(len(mistakes), "error"))
+	}
+	return nil
+}
+
 func (a commands) specValidateCommand() *cobra.Command {
+	var format string
 	var changes Adjustment
 	cmd := &cobra.Command{
 		Use:   "validate FILE [NAME=VALUE...]",
@@ -71,9 +111,12 @@ do not work together, and, as warnings, options without effect. If there is no m
 installs.
 
 --patch and NAME=VALUE are applied first, as in an install.`,
-		Example: "  sealift spec validate installer.yaml\n  sealift spec validate installer.yaml --patch site.yaml",
+		Example: "  sealift spec validate installer.yaml\n  sealift spec validate installer.yaml --patch site.yaml\n  sealift spec validate installer.yaml -o json",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if format == "json" {
+				return a.printFindings(args, changes)
+			}
 			installer, err := a.adjusted(args, changes)
 			if err != nil {
 				return err
@@ -96,6 +139,7 @@ installs.
 			return err
 		},
 	}
+	app.AddOutputFlag(cmd, &format)
 	changes.Add(cmd)
 	return cmd
 }
