@@ -33,28 +33,50 @@ func main() {
 	os.Stdout = os.Stderr // some collectors print
 	err := run(ctx, os.Args[1:], os.Stdin, out)
 	stop()
-	if err != nil {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(os.Stderr, usage)
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(os.Stderr, "sealift-preflight: %v\n\n%s", err, usage)
+		os.Exit(2)
+	case err != nil:
 		fmt.Fprintf(os.Stderr, "sealift-preflight: %v\n", err)
 		os.Exit(1)
 	}
 }
 
+const usage = `Run the checks and collectors of Troubleshoot specifications for sealift, and print the results as JSON.
+
+Usage:
+  sealift-preflight check [FILE...]
+  sealift-preflight collect --dir DIR [--kubeconfig FILE] [FILE...]
+
+Without a FILE, the specifications are read from standard input. The results go to standard output.
+`
+
+var errUsage = errors.New("wrong usage")
+
 func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error {
 	if len(args) == 0 {
-		return errors.New("say check or collect")
+		return fmt.Errorf("%w: say check or collect", errUsage)
 	}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	var dir, kubeconfig string
 	switch args[0] {
+	case "-h", "--help", "help":
+		return flag.ErrHelp
 	case "check":
 	case "collect":
 		flags.StringVar(&dir, "dir", "", "folder for the collected files; all of them are redacted")
 		flags.StringVar(&kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, if there is one")
 	default:
-		return fmt.Errorf("unknown command %q; say check or collect", args[0])
+		return fmt.Errorf("%w: unknown command %q; say check or collect", errUsage, args[0])
 	}
-	if err := flags.Parse(args[1:]); err != nil {
+	flags.SetOutput(io.Discard)
+	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return err
+	} else if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	texts, err := read(flags.Args(), in)
 	if err != nil {
