@@ -11,6 +11,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -47,10 +48,14 @@ func Find(paths ...string) ([]string, error) {
 		if err != nil {
 			return nil, err
 		}
+		before := len(dirs)
 		for _, file := range files {
 			if filepath.Base(file) == manifest.FileName {
 				dirs = append(dirs, filepath.Dir(file))
 			}
+		}
+		if len(dirs) == before {
+			return nil, fmt.Errorf("no add-on in %s: name a directory that has a %s, or a tree of them", path, manifest.FileName)
 		}
 	}
 	slices.Sort(dirs)
