@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/sealift/sealift/builder/kind"
 	"github.com/sealift/sealift/builder/lock"
@@ -54,7 +55,7 @@ func openAddOn(dir string) (_ *addOn, err error) {
 	// The Manifest is named as the user named the directory, so that positions lead to it.
 	file := filepath.Join(dir, manifest.FileName)
 	if a.manifest, err = manifest.LoadFrom(a.repository, file); err != nil {
-		if errors.Is(err, fs.ErrNotExist) {
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			return nil, fmt.Errorf("add-on %s: %w; name a directory that has a %s", dir, err, manifest.FileName)
 		}
 		return nil, err
