@@ -74,7 +74,7 @@ func Open(dir string) (*Cache, error) {
 		return nil, fmt.Errorf("open cache: %w", err)
 	}
 	if c.lease, err = atomicfile.Create(c.running(), leases); err != nil {
-		return nil, fmt.Errorf("open cache: %w", err)
+		return nil, fmt.Errorf("open cache: %w; choose a directory you may write to with --cache", err)
 	}
 	return c, nil
 }

@@ -37,9 +37,9 @@ func load(kubeconfig, context, server string) (*rest.Config, error) {
 		return cfg, checkUser(loaded, file)
 	}
 	if problem := kubeconfigProblem(loaded); problem != "" {
-		return nil, fmt.Errorf("find the cluster: kubeconfig %s %s; mend it, or name another one with --kubeconfig", file, problem)
+		return nil, fmt.Errorf("find the cluster: kubeconfig %s %s; repair it, or name another one with --kubeconfig", file, problem)
 	}
-	return nil, fmt.Errorf("find the cluster: kubeconfig %s: %w; mend it, or name another one with --kubeconfig", file, err)
+	return nil, fmt.Errorf("find the cluster: kubeconfig %s: %w; repair it, or name another one with --kubeconfig", file, err)
 }
 
 // kubeconfigProblem says in plain words what keeps a kubeconfig from naming a cluster, or nothing where client-go's own
@@ -71,7 +71,7 @@ func checkUser(c *clientcmdapi.Config, file string) error {
 	if context == nil || context.AuthInfo == "" || c.AuthInfos[context.AuthInfo] != nil {
 		return nil
 	}
-	return fmt.Errorf("find the cluster: kubeconfig %s has no user %q, which its context %q names; its users are %s; mend it, or name another one with --kubeconfig",
+	return fmt.Errorf("find the cluster: kubeconfig %s has no user %q, which its context %q names; its users are %s; repair it, or name another one with --kubeconfig",
 		file, context.AuthInfo, c.CurrentContext, names(c.AuthInfos))
 }
 
