@@ -91,6 +91,9 @@ func (a commands) readSnapshot(cmd *cobra.Command, args []string, k snapshotKeys
 	if err != nil {
 		return saved{}, fmt.Errorf("%s is no snapshot: %w", name, err)
 	}
+	if !snapshot.IsEncrypted(head) {
+		return saved{}, fmt.Errorf("%s is no snapshot: 'sealift snapshot save' makes files that are encrypted by age", name)
+	}
 	keys, err := a.identities(k, head)
 	if err != nil {
 		return saved{}, err

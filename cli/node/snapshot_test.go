@@ -117,6 +117,7 @@ func TestSnapshotsAreListedShownVerifiedAndPruned(t *testing.T) {
 		{app.ExitFailed, "is not one of age", []string{"save", "--key", "/none"}},
 		{app.ExitUsage, "exclude each other", []string{"save", "--key", public, "--passphrase-file", "/none"}},
 		{app.ExitFailed, "is no snapshot", []string{"show", os.DevNull, "--identity", key}},
+		{app.ExitFailed, "is no snapshot: 'sealift snapshot save' makes", []string{"show", os.Args[0]}},
 		{app.ExitFailed, "wrong key or passphrase", []string{"verify", "--store", location, "--identity", other(t)}},
 	} {
 		if code, _, errOut := sealift(t, append([]string{"snapshot"}, row.args...)...); code != row.code || !strings.Contains(errOut, row.says) {

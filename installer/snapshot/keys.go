@@ -73,12 +73,18 @@ func Unlock(passphrase []byte) ([]age.Identity, error) {
 	return []age.Identity{i}, err
 }
 
-// HeadSize is how many bytes WantsPassphrase needs.
+// HeadSize is how many bytes IsEncrypted and WantsPassphrase need.
 const HeadSize = 64
+
+// ageHeader begins every file that age has encrypted.
+const ageHeader = "age-encryption.org/v1\n"
+
+// IsEncrypted says whether a file that begins with head can be a snapshot.
+func IsEncrypted(head []byte) bool { return bytes.HasPrefix(head, []byte(ageHeader)) }
 
 // WantsPassphrase says whether a snapshot that begins with these bytes was encrypted with a passphrase, not to a key.
 func WantsPassphrase(head []byte) bool {
-	return bytes.HasPrefix(head, []byte("age-encryption.org/v1\n-> scrypt "))
+	return bytes.HasPrefix(head, []byte(ageHeader+"-> scrypt "))
 }
 
 // GenerateKey makes a key pair: the content of a file with the private key, as age-keygen writes it, and the public key.
