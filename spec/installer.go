@@ -119,9 +119,7 @@ func (p *parser) section(i *Installer, key, body *yaml.Node) {
 		case name.Value == "version" && !listed.versionless:
 			version, hasVersion = p.version(key.Value, n), true
 		case isListed:
-			if v := p.listedOption(listed, name, n); v != nil {
-				options[name.Value] = v
-			}
+			p.listedOption(options, listed, name, n)
 		case !optionKey.MatchString(name.Value):
 			p.Errorf(p.Pos(name), "letters and digits, starting with a letter", "bad option %q", name.Value)
 		default:
@@ -151,22 +149,25 @@ func (p *parser) version(key string, n *yaml.Node) string {
 	return v
 }
 
-// listedOption reads an option of the table as its listed type. null means absent.
-func (p *parser) listedOption(s section, name, n *yaml.Node) any {
+// listedOption adds an option of the table, read as its listed type, to options. null means absent.
+func (p *parser) listedOption(options Options, s section, name, n *yaml.Node) {
 	f, ok := s.field(name.Value)
-	if !ok {
+	switch {
+	case !ok:
 		p.Errorf(p.Pos(name), diag.DidYouMean(name.Value, s.keys(), "known: "), "%s has no option %q", s.key, name.Value)
-		return nil
+	case n.ShortTag() == "!!null":
+	case options[f.key] != nil:
+		p.Errorf(p.Pos(name), "keep one of them", "%s.%s is already given in another spelling", s.key, f.key)
+	case f.is == anything:
+		options[f.key] = strictyaml.Value(n)
+	default:
+		v, ok := f.is.read(n)
+		if !ok {
+			p.Errorf(p.Pos(n), "", "%s.%s must be %s", s.key, f.key, f.is)
+			return
+		}
+		options[f.key] = v
 	}
-	if n.ShortTag() == "!!null" || f.is == anything {
-		return strictyaml.Value(n)
-	}
-	v, ok := f.is.read(n)
-	if !ok {
-		p.Errorf(p.Pos(n), "", "%s.%s must be %s", s.key, f.key, f.is)
-		return nil
-	}
-	return v
 }
 
 var slashSize = regexp.MustCompile(`^/?[0-9]{1,3}$`)

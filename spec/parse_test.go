@@ -71,6 +71,14 @@ spec:
 	}
 }
 
+// kURL's storage-migration.yaml writes minimumnodecount.
+func TestAnOptionInLowerCaseIsTheSame(t *testing.T) {
+	i := parse(t, document("  rook: {version: 1.11.7, minimumnodecount: 3, isblockstorageenabled: null}\n"))
+	if diff := cmp.Diff(spec.Options{"minimumNodeCount": int64(3)}, i.AddOn("rook").Options); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"an empty document": {"", `i: error: the document is empty`},
@@ -85,6 +93,8 @@ func TestParseRefuses(t *testing.T) {
 			`i:5:3: error: cert-manager is already on line 4 as "certManager" (keep one of them)`},
 		"two spellings of a section": {document("  ufw: {disableUFW: true}\n  ufwConfig: {disableUFW: false}\n"),
 			`i:5:3: error: ufw-config is already on line 4 as "ufw" (keep one of them)`},
+		"two spellings of an option": {document("  rook: {version: 1, minimumNodeCount: 3, minimumnodecount: 1}\n"),
+			`i:4:43: error: rook.minimumNodeCount is already given in another spelling (keep one of them)`},
 		"a value that reads version, for a version": {document("  x: {a: version}\n"), `i:4:3: error: x has no version (write x: {version: …}, or remove it)`},
 		"anchors and aliases":                       {document("  a: &x {version: 1}\n  b: *x\n"), "i:4:6: error: anchors and aliases are not read (write the value out)\ni:5:6: error: anchors and aliases are not read (write the value out)"},
 		"a foreign tag":                             {document("  a: {version: !secret x}\n"), `i:4:16: error: unknown tag "!secret" (remove it)`},

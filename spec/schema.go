@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strings"
 )
 
 // SchemaID is the name of the JSON schema of an Installer.
@@ -68,6 +69,11 @@ func (s section) schema() object {
 	properties := object{}
 	for _, f := range s.all() {
 		properties[f.key] = f.schema()
+		if lower := strings.ToLower(f.key); lower != f.key {
+			spelling := f.schema()
+			spelling["deprecated"] = true // editors do not offer it
+			properties[lower] = spelling
+		}
 	}
 	schema := object{"type": "object", "properties": properties, "additionalProperties": false}
 	if s.versionless {

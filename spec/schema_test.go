@@ -48,6 +48,8 @@ func TestTheSchemaSaysWhatParseSays(t *testing.T) {
 		"a pattern of versions":            {document("  kubernetes: {version: 1.36.x}\n  flannel: {version: latest}\n"), true},
 		"an add-on of somebody else":       {document("  local-path-provisioner: {version: v5, isDefault: true, limits: {size: 1.5}}\n"), true},
 		"another spelling":                 {document("  cert-manager: {version: 1.9.1}\n  ufw: {disableUFW: true}\n"), true},
+		"an option in lower case":          {document("  rook: {version: 1.11.7, minimumnodecount: 3}\n"), true},
+		"an option in capitals":            {document("  rook: {version: 1.11.7, MinimumNodeCount: 3}\n"), false},
 		"settings":                         {document("  kurl: {airgap: true, additionalNoProxyAddresses: [10.0.0.1], hostPreflights: {spec: {}}}\n  selinuxConfig: {chconCmds: [[\"-v\", x]]}\n"), true},
 		"what a cluster adds":              {document("  flannel: {version: 1}\n") + "metadata: {name: x, uid: y, labels: {a: b}}\nstatus: {}\n", true},
 		"a prefix length":                  {document("  flannel: {version: 1, podCIDRRange: /20}\n"), true},

@@ -93,7 +93,7 @@ func TestAFieldOfKurlMeansTheSameHere(t *testing.T) {
   - centos-79
 - installerSpec: {kubernetes: {version: latest}}
 - name: "Upgrade HA"
-  installerSpec: {kubernetes: {version: latest}}
+  installerSpec: {kubernetes: {version: latest}, rook: {version: 1.11.7, minimumnodecount: 3}}
 `)
 	got := f.Tests[0]
 	if got.ID != "upgrade-ha" || f.Tests[1].ID != "tests-2" || f.Tests[2].ID != "upgrade-ha-2" {
@@ -108,6 +108,9 @@ func TestAFieldOfKurlMeansTheSameHere(t *testing.T) {
 	}
 	if f.Tests[1].CPU != 4 || f.Tests[1].Memory != 16<<30 {
 		t.Errorf("by default %d processors and %d bytes, not kURL's", f.Tests[1].CPU, f.Tests[1].Memory)
+	}
+	if rook := f.Tests[2].Install.AddOn("rook"); rook.Options["minimumNodeCount"] != int64(3) {
+		t.Errorf("an option in lower case became %+v", rook.Options)
 	}
 	if !strings.Contains(got.SupportBundle, "kind: SupportBundle") {
 		t.Errorf("support bundle: %q", got.SupportBundle)
