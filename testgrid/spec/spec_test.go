@@ -125,7 +125,10 @@ func TestAFieldOfKurlMeansTheSameHere(t *testing.T) {
 	if _, has := flannel.Options["s3Override"]; flannel.Version != "latest" || has {
 		t.Errorf("without values, the placeholders became %+v", flannel)
 	}
-	filled, err := spec.Parse("tests.yaml", strings.NewReader("- installerSpec: {flannel: {version: __testver__, s3Override: __testdist__}}"),
+	filled, err := spec.Parse("tests.yaml", strings.NewReader(`- name: from 1.2.2 to __testver__
+  installerSpec: {flannel: {version: __testver__, s3Override: __testdist__}}
+  postInstallScript: kubectl get daemonsets -A -o wide | grep __testver__
+`),
 		spec.Values{Version: "1.2.3", Dist: "https://example.com/flannel.tar.gz"})
 	if err != nil {
 		t.Fatal(err)
@@ -133,6 +136,9 @@ func TestAFieldOfKurlMeansTheSameHere(t *testing.T) {
 	flannel = filled.Tests[0].Install.AddOn("flannel")
 	if flannel.Version != "1.2.3" || flannel.Options["s3Override"] != "https://example.com/flannel.tar.gz" {
 		t.Errorf("with values, the placeholders became %+v", flannel)
+	}
+	if test := filled.Tests[0]; test.Name != "from 1.2.2 to 1.2.3" || test.PostInstall != "kubectl get daemonsets -A -o wide | grep 1.2.3" {
+		t.Errorf("with values, the name is %q, the script %q", test.Name, test.PostInstall)
 	}
 }
 

@@ -37,6 +37,7 @@ func testKeys() []string {
 }
 
 func (p *parser) test(n *yaml.Node) Test {
+	p.fill(n)
 	t := Test{Pos: p.Pos(n), CPU: defaultCPU, Memory: defaultMemory}
 	f := fields{p, p.Fields(n, "a test", testKeys()...)}
 	f.text("name", &t.Name)
@@ -97,7 +98,7 @@ func (p *parser) idle(f fields, t Test) {
 	}
 }
 
-// installer reads the spec of an Installer, with the placeholders filled in.
+// installer reads the spec of an Installer.
 func (p *parser) installer(n *yaml.Node) *spec.Installer {
 	if n == nil {
 		return nil
@@ -106,7 +107,6 @@ func (p *parser) installer(n *yaml.Node) *spec.Installer {
 		p.Errorf(p.Pos(n), "name at least one add-on, such as kubernetes: {version: 1.36.3}", "the spec is empty")
 		return &spec.Installer{}
 	}
-	p.fill(n)
 	return spec.ReadSpec(&p.Reader, n)
 }
 
