@@ -119,6 +119,8 @@ func TestContracts(t *testing.T) {
 		"an object store":                            {`object_store_exists || R=none; OBJECT_STORE_ACCESS_KEY=a OBJECT_STORE_SECRET_KEY=b OBJECT_STORE_CLUSTER_IP=c; object_store_exists && R+=/one`, "none/one"},
 		"a program and a function exist":             {`f() { :; }; commandExists f && commandExists ls && ! commandExists nowhere-at-all && R=ok`, "ok"},
 		"storage is not migrated":                    {`longhorn_to_sc_migration default 2>err || R=$(cat err)`, "failed: Sealift does not move data between storage systems: volumes of Longhorn to default. Move it with the tools of the storage, or keep the storage in the Installer"},
+		"one version of Ceph":                        {`kubectl() { printf '15.2.8-0\n0.0.0-0\n\n15.2.8-0\n'; }; R=$(sealift_rook_versions ceph-version)`, "1"},
+		"two versions of Ceph":                       {`kubectl() { printf '15.2.8-0\n14.2.5-0\n'; }; R=$(sealift_rook_versions ceph-version)`, "2"},
 		"a hook that asks for nothing known":         {`sealift_ask nonsense 2>err || R=$(cat err)`, "sealift: hooks cannot ask for nonsense"},
 		"asking from a pipe in the background":       {`{ canonical_image_name a >a & canonical_image_name b >b & wait; }; R=$(cat a b)`, "docker.io/library/a:latest\ndocker.io/library/b:latest"},
 		"sockets and keys of kubeadm":                {`R=$("${K8S_DISTRO:-kubeadm}_get_containerd_sock")`, "/run/containerd/containerd.sock"},

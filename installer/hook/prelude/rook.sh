@@ -15,10 +15,11 @@ current_ceph_version() {
         sed 's/-.*//'
 }
 
-# sealift_rook_versions LABEL: prints how many different values a label has among Rook's deployments.
+# sealift_rook_versions LABEL: prints how many different values a label has among Rook's deployments. Rook before 1.4.8 leaves some
+# at 0.0.0-0, which is no version.
 sealift_rook_versions() {
     kubectl --namespace rook-ceph get deployments --selector rook_cluster=rook-ceph --output \
-        "jsonpath={range .items[*]}{.metadata.labels.$1}{\"\\n\"}{end}" | sort --unique | grep -c .
+        "jsonpath={range .items[*]}{.metadata.labels.$1}{\"\\n\"}{end}" | grep -v '^0\.0\.0' | sort --unique | grep -c .
 }
 
 # rook_is_healthy_to_upgrade: pods within five minutes, Ceph within ten, one version of both.
