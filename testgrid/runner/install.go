@@ -25,13 +25,13 @@ func (c *cell) script(text string) func(context.Context, io.Writer) error {
 
 // install installs the bundle on the first node, or what the server has.
 func (c *cell) install(ctx context.Context, log io.Writer) error {
-	command := "cd " + carried + " && exec bash -s airgap " + words(c.test.Flags) + " <install.sh"
+	command := "cd " + carried + " && exec bash -s airgap " + c.arguments() + " <install.sh"
 	if c.bundle.server != "" {
 		url, err := c.register(ctx, c.bundle)
 		if err != nil {
 			return err
 		}
-		command = piped(url, words(c.test.Flags))
+		command = piped(url, c.arguments())
 	}
 	if err := c.befall(ctx, log, 1, command, ofInstall); err != nil {
 		return err
@@ -67,13 +67,13 @@ func (c *cell) upgrade(ctx context.Context, log io.Writer) error {
 		if err != nil {
 			return err
 		}
-		return c.befall(ctx, log, 1, piped(url+"/upgrade.sh", "yes"), ofUpgrade)
+		return c.befall(ctx, log, 1, piped(url+"/upgrade.sh", "yes "+c.arguments()), ofUpgrade)
 	}
 	const newer = carried + "/upgrade"
 	if err := c.carry(ctx, c.newer, newer, "upgrade.sh"); err != nil {
 		return err
 	}
-	return c.befall(ctx, log, 1, "cd "+newer+" && exec bash -s airgap yes <upgrade.sh", ofUpgrade)
+	return c.befall(ctx, log, 1, "cd "+newer+" && exec bash -s airgap yes "+c.arguments()+" <upgrade.sh", ofUpgrade)
 }
 
 // reset takes everything back, from the last node to the first, and compares each machine with how it was.
@@ -119,6 +119,14 @@ func (c *cell) reset(ctx context.Context, log io.Writer) error {
 func ofInstall(f spec.Fault) bool { return !f.Upgrade && !ofReset(f) }
 func ofReset(f spec.Fault) bool   { return !f.Upgrade && strings.HasPrefix(f.Step, "reset/") }
 func ofUpgrade(f spec.Fault) bool { return f.Upgrade }
+
+// kurlPatch is where a pre-install script may write a patch, which kURL's runner gives to the installer.
+const kurlPatch = "/opt/kurl-testgrid/patchfile.yaml"
+
+// arguments are those of the install and of the upgrade, for a shell on the first node.
+func (c *cell) arguments() string {
+	return words(c.test.Flags) + " $(test ! -e " + kurlPatch + " || echo installer-spec-file=" + kurlPatch + ")"
+}
 
 // words makes arguments of a test's flags. A flag has no spaces in it, as for kURL.
 func words(flags string) string {

@@ -46,7 +46,7 @@ func (c *cell) parts() []part {
 	script("post-install script", t.PostInstall)
 	if t.Upgrade != nil {
 		script("pre-upgrade script", t.PreUpgrade)
-		all = append(all, part{"upgrade", upgradeTimeout, []any{c.newer.digest, c.newer.server, c.faults(1, ofUpgrade)}, c.upgrade})
+		all = append(all, part{"upgrade", upgradeTimeout, []any{c.newer.digest, c.newer.server, t.Flags, c.faults(1, ofUpgrade)}, c.upgrade})
 		script("post-upgrade script", t.PostUpgrade)
 	}
 	for _, e := range t.Expect {

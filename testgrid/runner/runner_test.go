@@ -76,6 +76,14 @@ const everyVerdict = `
   preUpgradeScript: test -e /root/a; touch /root/b
   upgradeSpec: {kubernetes: {version: 1.37.0}}
   postUpgradeScript: test -e /root/b; grep 1.37 /root/upgraded
+- name: patch of kURL
+  installerSpec: KUBERNETES
+  flags: yes ha
+  preInstallScript: |
+    mkdir -p /opt/kurl-testgrid
+    touch /opt/kurl-testgrid/patchfile.yaml
+  upgradeSpec: {kubernetes: {version: 1.37.0}}
+  postUpgradeScript: grep -F "with airgap yes yes ha installer-spec-file=/opt/kurl-testgrid/patchfile.yaml" /root/upgraded
 - name: functions of kURL
   installerSpec: KUBERNETES
   preInstallScript: |
@@ -118,6 +126,7 @@ func TestEveryVerdictHasItsReason(t *testing.T) {
 		"calls-itself/plain":              {report.Passed, ""},
 		"no-package/plain":                {report.Failed, "the store has no such package"},
 		"upgrade/plain":                   {report.Passed, ""},
+		"patch-of-kurl/plain":             {report.Passed, ""},
 		"functions-of-kurl/plain":         {report.Failed, "post-install script: exit status 1"},
 		"application-of-kurl/plain":       {report.Skipped, "kURL's test application"},
 		"support-bundle-of-its-own/plain": {report.Failed, "support bundle of the test: fail: disk: the disk is full"},

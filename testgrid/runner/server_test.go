@@ -52,7 +52,7 @@ func TestATestWithANetworkInstallsFromAServer(t *testing.T) {
   flags: yes labels=a=b
   numSecondaryNodes: 1
   upgradeSpec: {kubernetes: {version: 1.37.0}}
-  postUpgradeScript: grep -x "newer with yes" /root/upgraded
+  postUpgradeScript: grep -x "newer with yes yes labels=a=b" /root/upgraded
   expect: [{nodesReady: 1}]
 - name: airgap
   airgap: true

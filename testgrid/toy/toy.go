@@ -79,7 +79,7 @@ PROGRAM
 printf '#!/bin/sh\necho node-1 Ready\n' >/usr/local/bin/kubectl
 chmod 755 /usr/local/bin/*
 END
-echo "echo $(grep version: "$file") >/root/upgraded" >"$work/upgrade.sh"
+echo "echo $(grep version: "$file") with \$* >/root/upgraded" >"$work/upgrade.sh"
 tar czf "$out" -C "$work" install.sh upgrade.sh
 rm -r "$work"
 sum=$(sha256sum <"$file" | cut -d' ' -f1) version=$(grep -m1 -o 'version: .*' "$file" | cut -d' ' -f2 | tr -d '"}')
