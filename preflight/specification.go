@@ -37,6 +37,7 @@ type Node struct {
 	Primary        bool     `json:"primary"` // it is or becomes a control plane node
 	Join           bool     `json:"join"`    // it joins an existing cluster
 	Upgrade        bool     `json:"upgrade"` // it runs an older version
+	AirGap         bool     `json:"airGap"`  // it reaches nothing outside, whether or not the Installer says so
 	PrimaryHosts   []string `json:"primaryHosts,omitempty"`
 	SecondaryHosts []string `json:"secondaryHosts,omitempty"`
 }

@@ -23,6 +23,16 @@ func installer(t testing.TB, text string) *spec.Installer {
 
 const someSpec = "  rook:\n    version: 1.12.8\n    minimumNodeCount: 3\n    blockDeviceFilter: 'sd[b-z]'\n    isBlockStorageEnabled: true\n  kurl:\n    airgap: true\n"
 
+func TestAnAirGapNeedNotBeInTheInstaller(t *testing.T) {
+	s := preflight.Specification{Name: "kotsadm", Kind: preflight.HostPreflight, Text: []byte("spec: {collectors: [{http: {exclude: '{{kurl .Installer.Spec.Kurl.Airgap }}'}}]}\n")}
+	for airGap, want := range map[bool]string{true: "exclude: 'true'", false: "exclude: 'false'"} {
+		got, err := s.Render(preflight.Node{AirGap: airGap}, installer(t, "  kotsadm: {version: 1.86.0}\n"))
+		if err != nil || !strings.Contains(string(got), want) {
+			t.Errorf("%t: %v, want %s in\n%s", airGap, err, want, got)
+		}
+	}
+}
+
 func TestTemplatesOfSpecifications(t *testing.T) {
 	join := preflight.Node{Join: true, PrimaryHosts: []string{"10.0.0.1"}, SecondaryHosts: []string{"10.0.0.2"}}
 	tests := map[string]struct {

@@ -12,6 +12,9 @@ func templateData(n Node, i *spec.Installer) map[string]any {
 	specification := map[string]any{}
 	for key, options := range i.Values() {
 		fields := map[string]any{}
+		if key == "kurl" && n.AirGap {
+			options["airgap"] = true
+		}
 		for option, value := range options {
 			for _, name := range goNames(option) {
 				fields[name] = value

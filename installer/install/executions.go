@@ -36,7 +36,7 @@ func (i *Install) CheckExecutions(o PreflightOptions) ([]spec.Execution, error) 
 }
 
 func (i *Install) addOnExecutions(o PreflightOptions) (all []spec.Execution, err error) {
-	if o = o.with(i.spec); o.ExcludeBuiltin {
+	if o = i.completed(o); o.ExcludeBuiltin {
 		return nil, nil
 	}
 	specs, err := i.addOnChecks()

@@ -42,9 +42,16 @@ func (o PreflightOptions) with(s *spec.Installer) PreflightOptions {
 	return o
 }
 
+// completed adds what the Installer says, and whether there is an air gap.
+func (i *Install) completed(o PreflightOptions) PreflightOptions {
+	o = o.with(i.spec)
+	o.Node.AirGap = i.settings.airGap
+	return o
+}
+
 // Preflight looks at the host and changes nothing.
 func (i *Install) Preflight(ctx context.Context, o PreflightOptions) (preflight.Record, error) {
-	o = o.with(i.spec)
+	o = i.completed(o)
 	h, err := preflight.ThisHost(i.facts.Target())
 	if err != nil {
 		return preflight.Record{}, err

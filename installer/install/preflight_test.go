@@ -112,3 +112,13 @@ func TestAddOnsThatNobodyCanAskAreToldOf(t *testing.T) {
 		})
 	}
 }
+
+func TestChecksKnowOfTheAirGap(t *testing.T) {
+	i := made(t, with(t, "flannel", ""))
+	for _, airGap := range []bool{true, false} {
+		i.settings.airGap = airGap
+		if got := i.completed(PreflightOptions{}).Node.AirGap; got != airGap {
+			t.Errorf("air gap: %t, want %t", got, airGap)
+		}
+	}
+}
