@@ -20,9 +20,7 @@ func (i *Install) checkDowngrade() error {
 	}
 	var older []preflight.Result
 	for _, a := range i.addOns {
-		brought, _ := i.journal.Last(a.name() + "/" + filesStep)
-		adopted, _ := i.journal.Last(a.name() + "/" + installStep)
-		if has := cmp.Or(brought.State[addOnVersion], adopted.State[addOnVersion]); has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
+		if has := i.recordedVersion(a); has != "" && catalog.CompareVersions(a.info.Version, has) < 0 {
 			older = append(older, preflight.Result{Check: "downgrade", Status: preflight.Fail,
 				Message: fmt.Sprintf("this node has %s %s, the bundle brings %s", a.name(), has, a.info.Version),
 				Hint:    "take a newer bundle, or go back on purpose with --allow-downgrade"})
@@ -32,4 +30,11 @@ func (i *Install) checkDowngrade() error {
 		return &preflight.RefusedError{Against: older}
 	}
 	return nil
+}
+
+// recordedVersion is the version of an add-on that this node has, or "".
+func (i *Install) recordedVersion(a addOn) string {
+	brought, _ := i.journal.Last(a.name() + "/" + filesStep)
+	adopted, _ := i.journal.Last(a.name() + "/" + installStep)
+	return cmp.Or(brought.State[addOnVersion], adopted.State[addOnVersion])
 }

@@ -135,7 +135,7 @@ func Prepare(o Options) (_ *Install, err error) {
 	if err := i.checkRunning(); err != nil {
 		return nil, err
 	}
-	if err := i.checkDowngrade(); err != nil {
+	if err := errors.Join(i.checkDowngrade(), i.checkMinorSteps()); err != nil {
 		return nil, err
 	}
 	i.chooseAddress()
