@@ -196,6 +196,19 @@ func TestUnsupportedTypes(t *testing.T) {
 	}
 }
 
+// TestOfANewConfigurationNothingWasApplied gives a cluster another object of a type that it has.
+func TestOfANewConfigurationNothingWasApplied(t *testing.T) {
+	a := configuration.AddOn{Cluster: "a"}
+	a.References = []ocm.ConfigReference{{
+		ConfigType: deploy, DesiredConfig: hashed("old", "h"), LastAppliedConfig: hashed("old", "h"), LastObservedGeneration: 3,
+	}}
+	got := configuration.Decide(configuration.Input{Placements: []configuration.Placement{oneByOne("good", "a")}, AddOns: []configuration.AddOn{a}}, newYear)
+	refs := got.AddOns[0].References
+	if len(refs) != 1 || refs[0].DesiredConfig.Name != "c" || refs[0].LastAppliedConfig != nil || refs[0].LastObservedGeneration != 0 {
+		t.Errorf("got %+v", refs)
+	}
+}
+
 // BenchmarkDecide decides for 10,000 clusters.
 func BenchmarkDecide(b *testing.B) {
 	var names []string

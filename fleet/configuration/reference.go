@@ -78,27 +78,16 @@ func overlay(base, upper []ocm.ConfigReference) []ocm.ConfigReference {
 	return list
 }
 
-// merge updates the desired configurations of an add-on. A configuration that it had keeps its last applied value. A new one
-// takes over that value from one of its type that goes.
+// merge updates the desired configurations of an add-on. A configuration that it had keeps what was observed and applied of
+// it. Of a new one nothing was applied.
 func merge(had, desired []ocm.ConfigReference) []ocm.ConfigReference {
-	same := func(want ocm.ConfigReference) func(ocm.ConfigReference) bool {
-		return func(ref ocm.ConfigReference) bool {
-			return ref.ConfigType == want.ConfigType && ref.DesiredConfig != nil && ref.DesiredConfig.ConfigObject == want.DesiredConfig.ConfigObject
-		}
-	}
-	gone := slices.DeleteFunc(slices.Clone(had), func(ref ocm.ConfigReference) bool {
-		return slices.ContainsFunc(desired, func(want ocm.ConfigReference) bool { return same(want)(ref) })
-	})
 	list := slices.Clone(desired)
 	for i, want := range desired {
-		if k := slices.IndexFunc(had, same(want)); k >= 0 {
-			list[i].LastObservedGeneration, list[i].LastAppliedConfig = had[k].LastObservedGeneration, had[k].LastAppliedConfig
-			continue
-		}
-		k := slices.IndexFunc(gone, func(ref ocm.ConfigReference) bool { return ref.ConfigType == want.ConfigType })
+		k := slices.IndexFunc(had, func(ref ocm.ConfigReference) bool {
+			return ref.ConfigType == want.ConfigType && ref.DesiredConfig != nil && ref.DesiredConfig.ConfigObject == want.DesiredConfig.ConfigObject
+		})
 		if k >= 0 {
-			list[i].LastAppliedConfig = gone[k].LastAppliedConfig
-			gone = slices.Delete(gone, k, k+1)
+			list[i].LastObservedGeneration, list[i].LastAppliedConfig = had[k].LastObservedGeneration, had[k].LastAppliedConfig
 		}
 	}
 	return list
