@@ -118,7 +118,7 @@ func TestCrashingAddOnStopsAtTheFirstCluster(t *testing.T) {
 func TestOwnConfigurationDoesNotWait(t *testing.T) {
 	own := ocm.AddOnConfig{ConfigType: deploy, ConfigObject: ocm.ConfigObject{Name: "mine"}}
 	had := []ocm.ConfigReference{{ConfigType: deploy, DesiredConfig: hashed("mine", "old"), LastAppliedConfig: hashed("mine", "old")}}
-	got := configuration.Refresh(had, []ocm.AddOnConfig{own}, func(ocm.AddOnConfig) (configuration.Object, bool) {
+	got := configuration.Refresh(had, []ocm.AddOnConfig{own}, []ocm.ConfigType{deploy}, func(ocm.AddOnConfig) (configuration.Object, bool) {
 		return configuration.Object{SpecHash: "new", Generation: 7}, true
 	})
 	if got[0].DesiredConfig.SpecHash != "new" || got[0].LastObservedGeneration != 7 || had[0].DesiredConfig.SpecHash != "old" {
@@ -193,6 +193,18 @@ func TestUnsupportedTypes(t *testing.T) {
 	const want = "Configuration with gvr core/foos is not supported for this addon"
 	if got := configuration.Unsupported(own, []ocm.ConfigType{deploy}); got != want {
 		t.Error(got)
+	}
+}
+
+// TestUnsupportedTypesHaveNoNewHash has an add-on that supports no type: the generation is written, the hash is not.
+func TestUnsupportedTypesHaveNoNewHash(t *testing.T) {
+	own := ocm.AddOnConfig{ConfigType: deploy, ConfigObject: ocm.ConfigObject{Name: "mine"}}
+	had := []ocm.ConfigReference{{ConfigType: deploy, DesiredConfig: hashed("mine", "")}}
+	got := configuration.Refresh(had, []ocm.AddOnConfig{own}, nil, func(ocm.AddOnConfig) (configuration.Object, bool) {
+		return configuration.Object{SpecHash: "new", Generation: 2}, true
+	})
+	if got[0].DesiredConfig.SpecHash != "" || got[0].LastObservedGeneration != 2 {
+		t.Errorf("got %+v", got[0])
 	}
 }
 

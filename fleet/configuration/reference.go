@@ -100,8 +100,8 @@ type Object struct {
 }
 
 // Refresh brings the references of an add-on up to date with their objects: the generation of each, and the hash of those
-// that the cluster names itself. An object that does not exist has an empty hash.
-func Refresh(refs []ocm.ConfigReference, own []ocm.AddOnConfig, lookup func(ocm.AddOnConfig) (Object, bool)) []ocm.ConfigReference {
+// that the cluster names itself, if the add-on supports their type. An object that does not exist has an empty hash.
+func Refresh(refs []ocm.ConfigReference, own []ocm.AddOnConfig, supported []ocm.ConfigType, lookup func(ocm.AddOnConfig) (Object, bool)) []ocm.ConfigReference {
 	refs = slices.Clone(refs)
 	for i, ref := range refs {
 		if ref.DesiredConfig == nil {
@@ -112,7 +112,7 @@ func Refresh(refs []ocm.ConfigReference, own []ocm.AddOnConfig, lookup func(ocm.
 		if found {
 			refs[i].LastObservedGeneration = object.Generation
 		}
-		if slices.Contains(own, config) {
+		if slices.Contains(own, config) && slices.Contains(supported, config.ConfigType) {
 			refs[i].DesiredConfig = &ocm.ConfigHash{ConfigObject: config.ConfigObject, SpecHash: object.SpecHash}
 		}
 	}

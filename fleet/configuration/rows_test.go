@@ -57,6 +57,7 @@ type mca struct {
 	Metadata metadata
 	Spec     struct{ Configs []ocm.AddOnConfig }
 	Status   struct {
+		SupportedConfigs []ocm.ConfigType
 		ConfigReferences []ocm.ConfigReference
 		Conditions       []condition
 	}
@@ -299,7 +300,7 @@ func TestRefreshRows(t *testing.T) {
 	for _, r := range cases.Rows[row](t, framework+"addonmanager_controllers_addonconfig__controller__TestSync.json") {
 		t.Run(r.Name, func(t *testing.T) {
 			m := r.Case.ManagedClusteraddon[0]
-			got := configuration.Refresh(m.Status.ConfigReferences, m.Spec.Configs, lookup(t, r.Case.Configs))
+			got := configuration.Refresh(m.Status.ConfigReferences, m.Spec.Configs, m.Status.SupportedConfigs, lookup(t, r.Case.Configs))
 			want := m.Status.ConfigReferences
 			if patch := patches[status](t, r.Observed)[m.Metadata.Namespace]; patch.ConfigReferences != nil {
 				want = patch.ConfigReferences

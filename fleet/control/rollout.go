@@ -98,6 +98,7 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	for _, a := range f.Installed {
 		at[a.Namespace] = a
 	}
+	templated := scene.UsesTemplate(f.ClusterManagementAddOn)
 	var gifts []gift
 	var signed []string // the clusters whose works the hub is going to sign
 	for _, d := range result.AddOns {
@@ -105,9 +106,13 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 			continue
 		}
 		a := at[d.Cluster]
-		refs := configuration.Refresh(d.References, a.Spec.Configs, lookup.Object)
+		supported := a.Status.SupportedConfigs
+		if templated {
+			supported = scene.Supported(f.ClusterManagementAddOn)
+		}
+		refs := configuration.Refresh(d.References, a.Spec.Configs, supported, lookup.Object)
 		g := gift{a, refs, d.Condition(), moved(scene.References(a), refs)}
-		if gifts = append(gifts, g); g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) {
+		if gifts = append(gifts, g); g.moved && templated {
 			signed = append(signed, d.Cluster)
 		}
 	}
