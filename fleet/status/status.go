@@ -4,6 +4,7 @@ package status
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -150,11 +151,11 @@ func (a AddOn) Available() Condition {
 	probed := 0
 	for _, w := range a.Works {
 		for _, m := range w.Status.ResourceStatus.Manifests {
-			if !slices.ContainsFunc(m.StatusFeedback.Values, func(v ocm.FeedbackValue) bool { return v.Name != RolledOut }) {
-				continue
+			found, err := probe(m)
+			if found {
+				probed++
 			}
-			probed++
-			if err := probe(m); err != nil {
+			if err != nil {
 				return is("False", "ProbeUnavailable", fmt.Sprintf("Probe addon unavailable with err %v", err))
 			}
 		}
@@ -174,24 +175,43 @@ func hasProbes(w ocm.ManifestWork) bool {
 	})
 }
 
-// probe judges what the agent reports of a Deployment or a DaemonSet.
-func probe(m ocm.ManifestStatus) error {
-	values := make(map[string]int64)
-	for _, v := range m.StatusFeedback.Values {
-		if v.FieldValue.Integer != nil {
-			values[v.Name] = *v.FieldValue.Integer
-		}
-	}
+// counts has the names of the values that an agent reports of a resource: how many pods it wants, and how many are ready.
+var counts = map[string][2]string{
+	"deployments": {"Replicas", "ReadyReplicas"},
+	"daemonsets":  {"DesiredNumberScheduled", "NumberReady"},
+}
+
+// probe judges what the agent reports of a Deployment or a DaemonSet. It says whether there is something to judge.
+func probe(m ocm.ManifestStatus) (found bool, err error) {
 	at := m.ResourceMeta
-	switch at.Resource {
-	case "deployments":
-		if want, ready := values["Replicas"], values["ReadyReplicas"]; want > 0 && ready < 1 {
-			return fmt.Errorf("desiredNumberReplicas is %d but readyReplica is %d for deployments %s/%s", want, ready, at.Namespace, at.Name)
-		}
-	case "daemonsets":
-		if want, ready := values["DesiredNumberScheduled"], values["NumberReady"]; ready != want {
-			return fmt.Errorf("desiredNumberScheduled is %d but numberReady is %d for daemonsets %s/%s", want, ready, at.Namespace, at.Name)
+	names, known := counts[at.Resource]
+	if !known {
+		return false, nil
+	}
+	want, wanted := count(m, names[0])
+	ready, counted := count(m, names[1])
+	deployment := at.Resource == "deployments"
+	switch {
+	case !wanted && !counted:
+		return false, nil
+	case deployment && wanted && want == 0: // it needs no pods, and agents leave out what is 0
+		return true, nil
+	case !wanted:
+		return true, errors.New("desiredNumberReplicas is not probed")
+	case !counted:
+		return true, errors.New("readyReplica is not probed")
+	case deployment && ready >= 1, ready == want:
+		return true, nil
+	}
+	return true, fmt.Errorf("desiredNumberReplicas is %d but readyReplica is %d for %s %s/%s", want, ready, at.Resource, at.Namespace, at.Name)
+}
+
+// count returns a number that the agent reports.
+func count(m ocm.ManifestStatus, name string) (n int64, found bool) {
+	for _, v := range m.StatusFeedback.Values {
+		if v.Name == name && v.FieldValue.Integer != nil {
+			n, found = *v.FieldValue.Integer, true
 		}
 	}
-	return nil
+	return n, found
 }
