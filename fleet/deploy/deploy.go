@@ -162,6 +162,9 @@ func (a side) work(name string, manifests []map[string]any, ask func(map[string]
 	for _, m := range manifests {
 		id := Identify(m)
 		config := ocm.ManifestConfig{ResourceIdentifier: id}
+		if ask(m) {
+			config.FeedbackRules = []ocm.FeedbackRule{{Type: ocm.WellKnownStatus}}
+		}
 		for _, c := range a.Spec.ManifestConfigs {
 			if c.ResourceIdentifier == id {
 				rules := config.FeedbackRules
@@ -171,9 +174,6 @@ func (a side) work(name string, manifests []map[string]any, ask func(map[string]
 				config = c
 				config.FeedbackRules = rules
 			}
-		}
-		if ask(m) {
-			config.FeedbackRules = merge(config.FeedbackRules, ocm.FeedbackRule{Type: ocm.WellKnownStatus})
 		}
 		if config.FeedbackRules != nil || config.UpdateStrategy != nil || config.ConditionRules != nil {
 			w.Spec.ManifestConfigs = append(w.Spec.ManifestConfigs, config)

@@ -125,3 +125,18 @@ func TestHooksAreCompleteByTheirFeedback(t *testing.T) {
 		t.Error("not complete with both")
 	}
 }
+
+// TestWellKnownStatusComesFirst has a Deployment of which the template asks for a value.
+func TestWellKnownStatusComesFirst(t *testing.T) {
+	a := deploy.AddOn{Manifests: manifests(t, `[{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: n}}]`)}
+	rule := ocm.FeedbackRule{Type: ocm.JSONPaths, JSONPaths: []ocm.JSONPath{{Name: "mine", Path: ".status.mine"}}}
+	a.Spec.ManifestConfigs = []ocm.ManifestConfig{{ResourceIdentifier: deploy.Identify(a.Manifests[0]), FeedbackRules: []ocm.FeedbackRule{rule}}}
+	plan, err := deploy.Works(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := plan.Works[0].Spec.ManifestConfigs[0].FeedbackRules
+	if len(rules) != 2 || rules[0].Type != ocm.WellKnownStatus || rules[1].Type != ocm.JSONPaths {
+		t.Errorf("got %+v", rules)
+	}
+}
