@@ -221,6 +221,9 @@ func (r *clusterAddOns) deploy(ctx context.Context, p *place) error {
 		meta.RemoveStatusCondition(&a.Status.Conditions, deploy.HostingManifestApplied)
 	}
 	next := deploy.Next(deploy.State{AddOn: a, Plan: plan, Failed: err, Existing: p.works, Hosting: p.hosting})
+	for _, kind := range next.Clear {
+		meta.RemoveStatusCondition(&a.Status.Conditions, kind)
+	}
 	for _, c := range next.Conditions {
 		r.set(&a.Status.Conditions, c.Type, string(c.Status), c.Reason, c.Message)
 	}

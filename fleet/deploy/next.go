@@ -50,8 +50,9 @@ type Step struct {
 	Apply, Delete []ocm.ManifestWork
 	// Finalizers are those that the add-on has afterwards.
 	Finalizers []string
-	// Conditions are those that are known. They have no times.
+	// Conditions are those that are known. They have no times. Clear has the types of those that hold no longer.
 	Conditions []metav1.Condition
+	Clear      []string
 }
 
 // Deployable says whether the works of an add-on may be written: its registration has been looked at, and it has its
@@ -152,7 +153,7 @@ func (n *step) install() {
 	}
 }
 
-// applied says whether agents have applied works. It says nothing while they are silent.
+// applied says whether agents have applied works. While they are silent, it only takes back that they had failed.
 func (n *step) applied(kind string, works []ocm.ManifestWork) {
 	if len(works) == 0 {
 		n.is(kind, "True", "AddonManifestApplied", "no manifest need to apply")
@@ -176,6 +177,8 @@ func (n *step) applied(kind string, works []ocm.ManifestWork) {
 	}
 	if known == len(works) {
 		n.is(kind, "True", "AddonManifestApplied", "manifests of addon are applied successfully")
+	} else if meta.IsStatusConditionFalse(n.AddOn.Status.Conditions, kind) {
+		n.Clear = append(n.Clear, kind)
 	}
 }
 

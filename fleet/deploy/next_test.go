@@ -169,3 +169,16 @@ func TestAppliedByAgents(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// TestAFailureOfAnotherWorkIsTakenBack has an add-on whose new work no agent has looked at. What had failed holds no longer.
+func TestAFailureOfAnotherWorkIsTakenBack(t *testing.T) {
+	s := hosted(t)
+	for kind, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 2, metav1.ConditionTrue: 0} {
+		s.AddOn.Status.Conditions = []metav1.Condition{
+			{Type: deploy.ManifestApplied, Status: kind}, {Type: deploy.HostingManifestApplied, Status: kind},
+		}
+		if got := deploy.Next(s).Clear; len(got) != want {
+			t.Errorf("%s: %q go", kind, got)
+		}
+	}
+}

@@ -161,6 +161,9 @@ func run(t *testing.T, r row, a *ocm.ManagedClusterAddOn) outcome {
 	}
 	next := deploy.Next(s)
 	a.Finalizers = next.Finalizers
+	for _, kind := range next.Clear {
+		meta.RemoveStatusCondition(&a.Status.Conditions, kind)
+	}
 	for _, c := range next.Conditions {
 		meta.SetStatusCondition(&a.Status.Conditions, c)
 	}
