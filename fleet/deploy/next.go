@@ -132,6 +132,9 @@ func withoutOld(finalizers []string) []string {
 func (n *step) install() {
 	if n.Failed != nil {
 		n.is(ManifestApplied, "False", "ManifestWorkApplyFailed", "failed to get manifest from agent interface: "+n.Failed.Error())
+		if n.hosted {
+			n.is(HostingManifestApplied, "False", "ManifestWorkApplyFailed", "failed to get manifest from agent interface: "+n.Failed.Error())
+		}
 		return
 	}
 	for _, w := range n.Plan.Works {

@@ -182,3 +182,14 @@ func TestAFailureOfAnotherWorkIsTakenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestFailureOfAHostedAddOn says on both conditions that its manifests cannot be made.
+func TestFailureOfAHostedAddOn(t *testing.T) {
+	s := hosted(t)
+	s.Failed = errors.New("no template")
+	for _, kind := range []string{deploy.ManifestApplied, deploy.HostingManifestApplied} {
+		if c := state(deploy.Next(s), kind); !strings.Contains(c, "False") {
+			t.Errorf("%s is %q", kind, c)
+		}
+	}
+}
