@@ -35,6 +35,17 @@ func cluster(name string, labels ...string) *ocm.ManagedCluster {
 	return c
 }
 
+// TestAnUnknownSelectorSelectsNothing has a set whose members nobody can tell.
+func TestAnUnknownSelectorSelectsNothing(t *testing.T) {
+	s := ocm.ManagedClusterSet{ObjectMeta: metav1.ObjectMeta{Name: "s"}}
+	s.Spec.ClusterSelector.SelectorType = "errorType"
+	members := []*ocm.ManagedCluster{cluster("a", ocm.ClusterSetLabel+"=s")}
+	got, err := Candidates([]string{"s"}, []ocm.ManagedClusterSet{s}, members)
+	if err == nil || len(got) != 0 {
+		t.Errorf("got %v: %v", got, err)
+	}
+}
+
 // TestMistakesAreNamed has placements that cannot be scheduled. Each says which part found the mistake.
 func TestMistakesAreNamed(t *testing.T) {
 	for spec, want := range map[string]string{

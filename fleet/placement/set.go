@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -58,8 +59,12 @@ func Candidates(names []string, sets []ocm.ManagedClusterSet, clusters []*ocm.Ma
 
 // members returns the selector of a set.
 func members(s ocm.ManagedClusterSet) (labels.Selector, error) {
-	if s.Spec.ClusterSelector.SelectorType == ocm.LabelSelector {
+	switch kind := s.Spec.ClusterSelector.SelectorType; kind {
+	case ocm.LabelSelector:
 		return metav1.LabelSelectorAsSelector(s.Spec.ClusterSelector.LabelSelector)
+	case "", ocm.ExclusiveClusterSetLabel:
+		return labels.SelectorFromSet(labels.Set{ocm.ClusterSetLabel: s.Name}), nil
+	default:
+		return nil, fmt.Errorf("ManagedClusterSet %s has selectorType %q, which is none of %s and %s", s.Name, kind, ocm.ExclusiveClusterSetLabel, ocm.LabelSelector)
 	}
-	return labels.SelectorFromSet(labels.Set{ocm.ClusterSetLabel: s.Name}), nil
 }
