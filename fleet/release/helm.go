@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/Masterminds/semver/v3"
+
 	"github.com/sealift/sealift/fleet/caaph"
 	"github.com/sealift/sealift/helm"
 )
@@ -87,7 +89,7 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 		return Install, nil
 	case strings.HasPrefix(has.Status, "pending-"):
 		return Recover, nil
-	case has.Status == "failed", has.Version != version:
+	case has.Status == "failed", !sameVersion(has.Version, version):
 		return Upgrade, nil
 	}
 	same, err := sameValues(has.Values, r.Spec)
@@ -95,6 +97,17 @@ func Operate(r caaph.HelmReleaseProxy, has Installed, version string) (Operation
 		return None, err
 	}
 	return Upgrade, nil
+}
+
+// sameVersion says whether a chart is the one that a version names. Repositories find the charts v1.2.3 and 1.2.3+4 for version 1.2.3, so
+// a release of these is no reason for an upgrade.
+func sameVersion(has, want string) bool {
+	if has == want {
+		return true
+	}
+	had, err1 := semver.NewVersion(has)
+	wanted, err2 := semver.NewVersion(want)
+	return err1 == nil && err2 == nil && had.Equal(wanted) && (wanted.Metadata() == "" || had.Metadata() == wanted.Metadata())
 }
 
 // sameValues says whether an upgrade would leave the values of a release as they are.

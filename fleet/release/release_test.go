@@ -267,6 +267,23 @@ func TestNamesOfReleases(t *testing.T) {
 	}
 }
 
+// TestVersionsThatNameTheSameChart has versions as repositories find them: a v in front, and build metadata that nobody asked for.
+func TestVersionsThatNameTheSameChart(t *testing.T) {
+	_, r, _ := proxy()
+	for _, tt := range []struct {
+		has, want string
+		do        release.Operation
+	}{
+		{"v3.30.2", "3.30.2", release.None}, {"3.30.2", "v3.30.2", release.None}, {"1.2.3+4", "1.2.3", release.None}, {"test", "test", release.None},
+		{"1.2.3+4", "1.2.3+5", release.Upgrade}, {"1.2.3", "1.2.3+5", release.Upgrade}, {"1.2.3-rc.1", "1.2.3", release.Upgrade}, {"test", "1.2.3", release.Upgrade},
+	} {
+		has := release.Installed{Status: "deployed", Version: tt.has, Values: r.Spec.Values}
+		if got, err := release.Operate(r, has, tt.want); err != nil || got != tt.do {
+			t.Errorf("a release of %s, and %s is wanted: %s, %v", tt.has, tt.want, got, err)
+		}
+	}
+}
+
 // TestReusedValuesNeedNoUpgrade: Helm keeps values that the proxy does not have.
 func TestReusedValuesNeedNoUpgrade(t *testing.T) {
 	_, r, _ := proxy()
