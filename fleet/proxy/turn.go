@@ -7,8 +7,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,17 +28,23 @@ func suffix(hcp *caaph.HelmChartProxy, c release.Cluster) string {
 	return hex.EncodeToString(sum[:])[:5]
 }
 
+// These find what a template reads beside the cluster. Fields of a cluster, such as ControlPlaneEndpoint, are other words.
+var (
+	readsControlPlane = regexp.MustCompile(`\bControlPlane\b`)
+	readsInfraCluster = regexp.MustCompile(`\bInfraCluster\b`)
+)
+
 // render renders the values of a cluster. It reads what the cluster refers to if the template needs it.
 func (p *pass) render(ctx context.Context, c release.Cluster, object *unstructured.Unstructured) (string, error) {
 	text := p.hcp.Spec.ValuesTemplate
 	in := values.Input{Name: p.hcp.Spec.ChartName + "-" + c.Name, Template: text, Cluster: object.DeepCopy().Object}
 	var err error
-	if strings.Contains(text, "ControlPlane") {
+	if readsControlPlane.MatchString(text) {
 		if in.ControlPlane, err = p.clusters.referenced(ctx, object, "controlPlaneRef"); err != nil {
 			return "", err
 		}
 	}
-	if strings.Contains(text, "InfraCluster") {
+	if readsInfraCluster.MatchString(text) {
 		if in.InfraCluster, err = p.clusters.referenced(ctx, object, "infrastructureRef"); err != nil {
 			return "", err
 		}
