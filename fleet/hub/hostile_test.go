@@ -194,7 +194,7 @@ func chartMistakes(own string) (list []mistake) {
 		list = append(list, mistake{name: name, objects: cluster(name, row[0], "") + chart(name, "", ""), at: "helmreleaseproxies charts " + name, want: row[1]})
 	}
 	for name, row := range map[string][3]string{
-		"half-a-template":  {`valuesTemplate: "a: {{"`, "", "failed to parse the values template"},
+		"half-a-template":  {`valuesTemplate: "a: {{"`, "", "failed to parse values on cluster"},
 		"endless-template": {`valuesTemplate: "{{ range until 100000000 }}x{{ end }}"`, "", "exceeds what one rendering may use"},
 		"wide-template":    {`valuesTemplate: '{{ printf "%999999999d" 1 }}'`, "", "exceeds what one rendering may use"},
 		"long-template":    {`valuesTemplate: '{{ repeat 999999999 "x" }}'`, "", "exceeds what one rendering may use"},

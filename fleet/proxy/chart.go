@@ -203,7 +203,7 @@ func (p *pass) decide(ctx context.Context, c release.Cluster, object *unstructur
 	reason := valuesFailed
 	text, err := p.render(ctx, c, object)
 	if err != nil {
-		err = fmt.Errorf("cluster %s: %w", c.Name, err)
+		err = fmt.Errorf("failed to parse values on cluster %s: %w", c.Name, err)
 	} else {
 		reason = creationFailed
 		w.action, w.want, err = release.Decide(p.hcp, c, has, text)

@@ -36,7 +36,7 @@ const (
 // ErrLimit says that a template takes too long, or becomes too large.
 var ErrLimit = errors.New("the template exceeds what one rendering may use")
 
-// Render returns the values as YAML.
+// Render returns the values as YAML. Errors name the template, as package text/template does.
 func Render(in Input) (string, error) {
 	data := make(map[string]any)
 	names := make(goNames)
@@ -51,7 +51,7 @@ func Render(in Input) (string, error) {
 	g := &guard{end: time.Now().Add(maxTime)}
 	t, err := template.New(in.Name).Funcs(g.functions()).Parse(in.Template)
 	if err != nil {
-		return "", fmt.Errorf("failed to parse the values template: %w", err)
+		return "", err
 	}
 	t.Funcs(template.FuncMap{
 		fieldFunction: names.field,
@@ -66,7 +66,7 @@ func Render(in Input) (string, error) {
 	}
 	var out bytes.Buffer
 	if err := t.Execute(limited{&out}, data); err != nil {
-		return "", fmt.Errorf("failed to render the values template: %w", err)
+		return "", err
 	}
 	return out.String(), nil
 }

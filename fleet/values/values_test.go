@@ -107,14 +107,14 @@ func TestRender(t *testing.T) {
 
 func TestRenderRefuses(t *testing.T) {
 	for text, want := range map[string]string{
-		`{{`:                               "failed to parse the values template: template: calico-rome:1: ",
+		`{{`:                               "template: calico-rome:1: ",
 		`{{ expandenv "$HOME" }}`:          `function "expandenv" not defined`,
 		`{{ getHostByName "a" }}`:          `function "getHostByName" not defined`,
 		`{{ .Cluster.kind.nope }}`:         "can't evaluate field nope in type string",
 		`{{ fail "no version" }}`:          "no version",
-		`{{ sealift.tick }}`:               "failed to parse the values template",
+		`{{ sealift.tick }}`:               `template: calico-rome:1: function "sealift" not defined`,
 		`{{ template "missing" . }}`:       `template "missing" not defined`,
-		`{{ index .Cluster.spec.list 3 }}`: "failed to render the values template",
+		`{{ index .Cluster.spec.list 3 }}`: `template: calico-rome:1:3: executing "calico-rome" at <index`,
 	} {
 		_, err := values.Render(values.Input{Name: "calico-rome", Template: text, Cluster: parse(t, cluster)})
 		if err == nil || !strings.Contains(err.Error(), want) {
