@@ -97,7 +97,11 @@ func findIn(object map[string]any, t reflect.Type, name string) (any, bool) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		key, inline := jsonName(f)
-		if f.Name == name && !inline && key != "" {
+		switch {
+		case f.Name != name:
+		case inline:
+			return object, true
+		case key != "":
 			value, found := object[key]
 			return value, found
 		}

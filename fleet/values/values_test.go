@@ -75,15 +75,16 @@ func parse(t testing.TB, text string) map[string]any {
 func TestRender(t *testing.T) {
 	for text, want := range map[string]string{
 		// both spellings, also through variables, with and range
-		`{{ .Cluster.spec.clusterNetwork.apiServerPort }} {{ .Cluster.Spec.ClusterNetwork.APIServerPort }}`: "6443 6443",
-		`{{ with .Cluster.Spec }}{{ .ClusterNetwork.Pods.CIDRBlocks | join "," }}{{ end }}`:                 "10.0.0.0/16,fd00::/48",
-		`{{ $c := .Cluster }}{{ $c.Name }} {{ $.Cluster.ObjectMeta.Name }} {{ $c.metadata.name }}`:          "rome rome rome",
-		`{{ range .Cluster.Spec.Topology.Workers.MachineDeployments }}{{ .Name }}={{ .Replicas }}{{ end }}`: "md-0=3",
-		`{{ (index .Cluster.Spec.Topology.Workers.MachineDeployments 0).Name }}`:                            "md-0",
-		`{{ .ControlPlane.Spec.Replicas }} {{ .ControlPlane.metadata.name }}`:                               "3 rome-cp",
-		`{{ .InfraCluster.Name }} {{ .InfraCluster.Spec.region }}`:                                          "rome-infra eu",
-		`{{ define "a" }}{{ .Spec.ClusterNetwork.APIServerPort }}{{ end }}{{ template "a" .Cluster }}`:      "6443",
-		`{{ if .Cluster.Spec.Paused }}yes{{ else }}no{{ end }}`:                                             "no",
+		`{{ .Cluster.spec.clusterNetwork.apiServerPort }} {{ .Cluster.Spec.ClusterNetwork.APIServerPort }}`:      "6443 6443",
+		`{{ with .Cluster.Spec }}{{ .ClusterNetwork.Pods.CIDRBlocks | join "," }}{{ end }}`:                      "10.0.0.0/16,fd00::/48",
+		`{{ $c := .Cluster }}{{ $c.Name }} {{ $.Cluster.ObjectMeta.Name }} {{ $c.metadata.name }}`:               "rome rome rome",
+		`{{ .Cluster.TypeMeta.Kind }} {{ .ControlPlane.TypeMeta.APIVersion }} {{ .InfraCluster.TypeMeta.Kind }}`: "Cluster controlplane.cluster.x-k8s.io/v1beta2 ShipCluster",
+		`{{ range .Cluster.Spec.Topology.Workers.MachineDeployments }}{{ .Name }}={{ .Replicas }}{{ end }}`:      "md-0=3",
+		`{{ (index .Cluster.Spec.Topology.Workers.MachineDeployments 0).Name }}`:                                 "md-0",
+		`{{ .ControlPlane.Spec.Replicas }} {{ .ControlPlane.metadata.name }}`:                                    "3 rome-cp",
+		`{{ .InfraCluster.Name }} {{ .InfraCluster.Spec.region }}`:                                               "rome-infra eu",
+		`{{ define "a" }}{{ .Spec.ClusterNetwork.APIServerPort }}{{ end }}{{ template "a" .Cluster }}`:           "6443",
+		`{{ if .Cluster.Spec.Paused }}yes{{ else }}no{{ end }}`:                                                  "no",
 		// Go names are only looked up
 		`{{ .Cluster.Labels.Name }} {{ .Cluster.metadata.labels.Tier }}`:               "a label <no value>",
 		`{{ keys .Cluster.spec.clusterNetwork | sortAlpha }}`:                          "[apiServerPort pods]",
