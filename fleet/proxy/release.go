@@ -230,10 +230,10 @@ func available() release.Condition {
 	return release.Condition{Type: clusterAvailable, Status: "True", Reason: "Available"}
 }
 
-// unavailable reports a cluster that cannot be worked on. What is known of its release stays.
-func (a *attempt) unavailable(ctx context.Context, reason string, err error) error {
+// unavailable reports a cluster that cannot be worked on, and what else is known. What was known of its release stays.
+func (a *attempt) unavailable(ctx context.Context, reason string, err error, also ...release.Condition) error {
 	no := release.Condition{Type: clusterAvailable, Status: "False", Reason: reason, Message: err.Error()}
-	if failed := a.write(ctx, false, no); failed != nil {
+	if failed := a.write(ctx, false, append(also, no)...); failed != nil {
 		return failed
 	}
 	return err
@@ -283,12 +283,20 @@ func (a *attempt) remove(ctx context.Context, found *release.Cluster) error {
 		if release.Remove(*a.hrp, found, false) == release.Forget {
 			return a.release(ctx, a.hrp)
 		}
-		return a.unavailable(ctx, reason, err)
+		var also []release.Condition
+		if reason == readFails {
+			also = append(also, release.Condition{Type: releaseReady, Status: "False", Reason: readFails, Message: err.Error()})
+		}
+		return a.unavailable(ctx, reason, err, also...)
 	}
 	if has.Status != "" && !release.Foreign(*a.hrp, has) {
 		if err := a.provider.Remove(ctx, t); err != nil {
 			return a.failed(ctx, removalFails, err)
 		}
+	}
+	// others may have finalizers on the object, too
+	if err := a.write(ctx, true, available(), release.Report(release.Installed{})); err != nil {
+		return err
 	}
 	return a.release(ctx, a.hrp)
 }

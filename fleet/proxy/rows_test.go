@@ -1,0 +1,240 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sealift/sealift/fleet/caaph"
+	"github.com/sealift/sealift/fleet/release"
+	"github.com/sealift/sealift/testgrid/cases"
+)
+
+// answers is a Provider that says what the Helm of a row says.
+type answers struct {
+	has, then release.Installed
+	fails     error
+}
+
+func (h answers) Read(context.Context, Target) (release.Installed, error) {
+	if h.then.Status == "" {
+		return h.has, h.fails
+	}
+	return h.has, nil
+}
+
+func (h answers) Version(_ context.Context, t Target) (string, error) {
+	return t.Proxy.Spec.Version, nil
+}
+
+func (h answers) Run(context.Context, Target, release.Operation) (release.Installed, error) {
+	return h.then, h.fails
+}
+
+func (h answers) Remove(context.Context, Target) error { return nil }
+
+// helmSays is what the Helm of each row says. The rows have it in their names only.
+var helmSays = map[string]answers{
+	"successfully install a Helm release":                                      {then: release.Installed{Status: "deployed", Revision: 1}},
+	"successfully install a Helm release with a generated name":                {then: release.Installed{Status: "deployed", Revision: 1}},
+	"successfully install a Helm release when strategy is InstallOnce":         {then: release.Installed{Status: "deployed", Revision: 1}},
+	"do nothing if already successfully and installed strategy is InstallOnce": {has: release.Installed{Status: "deployed", Revision: 1}},
+	"Helm release pending":                            {then: release.Installed{Status: "pending-install", Revision: 1}},
+	"Helm release in a failed state, no client error": {then: release.Installed{Status: "failed", Revision: 1}},
+	"Helm client returns error":                       {then: release.Installed{Status: "failed"}, fails: errors.New("internal error")},
+	"successfully uninstall a Helm release":           {has: release.Installed{Status: "deployed", Revision: 1}},
+	"Helm release already uninstalled":                {},
+	"error attempting to get Helm release":            {fails: errors.New("internal error")},
+	"do nothing when strategy is InstallOnce":         {has: release.Installed{Status: "deployed", Revision: 1}},
+}
+
+// left is what a row's reconcile left behind.
+type left struct {
+	HelmReleaseProxy struct {
+		Metadata metav1.ObjectMeta
+		Spec     caaph.HelmReleaseProxySpec
+		Status   struct {
+			Conditions []release.Condition
+			Status     string
+			Revision   int
+		}
+	}
+	HelmChartProxy struct {
+		Status struct{ Conditions []release.Condition }
+	}
+}
+
+func leftBehind(t *testing.T, observed []cases.Observation) (l left) {
+	t.Helper()
+	for _, o := range observed {
+		if err := json.Unmarshal(o.Value, &l); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+func TestReleaseRows(t *testing.T) {
+	type row struct {
+		ExpectedError    string
+		HelmReleaseProxy caaph.HelmReleaseProxy
+	}
+	for file, do := range map[string]func(*attempt) error{
+		"TestReconcileNormal": func(a *attempt) error { return a.keep(t.Context()) },
+		"TestReconcileDelete": func(a *attempt) error { return a.remove(t.Context(), &release.Cluster{}) },
+	} {
+		for _, r := range cases.Rows[row](t, "fleet/caaph/controllers_helmreleaseproxy__helmreleaseproxy_controller__"+file+".json") {
+			t.Run(file+"/"+r.Name, func(t *testing.T) {
+				says, known := helmSays[r.Name]
+				if !known {
+					t.Fatal("the test does not know what Helm says")
+				}
+				want := leftBehind(t, r.Observed).HelmReleaseProxy
+				hrp := r.Case.HelmReleaseProxy
+				says.has.Owner, says.has.Version = release.Owner(hrp), hrp.Spec.Version
+				a := &attempt{place: &onCluster{}, provider: says, hrp: &hrp, base: hrp.DeepCopyObject().(*caaph.HelmReleaseProxy)}
+				if err := do(a); (err != nil) != (r.Case.ExpectedError != "") || err != nil && err.Error() != r.Case.ExpectedError {
+					t.Fatalf("got error %v, want %q", err, r.Case.ExpectedError)
+				}
+				if r.Case.HelmReleaseProxy.Spec.ReleaseName == "" && hrp.Spec.ReleaseName != "" {
+					hrp.Spec.ReleaseName = want.Spec.ReleaseName // Helm chooses another name there
+				}
+				same(t, "metadata", []any{hrp.Annotations, hrp.Labels}, []any{want.Metadata.Annotations, want.Metadata.Labels})
+				same(t, "spec", hrp.Spec, want.Spec)
+				same(t, "status", []any{hrp.Status.Status, hrp.Status.Revision}, []any{want.Status.Status, want.Status.Revision})
+				for _, c := range want.Status.Conditions {
+					same(t, "condition", condition(hrp.Status.Conditions, c.Type), c)
+				}
+			})
+		}
+	}
+}
+
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	a, err1 := json.Marshal(got)
+	b, err2 := json.Marshal(want)
+	if err1 != nil || err2 != nil || string(a) != string(b) {
+		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
+	}
+}
+
+// TestValuesRows has the condition of values that cannot be parsed.
+func TestValuesRows(t *testing.T) {
+	type row struct {
+		Cluster        map[string]any
+		ExpectedError  string
+		HelmChartProxy caaph.HelmChartProxy
+	}
+	rows := cases.Rows[row](t, "fleet/caaph/controllers_helmchartproxy__helmchartproxy_controller_phases__TestReconcileForCluster.json")
+	for _, r := range rows {
+		o := &unstructured.Unstructured{Object: r.Case.Cluster}
+		p := &pass{ChartReconciler: &ChartReconciler{}, hcp: &r.Case.HelmChartProxy}
+		p.decide(t.Context(), summary(o), o)
+		if got := errors.Join(p.errs...); (got != nil) != (r.Case.ExpectedError != "") || got != nil && got.Error() != r.Case.ExpectedError {
+			t.Errorf("%s: got error %v, want %q", r.Name, got, r.Case.ExpectedError)
+		}
+		for _, c := range leftBehind(t, r.Observed).HelmChartProxy.Status.Conditions {
+			if c.Reason == valuesFailed {
+				same(t, r.Name, p.problem, c)
+			}
+		}
+	}
+}
+
+// TestValuesThatCannotBeParsed has the words of upstream's own test.
+func TestValuesThatCannotBeParsed(t *testing.T) {
+	hcp := &caaph.HelmChartProxy{}
+	hcp.Spec.ChartName, hcp.Spec.ValuesTemplate = "test-chart-name", "apiServerPort: {{ .Cluster.invalid-path }}"
+	p := &pass{ChartReconciler: &ChartReconciler{}, hcp: hcp}
+	p.decide(t.Context(), release.Cluster{Name: "test-cluster"}, &unstructured.Unstructured{Object: map[string]any{}})
+	const want = "failed to parse values on cluster test-cluster: template: test-chart-name-test-cluster:1: bad character U+002D '-'"
+	if p.problem.Reason != "ValueParsingFailed" || p.problem.Message != want {
+		t.Errorf("got %+v", p.problem)
+	}
+}
+
+// TestTemplatesReadOnlyWhatTheyName: what a cluster refers to may be missing, or not readable for the hub.
+func TestTemplatesReadOnlyWhatTheyName(t *testing.T) {
+	o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"controlPlaneEndpoint": map[string]any{"host": "192.0.2.1"},
+		"controlPlaneRef":      map[string]any{"apiVersion": "example.com/v1", "kind": "Plane", "name": "a"},
+		"infrastructureRef":    map[string]any{"apiVersion": "example.com/v1", "kind": "Ground", "name": "a"},
+	}}}
+	for text, reads := range map[string]bool{
+		"{{ .Cluster.Spec.ControlPlaneEndpoint.Host }}": false, "{{ .Cluster.Spec.ControlPlaneRef.Name }}": false, "{{ .Cluster.spec.controlPlaneRef.name }}": false,
+		"{{ .ControlPlane.spec }}": true, "{{ .InfraCluster }}": true, `{{ (index . "ControlPlane").spec }}`: true,
+	} {
+		hcp := &caaph.HelmChartProxy{}
+		hcp.Spec.ValuesTemplate = text
+		p := &pass{ChartReconciler: &ChartReconciler{clusters: &clusters{}}, hcp: hcp}
+		if _, err := p.render(t.Context(), release.Cluster{Name: "rome"}, o); (err != nil) != reads {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestRemovalSaysWhatBecameOfTheRelease: the object stays if somebody else has a finalizer on it, or the cluster does not answer.
+func TestRemovalSaysWhatBecameOfTheRelease(t *testing.T) {
+	for name, tt := range map[string]struct {
+		says answers
+		want string
+	}{
+		"removed":            {answers{has: release.Installed{Status: "deployed"}}, "False HelmReleaseDeleted "},
+		"not there":          {answers{}, "False HelmReleaseDeleted "},
+		"it does not answer": {answers{fails: errors.New("no route")}, "False HelmReleaseGetFailed no route"},
+	} {
+		hrp := &caaph.HelmReleaseProxy{}
+		tt.says.has.Owner = release.Owner(*hrp)
+		a := &attempt{place: &onCluster{}, provider: tt.says, hrp: hrp, base: &caaph.HelmReleaseProxy{}}
+		_ = a.remove(t.Context(), &release.Cluster{})
+		if c := condition(hrp.Status.Conditions, releaseReady); c.Status+" "+c.Reason+" "+c.Message != tt.want {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
+// secrets are the Secrets of a hub, by their names.
+type secrets map[string]map[string][]byte
+
+func (s secrets) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	data, found := s[key.Name]
+	if !found {
+		return errors.New("not found")
+	}
+	into.(*corev1.Secret).Data = data
+	return nil
+}
+
+func (secrets) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// TestRegistryClientRows has certificate authorities as files upstream; here they are in Secrets.
+func TestRegistryClientRows(t *testing.T) {
+	type row struct {
+		CAFilePath            string
+		InsecureSkipTLSVerify bool
+		AssertErr             struct{ Expected json.RawMessage }
+	}
+	hub := secrets{"empty-file": {"ca.crt": nil}, "ca-bundle.pem": {"ca.crt": []byte("PEM")}}
+	for _, r := range cases.Rows[row](t, "fleet/caaph/internal__helm_client__TestNewDefaultRegistryClient.json") {
+		hrp := &caaph.HelmReleaseProxy{}
+		hrp.Spec.TLSConfig = &caaph.TLSConfig{InsecureSkipTLSVerify: r.Case.InsecureSkipTLSVerify}
+		if path := r.Case.CAFilePath; path != "" {
+			hrp.Spec.TLSConfig.CASecret = &corev1.SecretReference{Name: path[strings.LastIndex(path, "/")+1:]}
+		}
+		access, reason, err := accessOf(t.Context(), hub, hrp, nil)
+		if fails := len(r.Case.AssertErr.Expected) > 0; (err != nil) != fails || fails && reason != "GetCACertificateFailed" {
+			t.Errorf("%s: %s %v", r.Name, reason, err)
+		}
+		if access.Insecure != r.Case.InsecureSkipTLSVerify {
+			t.Errorf("%s: %+v", r.Name, access)
+		}
+	}
+}
