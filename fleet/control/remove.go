@@ -46,18 +46,8 @@ func (r *clusterAddOns) remove(ctx context.Context, p place) (reconcile.Result, 
 		}
 	}
 	next := deploy.Next(s)
-	for i := range next.Apply {
-		if err := r.sealWork(ctx, &next.Apply[i]); err != nil {
-			return reconcile.Result{}, err
-		}
-		if err := r.Create(ctx, &next.Apply[i]); err != nil && !apierrors.IsAlreadyExists(err) {
-			return reconcile.Result{}, err
-		}
-	}
-	for i := range next.Delete {
-		if err := r.deleteWork(ctx, &next.Delete[i]); err != nil {
-			return reconcile.Result{}, err
-		}
+	if _, err := r.write(ctx, p.works, next); err != nil {
+		return reconcile.Result{}, err
 	}
 	after := copyOf(a)
 	for _, c := range next.Conditions {

@@ -185,12 +185,21 @@ func (n *step) applied(kind string, works []ocm.ManifestWork) {
 	}
 }
 
-// remove runs the hooks of an add-on that is deleted. Its works stay until they are complete: hooks may need them. Then the
-// works on the cluster that hosts its agent go. Those on its own cluster go with the add-on, which owns them.
+// remove runs the hooks of an add-on that is deleted. Its works stay, and are kept as they should be, until the hooks are complete:
+// they may need them. Then the works on the cluster that hosts its agent go. Those on its own cluster go with the add-on, which owns them.
 func (n *step) remove() {
 	own, hosting := n.hook(false), n.hook(true)
 	if waits := own + hosting; waits != "" {
 		n.is(HookManifestCompleted, "False", "HookManifestIsNotCompleted", waits)
+		for _, w := range n.Plan.Works {
+			has, answers := find(n.Existing, w), !n.Gone
+			if elsewhere(w) {
+				answers = n.hosted
+			}
+			if answers && has != nil && has.DeletionTimestamp.IsZero() {
+				n.Apply = append(n.Apply, w)
+			}
+		}
 		return
 	}
 	n.finalizer(hookFinalizer, false)
