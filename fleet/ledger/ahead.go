@@ -9,7 +9,7 @@ import (
 )
 
 // aheadTime is how long a number that was taken ahead may be used.
-const aheadTime = 2 * time.Minute
+const aheadTime = 10 * time.Minute
 
 // ahead has numbers that were taken before somebody asked for them. A hub that stops leaves a gap in the sequence, which clusters
 // accept: numbers only have to grow. Each number keeps the time at which it was stored, so numbers and times grow together, also
