@@ -69,6 +69,11 @@ grid: build deps ## what takes too long for every commit: all releases and syste
 cold: deps ## both README commands on a bare Debian 12 with Go and empty caches: about an hour
 	testgrid/demo/cold.sh
 
+.PHONY: soak
+soak: build deps ## all tests five times in a row on a busy machine: hours
+	bin/sealift-testgrid lab build
+	testgrid/soak.sh
+
 .PHONY: lint
 lint: ## static checks; the floors of the house are a test
 	go run $(GOLANGCI_LINT) run
