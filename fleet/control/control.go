@@ -65,6 +65,7 @@ type controllers struct {
 
 	renewals renewals
 	giving   giving
+	outdated outdated // versions of ManagedClusterAddOns and ManifestWorks
 }
 
 // New returns the controllers for a hub.
@@ -179,7 +180,7 @@ func (c *controllers) patch(ctx context.Context, before, after client.Object) er
 	if err != nil || !changed {
 		return err
 	}
-	return c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return c.written(before, after, c.Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
 }
 
 // patchStatus is patch for the status.
@@ -188,7 +189,18 @@ func (c *controllers) patchStatus(ctx context.Context, before, after client.Obje
 	if err != nil || !changed {
 		return err
 	}
-	return c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
+	return c.written(before, after, c.Status().Patch(ctx, after, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})))
+}
+
+// written notes what a patch tells of the version that it was made for, and returns the error of the patch.
+func (c *controllers) written(before, after client.Object, err error) error {
+	switch before.(type) {
+	case *ocm.ManagedClusterAddOn, *ocm.ManifestWork:
+		if apierrors.IsConflict(err) || err == nil && after.GetResourceVersion() != before.GetResourceVersion() {
+			c.outdated.replaced(before)
+		}
+	}
+	return err
 }
 
 // differ compares two objects as they are on the wire.

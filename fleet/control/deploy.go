@@ -102,6 +102,7 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	var err error
 	if err := r.Get(ctx, req.NamespacedName, p.addOn); apierrors.IsNotFound(err) {
 		r.untold.forget(req.NamespacedName)
+		r.outdated.gone(&ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}})
 		return reconcile.Result{}, r.clean(ctx, req.NamespacedName)
 	} else if err != nil {
 		return reconcile.Result{}, err
@@ -110,7 +111,7 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 		return reconcile.Result{}, err
 	}
 	p.gone = p.cluster == nil
-	if r.untold.behind(p.addOn) {
+	if r.outdated.behind(p.addOn) {
 		return reconcile.Result{RequeueAfter: settle}, nil
 	}
 	if host := p.addOn.Annotations[deploy.HostingCluster]; host != "" {
@@ -120,6 +121,11 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	if p.works, err = r.works(ctx, p.addOn); err != nil {
 		return reconcile.Result{}, err
+	}
+	for i := range p.works {
+		if r.outdated.behind(&p.works[i]) {
+			return reconcile.Result{RequeueAfter: settle}, nil
+		}
 	}
 	if !p.addOn.DeletionTimestamp.IsZero() {
 		return r.remove(ctx, p)

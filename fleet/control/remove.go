@@ -71,6 +71,7 @@ func (c *controllers) deleteWork(ctx context.Context, w *ocm.ManifestWork) error
 		if err := c.Delete(ctx, w); err != nil {
 			return client.IgnoreNotFound(err)
 		}
+		c.outdated.gone(w)
 	}
 	err := c.Get(ctx, types.NamespacedName{Name: w.Namespace}, &ocm.ManagedCluster{})
 	if !apierrors.IsNotFound(err) || len(w.Finalizers) == 0 {

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +47,10 @@ func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []strin
 	if wait > 0 && (again == 0 || wait < again) {
 		again = wait
 	}
-	if err := r.give(ctx, f, result, len(warnings) > 0, lookup); err != nil {
+	switch err := r.give(ctx, f, result, len(warnings) > 0, lookup); {
+	case errors.Is(err, errBehind):
+		return settle, nil
+	case err != nil:
 		return 0, err
 	}
 	after.Status.InstallProgressions = r.progressions(f, result, warnings)
@@ -86,7 +90,7 @@ func (r *addOns) progressions(f *scene.AddOn, result configuration.Result, warni
 }
 
 // give writes the decisions to the clusters. While a placement does not count, clusters that no other placement selects
-// keep what they have.
+// keep what they have. It returns errBehind if some have to wait for the cache.
 func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.Result, frozen bool, lookup *scene.Lookup) error {
 	selected := make(map[string]bool)
 	for _, p := range result.Placements {
@@ -101,11 +105,16 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	templated := scene.UsesTemplate(f.ClusterManagementAddOn)
 	var gifts []gift
 	var signed []string // the clusters whose works the hub is going to sign
+	late := false
 	for _, d := range result.AddOns {
 		if frozen && !selected[d.Cluster] {
 			continue
 		}
 		a := at[d.Cluster]
+		if r.outdated.behind(a) {
+			late = true
+			continue
+		}
 		supported := a.Status.SupportedConfigs
 		if templated {
 			supported = scene.Supported(f.ClusterManagementAddOn)
@@ -127,7 +136,10 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	for _, g := range gifts {
 		group.Go(func() error { return r.giveOne(ctx, f, g) })
 	}
-	return group.Wait()
+	if err := group.Wait(); err != nil || !late {
+		return err
+	}
+	return errBehind
 }
 
 // gift is the configuration that an add-on gets on a cluster.

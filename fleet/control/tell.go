@@ -33,14 +33,7 @@ func (r *clusterAddOns) tell(ctx context.Context, p place) (wait time.Duration, 
 		}
 	}
 	r.untold.forget(key)
-	replaced := p.before.ResourceVersion
-	if err := r.patchStatus(ctx, p.before, p.addOn); err != nil {
-		return 0, client.IgnoreNotFound(err)
-	}
-	if p.addOn.ResourceVersion != replaced {
-		r.untold.replace(key, replaced)
-	}
-	return 0, nil
+	return 0, client.IgnoreNotFound(r.patchStatus(ctx, p.before, p.addOn))
 }
 
 // giving knows since when configurations are given to clusters. The zero value is idle.
@@ -84,34 +77,10 @@ func onlyMessage(before, after *ocm.ManagedClusterAddOn) (bool, error) {
 	return !changed, err
 }
 
-// untold has the add-ons whose message is not written yet, and the versions of add-ons that were replaced.
+// untold has the add-ons whose message is not written yet.
 type untold struct {
-	mu       sync.Mutex
-	begin    map[types.NamespacedName]time.Time
-	replaced map[types.NamespacedName]string
-}
-
-// replace notes the version of an add-on that the hub has replaced.
-func (u *untold) replace(addOn types.NamespacedName, version string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.replaced == nil {
-		u.replaced = make(map[types.NamespacedName]string)
-	}
-	u.replaced[addOn] = version
-}
-
-// behind says whether an add-on is a version that the hub has replaced: the cache does not have the new one yet, and a write would
-// be refused.
-func (u *untold) behind(addOn *ocm.ManagedClusterAddOn) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	key := client.ObjectKeyFromObject(addOn)
-	if u.replaced[key] == addOn.ResourceVersion {
-		return true
-	}
-	delete(u.replaced, key)
-	return false
+	mu    sync.Mutex
+	begin map[types.NamespacedName]time.Time
 }
 
 // since returns for how long the message of an add-on has not been written.
@@ -133,5 +102,4 @@ func (u *untold) forget(addOn types.NamespacedName) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	delete(u.begin, addOn)
-	delete(u.replaced, addOn)
 }

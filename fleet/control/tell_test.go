@@ -49,22 +49,6 @@ func TestAMessageWaitsOnce(t *testing.T) {
 	}
 }
 
-// TestAReplacedVersionIsKnown has an add-on of which the cache is behind, and then is not.
-func TestAReplacedVersionIsKnown(t *testing.T) {
-	var u untold
-	a := &ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: "rome", Name: "hello", ResourceVersion: "7"}}
-	if u.behind(a) {
-		t.Error("nothing was replaced, and the cache is behind")
-	}
-	u.replace(types.NamespacedName{Namespace: "rome", Name: "hello"}, "7")
-	if !u.behind(a) {
-		t.Error("version 7 was replaced, and is not behind")
-	}
-	if a.ResourceVersion = "9"; u.behind(a) || len(u.replaced) != 0 {
-		t.Errorf("version 9 is behind, %v", u.replaced)
-	}
-}
-
 // TestStatusesWaitForALongGiving lets configurations be given to clusters for different times.
 func TestStatusesWaitForALongGiving(t *testing.T) {
 	var g giving
