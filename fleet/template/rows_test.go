@@ -1,8 +1,12 @@
 package template_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"path"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"sigs.k8s.io/yaml"
@@ -12,10 +16,29 @@ import (
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
+// deploymentConfig is an AddOnDeploymentConfig of a row.
+type deploymentConfig struct{ Spec ocm.AddOnDeploymentConfigSpec }
+
+var binary = regexp.MustCompile(`\{\s*"\$bytes"\s*:\s*("(?:[^"\\]|\\.)*")\s*\}`)
+
+// UnmarshalJSON reads binary data as the rows write it.
+func (c *deploymentConfig) UnmarshalJSON(data []byte) error {
+	var object struct{ Spec ocm.AddOnDeploymentConfigSpec }
+	err := json.Unmarshal(binary.ReplaceAllFunc(data, func(match []byte) []byte {
+		var text string
+		if json.Unmarshal(binary.FindSubmatch(match)[1], &text) != nil {
+			return match
+		}
+		return []byte(`"` + base64.StdEncoding.EncodeToString([]byte(text)) + `"`)
+	}), &object)
+	c.Spec = object.Spec
+	return err
+}
+
 // TestDeploymentConfigRows has what upstream hands to charts of add-ons. Here the same goes into pods.
 func TestDeploymentConfigRows(t *testing.T) {
 	type row struct {
-		AddOnObjs      []struct{ Spec ocm.AddOnDeploymentConfigSpec }
+		AddOnObjs      []deploymentConfig
 		ExpectedValues map[string]any
 	}
 	for _, r := range cases.Rows[row](t, "fleet/ocm/addon_framework_addonfactory__addondeploymentconfig__TestGetAddOnDeploymentConfigValues.json") {
@@ -45,7 +68,7 @@ func TestDeploymentConfigRows(t *testing.T) {
 
 func TestInstallNamespaceRows(t *testing.T) {
 	type row struct {
-		AddonDeploymentConfig *struct{ Spec ocm.AddOnDeploymentConfigSpec }
+		AddonDeploymentConfig *deploymentConfig
 		AddonTemplate         *struct{ Spec ocm.AddOnTemplateSpec }
 		Expected, ExpectedErr string
 	}
@@ -67,80 +90,134 @@ func TestInstallNamespaceRows(t *testing.T) {
 	}
 }
 
-// daemonSet is the template that a row names. Its file is not among the samples.
-const daemonSet = `
-agentSpec:
-  workload:
-    manifests:
-    - kind: DaemonSet
-      apiVersion: apps/v1
-      metadata:
-        name: hello-template-agent-ds
-        namespace: open-cluster-management-agent-addon-ds
-        annotations: {addon.open-cluster-management.io/deletion-orphan: ""}
-        labels: {app: hello-template-agent}
+// The templates that rows name have these parts. Their files are not among the samples.
+const (
+	workload = `
+- kind: $KIND
+  apiVersion: apps/v1
+  metadata:
+    name: $OBJECT
+    namespace: $NAMESPACE
+    annotations: {addon.open-cluster-management.io/deletion-orphan: ""}
+    labels: {app: hello-template-agent}
+  spec:
+    $REPLICAS
+    selector: {matchLabels: {app: hello-template-agent}}
+    template:
+      metadata: {labels: {app: hello-template-agent}}
       spec:
-        selector: {matchLabels: {app: hello-template-agent}}
-        template:
-          metadata: {labels: {app: hello-template-agent}}
-          spec:
-            serviceAccountName: hello-template-agent-sa
-            containers:
-            - name: helloworld-agent
-              image: quay.io/open-cluster-management/addon-examples:v1
-              imagePullPolicy: IfNotPresent
-              args: [/helloworld_helm, agent, "--cluster-name={{CLUSTER_NAME}}", --addon-namespace=open-cluster-management-agent-addon-ds, --addon-name=hello-template, "--hub-kubeconfig={{HUB_KUBECONFIG}}"]
-              env: [{name: LOG_LEVEL, value: "{{LOG_LEVEL}}"}]
-    - kind: ServiceAccount
-      apiVersion: v1
-      metadata:
-        name: hello-template-agent-sa
-        namespace: open-cluster-management-agent-addon-ds
-        annotations: {addon.open-cluster-management.io/deletion-orphan: ""}
-    - kind: ClusterRoleBinding
-      apiVersion: rbac.authorization.k8s.io/v1
-      metadata: {name: hello-template-agent}
-      roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-      subjects: [{kind: ServiceAccount, name: hello-template-agent-sa, namespace: open-cluster-management-agent-addon-ds}]
-registration:
+        serviceAccountName: hello-template-agent-sa
+        containers:
+        - name: helloworld-agent
+          image: quay.io/open-cluster-management/addon-examples:v1
+          imagePullPolicy: IfNotPresent
+          args: [/helloworld_helm, agent, "--cluster-name={{CLUSTER_NAME}}", --addon-namespace=$NAMESPACE, --addon-name=hello-template, "--hub-kubeconfig={{HUB_KUBECONFIG}}"]
+          env: [{name: LOG_LEVEL, value: "{{LOG_LEVEL}}"}]
+`
+	account = `
+- kind: ServiceAccount
+  apiVersion: v1
+  metadata:
+    name: hello-template-agent-sa
+    namespace: $NAMESPACE
+    annotations: {addon.open-cluster-management.io/deletion-orphan: ""}
+- kind: ClusterRoleBinding
+  apiVersion: rbac.authorization.k8s.io/v1
+  metadata: {name: hello-template-agent}
+  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
+  subjects: [{kind: ServiceAccount, name: hello-template-agent-sa, namespace: $NAMESPACE}]
+`
+	cleanup = `
+- kind: Job
+  apiVersion: batch/v1
+  metadata:
+    name: hello-template-cleanup-configmap
+    namespace: $NAMESPACE
+    annotations: {addon.open-cluster-management.io/addon-pre-delete: ""}
+  spec:
+    manualSelector: true
+    selector: {matchLabels: {job: hello-template-cleanup-configmap}}
+    template:
+      metadata: {labels: {job: hello-template-cleanup-configmap}}
+      spec:
+        serviceAccountName: hello-template-agent-sa
+        restartPolicy: Never
+        containers:
+        - name: hello-template-agent
+          image: quay.io/open-cluster-management/addon-examples
+          imagePullPolicy: IfNotPresent
+          args: [/helloworld_helm, cleanup, --addon-namespace=$NAMESPACE]
+`
+	registrations = `
 - {type: KubeClient}
 - {type: CustomSigner, customSigner: {signerName: example.com/signer-name, signingCA: {name: ca}}}
 `
+)
+
+// named returns the template that a row names by its path.
+func named(t *testing.T, file string) (spec ocm.AddOnTemplateSpec) {
+	t.Helper()
+	deployment := strings.NewReplacer("$KIND", "Deployment", "$OBJECT", "hello-template-agent", "$REPLICAS", "replicas: 1").Replace(workload)
+	daemonSet := strings.NewReplacer("$KIND", "DaemonSet", "$OBJECT", "hello-template-agent-ds", "$REPLICAS", "").Replace(workload)
+	text, namespace := "", "open-cluster-management-agent-addon"
+	switch path.Base(file) {
+	case "addontemplate.yaml":
+		text = deployment + daemonSet + account + cleanup
+	case "addontemplate_deployment.yaml":
+		text = deployment + account + cleanup
+	case "addontemplate_daemonset.yaml":
+		text, namespace = daemonSet+account, "open-cluster-management-agent-addon-ds"
+	default:
+		t.Fatalf("a row of another form: it has template %s", file)
+	}
+	err := yaml.UnmarshalStrict([]byte(strings.ReplaceAll(text, "$NAMESPACE", namespace)), &spec.AgentSpec.Workload.Manifests)
+	if err == nil {
+		err = yaml.UnmarshalStrict([]byte(registrations), &spec.Registration)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return spec
+}
 
 func TestManifestRows(t *testing.T) {
 	type row struct {
-		AddonDeploymentConfig struct{ Spec ocm.AddOnDeploymentConfigSpec }
-		AddonTemplatePath     string
-		ManagedCluster        struct {
-			Metadata struct {
-				Name        string
-				Annotations map[string]string
-			}
-		}
+		AddonDeploymentConfig          deploymentConfig
+		AddonTemplatePath, ExpectedErr string
+		ManagedCluster                 ocm.ManagedCluster
 	}
 	for _, r := range cases.Rows[row](t, "fleet/ocm/ocm_addon_templateagent__template_agent__TestAddonTemplateAgentManifests.json") {
-		if r.Case.AddonTemplatePath != "./testmanifests/addontemplate_daemonset.yaml" {
-			continue
-		}
-		in := template.Input{AddOn: "hello-template", Cluster: r.Case.ManagedCluster.Metadata.Name, ClusterAnnotations: r.Case.ManagedCluster.Metadata.Annotations, Config: r.Case.AddonDeploymentConfig.Spec}
-		if err := yaml.UnmarshalStrict([]byte(daemonSet), &in.Template); err != nil {
-			t.Fatal(err)
-		}
-		got, err := template.Render(in)
-		if err != nil {
-			t.Fatal(r.Name, err)
-		}
-		var want []map[string]any
-		if err := json.Unmarshal(r.Observed[0].Value, &want); err != nil {
-			t.Fatal(err)
-		}
-		if len(got) != len(want) {
-			t.Fatalf("%s: %d manifests, want %d", r.Name, len(got), len(want))
-		}
-		for i := range want {
-			delete(want[i], "status") // upstream's types have empty fields, which plain JSON has not
-			same(t, r.Name, got[i], full(want[i]))
-		}
+		t.Run(r.Name, func(t *testing.T) {
+			if r.Case.AddonTemplatePath == "" {
+				return // without a template nothing is rendered
+			}
+			cluster := r.Case.ManagedCluster
+			in := template.Input{
+				AddOn: "hello-template", Cluster: cluster.Name, ClusterAnnotations: cluster.Annotations,
+				Template: named(t, r.Case.AddonTemplatePath), Config: r.Case.AddonDeploymentConfig.Spec,
+			}
+			got, err := template.Render(in)
+			fails(t, r.Name, err, r.Case.ExpectedErr)
+			if err != nil {
+				return
+			}
+			var want []map[string]any
+			for _, o := range r.Observed {
+				if o.What == "validateObjects" {
+					err = json.Unmarshal(o.Value, &want)
+				}
+			}
+			if err != nil || len(got) != len(want) {
+				t.Fatalf("%d manifests, want %d: %v", len(got), len(want), err)
+			}
+			for i := range want {
+				delete(want[i], "status") // upstream's types have empty fields, which plain JSON has not
+				if want[i]["kind"] == "Job" {
+					template.RewriteImages(want[i], in.Config.Registries) // which upstream leaves alone (X-29)
+				}
+				same(t, "manifest", got[i], full(want[i]))
+			}
+		})
 	}
 }
 
