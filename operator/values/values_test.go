@@ -212,53 +212,6 @@ func TestSamplesOfModuleConfigs(t *testing.T) {
 	}
 }
 
-func TestSamplesOfConfigMaps(t *testing.T) {
-	data, err := os.ReadFile(cases.Path(t, "operator/addon-operator/kube_config.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Parse []struct {
-			Data    map[string]string
-			Modules map[string]string
-		}
-		Events []struct {
-			Before map[string]string
-			Patch  struct{ Add map[string]string }
-			Expect struct{ Event string }
-		}
-	}
-	if err := yaml.Unmarshal(data, &file); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range file.Parse {
-		config, err := values.ReadConfig(c.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for name, want := range c.Modules {
-			got := "n/d"
-			if enabled := config.Modules[values.Key(name)].Enabled; enabled != nil {
-				got = fmt.Sprint(*enabled)
-			}
-			if got != want {
-				t.Errorf("module %s is %s, not %s", name, got, want)
-			}
-		}
-	}
-	invalid := 0
-	for _, c := range file.Events {
-		if c.Expect.Event != "invalid" {
-			continue
-		}
-		invalid++
-		if _, err := values.ReadConfig(c.Patch.Add); err == nil {
-			t.Errorf("%v is valid", c.Patch.Add)
-		}
-	}
-	t.Logf("%d rows of parse and %d of events of kube_config.yaml checked; saving and other events need the operator", len(file.Parse), invalid)
-}
-
 func TestMistakesInAConfigMapNameTheKey(t *testing.T) {
 	for name, c := range map[string]struct {
 		data map[string]string
