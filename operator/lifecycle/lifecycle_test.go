@@ -37,6 +37,7 @@ func TestLifecycle(t *testing.T) {
 	s.in("rules", testRules)
 	s.in("definitions", testDefinitions)
 	s.in("sample-rows", testSampleRows)
+	s.in("sample-operator", testSampleOperator)
 	s.in("sample-saves", testSampleSaves)
 	s.in("sample-events", testSampleEvents)
 	s.in("sample-scenarios", testSampleScenarios)
