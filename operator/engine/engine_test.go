@@ -221,12 +221,11 @@ func testOrder(s *site) {
 
 // testSampleOfStart runs the hooks of the sample startup_tasks. They trace the file name and the contexts.
 func testSampleOfStart(s *site) {
-	var file struct {
-		Cases []struct {
-			Fixture         string
-			ExpectTaskOrder []struct{ Run, Hook string }
-		}
+	type row struct {
+		Fixture         string
+		ExpectTaskOrder []struct{ Run, Hook string }
 	}
+	var file struct{ Cases []row }
 	data, err := os.ReadFile(cases.Path(s, "operator/addon-operator/operator.yaml"))
 	if err != nil {
 		s.Fatal(err)
@@ -234,7 +233,11 @@ func testSampleOfStart(s *site) {
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		s.Fatal(err)
 	}
-	c := file.Cases[0]
+	at := slices.IndexFunc(file.Cases, func(c row) bool { return c.Fixture == "startup_tasks" })
+	if at < 0 {
+		s.Skip("operator.yaml has no row of startup_tasks")
+	}
+	c := file.Cases[at]
 	hooks, err := filepath.Glob(filepath.Join(cases.Path(s, "operator/addon-operator/fixtures/operator/"+c.Fixture), "global-hooks", "*.sh"))
 	if err != nil || len(hooks) < 3 {
 		s.Fatal(hooks, err)
@@ -252,7 +255,7 @@ func testSampleOfStart(s *site) {
 	s.until("ready", e.Ready)
 	var want []string
 	for _, one := range c.ExpectTaskOrder {
-		if one.Run != "" {
+		if one.Run != "" && one.Hook != "" {
 			want = append(want, one.Hook+" onStartup")
 		}
 	}
@@ -266,7 +269,7 @@ func testSampleOfStart(s *site) {
 	if !slices.Equal(got, want) {
 		s.Errorf("got %v, want %v", got, want)
 	}
-	s.Logf("%d of %d rows of operator.yaml checked", 1, len(file.Cases))
+	s.Logf("%d of %d rows of operator.yaml checked; package lifecycle checks all", 1, len(file.Cases))
 }
 
 func testEventsWait(s *site) {

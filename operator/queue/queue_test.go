@@ -1,6 +1,7 @@
 package queue_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -242,14 +243,18 @@ func combine(t *testing.T, entries []*queue.Task) (contexts []binding.Context, t
 	return contexts, taken, left
 }
 
-func TestSamplesOfCombining(t *testing.T) {
-	var file struct {
-		Cases []struct {
-			Name   string
-			Queue  []entry
-			Expect struct{ ContextsPassedToHook, TasksRemovedFromQueue, QueueLengthAfter int }
-		}
+// combineRow is a sample of a queue. A task that is no run may say so beside the type of its context.
+type combineRow struct {
+	Name  string
+	Queue []struct {
+		entry
+		Task, TaskType string
 	}
+	Expect map[string]any
+}
+
+func TestSamplesOfCombining(t *testing.T) {
+	var file struct{ Cases []combineRow }
 	data, err := os.ReadFile(cases.Path(t, "operator/shell-operator/combine.yaml"))
 	if err != nil {
 		t.Fatal(err)
@@ -257,17 +262,83 @@ func TestSamplesOfCombining(t *testing.T) {
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range file.Cases {
-		var tasks []*queue.Task
-		for _, e := range c.Queue {
-			tasks = append(tasks, e.task())
-		}
-		contexts, taken, left := combine(t, tasks)
-		if len(contexts) != c.Expect.ContextsPassedToHook || taken != c.Expect.TasksRemovedFromQueue || left != c.Expect.QueueLengthAfter {
-			t.Errorf("%s: %d contexts, %d taken, %d left", c.Name, len(contexts), taken, left)
-		}
+	for i := range file.Cases {
+		file.Cases[i].check(t)
 	}
 	t.Logf("%d of %d rows of combine.yaml checked", len(file.Cases), len(file.Cases))
+}
+
+// check compares counts and the types that the hook reads. No count of contexts says that nothing is combined.
+func (c *combineRow) check(t *testing.T) {
+	t.Helper()
+	var tasks []*queue.Task
+	for _, e := range c.Queue {
+		if kind := cmp.Or(e.Task, e.TaskType); kind != "" && kind != "HookRun" {
+			e.Type = kind
+		}
+		tasks = append(tasks, e.task())
+	}
+	contexts, taken, left := combine(t, tasks)
+	for key, want := range c.Expect {
+		got := any(nil)
+		switch lower := strings.ToLower(key); {
+		case strings.HasPrefix(lower, "note"):
+			continue
+		case key == "contextsPassedToHook" && want == nil:
+			got, want = taken, 0
+		case key == "contextsPassedToHook":
+			got = len(contexts)
+		case key == "tasksRemovedFromQueue":
+			got = taken
+		case key == "queueLengthAfter":
+			got = left
+		case strings.Contains(lower, "type"):
+			got = types(t, contexts)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("%s: %s is %v, not %v", c.Name, key, got, want)
+		}
+	}
+}
+
+// types are those that the hook reads.
+func types(t *testing.T, contexts []binding.Context) (all []string) {
+	t.Helper()
+	data, err := binding.Encode("v1", contexts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []struct{ Type string }
+	if err := json.Unmarshal(data, &entries); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		all = append(all, e.Type)
+	}
+	return all
+}
+
+func TestFormsOfSamplesOfCombining(t *testing.T) {
+	var rows []combineRow
+	if err := yaml.Unmarshal([]byte(`
+- name: types
+  queue:
+  - {hook: h, binding: kubernetes, type: Synchronization, group: pods}
+  - {hook: h, binding: schedule, group: pods}
+  - {hook: h, binding: kubernetes, type: Event}
+  - {hook: h, binding: schedule}
+  - {hook: h, task: EnableScheduleBindings}
+  - {hook: h, binding: schedule}
+  expect: {contextsPassedToHook: 3, contextTypes: [Group, Event, Schedule], tasksRemovedFromQueue: 3, queueLengthAfter: 3}
+- name: nothing is combined
+  queue: [{hook: h, binding: kubernetes, type: Event}, {hook: i, binding: schedule, task: HookRun}]
+  expect: {contextsPassedToHook: null, tasksRemovedFromQueue: 0}
+`), &rows); err != nil {
+		t.Fatal(err)
+	}
+	for i := range rows {
+		rows[i].check(t)
+	}
 }
 
 func TestWhatIsNotCombined(t *testing.T) {
