@@ -179,10 +179,10 @@ func TestSamplesOfCompaction(t *testing.T) {
 
 func TestSamplesOfModuleConfigs(t *testing.T) {
 	for _, c := range sample[struct {
-		Module, Error string
-		Values        map[string]any
-		Enabled       *bool
-		Config        map[string]any
+		Module, Error, Maintenance string
+		Values                     map[string]any
+		Enabled                    *bool
+		Config                     any // a map or a list
 	}](t, "module_config.json") {
 		data := map[string]string{}
 		for key, value := range c.Values {
@@ -190,7 +190,9 @@ func TestSamplesOfModuleConfigs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			data[key] = string(text)
+			if data[key] = string(text); strings.HasSuffix(key, values.EnabledSuffix) {
+				data[key] = fmt.Sprint(value) // a flag is text in the ConfigMap, whether a row has it as text or not
+			}
 		}
 		config, err := values.ReadConfig(data)
 		// Upstream refuses a bare boolean as a section; its documentation has it as the flag, which counts.
@@ -206,8 +208,13 @@ func TestSamplesOfModuleConfigs(t *testing.T) {
 		if diff := cmp.Diff(c.Enabled, m.Enabled); diff != "" {
 			t.Errorf("%v: %s", c.Values, diff)
 		}
-		if len(c.Config) > 0 {
-			same(t, c.Module, m.Values, any(c.Config))
+		if c.Maintenance != "" && m.Unmanaged != strings.EqualFold(c.Maintenance, "NoResourceReconciliation") {
+			t.Errorf("%v: maintenance is to be %s", c.Values, c.Maintenance)
+		}
+		switch empty := fmt.Sprint(c.Config) == "map[]" || fmt.Sprint(c.Config) == "[]"; {
+		case empty && m.Values == nil:
+		case c.Config != nil:
+			same(t, c.Module, m.Values, c.Config)
 		}
 	}
 }
