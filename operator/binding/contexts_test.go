@@ -68,9 +68,9 @@ func (o occurrence) context() binding.Context {
 	return c
 }
 
-// text is a field as it is given, or else as the outcomes have it.
+// text is a field as it is given, or else as the outcomes have it: v0 knows a binding of a group by its own name.
 func (o occurrence) text(key string) string {
-	for _, from := range []map[string]any{o.given, o.v1, o.v0} {
+	for _, from := range []map[string]any{o.given, o.v0, o.v1} {
 		if text := o.of(from, key); text != "" {
 			return text
 		}
