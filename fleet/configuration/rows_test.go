@@ -113,15 +113,6 @@ func patches[T any](t *testing.T, observed []cases.Observation) map[string]T {
 	return sent
 }
 
-func same(t *testing.T, what string, got, want any) {
-	t.Helper()
-	a, err1 := json.Marshal(got)
-	b, err2 := json.Marshal(want)
-	if err1 != nil || err2 != nil || string(a) != string(b) {
-		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
-	}
-}
-
 // words are the statuses of a rollout that the rows name.
 var words = map[string]rollout.Status{"ToApply": rollout.Waiting, "Progressing": rollout.Working, "Failed": rollout.Failed}
 
@@ -177,13 +168,13 @@ func TestConfigurationGraphRows(t *testing.T) {
 					key, _ := json.Marshal(ref.ConfigType)
 					byType[string(key)] = append(byType[string(key)], ref)
 				}
-				same(t, moving[i].Cluster, byType, want.DesiredConfigs)
+				cases.Same(t, moving[i].Cluster, byType, want.DesiredConfigs)
 				if words[want.Status.Status] != moving[i].Status {
 					t.Errorf("%s is %s, want %s", moving[i].Cluster, moving[i].Status, want.Status.Status)
 				}
 			}
 			for i, want := range r.Case.ExpectedConfiguredClusters {
-				same(t, "configured clusters", got.Placements[i].Configured, want)
+				cases.Same(t, "configured clusters", got.Placements[i].Configured, want)
 			}
 		})
 	}
@@ -209,7 +200,7 @@ func TestAddOnConfigReconcileRows(t *testing.T) {
 				if patch, ok := sent[d.Cluster]; ok && patch.ConfigReferences != nil {
 					want = patch.ConfigReferences
 				}
-				same(t, d.Cluster, append([]ocm.ConfigReference{}, d.References...), append([]ocm.ConfigReference{}, want...))
+				cases.Same(t, d.Cluster, append([]ocm.ConfigReference{}, d.References...), append([]ocm.ConfigReference{}, want...))
 				cond := d.Condition()
 				if patch, ok := sent[d.Cluster]; ok && len(patch.Conditions) > 0 {
 					want := patch.Conditions[0]
@@ -237,12 +228,12 @@ func TestProgressRows(t *testing.T) {
 			got := configuration.Decide(input(r.Case.ClusterManagementAddon[0], r.Case.ManagedClusteraddon, r.Case.PlacementDecisions), newYear)
 			for i, want := range patches[status](t, r.Observed)[""].InstallProgressions {
 				s := got.Placements[i].Status()
-				same(t, "configurations", s.Configs, want.ConfigReferences)
+				cases.Same(t, "configurations", s.Configs, want.ConfigReferences)
 				c := condition{"Progressing", "True", s.Reason, s.Message}
 				if s.Done {
 					c.Status = "False"
 				}
-				same(t, "condition", c, want.Conditions[0])
+				cases.Same(t, "condition", c, want.Conditions[0])
 			}
 		})
 	}
@@ -267,7 +258,7 @@ func TestInstallProgressionRows(t *testing.T) {
 					ConfigObject: p.ConfigObject, ConfigReferences: configuration.Install(c.Spec.DefaultConfigs, wish, nil),
 				})
 			}
-			same(t, "status", got, patches[status](t, r.Observed)[""])
+			cases.Same(t, "status", got, patches[status](t, r.Observed)[""])
 		})
 	}
 }
@@ -317,7 +308,7 @@ func TestRefreshRows(t *testing.T) {
 			if patch := patches[status](t, r.Observed)[m.Metadata.Namespace]; patch.ConfigReferences != nil {
 				want = patch.ConfigReferences
 			}
-			same(t, "references", got, want)
+			cases.Same(t, "references", got, want)
 		})
 	}
 }
@@ -343,7 +334,7 @@ func TestResolveRows(t *testing.T) {
 				got.InstallProgressions = append(got.InstallProgressions, p)
 			}
 			if want, sent := patches[status](t, r.Observed)[""]; sent {
-				same(t, "status", got, want)
+				cases.Same(t, "status", got, want)
 			}
 		})
 	}

@@ -97,7 +97,7 @@ func sameDecisions(t *testing.T, got, want, existing []ocm.PlacementDecision) {
 		slices.SortFunc(found, func(a, b decision) int { return strings.Compare(a.Name, b.Name) })
 		return found
 	}
-	same(t, "decisions", sorted(got), sorted(want))
+	cases.Same(t, "decisions", sorted(got), sorted(want))
 }
 
 func TestBindRows(t *testing.T) {
@@ -139,7 +139,7 @@ func TestSchedulingControllerRows(t *testing.T) {
 			if p.Annotations[ocm.SchedulingDisabled] == "true" { // the hub does not ask for its decisions
 				_, before := after(t, r.Case.Placement, nil, nil)
 				sameDecisions(t, existing, want, existing)
-				same(t, "status", before, wantStatus)
+				cases.Same(t, "status", before, wantStatus)
 				return
 			}
 			selected := r.Case.ScheduleResult.ScheduledDecisions.clusters
@@ -154,7 +154,7 @@ func TestSchedulingControllerRows(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			same(t, "status", status{groups, len(selected), []Condition{Misconfiguration(nil), Satisfaction(Counts{
+			cases.Same(t, "status", status{groups, len(selected), []Condition{Misconfiguration(nil), Satisfaction(Counts{
 				InSpec: p.Spec.ClusterSets, Eligible: eligible, Bindings: len(bound), Available: len(candidates),
 				Feasible: len(r.Case.ScheduleResult.FeasibleClusters.clusters), Unscheduled: r.Case.ScheduleResult.UnscheduledDecisions,
 			})}}, wantStatus)
@@ -204,8 +204,8 @@ func TestDecisionGroupRows(t *testing.T) {
 				}
 				got = append(got, g)
 			}
-			same(t, "decisions", got, r.Case.Expect.PlacementDecisions)
-			same(t, "groups", groups, r.Case.Expect.DecisionGroups)
+			cases.Same(t, "decisions", got, r.Case.Expect.PlacementDecisions)
+			cases.Same(t, "groups", groups, r.Case.Expect.DecisionGroups)
 		})
 	}
 	t.Logf("%d rows", len(all))

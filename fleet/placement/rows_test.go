@@ -83,15 +83,6 @@ func names(clusters []*ocm.ManagedCluster) []string {
 	return list
 }
 
-func same(t *testing.T, what string, got, want any) {
-	t.Helper()
-	a, err1 := json.Marshal(got)
-	b, err2 := json.Marshal(want)
-	if err1 != nil || err2 != nil || string(a) != string(b) {
-		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
-	}
-}
-
 // text is an error of a row.
 type text struct {
 	Text string `json:"$error"`
@@ -121,7 +112,7 @@ func TestScheduleRows(t *testing.T) {
 			if errors.As(err, &m) != (want.Code == 3) || m != nil && (m.Plugin != want.Plugin || m.Text != want.Reasons[0]) {
 				t.Fatalf("got %v, want %+v", err, want)
 			}
-			same(t, "selected", names(got.Selected), names(r.Case.ExpectedDecisions.clusters))
+			cases.Same(t, "selected", names(got.Selected), names(r.Case.ExpectedDecisions.clusters))
 			if got.Unscheduled != r.Case.ExpectedUnScheduled {
 				t.Errorf("%d are unscheduled, want %d", got.Unscheduled, r.Case.ExpectedUnScheduled)
 			}
@@ -129,10 +120,10 @@ func TestScheduleRows(t *testing.T) {
 				t.Fatalf("%d filters, want %d", len(got.Filtered), len(r.Case.ExpectedFilterResult))
 			}
 			for i, f := range r.Case.ExpectedFilterResult {
-				same(t, f.Name, []any{got.Filtered[i].Name, names(got.Filtered[i].Clusters)}, []any{f.Name, f.FilteredClusters})
+				cases.Same(t, f.Name, []any{got.Filtered[i].Name, names(got.Filtered[i].Clusters)}, []any{f.Name, f.FilteredClusters})
 			}
 			slices.SortFunc(r.Case.ExpectedScoreResult, func(a, b Scores) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
-			same(t, "scores", append([]Scores{}, got.Scores...), r.Case.ExpectedScoreResult)
+			cases.Same(t, "scores", append([]Scores{}, got.Scores...), r.Case.ExpectedScoreResult)
 		})
 	}
 }
@@ -148,10 +139,10 @@ func TestSetRows(t *testing.T) {
 		if (err != nil) != r.Case.ExpectErr {
 			t.Fatalf("%s: %v", r.Name, err)
 		}
-		same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
+		cases.Same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
 	}
 	for _, r := range cases.Rows[row](t, scheduling+"scheduling_controller__TestGetValidManagedClusterSetBindings.json") {
-		same(t, r.Name, Bound("ns1", r.Case.InitObjs.bindings, r.Case.InitObjs.sets), r.Case.ExpectedClusterSetBindingNames)
+		cases.Same(t, r.Name, Bound("ns1", r.Case.InitObjs.bindings, r.Case.InitObjs.sets), r.Case.ExpectedClusterSetBindingNames)
 	}
 }
 
@@ -237,7 +228,7 @@ func TestPredicateRows(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", r.Name, err)
 		}
-		same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
+		cases.Same(t, r.Name, names(got), append([]string{}, r.Case.ExpectedClusterNames...))
 	}
 }
 
@@ -257,7 +248,7 @@ func TestTolerationRows(t *testing.T) {
 			if want := r.Case.ExpectedErr; (err != nil) != (want != nil) || err != nil && err.Error() != want.Text {
 				t.Fatalf("got %v, want %v", err, want)
 			}
-			same(t, "clusters", names(got), append([]string{}, r.Case.ExpectedClusterNames...))
+			cases.Same(t, "clusters", names(got), append([]string{}, r.Case.ExpectedClusterNames...))
 			again := toleratedUntil(r.Case.Placement.Spec.Tolerations, r.Case.Clusters.clusters, mine, newYear)
 			if !again.Equal(r.Case.ExpectedRequeueResult.RequeueTime) {
 				t.Errorf("looks again at %v, want %v", again, r.Case.ExpectedRequeueResult.RequeueTime)

@@ -106,23 +106,14 @@ func TestReleaseRows(t *testing.T) {
 				if r.Case.HelmReleaseProxy.Spec.ReleaseName == "" && hrp.Spec.ReleaseName != "" {
 					hrp.Spec.ReleaseName = want.Spec.ReleaseName // Helm chooses another name there
 				}
-				same(t, "metadata", []any{hrp.Annotations, hrp.Labels}, []any{want.Metadata.Annotations, want.Metadata.Labels})
-				same(t, "spec", hrp.Spec, want.Spec)
-				same(t, "status", []any{hrp.Status.Status, hrp.Status.Revision}, []any{want.Status.Status, want.Status.Revision})
+				cases.Same(t, "metadata", []any{hrp.Annotations, hrp.Labels}, []any{want.Metadata.Annotations, want.Metadata.Labels})
+				cases.Same(t, "spec", hrp.Spec, want.Spec)
+				cases.Same(t, "status", []any{hrp.Status.Status, hrp.Status.Revision}, []any{want.Status.Status, want.Status.Revision})
 				for _, c := range want.Status.Conditions {
-					same(t, "condition", condition(hrp.Status.Conditions, c.Type), c)
+					cases.Same(t, "condition", condition(hrp.Status.Conditions, c.Type), c)
 				}
 			})
 		}
-	}
-}
-
-func same(t *testing.T, what string, got, want any) {
-	t.Helper()
-	a, err1 := json.Marshal(got)
-	b, err2 := json.Marshal(want)
-	if err1 != nil || err2 != nil || string(a) != string(b) {
-		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
 	}
 }
 
@@ -143,7 +134,7 @@ func TestValuesRows(t *testing.T) {
 		}
 		for _, c := range leftBehind(t, r.Observed).HelmChartProxy.Status.Conditions {
 			if c.Reason == valuesFailed {
-				same(t, r.Name, p.problem, c)
+				cases.Same(t, r.Name, p.problem, c)
 			}
 		}
 	}

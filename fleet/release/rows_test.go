@@ -17,15 +17,6 @@ import (
 
 const charts = "fleet/caaph/controllers_helmchartproxy__helmchartproxy_controller"
 
-func same(t *testing.T, what string, got, want any) {
-	t.Helper()
-	a, err1 := json.Marshal(got)
-	b, err2 := json.Marshal(want)
-	if err1 != nil || err2 != nil || string(a) != string(b) {
-		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
-	}
-}
-
 // cluster is a Cluster object of a row.
 type cluster map[string]any
 
@@ -117,7 +108,7 @@ func TestConstructRows(t *testing.T) {
 				t.Fatal(action, err)
 			}
 			if action != release.Keep {
-				same(t, "HelmReleaseProxy", got, r.Case.Expected)
+				cases.Same(t, "HelmReleaseProxy", got, r.Case.Expected)
 			}
 		})
 	}
@@ -140,7 +131,7 @@ func TestReconcileForClusterRows(t *testing.T) {
 			if (err != nil) != (r.Case.ExpectedError != "") || err != nil && !strings.HasSuffix(r.Case.ExpectedError, err.Error()) {
 				t.Fatalf("got error %v, want %q", err, r.Case.ExpectedError)
 			}
-			same(t, "HelmReleaseProxies", append([]caaph.HelmReleaseProxy{}, got...), append([]caaph.HelmReleaseProxy{}, after(t, r.Observed).HelmReleaseProxies...))
+			cases.Same(t, "HelmReleaseProxies", append([]caaph.HelmReleaseProxy{}, got...), append([]caaph.HelmReleaseProxy{}, after(t, r.Observed).HelmReleaseProxies...))
 		})
 	}
 }
@@ -208,10 +199,10 @@ func TestReconcileNormalRows(t *testing.T) {
 				return strings.Compare(a.Spec.ClusterRef.Name, b.Spec.ClusterRef.Name)
 			})
 			want := after(t, r.Observed)
-			same(t, "releases", append([]caaph.HelmReleaseProxy{}, left...), append([]caaph.HelmReleaseProxy{}, want.HelmReleaseProxies...))
-			same(t, "matching clusters", references, want.HelmChartProxy.Status.MatchingClusters)
+			cases.Same(t, "releases", append([]caaph.HelmReleaseProxy{}, left...), append([]caaph.HelmReleaseProxy{}, want.HelmReleaseProxies...))
+			cases.Same(t, "matching clusters", references, want.HelmChartProxy.Status.MatchingClusters)
 			if !slices.ContainsFunc(left, func(r caaph.HelmReleaseProxy) bool { return r.Name == "" }) { // messages have names
-				same(t, "conditions", release.Aggregate(left, release.Condition{}, release.Condition{}), want.HelmChartProxy.Status.Conditions)
+				cases.Same(t, "conditions", release.Aggregate(left, release.Condition{}, release.Condition{}), want.HelmChartProxy.Status.Conditions)
 			}
 		})
 	}

@@ -40,15 +40,6 @@ func read(m mca, works []ocm.ManifestWork) status.AddOn {
 	return a
 }
 
-func same(t *testing.T, what string, got, want any) {
-	t.Helper()
-	a, err1 := json.Marshal(got)
-	b, err2 := json.Marshal(want)
-	if err1 != nil || err2 != nil || string(a) != string(b) {
-		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
-	}
-}
-
 func TestProgressingRows(t *testing.T) {
 	type row struct {
 		ManagedClusteraddon []mca
@@ -85,8 +76,8 @@ func TestProgressingRows(t *testing.T) {
 					t.Fatal("a row of another form")
 				}
 				got, references := read(m, r.Case.Work).Progressing()
-				same(t, "condition", got, want.Conditions[at])
-				same(t, "references", references, want.ConfigReferences)
+				cases.Same(t, "condition", got, want.Conditions[at])
+				cases.Same(t, "references", references, want.ConfigReferences)
 			})
 		}
 	}
@@ -107,7 +98,7 @@ func TestHealthRows(t *testing.T) {
 				for i := range r.Case.ExistingWork { // the agent has them, though the rows leave them out
 					r.Case.ExistingWork[i].Spec.Workload.Manifests = workloads
 				}
-				same(t, "condition", read(r.Case.Addon, r.Case.ExistingWork).Available(), want)
+				cases.Same(t, "condition", read(r.Case.Addon, r.Case.ExistingWork).Available(), want)
 			})
 		}
 	}
@@ -133,7 +124,7 @@ func TestProbeRows(t *testing.T) {
 		}
 		a := healthy(ocm.ManifestStatus{ResourceMeta: ocm.ResourceMeta{Resource: "deployments", Namespace: "testns", Name: "test"}, StatusFeedback: r.Case.Result})
 		a.Works[0].Spec.Workload.Manifests = workloads
-		same(t, r.Name, a.Available(), want)
+		cases.Same(t, r.Name, a.Available(), want)
 	}
 }
 

@@ -52,15 +52,15 @@ func TestDeploymentConfigRows(t *testing.T) {
 		pod := render(t, deployment, config)["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 		global, _ := r.Case.ExpectedValues["global"].(map[string]any)
 		if want := global["nodeSelector"]; want != nil {
-			same(t, r.Name, pod["nodeSelector"], want)
+			cases.Same(t, r.Name, pod["nodeSelector"], want)
 		}
 		if want := r.Case.ExpectedValues["tolerations"]; want != nil {
-			same(t, r.Name, pod["tolerations"], want)
+			cases.Same(t, r.Name, pod["tolerations"], want)
 		}
 		_, all := template.Variables(template.Input{Config: config})
 		for _, v := range config.CustomizedVariables {
 			if want, found := r.Case.ExpectedValues[v.Name]; found {
-				same(t, r.Name+" "+v.Name, all[v.Name], want)
+				cases.Same(t, r.Name+" "+v.Name, all[v.Name], want)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func TestManifestRows(t *testing.T) {
 				if want[i]["kind"] == "Job" {
 					template.RewriteImages(want[i], in.Config.Registries) // which upstream leaves alone
 				}
-				same(t, "manifest", got[i], full(want[i]))
+				cases.Same(t, "manifest", got[i], full(want[i]))
 			}
 		})
 	}

@@ -15,15 +15,6 @@ import (
 	"github.com/sealift/sealift/testgrid/cases"
 )
 
-func same(t *testing.T, what string, got, want any) {
-	t.Helper()
-	a, err1 := json.Marshal(got)
-	b, err2 := json.Marshal(want)
-	if err1 != nil || err2 != nil || string(a) != string(b) {
-		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
-	}
-}
-
 // fails compares an error with the text that a row wants in it. Without one there must be no error.
 func fails(t *testing.T, what string, err error, want string) {
 	t.Helper()
@@ -72,7 +63,7 @@ func TestImageRows(t *testing.T) {
 			values, _ := want.(map[string]any)
 			want = values[key]
 		}
-		same(t, r.Name, template.Image(mirrors, r.Case.ImageValue), want)
+		cases.Same(t, r.Name, template.Image(mirrors, r.Case.ImageValue), want)
 	}
 	type registries struct {
 		Cluster        ocm.ManagedCluster
@@ -82,7 +73,7 @@ func TestImageRows(t *testing.T) {
 	for _, r := range cases.Rows[registries](t, "fleet/ocm/ocm_addon_templateagent__values__TestGetAddOnRegistriesPrivateValuesFromClusterAnnotation.json") {
 		got, err := template.Mirrors(r.Case.Cluster.Annotations, nil)
 		fails(t, r.Name, err, r.Case.ExpectedError)
-		same(t, r.Name, got, r.Case.ExpectedValues["__REGISTRIES"])
+		cases.Same(t, r.Name, got, r.Case.ExpectedValues["__REGISTRIES"])
 	}
 }
 
@@ -102,8 +93,8 @@ func TestVariableRows(t *testing.T) {
 			}
 		}
 		env, all := template.Variables(in)
-		same(t, r.Name, env, r.Case.ExpectedPreset)
-		same(t, r.Name, all, r.Case.ExpectedOverride)
+		cases.Same(t, r.Name, env, r.Case.ExpectedPreset)
+		cases.Same(t, r.Name, all, r.Case.ExpectedOverride)
 	}
 }
 
@@ -129,7 +120,7 @@ func TestNamespaceRows(t *testing.T) {
 		if err := json.Unmarshal(r.Observed[0].Value, &want); err != nil {
 			t.Fatal(err)
 		}
-		same(t, r.Name, render(t, r.Case.Object, ocm.AddOnDeploymentConfigSpec{AgentInstallNamespace: r.Case.Namespace}), want)
+		cases.Same(t, r.Name, render(t, r.Case.Object, ocm.AddOnDeploymentConfigSpec{AgentInstallNamespace: r.Case.Namespace}), want)
 	}
 }
 
@@ -154,7 +145,7 @@ func TestResourceRows(t *testing.T) {
 		for _, c := range pod["spec"].(map[string]any)["containers"].([]any) {
 			delete(c.(map[string]any), "env") // which the row's decorator leaves alone
 		}
-		same(t, r.Name, pod, want)
+		cases.Same(t, r.Name, pod, want)
 	}
 }
 
@@ -204,12 +195,12 @@ resourceRequirements: [{containerID: "*:*:*", resources: {limits: {cpu: 1}}}, {c
 	for _, e := range c.Env {
 		env[e.Name] = e.Value
 	}
-	same(t, "environment", env, map[string]string{
+	cases.Same(t, "environment", env, map[string]string{
 		"LOG_LEVEL": `very "quiet" {{CLUSTER_NAME}}`, "HUB_KUBECONFIG": "/managed/hub-kubeconfig/kubeconfig", "CLUSTER_NAME": "rome",
 		"INSTALL_NAMESPACE": "agents", "HTTPS_PROXY": "http://proxy", "https_proxy": "http://proxy",
 		"CA_BUNDLE_FILE_PATH": "/managed/proxy-ca/ca-bundle.crt",
 	})
-	same(t, "arguments", c.Args[2:], []string{"--cluster-name=rome", "--addon-namespace=open-cluster-management-agent-addon", "--addon-name=hello-template", "--hub-kubeconfig=/managed/hub-kubeconfig/kubeconfig"})
+	cases.Same(t, "arguments", c.Args[2:], []string{"--cluster-name=rome", "--addon-namespace=open-cluster-management-agent-addon", "--addon-name=hello-template", "--hub-kubeconfig=/managed/hub-kubeconfig/kubeconfig"})
 	if c.Image != "registry.rome:5000/ocm/addon-examples" || d.Namespace != "agents" || c.Resources.Limits.Cpu().String() != "2" {
 		t.Errorf("image %s, namespace %s, resources %v", c.Image, d.Namespace, c.Resources)
 	}
@@ -217,7 +208,7 @@ resourceRequirements: [{containerID: "*:*:*", resources: {limits: {cpu: 1}}}, {c
 		t.Errorf("pod %+v", pod)
 	}
 	last := got[len(got)-1]
-	same(t, "CA", []any{last["kind"], last["metadata"], last["data"]}, []any{
+	cases.Same(t, "CA", []any{last["kind"], last["metadata"], last["data"]}, []any{
 		"ConfigMap", map[string]any{"name": "hello-template-proxy-ca", "namespace": "agents"}, map[string]any{"ca-bundle.crt": "CA"},
 	})
 }
@@ -245,7 +236,7 @@ func TestImagesOfAllKinds(t *testing.T) {
 // TestUnknownNamesAreEmpty shows X-27. Blanks belong to a name, and keys are texts too.
 func TestUnknownNamesAreEmpty(t *testing.T) {
 	got := render(t, map[string]any{"kind": "A", "{{CLUSTER_NAME}}": "{{ CLUSTER_NAME }}{{NOPE}}}}{{CLUSTER_NAME}}{{HUB_KUBECONFIG}}"}, ocm.AddOnDeploymentConfigSpec{})
-	same(t, "manifest", got, map[string]any{"kind": "A", "rome": "}}rome"})
+	cases.Same(t, "manifest", got, map[string]any{"kind": "A", "rome": "}}rome"})
 }
 
 func TestRenderRefuses(t *testing.T) {

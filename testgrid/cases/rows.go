@@ -60,3 +60,13 @@ func Rows[C any](t testing.TB, name string) []Row[C] {
 	}
 	return content.Cases
 }
+
+// Same compares what a row wants with what came out, as JSON.
+func Same(t testing.TB, what string, got, want any) {
+	t.Helper()
+	a, err1 := json.Marshal(got)
+	b, err2 := json.Marshal(want)
+	if err1 != nil || err2 != nil || string(a) != string(b) {
+		t.Errorf("%s\ngot  %s\nwant %s", what, a, b)
+	}
+}
