@@ -171,6 +171,7 @@ func planCases() map[string]func(*testing.T) {
 		"sealift upgrade undo --plan":            planOfUndo,
 		"sealift certs renew --plan":             planOfRenewal,
 		"sealift restore --plan":                 planOfRestore,
+		"sealift snapshot prune --plan":          planOfPrune,
 		"sealift channel plan":                   planOfChannel,
 		"sealift apply --dry-run":                dryRunOfApply,
 		"sealift cache prune --dry-run":          dryRunOfCachePrune,

@@ -150,6 +150,19 @@ func planOfRestore(t *testing.T) {
 	}
 }
 
+// planOfPrune looks at a store with three snapshots of one node.
+func planOfPrune(t *testing.T) {
+	h := newPlanHost(t)
+	for i := range 3 {
+		name := snapshot.Name{Cluster: "0a1b2c3d", Node: "first", Time: time.Date(2026, 1, 1+i, 0, 0, 0, 0, time.UTC)}
+		h.write("work/kept/snapshots/"+name.String(), "x")
+	}
+	plan := []string{"snapshot", "prune", "--keep", "1", "--plan", "--store", "kept"}
+	if out := h.planned("", plan); strings.Count(out, "would remove ") != 2 {
+		t.Errorf("the plan says:\n%s", out)
+	}
+}
+
 // planOfUndo looks at a control plane that keeps what an upgrade replaced, and whose API is away.
 func planOfUndo(t *testing.T) {
 	h := newPlanHost(t)

@@ -102,7 +102,7 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 			if had.Digest == digest && had.Deleted == deleted && !c.stale(work, had, floor) {
 				return nil
 			}
-			floor = max(floor, had.Sequence) // another hub may have signed it, with a later number than one that was taken ahead here
+			c.signer.ledger.Discard(work.Namespace, had.Sequence) // another hub may have signed it
 		}
 	}
 	next, err := c.signer.ledger.Next(ctx, work.Namespace, floor, c.now())

@@ -64,6 +64,15 @@ func (a *ahead) use(cluster string, floor int64, now time.Time) (Entry, bool) {
 	return a.stored.use(cluster, floor, now)
 }
 
+// discard drops the stored numbers of a cluster up to this one.
+func (a *ahead) discard(cluster string, last int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if r := a.stored[cluster]; r != nil {
+		r.next = max(r.next, last+1)
+	}
+}
+
 // take takes all numbers that are expected, as part of a write, and returns one for a cluster, if it is among them.
 func (a *ahead) take(all map[string]Entry, cluster string, floor int64, now time.Time) (Entry, bool) {
 	a.mu.Lock()

@@ -165,6 +165,9 @@ func (e Entry) after(floor int64, now time.Time) Entry {
 // that start together share it.
 func (l *Ledger) Expect(clusters ...string) { l.ahead.expect(clusters) }
 
+// Discard discards the numbers of a cluster that were taken ahead, up to this one.
+func (l *Ledger) Discard(cluster string, last int64) { l.ahead.discard(cluster, last) }
+
 // Of returns what the ledger has of a cluster.
 func (l *Ledger) Of(ctx context.Context, cluster string) (Entry, error) {
 	found, err := l.client.ConfigMaps(l.namespace).Get(ctx, sequenceName, metav1.GetOptions{})

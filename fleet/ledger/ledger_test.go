@@ -159,7 +159,7 @@ func TestNumbersAreTakenAhead(t *testing.T) {
 
 	hub.Expect("oslo", "rome", "bonn")
 	next(hub, "bonn", 0, now, 2)
-	next(hub, "oslo", 6, now, 7)                  // the work had number 6
+	next(hub, "oslo", 6, now, 7)                  // the cluster has seen number 6
 	next(hub, "rome", 0, now.Add(time.Hour), 3)   // number 2 is too old
 	next(other, "rome", 0, now.Add(time.Hour), 4) // and is not used again
 }
