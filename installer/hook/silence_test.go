@@ -12,10 +12,10 @@ import (
 
 func TestSilenceIsCountedAndNotWork(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "install.sh")
-	if err := os.WriteFile(script, []byte("working() { for n in 1 2 3 4 5 6 7 8; do echo $n; sleep 0.5; done; }\nsilent() { sleep 600; }\n"), 0o600); err != nil {
+	if err := os.WriteFile(script, []byte("working() { for n in $(seq 20); do echo $n; sleep 0.5; done; }\nsilent() { sleep 600; }\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := hook.Start(hook.Options{Dir: t.TempDir(), Env: os.Environ(), Log: t.Output(), Silence: 3 * time.Second})
+	s, err := hook.Start(hook.Options{Dir: t.TempDir(), Env: os.Environ(), Log: t.Output(), Silence: 8 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,9 +31,10 @@ func fieldsOfText(t *testing.T) (fields []field, addOns []string) {
 		Defs map[string]struct {
 			Required   []string
 			Properties map[string]struct {
-				Ref   string `json:"$ref"`
-				Type  any
-				Items struct{ Type any }
+				Ref        string `json:"$ref"`
+				Type       any
+				Items      struct{ Type any }
+				Deprecated bool // another spelling of an option
 			}
 		} `json:"$defs"`
 	}
@@ -54,6 +55,8 @@ func fieldsOfText(t *testing.T) (fields []field, addOns []string) {
 		for key, p := range def.Properties {
 			kind := ""
 			switch {
+			case p.Deprecated:
+				continue
 			case p.Ref != "" || strings.Contains(fmt.Sprint(p.Type), "string"):
 				kind = "string"
 			case strings.Contains(fmt.Sprint(p.Items.Type), "string"):
