@@ -176,7 +176,7 @@ func flagsFromEnvironment(flags *pflag.FlagSet, lookup func(string) (string, boo
 	return errors.Join(errs...)
 }
 
-// plainFlagError says what a flag takes, instead of which function of Go refused its value.
+// plainFlagError replaces the error of a Go function with one that says which values a flag takes.
 func plainFlagError(err error) error {
 	var invalid *pflag.InvalidValueError
 	var number *strconv.NumError

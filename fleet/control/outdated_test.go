@@ -11,7 +11,7 @@ import (
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// TestReplacedVersionsAreStale has an add-on and a work of the same name, of which the cache is behind, and then is not.
+// TestReplacedVersionsAreStale follows an add-on while the cache is behind, and after it has caught up. A work has the same name.
 func TestReplacedVersionsAreStale(t *testing.T) {
 	var c controllers
 	at := func(version string) *ocm.ManagedClusterAddOn {

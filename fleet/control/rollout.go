@@ -102,7 +102,7 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 	for _, a := range f.Installed {
 		at[a.Namespace] = a
 	}
-	templated := scene.UsesTemplate(f.ClusterManagementAddOn)
+	templated, ofTemplate := scene.UsesTemplate(f.ClusterManagementAddOn), scene.Supported(f.ClusterManagementAddOn)
 	var gifts []gift
 	var signed []string // the clusters whose works the hub is going to sign
 	late := false
@@ -117,7 +117,7 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 		}
 		supported := a.Status.SupportedConfigs
 		if templated {
-			supported = scene.Supported(f.ClusterManagementAddOn)
+			supported = ofTemplate
 		}
 		refs := configuration.Refresh(d.References, a.Spec.Configs, supported, lookup.Object)
 		g := gift{a, refs, d.Condition(), moved(scene.References(a), refs)}

@@ -126,7 +126,7 @@ func TestHooksAreCompleteByTheirFeedback(t *testing.T) {
 	}
 }
 
-// TestWellKnownStatusComesFirst has a Deployment of which the template asks for a value.
+// TestWellKnownStatusComesFirst deploys a template that asks for a value of a Deployment.
 func TestWellKnownStatusComesFirst(t *testing.T) {
 	a := deploy.AddOn{Manifests: manifests(t, `[{apiVersion: apps/v1, kind: Deployment, metadata: {name: d, namespace: n}}]`)}
 	rule := ocm.FeedbackRule{Type: ocm.JSONPaths, JSONPaths: []ocm.JSONPath{{Name: "mine", Path: ".status.mine"}}}

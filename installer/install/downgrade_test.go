@@ -36,7 +36,7 @@ func TestAnOlderBundleIsRefused(t *testing.T) {
 	}
 }
 
-// recordVersion makes a node one that has a version of an add-on; "" is one of which nothing is recorded.
+// recordVersion makes the journal of a node say that it has a version of an add-on; "" records nothing.
 func recordVersion(t *testing.T, i *Install, addOn, version string) {
 	t.Helper()
 	state := lifecycle.State{}
