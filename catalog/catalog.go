@@ -130,6 +130,14 @@ func CompareVersions(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
+// MajorMinor returns the first two numbers of a version such as 1.19.7, or -1 for both if it does not begin so.
+func MajorMinor(version string) (major, minor int) {
+	if n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor); n < 2 {
+		return -1, -1
+	}
+	return major, minor
+}
+
 // run splits off the longest prefix that is all digits or has none.
 func run(s string) (first, rest string) {
 	end := strings.IndexFunc(s, func(r rune) bool { return isDigit(r) != isDigit(rune(s[0])) })

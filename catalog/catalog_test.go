@@ -201,6 +201,15 @@ func TestDefaultsFillWhatIsNotSet(t *testing.T) {
 	}
 }
 
+// TestMajorMinorIsTheBeginningOfAVersion reads versions, and what is none.
+func TestMajorMinorIsTheBeginningOfAVersion(t *testing.T) {
+	for version, want := range map[string][2]int{"1.36.3": {1, 36}, "1.19": {1, 19}, "2.0.1-rc.1": {2, 0}, "1.x": {-1, -1}, "v1.2": {-1, -1}, "1": {-1, -1}, "": {-1, -1}} {
+		if major, minor := catalog.MajorMinor(version); [2]int{major, minor} != want {
+			t.Errorf("%q: %d and %d, not %v", version, major, minor, want)
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add("description: x\nprovides: [a]\nrequires: [b]\nafter: [c]\nsilence: 45m\noptions:\n  d: {type: integer, enum: [1, 2], default: 1}\n")
 	f.Add("options: {a: {type: object, default: {b: [null, 1.5]}}}\n")

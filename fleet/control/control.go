@@ -123,13 +123,15 @@ func again(r reconcile.Reconciler) reconcile.Reconciler {
 
 // last makes a handler whose requests come after all others: what clusters answer waits while there are clusters to tell something.
 func last(requests func(context.Context, client.Object) []reconcile.Request) handler.EventHandler {
-	return handled(requests, func(q queue, r reconcile.Request) {
-		if sorted, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-			sorted.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, r)
-			return
-		}
-		q.Add(r)
-	})
+	return handled(requests, addLast)
+}
+
+func addLast(q queue, r reconcile.Request) {
+	if sorted, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		sorted.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, r)
+		return
+	}
+	q.Add(r)
 }
 
 // soon makes a handler that waits a moment for more events of the same requests.

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealift/sealift/fleet/deploy"
 	"github.com/sealift/sealift/fleet/hub"
@@ -57,6 +58,10 @@ func (c *controllers) clusterAddOns() error {
 			return append(every[ocm.ManagedClusterAddOn](c.Client, client.InNamespace(o.GetName()))(ctx, o),
 				every[ocm.ManagedClusterAddOn](c.Client, client.MatchingFields{hostedBy: o.GetName()})(ctx, o)...)
 		}))
+	b.WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+		c.giving.calls(func(request reconcile.Request) { addLast(q, request) })
+		return nil
+	}))
 	return c.sharded(b, r, every[ocm.ManagedClusterAddOn](c.Client))
 }
 
@@ -102,6 +107,7 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	var err error
 	if err := r.Get(ctx, req.NamespacedName, p.addOn); apierrors.IsNotFound(err) {
 		r.untold.forget(req.NamespacedName)
+		r.giving.done(req.NamespacedName)
 		r.outdated.gone(&ocm.ManagedClusterAddOn{ObjectMeta: metav1.ObjectMeta{Namespace: req.Namespace, Name: req.Name}})
 		return reconcile.Result{}, r.clean(ctx, req.NamespacedName)
 	} else if err != nil {
@@ -112,7 +118,7 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	p.gone = p.cluster == nil
 	if r.outdated.behind(p.addOn) {
-		return reconcile.Result{RequeueAfter: settle}, nil
+		return reconcile.Result{RequeueAfter: outdatedTime}, nil
 	}
 	if host := p.addOn.Annotations[deploy.HostingCluster]; host != "" {
 		if p.hosting, err = r.cluster(ctx, host); err != nil {
@@ -124,9 +130,10 @@ func (r *clusterAddOns) Reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	for i := range p.works {
 		if r.outdated.behind(&p.works[i]) {
-			return reconcile.Result{RequeueAfter: settle}, nil
+			return reconcile.Result{RequeueAfter: outdatedTime}, nil
 		}
 	}
+	r.giving.done(req.NamespacedName)
 	if !p.addOn.DeletionTimestamp.IsZero() {
 		return r.remove(ctx, p)
 	}

@@ -19,6 +19,7 @@ var errBehind = errors.New("the cache is behind what was written")
 type outdated struct {
 	mu       sync.Mutex
 	versions map[outdatedKey]outdatedVersion
+	late     time.Duration // how long the last one that the cache has was waited for
 }
 
 type outdatedVersion struct {
@@ -26,8 +27,9 @@ type outdatedVersion struct {
 	noted   time.Time
 }
 
-// outdatedTime is how long a controller waits for a cache at most: a write may be refused for another reason.
-const outdatedTime = 10 * time.Second
+// outdatedTime is how long a controller waits for a cache at most: a write may be refused for another reason. It is called when the cache
+// has the next version.
+const outdatedTime = time.Minute
 
 type outdatedKey struct {
 	kind reflect.Type
@@ -61,11 +63,20 @@ func (v *outdated) behind(o client.Object) bool {
 		return false
 	}
 	newer, err := resourceversion.CompareResourceVersion(o.GetResourceVersion(), last.version)
-	if err == nil && newer <= 0 && time.Since(last.noted) < outdatedTime {
+	late := time.Since(last.noted)
+	if err == nil && newer <= 0 && late < outdatedTime {
 		return true
 	}
+	v.late = min(late, outdatedTime)
 	delete(v.versions, key)
 	return false
+}
+
+// lag returns by how much the cache was behind, the last time that this was seen.
+func (v *outdated) lag() time.Duration {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.late
 }
 
 // gone forgets an object.

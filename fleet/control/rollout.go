@@ -176,6 +176,14 @@ func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, g gift) error {
 		}
 		r.progress(after, works)
 	}
+	if key := client.ObjectKeyFromObject(a); g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) && r.hub.Holds(a.Namespace) {
+		r.giving.gives(key)
+		if err := r.patchStatus(ctx, a, after); err != nil {
+			r.giving.done(key)
+			return client.IgnoreNotFound(err)
+		}
+		return nil
+	}
 	return client.IgnoreNotFound(r.patchStatus(ctx, a, after))
 }
 

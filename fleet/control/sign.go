@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"crypto/sha256"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +36,50 @@ type signer struct {
 	ledger *ledger.Ledger
 	key    *signature.Key
 	public signature.PublicKey
+	good   goodSeals
+}
+
+// goodSeals has the digests of seals that are known to be this hub's, by work: each answer of a cluster asks for its seal again. The zero
+// value is empty.
+type goodSeals struct {
+	mu      sync.Mutex
+	digests map[types.NamespacedName][sha256.Size]byte
+}
+
+// has says whether the seal of a work is known.
+func (g *goodSeals) has(work types.NamespacedName, text string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known, found := g.digests[work]
+	return found && known == sha256.Sum256([]byte(text))
+}
+
+func (g *goodSeals) add(work types.NamespacedName, text string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.digests == nil {
+		g.digests = make(map[types.NamespacedName][sha256.Size]byte)
+	}
+	g.digests[work] = sha256.Sum256([]byte(text))
+}
+
+func (g *goodSeals) forget(work types.NamespacedName) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.digests, work)
+}
+
+// signed says whether this hub's key made the seal of a work.
+func (s *signer) signed(work client.Object, had seal.Seal) bool {
+	key, text := client.ObjectKeyFromObject(work), work.GetAnnotations()[seal.Annotation]
+	if s.good.has(key, text) {
+		return true
+	}
+	if _, ours := had.SignedBy(s.public); !ours {
+		return false
+	}
+	s.good.add(key, text)
+	return true
 }
 
 // newSigner reads the key of the hub. The first hub makes it.
@@ -68,6 +114,9 @@ func (c *controllers) signatures() error {
 func (c *controllers) signOne(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var work ocm.ManifestWork
 	err := c.Get(ctx, req.NamespacedName, &work)
+	if apierrors.IsNotFound(err) {
+		c.signer.good.forget(req.NamespacedName)
+	}
 	if err != nil || !work.DeletionTimestamp.IsZero() && !slices.Contains(work.Finalizers, ocm.WorkFinalizer) {
 		return reconcile.Result{}, client.IgnoreNotFound(err) // no agent has it, or none has it any more
 	}
@@ -98,7 +147,7 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 	floor, _ := strconv.ParseInt(cluster.Annotations[seal.ContinueAfter], 10, 64)
 	had, err := seal.Read(work.Annotations[seal.Annotation])
 	if err == nil && had.Cluster == work.Namespace && had.Work == work.Name {
-		if _, ours := had.SignedBy(c.signer.public); ours {
+		if c.signer.signed(work, had) {
 			if had.Digest == digest && had.Deleted == deleted && !c.stale(work, had, floor) {
 				return nil
 			}
@@ -119,6 +168,7 @@ func (c *controllers) sealWork(ctx context.Context, work *ocm.ManifestWork) erro
 		work.Annotations = make(map[string]string)
 	}
 	work.Annotations[seal.Annotation] = text
+	c.signer.good.add(client.ObjectKeyFromObject(work), text)
 	return nil
 }
 

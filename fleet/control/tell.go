@@ -8,27 +8,29 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealift/sealift/fleet/ocm"
 )
 
-// answerTime is how long the hub waits for a cluster's answer before it writes what it waits for.
+// answerTime is how long the hub waits for a cluster's answer before it writes what it waits for. The cache's lag is added: for so long
+// an answer is on its way.
 const answerTime = 5 * time.Second
 
 // tell writes the status of an add-on. What it waits for, if nothing else changed, it writes only if the cluster does not answer
 // soon: it returns how long to wait. So a rollout writes the status of a cluster twice: as it begins there, and as it ends.
-// While many clusters are given a configuration, statuses wait: who reads them for the next decisions is busy giving.
+// While many clusters are given a configuration, statuses wait: works come first.
 func (r *clusterAddOns) tell(ctx context.Context, p place) (wait time.Duration, err error) {
-	if wait := r.giving.wait(); wait > 0 {
-		return wait, nil
-	}
 	key := client.ObjectKeyFromObject(p.addOn)
+	if r.giving.waits(key) {
+		return givingStuck, nil
+	}
 	minor, err := onlyMessage(p.before, p.addOn)
 	if err != nil {
 		return 0, err
 	}
 	if minor {
-		if wait := answerTime - r.untold.since(key, r.now()); wait > 0 {
+		if wait := answerTime + r.outdated.lag() - r.untold.since(key, r.now()); wait > 0 {
 			return wait, nil
 		}
 	}
@@ -36,33 +38,82 @@ func (r *clusterAddOns) tell(ctx context.Context, p place) (wait time.Duration, 
 	return 0, client.IgnoreNotFound(r.patchStatus(ctx, p.before, p.addOn))
 }
 
-// giving knows since when configurations are given to clusters. The zero value is idle.
+// giving knows the add-ons that were given a configuration and whose works are not written yet, and those whose statuses wait for that.
+// The zero value is idle.
 type giving struct {
-	mu    sync.Mutex
-	since time.Time
+	mu            sync.Mutex
+	givers        int // decisions that are being written
+	since, last   time.Time
+	left, waiting map[types.NamespacedName]struct{}
+	again         func(reconcile.Request)
 }
 
-// givingLong is how long that takes at least before statuses wait for it.
-const givingLong = time.Second
+// givingLong is how long that takes at least before statuses wait for it, and givingStuck how long nothing comes forward at most while
+// they do.
+const givingLong, givingStuck = time.Second, 30 * time.Second
 
-func (g *giving) begin() { g.set(time.Now()) }
+// begin is called before a decision is written, and end afterwards.
+func (g *giving) begin() { g.change(func() { g.givers++ }) }
 
-func (g *giving) end() { g.set(time.Time{}) }
+func (g *giving) end() { g.change(func() { g.givers-- }) }
 
-func (g *giving) set(since time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.since = since
+// gives notes that an add-on is about to get a configuration: its works may follow before the hub knows that it has it. done notes that
+// they do.
+func (g *giving) gives(addOn types.NamespacedName) {
+	g.change(func() { g.left[addOn], g.last = struct{}{}, time.Now() })
 }
 
-// wait returns how long a status waits, as long as the giving took so far, so that none comes back often. Zero is not at all.
-func (g *giving) wait() time.Duration {
+func (g *giving) done(addOn types.NamespacedName) {
+	g.change(func() {
+		if _, found := g.left[addOn]; found {
+			delete(g.left, addOn)
+			g.last = time.Now()
+		}
+	})
+}
+
+// change makes a step. With the last one, all that wait are looked at again.
+func (g *giving) change(step func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if took := time.Since(g.since); !g.since.IsZero() && took > givingLong {
-		return took
+	if g.idle() {
+		g.since = time.Now()
+		g.last = g.since
 	}
-	return 0
+	if g.left == nil {
+		g.left, g.waiting = make(map[types.NamespacedName]struct{}), make(map[types.NamespacedName]struct{})
+	}
+	step()
+	if g.idle() {
+		for addOn := range g.waiting {
+			g.again(reconcile.Request{NamespacedName: addOn})
+		}
+		clear(g.waiting)
+	}
+}
+
+func (g *giving) idle() bool { return g.givers == 0 && len(g.left) == 0 }
+
+// calls sets what is called with each add-on whose status waits no longer.
+func (g *giving) calls(again func(reconcile.Request)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.again = again
+}
+
+// waits says whether the status of an add-on has to wait. It is looked at again then as soon as there is nothing to wait for.
+func (g *giving) waits(addOn types.NamespacedName) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.last) >= givingStuck {
+		clear(g.left) // another hub has these clusters now
+		return false
+	}
+	if g.idle() || time.Since(g.since) < givingLong {
+		return false
+	}
+	g.waiting[addOn] = struct{}{}
+	return true
 }
 
 // onlyMessage says whether nothing changed in an add-on but the message of condition Progressing.

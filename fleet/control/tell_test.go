@@ -6,6 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sealift/sealift/fleet/ocm"
 )
@@ -49,22 +50,41 @@ func TestAMessageWaitsOnce(t *testing.T) {
 	}
 }
 
-// TestStatusesWaitForALongGiving lets configurations be given to clusters for different times.
+// TestStatusesWaitForALongGiving gives add-ons a configuration, and writes their works.
 func TestStatusesWaitForALongGiving(t *testing.T) {
-	var g giving
-	if wait := g.wait(); wait != 0 {
-		t.Errorf("nothing is given, and a status waits %s", wait)
+	var again []string
+	g := giving{again: func(r reconcile.Request) { again = append(again, r.String()) }}
+	rome, oslo := types.NamespacedName{Namespace: "rome", Name: "hello"}, types.NamespacedName{Namespace: "oslo", Name: "hello"}
+	long := func(waits bool, what string) {
+		t.Helper()
+		if got := g.waits(rome); got != waits {
+			t.Errorf("%s, and that a status waits is %t", what, got)
+		}
 	}
+	long(false, "nothing is given")
 	g.begin()
-	if wait := g.wait(); wait != 0 {
-		t.Errorf("the giving has begun just now, and a status waits %s", wait)
-	}
-	g.set(time.Now().Add(-time.Minute))
-	if wait := g.wait(); wait < time.Minute {
-		t.Errorf("the giving has lasted a minute, and a status waits %s", wait)
-	}
+	long(false, "the giving has begun just now")
+	g.since = time.Now().Add(-givingLong)
+	long(true, "decisions are written")
+	g.gives(rome)
+	g.gives(oslo)
 	g.end()
-	if wait := g.wait(); wait != 0 {
-		t.Errorf("the giving is over, and a status waits %s", wait)
+	long(true, "no work is written")
+	g.done(rome)
+	g.done(rome)
+	long(true, "one work is written")
+	if len(again) > 0 {
+		t.Errorf("%s do not wait any longer, but one work is not written", again)
 	}
+	g.done(oslo)
+	long(false, "all works are written")
+	if len(again) != 1 || again[0] != rome.String() {
+		t.Errorf("%s are looked at again", again)
+	}
+	g.gives(oslo)
+	g.since, g.last = time.Now().Add(-time.Hour), time.Now().Add(-givingStuck)
+	g.begin()
+	g.done(rome)
+	g.end()
+	long(false, "a work was not written for long")
 }

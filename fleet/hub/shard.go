@@ -111,6 +111,16 @@ func (h *Hub) Shard(r reconcile.Reconciler, of func(context.Context, reconcile.R
 	})
 }
 
+// Holds says whether this hub works on a cluster.
+func (h *Hub) Holds(cluster string) bool {
+	working, done := h.shards.begin(context.Background(), shardOf(cluster))
+	if working == nil {
+		return false
+	}
+	done()
+	return true
+}
+
 // onGain calls a function for each shard that this hub holds, and for each that it gains.
 func (s *shards) onGain(f func(shard int)) {
 	s.mu.Lock()

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/installer/balancer"
 	"github.com/sealift/sealift/installer/node"
 	"github.com/sealift/sealift/preflight"
@@ -77,7 +77,7 @@ func (f Found) kurl(r *preflight.Reporter) {
 // versions wants one version of Kubernetes on all nodes, which is not too old.
 func (f Found) versions(r *preflight.Reporter) {
 	version := f.Cluster.Version
-	if minor(version) < oldestMinor {
+	if major, minor := catalog.MajorMinor(version); major != 1 || minor < oldestMinor {
 		r.Refusef(fmt.Sprintf("upgrade the cluster with kURL to 1.%d or newer first", oldestMinor), "the cluster runs Kubernetes %s, which is too old", version)
 		return
 	}
@@ -92,19 +92,6 @@ func (f Found) versions(r *preflight.Reporter) {
 		return
 	}
 	r.Passf("Kubernetes %s", version)
-}
-
-// minor is the second number of a version; -1 for what has none.
-func minor(version string) int {
-	parts := strings.Split(version, ".")
-	if len(parts) < 2 || parts[0] != "1" {
-		return -1
-	}
-	n, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return -1
-	}
-	return n
 }
 
 // The beginnings of what nodes say of their container runtimes.

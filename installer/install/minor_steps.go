@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/sealift/sealift/catalog"
 	"github.com/sealift/sealift/preflight"
 )
 
@@ -19,9 +20,9 @@ func (i *Install) checkMinorSteps() error {
 			continue
 		}
 		has := i.recordedVersion(a)
-		major, minor, known := majorMinor(has)
-		newMajor, newMinor, readable := majorMinor(a.info.Version)
-		if known && readable && major == newMajor && newMinor > minor+1 {
+		major, minor := catalog.MajorMinor(has)
+		newMajor, newMinor := catalog.MajorMinor(a.info.Version)
+		if major >= 0 && major == newMajor && newMinor > minor+1 {
 			far = append(far, preflight.Result{Check: "minor versions", Status: preflight.Fail,
 				Message: fmt.Sprintf("this node has %s %s, the bundle brings %s; %s goes from one minor version to the next", a.name(), has, a.info.Version, a.name()),
 				Hint:    fmt.Sprintf("upgrade to %s %d.%d.x first", a.name(), major, minor+1)})
@@ -31,10 +32,4 @@ func (i *Install) checkMinorSteps() error {
 		return &preflight.RefusedError{Against: far}
 	}
 	return nil
-}
-
-// majorMinor reads the first two numbers of a version such as 1.19.7.
-func majorMinor(version string) (major, minor int, ok bool) {
-	n, _ := fmt.Sscanf(version, "%d.%d", &major, &minor)
-	return major, minor, n == 2
 }

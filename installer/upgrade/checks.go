@@ -60,15 +60,8 @@ func (c *Cluster) versions(in *install.Install, r *preflight.Reporter) {
 
 // minor returns the minor version, or -1 if there is none.
 func minor(version string) int {
-	parts := strings.Split(version, ".")
-	if len(parts) < 2 {
-		return -1
-	}
-	n, err := strconv.Atoi(parts[1])
-	if err != nil {
-		return -1
-	}
-	return n
+	_, minor := catalog.MajorMinor(version)
+	return minor
 }
 
 func (c *Cluster) ready(_ context.Context, r *preflight.Reporter) {

@@ -279,7 +279,9 @@ func (f *fleetBench) rollOut(ctx context.Context) error {
 	if err := f.start(ctx); err != nil {
 		return err
 	}
-	time.Sleep(fleetQuiet) // it has seen what is not its own
+	if err := f.wait(ctx, "1"); err != nil { // it has taken back what is not its own
+		return err
+	}
 	return f.counted.rest(ctx)
 }
 
