@@ -176,15 +176,15 @@ func (r *addOns) giveOne(ctx context.Context, f *scene.AddOn, g gift) error {
 		}
 		r.progress(after, works)
 	}
-	if key := client.ObjectKeyFromObject(a); g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) && r.hub.Holds(a.Namespace) {
+	key := client.ObjectKeyFromObject(a)
+	if g.moved && scene.UsesTemplate(f.ClusterManagementAddOn) && r.hub.Holds(a.Namespace) {
 		r.giving.gives(key)
-		if err := r.patchStatus(ctx, a, after); err != nil {
-			r.giving.done(key)
-			return client.IgnoreNotFound(err)
-		}
-		return nil
 	}
-	return client.IgnoreNotFound(r.patchStatus(ctx, a, after))
+	err := r.patchStatus(ctx, a, after)
+	if err != nil {
+		r.giving.done(key)
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // progress brings condition Progressing and the references up to date with the works.
