@@ -48,7 +48,11 @@ func (o Owner) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
 // UnmarshalText reads what MarshalText wrote.
 func (o *Owner) UnmarshalText(text []byte) error {
-	o.Kind, o.Name, _ = strings.Cut(string(text), " ")
+	o.Kind, o.Name, _ = strings.Cut(strings.TrimSpace(string(text)), " ")
+	return o.check()
+}
+
+func (o Owner) check() error {
 	if o.Kind == "" {
 		return errors.New("an owner has a kind, such as installer")
 	}
@@ -68,6 +72,19 @@ type Ownership struct {
 	Policy  Policy `json:"policy"`
 	Set     string `json:"set"` // the ApplySet with the objects, as namespace/name
 	Applied `json:",inline"`
+}
+
+func (o Ownership) check() error {
+	if err := o.Owner.check(); err != nil {
+		return fmt.Errorf("%s: %w", keyOwner, err)
+	}
+	if o.Set == "" {
+		return fmt.Errorf("%s must not be empty", keySet)
+	}
+	if !slices.Contains([]Policy{Once, OnChange, Continuous}, o.Policy) {
+		return fmt.Errorf("%s %q is not one of %s, %s and %s", keyPolicy, o.Policy, Once, OnChange, Continuous)
+	}
+	return nil
 }
 
 // Past is a former ownership.
@@ -162,14 +179,14 @@ func decode(data map[string]string) (Record, error) {
 		Policy: Policy(data[keyPolicy]), Set: data[keySet],
 		Applied: Applied{Version: data[keyVersion], Digest: data[keyDigest], Options: data[keyOptions]},
 	}}
-	if r.Name == "" || r.Set == "" {
-		return Record{}, fmt.Errorf("%s and %s must not be empty", keyName, keySet)
+	if r.Name == "" {
+		return Record{}, fmt.Errorf("%s must not be empty", keyName)
 	}
 	if err := r.Owner.UnmarshalText([]byte(data[keyOwner])); err != nil {
 		return Record{}, fmt.Errorf("%s: %w", keyOwner, err)
 	}
-	if !slices.Contains([]Policy{Once, OnChange, Continuous}, r.Policy) {
-		return Record{}, fmt.Errorf("%s %q is not one of %s, %s and %s", keyPolicy, r.Policy, Once, OnChange, Continuous)
+	if err := r.Ownership.check(); err != nil {
+		return Record{}, err
 	}
 	if text := data[keyReleased]; text != "" {
 		r.Released = &Owner{}
@@ -179,6 +196,11 @@ func decode(data map[string]string) (Record, error) {
 	}
 	if err := yaml.Unmarshal([]byte(data[keyHistory]), &r.History); err != nil {
 		return Record{}, fmt.Errorf("%s: %w", keyHistory, err)
+	}
+	for i, past := range r.History {
+		if err := past.check(); err != nil {
+			return Record{}, fmt.Errorf("%s: entry %d: %w", keyHistory, i+1, err)
+		}
 	}
 	return r, nil
 }

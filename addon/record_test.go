@@ -14,6 +14,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("apiVersion: sealift.dev/v1\nname: a\nowner: channel kube-system/a\npolicy: Once\nset: x/a\nmoving: y/a\nreleased: installer\n" +
 		"history: |\n  - {owner: installer, policy: Once, set: y/a, until: '2026-01-02T03:04:05Z'}\n")
 	f.Add("apiVersion: sealift.dev/v1\nname: a\nowner: ' x'\npolicy: Once\nset: x/a\nhistory: '['\n")
+	f.Add("apiVersion: sealift.dev/v1\nname: a\nowner: \"x \\t\"\npolicy: Once\nset: x/a\nhistory: |\n  - {policy: Once, set: y/a}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		var data map[string]string
 		if yaml.Unmarshal([]byte(text), &data) != nil {
