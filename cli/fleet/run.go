@@ -38,6 +38,8 @@ func (a commands) hubCommand() *cobra.Command {
 	var p proxy.Options
 	var rights access.Hub
 	var printRights bool
+	var from string
+	var signers []string
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Run the hub of a fleet until SIGTERM",
@@ -48,9 +50,13 @@ work on clusters. If one ends, the others take its part over.
 In a Pod, the hub works in the cluster of the Pod, and --service names the Service of its webhooks. Elsewhere the API
 server must reach the address of --listen. Without --tls-cert the hub has a certificate authority of its own.
 
+With --store, the works of AddOnTemplates name the digests that their images have in the packages of the store. They mean one
+content on all clusters, whatever becomes of a tag. An add-on with an image that no package carries is given to no cluster.
+With --require-signed, each package must be signed with one of these keys.
+
 With --print-rbac it prints a ServiceAccount with the rights that it needs, and ends. It reads Secrets in its own
 namespace, and in those of --secret-namespace and --chart-namespace.`,
-		Example: "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet hub --listen :9443 --service sealift-fleet --health :8081",
+		Example: "  sealift fleet hub --listen 192.0.2.1:9443\n  sealift fleet hub --listen :9443 --service sealift-fleet --health :8081\n  sealift fleet hub --listen 192.0.2.1:9443 --store /srv/packages --require-signed vendor.pub",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if printRights {
@@ -64,7 +70,11 @@ namespace, and in those of --secret-namespace and --chart-namespace.`,
 				return err
 			}
 			o.Namespace, o.Log = f.namespace, a.log()
-			o.Controllers = []hub.Controller{control.New(control.Options{SecretNamespaces: p.SecretNamespaces}), proxy.New(p)}
+			packages, err := a.packages(from, signers)
+			if err != nil {
+				return err
+			}
+			o.Controllers = []hub.Controller{control.New(control.Options{SecretNamespaces: p.SecretNamespaces, Store: packages}), proxy.New(p)}
 			return hub.Run(cmd.Context(), o)
 		},
 	}
@@ -81,6 +91,8 @@ namespace, and in those of --secret-namespace and --chart-namespace.`,
 	cmd.Flags().IntVar(&p.AtOnce, "helm-concurrency", 10, "how many releases are worked on at once")
 	cmd.Flags().StringArrayVar(&p.Schemes, "chart-scheme", nil, "scheme that repoURL may have beside https and oci: http or file; repeat it")
 	cmd.Flags().StringArrayVar(&p.SecretNamespaces, "secret-namespace", nil, "namespace whose Secrets every HelmChartProxy and AddOnTemplate may name; repeat it")
+	cmd.Flags().StringVar(&from, "store", "", "store with the packages that carry the images of AddOnTemplates: a folder, S3, or an http(s) URL")
+	app.AddSignersFlag(cmd, &signers)
 	cmd.Flags().BoolVar(&printRights, "print-rbac", false, "print the rights that the hub needs as YAML, and end")
 	cmd.Flags().StringArrayVar(&rights.SecretNamespaces, "chart-namespace", nil, "with --print-rbac: namespace of HelmChartProxies and of the kubeconfigs of their clusters; repeat it")
 	cmd.Flags().StringArrayVar(&rights.Signers, "signer", nil, "with --print-rbac: signer of AddOnTemplates whose certificates the hub signs, such as example.com/signer; repeat it")

@@ -224,7 +224,8 @@ func (a *agent) dropUnused(ctx context.Context) error {
 		}
 		names := content.NamesOf(archive)
 		err = errors.Join(err, archive.Close())
-		if !slices.ContainsFunc(names, func(name string) bool { return used[name] }) {
+		maps.DeleteFunc(names, func(name, _ string) bool { return !used[name] })
+		if len(names) == 0 {
 			err = errors.Join(err, os.RemoveAll(folder))
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
+
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/store/release"
@@ -23,6 +25,8 @@ type Package struct {
 // Found is what a store has of the images that were looked for. Call Close.
 type Found struct {
 	Packages []Package
+	// Digests has the digest of each image that was found, "" if its package does not know it.
+	Digests map[string]string
 	// Missing are images that none of the packages carries.
 	Missing []string
 	// Unusable say which packages may carry an image, and why they are not taken: they are damaged, or not signed.
@@ -32,6 +36,7 @@ type Found struct {
 // Find opens the packages among those listed that carry images, those of newer versions first. Signers of the store must have signed them.
 // A package that cannot be used does not end the search.
 func Find(ctx context.Context, from *packages.Source, listed []release.Package, images []string) (found Found, err error) {
+	found.Digests = make(map[string]string)
 	wanted := make(map[string]bool)
 	for _, image := range images {
 		wanted[image] = true
@@ -45,7 +50,8 @@ func Find(ctx context.Context, from *packages.Source, listed []release.Package, 
 			found.Unusable = append(found.Unusable, err)
 			continue
 		}
-		for _, name := range carried {
+		for name, digest := range carried {
+			found.Digests[name] = digest
 			delete(wanted, name)
 		}
 		if a != nil {
@@ -56,8 +62,8 @@ func Find(ctx context.Context, from *packages.Source, listed []release.Package, 
 	return found, nil
 }
 
-// open opens a package, and returns the wanted images that it carries. Without any, it returns no archive.
-func open(ctx context.Context, from *packages.Source, key string, wanted map[string]bool) (a *bundle.Archive, carried []string, err error) {
+// open opens a package, and returns the wanted images that it carries, with their digests. Without any, it returns no archive.
+func open(ctx context.Context, from *packages.Source, key string, wanted map[string]bool) (a *bundle.Archive, carried map[string]string, err error) {
 	object, err := from.Get(ctx, key)
 	if err == nil {
 		a, err = bundle.OpenSource(object)
@@ -65,7 +71,8 @@ func open(ctx context.Context, from *packages.Source, key string, wanted map[str
 	if err != nil {
 		return nil, nil, fmt.Errorf("package %s: %w", key, err)
 	}
-	carried = slices.DeleteFunc(NamesOf(a), func(name string) bool { return !wanted[name] })
+	carried = NamesOf(a)
+	maps.DeleteFunc(carried, func(name, _ string) bool { return !wanted[name] })
 	if len(carried) > 0 {
 		err = from.Trust(key, a)
 	}
@@ -92,18 +99,37 @@ func (f Found) Close() (err error) {
 	return err
 }
 
-// NamesOf returns the spellings of an archive's images that a pod may use.
-func NamesOf(a *bundle.Archive) (names []string) {
+// NamesOf returns the spellings of an archive's images that a pod may use, with the digests of the images.
+func NamesOf(a *bundle.Archive) map[string]string {
+	names := make(map[string]string)
 	for _, p := range a.Index.Packages {
 		for _, image := range p.Images {
-			short := strings.TrimPrefix(image.Ref, "docker.io/")
-			names = append(names, image.Ref, short, strings.TrimPrefix(short, "library/"))
-			if name, _, pinned := strings.Cut(image.Ref, "@"); pinned {
-				names = append(names, name)
-			} else {
-				names = append(names, image.Ref+"@"+image.Digest)
+			for _, spelling := range spellings(image) {
+				names[spelling] = image.Digest
 			}
 		}
 	}
 	return names
+}
+
+// spellings are with and without what Docker leaves out, each with the tag, with the digest, and with both.
+func spellings(image bundle.Image) (all []string) {
+	named, err := reference.ParseNormalizedNamed(image.Ref)
+	if err != nil {
+		return []string{image.Ref}
+	}
+	tag := ""
+	if t, ok := named.(reference.Tagged); ok {
+		tag = ":" + t.Tag()
+	}
+	for _, name := range []string{named.Name(), strings.TrimPrefix(named.Name(), "docker.io/"), reference.FamiliarName(named)} {
+		all = append(all, name+tag)
+		if tag == ":latest" {
+			all = append(all, name)
+		}
+		if image.Digest != "" {
+			all = append(all, name+"@"+image.Digest, name+tag+"@"+image.Digest)
+		}
+	}
+	return append(all, image.Ref)
 }

@@ -153,3 +153,27 @@ func TestAStoreThatIsAwayIsNotADamagedPackage(t *testing.T) {
 		t.Errorf("when it is away: %v, %v", found, err)
 	}
 }
+
+// TestPodsSpellImagesAsTheyLike has an image of Docker Hub, one of another registry and one with a digest.
+func TestPodsSpellImagesAsTheyLike(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	zero := "sha256:" + strings.Repeat("0", 64)
+	s.put("all", "1.0", nil, "docker.io/library/busybox:1.35.0", "docker.io/grafana/loki:latest", "example.com:5000/a@"+zero)
+	images := []string{
+		"busybox:1.35.0", "library/busybox:1.35.0", "docker.io/library/busybox:1.35.0", "busybox@" + zero, "busybox:1.35.0@" + zero,
+		"grafana/loki", "docker.io/grafana/loki:latest", "grafana/loki:latest@" + zero, "example.com:5000/a@" + zero,
+	}
+	found, _ := s.find(images...)
+	if len(found.Missing) > 0 {
+		t.Errorf("missing: %s", found.Missing)
+	}
+	for _, image := range images {
+		if found.Digests[image] != zero {
+			t.Errorf("%s has the digest %q", image, found.Digests[image])
+		}
+	}
+	if found, _ := s.find("busybox", "busybox:1.36", "example.com:5000/a:1", "busybox@sha256:"+strings.Repeat("1", 64)); len(found.Digests) > 0 {
+		t.Errorf("found: %s", found.Digests)
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sealift/sealift/fleet/install"
 	"github.com/sealift/sealift/fleet/ocm"
@@ -34,6 +35,7 @@ func (c *controllers) addOns() error {
 		Watches(&ocm.Placement{}, all).
 		Watches(&ocm.PlacementDecision{}, all).
 		Watches(&ocm.ManagedCluster{}, all).
+		WatchesRawSource(source.Func(c.images.start)).
 		Build(again(r))
 	w := &watcher{cache: c.hub.GetCache(), controller: controller, changed: all, watched: make(map[schema.GroupVersionKind]bool)}
 	r.reader.Watch = w.watch
@@ -125,10 +127,9 @@ func (r *addOns) install(ctx context.Context, f *scene.AddOn) (warnings []string
 	for _, cluster := range f.Clusters {
 		clusters = append(clusters, install.Cluster{Name: cluster.Name, Annotations: cluster.Annotations, Deleting: !cluster.DeletionTimestamp.IsZero()})
 	}
-	at := make(map[string]*ocm.ManagedClusterAddOn)
+	at := installedAt(f)
 	var installed []install.Installed
 	for _, a := range f.Installed {
-		at[a.Namespace] = a
 		installed = append(installed, install.Installed{
 			Cluster: a.Namespace, Annotations: a.Annotations, Owned: r.owns(f.ClusterManagementAddOn, a), Deleting: !a.DeletionTimestamp.IsZero(),
 		})
@@ -140,6 +141,15 @@ func (r *addOns) install(ctx context.Context, f *scene.AddOn) (warnings []string
 		group.Go(func() error { return r.change(ctx, f.ClusterManagementAddOn, change, at[change.Cluster]) })
 	}
 	return warnings, group.Wait()
+}
+
+// installedAt returns an add-on by the clusters that it is installed on.
+func installedAt(f *scene.AddOn) map[string]*ocm.ManagedClusterAddOn {
+	at := make(map[string]*ocm.ManagedClusterAddOn, len(f.Installed))
+	for _, a := range f.Installed {
+		at[a.Namespace] = a
+	}
+	return at
 }
 
 func (r *addOns) owns(addOn *ocm.ClusterManagementAddOn, a *ocm.ManagedClusterAddOn) bool {

@@ -34,6 +34,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sealift/sealift/catalog/packages"
 	"github.com/sealift/sealift/fleet/hub"
 	"github.com/sealift/sealift/fleet/ocm"
 	"github.com/sealift/sealift/fleet/scene"
@@ -50,6 +51,11 @@ type Options struct {
 	Concurrency int
 	// SecretNamespaces are the namespaces, beside the hub's, whose Secrets templates may name as authorities of signers.
 	SecretNamespaces []string
+	// Store has the packages that carry the images of add-ons. Works name the digests of these images then, and an add-on with an image
+	// that no package carries is given to no cluster. Nil: works name images as templates do.
+	Store *packages.Source
+	// LookAgain is how long after a look into the store another one follows for images that were not found. Default 1 min.
+	LookAgain time.Duration
 }
 
 // controllers is what all controllers share.
@@ -66,6 +72,7 @@ type controllers struct {
 	renewals renewals
 	giving   giving
 	outdated outdated // versions of ManagedClusterAddOns and ManifestWorks
+	images   *images
 }
 
 // New returns the controllers for a hub.
@@ -73,9 +80,7 @@ func New(o Options) hub.Controller {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Concurrency == 0 {
-		o.Concurrency = 24
-	}
+	o.Concurrency, o.LookAgain = cmp.Or(o.Concurrency, 24), cmp.Or(o.LookAgain, time.Minute)
 	return func(ctx context.Context, h *hub.Hub) error {
 		err := h.GetFieldIndexer().IndexField(ctx, &ocm.ManagedClusterAddOn{}, scene.Name, func(o client.Object) []string { return []string{o.GetName()} })
 		if err == nil {
@@ -86,6 +91,7 @@ func New(o Options) hub.Controller {
 		}
 		c := &controllers{Client: h.GetClient(), direct: h.GetAPIReader(), hub: h, log: h.Log, now: o.Now, Options: o}
 		c.reader = scene.Reader{Reader: h.GetClient(), Mapper: h.GetRESTMapper()}
+		c.images = newImages(c)
 		if c.signer, err = c.newSigner(ctx); err != nil {
 			return err
 		}

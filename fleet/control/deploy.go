@@ -299,12 +299,41 @@ type rendered struct {
 // that the add-on is to have.
 func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) {
 	a := p.addOn
-	in := template.Input{AddOn: a.Name, Cluster: a.Namespace}
-	if p.cluster != nil { // it may be gone when hooks run
-		in.ClusterAnnotations = p.cluster.Annotations
+	agent, err := r.agent(ctx, a, scene.References(a))
+	if err != nil || agent == nil {
+		return nil, err
 	}
-	found := false
-	for _, ref := range scene.References(a) {
+	if p.cluster != nil { // it may be gone when hooks run
+		agent.ClusterAnnotations = p.cluster.Annotations
+	}
+	if agent.Digests, err = r.images.digests(ctx, agent); err != nil {
+		return nil, err
+	}
+	manifests, err := template.Render(agent.Input)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := deploy.Works(deploy.AddOn{
+		Name: a.Name, Cluster: a.Namespace, Hosting: a.Annotations[deploy.HostingCluster],
+		References: scene.References(a), Spec: agent.Template.AgentSpec, Manifests: manifests, Existing: p.works,
+		Owner: metav1.OwnerReference{
+			APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID, Controller: new(true), BlockOwnerDeletion: new(true),
+		},
+	})
+	return &rendered{plan, template.InstallNamespace(agent.Config, manifests)}, err
+}
+
+// agent is what the agent of an add-on is rendered from, and the template that it is in.
+type agent struct {
+	template.Input
+	template *unstructured.Unstructured
+	hash     string // of the template
+}
+
+// agent reads what the configurations of an add-on on a cluster say. It returns nil while one of them has another content.
+func (c *controllers) agent(ctx context.Context, a *ocm.ManagedClusterAddOn, refs []ocm.ConfigReference) (*agent, error) {
+	in := &agent{Input: template.Input{AddOn: a.Name, Cluster: a.Namespace}}
+	for _, ref := range refs {
 		if ref.DesiredConfig == nil || ref.ConfigType != scene.Templates && ref.ConfigType != scene.DeploymentConfigs {
 			continue
 		}
@@ -314,33 +343,22 @@ func (r *clusterAddOns) render(ctx context.Context, p place) (*rendered, error) 
 		if ref.DesiredConfig.SpecHash == "" {
 			return nil, fmt.Errorf("there is no %s %s/%s", ref.Resource, ref.DesiredConfig.Namespace, ref.DesiredConfig.Name)
 		}
-		object, err := r.content(ctx, ref)
+		object, err := c.content(ctx, ref)
 		if err != nil || object == nil {
 			return nil, err
 		}
 		var into any = &in.Config // a later one of this type covers the fields that it has
 		if ref.ConfigType == scene.Templates {
-			found, into = true, &in.Template
+			in.template, in.hash, into = object, ref.DesiredConfig.SpecHash, &in.Template
 		}
 		if err := decodeSpec(object, into); err != nil {
 			return nil, err
 		}
 	}
-	if !found {
+	if in.template == nil {
 		return nil, fmt.Errorf("addon %s has no AddOnTemplate on this cluster", a.Name)
 	}
-	manifests, err := template.Render(in)
-	if err != nil {
-		return nil, err
-	}
-	plan, err := deploy.Works(deploy.AddOn{
-		Name: a.Name, Cluster: a.Namespace, Hosting: a.Annotations[deploy.HostingCluster],
-		References: scene.References(a), Spec: in.Template.AgentSpec, Manifests: manifests, Existing: p.works,
-		Owner: metav1.OwnerReference{
-			APIVersion: ocm.AddOnVersion.String(), Kind: "ManagedClusterAddOn", Name: a.Name, UID: a.UID, Controller: new(true), BlockOwnerDeletion: new(true),
-		},
-	})
-	return &rendered{plan, template.InstallNamespace(in.Config, manifests)}, err
+	return in, nil
 }
 
 // content returns the object of a reference, or nil unless its content is the desired one.

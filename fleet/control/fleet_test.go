@@ -51,6 +51,7 @@ type grid struct {
 	agents   map[string]*rest.Config
 	keys     []signature.PublicKey // of the hub
 	stops    map[string]func()
+	options  control.Options // of the hub
 }
 
 func newGrid(t *testing.T, clusters ...string) *grid {
@@ -145,7 +146,7 @@ func (g *grid) startHub() {
 	g.start("hub", func(ctx context.Context) error {
 		return hub.Run(ctx, hub.Options{
 			Config: cfg, Webhook: hub.Webhook{Listen: "127.0.0.1:0"}, Log: log,
-			Controllers: []hub.Controller{control.New(control.Options{}), func(context.Context, *hub.Hub) error {
+			Controllers: []hub.Controller{control.New(g.options), func(context.Context, *hub.Hub) error {
 				close(ready)
 				return nil
 			}},

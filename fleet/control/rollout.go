@@ -34,6 +34,12 @@ func (r *addOns) configure(ctx context.Context, f *scene.AddOn, warnings []strin
 	after.Status.DefaultConfigReferences = in.DefaultRefs
 	now := r.now()
 	result := configuration.Decide(in, now)
+	switch missing, ended, err := r.missing(ctx, f, result); {
+	case err != nil || !ended:
+		return 0, err // what looks for images calls again
+	case len(missing) > 0:
+		return r.LookAgain, r.withhold(ctx, f, result, missing)
+	}
 	for _, p := range result.Placements {
 		if t := p.Rollout.Again; !t.IsZero() && (again == 0 || r.until(t) < again) {
 			again = r.until(t)
@@ -98,10 +104,7 @@ func (r *addOns) give(ctx context.Context, f *scene.AddOn, result configuration.
 			selected[name] = true
 		}
 	}
-	at := make(map[string]*ocm.ManagedClusterAddOn)
-	for _, a := range f.Installed {
-		at[a.Namespace] = a
-	}
+	at := installedAt(f)
 	templated, ofTemplate := scene.UsesTemplate(f.ClusterManagementAddOn), scene.Supported(f.ClusterManagementAddOn)
 	var gifts []gift
 	var signed []string // the clusters whose works the hub is going to sign

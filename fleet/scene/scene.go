@@ -31,6 +31,8 @@ const (
 	ClusterNamespace = "fleet.sealift.dev/cluster-namespace"
 	// Paused keeps the rollout of a ClusterManagementAddOn from starting on another cluster.
 	Paused = "fleet.sealift.dev/paused"
+	// Uncarried on an AddOnTemplate allows images that no package of the hub's store carries: clusters have them from elsewhere.
+	Uncarried = "fleet.sealift.dev/uncarried-images"
 	// ForceDelete removes a ManagedClusterAddOn without its hooks, and without waiting for its cluster.
 	ForceDelete = "fleet.sealift.dev/force-delete"
 )

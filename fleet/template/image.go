@@ -47,23 +47,38 @@ func Image(mirrors []ocm.ImageMirror, image string) string {
 
 // RewriteImages changes the images of all pods that an object, or a list of objects, makes.
 func RewriteImages(object map[string]any, mirrors []ocm.ImageMirror) {
-	for _, pod := range pods(object) {
-		for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {
-			if image, ok := c["image"].(string); ok {
-				c["image"] = Image(mirrors, image)
-			}
-		}
-	}
+	eachImage(object, func(image string) string { return Image(mirrors, image) })
 }
 
 // Images returns the images of all pods that an object, or a list of objects, makes.
 func Images(object map[string]any) (images []string) {
+	eachImage(object, func(image string) string {
+		images = append(images, image)
+		return image
+	})
+	return images
+}
+
+// Pinned says whether an image is named by its digest.
+func Pinned(image string) bool { return strings.Contains(image, "@") }
+
+// pin adds the digests to images that are named without one.
+func pin(object map[string]any, digests map[string]string) {
+	eachImage(object, func(image string) string {
+		if digest := digests[image]; digest != "" && !Pinned(image) {
+			return image + "@" + digest
+		}
+		return image
+	})
+}
+
+// eachImage gives each image of all pods that an object, or a list of objects, makes another name.
+func eachImage(object map[string]any, rename func(string) string) {
 	for _, pod := range pods(object) {
 		for _, c := range containers(pod, "initContainers", "containers", "ephemeralContainers") {
 			if image, ok := c["image"].(string); ok {
-				images = append(images, image)
+				c["image"] = rename(image)
 			}
 		}
 	}
-	return images
 }

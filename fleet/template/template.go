@@ -8,6 +8,7 @@ package template
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -31,6 +32,8 @@ type Input struct {
 	ClusterAnnotations map[string]string
 	Template           ocm.AddOnTemplateSpec
 	Config             ocm.AddOnDeploymentConfigSpec
+	// Digests are those of images, as Named returns them. An image without one is named as the template has it.
+	Digests map[string]string
 }
 
 // Render returns the manifests of the agent. It does not change what it is given.
@@ -40,21 +43,16 @@ func Render(in Input) ([]map[string]any, error) {
 		return nil, err
 	}
 	env, variables := Variables(in)
-	var manifests []map[string]any
-	for i, m := range in.Template.AgentSpec.Workload.Manifests {
-		o, err := substitute(runtime.DeepCopyJSONValue(m), variables)
-		if err != nil {
-			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
-		}
-		manifest, _ := o.(map[string]any)
-		if manifest == nil {
-			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d is empty", in.AddOn, i)
-		}
+	manifests, err := in.substituted(variables)
+	if err != nil {
+		return nil, err
+	}
+	for i, manifest := range manifests {
 		if err := decorate(manifest, in, env); err != nil {
 			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
 		}
+		pin(manifest, in.Digests)
 		RewriteImages(manifest, mirrors)
-		manifests = append(manifests, manifest)
 	}
 	if len(in.Config.ProxyConfig.CABundle) > 0 {
 		manifests = append(manifests, map[string]any{
@@ -67,6 +65,37 @@ func Render(in Input) ([]map[string]any, error) {
 		for _, m := range manifests {
 			relocate(m, ns)
 		}
+	}
+	return manifests, nil
+}
+
+// Named returns the images of the agent, sorted, as the template and the configuration name them.
+func Named(in Input) (images []string, err error) {
+	_, variables := Variables(in)
+	manifests, err := in.substituted(variables)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range manifests {
+		images = append(images, Images(m)...)
+	}
+	slices.Sort(images)
+	return slices.Compact(images), nil
+}
+
+// substituted returns copies of the template's manifests with the values of variables.
+func (in Input) substituted(variables map[string]string) ([]map[string]any, error) {
+	var manifests []map[string]any
+	for i, m := range in.Template.AgentSpec.Workload.Manifests {
+		o, err := substitute(runtime.DeepCopyJSONValue(m), variables)
+		if err != nil {
+			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d: %w", in.AddOn, i, err)
+		}
+		manifest, _ := o.(map[string]any)
+		if manifest == nil {
+			return nil, fmt.Errorf("AddOnTemplate of %s: manifest %d is empty", in.AddOn, i)
+		}
+		manifests = append(manifests, manifest)
 	}
 	return manifests, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -230,6 +231,31 @@ func TestImagesOfAllKinds(t *testing.T) {
 		if strings.Contains(string(got), "docker.io") || strings.Count(string(got), "mirror/") != 2 {
 			t.Errorf("%s: %s", kind, got)
 		}
+	}
+}
+
+// TestImagesHaveDigests has a name with a digest of its own, and a mirror.
+func TestImagesHaveDigests(t *testing.T) {
+	var spec ocm.AddOnTemplateSpec
+	if err := yaml.Unmarshal([]byte(`{agentSpec: {workload: {manifests: [{kind: Pod, spec: {
+		initContainers: [{name: a, image: "busybox:{{V}}"}], containers: [{name: b, image: "x.org/b@sha256:1"}, {name: c, image: x.org/c}, {name: d, image: "y.org:5000/d:1"}]}}]}}}`), &spec); err != nil {
+		t.Fatal(err)
+	}
+	in := template.Input{Template: spec, Config: ocm.AddOnDeploymentConfigSpec{CustomizedVariables: []ocm.Variable{{Name: "V", Value: "1"}}, Registries: []ocm.ImageMirror{{Source: "y.org:5000", Mirror: "z.org"}}}}
+	names, err := template.Named(in)
+	if want := []string{"busybox:1", "x.org/b@sha256:1", "x.org/c", "y.org:5000/d:1"}; err != nil || !slices.Equal(names, want) {
+		t.Errorf("it names %s, %v", names, err)
+	}
+	in.Digests = map[string]string{"busybox:1": "sha256:2", "x.org/b@sha256:1": "sha256:3", "x.org/c": "", "y.org:5000/d:1": "sha256:4"}
+	manifests, err := template.Render(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := template.Images(manifests[0]), []string{"busybox:1@sha256:2", "x.org/b@sha256:1", "x.org/c", "z.org/d:1@sha256:4"}; !slices.Equal(got, want) {
+		t.Errorf("it has %s", got)
+	}
+	if again, err := template.Named(in); err != nil || !slices.Equal(again, names) {
+		t.Errorf("the template was changed: %s, %v", again, err)
 	}
 }
 

@@ -154,7 +154,8 @@ func (n node) has(version string) string {
 }
 
 // TestFleetWithoutARoute has a hub and two clusters that were made from one bundle, on hosts without a route out. An add-on with a
-// template and one with a chart come to the canary first. One host has no power in the middle of a change.
+// template, whose image has its digest there, and one with a chart come to the canary first. One host has no power in the middle of a
+// change.
 func TestFleetWithoutARoute(t *testing.T) {
 	r := build(t, "1.36.3", "debian-12")
 	compile(t, r.dir(), "./cmd/sealift-controller")
@@ -183,7 +184,7 @@ func TestFleetWithoutARoute(t *testing.T) {
 	rome.must(kubectl + "wait --for=condition=Ready nodes --all --timeout=180s")
 	imagesReachAllNodes(rome, worker)
 
-	hub.service("fleet-hub", "hub --listen "+hub.Address().String()+":9443 --chart-scheme file")
+	hub.service("fleet-hub", "hub --listen "+hub.Address().String()+":9443 --chart-scheme file --store /media/usb2/watcher-1.0/packages")
 	hub.within(120, kubectl+"get helmchartproxies,managedclusters,clustermanagementaddons")
 	hub.applies(clusterapi.Definition)
 	oslo.member(hub, "oslo")
@@ -203,6 +204,12 @@ func TestFleetWithoutARoute(t *testing.T) {
 		}
 	}
 	hub.must(kubectl + "wait helmreleaseproxies --all --for=condition=Ready --timeout=180s")
+
+	for _, n := range []node{oslo, rome} {
+		if image := n.must(kubectl + "get deployment hello -o jsonpath='{.spec.template.spec.containers[0].image}'"); !strings.HasPrefix(image, fleetImage+"@sha256:") {
+			t.Errorf("%s runs %s", n.Name(), image)
+		}
+	}
 
 	powerLost(t, hub, oslo, rome)
 	for _, n := range []node{oslo, rome} {

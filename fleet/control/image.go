@@ -1,0 +1,347 @@
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sealift/sealift/fleet/configuration"
+	"github.com/sealift/sealift/fleet/content"
+	"github.com/sealift/sealift/fleet/ocm"
+	"github.com/sealift/sealift/fleet/scene"
+	"github.com/sealift/sealift/fleet/template"
+	"github.com/sealift/sealift/store/release"
+)
+
+// lookUpTime bounds how long the hub looks for images in its store.
+const lookUpTime = 10 * time.Minute
+
+// images knows which content the images of templates have. The hub that decides looks for them in its store before it gives a template to
+// the first cluster, and stores what it found. From then on, that content is meant on every cluster, until the template changes: if a
+// package brings other content under the same tag, that is no change that passes by a rollout.
+//
+// It is stored in a ConfigMap for each template. A key of it is one content of the template.
+type images struct {
+	*controllers
+
+	mu      sync.Mutex
+	known   map[string]pins // by key
+	lookups map[string]*lookUp
+	turn    chan struct{} // one looks at a time
+
+	ctx   context.Context //nolint:containedctx // of what looks for images
+	again func(reconcile.Request)
+}
+
+// pins are the images of one content of a template.
+type pins struct {
+	// AsNamed says that clusters had the template before there was a store: its images stay as they are named.
+	AsNamed bool `json:"asNamed,omitempty"`
+	// Digests are those of all images that were given to a cluster, "" of those that stay as they are named.
+	Digests map[string]string `json:"digests,omitempty"`
+}
+
+// lacks returns the images that are neither known nor pinned by the template itself.
+func (p pins) lacks(images []string) []string {
+	if p.AsNamed {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(images), func(image string) bool {
+		_, known := p.Digests[image]
+		return known || template.Pinned(image)
+	})
+}
+
+// lookUp looks for images of one content of a template.
+type lookUp struct {
+	images    []string
+	uncarried bool // images that no package carries are allowed
+	ended     time.Time
+	why       string            // it failed
+	listed    []release.Package // it did not find all images among these
+}
+
+func newImages(c *controllers) *images {
+	return &images{controllers: c, known: make(map[string]pins), lookups: make(map[string]*lookUp), turn: make(chan struct{}, 1)}
+}
+
+// start says what is called when images are known.
+func (i *images) start(ctx context.Context, q queue) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.ctx, i.again = ctx, func(r reconcile.Request) { q.Add(r) }
+	return nil
+}
+
+// key is that of one content of a template. One that is made again is another template.
+func (a *agent) key() string { return string(a.template.GetUID()) + "." + a.hash }
+
+func (i *images) configMap(a *agent) *corev1.ConfigMap {
+	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "images." + a.template.GetName(), Namespace: i.hub.Namespace}}
+}
+
+// digests returns the digests of the images of an agent that a cluster was given.
+func (i *images) digests(ctx context.Context, a *agent) (map[string]string, error) {
+	p, known := i.recall(a)
+	if known && p.AsNamed {
+		return nil, nil
+	}
+	names, err := template.Named(a.Input)
+	if err != nil || known && len(p.lacks(names)) == 0 {
+		return p.Digests, err
+	}
+	if p, known, err = i.read(ctx, a); err == nil && !known && i.Store == nil {
+		i.keep(a, pins{AsNamed: true})
+	}
+	return p.Digests, err
+}
+
+func (i *images) recall(a *agent) (pins, bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	p, known := i.known[a.key()]
+	return p, known
+}
+
+func (i *images) keep(a *agent, p pins) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.known[a.key()] = p
+}
+
+// read reads what is stored.
+func (i *images) read(ctx context.Context, a *agent) (p pins, found bool, err error) {
+	config := i.configMap(a)
+	err = i.direct.Get(ctx, client.ObjectKeyFromObject(config), config)
+	text, found := config.Data[a.key()]
+	switch {
+	case err == nil && found:
+		err = json.Unmarshal([]byte(text), &p)
+	case apierrors.IsNotFound(err):
+		err = nil
+	}
+	if err != nil {
+		return p, false, fmt.Errorf("read the digests of the images of AddOnTemplate %s in ConfigMap %s/%s: %w", a.template.GetName(), config.Namespace, config.Name, err)
+	}
+	if found {
+		i.keep(a, p)
+	}
+	return p, found, nil
+}
+
+// write stores the pins of one content of a template, and drops those of contents that no cluster has.
+func (i *images) write(ctx context.Context, a *agent, p pins) error {
+	config := i.configMap(a)
+	err := i.direct.Get(ctx, client.ObjectKeyFromObject(config), config)
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	var all ocm.List[ocm.ManagedClusterAddOn]
+	if err := i.List(ctx, &all); err != nil {
+		return err
+	}
+	if config.Data == nil {
+		config.Data = make(map[string]string)
+	}
+	config.Data[a.key()] = string(text)
+	maps.DeleteFunc(config.Data, func(key, _ string) bool {
+		uid, hash, _ := strings.Cut(key, ".")
+		return key != a.key() && (uid != string(a.template.GetUID()) || !had(all.Items, a.template.GetName(), hash))
+	})
+	config.OwnerReferences = []metav1.OwnerReference{{
+		APIVersion: ocm.AddOnVersion.String(), Kind: "AddOnTemplate", Name: a.template.GetName(), UID: a.template.GetUID(),
+	}}
+	if config.ResourceVersion == "" {
+		err = i.Create(ctx, config)
+	} else {
+		err = i.Update(ctx, config)
+	}
+	if err == nil {
+		i.keep(a, p)
+	}
+	return err
+}
+
+// had says whether one of some add-ons is to have one content of a template, or has it.
+func had(addOns []ocm.ManagedClusterAddOn, name, hash string) bool {
+	return slices.ContainsFunc(addOns, func(a ocm.ManagedClusterAddOn) bool {
+		return slices.ContainsFunc(a.Status.ConfigReferences, func(ref ocm.StoredReference) bool {
+			return ref.ConfigType == scene.Templates && slices.ContainsFunc([]*ocm.ConfigHash{ref.DesiredConfig, ref.LastAppliedConfig}, func(c *ocm.ConfigHash) bool {
+				return c != nil && c.Name == name && c.SpecHash == hash
+			})
+		})
+	})
+}
+
+// want looks for the content of an agent's images, unless it is known. The add-on is called when that has ended. why says what was not
+// found then.
+func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool, why string, err error) {
+	p, found := i.recall(a)
+	if !found {
+		if p, found, err = i.read(ctx, a); err != nil {
+			return false, "", err
+		}
+	}
+	if !found {
+		var all ocm.List[ocm.ManagedClusterAddOn]
+		if err := i.List(ctx, &all); err != nil {
+			return false, "", err
+		}
+		p.AsNamed = had(all.Items, a.template.GetName(), a.hash)
+	}
+	lacking := p.lacks(names)
+	if len(lacking) == 0 && !found {
+		err = i.write(ctx, a, p)
+	}
+	if err != nil || len(lacking) == 0 {
+		return err == nil, "", err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	next := &lookUp{images: lacking, uncarried: a.template.GetAnnotations()[scene.Uncarried] == "true"}
+	if last := i.lookups[a.key()]; last != nil {
+		same := slices.Equal(last.images, lacking) && last.uncarried == next.uncarried
+		switch {
+		case last.ended.IsZero():
+			return false, "", nil
+		case same && time.Since(last.ended) < i.LookAgain:
+			return true, last.why, nil
+		case same:
+			next.why, next.listed = last.why, last.listed
+		}
+	}
+	i.lookups[a.key()] = next
+	go i.look(i.ctx, a, p, next)
+	return false, "", nil
+}
+
+// look looks for images, stores what it found, and calls the add-on.
+func (i *images) look(ctx context.Context, a *agent, p pins, l *lookUp) {
+	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
+	defer cancel()
+	err := ctx.Err()
+	var digests map[string]string
+	select {
+	case <-ctx.Done():
+	case i.turn <- struct{}{}:
+		digests, err = i.find(ctx, a, l)
+		<-i.turn
+	}
+	if err == nil {
+		all := maps.Clone(digests)
+		maps.Copy(all, p.Digests)
+		err = i.write(ctx, a, pins{Digests: all})
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	l.ended, l.why = time.Now(), ""
+	if err != nil {
+		l.why = err.Error()
+		i.log.WarnContext(ctx, "an add-on is given to no cluster, because its images are not all known", "template", a.template.GetName(), "error", err)
+	} else {
+		delete(i.lookups, a.key())
+	}
+	i.again(reconcile.Request{NamespacedName: types.NamespacedName{Name: a.AddOn}})
+}
+
+// find returns the digests of images by the packages of the store.
+func (i *images) find(ctx context.Context, a *agent, l *lookUp) (digests map[string]string, err error) {
+	list, err := i.Store.List(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list the packages of the store: %w", err)
+	}
+	if l.listed != nil && slices.Equal(l.listed, list.Packages) {
+		return nil, errors.New(l.why)
+	}
+	l.listed = nil
+	found, err := content.Find(ctx, i.Store, list.Packages, l.images)
+	if err := errors.Join(err, found.Close(), found.Err()); err != nil {
+		return nil, err
+	}
+	if len(found.Missing) > 0 && !l.uncarried {
+		l.listed = list.Packages
+		return nil, fmt.Errorf("no package of the hub's store carries %s; publish one, or, if clusters have it from elsewhere, run: kubectl annotate addontemplate %s %s=true",
+			strings.Join(found.Missing, ", "), a.template.GetName(), scene.Uncarried)
+	}
+	for _, image := range found.Missing {
+		found.Digests[image] = ""
+	}
+	return found.Digests, nil
+}
+
+// missing returns the clusters that do not get what was decided for them, because nobody knows which content the images have, and why.
+// ended is false while the hub looks for images.
+func (r *addOns) missing(ctx context.Context, f *scene.AddOn, result configuration.Result) (missing map[string]string, ended bool, err error) {
+	if r.Store == nil || !scene.UsesTemplate(f.ClusterManagementAddOn) {
+		return nil, true, nil
+	}
+	at := installedAt(f)
+	missing, ended = make(map[string]string), true
+	answers := make(map[string]string)
+	for _, d := range result.AddOns {
+		refs, err := json.Marshal(d.References)
+		if err != nil {
+			return nil, false, err
+		}
+		why, asked := answers[string(refs)]
+		if !asked {
+			agent, err := r.agent(ctx, at[d.Cluster], d.References)
+			if err != nil || agent == nil {
+				continue // its deployment says what is wrong
+			}
+			names, err := template.Named(agent.Input)
+			if err != nil {
+				continue
+			}
+			var now bool
+			if now, why, err = r.images.want(ctx, agent, names); err != nil {
+				return nil, false, err
+			}
+			ended = ended && now
+			answers[string(refs)] = why
+		}
+		if why != "" {
+			missing[d.Cluster] = why
+		}
+	}
+	return missing, ended, nil
+}
+
+// withhold tells why an add-on is given to no cluster.
+func (r *addOns) withhold(ctx context.Context, f *scene.AddOn, result configuration.Result, missing map[string]string) error {
+	const reason = "ImagesMissing"
+	at := installedAt(f)
+	var errs []error
+	why := ""
+	for _, cluster := range slices.Sorted(maps.Keys(missing)) {
+		why = missing[cluster]
+		a := at[cluster]
+		after := copyOf(a)
+		r.set(&after.Status.Conditions, "Configured", "False", reason, why)
+		errs = append(errs, client.IgnoreNotFound(r.patchStatus(ctx, a, after)))
+	}
+	after := copyOf(f.ClusterManagementAddOn)
+	after.Status.InstallProgressions = r.progressions(f, result, nil)
+	for n := range after.Status.InstallProgressions {
+		r.set(&after.Status.InstallProgressions[n].Conditions, "Progressing", "True", reason, why)
+	}
+	errs = append(errs, r.patchStatus(ctx, f.ClusterManagementAddOn, after))
+	return errors.Join(errs...)
+}
