@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/distribution/reference"
+	"github.com/opencontainers/go-digest"
 
 	"github.com/sealift/sealift/bundle"
 	"github.com/sealift/sealift/catalog/packages"
@@ -99,11 +100,14 @@ func (f Found) Close() (err error) {
 	return err
 }
 
-// NamesOf returns the spellings of an archive's images that a pod may use, with the digests of the images.
+// NamesOf returns the spellings of an archive's images that a pod may use, with the digests of the images, "" of those without a valid one.
 func NamesOf(a *bundle.Archive) map[string]string {
 	names := make(map[string]string)
 	for _, p := range a.Index.Packages {
 		for _, image := range p.Images {
+			if digest.Digest(image.Digest).Validate() != nil {
+				image.Digest = ""
+			}
 			for _, spelling := range spellings(image) {
 				names[spelling] = image.Digest
 			}

@@ -37,9 +37,17 @@ func newShop(t *testing.T) *shop {
 
 func (s *shop) put(name, version string, key *signature.Key, images ...string) {
 	s.Helper()
+	s.putWith(name, version, zero, key, images...)
+}
+
+// zero is the digest of images.
+var zero = "sha256:" + strings.Repeat("0", 64)
+
+func (s *shop) putWith(name, version, digest string, key *signature.Key, images ...string) {
+	s.Helper()
 	p := bundle.Package{Name: name, Version: version, Platforms: []string{"linux/amd64"}}
 	for _, image := range images {
-		p.Contents.Images = append(p.Contents.Images, bundle.Image{ID: "image", Ref: image, Digest: "sha256:" + strings.Repeat("0", 64)})
+		p.Contents.Images = append(p.Contents.Images, bundle.Image{ID: "image", Ref: image, Digest: digest})
 	}
 	p.Files = []bundle.File{bundle.BytesFile(bundle.AddOnDir(name, version)+"/install.sh", 0o644, nil)}
 	f, err := os.Create(filepath.Join(s.folder, name+"-"+version+".tar.gz"))
@@ -158,7 +166,6 @@ func TestAStoreThatIsAwayIsNotADamagedPackage(t *testing.T) {
 func TestPodsSpellImagesAsTheyLike(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
-	zero := "sha256:" + strings.Repeat("0", 64)
 	s.put("all", "1.0", nil, "docker.io/library/busybox:1.35.0", "docker.io/grafana/loki:latest", "example.com:5000/a@"+zero)
 	images := []string{
 		"busybox:1.35.0", "library/busybox:1.35.0", "docker.io/library/busybox:1.35.0", "busybox@" + zero, "busybox:1.35.0@" + zero,
@@ -175,5 +182,9 @@ func TestPodsSpellImagesAsTheyLike(t *testing.T) {
 	}
 	if found, _ := s.find("busybox", "busybox:1.36", "example.com:5000/a:1", "busybox@sha256:"+strings.Repeat("1", 64)); len(found.Digests) > 0 {
 		t.Errorf("found: %s", found.Digests)
+	}
+	s.putWith("bad", "1.0", "sha256:x; rm", nil, "example.com/bad:1")
+	if found, _ := s.find("example.com/bad:1"); len(found.Packages) != 1 || found.Digests["example.com/bad:1"] != "" {
+		t.Errorf("found: %q", found.Digests)
 	}
 }

@@ -70,7 +70,7 @@ type lookUp struct {
 	images    []string
 	uncarried bool // images that no package carries are allowed
 	ended     time.Time
-	why       string            // it failed
+	why       string            // it failed, or the one before it for the same images
 	listed    []release.Package // it did not find all images among these
 }
 
@@ -218,28 +218,27 @@ func (i *images) want(ctx context.Context, a *agent, names []string) (ended bool
 	next := &lookUp{images: lacking, uncarried: a.template.GetAnnotations()[scene.Uncarried] == "true"}
 	if last := i.lookups[a.key()]; last != nil {
 		same := slices.Equal(last.images, lacking) && last.uncarried == next.uncarried
-		switch {
-		case last.ended.IsZero():
-			return false, "", nil
-		case same && time.Since(last.ended) < i.LookAgain:
-			return true, last.why, nil
-		case same:
+		if last.ended.IsZero() || same && time.Since(last.ended) < i.LookAgain {
+			return last.why != "", last.why, nil
+		}
+		if same {
 			next.why, next.listed = last.why, last.listed
 		}
 	}
 	i.lookups[a.key()] = next
 	go i.look(i.ctx, a, p, next)
-	return false, "", nil
+	return next.why != "", next.why, nil
 }
 
 // look looks for images, stores what it found, and calls the add-on.
 func (i *images) look(ctx context.Context, a *agent, p pins, l *lookUp) {
 	ctx, cancel := context.WithTimeout(ctx, lookUpTime)
 	defer cancel()
-	err := ctx.Err()
 	var digests map[string]string
+	var err error
 	select {
 	case <-ctx.Done():
+		err = ctx.Err()
 	case i.turn <- struct{}{}:
 		digests, err = i.find(ctx, a, l)
 		<-i.turn
@@ -251,12 +250,11 @@ func (i *images) look(ctx context.Context, a *agent, p pins, l *lookUp) {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	l.ended, l.why = time.Now(), ""
-	if err != nil {
-		l.why = err.Error()
-		i.log.WarnContext(ctx, "an add-on is given to no cluster, because its images are not all known", "template", a.template.GetName(), "error", err)
-	} else {
+	if l.ended = time.Now(); err == nil {
 		delete(i.lookups, a.key())
+	} else if why := err.Error(); why != l.why {
+		l.why = why
+		i.log.WarnContext(ctx, "an add-on is given to no cluster, because its images are not all known", "template", a.template.GetName(), "error", err)
 	}
 	i.again(reconcile.Request{NamespacedName: types.NamespacedName{Name: a.AddOn}})
 }
@@ -296,11 +294,8 @@ func (r *addOns) missing(ctx context.Context, f *scene.AddOn, result configurati
 	missing, ended = make(map[string]string), true
 	answers := make(map[string]string)
 	for _, d := range result.AddOns {
-		refs, err := json.Marshal(d.References)
-		if err != nil {
-			return nil, false, err
-		}
-		why, asked := answers[string(refs)]
+		key := desired(d.References)
+		why, asked := answers[key]
 		if !asked {
 			agent, err := r.agent(ctx, at[d.Cluster], d.References)
 			if err != nil || agent == nil {
@@ -315,13 +310,24 @@ func (r *addOns) missing(ctx context.Context, f *scene.AddOn, result configurati
 				return nil, false, err
 			}
 			ended = ended && now
-			answers[string(refs)] = why
+			answers[key] = why
 		}
 		if why != "" {
 			missing[d.Cluster] = why
 		}
 	}
 	return missing, ended, nil
+}
+
+// desired tells the configurations that the hub renders from others.
+func desired(refs []ocm.ConfigReference) string {
+	var all strings.Builder
+	for _, ref := range refs {
+		if ref.DesiredConfig != nil && (ref.ConfigType == scene.Templates || ref.ConfigType == scene.DeploymentConfigs) {
+			fmt.Fprintln(&all, ref.Resource, *ref.DesiredConfig)
+		}
+	}
+	return all.String()
 }
 
 // withhold tells why an add-on is given to no cluster.
